@@ -3,6 +3,7 @@
 pub(crate) mod check;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use query_abi::{CONSTRUCTORS, ENTRY, HOST_MODULE};
 use sandbox::{Extern, ExternType, Module, ModuleExport};
@@ -80,13 +81,21 @@ pub(crate) enum Import {
 
 /// Source text for the JavaScript environment: the types of TypeScript become spaces, so that lines and
 /// columns stay those that the author sees.
-pub(crate) fn javascript(language: Language, source: &[u8]) -> Result<Arc<str>, QueryError> {
+///
+/// `elsewhere` is told the CPU time of a thread of its own.
+pub(crate) fn javascript(
+    language: Language,
+    source: &[u8],
+    elsewhere: impl FnOnce(Duration),
+) -> Result<Arc<str>, QueryError> {
     let text = std::str::from_utf8(source).map_err(|_| QueryError::NotText)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if language == Language::Javascript {
         return Ok(text.into());
     }
-    let stripped = typescript::strip(text).map_err(|error| QueryError::Syntax {
+    let (stripped, took) = typescript::strip_timed(text);
+    elsewhere(took);
+    let stripped = stripped.map_err(|error| QueryError::Syntax {
         message: error.message,
         hint: error.hint,
         line: error.line,

@@ -115,7 +115,7 @@ impl Recording {
 /// # Errors
 /// What does not parse, or is no text.
 pub fn javascript(language: Language, source: &[u8]) -> Result<Arc<str>, ReplayError> {
-    crate::program::javascript(language, source).map_err(|error| unfit(&error))
+    crate::program::javascript(language, source, drop).map_err(|error| unfit(&error))
 }
 
 /// The recorded limits, but for those of time.

@@ -259,14 +259,17 @@ impl Runtime {
     /// though its client may be gone by then: compiling can't be interrupted, and the client may come again.
     async fn made(self: &Arc<Self>, order: Order) -> Result<(Arc<Known>, usize), QueryError> {
         let runtime = Arc::clone(self);
-        let bytes = order.sent.as_ref().map_or(0, Bytes::len);
-        let request = order.request("compile", order.payer, estimate(order.language, bytes));
+        let estimate =
+            estimate(order.language, order.sent.as_deref().unwrap_or_default()).inspect_err(|_| {
+                self.offload.quota().charge(order.payer, Duration::ZERO, Instant::now());
+            })?;
+        let request = order.request("compile", order.payer, estimate);
         let job = move |job: &JobContext| {
             let Order { name, lane, language, is_kept, sent, .. } = order;
             let bytes = sent.unwrap_or_default();
             let clock = CpuClock::now();
-            let made = runtime.compile(lane, language, &bytes);
-            let elsewhere = elsewhere(language, bytes.len());
+            let mut elsewhere = Duration::ZERO;
+            let made = runtime.compile(lane, language, &bytes, |took| elsewhere = took);
             job.add_cpu(elsewhere);
             let took = clock.elapsed() + elsewhere;
             runtime.compiling_nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
@@ -294,15 +297,22 @@ impl Runtime {
     pub(crate) fn stored(&self, language: Language, bytes: &[u8]) -> Result<Arc<Known>, QueryError> {
         let started = Instant::now();
         // Lanes are given to the threads that requests come by; this is none of them.
-        let made = self.compile(0, language, bytes);
+        let made = self.compile(0, language, bytes, drop);
         let took = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.compiling_nanos.fetch_add(took, Relaxed);
         made.map(|(program, _)| Known::new(program, size(bytes)))
     }
 
-    fn compile(&self, home: usize, language: Language, bytes: &[u8]) -> Result<(Program, usize), QueryError> {
+    /// Checks and compiles a program. `elsewhere` is told the CPU time of other threads.
+    fn compile(
+        &self,
+        home: usize,
+        language: Language,
+        bytes: &[u8],
+        elsewhere: impl FnOnce(Duration),
+    ) -> Result<(Program, usize), QueryError> {
         if language != Language::Wasm {
-            return Ok(weighed(Program::Javascript(program::javascript(language, bytes)?)));
+            return Ok(weighed(Program::Javascript(program::javascript(language, bytes, elsewhere)?)));
         }
         let lane = self.lanes.at(home);
         let facts = check::check(bytes, &|name| lane.c.export(name).is_some())?;
@@ -400,28 +410,21 @@ impl Order {
     }
 }
 
-/// The CPU time that compiling takes, as far as its bytes show it.
-fn estimate(language: Language, bytes: usize) -> Duration {
+/// The CPU time that making a program takes, about.
+fn estimate(language: Language, program: &[u8]) -> Result<Duration, check::Refusal> {
     match language {
-        Language::Wasm => Duration::from_nanos(500).saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX)),
-        Language::Typescript | Language::Javascript => elsewhere(language, bytes),
+        Language::Wasm => check::estimate(program),
+        Language::Typescript => {
+            let bytes = u32::try_from(program.len()).unwrap_or(u32::MAX);
+            Ok(Duration::from_nanos(500).saturating_mul(bytes))
+        }
+        Language::Javascript => Ok(Duration::ZERO),
     }
 }
 
 /// Bytes of a program, as it was sent.
 fn size(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
-}
-
-/// The CPU time that a language takes on a thread of its own, where no clock of ours sees it: types are taken out
-/// of some ten bytes in a microsecond.
-fn elsewhere(language: Language, bytes: usize) -> Duration {
-    match language {
-        Language::Typescript => {
-            Duration::from_nanos(100).saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX))
-        }
-        Language::Wasm | Language::Javascript => Duration::ZERO,
-    }
 }
 
 /// The classes as tags on the disk.
@@ -475,7 +478,7 @@ mod tests {
                 .unwrap();
         let bytes = wat::parse_str(PLAIN_PROGRAM).unwrap();
         let make = || async {
-            let made = runtime.compile(0, Language::Wasm, &bytes);
+            let made = runtime.compile(0, Language::Wasm, &bytes, drop);
             made.map(|(program, weight)| (Known::new(program, 0), weight))
         };
         let program = &runtime.cache.get_or_make([1; 32], 0, make).await.unwrap().program;
@@ -485,6 +488,27 @@ mod tests {
             runtime.take_into(lane, program, Some([1; 32]));
             assert_eq!(program.lane(lane).0, lane);
             assert!(runtime.cache().bytes > before, "it weighs what it takes");
+        }
+    }
+
+    #[test]
+    #[ignore = "measures"]
+    fn measures_compile_time() {
+        use crate::program::check::hostile;
+        let config = RuntimeConfig { instances: Some(1), ..RuntimeConfig::default() };
+        let runtime = Runtime::new(&config, OffloadPool::start(OffloadConfig::default()).unwrap()).unwrap();
+        let only = std::env::var("ONLY").unwrap_or_default();
+        let measure = |name: &str, bytes: Vec<u8>| {
+            let clock = CpuClock::now();
+            let made = runtime.compile(0, Language::Wasm, &bytes, drop);
+            let took = clock.elapsed();
+            let said = made.err().map(|error| error.to_string().chars().take(100).collect::<String>());
+            println!("{:8.1} ms {:6} bytes  {name} {said:?}", took.as_secs_f64() * 1e3, bytes.len());
+        };
+        measure("1000 locals of 200 functions", hostile::with_locals(200, 1000));
+        measure("50000 locals of 10 functions", hostile::with_locals(10, 50_000));
+        for attack in hostile::ATTACKS.iter().filter(|attack| attack.0.contains(&only)) {
+            measure(attack.0, hostile::module(attack));
         }
     }
 }

@@ -8,7 +8,12 @@
 //!
 //! `erase` walks the tree and collects what goes; `text` overwrites it and keeps statements apart
 //! where a semicolon was only implied; `shape` makes sure that the result is the same program.
+//! `levels` bounds how deeply a program may be nested, `arena` how large its tree may become.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use offload::CpuClock;
 use oxc_diagnostics::OxcDiagnostic;
 use oxc_parser::{Parser, config::TokensParserConfig};
 use oxc_span::SourceType;
@@ -19,6 +24,7 @@ use shape::Shape;
 
 mod arena;
 mod erase;
+mod levels;
 mod shape;
 mod text;
 
@@ -26,9 +32,9 @@ mod text;
 mod tests;
 
 /// The parser calls itself once per level of nesting, and a hostile program is nothing but levels.
-/// A level takes at least one byte of source, so this much stack per byte can't overflow. It is
-/// only reserved: pages that the program doesn't reach are never there.
-const STACK_PER_BYTE: usize = if cfg!(debug_assertions) { 8 << 10 } else { 4 << 10 };
+/// So much stack per level that a program may have can't overflow (`levels.rs`). It is only
+/// reserved: pages that the program doesn't reach are never there.
+const STACK_PER_LEVEL: usize = if cfg!(debug_assertions) { 8 << 10 } else { 4 << 10 };
 const STACK_AT_LEAST: usize = 1 << 20;
 
 /// Why a program can't be read, and where.
@@ -57,22 +63,47 @@ impl SyntaxError {
     }
 }
 
-/// The JavaScript in a TypeScript module, with each token on the line and column where it was.
-pub(crate) fn strip(source: &str) -> Result<String, SyntaxError> {
-    on_own_thread(source).unwrap_or_else(|| {
+/// The JavaScript in a TypeScript module, with each token on the line and column where it was; and the
+/// CPU time that it took on a thread of its own, where the caller's clock does not see it.
+pub(crate) fn strip_timed(source: &str) -> (Result<String, SyntaxError>, Duration) {
+    let nanos = AtomicU64::new(0);
+    let stripped = on_own_thread(source, &nanos).unwrap_or_else(|| {
         let hint = Some("Nest it less deeply, or send it as JavaScript.".to_owned());
         Err(SyntaxError::at(source, 0, "This program is too deeply nested to remove its types", hint))
+    });
+    (stripped, Duration::from_nanos(nanos.load(Relaxed)))
+}
+
+#[cfg(test)]
+pub(crate) fn strip(source: &str) -> Result<String, SyntaxError> {
+    strip_timed(source).0
+}
+
+/// None if a bound was hit: there may be too many levels, memory for stack or tree is refused, or the tree outgrew
+/// its arena.
+fn on_own_thread(source: &str, nanos: &AtomicU64) -> Option<Result<String, SyntaxError>> {
+    let levels = Some(levels::at_most(source)).filter(|levels| *levels <= levels::MAX)?;
+    let stack = levels.checked_mul(STACK_PER_LEVEL)?.checked_add(STACK_AT_LEAST)?;
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("typescript".into()).stack_size(stack);
+        let timed = || {
+            let _timed = TimedGuard { clock: CpuClock::now(), nanos };
+            strip_here(source)
+        };
+        thread.spawn_scoped(scope, timed).ok()?.join().ok().flatten()
     })
 }
 
-/// None if a bound was hit: memory for stack or tree is refused, or the tree outgrew its arena.
-fn on_own_thread(source: &str) -> Option<Result<String, SyntaxError>> {
-    let stack = source.len().checked_mul(STACK_PER_BYTE)?.checked_add(STACK_AT_LEAST)?;
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("typescript".into()).stack_size(stack);
-        let thread = thread.spawn_scoped(scope, || strip_here(source)).ok()?;
-        thread.join().ok().flatten()
-    })
+/// Notes the CPU time of its thread when it is dropped: after a panic, too.
+struct TimedGuard<'a> {
+    clock: CpuClock,
+    nanos: &'a AtomicU64,
+}
+
+impl Drop for TimedGuard<'_> {
+    fn drop(&mut self) {
+        self.nanos.store(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
 }
 
 fn strip_here(source: &str) -> Option<Result<String, SyntaxError>> {

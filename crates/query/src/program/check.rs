@@ -5,15 +5,21 @@
 //! this is for its author, who is told the offending item. Validity itself is checked first, by
 //! wasmparser, with the features that the engine has.
 
+mod cost;
+#[cfg(test)]
+pub(crate) mod hostile;
+
 use std::ops::Range;
+use std::time::Duration;
 
 use query_abi::{
     ALLOC, CONSTRUCTORS, ENTRY, ENVIRONMENT_C, HOST_FUNCTIONS, HOST_MODULE, HostFunction, MEMORY, Type,
     layout,
 };
 use wasmparser::{
-    DataKind, ElementItems, ElementKind, ExternalKind, FuncType, Import, Operator, Parser, Payload, TypeRef,
-    ValType, Validator, WasmFeatures,
+    BinaryReaderError, DataKind, ElementItems, ElementKind, ExternalKind, FuncType, FuncValidator,
+    FuncValidatorAllocations, FunctionBody, Import, Operator, Parser, Payload, TypeRef, ValType,
+    ValidPayload, Validator, WasmFeatures, WasmModuleResources,
 };
 
 /// Why a module is refused.
@@ -57,6 +63,12 @@ pub(crate) enum Refusal {
     /// A segment whose place is computed rather than constant.
     #[error("{what} segment {index} has no constant offset")]
     Offset { what: &'static str, index: u32 },
+    /// It would take too long to compile.
+    #[error("the module has {found} {what}, and {limit} are the most that are compiled")]
+    Complexity { what: &'static str, found: u64, limit: u64 },
+    /// All of it together would take too long to compile.
+    #[error("the module would take too long to compile")]
+    CompileCost,
     /// No entry point.
     #[error("the module exports no function `{ENTRY}`")]
     NoEntry,
@@ -83,6 +95,7 @@ impl Refusal {
             Self::DataRegion { .. } => "module-data-region",
             Self::TableRegion { .. } => "module-table-region",
             Self::Offset { .. } => "module-segment-offset",
+            Self::Complexity { .. } | Self::CompileCost => "module-complexity",
             Self::NoEntry => "module-no-entry",
             Self::Signature { .. } => "module-signature",
         }
@@ -96,6 +109,9 @@ impl Refusal {
             Self::DataRegion { .. } => {
                 "a query has 64 KiB for its data: keep large tables in the input or on the heap"
             }
+            Self::Complexity { .. } | Self::CompileCost => {
+                "split what is large, and let the compiler optimise (`-Os`)"
+            }
             Self::NoEntry | Self::Signature { .. } => "export `void orfa(const void *input, int len)`",
             Self::Environment(_) => {
                 "this gateway offers `env:c@1`; build the query with its own version's `orfa query build`"
@@ -105,11 +121,23 @@ impl Refusal {
     }
 }
 
+/// The CPU time that compiling a module takes, about; cheap enough for a serving thread.
+///
+/// # Errors
+/// When it would take too long, or the module can't be read.
+pub(crate) fn estimate(wasm: &[u8]) -> Result<Duration, Refusal> {
+    if Parser::is_component(wasm) {
+        return Err(Refusal::Component);
+    }
+    cost::check(wasm)
+}
+
 /// Checks a module. `has_export` says whether the C environment exports a name.
 ///
 /// # Errors
 /// The first item that does not fit.
 pub(crate) fn check(wasm: &[u8], has_export: &dyn Fn(&str) -> bool) -> Result<Facts, Refusal> {
+    estimate(wasm)?;
     validate(wasm)?;
     let mut module = Shape::default();
     for payload in Parser::new(0).parse_all(wasm) {
@@ -123,15 +151,40 @@ fn malformed(error: wasmparser::BinaryReaderError) -> Refusal {
 }
 
 fn validate(wasm: &[u8]) -> Result<(), Refusal> {
-    if Parser::is_component(wasm) {
-        return Err(Refusal::Component);
-    }
     let off = WasmFeatures::THREADS
         | WasmFeatures::RELAXED_SIMD
         | WasmFeatures::MEMORY64
         | WasmFeatures::MULTI_MEMORY;
     let features = WasmFeatures::default() - off;
-    Validator::new_with_features(features).validate_all(wasm).map(drop).map_err(malformed)
+    let (mut validator, mut room) =
+        (Validator::new_with_features(features), FuncValidatorAllocations::default());
+    for payload in Parser::new(0).parse_all(wasm) {
+        if let ValidPayload::Func(function, body) =
+            validator.payload(&payload.map_err(malformed)?).map_err(malformed)?
+        {
+            let mut function = function.into_validator(room);
+            let height = validate_body(&mut function, &body).map_err(malformed)?;
+            cost::check_height(height)?;
+            room = function.into_allocations();
+        }
+    }
+    Ok(())
+}
+
+/// The height of the operand stack that a function needs, if it is valid.
+fn validate_body<T: WasmModuleResources>(
+    function: &mut FuncValidator<T>,
+    body: &FunctionBody<'_>,
+) -> Result<u32, BinaryReaderError> {
+    function.read_locals(&mut body.get_binary_reader())?;
+    let (mut operators, mut height) = (body.get_operators_reader()?, 0);
+    while !operators.eof() {
+        let at = operators.original_position();
+        operators.visit_operator(&mut function.visitor(at))??;
+        height = height.max(function.operand_stack_height());
+    }
+    operators.finish()?;
+    Ok(height)
 }
 
 /// What was seen of a module so far.

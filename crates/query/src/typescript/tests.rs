@@ -1,10 +1,12 @@
 //! TypeScript in, JavaScript out: tables of pairs, and what holds for every text.
 
+use std::time::Duration;
+
 use oxc_allocator::Allocator;
 use oxc_parser::Parser;
 use oxc_span::SourceType;
 
-use super::{position, strip};
+use super::{levels, position, strip, strip_timed};
 
 /// Each entry is TypeScript, then the JavaScript that is left.
 const STRIPPED: &[(&str, &str)] = &[
@@ -153,13 +155,132 @@ fn a_column_counts_characters_and_any_line_end() {
     assert_eq!((at('x'), at('y')), ((2, 4), (3, 1)));
 }
 
-/// Stack for the first kind and time for the second would have no bound.
+/// Programs that are nothing but levels, as deep as is allowed: what opens a level, and what closes it.
+const NESTED: &[(&str, &str, &str)] = &[
+    ("[", "1", "]"),
+    ("(", "1", ")"),
+    ("[", "", ""),
+    ("({a", "1", ""),
+    ("!", "1", ""),
+    ("- ", "1", ""),
+    ("a", "1", "!"),
+    ("new ", "a", ""),
+    ("typeof ", "a", ""),
+    ("void ", "a", ""),
+    ("a=>", "1", ""),
+    ("a=", "1", ""),
+    ("a?b:", "c", ""),
+    ("a?", "b", ":c"),
+    ("a+", "1", ""),
+    ("a**", "1", ""),
+    ("a.", "b", ""),
+    ("a?.", "b", ""),
+    ("a", "", "``"),
+    ("a", "", "()"),
+    ("a", "", "[0]"),
+    ("`${", "1", "}`"),
+    ("{", "", "}"),
+    ("if(a)", ";", ""),
+    ("if(a);else ", ";", ""),
+    ("while(a)", ";", ""),
+    ("for(;;)", ";", ""),
+    ("with(a)", ";", ""),
+    ("do ", ";", " while(1)"),
+    ("a:", ";", ""),
+    ("try{", "", "}finally{}"),
+    ("switch(a){case ", "1", ":}"),
+    ("function f(){", "", "}"),
+    ("(function(){", "", "})"),
+    ("()=>{", "", "}"),
+    ("class A extends ", "B", "{}"),
+    ("class A{a=", "1", "}"),
+    ("async()=>await ", "1", ""),
+    ("<T>", "a", ""),
+    ("a as ", "b", ""),
+    ("a satisfies ", "b", ""),
+    ("let a: keyof ", "b", ""),
+    ("namespace a.", "b", "{}"),
+    ("namespace a{", "", "}"),
+    ("a in ", "b", ""),
+    ("a instanceof ", "b", ""),
+    ("({a(){", "", "}})"),
+    ("a&&", "b", ""),
+    ("a??", "b", ""),
+    ("import(", "a", ")"),
+    ("@(", "a", ") class A{}"),
+];
+/// The same within a type.
+const NESTED_TYPES: &[(&str, &str, &str)] = &[
+    ("keyof ", "b", ""),
+    ("readonly ", "b", "[]"),
+    ("(", "b", ")"),
+    ("[", "b", "]"),
+    ("{a:", "b", "}"),
+    ("a<", "b", ">"),
+    ("()=>", "b", ""),
+    ("new()=>", "b", ""),
+    ("a extends b?c:", "d", ""),
+    ("a extends ", "b", "?c:d"),
+    ("`${", "b", "}`"),
+    ("a|", "b", ""),
+    ("", "b", "[]"),
+    ("", "b", "[a]"),
+    ("typeof a.", "b", ""),
+    ("asserts a is ", "b", ""),
+    ("import('a').", "b", ""),
+    ("{[a in ", "b", "]:c}"),
+    ("a extends infer ", "b", "?c:d"),
+];
+
+/// A program of levels that the bound allows; or of as many as 64 KiB hold, where it does not.
+fn nested(before: &str, (open, middle, close): (&str, &str, &str), at_most: usize) -> String {
+    let each = levels::at_most(open) + levels::at_most(close);
+    let fits = (64 << 10) / (open.len() + close.len());
+    let count = fits.min((at_most - levels::at_most(before) - levels::at_most(middle)) / each.max(1));
+    format!("{before}{}{middle}{}", open.repeat(count), close.repeat(count))
+}
+
+/// Whoever changes the parser or the count learns here whether there is stack enough: the process would end.
+#[test]
+fn the_stack_holds_whatever_levels_a_program_may_have() {
+    for (before, kinds) in [("", NESTED), ("let a: ", NESTED_TYPES)] {
+        for kind in kinds {
+            let source = nested(before, *kind, levels::MAX);
+            assert!(levels::at_most(&source) <= levels::MAX, "{kind:?}");
+            let _ = strip(&source);
+        }
+    }
+}
+
+#[test]
+fn refuses_what_is_nested_more_deeply_before_it_is_parsed() {
+    for (before, kinds) in [("", NESTED), ("let a: ", NESTED_TYPES)] {
+        for kind in kinds {
+            let source = nested(before, *kind, usize::MAX);
+            if levels::at_most(&source) > levels::MAX {
+                let (error, took) = strip_timed(&source);
+                assert!(error.unwrap_err().message.contains("too deeply nested"), "{kind:?}");
+                assert_eq!(took, Duration::ZERO, "no thread was begun for it");
+            }
+        }
+    }
+}
+
+/// Time would have no bound.
 #[test]
 fn a_hostile_program_is_an_answer_like_any_other() {
-    let levels = 20_000;
+    let levels = levels::MAX / 2;
     assert!(strip(&"[".repeat(levels)).is_err());
     assert!(strip(&format!("a{}", "!".repeat(levels))).is_ok());
     assert!(strip(&format!("let a: {}b", "keyof ".repeat(levels))).is_ok());
     let error = strip(&"a<".repeat(levels)).expect_err("quadratic to parse");
     assert!(error.message.contains("too deeply nested"), "{error}");
+}
+
+#[test]
+fn charges_for_the_thread_that_it_takes() {
+    let (stripped, took) = strip_timed(&"let a: number = 1;".repeat(500));
+    assert!(stripped.is_ok() && took > Duration::ZERO);
+    let (refused, took) = strip_timed(&"a<".repeat(levels::MAX / 2));
+    assert!(refused.is_err() && took > Duration::ZERO, "though the thread panics");
 }

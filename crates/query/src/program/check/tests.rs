@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Refusal, check};
+use super::{Refusal, check, cost, hostile};
 
 /// A query module with a bit of everything that is looked at.
 const MODULE: &str = r#"(module
@@ -47,6 +47,77 @@ fn each_reason_has_its_code() {
     for (from, to, code) in cases {
         assert_eq!(refused(&MODULE.replacen(from, to, 1)), code, "{to}");
     }
+}
+
+/// 27 seconds of the compiler's time in 64 KiB.
+#[test]
+fn refuses_thousands_of_functions_with_thousands_of_locals() {
+    let dear = hostile::with_locals(8_100, 50_000);
+    assert!(dear.len() <= query_abi::MODULE_BYTES, "{}", dear.len());
+    assert_eq!(check(&dear, &|_| false).unwrap_err().code(), "module-complexity");
+}
+
+#[test]
+fn refuses_one_more_than_the_limit_of_each_number() {
+    let verdict = |wasm: Vec<u8>| check(&wasm, &|_| false).err();
+    let text = |name: &str, count: usize| {
+        let make = hostile::ATTACKS.iter().find(|attack| attack.0 == name).unwrap().1;
+        wat::parse_str(format!("(module {})", make(count))).unwrap()
+    };
+    assert_eq!(verdict(hostile::with_locals(16, 4096)), None);
+    assert!(matches!(
+        verdict(hostile::with_locals(2, 32_769)),
+        Some(Refusal::Complexity { what: "locals", .. })
+    ));
+    for (name, limit) in [
+        ("many empty functions", 1_999),
+        ("many types", 1_999),
+        ("many globals", 2_000),
+        ("many data segments", 2_000),
+        ("many element segments", 2_000),
+        ("deep blocks", 256),
+        ("deep loops", 32),
+        ("values in use at once", 999),
+    ] {
+        assert_eq!(verdict(text(name, limit)), None, "{name}");
+        let refused = verdict(text(name, limit + 1));
+        assert!(matches!(refused, Some(Refusal::Complexity { .. })), "{name}: {refused:?}");
+    }
+}
+
+/// Each of these kept the compiler for more than a second.
+#[test]
+fn refuses_what_is_cheap_to_write_and_dear_to_compile() {
+    for name in [
+        "many exported functions",
+        "types with many values",
+        "blocks with many values",
+        "a br_table above many locals",
+        "blocks before many locals",
+        "loops around many locals",
+        "deep loops to the outermost",
+        "many loops",
+        "loops that change many locals",
+        "a value across many calls",
+        "many indirect calls",
+        "many square roots",
+        "many conversions",
+    ] {
+        let attack = hostile::ATTACKS.iter().find(|attack| attack.0 == name).unwrap();
+        let refused = cost::check(&hostile::module(attack)).err().map(|refusal| refusal.code());
+        assert_eq!(refused, Some("module-complexity"), "{name}");
+    }
+}
+
+#[test]
+fn estimates_more_for_what_is_dearer() {
+    let estimate = |text: &str| cost::check(&wat::parse_str(text).unwrap()).unwrap();
+    let small = estimate("(module (func))");
+    assert!(estimate(&format!("(module {})", "(func)".repeat(100))) > 30 * small);
+    assert!(
+        cost::check(&hostile::with_locals(1, 10_000)).unwrap()
+            > cost::check(&hostile::with_locals(1, 1)).unwrap()
+    );
 }
 
 proptest! {

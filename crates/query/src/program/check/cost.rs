@@ -1,0 +1,477 @@
+//! What compiling a module costs, bounded before any of it is compiled.
+//!
+//! The compiler can't be interrupted, and for some modules it takes far longer than their bytes would suggest: a group of
+//! 50,000 locals has four bytes, and each of them is a variable of the compiler's; a loop has four, and needs a value for
+//! each variable that changes in it; a function's loops, calls and branches take quadratic time. So what is dear is
+//! counted in one pass over the bytes, and a module whose sum is too large is refused. The prices were measured
+//! one by one with the modules of `hostile.rs` and the engine as tests build it, which is slower than a release; that
+//! no module of a sum below [`MAX_COST`] takes many times longer is what they are for.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use wasmparser::{
+    BinaryReaderError, CompositeInnerType, ElementItems, ExternalKind, FunctionBody, Operator, Parser,
+    Payload, TypeSectionReader,
+};
+
+use super::{Refusal, malformed};
+
+/// Items of a kind: functions, types, exports, segments.
+const MAX_ITEMS: u64 = 2_000;
+/// Parameters and results of a type together, or its fields.
+const MAX_VALUES: u64 = 32;
+/// Locals of all functions together, parameters not counted.
+const MAX_LOCALS: u64 = 64 << 10;
+/// Blocks in each other, and loops.
+const MAX_DEPTH: u64 = 256;
+const MAX_LOOP_DEPTH: u64 = 32;
+/// The height of the operand stack: what lies there is in use all at once.
+const MAX_HEIGHT: u64 = 1_000;
+/// Blocks and branches times variables, summed over all functions: the compiler has a table of them.
+const MAX_FLOW: u64 = 4 << 20;
+/// The sum of all prices.
+const MAX_COST: Duration = Duration::from_millis(1_500);
+
+/// Prices in nanoseconds.
+mod price {
+    pub(super) const FUNCTION: u64 = 120_000;
+    /// Of a function that is exported or in a table: it has a second entry.
+    pub(super) const ENTRY: u64 = 120_000;
+    pub(super) const TYPE: u64 = 200_000;
+    pub(super) const LOCAL: u64 = 100;
+    pub(super) const OPERATOR: u64 = 4_000;
+    /// Arithmetic that the optimiser rewrites.
+    pub(super) const ARITHMETIC: u64 = 30_000;
+    /// Arithmetic whose result may have to be made canonical.
+    pub(super) const FLOAT: u64 = 45_000;
+    pub(super) const CALL: u64 = 10_000;
+    pub(super) const INDIRECT_CALL: u64 = 70_000;
+    pub(super) const BLOCK: u64 = 25_000;
+    pub(super) const LOOP: u64 = 65_000;
+    pub(super) const TARGET: u64 = 3_000;
+    /// Of a variable that changes in a loop.
+    pub(super) const LOOP_VARIABLE: u64 = 40_000;
+    /// Of each variable for each block or branch, and for each target of a table.
+    pub(super) const FLOW: u64 = 160;
+    pub(super) const TABLE_FLOW: u64 = 900;
+}
+
+/// Roots of the prices of pairs: a function's are summed, and the sum's square is its price.
+mod pairs {
+    pub(super) const LOOP: u64 = 11;
+    pub(super) const CALL: u64 = 6;
+    pub(super) const BLOCK: u64 = 3;
+    /// Of a variable that is written: all of them may be in use at once.
+    pub(super) const VARIABLE: u64 = 7;
+}
+
+/// The CPU time that compiling a module takes, about. The module need not be valid: validating it has a price, too.
+/// Reading it takes a fraction of a millisecond for 64 KiB.
+///
+/// # Errors
+/// The first number that is too large, or what is malformed.
+pub(crate) fn check(wasm: &[u8]) -> Result<Duration, Refusal> {
+    let mut cost = CompileCost::default();
+    for payload in Parser::new(0).parse_all(wasm) {
+        cost.read(payload.map_err(malformed)?)?;
+    }
+    Ok(Duration::from_nanos(cost.nanos))
+}
+
+/// Bounds the height of a function's operand stack.
+///
+/// # Errors
+/// When it is too high.
+pub(super) fn check_height(height: u32) -> Result<(), Refusal> {
+    bound("values on the operand stack", u64::from(height), MAX_HEIGHT)
+}
+
+/// What a module costs, as far as it was read.
+#[derive(Default)]
+struct CompileCost {
+    nanos: u64,
+    /// The parameters of each type.
+    types: Vec<u64>,
+    /// The types of the functions that it defines.
+    functions: Vec<u32>,
+    /// How many of them were read.
+    bodies: usize,
+    locals: u64,
+    flow: u64,
+}
+
+impl CompileCost {
+    fn read(&mut self, payload: Payload<'_>) -> Result<(), Refusal> {
+        match payload {
+            Payload::TypeSection(section) => self.types(section),
+            Payload::ImportSection(section) => {
+                let count = section.into_imports().count() as u64;
+                self.items("imports", count, price::TYPE)
+            }
+            Payload::FunctionSection(section) => {
+                self.items("functions", u64::from(section.count()), price::FUNCTION)?;
+                self.functions = section.into_iter().collect::<Result<_, _>>().map_err(malformed)?;
+                Ok(())
+            }
+            Payload::TableSection(section) => self.items("tables", u64::from(section.count()), 0),
+            Payload::TagSection(section) => self.items("tags", u64::from(section.count()), 0),
+            Payload::GlobalSection(section) => self.items("globals", u64::from(section.count()), 0),
+            Payload::ExportSection(section) => {
+                self.items("exports", u64::from(section.count()), 0)?;
+                let is_function = |export: wasmparser::Export<'_>| export.kind == ExternalKind::Func;
+                let functions =
+                    section.into_iter().filter_map(Result::ok).filter(|export| is_function(*export));
+                self.add(functions.count() as u64, price::ENTRY)
+            }
+            Payload::ElementSection(section) => {
+                self.items("element segments", u64::from(section.count()), 0)?;
+                for element in section {
+                    let count = match element.map_err(malformed)?.items {
+                        ElementItems::Functions(functions) => functions.count(),
+                        ElementItems::Expressions(_, expressions) => expressions.count(),
+                    };
+                    self.add(u64::from(count), price::ENTRY)?;
+                }
+                Ok(())
+            }
+            Payload::DataSection(section) => self.items("data segments", u64::from(section.count()), 0),
+            Payload::CodeSectionStart { count, .. } => self.items("functions", u64::from(count), 0),
+            Payload::CodeSectionEntry(body) => self.function(&body),
+            _ => Ok(()),
+        }
+    }
+
+    fn types(&mut self, section: TypeSectionReader<'_>) -> Result<(), Refusal> {
+        for group in section {
+            for ty in group.map_err(malformed)?.into_types() {
+                let (params, values) = match ty.composite_type.inner {
+                    CompositeInnerType::Func(ty) => {
+                        (ty.params().len(), ty.params().len() + ty.results().len())
+                    }
+                    CompositeInnerType::Struct(ty) => (0, ty.fields.len()),
+                    CompositeInnerType::Array(_) | CompositeInnerType::Cont(_) => (0, 1),
+                };
+                bound("values in one type", values as u64, MAX_VALUES)?;
+                self.types.push(params as u64);
+                self.items("types", self.types.len() as u64, 0)?;
+                self.add(1, price::TYPE)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn function(&mut self, body: &FunctionBody<'_>) -> Result<(), Refusal> {
+        let ty = self.functions.get(self.bodies);
+        let params = ty.and_then(|ty| self.types.get(*ty as usize)).copied().unwrap_or_default();
+        self.bodies += 1;
+        let locals = locals(body).map_err(malformed)?;
+        self.locals = self.locals.saturating_add(locals);
+        bound("locals", self.locals, MAX_LOCALS)?;
+        self.add(locals, price::LOCAL)?;
+        let mut cost = FunctionCost { variables: locals + params, ..FunctionCost::default() };
+        let mut operators = body.get_operators_reader().map_err(malformed)?;
+        while !operators.eof() {
+            cost.read(&operators.read().map_err(malformed)?)?;
+            if cost.nanos > nanos(MAX_COST) {
+                break;
+            }
+        }
+        self.flow = self.flow.saturating_add(cost.edges.saturating_mul(cost.variables));
+        bound("branches times locals", self.flow, MAX_FLOW)?;
+        self.add(1, cost.total())
+    }
+
+    fn items(&mut self, what: &'static str, count: u64, price: u64) -> Result<(), Refusal> {
+        bound(what, count, MAX_ITEMS)?;
+        self.add(count, price)
+    }
+
+    fn add(&mut self, count: u64, price: u64) -> Result<(), Refusal> {
+        self.nanos = self.nanos.saturating_add(count.saturating_mul(price));
+        if self.nanos > nanos(MAX_COST) { Err(Refusal::CompileCost) } else { Ok(()) }
+    }
+}
+
+/// What a function costs, as far as it was read.
+#[derive(Default)]
+struct FunctionCost {
+    nanos: u64,
+    pairs: u64,
+    /// The ways that control can take, of a block to the next and of a branch to its target.
+    edges: u64,
+    /// Those of them that are targets of tables.
+    targets: u64,
+    /// Parameters and locals, and how often one is written.
+    variables: u64,
+    writes: u64,
+    /// The blocks that are open; of loops, the variables that change in it.
+    open: Vec<Option<BTreeSet<u32>>>,
+    loops: u64,
+}
+
+impl FunctionCost {
+    fn read(&mut self, operator: &Operator<'_>) -> Result<(), Refusal> {
+        let price = match operator {
+            Operator::Block { .. } | Operator::If { .. } | Operator::TryTable { .. } => {
+                self.open.push(None);
+                self.branch(2)
+            }
+            Operator::Loop { .. } => {
+                self.open.push(Some(BTreeSet::new()));
+                self.loops += 1;
+                bound("loops in each other", self.loops, MAX_LOOP_DEPTH)?;
+                self.pairs += pairs::LOOP;
+                self.branch(2);
+                price::LOOP
+            }
+            Operator::End => {
+                self.end();
+                price::OPERATOR
+            }
+            Operator::Else
+            | Operator::Br { .. }
+            | Operator::BrIf { .. }
+            | Operator::BrOnNull { .. }
+            | Operator::BrOnNonNull { .. }
+            | Operator::BrOnCast { .. }
+            | Operator::BrOnCastFail { .. } => self.branch(1),
+            Operator::BrTable { targets } => {
+                let count = u64::from(targets.len()) + 1;
+                self.targets += count;
+                self.branch(count);
+                price::BLOCK + count * price::TARGET
+            }
+            Operator::Return | Operator::Unreachable => self.branch(0),
+            Operator::LocalSet { local_index } | Operator::LocalTee { local_index } => {
+                self.writes += 1;
+                self.change(*local_index);
+                price::OPERATOR
+            }
+            Operator::Call { .. } | Operator::ReturnCall { .. } => self.call(price::CALL),
+            Operator::CallIndirect { .. }
+            | Operator::CallRef { .. }
+            | Operator::ReturnCallIndirect { .. }
+            | Operator::ReturnCallRef { .. } => self.call(price::INDIRECT_CALL),
+            operator => plain(operator, self),
+        };
+        self.nanos = self.nanos.saturating_add(price);
+        bound("blocks in each other", self.open.len() as u64, MAX_DEPTH)
+    }
+
+    fn branch(&mut self, edges: u64) -> u64 {
+        self.edges += edges;
+        self.pairs += pairs::BLOCK;
+        price::BLOCK
+    }
+
+    fn call(&mut self, price: u64) -> u64 {
+        self.pairs += pairs::CALL;
+        price
+    }
+
+    /// Notes that a variable changes in the innermost loop.
+    fn change(&mut self, variable: u32) {
+        if let Some(changed) = self.open.iter_mut().rev().flatten().next()
+            && changed.insert(variable)
+        {
+            self.nanos = self.nanos.saturating_add(price::LOOP_VARIABLE);
+        }
+    }
+
+    /// What changes in a loop changes in those around it.
+    fn end(&mut self) {
+        if let Some(Some(changed)) = self.open.pop() {
+            self.loops -= 1;
+            changed.into_iter().for_each(|variable| self.change(variable));
+        }
+    }
+
+    fn total(&self) -> u64 {
+        let flow = (self.edges.saturating_mul(price::FLOW))
+            .saturating_add(self.targets.saturating_mul(price::TABLE_FLOW))
+            .saturating_mul(self.variables);
+        let pairs = self.pairs + self.writes.min(self.variables) * pairs::VARIABLE;
+        self.nanos.saturating_add(flow).saturating_add(pairs.saturating_mul(pairs))
+    }
+}
+
+/// The price of an operator that stands for itself.
+fn plain(operator: &Operator<'_>, function: &mut FunctionCost) -> u64 {
+    match operator {
+        Operator::F32Eq
+        | Operator::F32Ne
+        | Operator::F32Lt
+        | Operator::F32Gt
+        | Operator::F32Le
+        | Operator::F32Ge
+        | Operator::F64Eq
+        | Operator::F64Ne
+        | Operator::F64Lt
+        | Operator::F64Gt
+        | Operator::F64Le
+        | Operator::F64Ge
+        | Operator::F32Abs
+        | Operator::F32Neg
+        | Operator::F32Ceil
+        | Operator::F32Floor
+        | Operator::F32Trunc
+        | Operator::F32Nearest
+        | Operator::F32Sqrt
+        | Operator::F32Add
+        | Operator::F32Sub
+        | Operator::F32Mul
+        | Operator::F32Div
+        | Operator::F32Min
+        | Operator::F32Max
+        | Operator::F32Copysign
+        | Operator::F64Abs
+        | Operator::F64Neg
+        | Operator::F64Ceil
+        | Operator::F64Floor
+        | Operator::F64Trunc
+        | Operator::F64Nearest
+        | Operator::F64Sqrt
+        | Operator::F64Add
+        | Operator::F64Sub
+        | Operator::F64Mul
+        | Operator::F64Div
+        | Operator::F64Min
+        | Operator::F64Max
+        | Operator::F64Copysign
+        | Operator::F32ConvertI32S
+        | Operator::F32ConvertI32U
+        | Operator::F32ConvertI64S
+        | Operator::F32ConvertI64U
+        | Operator::F32DemoteF64
+        | Operator::F64ConvertI32S
+        | Operator::F64ConvertI32U
+        | Operator::F64ConvertI64S
+        | Operator::F64ConvertI64U
+        | Operator::F64PromoteF32
+        | Operator::I32TruncF32S
+        | Operator::I32TruncF32U
+        | Operator::I32TruncF64S
+        | Operator::I32TruncF64U
+        | Operator::I64TruncF32S
+        | Operator::I64TruncF32U
+        | Operator::I64TruncF64S
+        | Operator::I64TruncF64U
+        | Operator::I32TruncSatF32S
+        | Operator::I32TruncSatF32U
+        | Operator::I32TruncSatF64S
+        | Operator::I32TruncSatF64U
+        | Operator::I64TruncSatF32S
+        | Operator::I64TruncSatF32U
+        | Operator::I64TruncSatF64S
+        | Operator::I64TruncSatF64U
+        | Operator::F32x4Eq
+        | Operator::F32x4Ne
+        | Operator::F32x4Lt
+        | Operator::F32x4Gt
+        | Operator::F32x4Le
+        | Operator::F32x4Ge
+        | Operator::F64x2Eq
+        | Operator::F64x2Ne
+        | Operator::F64x2Lt
+        | Operator::F64x2Gt
+        | Operator::F64x2Le
+        | Operator::F64x2Ge
+        | Operator::F32x4Ceil
+        | Operator::F32x4Floor
+        | Operator::F32x4Trunc
+        | Operator::F32x4Nearest
+        | Operator::F32x4Abs
+        | Operator::F32x4Neg
+        | Operator::F32x4Sqrt
+        | Operator::F32x4Add
+        | Operator::F32x4Sub
+        | Operator::F32x4Mul
+        | Operator::F32x4Div
+        | Operator::F32x4Min
+        | Operator::F32x4Max
+        | Operator::F32x4PMin
+        | Operator::F32x4PMax
+        | Operator::F64x2Ceil
+        | Operator::F64x2Floor
+        | Operator::F64x2Trunc
+        | Operator::F64x2Nearest
+        | Operator::F64x2Abs
+        | Operator::F64x2Neg
+        | Operator::F64x2Sqrt
+        | Operator::F64x2Add
+        | Operator::F64x2Sub
+        | Operator::F64x2Mul
+        | Operator::F64x2Div
+        | Operator::F64x2Min
+        | Operator::F64x2Max
+        | Operator::F64x2PMin
+        | Operator::F64x2PMax
+        | Operator::F32x4ConvertI32x4S
+        | Operator::F32x4ConvertI32x4U
+        | Operator::F64x2ConvertLowI32x4S
+        | Operator::F64x2ConvertLowI32x4U
+        | Operator::F32x4DemoteF64x2Zero
+        | Operator::F64x2PromoteLowF32x4 => price::FLOAT,
+        Operator::I32Add
+        | Operator::I32Sub
+        | Operator::I32Mul
+        | Operator::I32DivS
+        | Operator::I32DivU
+        | Operator::I32RemS
+        | Operator::I32RemU
+        | Operator::I32And
+        | Operator::I32Or
+        | Operator::I32Xor
+        | Operator::I32Shl
+        | Operator::I32ShrS
+        | Operator::I32ShrU
+        | Operator::I32Rotl
+        | Operator::I32Rotr
+        | Operator::I64Add
+        | Operator::I64Sub
+        | Operator::I64Mul
+        | Operator::I64DivS
+        | Operator::I64DivU
+        | Operator::I64RemS
+        | Operator::I64RemU
+        | Operator::I64And
+        | Operator::I64Or
+        | Operator::I64Xor
+        | Operator::I64Shl
+        | Operator::I64ShrS
+        | Operator::I64ShrU
+        | Operator::I64Rotl
+        | Operator::I64Rotr
+        | Operator::I64Add128
+        | Operator::I64Sub128
+        | Operator::I64MulWideS
+        | Operator::I64MulWideU => price::ARITHMETIC,
+        Operator::MemorySize { .. }
+        | Operator::MemoryGrow { .. }
+        | Operator::MemoryInit { .. }
+        | Operator::MemoryCopy { .. }
+        | Operator::MemoryFill { .. }
+        | Operator::TableInit { .. }
+        | Operator::TableCopy { .. }
+        | Operator::TableFill { .. }
+        | Operator::TableGet { .. }
+        | Operator::TableSet { .. }
+        | Operator::TableGrow { .. }
+        | Operator::TableSize { .. } => function.call(price::INDIRECT_CALL),
+        _ => price::OPERATOR,
+    }
+}
+
+fn locals(body: &FunctionBody<'_>) -> Result<u64, BinaryReaderError> {
+    let groups = body.get_locals_reader()?.into_iter();
+    groups.map(|group| group.map(|(count, _)| u64::from(count))).sum()
+}
+
+fn bound(what: &'static str, found: u64, limit: u64) -> Result<(), Refusal> {
+    if found > limit { Err(Refusal::Complexity { what, found, limit }) } else { Ok(()) }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
