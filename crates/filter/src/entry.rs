@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
+use offload::polls::{PollSite, watched};
 use sandbox::GuestResult;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -93,12 +94,12 @@ impl<T: Send + 'static> CallbackFuture<T> {
         }
         let Ok(runtime) = Handle::try_current() else { return Self::Done(Some(block_on(running))) };
         let (sender, receiver) = oneshot::channel();
-        runtime.spawn(async move {
+        runtime.spawn(watched(PollSite::Filters, async move {
             // A new task goes before all that its thread has to do.
             tokio::task::yield_now().await;
             // Where nobody waits any more, the answer is dropped, and a stream in it ends.
             let _ = sender.send(running.await);
-        });
+        }));
         Self::Task(receiver)
     }
 
@@ -110,7 +111,7 @@ impl<T: Send + 'static> CallbackFuture<T> {
         // Only what is dropped has no runtime. Whoever has the instance drops it as well.
         let Ok(runtime) = Handle::try_current() else { return Self::failed(EntryError::Gone) };
         let (mut sender, receiver) = oneshot::channel();
-        runtime.spawn(async move {
+        runtime.spawn(watched(PollSite::Filters, async move {
             let state = tokio::select! {
                 biased;
                 () = sender.closed(), if C::IS_OPTIONAL => return,
@@ -121,7 +122,7 @@ impl<T: Send + 'static> CallbackFuture<T> {
                 Err(_) => Err(EntryError::Gone),
             };
             let _ = sender.send(result);
-        });
+        }));
         Self::Task(receiver)
     }
 }

@@ -19,6 +19,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use offload::polls::{PollSite, watched};
 use services::{Body, body};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -90,7 +91,10 @@ impl Admin {
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
             match self.listener.accept().await {
-                Ok((stream, _)) => drop(tokio::spawn(connection(stream, Arc::clone(&self.seen), place))),
+                Ok((stream, _)) => {
+                    let connection = connection(stream, Arc::clone(&self.seen), place);
+                    drop(tokio::spawn(watched(PollSite::Admin, connection)));
+                }
                 Err(_) => sleep(BREATHER).await,
             }
         }

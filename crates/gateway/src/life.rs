@@ -10,6 +10,7 @@ use futures_util::FutureExt;
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body::Body as _;
 use offload::OffloadPool;
+use offload::polls::{PollSite, entered};
 use services::headers::{Arrival, MAX_HOPS, hops};
 use services::{Body, Budget, Call, Caller, Overloaded, Problem, Services, Tunnel};
 use tokio::sync::Notify;
@@ -155,7 +156,8 @@ impl Life {
         if let Ok(route) = &route {
             route.way.complete(&entry, response.headers_mut());
             let until = entry.budget.as_ref().map(|budget| budget.deadline);
-            response = route.encoding.encode(asked.unwrap_or_default(), until, response, &entry.client).await; // encode
+            let encoded = route.encoding.encode(asked.unwrap_or_default(), until, response, &entry.client);
+            response = entered(PollSite::Encode, encoded).await; // encode
         } else {
             response = unsent::keep(response, &entry.client);
         }
@@ -221,12 +223,12 @@ impl Life {
         let answer = match &route.filters {
             None => {
                 lend(&route.way, comes, &credentials, &mut request, &mut call);
-                route.way.handle(request, call).await
+                entered(route.way.site(), route.way.handle(request, call)).await
             }
             // Boxed, since other requests would keep the room for it otherwise.
             Some(chain) => {
                 let passing = filtered((route, chain), comes, (request, credentials), call, entry);
-                Box::pin(passing).await.map_err(Into::into) // request and response filters
+                Box::pin(entered(PollSite::Filters, passing)).await.map_err(Into::into) // request and response filters
             }
         };
         answer.map_err(|problem| blamed(problem, route, entry))
@@ -268,7 +270,7 @@ fn filtered<'a>(
     // Filters see none of the credentials.
     let handle = move |mut request: Request<Body>| {
         lend(&route.way, comes, &credentials, &mut request, &mut call);
-        let answer = route.way.handle(request, call);
+        let answer = entered(route.way.site(), route.way.handle(request, call));
         answer.map(|answer| {
             let answer = answer.unwrap_or_else(|problem| respond::problem(&*blamed(problem, route, entry)));
             // What filters make of the body, its tree would not know.

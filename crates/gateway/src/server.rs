@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use offload::polls::{PollSite, watched};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -99,7 +100,7 @@ async fn accept(current: &Arc<Current>, listener: Listener, ending: &Ending) {
         let (phase, open) = (ending.phase(), ending.open());
         let (current, permit) = (Arc::clone(current), Arc::new(permit));
         let connection = Connection { current, address, permit, port, phase, open };
-        tokio::spawn(connection.run(stream));
+        tokio::spawn(watched(PollSite::Http1, connection.run(stream)));
     };
     let mut phase = ending.phase();
     let mut draining = pin!(reached(&mut phase, Phase::Draining));

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use offload::polls::PollSite;
 use services::{Body, Call, Problem};
 
 use crate::access::Entry;
@@ -51,6 +52,18 @@ impl Way {
             Self::Catalogue(catalogue) => {
                 Box::pin(ready(catalogue.handle(&request, &call).map_err(Into::into)))
             }
+        }
+    }
+
+    /// Where a thread is that answers so, for the count of long polls.
+    pub(crate) fn site(&self) -> PollSite {
+        match self {
+            Self::Query(_) => PollSite::Query,
+            Self::Script(_) => PollSite::Script,
+            Self::Aggregate(_) => PollSite::Aggregate,
+            Self::Graphql(_) => PollSite::Graphql,
+            Self::Proxy(_) => PollSite::Proxy,
+            Self::Catalogue(_) => PollSite::Request,
         }
     }
 

@@ -3,11 +3,13 @@
 //!
 //! [`OffloadPool::run`] runs a job on a thread of low priority. Jobs wait in a bounded queue (`queue.rs`), are charged to
 //! their payer before they start (`quota.rs`; [`QuotaKey`] names the payer), have a deadline, and leave the queue when
-//! their caller's future is dropped. A job that can look stops when [`JobContext::is_cancelled`].
+//! their caller's future is dropped. A job that can look stops when [`JobContext::is_cancelled`]. What should have gone
+//! there and did not, [`polls`] shows: it counts the polls that keep a serving thread for too long.
 
 mod clock;
 mod job;
 mod key;
+pub mod polls;
 mod pool;
 mod queue;
 mod quota;

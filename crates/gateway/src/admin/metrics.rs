@@ -6,6 +6,7 @@ use std::time::UNIX_EPOCH;
 
 use filter::{FilterStats, Metric, Value};
 use offload::OffloadStats;
+use offload::polls::long_polls;
 use script_runtime::PoolStats;
 use services::stats::Reading;
 use services::{EndpointStats, ServiceStats};
@@ -109,7 +110,9 @@ fn offload(page: &mut Page<'_>, stats: &OffloadStats) -> fmt::Result {
     let cpu = stats.kinds.iter().map(|(kind, stats)| ([("kind", *kind)], stats.cpu.as_secs_f64()));
     page.counter("orfa_offload_cpu_seconds", "CPU time of those jobs", cpu)?;
     let rejected = stats.rejected.iter().map(|(reason, count)| ([("reason", *reason)], *count));
-    page.counter("orfa_offload_rejected", "Jobs without a result, by reason", rejected)
+    page.counter("orfa_offload_rejected", "Jobs without a result, by reason", rejected)?;
+    let long = long_polls().into_iter().map(|(site, count)| ([("where", site)], count));
+    page.counter("orfa_long_polls", "Polls that took more than 2 ms of their thread's CPU time", long)
 }
 
 /// The query runtime: its cache of compiled programs, and its instances.

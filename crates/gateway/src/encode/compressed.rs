@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use http_body::{Frame, SizeHint};
+use offload::polls::{self, PollSite};
 use services::Body;
 use services::body::Error;
 
@@ -108,6 +109,7 @@ impl http_body::Body for Compressed {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        polls::enter(PollSite::Body);
         match std::mem::replace(&mut self.state, State::Over) {
             State::Trailers(trailers) => return Poll::Ready(Some(Ok(trailers))),
             State::Over => return Poll::Ready(None),

@@ -12,6 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use offload::polls::{PollSite, entered};
 use services::Body;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
@@ -85,7 +86,7 @@ impl Connection {
 
     async fn serve_secure(self, stream: Lingering, tls: &Tls, link: Arc<Link>) -> Result<(), BoxError> {
         let Ok(handshake) = self.permit.handshake() else { return Ok(()) };
-        let stream = timeout(GREETING, tls.acceptor().accept(stream)).await??;
+        let stream = timeout(GREETING, entered(PollSite::Handshake, tls.acceptor().accept(stream))).await??;
         drop(handshake);
         let (_, session) = stream.get_ref();
         link.secure(tls::secured(session));
@@ -150,7 +151,8 @@ impl Connection {
             let current = Arc::clone(&current);
             async move { live(&current, request, client).await }
         };
-        let mut serving = Box::pin(http2::serve(stream, begun, client, ending, answer));
+        let serving = http2::serve(stream, begun, client, ending, answer);
+        let mut serving = Box::pin(entered(PollSite::Http2, serving));
         let served = poll_fn(|context| match serving.as_mut().poll(context) {
             Poll::Ready(served) => Poll::Ready(served),
             Poll::Pending => over.poll(context).map(Ok),

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Ping, PingPong, Reason, RecvStream};
 use http::{Method, Request, Response};
+use offload::polls::{PollSite, watched};
 use services::Body;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
@@ -172,7 +173,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let is_head = head.method == Method::HEAD;
         // Boxed, since an answer on its way would keep the room for it otherwise.
         let answering = Box::pin(answer(Request::from_parts(head, body), client));
-        tokio::spawn(stream::serve(answering, respond, is_head, under_way));
+        let serving = stream::serve(answering, respond, is_head, under_way);
+        tokio::spawn(watched(PollSite::Http2, serving));
     }
 
     /// What is to become of the connection, once anything is.

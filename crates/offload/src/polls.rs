@@ -1,0 +1,244 @@
+//! Polls that keep a serving thread for too long.
+//!
+//! A thread that serves many connections serves none of the others while it polls one. So a poll that takes more than
+//! [`LONG_POLL`] of its thread's CPU time is counted, by the [`PollSite`] that it was at. The wall's clock would count
+//! neighbours and other processes, and reading the CPU clock takes a system call: so the CPU clock is read when a poll
+//! begins only where the last reading is older than [`STALE`], and when it ends only where the wall's clock says that
+//! it may have been long. What is counted is a lower bound of what the poll took, at most [`STALE`] less than that.
+//!
+//! In debug builds a poll beyond the milliseconds in the environment variable `ORFA_POLL_LIMIT_MS` ends the process,
+//! so that no test can miss it.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use pin_project_lite::pin_project;
+
+use crate::clock::CpuClock;
+
+/// The CPU time above which a poll is long.
+pub const LONG_POLL: Duration = Duration::from_millis(2);
+/// The age from which on a reading of the CPU clock is made again.
+const STALE: Duration = Duration::from_micros(500);
+
+/// Where a thread is while it polls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PollSite {
+    /// A TLS handshake, which may take longer: it is bounded by the number of handshakes at once.
+    Handshake,
+    /// A connection that speaks HTTP/1.1.
+    Http1,
+    /// A connection that speaks HTTP/2: its frames.
+    Http2,
+    /// A request, before and after its handler.
+    Request,
+    /// A request's filters.
+    Filters,
+    /// A query.
+    Query,
+    /// A script's request.
+    Script,
+    /// An aggregate.
+    Aggregate,
+    /// A GraphQL request.
+    Graphql,
+    /// A proxied request.
+    Proxy,
+    /// The encoding of an answer.
+    Encode,
+    /// The body of an answer, as it is sent.
+    Body,
+    /// The admin listener.
+    Admin,
+}
+
+/// All sites with their names in metrics.
+const SITES: [(PollSite, &str); 13] = [
+    (PollSite::Handshake, "handshake"),
+    (PollSite::Http1, "http1"),
+    (PollSite::Http2, "http2"),
+    (PollSite::Request, "request"),
+    (PollSite::Filters, "filters"),
+    (PollSite::Query, "query"),
+    (PollSite::Script, "script"),
+    (PollSite::Aggregate, "aggregate"),
+    (PollSite::Graphql, "graphql"),
+    (PollSite::Proxy, "proxy"),
+    (PollSite::Encode, "encode"),
+    (PollSite::Body, "body"),
+    (PollSite::Admin, "admin"),
+];
+
+/// The long polls of the process, by site.
+static LONG_POLLS: [AtomicU64; SITES.len()] = [const { AtomicU64::new(0) }; SITES.len()];
+
+thread_local! {
+    static SITE: Cell<PollSite> = const { Cell::new(PollSite::Request) };
+    /// The last reading of this thread's CPU clock, and its moment.
+    static LAST: Cell<Option<(Instant, CpuClock)>> = const { Cell::new(None) };
+}
+
+pin_project! {
+    /// A task whose polls are watched: see [`watched`].
+    pub struct Watched<F> {
+        site: PollSite,
+        #[pin]
+        future: F,
+    }
+}
+
+pin_project! {
+    /// A future at a site: see [`entered`].
+    pub struct Entered<F> {
+        site: PollSite,
+        #[pin]
+        future: F,
+    }
+}
+
+/// Watches the polls of a task. A long one counts for the site that was [`entered`] last during it, or for this one.
+pub fn watched<F: Future>(site: PollSite, future: F) -> Watched<F> {
+    Watched { site, future }
+}
+
+/// Has what its task does from here on in a poll count for a site, where the task is [`watched`].
+pub fn entered<F: Future>(site: PollSite, future: F) -> Entered<F> {
+    Entered { site, future }
+}
+
+/// Has what this poll does from here on count for a site.
+pub fn enter(site: PollSite) {
+    SITE.set(site);
+}
+
+impl<F: Future> Future for Watched<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        SITE.set(*this.site);
+        let began = Instant::now();
+        let read = last_reading(began);
+        let polled = this.future.poll(context);
+        let ended = Instant::now();
+        if ended.saturating_duration_since(began) >= LONG_POLL {
+            judge(began, ended, read);
+        }
+        polled
+    }
+}
+
+impl<F: Future> Future for Entered<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        SITE.set(*this.site);
+        this.future.poll(context)
+    }
+}
+
+/// The long polls of this process so far, by the names of their sites.
+#[must_use]
+pub fn long_polls() -> Vec<(&'static str, u64)> {
+    SITES.iter().zip(&LONG_POLLS).map(|((_, name), count)| (*name, count.load(Relaxed))).collect()
+}
+
+/// A reading of the CPU clock that is not stale.
+fn last_reading(now: Instant) -> (Instant, CpuClock) {
+    let last = LAST.get().filter(|(at, _)| now.saturating_duration_since(*at) < STALE);
+    last.unwrap_or_else(|| {
+        let read = (now, CpuClock::now());
+        LAST.set(Some(read));
+        read
+    })
+}
+
+/// Counts a poll that may have been long.
+#[cold]
+fn judge(began: Instant, ended: Instant, (read_at, read): (Instant, CpuClock)) {
+    let cpu = CpuClock::now();
+    LAST.set(Some((ended, cpu)));
+    // What the thread did between the reading and the poll was other polls.
+    let took = cpu.since(read).saturating_sub(began.saturating_duration_since(read_at));
+    if took < LONG_POLL {
+        return;
+    }
+    let site = SITE.get();
+    let index = SITES.iter().position(|(known, _)| *known == site).unwrap_or_default();
+    if let Some(count) = LONG_POLLS.get(index) {
+        count.fetch_add(1, Relaxed);
+    }
+    if limit().is_some_and(|limit| took >= limit) && site != PollSite::Handshake {
+        refuse(site, took);
+    }
+}
+
+/// The CPU time beyond which a poll ends the process, if any.
+fn limit() -> Option<Duration> {
+    static LIMIT: OnceLock<Option<Duration>> = OnceLock::new();
+    *LIMIT.get_or_init(|| {
+        let text = cfg!(debug_assertions).then(|| std::env::var("ORFA_POLL_LIMIT_MS").ok()).flatten()?;
+        text.parse().ok().map(Duration::from_millis)
+    })
+}
+
+#[expect(clippy::print_stderr, reason = "the process ends here, and says why")]
+fn refuse(site: PollSite, took: Duration) {
+    eprintln!("a poll took {took:?} of CPU time at {site:?}, beyond ORFA_POLL_LIMIT_MS");
+    std::process::abort();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hint::black_box;
+
+    use super::*;
+
+    fn count(site: PollSite) -> u64 {
+        let name = SITES.iter().find(|(known, _)| *known == site).unwrap().1;
+        long_polls().iter().find(|(other, _)| *other == name).unwrap().1
+    }
+
+    fn spin(span: Duration) {
+        let clock = CpuClock::now();
+        while clock.elapsed() < span {
+            black_box(0);
+        }
+    }
+
+    #[tokio::test]
+    async fn counts_a_poll_that_keeps_its_thread() {
+        let before = count(PollSite::Encode);
+        watched(PollSite::Request, entered(PollSite::Encode, async { spin(2 * LONG_POLL) })).await;
+        assert_eq!(count(PollSite::Encode), before + 1);
+    }
+
+    #[tokio::test]
+    async fn does_not_count_a_poll_whose_thread_waits() {
+        let before = count(PollSite::Admin);
+        watched(PollSite::Admin, async { std::thread::sleep(5 * LONG_POLL) }).await;
+        assert_eq!(count(PollSite::Admin), before);
+    }
+
+    #[tokio::test]
+    async fn does_not_count_what_other_polls_of_the_thread_took() {
+        let before = count(PollSite::Body);
+        for _ in 0..20 {
+            watched(PollSite::Body, async { spin(LONG_POLL / 4) }).await;
+        }
+        assert_eq!(count(PollSite::Body), before);
+    }
+
+    #[test]
+    fn names_each_site_once() {
+        let names: std::collections::HashSet<&str> = SITES.iter().map(|(_, name)| *name).collect();
+        assert_eq!(names.len(), SITES.len());
+        assert!(SITES.iter().enumerate().all(|(index, (site, _))| *site as usize == index));
+    }
+}
