@@ -144,7 +144,6 @@ impl Filtered {
             let mut state = self.stream.state();
             let half = state.half(self.side);
             half.open = true;
-            half.resumed = false;
             u32::try_from(half.data.len()).unwrap_or(u32::MAX)
         };
         let (stream, side) = (Arc::clone(&self.stream), self.side);
@@ -158,7 +157,6 @@ impl Filtered {
         let count = {
             let mut state = self.stream.state();
             let half = state.half(self.side);
-            half.resumed = false;
             half.trailers.as_ref().map_or(0, |trailers| u32::try_from(trailers.len()).unwrap_or(u32::MAX))
         };
         let (stream, side) = (Arc::clone(&self.stream), self.side);

@@ -175,7 +175,7 @@ impl Run {
                 }
                 // What a callback says while it is under way counts once it has returned.
                 let is_calling = passing.is_calling();
-                if held && !is_calling && stream.take_resumed(side) {
+                if held && !is_calling && stream.take_head_resumed(side) {
                     held = false;
                     passing.resume();
                 }
@@ -335,8 +335,6 @@ impl Run {
                 (messages.count(Side::Response), messages.is_bodiless())
             };
             let is_end = is_bodiless || body.is_end_stream();
-            // What it said of an answer before there was one is not about this one.
-            stream.state().half(Side::Response).resumed = false;
             let (stream, side) = (Arc::clone(stream), Side::Response);
             let callback = HeadersCallback { stream: Arc::clone(&stream), side, count: number, is_end };
             // What is gone has nothing to say; whether that is the end of it, the verdict knows.

@@ -144,6 +144,17 @@ impl Filters {
         Arc::clone(lock(&self.shared).entry(vm_id.to_owned()).or_default())
     }
 
+    /// How many callbacks wait for an instance.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        let vms = lock(&self.vms);
+        vms.values()
+            .filter_map(Weak::upgrade)
+            .flat_map(|vm| vm.slots.clone())
+            .map(|slot| slot.waiting())
+            .sum()
+    }
+
     /// The counts of the filters of this name, which outlive a reload.
     pub(crate) fn stats_of(&self, name: &str) -> Arc<Stats> {
         Arc::clone(lock(&self.stats).entry(name.to_owned()).or_default())

@@ -190,6 +190,7 @@ impl Instance {
             Side::Response => ("proxy_on_response_headers", &self.exports.on_response_headers),
         };
         let (id, time) = (stream.id, stream.spec.limits.time.0);
+        stream.begin_callback(side, true);
         let action = match callback {
             Headers::None => return Ok(Action::Continue),
             Headers::Two(callback) => {
@@ -233,6 +234,7 @@ impl Instance {
             Side::Response => ("proxy_on_response_body", &self.exports.on_response_body),
         };
         let (id, callback) = (stream.id, callback.as_ref());
+        stream.begin_callback(side, false);
         let time = stream.spec.limits.time.0;
         let action = call(&mut self.store, id, time, name, callback, (id, size, u32::from(end)), 0).await?;
         Ok(Self::end_callback(stream, side, Action::of(action)))
@@ -253,6 +255,7 @@ impl Instance {
             Side::Response => ("proxy_on_response_trailers", &self.exports.on_response_trailers),
         };
         let (id, callback) = (stream.id, callback.as_ref());
+        stream.begin_callback(side, false);
         let time = stream.spec.limits.time.0;
         let action = call(&mut self.store, id, time, name, callback, (id, count), 0).await?;
         Ok(Self::end_callback(stream, side, Action::of(action)))

@@ -107,8 +107,10 @@ pub(crate) struct Half {
     pub(crate) asks: bool,
     /// Whether the body's callbacks have begun: before, there is no body to see.
     pub(crate) open: bool,
-    /// The module said that it may go on.
+    /// The module said that it may go on: since its last callback about the message began, which has a say as well.
     pub(crate) resumed: bool,
+    /// The module said so of the head, which waits for it whatever callbacks about the body come in between.
+    pub(crate) head_resumed: bool,
     /// The module has changed the body.
     pub(crate) changed: bool,
     /// The body is held back.
@@ -230,10 +232,25 @@ impl Stream {
         std::mem::take(&mut self.state().half(side).resumed)
     }
 
+    /// Whether the module said that the head may go on, since it was last asked.
+    pub(crate) fn take_head_resumed(&self, side: Side) -> bool {
+        std::mem::take(&mut self.state().half(side).head_resumed)
+    }
+
+    /// A callback about a message begins: what the module said before is not about it. Only whoever is in the
+    /// instance says so, since callbacks that wait for it may still let go what came before.
+    pub(crate) fn begin_callback(&self, side: Side, is_head: bool) {
+        let mut state = self.state();
+        let half = state.half(side);
+        half.resumed = false;
+        half.head_resumed &= !is_head;
+    }
+
     /// The module said that a message may go on, whatever calls of its are still under way.
     pub(crate) fn resume(&self, side: Side) {
         let mut state = self.state();
-        state.half(side).resumed = true;
+        let half = state.half(side);
+        (half.resumed, half.head_resumed) = (true, true);
         if side == Side::Request {
             self.check_refusal(&mut state);
             state.waiting = 0;

@@ -170,7 +170,7 @@ async fn an_allocator_that_goes_wrong_takes_its_module_along() {
 
 #[tokio::test]
 async fn who_shares_an_instance_with_a_trap_is_answered_too() {
-    let bench = Bench::with_threads(1);
+    let bench = Bench::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (drop (call $property «request\0path» (i32.const 0) (i32.const 4)))

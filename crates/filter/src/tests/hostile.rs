@@ -101,7 +101,7 @@ fn large_request(path: &str) -> Request<Body> {
 #[tokio::test(start_paused = true)]
 async fn what_is_held_for_a_hostile_module_is_bounded() {
     for seed in 1..40_u64 {
-        let bench = Bench::with_threads(1);
+        let bench = Bench::new();
         bench.write("hostile.wasm", &hostile_module(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         let mut filter = FilterConfig::of("hostile.wasm");
         filter.limits.time = services::Duration::from_millis(5000);

@@ -184,7 +184,7 @@ async fn until(chain: &Arc<Chain>) {
 
 #[tokio::test]
 async fn requests_of_one_machine_wait_for_a_callback_and_are_answered_in_order() {
-    let bench = Bench::with_threads(1);
+    let bench = Bench::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (if (call $is_path (i32.const 0x73)) (then (call $spin «go»)))
@@ -215,7 +215,7 @@ async fn requests_of_one_machine_wait_for_a_callback_and_are_answered_in_order()
 
 #[tokio::test]
 async fn a_request_that_is_given_up_leaves_no_callback_half_way() {
-    let bench = Bench::with_threads(1);
+    let bench = Bench::new();
     // A callback notes its path when it begins, and that it has ended, in one place of the memory: half a callback shows.
     let code = r#"
         (global $inside (mut i32) (i32.const 0))
@@ -253,7 +253,7 @@ async fn a_request_that_is_given_up_leaves_no_callback_half_way() {
 
 #[tokio::test]
 async fn a_trap_after_many_ticks_answers_all_who_wait() {
-    let bench = Bench::with_threads(1);
+    let bench = Bench::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (if (call $is_path (i32.const 0x73)) (then (call $spin «go») unreachable))
@@ -292,7 +292,7 @@ async fn a_callback_that_uses_up_its_time_ends_alone() {
 
 #[tokio::test]
 async fn a_full_line_is_refused_and_no_further() {
-    let bench = Bench::with_threads(1);
+    let bench = Bench::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (if (call $is_path (i32.const 0x73)) (then (call $spin «go»)))
@@ -332,7 +332,7 @@ async fn a_full_line_is_refused_and_no_further() {
 
 #[tokio::test]
 async fn who_waits_in_line_waits_for_no_longer_than_the_request_may() {
-    let bench = Bench::with_threads(1);
+    let bench = Bench::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (if (call $is_path (i32.const 0x73)) (then (call $spin «go»)))
@@ -344,4 +344,83 @@ async fn who_waits_in_line_waits_for_no_longer_than_the_request_may() {
     assert_eq!(answered.unwrap_err(), Failed::Busy("slow".into()));
     send(&releasing(&bench, "go"), get("/")).await.unwrap();
     assert_eq!(spins.await.unwrap().status, 200);
+}
+
+/// A module that asks before it lets a message go, in a callback; and spins for whoever asks for `/spin`.
+fn asking_in(callback: &str, resumes: u32) -> String {
+    format!(
+        "(global $id (mut i32) (i32.const 0))
+        (global $pieces (mut i32) (i32.const 0))
+        (func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32)
+            (if (call $is_path (i32.const 0x73)) (then (call $let «spinning») (call $spin «go»)))
+            (i32.const 0))
+        {callback}
+        (func (export \"proxy_on_http_call_response\") (param i32 i32 i32 i32 i32)
+            (call $want (i32.const 0) (call $effective (global.get $id)))
+            (call $want (i32.const 0) (call $continue (i32.const {resumes}))))"
+    )
+    .replace(
+        "ASK",
+        "(call $want (i32.const 0) (call $http_call «auth» ‹:path /gate› «» ‹› (i32.const 50000) (i32.const 16)))",
+    )
+}
+
+/// Lets the answer to a call and a piece of a body wait in this order for an instance that spins.
+async fn queue_up(
+    bench: &Bench,
+    slow: &Arc<Chain>,
+    asked: &mut std::pin::Pin<Box<impl Future>>,
+    sender: &mut http_body_util::channel::Sender<Bytes, services::body::Error>,
+) {
+    bench.answers.told.notified().await;
+    let spins = tokio::spawn({
+        let slow = Arc::clone(slow);
+        async move { send(&slow, get("/spin")).await.unwrap() }
+    });
+    let waiting = |bench: &Bench| bench.filters.waiting();
+    bench.until(|bench| bench.filters.shared("").get(b"spinning").is_some()).await;
+    bench.answers.gate.notify_one();
+    bench.until(|bench| waiting(bench) == 1).await;
+    sender.send_data(Bytes::from_static(b"two")).await.unwrap();
+    assert!(asked.as_mut().now_or_never().is_none());
+    bench.until(|bench| waiting(bench) == 2).await;
+    send(&releasing(bench, "go"), get("/")).await.unwrap();
+    spins.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_head_goes_on_though_a_piece_of_its_body_is_shown_after_it_was_resumed() {
+    let bench = Bench::new();
+    let callback = "(func (export \"proxy_on_response_headers\") (param $id i32) (param i32 i32) (result i32)
+            (if (call $is_path (i32.const 0x73)) (then (return (i32.const 0))))
+            (global.set $id (local.get $id)) ASK (i32.const 1))
+        (func (export \"proxy_on_response_body\") (param i32 i32 i32) (result i32) (i32.const 0))";
+    let slow = bench.chain(&[patient(&bench, "slow", &asking_in(callback, 1))]);
+    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(4);
+    let handle = async move |_: Request<Body>| Response::new(body.boxed_unsync());
+    let mut asked = Box::pin(slow.around(get("/"), call(Duration::from_secs(10)), facts(), handle));
+    assert!((&mut asked).now_or_never().is_none());
+    queue_up(&bench, &slow, &mut asked, &mut sender).await;
+    drop(sender);
+    assert_eq!(whole(asked.await.unwrap()).await.unwrap().body, "two");
+}
+
+#[tokio::test]
+async fn a_piece_is_held_back_though_an_earlier_one_was_resumed_while_it_waited() {
+    let bench = Bench::new();
+    let callback = "(func (export \"proxy_on_request_body\") (param $id i32) (param i32 i32) (result i32)
+            (global.set $pieces (i32.add (global.get $pieces) (i32.const 1)))
+            (if (i32.eq (global.get $pieces) (i32.const 1)) (then (global.set $id (local.get $id)) ASK))
+            (i32.const 1))";
+    let slow = bench.chain(&[patient(&bench, "slow", &asking_in(callback, 0))]);
+    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(4);
+    let request = Request::post("/").body(body.boxed_unsync()).unwrap();
+    sender.send_data(Bytes::from_static(b"one")).await.unwrap();
+    let handle = async |_: Request<Body>| -> Response<Body> { panic!("the request is still held back") };
+    let mut asked = Box::pin(slow.around(request, call(Duration::from_secs(3)), facts(), handle));
+    assert!((&mut asked).now_or_never().is_none());
+    queue_up(&bench, &slow, &mut asked, &mut sender).await;
+    drop(sender);
+    // The module's last word of it was to wait, and nothing resumes it.
+    assert_eq!(asked.await.unwrap_err(), Failed::Paused("slow".into()));
 }
