@@ -36,10 +36,11 @@ use crate::stream::{Local, Stream, StreamGuard, Verdict, Waiter};
 
 /// An exchange on its way. Its end is that of its streams.
 struct Run {
+    /// Dropped before the chain, with which an instance may go that the streams' ends are told to.
+    streams: Vec<StreamGuard>,
     /// Kept so that a reload does not end the filters of requests that are under way.
     chain: Arc<Chain>,
     exchange: Arc<Exchange>,
-    streams: Vec<StreamGuard>,
 }
 
 /// What becomes of a message after a filter.

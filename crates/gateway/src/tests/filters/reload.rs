@@ -118,12 +118,13 @@ async fn an_exchange_that_is_not_done_ends_once_also_where_a_reload_comes_betwee
     assert_eq!(rig.counted(), 0);
     rig.upstream.release();
     until(|| rig.counted() == 1).await;
+    rig.upstream.left().await;
     // A reload while it waits: the filter goes, and its exchange with it.
     rig.ask(get("/echo/a")).await;
     rig.upstream.arrived().await;
     rig.put(&modules, &[("one", "")]);
     until(|| rig.counted() == 2).await;
-    rig.upstream.release();
+    rig.upstream.left().await;
     // A reload while the request is under way: it ends with the filter that it began with.
     rig.put(&modules, &[("lingers", "")]);
     let waiting = tokio::spawn(rig.asking(get("/echo/wait")));
