@@ -70,8 +70,9 @@ async fn a_filter_that_goes_wrong_has_its_answer_its_line_and_its_metrics() {
     assert_eq!((looped.status.as_u16(), &looped.json()["code"]), (503, &"filter-failed".into()));
     let line = gateway.logged(|line| line.contains("trapped")).await.expect("a line");
     assert!(line.contains(r#""filter":"loops""#) && line.contains("more CPU time than 5ms"), "{line}");
-    // What it asked for is refused, and it goes on.
-    assert_eq!(get("/calls/json").await.status, 200);
+    // What it asked for is refused, and it goes on without looking: nothing passes that it could not ask about.
+    let unasked = get("/calls/json").await;
+    assert_eq!((unasked.status.as_u16(), &unasked.json()["code"]), (503, &"filter-refused".into()));
     let line = gateway.logged(|line| line.contains("neither a service nor a host")).await.expect("a line");
     assert!(line.contains(r#""upstream":"auth.example.org:80""#), "{line}");
     let cut = http::request("GET", &format!("{}/holds/gigabyte", gateway.url), &[], "").await;

@@ -30,7 +30,9 @@ const ratings = await all(buyers, (id) => `${order}/buyers/${id}/rating`);
 // What the services mean by their parameters.
 const one = (rows, id) => rows.find((row) => row.id === id) ?? null;
 const given = (value) => value !== undefined && value !== null;
-const any = (ids, value) => !given(ids) || ids.includes(value);
+// A list without items has no spelling in a URL (RFC 6570, 2.3), and is left out; between two GraphQL services it stays one.
+const isRest = !gateway.endsWith("/stitched");
+const any = (ids, value) => !given(ids) || (isRest && ids.length === 0) || ids.includes(value);
 const same = (wanted, value) => !given(wanted) || wanted === value;
 const page = (rows, { limit, offset }) => rows.slice(offset ?? 0, given(limit) ? (offset ?? 0) + limit : undefined);
 const time = (a, b) => (a.created < b.created ? -1 : a.created > b.created ? 1 : a.id - b.id);

@@ -176,9 +176,20 @@ async fn two_routes_have_services_of_one_file_and_one_service_has_one_route() {
 #[tokio::test]
 async fn an_answer_that_is_made_of_a_services_says_that_it_is_private() {
     let shop = r"service shop {
-      res '/things' { state things = [] on GET { respond things } on POST { things.push(1); respond things } }
-      res '/up' on GET { res up = 'http://up/echo'; respond up.get() }
-      res '/inner' on GET { res up = '/up'; let said = up.get(); respond { path: said.path, twice: said.path + said.path } }
+      res '/things' {
+        state things = []
+        on GET { respond things }
+        on POST { things.push(1); respond things }
+      }
+      res '/up' on GET {
+        res up = 'http://up/echo'
+        respond up.get()
+      }
+      res '/inner' on GET {
+        res up = '/up'
+        let said = up.get()
+        respond { path: said.path, twice: said.path + said.path }
+      }
     }";
     let served = Served::by(shop).await;
     for (path, expected) in [("/things", ""), ("/up", "private"), ("/inner", "private")] {

@@ -19,7 +19,7 @@
  * | `undefined`, `null`                       | 204, no body                                           |
  * | a string                                  | 200, `text/plain; charset=utf-8`                       |
  * | a number, boolean, array or other object  | 200, `application/json`, as `JSON.stringify` writes it |
- * | a typed array or `ArrayBuffer`            | 200, `application/octet-stream`                        |
+ * | a typed array, `DataView`, `ArrayBuffer`  | 200, `application/octet-stream`                        |
  * | a `Response`                              | its status, headers and body                           |
  *
  * A function, symbol, BigInt or cyclic object is no answer, and an exception that nobody catches ends the
@@ -46,7 +46,8 @@ export type Param = string | number | bigint | boolean | Date | readonly (string
 
 /**
  * Parameters of a call: those that the path names as `{name}` are filled in there, percent-encoded (empty
- * text, `.` and `..` are refused), the others become the query. `null` and `undefined` are left out.
+ * text, `.` and `..` are refused), the others become the query. `null` and `undefined` are left out. U+0000 is sent as
+ * `%00`, which the gateway refuses in a path; an unpaired surrogate as U+FFFD.
  */
 export type Params = Readonly<Record<string, Param | null | undefined>>;
 

@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use query_abi::MODULE_BYTES;
 use wasmparser::{
     BinaryReaderError, CompositeInnerType, ElementItems, ExternalKind, FunctionBody, Operator, Parser,
     Payload, TypeSectionReader,
@@ -23,15 +24,17 @@ const MAX_ITEMS: u64 = 2_000;
 const MAX_VALUES: u64 = 32;
 /// Locals of all functions together, parameters not counted.
 const MAX_LOCALS: u64 = 64 << 10;
-/// Blocks in each other, and loops.
-const MAX_DEPTH: u64 = 256;
+/// Blocks in each other, of which a switch of C takes one for each of its cases; and loops.
+const MAX_DEPTH: u64 = 1_500;
 const MAX_LOOP_DEPTH: u64 = 32;
 /// The height of the operand stack: what lies there is in use all at once.
 const MAX_HEIGHT: u64 = 1_000;
 /// Blocks and branches times variables, summed over all functions: the compiler has a table of them.
 const MAX_FLOW: u64 = 4 << 20;
-/// The sum of all prices.
+/// The sum of all prices of a module of up to [`MODULE_BYTES`].
 const MAX_COST: Duration = Duration::from_millis(1_500);
+/// By how much a byte more raises it, in nanoseconds: twice what compiled C takes. Only an operator's `program` lets such modules in.
+const COST_OF_BYTE: u64 = 10_000;
 
 /// Prices in nanoseconds.
 mod price {
@@ -72,7 +75,9 @@ mod pairs {
 /// # Errors
 /// The first number that is too large, or what is malformed.
 pub(crate) fn check(wasm: &[u8]) -> Result<Duration, Refusal> {
-    let mut cost = CompileCost::default();
+    let more = wasm.len().saturating_sub(MODULE_BYTES) as u64;
+    let most = nanos(MAX_COST).saturating_add(more.saturating_mul(COST_OF_BYTE));
+    let mut cost = CompileCost { most, ..CompileCost::default() };
     for payload in Parser::new(0).parse_all(wasm) {
         cost.read(payload.map_err(malformed)?)?;
     }
@@ -91,6 +96,8 @@ pub(super) fn check_height(height: u32) -> Result<(), Refusal> {
 #[derive(Default)]
 struct CompileCost {
     nanos: u64,
+    /// The most that it may cost.
+    most: u64,
     /// The parameters of each type.
     types: Vec<u64>,
     /// The types of the functions that it defines.
@@ -173,7 +180,7 @@ impl CompileCost {
         let mut operators = body.get_operators_reader().map_err(malformed)?;
         while !operators.eof() {
             cost.read(&operators.read().map_err(malformed)?)?;
-            if cost.nanos > nanos(MAX_COST) {
+            if cost.nanos > self.most {
                 break;
             }
         }
@@ -189,7 +196,7 @@ impl CompileCost {
 
     fn add(&mut self, count: u64, price: u64) -> Result<(), Refusal> {
         self.nanos = self.nanos.saturating_add(count.saturating_mul(price));
-        if self.nanos > nanos(MAX_COST) { Err(Refusal::CompileCost) } else { Ok(()) }
+        if self.nanos > self.most { Err(Refusal::CompileCost) } else { Ok(()) }
     }
 }
 

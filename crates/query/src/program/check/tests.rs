@@ -75,7 +75,7 @@ fn refuses_one_more_than_the_limit_of_each_number() {
         ("many globals", 2_000),
         ("many data segments", 2_000),
         ("many element segments", 2_000),
-        ("deep blocks", 256),
+        ("deep blocks", 1_500),
         ("deep loops", 32),
         ("values in use at once", 999),
     ] {
