@@ -30,7 +30,7 @@ pub struct Aggregate {
     services: Services,
     pub(crate) documents: Documents,
     pub(crate) path: Box<str>,
-    #[expect(dead_code, reason = "long work of a request goes there")]
+    /// Where what is long of an answer is done.
     offload: OffloadPool,
 }
 
@@ -85,10 +85,10 @@ impl Aggregate {
     /// # Errors
     /// Everything in `problem.rs`.
     pub fn handle(
-        &self,
+        self: &Arc<Self>,
         request: Request<Body>,
         seen: Call,
-    ) -> BoxFuture<'_, Result<Response<Body>, Box<dyn Problem>>> {
+    ) -> BoxFuture<'static, Result<Response<Body>, Box<dyn Problem>>> {
         let limits = &self.plan.limits;
         let (started, deadline) = (seen.budget.started, seen.budget.deadline);
         let time = limits.deadline.0.min(deadline.saturating_duration_since(started));
@@ -98,15 +98,22 @@ impl Aggregate {
         let request_budget = Arc::clone(&seen.budget);
         let call = Call { budget: Arc::clone(&budget), ..seen };
         let caller = call.caller.clone();
-        async move {
-            let mut answer = self.answer(request, call).await;
-            request_budget.report(Report::of(&budget));
+        let this = Arc::clone(self);
+        let account = (call.quota_key(), call.budget.deadline);
+        let budget_used = Arc::clone(&budget);
+        let answer = services::movable(&self.offload, "aggregate", account, async move {
+            let mut answer = this.answer(request, call).await;
             if let Ok(response) = &mut answer
-                && self.plan.method == Method::GET
+                && this.plan.method == Method::GET
             {
-                self.mark(response.headers_mut(), budget.cache(), &caller);
+                this.mark(response.headers_mut(), budget_used.cache(), &caller);
             }
-            answer.map_err(Into::into)
+            answer
+        });
+        async move {
+            let answer = answer.await;
+            request_budget.report(Report::of(&budget));
+            answer?.map_err(Into::into)
         }
         .boxed()
     }
@@ -137,6 +144,9 @@ impl Aggregate {
         let known = Known::new(&self.plan, inputs, body);
         let calls = Calls::new(self.services.clone(), call);
         let failures = Run { known: &known, calls, is_head }.all().await?;
+        if known.is_large() {
+            offload::leave().await;
+        }
         if let Some(response) = answer::streamed(&known, &failures)? {
             return Ok(response);
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use http::{Method, StatusCode};
+use offload::SHORT_TEXT;
 use services::calls::at_once;
 use services::{Calls, Duration, Request};
 use tokio::time::{timeout, timeout_at};
@@ -101,6 +102,9 @@ impl<'a> Run<'a> {
                 requests.push(last);
                 let calls = requests.into_iter().map(|request| self.call(part, request));
                 let bodies = at_once(calls, self.known.plan.parallel).await?;
+                if bodies.iter().map(|body| body.root().text().len()).sum::<usize>() > SHORT_TEXT {
+                    offload::leave().await;
+                }
                 joined(&bodies, &self.known.memory)?
             }
         }))
@@ -110,7 +114,7 @@ impl<'a> Run<'a> {
     async fn begun(&self, part: &Part, request: Request) -> Result<Value, Stop> {
         let begun = stream::begin(self.calls.services(), self.calls.call(), part, request).await?;
         Ok(match begun {
-            Begun::Whole(answer) => Value::One(read(part, answer, &self.known.memory)?),
+            Begun::Whole(answer) => Value::One(read(part, answer, &self.known.memory).await?),
             Begun::Long(long) => Value::Long(Held::new(long), Body::literal("null")),
         })
     }
@@ -118,12 +122,12 @@ impl<'a> Run<'a> {
     /// Makes a call, and finds the part's value in the answer.
     async fn call(&self, part: &Part, request: Request) -> Result<Body, Reason> {
         let answer = self.calls.send(&part.service, request).await.map_err(Reason::Call)?;
-        read(part, answer, &self.known.memory)
+        read(part, answer, &self.known.memory).await
     }
 }
 
-/// Finds the part's value in an answer.
-fn read(part: &Part, answer: services::Response, memory: &MemoryBudget) -> Result<Body, Reason> {
+/// Finds the part's value in an answer. What has a long one leaves the serving thread.
+async fn read(part: &Part, answer: services::Response, memory: &MemoryBudget) -> Result<Body, Reason> {
     if !answer.status.is_success() {
         return Err(Reason::Status(answer.status));
     }
@@ -133,6 +137,9 @@ fn read(part: &Part, answer: services::Response, memory: &MemoryBudget) -> Resul
     }
     if answer.body.is_empty() {
         return Err(Reason::NoBody);
+    }
+    if answer.body.len() > SHORT_TEXT {
+        offload::leave().await;
     }
     let document = indexed(answer.body, memory)?;
     let spot = match document.root().pointer(&part.at) {

@@ -12,6 +12,9 @@ use crate::plan::Plan;
 use crate::problem::Reason;
 use crate::stream::Held;
 
+/// The memory of a request above which walking through what it knows takes some tenths of a millisecond.
+const LARGE: usize = 128 << 10;
+
 /// All that is known of a request so far.
 pub(crate) struct Known<'a> {
     pub(crate) plan: &'a Plan,
@@ -53,6 +56,12 @@ impl<'a> Known<'a> {
     pub(crate) fn new(plan: &'a Plan, inputs: Values, body: Option<Document>) -> Self {
         let values = plan.parts.iter().map(|_| OnceLock::new()).collect();
         Self { plan, inputs, body, values, memory: MemoryBudget::new(plan.limits.memory.0) }
+    }
+
+    /// Whether there is so much in it that walking through it takes long.
+    pub(crate) fn is_large(&self) -> bool {
+        let most = usize::try_from(self.plan.limits.memory.0).unwrap_or(usize::MAX);
+        most.saturating_sub(self.memory.left()) > LARGE
     }
 
     /// The value of a part that is over.

@@ -210,7 +210,7 @@ impl<'a> Builder<'a> {
         {
             let (services, documents, offload) = (&self.services, &self.documents, &self.offload);
             let ground = aggregate::Ground { path: &route.path, services, documents, offload };
-            return declared.aggregate(config, &ground).map(Box::new).map(Way::Aggregate);
+            return declared.aggregate(config, &ground).map(Arc::new).map(Way::Aggregate);
         }
         if let Some(config) = &route.graphql {
             let shared = graphqls::Shared {

@@ -16,8 +16,6 @@ mod head;
 #[cfg(test)]
 mod tests;
 
-use std::time::Instant;
-
 use futures_util::{FutureExt, StreamExt, stream};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as _;
@@ -27,6 +25,7 @@ use services::{Body, body};
 use coding::Coding;
 use compressed::Compressed;
 use config::CompressConfig;
+pub(crate) use dedup::Account;
 use dedup::Forms;
 
 use crate::client::Client;
@@ -93,11 +92,11 @@ impl Encoding {
         }
     }
 
-    /// The answer as it goes out. Whatever has to be read first may be waited for until then.
-    pub(crate) async fn encode(
+    /// The answer as it goes out. `account` says who pays for what takes long, and until when that may be waited for.
+    pub(crate) async fn encode<'a>(
         &self,
         asked: Asked,
-        until: Option<Instant>,
+        account: impl FnOnce() -> Account<'a>,
         mut response: Response<Body>,
         client: &Client,
     ) -> Response<Body> {
@@ -110,7 +109,7 @@ impl Encoding {
         if self.dedups {
             response = match asked.forms.filter(|_| !asked.is_head) {
                 // Boxed, since other requests would keep the room for it otherwise.
-                Some(forms) => Box::pin(dedup::apply(forms, until, response)).await,
+                Some(forms) => Box::pin(dedup::apply(forms, account(), response)).await,
                 None => dedup::offered(asked.is_head, response),
             };
         }

@@ -12,7 +12,7 @@ use http_body::Body as _;
 use offload::OffloadPool;
 use offload::polls::{PollSite, entered};
 use services::headers::{Arrival, MAX_HOPS, hops};
-use services::{Body, Budget, Call, Caller, Overloaded, Problem, Services, Tunnel};
+use services::{Body, Budget, Call, Caller, Overloaded, Problem, Services, Tunnel, quota_key};
 use tokio::sync::Notify;
 
 use crate::access::{Audience, BodyFault, Entry, Logged};
@@ -20,6 +20,7 @@ use crate::client::Client;
 use crate::config::{ConnectionsConfig, DrainConfig};
 use crate::conform;
 use crate::cors::{self, From as Comes};
+use crate::encode::Account;
 use crate::identity::{Identity, Who};
 use crate::readiness::Readiness;
 use crate::refusal::Refusal;
@@ -155,8 +156,12 @@ impl Life {
         origins.mark(comes, origin.as_ref(), response.headers_mut());
         if let Ok(route) = &route {
             route.way.complete(&entry, response.headers_mut());
-            let until = entry.budget.as_ref().map(|budget| budget.deadline);
-            let encoded = route.encoding.encode(asked.unwrap_or_default(), until, response, &entry.client);
+            let account = || Account {
+                pool: &self.offload,
+                payer: quota_key(&entry.caller, Some(entry.client.address.ip())),
+                until: entry.budget.as_ref().map(|budget| budget.deadline),
+            };
+            let encoded = route.encoding.encode(asked.unwrap_or_default(), account, response, &entry.client);
             response = entered(PollSite::Encode, encoded).await; // encode
         } else {
             response = unsent::keep(response, &entry.client);

@@ -24,7 +24,7 @@ pub(crate) enum Way {
     /// By running a handler of a service in S.
     Script(Box<script_runtime::Script>),
     /// By putting together what several services say, as a file declares.
-    Aggregate(Box<aggregate::Aggregate>),
+    Aggregate(Arc<aggregate::Aggregate>),
     /// By asking services what a document in GraphQL asks.
     Graphql(Box<graphql::Graphql>),
     /// By passing the request on.

@@ -129,7 +129,7 @@ pub(crate) async fn ask(
         true => ground.calls.ask(service, request).await,
         false => ground.calls.send(service, request).await,
     };
-    Response::read(&answer.map_err(Reason::Call)?)
+    Response::read(&answer.map_err(Reason::Call)?).await
 }
 
 fn request(path: &str, body: Bytes) -> Result<Request, Reason> {

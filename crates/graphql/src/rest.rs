@@ -58,10 +58,10 @@ pub(crate) async fn one(
     request: Request,
 ) -> Result<Option<Value>, Reason> {
     let answer = ground.calls.send(service, request).await.map_err(Reason::Call)?;
-    read(operation, &answer)
+    read(operation, &answer).await
 }
 
-fn read(operation: &Operation, answer: &Answer) -> Result<Option<Value>, Reason> {
+async fn read(operation: &Operation, answer: &Answer) -> Result<Option<Value>, Reason> {
     let (status, body) = (answer.status(), answer.body());
     if status == StatusCode::NOT_FOUND && is_one_by_key(operation) {
         return Ok(None);
@@ -79,7 +79,7 @@ fn read(operation: &Operation, answer: &Answer) -> Result<Option<Value>, Reason>
         let text = std::str::from_utf8(body).map_err(|_| Reason::NotText)?;
         return whole(serde_json::Value::from(text).to_string().into()).map(Some);
     }
-    let document = answer.document()?;
+    let document = answer.document().await?;
     let node = operation.at.find(document.root());
     let spot = node.ok_or_else(|| Reason::NothingAt(shown(&operation.at)))?.spot();
     Ok(Some(Value { document: Arc::clone(document), spot }))

@@ -191,15 +191,22 @@ impl Graphql {
         let request_budget = Arc::clone(&seen.budget);
         let call = Call { budget: Arc::clone(&budget), ..seen };
         let (is_get, caller) = (matches!(*request.method(), Method::GET | Method::HEAD), call.caller.clone());
+        let inner = Arc::clone(&self.0);
+        let account = (call.quota_key(), call.budget.deadline);
+        let answer = async move { inner.answer(request, call).await };
+        let answer = services::movable(&self.0.offload, "graphql-answer", account, answer);
         async move {
-            let mut answer = self.0.answer(request, call).await;
+            let mut answer: Result<_, Box<dyn Problem>> = match answer.await {
+                Ok(answer) => answer.map_err(Into::into),
+                Err(overloaded) => Err(overloaded.into()),
+            };
             request_budget.report(Report::of(&budget));
             if let (true, Ok(response)) = (is_get, &mut answer) {
                 let services = self.0.recipe.services().filter_map(|name| self.0.services.get(name));
                 let forwarded = services.flat_map(|service| service.forwarded());
                 budget.cache().mark(response.headers_mut(), &caller, forwarded);
             }
-            answer.map_err(Into::into)
+            answer
         }
         .boxed()
     }

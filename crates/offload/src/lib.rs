@@ -3,12 +3,14 @@
 //!
 //! [`OffloadPool::run`] runs a job on a thread of low priority. Jobs wait in a bounded queue (`queue.rs`), are charged to
 //! their payer before they start (`quota.rs`; [`QuotaKey`] names the payer), have a deadline, and leave the queue when
-//! their caller's future is dropped. A job that can look stops when [`JobContext::is_cancelled`]. What should have gone
+//! their caller's future is dropped. A job that can look stops when [`JobContext::is_cancelled`]. A request that does long
+//! work between others moves there for a while ([`leave`]). What should have gone
 //! there and did not, [`polls`] shows: it counts the polls that keep a serving thread for too long.
 
 mod clock;
 mod job;
 mod key;
+mod movable;
 pub mod polls;
 mod pool;
 mod queue;
@@ -19,6 +21,7 @@ mod worker;
 pub use clock::CpuClock;
 pub use job::{JobContext, JobRequest, OffloadError};
 pub use key::QuotaKey;
-pub use pool::{OffloadConfig, OffloadPool};
+pub use movable::{Movable, leave};
+pub use pool::{OffloadConfig, OffloadPool, SHORT_TEXT};
 pub use quota::QuotaBook;
 pub use stats::{JobKindStats, OffloadStats};

@@ -18,6 +18,10 @@ use crate::quota::QuotaBook;
 use crate::stats::OffloadStats;
 use crate::worker::{self, Assignment, Delivery, Work};
 
+/// A text up to this length is read or written at once, on the thread of its request: that takes some tenths of a
+/// millisecond. A longer one is a job ([`OffloadPool::run_paced`]).
+pub const SHORT_TEXT: usize = 512 << 10;
+
 /// The settings of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffloadConfig {
@@ -81,6 +85,44 @@ impl OffloadPool {
         request: JobRequest,
         job: impl FnOnce(&JobContext) -> T + Send + 'static,
     ) -> Result<T, OffloadError> {
+        let owed_until =
+            self.charge(&request).inspect_err(|error| self.lock().stats.reject(error.reason()))?;
+        self.run_charged(request, owed_until, job).await
+    }
+
+    /// Runs a job as [`OffloadPool::run`] does, but waits for as long as the payer's quota is used up: for work that
+    /// services cause by what they answer, which is done later then, and not refused.
+    ///
+    /// # Errors
+    /// When too many jobs wait, the deadline passes, or the job panics.
+    pub async fn run_paced<T: Send + 'static>(
+        &self,
+        request: JobRequest,
+        job: impl FnOnce(&JobContext) -> T + Send + 'static,
+    ) -> Result<T, OffloadError> {
+        let owed_until = loop {
+            let retry_after = match self.charge(&request) {
+                Ok(owed_until) => break owed_until,
+                Err(OffloadError::QuotaExceeded { retry_after }) => retry_after,
+                Err(error) => return Err(error),
+            };
+            let until = Instant::now() + retry_after;
+            tokio::time::sleep_until(until.min(request.deadline).into()).await;
+            if until >= request.deadline {
+                self.lock().stats.reject(OffloadError::DeadlineExceeded.reason());
+                return Err(OffloadError::DeadlineExceeded);
+            }
+        };
+        self.run_charged(request, owed_until, job).await
+    }
+
+    /// Runs a job that its payer has paid for.
+    async fn run_charged<T: Send + 'static>(
+        &self,
+        request: JobRequest,
+        owed_until: Instant,
+        job: impl FnOnce(&JobContext) -> T + Send + 'static,
+    ) -> Result<T, OffloadError> {
         let (sender, result) = oneshot::channel();
         let work = Box::new(move |context: &JobContext| -> Delivery {
             let result = match context.is_cancelled() {
@@ -90,7 +132,7 @@ impl OffloadPool {
             };
             Box::new(move || drop(sender.send(result)))
         });
-        let mut waiting = self.submit(request, work)?;
+        let mut waiting = self.submit(request, owed_until, work)?;
         let result = tokio::select! {
             biased;
             // What was displaced is dropped, and has no result.
@@ -121,16 +163,20 @@ impl OffloadPool {
         OffloadStats { queued, running, ..state.stats.clone() }
     }
 
-    /// Charges for a job and queues it.
-    fn submit(&self, request: JobRequest, work: Work) -> Result<Waiting<'_>, OffloadError> {
-        let JobRequest { payer, estimate, deadline, .. } = request;
-        let charged = self.0.quota.try_charge(payer, estimate, Instant::now());
-        let owed_until = charged.map_err(|retry_after| {
-            let error = OffloadError::QuotaExceeded { retry_after };
-            self.lock().stats.reject(error.reason());
-            error
-        })?;
-        let context = Arc::new(JobContext::new(deadline));
+    /// Charges for a job; the moment at which its payer owed nothing before that.
+    fn charge(&self, request: &JobRequest) -> Result<Instant, OffloadError> {
+        let charged = self.0.quota.try_charge(request.payer, request.estimate, Instant::now());
+        charged.map_err(|retry_after| OffloadError::QuotaExceeded { retry_after })
+    }
+
+    /// Queues a job.
+    fn submit(
+        &self,
+        request: JobRequest,
+        owed_until: Instant,
+        work: Work,
+    ) -> Result<Waiting<'_>, OffloadError> {
+        let context = Arc::new(JobContext::new(request.deadline));
         let job = QueuedJob { request, context: Arc::clone(&context), work };
         let admission = self.lock().jobs.push(owed_until, job);
         let rank = match admission {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, StatusCode};
+use offload::OffloadPool;
 use sandbox::{Caller, GuestResult, Memory, Place, ResourceLimiter, Trapped};
 use services::{Call, Service, Services, Trace};
 
@@ -61,6 +62,8 @@ pub(crate) struct Guest {
     pub(crate) memory: Option<Memory>,
     pub(crate) access: Arc<Access>,
     pub(crate) call: Call,
+    /// Where long answers are indexed.
+    pub(crate) offload: OffloadPool,
     pub(crate) limits: Limits,
     pub(crate) safe_only: bool,
     pub(crate) futures: Futures,
@@ -98,11 +101,18 @@ impl Answer {
 }
 
 impl Guest {
-    pub(crate) fn new(access: Arc<Access>, call: Call, limits: Limits, safe_only: bool) -> Self {
+    pub(crate) fn new(
+        access: Arc<Access>,
+        call: Call,
+        offload: OffloadPool,
+        limits: Limits,
+        safe_only: bool,
+    ) -> Self {
         Self {
             memory: None,
             access,
             call,
+            offload,
             limits,
             safe_only,
             futures: Futures::default(),

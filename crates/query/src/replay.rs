@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
+use offload::OffloadPool;
 use serde_json::json;
 use services::{Call, Problem, ServiceConfig, Services};
 
@@ -102,7 +103,7 @@ impl Recording {
         let end = self.end.clone();
         let known = runtime.stored(language, &program).map_err(|error| unfit(&error))?;
         let program = &known.program;
-        let (mut guest, input) = (guest(&self)?, self.input.0.clone());
+        let (mut guest, input) = (guest(&self, runtime.offload())?, self.input.0.clone());
         guest.tape = Tape::Plays(Box::new(Player::new(self, exact)));
         let stage = Stage::new(runtime, program, guest, None, None);
         let ended = run(runtime, program, stage, &input, None).await;
@@ -131,7 +132,7 @@ fn limits(words: &BTreeMap<String, u64>) -> Result<Limits, ReplayError> {
 }
 
 /// A guest whose services are names and no more: nothing is sent to them.
-fn guest(recording: &Recording) -> Result<Guest, ReplayError> {
+fn guest(recording: &Recording, offload: OffloadPool) -> Result<Guest, ReplayError> {
     let malformed = |what: String| ReplayError::Malformed(what);
     let nowhere = |name: &String| {
         let config: Result<ServiceConfig, _> =
@@ -152,7 +153,7 @@ fn guest(recording: &Recording) -> Result<Guest, ReplayError> {
         budget: Arc::new(crate::run::budget(&limits, std::time::Instant::now())),
         ..Call::unlimited()
     };
-    Ok(Guest::new(access, call, limits, recording.safe_only))
+    Ok(Guest::new(access, call, offload, limits, recording.safe_only))
 }
 
 fn first(problems: &[services::ConfigProblem]) -> String {

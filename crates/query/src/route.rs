@@ -183,7 +183,8 @@ impl Query {
         let stage = {
             let call = seen.within(Arc::clone(&budget), std::mem::take(headers));
             let tape = self.tape(ask, claim.as_ref(), program, access, limits);
-            let mut guest = Guest::new(Arc::clone(access), call, *limits, ask.safe_only);
+            let mut guest =
+                Guest::new(Arc::clone(access), call, self.runtime.offload(), *limits, ask.safe_only);
             guest.tape = tape;
             let key = claim.as_ref().map(|claim| claim.key);
             Stage::new(&self.runtime, program, guest, key, session.map(|claim| claim.session))

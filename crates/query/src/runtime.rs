@@ -88,6 +88,11 @@ impl Runtime {
         }))
     }
 
+    /// Where work goes that would keep a serving thread.
+    pub(crate) fn offload(&self) -> OffloadPool {
+        self.offload.clone()
+    }
+
     /// Where heavy guests take turns.
     #[must_use]
     pub fn gate(&self) -> &Gate {

@@ -34,6 +34,7 @@ mod targets;
 pub mod trace;
 pub mod transport;
 mod upgrade;
+mod work;
 
 #[cfg(test)]
 mod fuzz;
@@ -57,3 +58,4 @@ pub use targets::{Resolve, SystemResolver};
 pub use trace::Trace;
 pub use transport::{Transport, TransportError};
 pub use upgrade::Tunnel;
+pub use work::{movable, work_on_text};

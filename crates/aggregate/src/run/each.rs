@@ -16,7 +16,7 @@ use crate::render::{Item, Renderer, Stop};
 use crate::template::{BodyTemplate, Source, slots};
 use crate::value::{Body, Fan, Value, joined, targets};
 
-/// So many items are looked at before other tasks have their turn.
+/// After so many items the rest is done elsewhere.
 const TURN: usize = 512;
 
 /// The calls of all items.
@@ -78,7 +78,7 @@ impl<'a> Run<'a> {
         let (mut of_item, mut wrong) = (Vec::with_capacity(items.len()), None::<Failure>);
         for (number, item) in items.into_iter().enumerate() {
             if number % TURN == TURN - 1 {
-                tokio::task::yield_now().await;
+                offload::leave().await;
             }
             let Some(item) = item else {
                 of_item.push(None);
@@ -101,6 +101,9 @@ impl<'a> Run<'a> {
             }
         });
         let made = at_once(made, self.known.plan.parallel).await?;
+        if of_item.len() > TURN || self.known.is_large() {
+            offload::leave().await;
+        }
         let mut answers = Answers { made, joined: HashMap::new(), memory };
         let instead = fallback(part).unwrap_or_else(|| Body::literal("null"));
         let mut places: Vec<u32> = Vec::with_capacity(calls.sets.len());

@@ -43,7 +43,7 @@ pub(crate) struct Seen {
 /// An aggregate and its services.
 pub(crate) struct Rig {
     pub(crate) stage: Arc<Stage>,
-    pub(crate) aggregate: Aggregate,
+    pub(crate) aggregate: Arc<Aggregate>,
 }
 
 /// What a client got.
@@ -143,7 +143,7 @@ impl Rig {
             Ground { path, services: &services(&stage), documents: &BTreeMap::new(), offload: &pool() };
         let aggregate = Aggregate::new(&declaration(text), &limits, &ground);
         let aggregate = aggregate.unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
-        Self { stage, aggregate }
+        Self { stage, aggregate: Arc::new(aggregate) }
     }
 
     /// Has a call answered by what a test sends.

@@ -3,7 +3,7 @@
 //! What a handler knows of its answer's shape comes along as a tree, and its body is never asked then. Any other
 //! answer has to be read to its end; one that is too long or too slow for that goes on as it comes.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use dedup::{Form, Limits};
@@ -13,14 +13,28 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use json::Tree;
+use offload::{JobRequest, OffloadPool, QuotaKey};
 use services::body::Error;
 use services::{Body, accept, body};
 use tokio::time::timeout_at;
 
 use super::head;
 
-/// From here on a text takes so long that a thread of its own does it.
-const LONG: usize = 256 << 10;
+/// A longer text takes so long that the pool does it.
+const LONG: u64 = 128 << 10;
+/// The CPU time that a text takes, before that is known: a nanosecond for so many bytes.
+const BYTES_PER_NANO: f64 = 0.1;
+
+/// No text is worked on for longer.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Where a long text is deduplicated, and for whose account.
+pub(crate) struct Account<'a> {
+    pub(crate) pool: &'a OffloadPool,
+    pub(crate) payer: QuotaKey,
+    /// Until when it may be waited for.
+    pub(crate) until: Option<Instant>,
+}
 
 /// The forms that a client takes, with their weights.
 #[derive(Clone, Copy, Debug)]
@@ -66,24 +80,24 @@ pub(super) fn offered(is_head: bool, mut response: Response<Body>) -> Response<B
 }
 
 /// The answer, without repetitions if that pays.
-pub(super) async fn apply(forms: Forms, until: Option<Instant>, response: Response<Body>) -> Response<Body> {
+pub(super) async fn apply(forms: Forms, account: Account<'_>, response: Response<Body>) -> Response<Body> {
     let limits = Limits::default();
     let mut response = offered(false, response);
     let Some(form) = forms.of(&response).filter(|_| may(false, &response)) else { return response };
     if let Some(tree) = response.extensions_mut().remove::<Tree>() {
-        let is_long = response.body().size_hint().lower() > LONG as u64;
-        let encoded = computed(is_long, move || dedup::encode(&tree, form, &limits)).await;
+        let bytes = response.body().size_hint().lower();
+        let encoded = computed(bytes, &account, move || dedup::encode(&tree, form, &limits)).await;
         let encoded = encoded.map(|tree| body::pieces(tree.len(), tree.pieces()));
         return written(form, encoded, response);
     }
     let (head, body) = response.into_parts();
-    match read(body, limits.max, until).await {
+    match read(body, limits.max, account.until).await {
         Err(body) => Response::from_parts(head, body),
         Ok(text) => {
             let response = Response::from_parts(head, body::full(text.clone()));
             let encode = move || dedup::encode_text(&text, form, &limits).ok().flatten();
-            let is_long = response.body().size_hint().lower() > LONG as u64;
-            written(form, computed(is_long, encode).await.map(body::full), response)
+            let bytes = response.body().size_hint().lower();
+            written(form, computed(bytes, &account, encode).await.map(body::full), response)
         }
     }
 }
@@ -117,14 +131,21 @@ fn written(form: Form, encoded: Option<Body>, mut response: Response<Body>) -> R
     response.map(|_| encoded)
 }
 
+/// What is computed of a text of so many bytes; nothing where it is long and the pool can't do it in time, or the payer has
+/// caused enough work.
 async fn computed<T: Send + 'static>(
-    is_long: bool,
+    bytes: u64,
+    account: &Account<'_>,
     compute: impl FnOnce() -> Option<T> + Send + 'static,
 ) -> Option<T> {
-    if !is_long {
+    if bytes <= LONG {
         return compute();
     }
-    tokio::task::spawn_blocking(compute).await.ok().flatten()
+    let &Account { pool, payer, until } = account;
+    let deadline = until.unwrap_or_else(|| Instant::now() + LONGEST);
+    let estimate = Duration::from_nanos((bytes as f64 / BYTES_PER_NANO) as u64);
+    let request = JobRequest { kind: "dedup", payer, estimate, deadline };
+    pool.run(request, move |_| compute()).await.ok().flatten()
 }
 
 /// A text to its end; or else what there is of it, and then the rest as it comes.

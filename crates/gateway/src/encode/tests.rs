@@ -2,6 +2,9 @@
 
 mod dedup;
 
+use std::time::{Duration, Instant};
+
+use offload::{OffloadConfig, OffloadPool, QuotaKey};
 use std::io::Read;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -39,6 +42,15 @@ fn answer(kind: &str, text: impl Into<Bytes>) -> Response<Body> {
     Response::builder().header("content-type", kind).body(body::full(text)).unwrap()
 }
 
+fn pool() -> OffloadPool {
+    OffloadPool::start(OffloadConfig::default()).unwrap()
+}
+
+/// Who pays, for so long.
+fn account(pool: &OffloadPool, time: Option<Duration>) -> Account<'_> {
+    Account { pool, payer: QuotaKey::new(&1), until: time.map(|time| Instant::now() + time) }
+}
+
 /// The answer to a client that takes these.
 fn to(accept: &str, response: Response<Body>) -> Response<Body> {
     asked(Request::get("/").header("accept-encoding", accept), response)
@@ -50,7 +62,9 @@ fn asked(request: http::request::Builder, response: Response<Body>) -> Response<
 
 fn with(encoding: &Encoding, request: http::request::Builder, response: Response<Body>) -> Response<Body> {
     let asked = encoding.asked(&request.body(()).unwrap());
-    encoding.encode(asked, None, response, &Client::for_tests()).now_or_never().unwrap()
+    let pool = pool();
+    let account = || account(&pool, None);
+    encoding.encode(asked, account, response, &Client::for_tests()).now_or_never().unwrap()
 }
 
 fn whole(response: Response<Body>) -> Bytes {

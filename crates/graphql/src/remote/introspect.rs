@@ -65,7 +65,7 @@ async fn ask(services: &Services, service: &str, path: &str, is_federated: bool)
     let request = request(path, body(&Query::new(if is_federated { FEDERATED } else { QUERY }), |_| {}))?;
     let answer = services.send(&call, service, request).await.map_err(|error| Reason::Call(error.into()))?;
     let answer = Answer::from(answer);
-    let Response { document, data, told, status } = Response::read(&answer)?;
+    let Response { document, data, told, status } = Response::read(&answer).await?;
     let data = data.and_then(|spot| document.at(spot));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let said = match is_federated {

@@ -29,10 +29,10 @@ pub(crate) struct Response {
 
 impl Response {
     /// Reads an answer, whatever its status: what a response says goes before what its status says (GraphQL over HTTP, 6.4).
-    pub(crate) fn read(answer: &Answer) -> Result<Self, Reason> {
+    pub(crate) async fn read(answer: &Answer) -> Result<Self, Reason> {
         let status = answer.status();
         let or_status = |reason| if status.is_success() { reason } else { Reason::Status(status) };
-        let document = answer.document().map_err(or_status)?;
+        let document = answer.document().await.map_err(or_status)?;
         let (mut data, mut told, mut is_response) = (None, Vec::new(), false);
         for (key, value) in document.root().members() {
             if key.is(b"data") && matches!(value.kind(), Kind::Object | Kind::Null) {

@@ -45,15 +45,20 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
             call(&mut caller, "Response_read", with, |view| response_read(view, future, part, (data, len)))
         },
     )?;
-    linker.func_wrap(
+    linker.func_wrap_async(
         HOST_MODULE,
         "Response_json",
-        |mut caller: Caller<'_, Guest>, future: i32, pointer: u32, pointer_len: u32, data: u32, len: u32| {
-            let with = |view: &mut View<'_>| {
-                Ok(json!({ "future": future, "pointer": view.note(pointer, pointer_len)?, "len": len }))
-            };
-            let pointer = (pointer, pointer_len);
-            call(&mut caller, "Response_json", with, |view| response_json(view, future, pointer, (data, len)))
+        |mut caller, (future, pointer, pointer_len, data, len): (i32, u32, u32, u32, u32)| {
+            Box::new(async move {
+                caller.data_mut().index(future).await.map_err(Trapped::new)?;
+                let with = |view: &mut View<'_>| {
+                    Ok(json!({ "future": future, "pointer": view.note(pointer, pointer_len)?, "len": len }))
+                };
+                let pointer = (pointer, pointer_len);
+                call(&mut caller, "Response_json", with, |view| {
+                    response_json(view, future, pointer, (data, len))
+                })
+            })
         },
     )?;
     linker.func_wrap_async(

@@ -5,6 +5,7 @@
 //! begins there, what it reads is nonsense from its own document, and nothing else.
 
 use json::{Document, Kind, Node, Number};
+use offload::SHORT_TEXT;
 use query_abi::{Code, HOST_MODULE, JSON_VALUE_BYTES, JsonKind};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::json;
@@ -14,14 +15,18 @@ use super::calls::code;
 use crate::futures::Slot;
 use crate::guest::{Guest, View};
 use crate::limits::Limit;
+use crate::problem::QueryError;
 
 pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
-    linker.func_wrap(
+    linker.func_wrap_async(
         HOST_MODULE,
         "Json_root",
-        |mut caller: Caller<'_, Guest>, future: i32, value: u32, data: u32, len: u32| {
-            let with = |_: &mut View<'_>| Ok(json!({ "future": future, "len": len }));
-            call(&mut caller, "Json_root", with, |view| json_root(view, future, value, (data, len)))
+        |mut caller: Caller<'_, Guest>, (future, value, data, len): (i32, u32, u32, u32)| {
+            Box::new(async move {
+                caller.data_mut().index(future).await.map_err(Trapped::new)?;
+                let with = |_: &mut View<'_>| Ok(json!({ "future": future, "len": len }));
+                call(&mut caller, "Json_root", with, |view| json_root(view, future, value, (data, len)))
+            })
         },
     )?;
     linker.func_wrap(
@@ -105,24 +110,25 @@ impl Wanted {
     }
 }
 
-/// The documents of a run, by the handles of the responses that they came with.
+/// The documents of a run, by the handles of the responses that they came with, or why there are none.
 #[derive(Debug, Default)]
-pub(crate) struct Documents(Vec<(i32, Document)>);
+pub(crate) struct Documents(Vec<(i32, Result<Document, json::Error>)>);
 
 impl Documents {
     /// The document of a handle. There are few, and the last one is the one that is read.
-    fn get(&self, handle: i32) -> Option<&Document> {
+    fn get(&self, handle: i32) -> Option<&Result<Document, json::Error>> {
         self.0.iter().rev().find(|(known, _)| *known == handle).map(|(_, document)| document)
     }
 
-    fn put(&mut self, handle: i32, document: Document) {
+    fn put(&mut self, handle: i32, document: Result<Document, json::Error>) {
         self.0.push((handle, document));
     }
 
     /// Lets go of a document; how many bytes its index took.
     pub(crate) fn delete(&mut self, handle: i32) -> usize {
         let place = self.0.iter().position(|(known, _)| *known == handle);
-        place.map_or(0, |place| self.0.swap_remove(place).1.index_bytes())
+        let document = place.and_then(|place| self.0.swap_remove(place).1.ok());
+        document.map_or(0, |document| document.index_bytes())
     }
 }
 
@@ -151,7 +157,35 @@ impl From<json::Error> for NoDocument {
 }
 
 impl Guest {
-    /// The document of a response, made when it is first asked for.
+    /// Makes the document of a long response before it is looked into: that is a job for the pool, and meanwhile
+    /// others have the thread.
+    pub(super) async fn index(&mut self, handle: i32) -> Result<(), QueryError> {
+        let Some(Slot::Ended(Ok(response))) = self.futures.get(handle) else { return Ok(()) };
+        if response.body.len() <= SHORT_TEXT || self.documents.get(handle).is_some() {
+            return Ok(());
+        }
+        let (text, most) = (response.body.clone(), self.rest_memory());
+        self.steps_aside();
+        let bytes = text.len();
+        let index = move || Document::within(text, most);
+        let index = services::work_on_text(&self.offload, "json-index", &self.call, bytes, index);
+        let document = index.await.map_err(|_| self.limits.exceeded(Limit::Deadline))?;
+        self.keep(handle, document)
+    }
+
+    /// Keeps the document of a response.
+    fn keep(&mut self, handle: i32, document: Result<Document, json::Error>) -> Result<(), QueryError> {
+        match &document {
+            Ok(document) => self.hold(document.index_bytes())?,
+            Err(json::Error::IndexTooLarge(_)) => return Err(self.limits.exceeded(Limit::Memory)),
+            Err(_) => {}
+        }
+        self.documents.put(handle, document);
+        Ok(())
+    }
+
+    /// The document of a response, made when it is first asked for; that of a long one is there once
+    /// [`Guest::index`] has made it.
     pub(super) fn document(
         &mut self,
         function: &'static str,
@@ -163,18 +197,17 @@ impl Guest {
                 Slot::Ended(Err(error)) => return Ok(Err(code(error).into())),
                 _ => return Ok(Err(Code::NotReady.into())),
             };
-            match Document::within(body, self.rest_memory()) {
-                Ok(document) => {
-                    self.hold(document.index_bytes()).map_err(Trapped::new)?;
-                    self.documents.put(handle, document);
-                }
-                Err(json::Error::IndexTooLarge(_)) => {
-                    return Err(Trapped::new(self.limits.exceeded(Limit::Memory)));
-                }
-                Err(error) => return Ok(Err(error.into())),
+            if body.len() > SHORT_TEXT {
+                return Ok(Err(Code::NotReady.into()));
             }
+            let document = Document::within(body, self.rest_memory());
+            self.keep(handle, document).map_err(Trapped::new)?;
         }
-        Ok(self.documents.get(handle).ok_or_else(|| Code::Invalid.into()))
+        Ok(match self.documents.get(handle) {
+            Some(Ok(document)) => Ok(document),
+            Some(Err(error)) => Err((*error).into()),
+            None => Err(Code::Invalid.into()),
+        })
     }
 }
 

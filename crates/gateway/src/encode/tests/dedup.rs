@@ -1,6 +1,6 @@
 //! Deduplication by negotiation.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ::dedup::decode;
 use json::Tree;
@@ -159,16 +159,15 @@ fn a_deduplicated_answer_is_compressed_like_any_other() {
 
 #[test]
 fn a_long_answer_is_worked_on_beside_the_requests() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let text = format!("[{}]", [repeated().as_str(); 400].join(","));
     let encoding = encoding(true);
     let asked = encoding.asked(&Request::get("/").header("accept", JSON).body(()).unwrap());
-    let response = runtime.block_on(encoding.encode(
-        asked,
-        None,
-        answer("application/json", text.clone()),
-        &Client::for_tests(),
-    ));
+    let pool = pool();
+    let account = || account(&pool, None);
+    let answer = answer("application/json", text.clone());
+    let response = runtime.block_on(encoding.encode(asked, account, answer, &Client::for_tests()));
+    assert_eq!(pool.stats().kinds["dedup"].jobs, 1);
     assert_eq!(decode(&whole(response), 1 << 20).unwrap(), text.as_bytes());
 }
 
@@ -185,8 +184,9 @@ async fn an_answer_that_comes_too_slowly_goes_on_plain() {
     let (mut send, response) = begun(repeated());
     let encoding = encoding(true);
     let asked = encoding.asked(&Request::get("/").header("accept", JSON).body(()).unwrap());
-    let until = Instant::now() + Duration::from_secs(1);
-    let response = encoding.encode(asked, Some(until), response, &Client::for_tests()).await;
+    let pool = pool();
+    let account = || account(&pool, Some(Duration::from_secs(1)));
+    let response = encoding.encode(asked, account, response, &Client::for_tests()).await;
     send.send_data(" ".into()).await.unwrap();
     drop(send);
     is_plain(response, &format!("{} ", repeated()));

@@ -1,4 +1,4 @@
-//! Long answers: the same walk, in which others have their turn.
+//! Long answers: the same walk, which leaves the serving thread when it takes long.
 //!
 //! It goes on by itself where lists are: from the root object down to objects that have none below them, which are written at
 //! once as in a short answer.
@@ -12,10 +12,9 @@ use crate::plan::data::PositionId;
 use crate::plan::shape::{Field, ShapeId, Source, Variant};
 use crate::plan::types::Ty;
 
-/// After so many bytes, or so many fields, others have their turn: about 2 ms. In shorter turns answers drive each other out of
-/// the caches.
-const TURN: usize = 1 << 20;
-const STEPS: usize = 30_000;
+/// After so many bytes, or so many fields, the rest is done elsewhere: some tenths of a millisecond.
+const TURN: usize = 256 << 10;
+const STEPS: usize = 8_000;
 /// An object that stands in a document with so few bytes is copied in one go.
 const COPIED: usize = 64 << 10;
 
@@ -63,7 +62,7 @@ impl<'r> Writer<'r> {
     async fn turn(&mut self, turns: &mut Turns) {
         if self.out.len() > turns.bytes || self.steps > turns.steps {
             (turns.bytes, turns.steps) = (self.out.len() + TURN, self.steps + STEPS);
-            tokio::task::yield_now().await;
+            offload::leave().await;
         }
     }
 

@@ -1,0 +1,288 @@
+//! Requests that leave their serving thread for a while.
+//!
+//! Most of a request is short, and some of it is not: reading a service's long answer, and composing one. Before such
+//! work a request calls [`leave`]. A [`Movable`] then has its next poll made in the pool, as a job of its payer: all
+//! that the request does until it waits for something is done there. Then it is back on its serving thread.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+
+use crate::job::{JobRequest, OffloadError};
+use crate::key::QuotaKey;
+use crate::pool::OffloadPool;
+
+/// The CPU time that a move takes, before that is known.
+const ESTIMATE: Duration = Duration::from_millis(2);
+
+/// Where the future that is polled has its thread.
+enum Seat {
+    /// It can't move.
+    Fixed,
+    /// On a serving thread.
+    Serving,
+    /// Likewise, and it wants to leave.
+    Leaving,
+    /// In the pool; whether it was dropped meanwhile.
+    Pool(Arc<AtomicBool>),
+}
+
+thread_local! {
+    static SEAT: RefCell<Seat> = const { RefCell::new(Seat::Fixed) };
+}
+
+type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+/// A poll that is made in the pool: the future, unless it was lost, and what it returned.
+type Away<T> = BoxedFuture<Result<(BoxedFuture<T>, Poll<T>), OffloadError>>;
+
+/// A future whose polls are made in the pool where it wants that: see [`leave`].
+///
+/// Its output is an error when the pool refused a move or was not done in time.
+pub struct Movable<T> {
+    state: State<T>,
+    mover: Mover,
+}
+
+enum State<T> {
+    Here(BoxedFuture<T>),
+    Away(Away<T>),
+    /// Between two of the others, and at the end.
+    Nowhere,
+}
+
+/// What a move is asked for with.
+struct Mover {
+    pool: OffloadPool,
+    kind: &'static str,
+    payer: QuotaKey,
+    deadline: Instant,
+    is_dropped: Arc<AtomicBool>,
+}
+
+/// Has the rest of this poll made in the pool, where the future is part of a [`Movable`]; else goes on. In the pool it
+/// goes on, too, unless nobody waits for the result any more.
+pub async fn leave() {
+    poll_fn(|context| {
+        SEAT.with_borrow_mut(|seat| match seat {
+            Seat::Pool(is_dropped) if is_dropped.load(Relaxed) => Poll::Pending,
+            Seat::Fixed | Seat::Pool(_) => Poll::Ready(()),
+            Seat::Serving | Seat::Leaving => {
+                *seat = Seat::Leaving;
+                // Whoever polls this among others polls it again.
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        })
+    })
+    .await;
+}
+
+impl OffloadPool {
+    /// Makes a future movable. Its moves are jobs of this kind that the payer pays for until the deadline.
+    pub fn movable<T: Send + 'static>(
+        &self,
+        kind: &'static str,
+        payer: QuotaKey,
+        deadline: Instant,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Movable<T> {
+        let mover = Mover { pool: self.clone(), kind, payer, deadline, is_dropped: Arc::default() };
+        Movable { state: State::Here(Box::pin(future)), mover }
+    }
+}
+
+impl Mover {
+    /// Has a future polled once in the pool.
+    fn send_away<T: Send + 'static>(&self, mut future: BoxedFuture<T>, context: &Context<'_>) -> Away<T> {
+        let Self { pool, kind, payer, deadline, is_dropped } = self;
+        let request = JobRequest { kind, payer: *payer, estimate: ESTIMATE, deadline: *deadline };
+        let (pool, waker, handle) = (pool.clone(), context.waker().clone(), Handle::current());
+        let seat = Seat::Pool(Arc::clone(is_dropped));
+        Box::pin(async move {
+            let poll = move || {
+                // Timers and sockets are those of the runtime that it comes from.
+                let _entered = handle.enter();
+                let (polled, _) = seated(seat, || future.as_mut().poll(&mut Context::from_waker(&waker)));
+                (future, polled)
+            };
+            pool.run_paced(request, move |_| poll()).await
+        })
+    }
+}
+
+impl<T: Send + 'static> Future for Movable<T> {
+    type Output = Result<T, OffloadError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        loop {
+            match &mut this.state {
+                State::Here(future) => {
+                    let (polled, seat) = seated(Seat::Serving, || future.as_mut().poll(context));
+                    match (polled, seat) {
+                        (Poll::Ready(output), _) => {
+                            this.state = State::Nowhere;
+                            return Poll::Ready(Ok(output));
+                        }
+                        (Poll::Pending, Seat::Leaving) => {}
+                        (Poll::Pending, _) => return Poll::Pending,
+                    }
+                    if let State::Here(future) = std::mem::replace(&mut this.state, State::Nowhere) {
+                        this.state = State::Away(this.mover.send_away(future, context));
+                    }
+                }
+                State::Away(away) => match ready!(away.as_mut().poll(context)) {
+                    Ok((_, Poll::Ready(output))) => {
+                        this.state = State::Nowhere;
+                        return Poll::Ready(Ok(output));
+                    }
+                    // It may have been woken while it was away.
+                    Ok((future, Poll::Pending)) => this.state = State::Here(future),
+                    Err(error) => {
+                        this.state = State::Nowhere;
+                        return Poll::Ready(Err(error));
+                    }
+                },
+                State::Nowhere => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl<T> Drop for Movable<T> {
+    fn drop(&mut self) {
+        self.mover.is_dropped.store(true, Relaxed);
+    }
+}
+
+/// Does something in a seat; the seat as it is left.
+fn seated<R>(seat: Seat, work: impl FnOnce() -> R) -> (R, Seat) {
+    /// Puts the seat back that was there before, also where the work panics.
+    struct Before(Option<Seat>);
+    impl Before {
+        fn restore(&mut self) -> Seat {
+            let before = self.0.take().unwrap_or(Seat::Fixed);
+            SEAT.replace(before)
+        }
+    }
+    impl Drop for Before {
+        fn drop(&mut self) {
+            if self.0.is_some() {
+                self.restore();
+            }
+        }
+    }
+    let mut before = Before(Some(SEAT.replace(seat)));
+    let result = work();
+    (result, before.restore())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use futures_util::FutureExt;
+    use futures_util::future::join_all;
+
+    use super::*;
+    use crate::pool::OffloadConfig;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn pool() -> OffloadPool {
+        OffloadPool::start(OffloadConfig { threads: 1, quota: HOUR }).unwrap()
+    }
+
+    fn movable<T: Send + 'static>(
+        pool: &OffloadPool,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Movable<T> {
+        pool.movable("test", QuotaKey::new(&1), Instant::now() + HOUR, future)
+    }
+
+    fn here() -> thread::ThreadId {
+        thread::current().id()
+    }
+
+    #[tokio::test]
+    async fn works_elsewhere_until_it_waits() {
+        let serving = here();
+        let (before, away, back) = movable(&pool(), async {
+            let before = here();
+            leave().await;
+            let away = here();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            (before, away, here())
+        })
+        .await
+        .unwrap();
+        assert_eq!((before, back), (serving, serving));
+        assert_ne!(away, serving);
+    }
+
+    #[tokio::test]
+    async fn goes_on_where_it_is_if_it_cannot_move() {
+        let serving = here();
+        assert_eq!(async { leave().map(|()| here()).await }.await, serving);
+    }
+
+    #[tokio::test]
+    async fn moves_parts_that_are_polled_among_others() {
+        let serving = here();
+        let parts = join_all((0..40).map(|_| async {
+            leave().await;
+            let away = here();
+            tokio::task::yield_now().await;
+            leave().await;
+            [away, here()]
+        }));
+        let seats = movable(&pool(), parts).await.unwrap();
+        assert_eq!(seats.len(), 40);
+        assert!(seats.iter().flatten().all(|seat| *seat != serving));
+    }
+
+    #[tokio::test]
+    async fn a_panic_elsewhere_is_told() {
+        let moved = movable(&pool(), async {
+            leave().await;
+            panic!("on purpose")
+        });
+        let moved: Result<(), OffloadError> = moved.await;
+        assert_eq!(moved, Err(OffloadError::Panicked));
+    }
+
+    #[tokio::test]
+    async fn stops_where_nobody_waits_for_it() {
+        let pool = pool();
+        let (begins, begun) = tokio::sync::oneshot::channel();
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let went_on = Arc::new(AtomicBool::new(false));
+        let goes_on = Arc::clone(&went_on);
+        let moved = movable(&pool, async move {
+            leave().await;
+            let _ = begins.send(());
+            let _ = gone.recv();
+            leave().await;
+            goes_on.store(true, Relaxed);
+        });
+        let moved = tokio::spawn(moved);
+        begun.await.unwrap();
+        moved.abort();
+        assert!(moved.await.unwrap_err().is_cancelled());
+        drop(go);
+        let request = JobRequest {
+            kind: "test",
+            payer: QuotaKey::new(&2),
+            estimate: Duration::ZERO,
+            deadline: Instant::now() + HOUR,
+        };
+        assert_eq!(pool.run(request, |_| ()).await, Ok(()), "the thread is free");
+        assert!(!went_on.load(Relaxed));
+    }
+}

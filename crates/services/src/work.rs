@@ -1,0 +1,52 @@
+//! What takes long of answering a call: it is done in the pool, and the caller pays.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use offload::{JobRequest, OffloadError, OffloadPool, QuotaKey, SHORT_TEXT};
+
+use crate::call::Call;
+use crate::error::CallError;
+use crate::problem::Overloaded;
+
+/// Makes an answer movable: it is in the pool for a while where it asks for that by [`offload::leave`]. Given are who pays,
+/// and until when it is wanted.
+///
+/// # Errors
+/// When the pool has too much to do.
+pub fn movable<T: Send + 'static>(
+    pool: &OffloadPool,
+    kind: &'static str,
+    (payer, deadline): (QuotaKey, Instant),
+    answer: impl Future<Output = T> + Send + 'static,
+) -> impl Future<Output = Result<T, Overloaded>> + Send + 'static {
+    let movable = pool.movable(kind, payer, deadline, answer);
+    async move {
+        match movable.await {
+            // It is what a panic on a serving thread is.
+            Err(OffloadError::Panicked) => std::panic::resume_unwind(Box::new(kind)),
+            moved => moved.map_err(|_| Overloaded),
+        }
+    }
+}
+
+/// Does work on a text of so many bytes: at once where it is short, and else as a job. A caller that has no quota left
+/// waits until it has some.
+///
+/// # Errors
+/// [`CallError::Limit`] with `limit-deadline`, when it can't be done in time.
+pub async fn work_on_text<T: Send + 'static>(
+    pool: &OffloadPool,
+    kind: &'static str,
+    call: &Call,
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, CallError> {
+    if bytes <= SHORT_TEXT {
+        return Ok(work());
+    }
+    // Half a gigabyte a second: what is not taken is given back.
+    let estimate = Duration::from_nanos(2 * bytes as u64);
+    let request = JobRequest { kind, payer: call.quota_key(), estimate, deadline: call.budget.deadline };
+    pool.run_paced(request, move |_| work()).await.map_err(|_| CallError::Limit("limit-deadline"))
+}
