@@ -34,6 +34,7 @@ test: check ## Everything that CI runs: the checks, all tests, end to end includ
 	@$(STEP) "build orfa" cargo build --workspace --locked
 	@$(STEP) conformance $(TARGET)/debug/proxy-wasm-conformance --host orfa --binary $(TARGET)/debug/orfa \
 		--modules $(TARGET)/conformance
+	@$(STEP) hostile $(TARGET)/debug/hostile --binary $(TARGET)/debug/orfa
 	@$(STEP) guard $(TARGET)/debug/guard
 
 guard: setup ## Instructions of a request on each hot path, beside benches/guard.json; UPDATE=1 writes that, LIST=30 names the costliest functions

@@ -17,8 +17,6 @@ pub struct Counters {
     pub jobs_queued: u64,
     /// Jobs that background threads run.
     pub jobs_running: u64,
-    /// Polls that used more CPU time than a poll may, since the start.
-    pub long_polls: u64,
 }
 
 impl Counters {
@@ -35,7 +33,6 @@ impl Counters {
             requests_under_way: sum(&page, "orfa_requests_under_way"),
             jobs_queued: sum(&page, "orfa_offload_queued"),
             jobs_running: sum(&page, "orfa_offload_running"),
-            long_polls: sum(&page, "orfa_long_polls_total"),
         })
     }
 

@@ -237,7 +237,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "graphql/mutation by GET",
-        |it| it.ending("GET", "/graphql?query=mutation%7BdeleteItems(ids:%5B1%5D)%7D", &[], ""),
+        |it| it.ending("GET", "/graphql?query=mutation%7BdeleteItems(ids:%5B%221%22%5D)%7D", &[], ""),
         [Ending::problem(405, "method-not-allowed")]
     ),
     case!(

@@ -82,13 +82,13 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "module/many functions with many locals",
         |it| it.module(many_locals(8_100, 50_000)),
-        [Ending::problem(422, "module-too-complex"), MALFORMED]
+        [Ending::problem(422, "module-complexity"), MALFORMED]
     ),
     case!(
         "module/one function with as many locals as there may be",
         |it| it.module(many_locals(1, 50_000)),
         [
-            Ending::problem(422, "module-too-complex"),
+            Ending::problem(422, "module-complexity"),
             Ending::Answer(200),
             Ending::problem(422, "program-no-answer")
         ]
@@ -96,17 +96,17 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "module/many functions",
         |it| it.module(many_locals(15_000, 0)),
-        [Ending::problem(422, "module-too-complex"), Ending::problem(422, "program-no-answer")]
+        [Ending::problem(422, "module-complexity"), Ending::problem(422, "program-no-answer")]
     ),
     case!(
         "module/deep blocks",
         |it| it.module(deep_blocks(20_000)),
-        [Ending::problem(422, "module-too-complex"), Ending::problem(422, "program-no-answer"), MALFORMED]
+        [Ending::problem(422, "module-complexity"), Ending::problem(422, "program-no-answer"), MALFORMED]
     ),
     case!(
         "module/branch tables to everywhere",
         |it| it.module(branch_tables(200, 200)),
-        [Ending::problem(422, "module-too-complex"), Ending::problem(422, "program-no-answer"), MALFORMED]
+        [Ending::problem(422, "module-complexity"), Ending::problem(422, "program-no-answer"), MALFORMED]
     ),
 ];
 
