@@ -20,6 +20,13 @@ struct Inner {
     document: OnceLock<Result<Arc<Document>, json::Error>>,
 }
 
+/// The most bytes that the index of a text of this length may take. Most texts need a fifth of their own length; one of arrays
+/// within arrays, as many as may be, needs eight times as much, and a client could ask for many of those at once.
+fn most_index_bytes(length: usize) -> usize {
+    const LEAST: usize = 64 << 10;
+    LEAST + 3 * length
+}
+
 impl From<Response> for Answer {
     fn from(response: Response) -> Self {
         let Response { status, body, .. } = response;
@@ -41,8 +48,34 @@ impl Answer {
         if self.0.body.is_empty() {
             return Err(Reason::NoBody);
         }
-        let read = || Document::new(self.0.body.clone()).map(Arc::new);
+        let most = most_index_bytes(self.0.body.len());
+        let read = || Document::within(self.0.body.clone(), most).map(Arc::new);
         let is_html = || self.0.body.trim_ascii_start().starts_with(b"<");
         self.0.document.get_or_init(read).as_ref().map_err(|error| Reason::NotJson(*error, is_html()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::*;
+
+    fn read(text: String) -> Result<(), Reason> {
+        let answer =
+            Answer::from(Response { status: StatusCode::OK, headers: HeaderMap::new(), body: text.into() });
+        answer.document().map(drop)
+    }
+
+    /// A list of arrays within arrays, each the longest that is not left out of an index.
+    fn nested(depth: usize) -> String {
+        let item = format!("{}\"{}\"{}", "[".repeat(depth), "x".repeat(64), "]".repeat(depth));
+        format!("[{}]", vec![item; 200].join(","))
+    }
+
+    #[test]
+    fn refuses_an_answer_whose_index_takes_several_times_its_length() {
+        assert!(read(nested(2)).is_ok());
+        assert!(matches!(read(nested(1000)), Err(Reason::NotJson(json::Error::IndexTooLarge(_), false))));
     }
 }
