@@ -213,3 +213,19 @@ pub(super) fn memory(pid: u32) -> Option<u64> {
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_line_that_never_ends_is_logged_in_parts() {
+        let text = [vec![b'x'; LINE as usize + 1], b"\nnext\n".to_vec()].concat();
+        let mut from = &text[..];
+        let mut lengths = Vec::new();
+        while let Some(line) = line(&mut from).await {
+            lengths.push(line.len());
+        }
+        assert_eq!(lengths, [LINE as usize, 1, 4]);
+    }
+}

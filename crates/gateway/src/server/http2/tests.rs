@@ -7,7 +7,8 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::tests::frames::{
-    Connection as Frames, END_HEADERS, END_STREAM, HEADERS, PING, RESET, SETTINGS, frame, head_of,
+    Connection as Frames, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RESET, SETTINGS, WINDOW_UPDATE,
+    frame, head_of,
 };
 
 /// The other side of a connection whose requests are never answered.
@@ -93,4 +94,45 @@ async fn a_request_that_is_taken_back_ends_at_once() {
     tokio::time::sleep(Duration::from_millis(1)).await;
     peer.write_all(&frame(RESET, 0, 1, &8_u32.to_be_bytes())).await.unwrap();
     assert!(is_dropped.await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_nobody_reads_is_taken_up_to_its_window_and_no_further() {
+    const PIECE: usize = 16 << 10;
+    /// The flag of a SETTINGS frame that acknowledges the peer's, and the error of a peer that ignores a window.
+    const ACK: u8 = 1;
+    const FLOW_CONTROL_ERROR: u32 = 3;
+    let (mut peer, theirs) = duplex(1 << 16);
+    let answer = |request: Request<Body>, _| async move {
+        let _request = request;
+        pending::<Response<Logged>>().await
+    };
+    tokio::spawn(async move {
+        let _ = serve(theirs, Vec::new(), Client::for_tests(), Awaited::never(), answer).await;
+    });
+    peer.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    peer.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    // The window of the connection comes behind the server's settings.
+    while Frames::of(&mut peer).next().await.is_some_and(|(kind, ..)| kind != WINDOW_UPDATE) {}
+    peer.write_all(&frame(SETTINGS, ACK, 0, &[])).await.unwrap();
+    peer.write_all(&frame(HEADERS, END_HEADERS, 1, &head_of("POST", "/", &[]))).await.unwrap();
+    for _ in 0..STREAM_WINDOW as usize / PIECE {
+        peer.write_all(&frame(DATA, 0, 1, &[b'x'; PIECE])).await.unwrap();
+    }
+    peer.write_all(&frame(PING, 0, 0, &[7; 8])).await.unwrap();
+    let (mut frames, mut is_whole) = (Frames::of(&mut peer), false);
+    while !is_whole {
+        let (kind, _, payload) = frames.next().await.expect("a connection that is open");
+        assert_ne!(kind, RESET, "the window is not used up");
+        is_whole = kind == PING && payload == [7; 8];
+    }
+    peer.write_all(&frame(DATA, 0, 1, b"x")).await.unwrap();
+    let mut frames = Frames::of(&mut peer);
+    let reason = loop {
+        match frames.next().await.expect("a connection that is open") {
+            (RESET, 1, reason) => break reason,
+            (kind, ..) => assert_ne!(kind, DATA),
+        }
+    };
+    assert_eq!(reason, FLOW_CONTROL_ERROR.to_be_bytes());
 }
