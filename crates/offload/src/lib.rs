@@ -5,6 +5,7 @@
 //! their payer before they start (`quota.rs`; [`QuotaKey`] names the payer), have a deadline, and leave the queue when
 //! their caller's future is dropped. A job that can look stops when [`JobContext::is_cancelled`]. What should have gone
 //! there and did not, [`polls`] shows: it counts the polls that keep a serving thread for too long.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod clock;
 mod job;

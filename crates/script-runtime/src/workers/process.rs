@@ -169,6 +169,7 @@ async fn lines(worker: Arc<Worker>, from: impl AsyncRead + Unpin, level: u8) -> 
     is_full
 }
 
+#[cfg_attr(not(test), expect(clippy::disallowed_methods, reason = "no more than `LINE` is taken"))]
 async fn line(from: &mut (impl AsyncBufRead + Unpin)) -> Option<String> {
     let mut line = Vec::new();
     let read = from.take(LINE).read_until(b'\n', &mut line).await;
