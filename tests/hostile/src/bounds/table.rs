@@ -259,9 +259,9 @@ pub const BOUNDS: &[Bound] = &[
     ),
     bound(
         "spans",
-        32 * MIB,
+        128 * MIB,
         "process",
-        "`MAX_PENDING`, 1 KiB each, twice",
+        "`MAX_PENDING`, 4 KiB each, twice",
         "crates/gateway/src/trace/export.rs",
         "crates/gateway/src/trace/tests.rs: a_collector_that_is_gone_costs_spans_that_are_counted_and_nothing_else",
     ),
