@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::header::HeaderMap;
 use http::{Method, Request, Response};
-use http_body_util::BodyExt;
 use json::Document;
 use offload::OffloadPool;
+use services::body::{ReadBodyError, read_within};
 use services::caching::{self, CacheNotes};
 use services::{Body, Budget, Call, Caller, Calls, Problem, Report, Services};
 
@@ -154,16 +154,10 @@ impl Aggregate {
         answer::response(tree, &failures, &self.plan, is_head)
     }
 
-    async fn read(&self, mut body: Body) -> Result<Bytes, AggregateError> {
-        let limit = self.plan.limits.body;
-        let mut read = BytesMut::new();
-        while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.map_err(|_| AggregateError::BodyBroken)?.into_data() else { continue };
-            if read.len() + data.len() > limit.as_usize() {
-                return Err(AggregateError::BodySize(limit.0));
-            }
-            read.extend_from_slice(&data);
-        }
-        Ok(read.freeze())
+    async fn read(&self, body: Body) -> Result<Bytes, AggregateError> {
+        read_within(body, self.plan.limits.body.0).await.map_err(|error| match error {
+            ReadBodyError::TooLarge(limit) => AggregateError::BodySize(limit),
+            ReadBodyError::Broken(_) => AggregateError::BodyBroken,
+        })
     }
 }

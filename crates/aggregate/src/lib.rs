@@ -7,6 +7,7 @@
 //! long answers on while they come. `problem.rs` holds all that can go wrong on it.
 //! `explain.rs` and `operation.rs` say what an aggregate does, to people and in OpenAPI.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod aggregate;
 mod answer;

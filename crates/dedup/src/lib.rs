@@ -7,6 +7,7 @@
 //! found ([`mod@glance`]). Of a [`Tree`], what it has several times in memory or is noted to repeat is [`mod@known`], and
 //! where that alone saves enough, nothing else is looked for. Otherwise it is laid out as a text in which that stands
 //! once ([`mod@flatten`]); so is a text with notes, whichever way.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod decode;
 mod encode;

@@ -15,6 +15,7 @@
 //! Read next: `exchange.rs` (the way of one request), `stream.rs` (what a context is at the moment),
 //! `body.rs` (bodies through callbacks), `vm.rs` and `slot.rs` (where instances live and die), `entry.rs` (how callbacks
 //! get into them), `callbacks.rs` and `instance.rs` (callbacks), `host.rs` (host functions).
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod abi;
 mod body;

@@ -207,6 +207,15 @@ mod tests {
     }
 
     #[test]
+    fn there_are_so_many_metrics_with_names_so_long_and_no_more() {
+        let metrics = Metrics::default();
+        assert_eq!(metrics.define(0, &[b'n'; MAX_NAME + 1]), Err(Status::InternalFailure));
+        (0..MAX_METRICS).for_each(|number| _ = metrics.define(0, number.to_string().as_bytes()).unwrap());
+        assert_eq!(metrics.define(0, b"more"), Err(Status::InternalFailure));
+        assert!(metrics.define(0, b"7").is_ok(), "one that is there");
+    }
+
+    #[test]
     fn a_histogram_counts_what_is_within_its_bounds() {
         let metrics = Metrics::default();
         let id = metrics.define(2, b"ms").unwrap();

@@ -17,6 +17,7 @@
 //!
 //! `life.rs` is that list as code, `build.rs` makes it of a config. The config stands in `config.rs`, the operator's own listener in
 //! `admin.rs`.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod access;
 mod admin;

@@ -10,9 +10,6 @@ use services::Response;
 
 use crate::reason::Reason;
 
-/// The bytes that an index may take beside as many as the text has: only texts that are nested deeply everywhere need more.
-const INDEX: usize = 16 << 10;
-
 /// An answer. Clones are of the same one.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer(Arc<Inner>);
@@ -22,6 +19,13 @@ struct Inner {
     status: StatusCode,
     body: Bytes,
     document: OnceLock<Result<Arc<Document>, json::Error>>,
+}
+
+/// The most bytes that the index of a text of this length may take. Most texts need a fifth of their own length; one of arrays
+/// within arrays, as many as may be, needs eight times as much, and a client could ask for many of those at once.
+fn most_index_bytes(length: usize) -> usize {
+    const LEAST: usize = 64 << 10;
+    LEAST + 3 * length
 }
 
 impl From<Response> for Answer {
@@ -40,8 +44,8 @@ impl Answer {
         &self.0.body
     }
 
-    /// Its body, which should be JSON: checked and indexed by whoever asks first. Its index takes no more than the body
-    /// itself. Who asks for a long one leaves the serving thread.
+    /// Its body, which should be JSON: checked and indexed by whoever asks first. Who asks for a long one leaves the
+    /// serving thread.
     pub(crate) async fn document(&self) -> Result<&Arc<Document>, Reason> {
         let body = &self.0.body;
         if body.is_empty() {
@@ -50,8 +54,33 @@ impl Answer {
         if body.len() > SHORT_TEXT {
             offload::leave().await;
         }
-        let read = || Document::within(body.clone(), body.len() + INDEX).map(Arc::new);
+        let read = || Document::within(body.clone(), most_index_bytes(body.len())).map(Arc::new);
         let is_html = || self.0.body.trim_ascii_start().starts_with(b"<");
         self.0.document.get_or_init(read).as_ref().map_err(|error| Reason::NotJson(*error, is_html()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::*;
+
+    fn read(text: String) -> Result<(), Reason> {
+        let answer =
+            Answer::from(Response { status: StatusCode::OK, headers: HeaderMap::new(), body: text.into() });
+        answer.document().map(drop)
+    }
+
+    /// A list of arrays within arrays, each the longest that is not left out of an index.
+    fn nested(depth: usize) -> String {
+        let item = format!("{}\"{}\"{}", "[".repeat(depth), "x".repeat(64), "]".repeat(depth));
+        format!("[{}]", vec![item; 200].join(","))
+    }
+
+    #[test]
+    fn refuses_an_answer_whose_index_takes_several_times_its_length() {
+        assert!(read(nested(2)).is_ok());
+        assert!(matches!(read(nested(1000)), Err(Reason::NotJson(json::Error::IndexTooLarge(_), false))));
     }
 }

@@ -6,6 +6,7 @@
 //! → `execute/` (steps are made as soon as what they need is there, and the answer is cut out of what came) with `rest/`,
 //! `remote/` and `by_key/` (the calls, by `sources.rs`). What they say to each other stands in `subgraph.rs` and `fetched.rs`.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod answer;
 mod by_key;

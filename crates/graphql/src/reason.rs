@@ -81,6 +81,9 @@ impl Reason {
             Self::Status(status) => format!("the service `{service}` answered {status}"),
             Self::Call(error) => error.to_string(),
             Self::NotJson(_, true) => format!("the service `{service}` answered HTML in the place of JSON"),
+            Self::NotJson(json::Error::IndexTooLarge(_), _) => {
+                format!("what the service `{service}` answered nests more arrays and objects than are read")
+            }
             Self::NotJson(error, false) => {
                 format!("what the service `{service}` answered is not JSON: {error}")
             }

@@ -6,6 +6,7 @@
 //! order, equal keys stay all; text that is handed on shares the document's memory. A [`Path`] leads to several
 //! values at once, [`Grouped`] finds items by key, and a [`Tree`] is a value composed of such texts.
 //! A [`Checker`] judges a text that is too long to be held.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod block;
 mod checker;

@@ -6,6 +6,7 @@
 //! their caller's future is dropped. A job that can look stops when [`JobContext::is_cancelled`]. A request that does long
 //! work between others moves there for a while ([`leave`]). What should have gone
 //! there and did not, [`polls`] shows: it counts the polls that keep a serving thread for too long.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod clock;
 mod job;

@@ -7,6 +7,7 @@
 //! Real documents are odd in places. What can't be read for what it is becomes [`Schema::Unknown`] and a [`Finding`], and
 //! the rest of the document counts; only a text that is no OpenAPI document at all is [`Unreadable`].
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod document;
 mod links;

@@ -7,8 +7,8 @@
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName};
 use http::request::Parts;
-use http_body_util::BodyExt;
 use services::Body;
+use services::body::{ReadBodyError, read_within};
 
 use crate::cached::CacheAsk;
 use crate::config::LimitsConfig;
@@ -178,7 +178,10 @@ fn parameters(query: &str) -> Bytes {
 }
 
 async fn read_body(headers: &HeaderMap, body: Body, config: &LimitsConfig) -> Result<Bytes, QueryError> {
-    let body = collect(body, config.body.0).await?;
+    let body = read_within(body, config.body.0).await.map_err(|error| match error {
+        ReadBodyError::TooLarge(limit) => QueryError::BodySize(limit),
+        ReadBodyError::Broken(_) => QueryError::BrokenBody,
+    })?;
     Ok(services::decompress(headers, body, config.body.0).await?)
 }
 
@@ -217,24 +220,6 @@ fn prefers_calls(headers: &HeaderMap) -> bool {
     values
         .flat_map(|value| value.split(','))
         .any(|preference| preference.trim().eq_ignore_ascii_case("calls"))
-}
-
-/// Reads the body. Most come in one piece, which is then passed on as it is.
-async fn collect(mut body: Body, limit: u64) -> Result<Bytes, QueryError> {
-    let mut pieces: Vec<Bytes> = Vec::new();
-    let mut size = 0;
-    while let Some(frame) = body.frame().await {
-        let Ok(piece) = frame.map_err(|_| QueryError::BrokenBody)?.into_data() else { continue };
-        size += piece.len() as u64;
-        if size > limit {
-            return Err(QueryError::BodySize(limit));
-        }
-        pieces.push(piece);
-    }
-    match pieces.len() {
-        0 | 1 => Ok(pieces.pop().unwrap_or_default()),
-        _ => Ok(pieces.concat().into()),
-    }
 }
 
 /// Divides the body into input and program. Without `ORFA-Input` all of it is program, or all input where the

@@ -8,6 +8,7 @@
 //! `route/describe.rs` what a route says of itself. `problem.rs` holds all that can go wrong on it,
 //! `config.rs` what an operator writes, `limits.rs` the limits that exist twice. The protocol
 //! and the ABI stand in docs/query.md and in `query-abi`.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod answer;
 mod ask;

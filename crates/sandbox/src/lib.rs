@@ -4,6 +4,7 @@
 //! of guests with its own pool, because what a C query and a JavaScript query keep resident differs by
 //! a factor of four. [`Metered`] charges a guest for the CPU time of its polls; the [`Ticker`] only makes
 //! it yield, and before they run they stand in a [`Line`]. Compiled code is kept in a [`Cache`] and on [`Disk`]. [`snapshot()`] and [`precompile`] are what `environments/build.rs` does at build time.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod cache;
 mod class;

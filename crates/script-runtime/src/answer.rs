@@ -10,7 +10,8 @@ use http::header::{
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Map, Value};
-use services::{Body, body};
+use services::Body;
+use services::body::{self, read_within};
 
 use crate::ask;
 use crate::frame::{self, Kind, Outcome, Payload};
@@ -109,10 +110,9 @@ impl Reply {
             Self::Whole { status, headers, body } => (status, headers, body),
             Self::Streamed(answer) => {
                 let (head, body) = answer.into_parts();
-                let Ok(body) = limited(body, limit).collect().await else {
+                let Ok(body) = read_within(body, limit).await else {
                     return failed(502, "the answer broke off, or is too large");
                 };
-                let body = body.to_bytes();
                 let payload = ask::answered(&head.headers, body);
                 (head.status, head.headers, payload)
             }

@@ -7,6 +7,7 @@
 //! `scripts.rs` what all routes share. `confine.rs` what a worker's process may not. `problem.rs` holds all that can go
 //! wrong on it, `config.rs` what an operator writes, `modules.rs` the files that a script stands on. The JavaScript of a
 //! worker stands in `worker/`, the compiler in `crates/script`.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod answer;
 mod ask;

@@ -11,11 +11,10 @@ use futures_util::future::BoxFuture;
 use http::header::HeaderName;
 use http::{HeaderValue, Method, Request, Response};
 use http_body::Body as _;
-use http_body_util::BodyExt;
 use script::Program;
+use services::body::{ReadBodyError, read_within};
 use services::{Body, Call, ConfigProblem, Hosts, Problem, Report, Services, by};
 
-use crate::answer::limited;
 use crate::ask::{self, Ask};
 use crate::call::Outside;
 use crate::config::ScriptOptions;
@@ -342,11 +341,10 @@ impl Deployed {
 
 /// A body, if it is not larger than it may be.
 async fn whole(body: Body, limit: u64) -> Result<bytes::Bytes, ScriptError> {
-    match limited(body, limit).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(ScriptError::BodySize(limit)),
-        Err(_) => Err(ScriptError::BrokenBody),
-    }
+    read_within(body, limit).await.map_err(|error| match error {
+        ReadBodyError::TooLarge(limit) => ScriptError::BodySize(limit),
+        ReadBodyError::Broken(_) => ScriptError::BrokenBody,
+    })
 }
 
 /// The service of a script that is meant.

@@ -4,7 +4,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
 
@@ -28,6 +28,71 @@ pub fn empty() -> Body {
 /// A body of pieces that are there when they are asked for, `length` bytes in all.
 pub fn pieces(length: usize, pieces: impl Iterator<Item = Bytes> + Send + Unpin + 'static) -> Body {
     Pieces { pieces, rest: length as u64 }.boxed_unsync()
+}
+
+/// Reads a body of at most `limit` bytes to its end, into one buffer however small its pieces are: a list of pieces of a byte each
+/// takes sixty times as much. What comes in one piece is not copied.
+///
+/// # Errors
+/// [`ReadBodyError::TooLarge`] once more has come, and [`ReadBodyError::Broken`] where the body breaks off.
+pub async fn read_within(mut body: Body, limit: u64) -> Result<Bytes, ReadBodyError> {
+    let mut buffer = BodyBuffer::default();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(ReadBodyError::Broken)?.into_data() else { continue };
+        if (buffer.len() + data.len()) as u64 > limit {
+            return Err(ReadBodyError::TooLarge(limit));
+        }
+        buffer.put(data);
+    }
+    Ok(buffer.finish())
+}
+
+/// Why a body was not read to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadBodyError {
+    /// It has more bytes than this.
+    #[error("the body is larger than {0} bytes")]
+    TooLarge(u64),
+    /// It broke off.
+    #[error("the body broke off")]
+    Broken(#[source] Error),
+}
+
+/// The pieces of a body, put into one buffer from the second piece on.
+#[derive(Debug, Default)]
+pub struct BodyBuffer {
+    first: Bytes,
+    all: BytesMut,
+}
+
+impl BodyBuffer {
+    /// Adds a piece.
+    pub fn put(&mut self, piece: Bytes) {
+        if self.is_empty() {
+            self.first = piece;
+            return;
+        }
+        self.all.extend_from_slice(&std::mem::take(&mut self.first));
+        self.all.extend_from_slice(&piece);
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.first.len() + self.all.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All bytes.
+    #[must_use]
+    pub fn finish(self) -> Bytes {
+        if self.all.is_empty() { self.first } else { self.all.freeze() }
+    }
 }
 
 struct Pieces<I> {
@@ -55,5 +120,35 @@ impl<I: Iterator<Item = Bytes> + Unpin> http_body::Body for Pieces<I> {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pieces: &[&'static str]) -> Body {
+        let pieces: Vec<_> = pieces.iter().map(|piece| Bytes::from_static(piece.as_bytes())).collect();
+        super::pieces(pieces.iter().map(Bytes::len).sum(), pieces.into_iter())
+    }
+
+    #[tokio::test]
+    async fn reads_a_body_up_to_its_limit_and_refuses_one_byte_more() {
+        for pieces in [&["", "abc", "d"][..], &["abcd"], &["a", "b", "c", "d"]] {
+            assert_eq!(read_within(of(pieces), 4).await.unwrap(), "abcd");
+            let refused = read_within(of(pieces), 3).await;
+            assert!(matches!(refused, Err(ReadBodyError::TooLarge(3))), "{pieces:?}");
+        }
+        assert!(read_within(empty(), 0).await.unwrap().is_empty());
+    }
+
+    #[test]
+    fn puts_pieces_into_one_buffer_and_copies_no_single_one() {
+        let (mut one, mut many) = (BodyBuffer::default(), BodyBuffer::default());
+        let piece = Bytes::from(vec![b'x'; 100]);
+        one.put(piece.clone());
+        assert_eq!(one.finish().as_ptr(), piece.as_ptr());
+        (0..10_000).for_each(|_| many.put(piece.slice(..1)));
+        assert!(many.len() == 10_000 && many.all.capacity() <= 4 * 10_000);
     }
 }

@@ -7,14 +7,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{HeaderValue, USER_AGENT};
 use http::uri::Scheme;
 use http::{Request, Response, Uri};
-use http_body_util::BodyExt;
 use tokio::time::timeout;
 
-use crate::body::{Body, Error, full};
+use crate::body::{Error, ReadBodyError, full, read_within};
 use crate::config::{Protocol, ServiceTlsConfig};
 use crate::headers::AGENT;
 use crate::hosts::Reach;
@@ -85,7 +84,7 @@ impl Fetch {
         request.headers_mut().entry(USER_AGENT).or_insert(const { HeaderValue::from_static(AGENT) });
         let exchange = async {
             let (head, body) = Live.send(&endpoint, request).await?.into_parts();
-            Ok(Response::from_parts(head, collect(body, limit).await?))
+            Ok(Response::from_parts(head, read_within(body, limit).await?))
         };
         timeout(time, exchange).await.unwrap_or(Err(FetchError::Timeout(time)))
     }
@@ -114,16 +113,13 @@ impl Fetch {
     }
 }
 
-async fn collect(mut body: Body, limit: u64) -> Result<Bytes, FetchError> {
-    let mut all = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(FetchError::Broken)?.into_data() else { continue };
-        if (all.len() + data.len()) as u64 > limit {
-            return Err(FetchError::TooLarge(limit));
+impl From<ReadBodyError> for FetchError {
+    fn from(error: ReadBodyError) -> Self {
+        match error {
+            ReadBodyError::TooLarge(limit) => Self::TooLarge(limit),
+            ReadBodyError::Broken(source) => Self::Broken(source),
         }
-        all.extend_from_slice(&data);
     }
-    Ok(all.freeze())
 }
 
 impl From<TransportError> for FetchError {

@@ -8,6 +8,7 @@
 //! Read next: `call.rs` and `problem.rs` (the seam), `config.rs` (what an operator writes),
 //! `client.rs` (the way of one request), `calls.rs` (many for one request), `flights.rs` (one for many requests), `targets.rs` (where it goes), `hosts.rs` (hosts that are no services),
 //! `transport.rs` (what may be swapped for a recording), `fetch.rs` (the gateway's own errands).
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod accept;
 pub mod body;

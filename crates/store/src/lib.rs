@@ -11,6 +11,7 @@
 //! each statement, and keeps the order in which batches were handed over. Files on network file systems can't be used.
 //!
 //! To read on: `batch.rs` has what can be written, `log.rs` and `lease.rs` the statements, `file.rs` the tables.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod batch;
 mod error;

@@ -1,16 +1,23 @@
 //! The cases, a file an area.
 
-/// A case: its name, its attack on a target, and the endings that are right.
+/// A case: its name, its attack on a target, and the endings that are right. Where it makes the gateway hold more than some
+/// requests, the rows of `BOUNDS` that it fills come last, each with how often.
 macro_rules! case {
-    ($name:literal, |$target:ident| $attack:expr, [$($ending:expr),+ $(,)?]) => {
+    ($name:literal, |$target:ident| $attack:expr, [$($ending:expr),+ $(,)?] $(,)?) => {
+        case!($name, |$target| $attack, [$($ending),+], &[])
+    };
+    ($name:literal, |$target:ident| $attack:expr, [$($ending:expr),+ $(,)?], $holds:expr $(,)?) => {
         $crate::case::Case {
             name: $name,
             attack: |$target| Box::pin(async move { $attack.await }),
             endings: &[$($ending),+],
-            holds: &[],
+            holds: $holds,
         }
     };
 }
+
+/// Rows of `BOUNDS`, each with how often a case fills it.
+type Holds = &'static [(&'static str, u64)];
 
 mod aggregate;
 mod bombs;

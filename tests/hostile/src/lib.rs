@@ -15,7 +15,7 @@ mod run;
 mod target;
 mod wire;
 
-pub use bounds::{BOUNDS, Bound};
+pub use bounds::{BOUNDS, Bound, SCOPES, bounds_table};
 pub use case::{Attack, Case, Ending};
 pub use cases::all;
 pub use counters::Counters;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use hostile::{Case, Report, Target, all, measure, play_all};
+use hostile::{Case, Report, Target, all, bounds_table, measure, play_all};
 
 /// Play the adversarial suite against a gateway.
 #[derive(Debug, Parser)]
@@ -19,6 +19,9 @@ struct Arguments {
     /// List the cases, and play none.
     #[arg(long)]
     list: bool,
+    /// Print the table of docs/bounds.md, and play none.
+    #[arg(long)]
+    bounds: bool,
     /// Say how each case ended.
     #[arg(long)]
     verbose: bool,
@@ -41,7 +44,11 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 async fn run() -> anyhow::Result<ExitCode> {
-    let Arguments { binary, only, list, verbose, measure: measures, update } = Arguments::parse();
+    let Arguments { binary, only, list, bounds, verbose, measure: measures, update } = Arguments::parse();
+    if bounds {
+        anstream::print!("{}", bounds_table());
+        return Ok(ExitCode::SUCCESS);
+    }
     let is_wanted = |case: &Case| only.as_ref().is_none_or(|only| case.name.contains(only));
     let cases: Vec<Case> = all().into_iter().filter(is_wanted).collect();
     if list {

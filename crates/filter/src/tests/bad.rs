@@ -293,6 +293,27 @@ async fn one_that_can_not_start_again_is_not_started_again_by_itself() {
 }
 
 #[tokio::test]
+async fn an_exchange_has_so_many_properties_and_no_more() {
+    let bench = Bench::new();
+    let code = r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (local $count i32) (local $status i32)
+            (loop $more
+                (i32.store8 (i32.const 65536) (i32.add (i32.const 0x61) (i32.and (local.get $count) (i32.const 15))))
+                (i32.store8 (i32.const 65537) (i32.add (i32.const 0x61) (i32.shr_u (local.get $count) (i32.const 4))))
+                (local.set $status (call $set_property (i32.const 65536) (i32.const 2) «value»))
+                (local.set $count (i32.add (local.get $count) (i32.const 1)))
+                (br_if $more (i32.eqz (local.get $status))))
+            (call $want (i32.const 10) (local.get $status))
+            (call $want (i32.const 257) (local.get $count))
+            (i32.const 0))"#;
+    // Each is told to whoever watches: that takes its time.
+    let mut filter = bench.filter("test", code);
+    filter.limits.time = services::Duration::from_millis(10_000);
+    assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap().status, 200);
+}
+
+#[tokio::test]
 async fn headers_without_end_are_refused() {
     let bench = Bench::new();
     let code = r#"

@@ -14,7 +14,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use json::Tree;
 use offload::{JobRequest, OffloadPool, QuotaKey};
-use services::body::Error;
+use services::body::{BodyBuffer, Error};
 use services::{Body, accept, body};
 use tokio::time::timeout_at;
 
@@ -148,42 +148,33 @@ async fn computed<T: Send + 'static>(
     pool.run(request, move |_| compute()).await.ok().flatten()
 }
 
-/// A text to its end; or else what there is of it, and then the rest as it comes.
+/// Reads a text to its end. One that is too long, too slow or broken is given back, to go on as it comes. Its pieces are not kept
+/// one by one: a service could make a thousand frames of a kilobyte.
 async fn read(mut body: Body, limit: usize, until: Option<Instant>) -> Result<Bytes, Body> {
-    let (mut frames, mut length) = (Vec::new(), 0);
+    let mut text = BodyBuffer::default();
     loop {
         let next = match until {
             Some(until) => timeout_at(until.into(), body.frame()).await,
             None => Ok(body.frame().await),
         };
-        let Ok(next) = next else { return Err(resumed(frames, body)) };
-        match next {
-            None => return Ok(joined(&frames)),
-            Some(frame) => {
-                length += frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Bytes::len);
-                let goes_on = frame.as_ref().is_ok_and(Frame::is_data) && length <= limit;
-                frames.push(frame);
-                if !goes_on {
-                    return Err(resumed(frames, body));
+        let Ok(next) = next else { return Err(resumed(text, None, body)) };
+        match next.map(|frame| frame.map(Frame::into_data)) {
+            None => return Ok(text.finish()),
+            Some(Ok(Ok(data))) => {
+                text.put(data);
+                if text.len() > limit {
+                    return Err(resumed(text, None, body));
                 }
             }
+            Some(Ok(Err(trailers))) => return Err(resumed(text, Some(Ok(trailers)), body)),
+            Some(Err(error)) => return Err(resumed(text, Some(Err(error)), body)),
         }
     }
 }
 
-fn resumed(frames: Vec<Result<Frame<Bytes>, Error>>, body: Body) -> Body {
-    StreamBody::new(stream::iter(frames).chain(BodyStream::new(body))).boxed_unsync()
-}
-
-fn joined(frames: &[Result<Frame<Bytes>, Error>]) -> Bytes {
-    let mut pieces = frames.iter().filter_map(|frame| frame.as_ref().ok()?.data_ref());
-    match (pieces.next(), pieces.next()) {
-        (None, _) => Bytes::new(),
-        (Some(only), None) => only.clone(),
-        (Some(first), Some(second)) => {
-            let mut text = [&**first, second].concat();
-            pieces.for_each(|piece| text.extend_from_slice(piece));
-            text.into()
-        }
-    }
+/// The body with what was read of it before the rest.
+fn resumed(text: BodyBuffer, last: Option<Result<Frame<Bytes>, Error>>, body: Body) -> Body {
+    let text = Some(text.finish()).filter(|text| !text.is_empty());
+    let read = text.map(|text| Ok(Frame::data(text))).into_iter().chain(last);
+    StreamBody::new(stream::iter(read).chain(BodyStream::new(body))).boxed_unsync()
 }

@@ -190,3 +190,23 @@ impl Good {
         part.insert(hash, kept);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forgets_good_tokens_when_there_are_too_many() {
+        let (good, keys) = (Good::new(), Arc::<KeySet>::default());
+        let who = Arc::new(Who { caller: Caller::Anonymous, groups: Vec::new() });
+        for number in 0..2 * KEPT {
+            let hash = sha256(&number.to_be_bytes());
+            let (who, keys) = (Arc::clone(&who), Arc::clone(&keys));
+            good.keep(hash, Kept { who, until: 10, keys }, 1);
+        }
+        let kept: usize = good.0.iter().map(|part| part.lock().unwrap().len()).sum();
+        assert!(kept <= KEPT, "{kept} tokens");
+        let last = sha256(&(2 * KEPT - 1).to_be_bytes());
+        assert!(good.find(&last, &keys, 1).is_some() && good.find(&last, &keys, 10).is_none());
+    }
+}

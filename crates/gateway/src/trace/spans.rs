@@ -15,6 +15,8 @@ use super::otlp::{CLIENT, ERROR, INTERNAL, KeyValue, SERVER, Span, Status, numbe
 
 /// Upstream calls that get a span at most.
 const MAX_CALLS: usize = 256;
+/// The most bytes of a path in a span: thousands of spans wait for a slow collector, and a client's path may have 64 KiB.
+pub(super) const MAX_PATH: usize = 1024;
 /// Whether the parent is of another process (`SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE` and `..._IS_REMOTE`), and
 /// that the span is sampled.
 const FLAGS: [u32; 2] = [0x101, 0x301];
@@ -42,6 +44,11 @@ pub(crate) struct Finished<'a> {
     pub(crate) made: (&'a [Made], Instant),
 }
 
+/// The beginning of a path that is too long.
+fn shortened(path: &str) -> &str {
+    &path[..path.floor_char_boundary(MAX_PATH)]
+}
+
 impl Finished<'_> {
     pub(super) fn spans(&self) -> Vec<Span> {
         let mut phases = self.trace.phases();
@@ -67,7 +74,7 @@ impl Finished<'_> {
         let method = known(self.method);
         let mut attributes = vec![
             text("http.request.method", method),
-            text("url.path", self.path),
+            text("url.path", shortened(self.path)),
             text("network.protocol.version", version(self.version)),
             text("client.address", &*self.client),
         ];
@@ -104,7 +111,7 @@ impl Finished<'_> {
             text("http.request.method", method),
             text("server.address", &*call.service),
             text("peer.service", &*call.service),
-            text("url.path", path),
+            text("url.path", shortened(path)),
         ];
         attributes.extend(resent(call.again.len()));
         let error = match call.outcome {

@@ -11,6 +11,7 @@ use services::trace::{Context, TRACEPARENT, Trace};
 use services::{Made, trace};
 
 use super::otlp::{CLIENT, ExportTraceServiceRequest, INTERNAL, SERVER, Span, Value};
+use super::spans::MAX_PATH;
 use super::{Finished, Tally, Tracer, TracesConfig, begin};
 
 /// Where nobody listens.
@@ -78,12 +79,17 @@ fn made(path: &str, outcome: Outcome, again: &[Duration]) -> Made {
 }
 
 fn spans() -> Vec<Span> {
+    spans_of("/query", "/b")
+}
+
+/// The spans of a request for this path, whose second call is for that one.
+fn spans_of(path: &str, called: &str) -> Vec<Span> {
     let ours = Context { trace_id: 7, span_id: 9, sampled: true };
     let trace = Trace::recorded(ours, None);
     drop(trace.phase("run"));
     let began = Instant::now();
     let again = [Duration::from_micros(1200), Duration::from_micros(1500)];
-    let made = [made("/a?secret=hush", Outcome::Status(200), &[]), made("/b", Outcome::NoAnswer, &again)];
+    let made = [made("/a?secret=hush", Outcome::Status(200), &[]), made(called, Outcome::NoAnswer, &again)];
     let finished = Finished {
         trace: &trace,
         context: ours,
@@ -92,7 +98,7 @@ fn spans() -> Vec<Span> {
         answered: Some(began + Duration::from_millis(3)),
         took: Duration::from_millis(5),
         method: &Method::from_bytes(b"BREW").unwrap(),
-        path: "/query",
+        path,
         version: Version::HTTP_2,
         client: "127.0.0.1".to_owned(),
         route: Some(("/query", "query")),
@@ -143,6 +149,18 @@ fn a_request_is_a_span_with_its_phases_and_calls_below_it() {
     assert!(!format!("{spans:?}").contains("hush"), "a query string has left");
     let bytes = ExportTraceServiceRequest::default().encode_to_vec();
     assert_eq!(ExportTraceServiceRequest::decode(&*bytes), Ok(ExportTraceServiceRequest::default()));
+}
+
+#[test]
+fn a_span_has_the_beginning_of_a_path_that_is_too_long() {
+    let long = "/ü".repeat(MAX_PATH);
+    let spans = spans_of(&long, &long);
+    for span in [0, 4] {
+        let path = attribute(&spans[span], "url.path").expect("a path");
+        assert!(long.starts_with(&path) && (MAX_PATH - 1..=MAX_PATH).contains(&path.len()), "{}", path.len());
+    }
+    let just = "a".repeat(MAX_PATH);
+    assert_eq!(attribute(&spans_of(&just, "/")[0], "url.path"), Some(just));
 }
 
 #[test]

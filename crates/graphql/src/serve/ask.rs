@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, Method};
-use http_body_util::BodyExt;
 use json::{Document, Kind, Node};
+use services::body::{ReadBodyError, read_within};
 use services::{Body, accept};
 
 use super::problem::HttpError;
@@ -209,25 +209,11 @@ fn check_type(headers: &HeaderMap) -> Result<(), HttpError> {
     }
 }
 
-async fn whole(mut body: Body, limit: u64) -> Result<Bytes, HttpError> {
-    let mut all: Option<Bytes> = None;
-    let mut more = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|_| HttpError::Broken)?.into_data() else { continue };
-        let length = all.as_ref().map_or(0, Bytes::len) + more.len() + data.len();
-        if length as u64 > limit {
-            return Err(HttpError::Size(limit));
-        }
-        // Most bodies come in one piece, which need not be copied.
-        match all.take() {
-            None if more.is_empty() => all = Some(data),
-            first => {
-                first.iter().for_each(|first| more.extend_from_slice(first));
-                more.extend_from_slice(&data);
-            }
-        }
-    }
-    Ok(all.unwrap_or_else(|| more.freeze()))
+async fn whole(body: Body, limit: u64) -> Result<Bytes, HttpError> {
+    read_within(body, limit).await.map_err(|error| match error {
+        ReadBodyError::TooLarge(limit) => HttpError::Size(limit),
+        ReadBodyError::Broken(_) => HttpError::Broken,
+    })
 }
 
 #[cfg(test)]

@@ -169,6 +169,7 @@ async fn lines(worker: Arc<Worker>, from: impl AsyncRead + Unpin, level: u8) -> 
     is_full
 }
 
+#[cfg_attr(not(test), expect(clippy::disallowed_methods, reason = "no more than `LINE` is taken"))]
 async fn line(from: &mut (impl AsyncBufRead + Unpin)) -> Option<String> {
     let mut line = Vec::new();
     let read = from.take(LINE).read_until(b'\n', &mut line).await;
@@ -212,4 +213,20 @@ pub(super) fn memory(pid: u32) -> Option<u64> {
     let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_line_that_never_ends_is_logged_in_parts() {
+        let text = [vec![b'x'; LINE as usize + 1], b"\nnext\n".to_vec()].concat();
+        let mut from = &text[..];
+        let mut lengths = Vec::new();
+        while let Some(line) = line(&mut from).await {
+            lengths.push(line.len());
+        }
+        assert_eq!(lengths, [LINE as usize, 1, 4]);
+    }
 }

@@ -1,8 +1,12 @@
 //! Aggregates that are asked for too much, or whose services answer with it.
 
+use super::Holds;
 use crate::case::{Case, Ending};
 
 const INPUT: Ending = Ending::problem(400, "input-invalid");
+
+/// The items, and what is made of them before the first call too many.
+const ITEMS: Holds = &[("bytes received by an aggregate", 1), ("memory of an aggregate", 1)];
 
 pub(super) const CASES: &[Case] = &[
     case!("aggregate/input beyond its maximum", |it| it.ending("GET", "/items?n=100001", &[], ""), [INPUT]),
@@ -16,12 +20,14 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "aggregate/more items than calls",
         |it| it.ending("GET", "/items?n=1000", &[], ""),
-        [Ending::problem(502, "each-too-many")]
+        [Ending::problem(502, "each-too-many")],
+        ITEMS
     ),
     case!(
         "aggregate/a hundred thousand items",
         |it| it.ending("GET", "/items?n=100000", &[], ""),
-        [Ending::problem(502, "each-too-many")]
+        [Ending::problem(502, "each-too-many")],
+        ITEMS
     ),
     case!(
         "aggregate/another method",

@@ -10,12 +10,14 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "filter/body that stands still",
         |it| it.ending("POST", "/filtered/echo", &[("content-length", "5")], "x"),
-        [Ending::problem(408, "body-too-slow")]
+        [Ending::problem(408, "body-too-slow")],
+        &[("body held by a filter", 2)]
     ),
     case!(
         "filter/body in pieces",
         |it| it.ending("POST", "/filtered/echo", &[], "x".repeat(1 << 20)),
-        [Ending::Answer(200), Ending::problem(413, "body-too-large")]
+        [Ending::Answer(200), Ending::problem(413, "body-too-large")],
+        &[("body held by a filter", 2)]
     ),
 ];
 

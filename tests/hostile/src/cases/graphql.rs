@@ -3,6 +3,7 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::Holds;
 use crate::case::{Case, Ending};
 use crate::target::Target;
 
@@ -14,13 +15,26 @@ const VARIABLES: Ending = Ending::errors("graphql-variables");
 /// The attacker has caused as much planning as it may.
 const RATE: Ending = Ending::problem(429, "plan-rate");
 
+/// A body, twice while it comes, and what it is read as.
+const BODY: Holds = &[("GraphQL body", 4)];
+/// A document on its way to a plan, and the plans that are kept.
+const PLANNED: Holds = &[("GraphQL body", 4), ("GraphQL document being planned", 1), ("GraphQL plans", 1)];
+/// What a service sent, and the answer that is written of it.
+const ANSWER: Holds = &[
+    ("GraphQL document being planned", 1),
+    ("GraphQL plans", 1),
+    ("bytes received by GraphQL", 1),
+    ("answer of GraphQL", 2),
+];
+
 pub(super) const CASES: &[Case] = &[
     case!(
         "graphql/chain of fragments that ends in an undefined one",
         |it| rest(&it, fragment_chain(30, false)),
-        [LIMIT, INVALID, RATE]
+        [LIMIT, INVALID, RATE],
+        PLANNED
     ),
-    case!("graphql/chain of fragments", |it| rest(&it, fragment_chain(30, true)), [LIMIT, RATE]),
+    case!("graphql/chain of fragments", |it| rest(&it, fragment_chain(30, true)), [LIMIT, RATE], PLANNED),
     case!(
         "graphql/chain of fragments in an operation that is not chosen",
         |it| rest(
@@ -30,7 +44,8 @@ pub(super) const CASES: &[Case] = &[
                 fragment_chain(26, true).replace("query", "query Other")
             )
         ),
-        [OPERATION, LIMIT, RATE]
+        [OPERATION, LIMIT, RATE],
+        PLANNED
     ),
     case!(
         "graphql/chain of fragments beside a chosen operation",
@@ -42,7 +57,8 @@ pub(super) const CASES: &[Case] = &[
             ),
             "Chosen"
         ),
-        [LIMIT, RATE]
+        [LIMIT, RATE],
+        PLANNED
     ),
     case!(
         "graphql/chain of fragments that nobody spreads",
@@ -55,7 +71,8 @@ pub(super) const CASES: &[Case] = &[
                     .map_or("", |(_, rest)| rest.split_once('}').map_or("", |(_, rest)| rest))
             )
         ),
-        [LIMIT, INVALID, RATE]
+        [LIMIT, INVALID, RATE],
+        PLANNED
     ),
     case!(
         "graphql/fragments in a circle",
@@ -63,12 +80,14 @@ pub(super) const CASES: &[Case] = &[
             rest(
         &it, "{ items(n: 1) { ...a } } fragment a on Item { parent { ...b } } fragment b on Item { parent { ...a } }".into())
         },
-        [LIMIT, INVALID, RATE]
+        [LIMIT, INVALID, RATE],
+        PLANNED
     ),
     case!(
         "graphql/fragment that spreads itself",
         |it| rest(&it, "{ items(n: 1) { ...a } } fragment a on Item { ...a }".into()),
-        [LIMIT, INVALID, RATE]
+        [LIMIT, INVALID, RATE],
+        PLANNED
     ),
     case!(
         "graphql/conflicting aliases in an operation that is not chosen",
@@ -80,17 +99,20 @@ pub(super) const CASES: &[Case] = &[
             ),
             "Chosen"
         ),
-        [LIMIT, INVALID, RATE]
+        [LIMIT, INVALID, RATE],
+        PLANNED
     ),
     case!(
         "graphql/conflicting aliases",
         |it| rest(&it, format!("{{ {} }}", repeated(400, |n| format!("x: items(n: {n}) {{ id }} ")))),
-        [LIMIT, INVALID, RATE]
+        [LIMIT, INVALID, RATE],
+        PLANNED
     ),
     case!(
         "graphql/undefined spreads",
         |it| rest(&it, format!("{{ items(n: 1) {{ {} }} }}", repeated(2_400, |n| format!("...u{n} ")))),
-        [LIMIT, INVALID, RATE]
+        [LIMIT, INVALID, RATE],
+        PLANNED
     ),
     case!(
         "graphql/unused fragments",
@@ -98,68 +120,81 @@ pub(super) const CASES: &[Case] = &[
             &it,
             format!("{{ __typename }} {}", repeated(1_000, |n| format!("fragment f{n} on Item {{ id }} ")))
         ),
-        [LIMIT, INVALID, RATE]
+        [LIMIT, INVALID, RATE],
+        PLANNED
     ),
     case!(
         "graphql/unused variables",
         |it| rest(&it, format!("query({}) {{ __typename }}", repeated(1_000, |n| format!("$v{n}: Int ")))),
-        [LIMIT, INVALID, RATE]
+        [LIMIT, INVALID, RATE],
+        PLANNED
     ),
     case!(
         "graphql/deep selections",
         |it| rest(&it, format!("{{ items(n: 1) {} id {} }}", "{ parent ".repeat(500), "}".repeat(500))),
-        [LIMIT, SYNTAX]
+        [LIMIT, SYNTAX],
+        PLANNED
     ),
-    case!("graphql/deep brackets", |it| rest(&it, "{".repeat(10_000)), [LIMIT, SYNTAX]),
+    case!("graphql/deep brackets", |it| rest(&it, "{".repeat(10_000)), [LIMIT, SYNTAX], PLANNED),
     case!(
         "graphql/deep literal",
         |it| rest(&it, format!("{{ items(n: {}1{}) {{ id }} }}", "[".repeat(5_000), "]".repeat(5_000))),
-        [LIMIT, SYNTAX, INVALID, RATE]
+        [LIMIT, SYNTAX, INVALID, RATE],
+        PLANNED
     ),
     case!(
         "graphql/deep type of a variable",
         |it| rest(&it, format!("query($v: {}Int{}) {{ __typename }}", "[".repeat(5_000), "]".repeat(5_000))),
-        [LIMIT, SYNTAX, INVALID, RATE]
+        [LIMIT, SYNTAX, INVALID, RATE],
+        PLANNED
     ),
     case!(
         "graphql/many tokens",
         |it| rest(&it, format!("{{ {} }}", "__typename ".repeat(50_000))),
-        [LIMIT, RATE]
+        [LIMIT, RATE],
+        PLANNED
     ),
     case!(
         "graphql/many aliases",
         |it| rest(&it, format!("{{ {} }}", repeated(2_000, |n| format!("a{n}: __typename ")))),
-        [LIMIT, RATE]
+        [LIMIT, RATE],
+        PLANNED
     ),
     case!(
         "graphql/many root fields",
         |it| rest(&it, format!("{{ {} }}", repeated(300, |n| format!("a{n}: items(n: 1) {{ id }} ")))),
-        [LIMIT, RATE]
+        [LIMIT, RATE],
+        PLANNED
     ),
     case!(
         "graphql/many directives on one field",
         |it| rest(&it, format!("{{ __typename {} }}", "@include(if: true) ".repeat(2_000))),
-        [LIMIT, INVALID, RATE]
+        [LIMIT, INVALID, RATE],
+        PLANNED
     ),
     case!(
         "graphql/many arguments of one name",
         |it| rest(&it, format!("{{ items({}) {{ id }} }}", "n: 1 ".repeat(2_000))),
-        [LIMIT, INVALID, RATE]
+        [LIMIT, INVALID, RATE],
+        PLANNED
     ),
     case!(
         "graphql/many operations",
         |it| named(&it, repeated(1_000, |n| format!("query q{n} {{ items(n: 1) {{ id }} }} ")), "q7"),
-        [LIMIT, RATE]
+        [LIMIT, RATE],
+        PLANNED
     ),
     case!(
         "graphql/operations of one name",
         |it| rest(&it, "query a { __typename } ".repeat(500)),
-        [LIMIT, INVALID, OPERATION, RATE]
+        [LIMIT, INVALID, OPERATION, RATE],
+        PLANNED
     ),
     case!(
         "graphql/aliases below a long list",
         |it| rest(&it, format!("{{ items(n: 50000) {{ {} }} }}", repeated(80, |n| format!("a{n}: name ")))),
-        [Ending::errors("graphql-output"), RATE]
+        [Ending::errors("graphql-output"), RATE],
+        ANSWER
     ),
     case!(
         "graphql/introspection that nests",
@@ -167,7 +202,8 @@ pub(super) const CASES: &[Case] = &[
             &it,
             format!("{{ __schema {{ types {} name {} }} }}", "{ fields { type ".repeat(6), "} }".repeat(6))
         ),
-        [LIMIT, RATE]
+        [LIMIT, RATE],
+        ANSWER
     ),
     case!(
         "graphql/introspection where it is off",
@@ -177,7 +213,8 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "graphql/plan over recursive types",
         |it| federated(&it, recursive(6)),
-        [LIMIT, RATE, Ending::errors("upstream-not-graphql"), Ending::errors("upstream-status")]
+        [LIMIT, RATE, Ending::errors("upstream-not-graphql"), Ending::errors("upstream-status")],
+        PLANNED
     ),
     case!(
         "graphql/plan over many keys",
@@ -185,7 +222,8 @@ pub(super) const CASES: &[Case] = &[
             &it,
             format!("{{ nodes {{ {} }} }}", repeated(60, |n| format!("a{n}: next {{ weight name }} ")))
         ),
-        [LIMIT, RATE, Ending::errors("upstream-not-graphql"), Ending::errors("upstream-status")]
+        [LIMIT, RATE, Ending::errors("upstream-not-graphql"), Ending::errors("upstream-status")],
+        PLANNED
     ),
     case!(
         "graphql/variable of another type",
@@ -202,7 +240,8 @@ pub(super) const CASES: &[Case] = &[
                 "]".repeat(20_000)
             )
         ),
-        [Ending::errors("graphql-json"), VARIABLES]
+        [Ending::errors("graphql-json"), VARIABLES],
+        BODY
     ),
     case!(
         "graphql/many variables that are not declared",
@@ -213,17 +252,20 @@ pub(super) const CASES: &[Case] = &[
                 repeated(50_000, |n| format!("\"v{n}\":{n},"))
             )
         ),
-        [Ending::Answer(200), Ending::problem(413, "body-too-large")]
+        [Ending::Answer(200), Ending::problem(413, "body-too-large")],
+        BODY
     ),
     case!(
         "graphql/body of a list",
         |it| raw(&it, format!("[{}1]", "1,".repeat(1_000))),
-        [Ending::errors("graphql-batch")]
+        [Ending::errors("graphql-batch")],
+        BODY
     ),
     case!(
         "graphql/body of nested lists",
         |it| raw(&it, "[".repeat(100_000)),
-        [Ending::errors("graphql-json"), Ending::errors("graphql-batch")]
+        [Ending::errors("graphql-json"), Ending::errors("graphql-batch")],
+        BODY
     ),
     case!(
         "graphql/number that is too large",

@@ -164,24 +164,33 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "http1/line that is too long",
         |it| long(&it, "GET /up/json?", "HTTP/1.1\r\nHost: a\r\n\r\n"),
-        [TOO_LARGE]
+        [TOO_LARGE],
+        &[("HTTP/1.1 request head", 2)]
     ),
     case!(
         "http1/field that is too long",
         |it| long(&it, "GET /up/json HTTP/1.1\r\nX: ", "\r\nHost: a\r\n\r\n"),
-        [TOO_LARGE]
+        [TOO_LARGE],
+        &[("HTTP/1.1 request head", 2)]
     ),
-    case!("http1/head that never ends", |it| long(&it, "GET /up/json HTTP/1.1\r\nX: ", ""), [TOO_LARGE]),
-    case!("http1/too many fields", |it| many_fields(&it), [TOO_LARGE]),
+    case!(
+        "http1/head that never ends",
+        |it| long(&it, "GET /up/json HTTP/1.1\r\nX: ", ""),
+        [TOO_LARGE],
+        &[("HTTP/1.1 request head", 2)]
+    ),
+    case!("http1/too many fields", |it| many_fields(&it), [TOO_LARGE], &[("HTTP/1.1 request head", 2)]),
     case!(
         "http1/chunk extension that never ends",
         |it| long(&it, "POST /up/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;", ""),
-        [BROKEN]
+        [BROKEN],
+        &[("HTTP/1.1 chunk line", 2)]
     ),
     case!(
         "http1/trailers that never end",
         |it| long(&it, "POST /up/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nx: ", ""),
-        [BROKEN]
+        [BROKEN],
+        &[("HTTP/1.1 trailers", 2)]
     ),
     case!(
         "http1/body that breaks off",
@@ -193,7 +202,12 @@ pub(super) const CASES: &[Case] = &[
         |it| broken_off(&it, "Transfer-Encoding: chunked\r\n\r\n9\r\nhalf"),
         [Ending::problem(400, "body-broken"), Ending::Closed]
     ),
-    case!("http1/a thousand requests at once", |it| pipelined(&it), [Ending::Answer(200)]),
+    case!(
+        "http1/a thousand requests at once",
+        |it| pipelined(&it),
+        [Ending::Answer(200)],
+        &[("HTTP/1.1 read ahead", 2)]
+    ),
     case!("http1/client that leaves before its answer", |it| leaves(&it), [Ending::Closed]),
 ];
 

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 
+use super::Holds;
 use crate::case::{Case, Ending};
 use crate::http2::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameConnection, GOAWAY, HEADERS, NO_WINDOW, PING, PRIORITY,
@@ -35,6 +36,16 @@ macro_rules! malformed {
         }
     };
 }
+
+/// The streams of a connection, each with a request under way.
+const REQUESTS: Holds = &[
+    ("HTTP/2 streams", 1),
+    ("HTTP/2 requests taken back", 1),
+    ("HTTP/2 unread bodies", 1),
+    ("request", 100),
+];
+/// As many requests whose answers wait for a window.
+const UNTAKEN: Holds = &[("HTTP/2 streams", 1), ("unsent bytes of a connection", 1), ("request", 100)];
 
 pub(super) const CASES: &[Case] = &[
     malformed!("http2/field of the connection", ("connection", "close")),
@@ -175,7 +186,8 @@ pub(super) const CASES: &[Case] = &[
             ]
             .concat()
         }),
-        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::Closed]
+        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::Closed],
+        REQUESTS
     ),
     case!(
         "http2/requests that make the server reset",
@@ -184,7 +196,8 @@ pub(super) const CASES: &[Case] = &[
             let head = frame(HEADERS, END_HEADERS, stream, &request("POST", "/up/echo", &[]));
             [head, frame(WINDOW_UPDATE, 0, stream, &[0; 4])].concat()
         }),
-        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::GoAway(PROTOCOL_ERROR), Ending::Closed]
+        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::GoAway(PROTOCOL_ERROR), Ending::Closed],
+        REQUESTS
     ),
     case!(
         "http2/head that never ends",
@@ -192,7 +205,8 @@ pub(super) const CASES: &[Case] = &[
             0 => frame(HEADERS, 0, 1, &get("/up/json", &[])),
             _ => frame(CONTINUATION, 0, 1, &field("x-more", "of it")),
         }),
-        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::GoAway(PROTOCOL_ERROR), Ending::Closed]
+        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::GoAway(PROTOCOL_ERROR), Ending::Closed],
+        &[("HTTP/2 request head", 2)]
     ),
     case!(
         "http2/head of empty frames that never ends",
@@ -200,37 +214,44 @@ pub(super) const CASES: &[Case] = &[
             0 => frame(HEADERS, 0, 1, &get("/up/json", &[])),
             _ => frame(CONTINUATION, 0, 1, &[]),
         }),
-        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::GoAway(PROTOCOL_ERROR), Ending::Closed]
+        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::GoAway(PROTOCOL_ERROR), Ending::Closed],
+        &[("HTTP/2 request head", 2)]
     ),
     case!(
         "http2/head that swells by references",
         |it| one(&it, &frame(HEADERS, WHOLE, 1, &swelling())),
-        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::problem(431, "head-too-large")]
+        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::problem(431, "head-too-large")],
+        &[("HTTP/2 request head", 2)]
     ),
     case!(
         "http2/pings that are not read",
         |it| borne(&it, &frame(PING, 0, 0, &[7; 8])),
-        [Ending::Answer(200), Ending::Closed]
+        [Ending::Answer(200), Ending::Closed],
+        &[("HTTP/2 frames without use", 8)]
     ),
     case!(
         "http2/settings that are not read",
         |it| borne(&it, &frame(SETTINGS, 0, 0, &[0, 4, 0, 1, 0, 0])),
-        [Ending::Answer(200), Ending::Closed]
+        [Ending::Answer(200), Ending::Closed],
+        &[("HTTP/2 frames without use", 8)]
     ),
     case!(
         "http2/frames of an unknown kind",
         |it| borne(&it, &frame(0x42, 0, 0, b"nothing")),
-        [Ending::Answer(200), Ending::Closed]
+        [Ending::Answer(200), Ending::Closed],
+        &[("HTTP/2 frames without use", 8)]
     ),
     case!(
         "http2/priorities of streams that are not there",
         |it| borne(&it, &frame(PRIORITY, 0, 99, &[0, 0, 0, 7, 1])),
-        [Ending::Answer(200), Ending::Closed]
+        [Ending::Answer(200), Ending::Closed],
+        &[("HTTP/2 frames without use", 8)]
     ),
     case!(
         "http2/leaves again and again",
         |it| borne(&it, &frame(GOAWAY, 0, 0, &[0; 8])),
-        [Ending::Answer(200), Ending::Closed]
+        [Ending::Answer(200), Ending::Closed],
+        &[("HTTP/2 frames without use", 8)]
     ),
     case!(
         "http2/data of no bytes",
@@ -240,9 +261,10 @@ pub(super) const CASES: &[Case] = &[
             Ending::StreamReset(ENHANCE_YOUR_CALM),
             Ending::Answer(200),
             Ending::Closed
-        ]
+        ],
+        &[("HTTP/2 unread bodies", 1)]
     ),
-    case!("http2/a hundred answers that are not taken", |it| untaken(&it), [Ending::Closed]),
+    case!("http2/a hundred answers that are not taken", |it| untaken(&it), [Ending::Closed], UNTAKEN),
 ];
 
 /// Sends frames on a connection of its own; how stream 1 ends.

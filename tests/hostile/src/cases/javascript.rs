@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use super::Holds;
 use crate::case::{Case, Ending};
 use crate::target::Target;
 
@@ -13,10 +14,25 @@ const TRAPPED: Ending = Ending::problem(422, "program-trapped");
 
 /// A program and how it may end.
 macro_rules! program {
-    ($name:literal, $source:expr, [$($ending:expr),+ $(,)?]) => {
-        case!($name, |it| it.program($source), [$($ending),+])
+    ($name:literal, $source:expr, [$($ending:expr),+ $(,)?] $(,)?) => {
+        case!($name, |it| it.program($source), [$($ending),+], RUN)
     };
 }
+
+/// A run: what the host holds for it, what it receives and answers, and its program among those that are kept.
+const RUN: Holds = &[
+    ("query body", 2),
+    ("memory held for a program", 1),
+    ("bytes received by a program", 2),
+    ("answer of a program", 2),
+    ("calls of a program", 1),
+];
+/// A program that is read, and perhaps run.
+const SOURCE: Holds = &[("query body", 4), ("memory held for a program", 1)];
+/// A program whose types are taken out.
+const TYPES: Holds = &[("query body", 4), ("syntax tree of a program", 1), ("memory held for a program", 1)];
+/// A body that is decoded as far as it may go on.
+const BOMB: Holds = &[("query body", 2), ("decoded query body", 4), ("decoder of a body", 1)];
 
 pub(super) const CASES: &[Case] = &[
     program!("javascript/loop without an end", "export default () => { for (;;); }", [CPU]),
@@ -128,42 +144,50 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "javascript/source of nested brackets",
         |it| nested(&it, "[", 30_000, "text/javascript"),
-        [SYNTAX, TRAPPED]
+        [SYNTAX, TRAPPED],
+        SOURCE
     ),
     case!(
         "javascript/source of nested functions",
         |it| nested(&it, "()=>", 15_000, "text/javascript"),
-        [SYNTAX, TRAPPED]
+        [SYNTAX, TRAPPED],
+        SOURCE
     ),
     case!(
         "javascript/types of nested brackets",
         |it| nested(&it, "[", 30_000, "text/typescript"),
-        [SYNTAX, TRAPPED]
+        [SYNTAX, TRAPPED],
+        TYPES
     ),
     case!(
         "javascript/types of nested angles",
         |it| nested(&it, "<", 60_000, "text/typescript"),
-        [SYNTAX, TRAPPED]
+        [SYNTAX, TRAPPED],
+        TYPES
     ),
     case!(
         "javascript/types of nested parentheses",
         |it| nested(&it, "(", 60_000, "text/typescript"),
-        [SYNTAX, TRAPPED]
+        [SYNTAX, TRAPPED],
+        TYPES
     ),
     case!(
         "javascript/program beyond its limit",
         |it| nested(&it, ";", 70_000, "text/javascript"),
-        [Ending::problem(413, "program-too-large")]
+        [Ending::problem(413, "program-too-large")],
+        SOURCE
     ),
     case!(
         "javascript/body beyond its limit",
         |it| nested(&it, ";", 300_000, "text/javascript"),
-        [Ending::problem(413, "body-too-large"), Ending::problem(413, "program-too-large")]
+        [Ending::problem(413, "body-too-large"), Ending::problem(413, "program-too-large")],
+        SOURCE
     ),
     case!(
         "javascript/bytes that are no text",
         |it| it.ending("POST", "/query", &[("content-type", "text/javascript")], &b"\xff\xfe\xfd"[..]),
-        [Ending::problem(400, "program-not-text")]
+        [Ending::problem(400, "program-not-text")],
+        SOURCE
     ),
     case!(
         "javascript/form without an end",
@@ -173,7 +197,8 @@ pub(super) const CASES: &[Case] = &[
             &[("content-type", "multipart/form-data; boundary=x")],
             "--x\r\nContent-Disposition: form-data; name=program\r\nContent-Type: text/javascript\r\n\r\n"
         ),
-        [Ending::problem(400, "form-malformed")]
+        [Ending::problem(400, "form-malformed")],
+        SOURCE
     ),
     case!(
         "javascript/gzip bomb",
@@ -183,7 +208,8 @@ pub(super) const CASES: &[Case] = &[
             &[("content-type", "text/javascript"), ("content-encoding", "gzip")],
             super::bombs::gzip()
         ),
-        [Ending::problem(413, "body-too-large")]
+        [Ending::problem(413, "body-too-large")],
+        BOMB
     ),
     case!(
         "javascript/zstd bomb",
@@ -193,7 +219,8 @@ pub(super) const CASES: &[Case] = &[
             &[("content-type", "text/javascript"), ("content-encoding", "zstd")],
             super::bombs::zstd()
         ),
-        [Ending::problem(413, "body-too-large")]
+        [Ending::problem(413, "body-too-large")],
+        BOMB
     ),
     case!(
         "javascript/zstd with a window of two gigabytes",
@@ -203,7 +230,8 @@ pub(super) const CASES: &[Case] = &[
             &[("content-type", "text/javascript"), ("content-encoding", "zstd")],
             super::bombs::wide_window()
         ),
-        [Ending::problem(400, "content-encoding-broken"), Ending::problem(413, "body-too-large")]
+        [Ending::problem(400, "content-encoding-broken"), Ending::problem(413, "body-too-large")],
+        BOMB
     ),
     case!(
         "javascript/brotli bomb",
@@ -213,7 +241,8 @@ pub(super) const CASES: &[Case] = &[
             &[("content-type", "text/javascript"), ("content-encoding", "br")],
             super::bombs::brotli()
         ),
-        [Ending::problem(413, "body-too-large")]
+        [Ending::problem(413, "body-too-large")],
+        BOMB
     ),
     case!(
         "javascript/coding that is not what it says",
@@ -223,7 +252,8 @@ pub(super) const CASES: &[Case] = &[
             &[("content-type", "text/javascript"), ("content-encoding", "gzip")],
             "not gzip at all"
         ),
-        [Ending::problem(400, "content-encoding-broken")]
+        [Ending::problem(400, "content-encoding-broken")],
+        BOMB
     ),
 ];
 

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 
+use super::Holds;
 use crate::case::{Case, Ending};
 use crate::target::Target;
 
@@ -10,10 +11,18 @@ const IMPORT: Ending = Ending::problem(422, "module-import");
 
 /// A module in WebAssembly text and how it may end.
 macro_rules! module {
-    ($name:literal, $source:expr, [$($ending:expr),+ $(,)?]) => {
-        case!($name, |it| text(&it, $source), [$($ending),+])
+    ($name:literal, $source:expr, [$($ending:expr),+ $(,)?] $(,)?) => {
+        case!($name, |it| text(&it, $source), [$($ending),+], COMPILED)
     };
 }
+
+/// A module that is checked, compiled, kept and run.
+const COMPILED: Holds = &[
+    ("query body", 4),
+    ("module being compiled", 1),
+    ("compiled programs", 1),
+    ("memory held for a program", 1),
+];
 
 pub(super) const CASES: &[Case] = &[
     case!("module/body that is no module", |it| it.module(b"\0asm\x01\0\0\0\xff\xff".to_vec()), [MALFORMED]),
@@ -82,7 +91,8 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "module/many functions with many locals",
         |it| it.module(many_locals(8_100, 50_000)),
-        [Ending::problem(422, "module-complexity"), MALFORMED]
+        [Ending::problem(422, "module-complexity"), MALFORMED],
+        COMPILED
     ),
     case!(
         "module/one function with as many locals as there may be",
@@ -92,22 +102,26 @@ pub(super) const CASES: &[Case] = &[
             MALFORMED,
             Ending::Answer(200),
             Ending::problem(422, "program-no-answer")
-        ]
+        ],
+        COMPILED
     ),
     case!(
         "module/many functions",
         |it| it.module(many_locals(15_000, 0)),
-        [Ending::problem(422, "module-complexity"), Ending::problem(422, "program-no-answer")]
+        [Ending::problem(422, "module-complexity"), Ending::problem(422, "program-no-answer")],
+        COMPILED
     ),
     case!(
         "module/deep blocks",
         |it| it.module(deep_blocks(20_000)),
-        [Ending::problem(422, "module-complexity"), Ending::problem(422, "program-no-answer"), MALFORMED]
+        [Ending::problem(422, "module-complexity"), Ending::problem(422, "program-no-answer"), MALFORMED],
+        COMPILED
     ),
     case!(
         "module/branch tables to everywhere",
         |it| it.module(branch_tables(200, 200)),
-        [Ending::problem(422, "module-complexity"), Ending::problem(422, "program-no-answer"), MALFORMED]
+        [Ending::problem(422, "module-complexity"), Ending::problem(422, "program-no-answer"), MALFORMED],
+        COMPILED
     ),
 ];
 

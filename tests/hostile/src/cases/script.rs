@@ -21,22 +21,26 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "script/body that nests",
         |it| body(&it, "[".repeat(50_000)),
-        [Ending::problem(400, "body-not-json")]
+        [Ending::problem(400, "body-not-json")],
+        &[("S body", 8)]
     ),
     case!(
         "script/body that nests and closes",
         |it| body(&it, "[".repeat(50_000) + &"]".repeat(50_000)),
-        [Ending::problem(400, "body-not-json"), Ending::Answer(200)]
+        [Ending::problem(400, "body-not-json"), Ending::Answer(200)],
+        &[("S body", 8)]
     ),
     case!(
         "script/body of many names",
         |it| body(&it, many_names(100_000)),
-        [Ending::Answer(200), Ending::problem(413, "body-too-large")]
+        [Ending::Answer(200), Ending::problem(413, "body-too-large")],
+        &[("S body", 8)]
     ),
     case!(
         "script/body that sets a prototype",
         |it| body(&it, r#"{"__proto__":{"polluted":1}}"#.into()),
-        [Ending::Answer(200)]
+        [Ending::Answer(200)],
+        &[("S body", 8)]
     ),
     case!(
         "script/method that no handler has",

@@ -26,7 +26,12 @@ pub(super) const CASES: &[Case] = &[
         [Ending::Closed]
     ),
     case!("tls/record that is too long", |it| sent(&it, b"\x16\x03\x01\xff\xff\x01"), [Ending::Closed]),
-    case!("tls/fifty handshakes that are never finished", |it| half_open(&it), [Ending::Answer(200)]),
+    case!(
+        "tls/fifty handshakes that are never finished",
+        |it| half_open(&it),
+        [Ending::Answer(200)],
+        &[("TLS handshakes of an address", 1)]
+    ),
     case!("tls/protocol that is not spoken", |it| protocol(&it), [Ending::Closed]),
 ];
 

@@ -203,6 +203,17 @@ fn an_answer_that_is_too_long_goes_on_plain() {
 }
 
 #[test]
+fn an_answer_in_pieces_of_a_byte_is_read_as_one() {
+    let text = repeated();
+    let frames: Vec<_> = text.bytes().map(|byte| Ok(Frame::data(Bytes::from(vec![byte])))).collect();
+    let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
+    let response = Response::builder().header("content-type", "application/json").body(body).unwrap();
+    let response = to(JSON, response);
+    assert_eq!(header(&response, "content-type"), JSON);
+    assert_eq!(decode(&whole(response), 1 << 20).unwrap(), text.as_bytes());
+}
+
+#[test]
 fn an_answer_that_breaks_off_is_broken_still() {
     let frames = [Ok(Frame::data(Bytes::from(repeated()))), Err("gone".into())];
     let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();

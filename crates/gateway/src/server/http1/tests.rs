@@ -484,6 +484,29 @@ async fn who_has_said_all_is_answered_whoever_is_ready_too() {
     assert_eq!(said.matches("HTTP/1.1 200").count(), 2, "{said}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn reads_no_further_ahead_of_an_answer_than_it_may() {
+    const PIECE: usize = 1 << 10;
+    let answer = |request: Request<Body>, _: Client| async move {
+        let _request = request;
+        std::future::pending::<Response<Body>>().await
+    };
+    for (head, most) in [
+        ("GET / HTTP/1.1\r\n\r\n", AHEAD.of_rest),
+        ("POST / HTTP/1.1\r\ncontent-length: 10000000\r\n\r\n", AHEAD.of_body),
+    ] {
+        let (mut peer, theirs) = duplex(PIECE);
+        tokio::spawn(serve(theirs, &[], Client::for_tests(), Awaited::never(), answer, || true));
+        peer.write_all(head.as_bytes()).await.unwrap();
+        let mut taken = 0;
+        // Time goes on by itself once nobody has anything to do.
+        while let Ok(written) = timeout(Duration::from_secs(1), peer.write(&[b'x'; PIECE])).await {
+            taken += written.unwrap();
+        }
+        assert!((most..=most + 2 * PIECE).contains(&taken), "{head:?}: {taken} bytes");
+    }
+}
+
 mod fuzz {
     use super::*;
 

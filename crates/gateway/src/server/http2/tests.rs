@@ -7,7 +7,8 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::tests::frames::{
-    Connection as Frames, END_HEADERS, END_STREAM, HEADERS, PING, RESET, SETTINGS, frame, head_of,
+    Connection as Frames, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RESET, SETTINGS,
+    WINDOW_UPDATE, frame, head_of,
 };
 
 /// The other side of a connection whose requests are never answered.
@@ -93,4 +94,82 @@ async fn a_request_that_is_taken_back_ends_at_once() {
     tokio::time::sleep(Duration::from_millis(1)).await;
     peer.write_all(&frame(RESET, 0, 1, &8_u32.to_be_bytes())).await.unwrap();
     assert!(is_dropped.await.is_err());
+}
+
+/// What a DATA frame carries at most, by default.
+const PIECE: usize = 16 << 10;
+/// The error of a client that sends more than a window has room for.
+const FLOW_CONTROL_ERROR: u32 = 3;
+
+/// The other side of a connection whose bodies nobody reads, once both sides know each other's settings.
+async fn unread() -> DuplexStream {
+    const ACK: u8 = 1;
+    let (mut peer, theirs) = duplex(1 << 16);
+    let answer = |request: Request<Body>, _| async move {
+        let _request = request;
+        pending::<Response<Logged>>().await
+    };
+    tokio::spawn(async move {
+        let _ = serve(theirs, Vec::new(), Client::for_tests(), Awaited::never(), answer).await;
+    });
+    peer.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    peer.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    // The window of the connection comes behind the settings.
+    while Frames::of(&mut peer).next().await.is_some_and(|(kind, ..)| kind != WINDOW_UPDATE) {}
+    peer.write_all(&frame(SETTINGS, ACK, 0, &[])).await.unwrap();
+    peer
+}
+
+/// Begins a request, and sends as much of its body as its window has room for.
+async fn fill(peer: &mut DuplexStream, stream: u32) {
+    peer.write_all(&frame(HEADERS, END_HEADERS, stream, &head_of("POST", "/", &[]))).await.unwrap();
+    for _ in 0..STREAM_WINDOW as usize / PIECE {
+        peer.write_all(&frame(DATA, 0, stream, &[b'x'; PIECE])).await.unwrap();
+    }
+}
+
+/// Waits until the other side has read all that was sent, and resets nothing for it.
+async fn is_taken(peer: &mut DuplexStream) {
+    peer.write_all(&frame(PING, 0, 0, &[7; 8])).await.unwrap();
+    loop {
+        match Frames::of(&mut *peer).next().await.expect("a connection that is open") {
+            (PING, ..) => return,
+            (kind, ..) => assert!(kind != RESET && kind != GOAWAY, "the windows are not used up"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_nobody_reads_is_taken_up_to_its_window_and_no_further() {
+    let mut peer = unread().await;
+    fill(&mut peer, 1).await;
+    is_taken(&mut peer).await;
+    peer.write_all(&frame(DATA, 0, 1, b"x")).await.unwrap();
+    let reason = loop {
+        match Frames::of(&mut peer).next().await.expect("a connection that is open") {
+            (RESET, 1, reason) => break reason,
+            (kind, ..) => assert_ne!(kind, GOAWAY),
+        }
+    };
+    assert_eq!(reason, FLOW_CONTROL_ERROR.to_be_bytes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_that_nobody_reads_are_taken_up_to_the_window_of_the_connection() {
+    let mut peer = unread().await;
+    let streams = CONNECTION_WINDOW / STREAM_WINDOW;
+    for number in 0..streams {
+        fill(&mut peer, 2 * number + 1).await;
+    }
+    is_taken(&mut peer).await;
+    let next = 2 * streams + 1;
+    let head = frame(HEADERS, END_HEADERS, next, &head_of("POST", "/", &[]));
+    peer.write_all(&[head, frame(DATA, 0, next, b"x")].concat()).await.unwrap();
+    let farewell = loop {
+        match Frames::of(&mut peer).next().await.expect("a GOAWAY before the end") {
+            (GOAWAY, _, farewell) => break farewell,
+            _ => {}
+        }
+    };
+    assert_eq!(farewell[4..8], FLOW_CONTROL_ERROR.to_be_bytes());
 }

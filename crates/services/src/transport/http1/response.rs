@@ -144,6 +144,20 @@ mod tests {
     }
 
     #[test]
+    fn a_head_has_so_many_bytes_and_headers_and_no_more() {
+        let with = |count: usize| {
+            head(&format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(count)), &Method::GET)
+        };
+        assert!(with(MAX_HEADERS).is_ok());
+        assert_eq!(with(MAX_HEADERS + 1).err(), Some(Wrong::Head(httparse::Error::TooManyHeaders)));
+        let mut input = Input::default();
+        input.put(&[b'a'; MAX_HEAD - 1]);
+        assert!(matches!(read(&mut input, &Method::GET), Ok(None)));
+        input.put(b"a");
+        assert!(matches!(read(&mut input, &Method::GET), Err(Wrong::Large)));
+    }
+
+    #[test]
     fn a_connection_stays_unless_the_answer_says_otherwise() {
         for (text, is_last) in [
             ("HTTP/1.1 200 OK\r\n\r\n", false),
