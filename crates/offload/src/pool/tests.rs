@@ -212,15 +212,15 @@ async fn charges_before_a_job_starts_and_corrects_after_it() {
     assert_eq!(stats.rejected["quota"], 1);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn has_a_payer_without_quota_wait_for_it() {
-    let pool = pool(1, Duration::from_millis(10));
-    let request = || JobRequest { estimate: Duration::from_millis(30), ..of(1) };
-    let long = move |_: &JobContext| ();
-    assert_eq!(pool.run_paced(request(), long).await, Ok(()));
-    pool.quota().charge(of(1).payer, Duration::from_millis(30), Instant::now());
-    let refused = pool.run(request(), long).await;
+    const SECOND: Duration = Duration::from_secs(1);
+    let pool = pool(1, 10 * SECOND);
+    pool.quota().charge(of(1).payer, 10 * SECOND + SECOND / 50, Instant::now());
+    let refused = pool.run(of(1), |_| ()).await;
     assert!(matches!(refused, Err(OffloadError::QuotaExceeded { .. })), "{refused:?}");
-    let late = JobRequest { deadline: Instant::now() + Duration::from_millis(1), ..request() };
-    assert_eq!(pool.run_paced(late, long).await, Err(OffloadError::DeadlineExceeded));
+    assert_eq!(pool.run_paced(of(1), |_| ()).await, Ok(()), "it has earned some");
+    pool.quota().charge(of(1).payer, 10 * SECOND, Instant::now());
+    let late = JobRequest { deadline: Instant::now(), ..of(1) };
+    assert_eq!(pool.run_paced(late, |_| ()).await, Err(OffloadError::DeadlineExceeded));
 }

@@ -243,7 +243,7 @@ pub const BOUNDS: &[Bound] = &[
     ),
     bound(
         "quota accounts",
-        1 * MIB,
+        MIB,
         "process",
         "`MAX_ACCOUNTS`, 64 bytes each",
         "crates/offload/src/quota.rs",
@@ -382,7 +382,7 @@ pub const BOUNDS: &[Bound] = &[
     ),
     bound(
         "bytes received by a program",
-        1 * MIB,
+        MIB,
         "request",
         "`limits.received`",
         "crates/services/src/receive.rs",
@@ -447,7 +447,7 @@ pub const BOUNDS: &[Bound] = &[
     // GraphQL.
     bound(
         "GraphQL body",
-        1 * MIB,
+        MIB,
         "request",
         "`limits.body`",
         "crates/graphql/src/serve/ask.rs",
@@ -487,7 +487,7 @@ pub const BOUNDS: &[Bound] = &[
     ),
     bound(
         "persisted documents of a caller",
-        1 * MIB,
+        MIB,
         "caller",
         "`OWN`",
         "crates/graphql/src/serve/persisted.rs",
@@ -535,7 +535,7 @@ pub const BOUNDS: &[Bound] = &[
     ),
     bound(
         "errors of GraphQL",
-        1 * MIB,
+        MIB,
         "request",
         "`ERRORS`, 1 KiB each",
         "crates/graphql/src/execute/answer/told.rs",
@@ -544,7 +544,7 @@ pub const BOUNDS: &[Bound] = &[
     // Aggregates.
     bound(
         "aggregate body",
-        1 * MIB,
+        MIB,
         "request",
         "`limits.body`",
         "crates/aggregate/src/aggregate.rs",
@@ -577,7 +577,7 @@ pub const BOUNDS: &[Bound] = &[
     // S scripts.
     bound(
         "S body",
-        1 * MIB,
+        MIB,
         "request",
         "`limits.body`",
         "crates/script-runtime/src/route.rs",
@@ -634,7 +634,7 @@ pub const BOUNDS: &[Bound] = &[
     ),
     bound(
         "body held by a filter",
-        1 * MIB,
+        MIB,
         "request",
         "`limits.buffer`",
         "crates/filter/src/body.rs",
@@ -642,7 +642,7 @@ pub const BOUNDS: &[Bound] = &[
     ),
     bound(
         "head made by a filter",
-        1 * MIB,
+        MIB,
         "request",
         "`MAX_PAIRS`, `MAX_BYTES`",
         "crates/filter/src/message.rs",

@@ -166,9 +166,8 @@ async fn bodies_that_nobody_reads_are_taken_up_to_the_window_of_the_connection()
     let head = frame(HEADERS, END_HEADERS, next, &head_of("POST", "/", &[]));
     peer.write_all(&[head, frame(DATA, 0, next, b"x")].concat()).await.unwrap();
     let farewell = loop {
-        match Frames::of(&mut peer).next().await.expect("a GOAWAY before the end") {
-            (GOAWAY, _, farewell) => break farewell,
-            _ => {}
+        if let (GOAWAY, _, farewell) = Frames::of(&mut peer).next().await.expect("a GOAWAY before the end") {
+            break farewell;
         }
     };
     assert_eq!(farewell[4..8], FLOW_CONTROL_ERROR.to_be_bytes());
