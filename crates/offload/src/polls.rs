@@ -3,8 +3,8 @@
 //! A thread that serves many connections serves none of the others while it polls one. So a poll that takes more than
 //! [`LONG_POLL`] of its thread's CPU time is counted, by the [`PollSite`] that it was at. The wall's clock would count
 //! neighbours and other processes, and reading the CPU clock takes a system call: so the CPU clock is read when a poll
-//! begins only where the last reading is older than [`STALE`], and when it ends only where the wall's clock says that
-//! it may have been long. What is counted is a lower bound of what the poll took, at most [`STALE`] less than that.
+//! begins only where the last reading is older than [`STALE_NANOS`], and when it ends only where the wall's clock says that
+//! it may have been long. What is counted is a lower bound of what the poll took, at most [`STALE_NANOS`] less than that.
 //!
 //! In debug builds a poll beyond the milliseconds in the environment variable `ORFA_POLL_LIMIT_MS` ends the process,
 //! so that no test can miss it.
@@ -15,16 +15,18 @@ use std::pin::Pin;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pin_project_lite::pin_project;
 
-use crate::clock::CpuClock;
+use crate::clock::{CpuClock, wall_nanos};
 
 /// The CPU time above which a poll is long.
 pub const LONG_POLL: Duration = Duration::from_millis(2);
-/// The age from which on a reading of the CPU clock is made again.
-const STALE: Duration = Duration::from_micros(500);
+/// The same in nanoseconds.
+const LONG_POLL_NANOS: u64 = LONG_POLL.as_nanos() as u64;
+/// The age in nanoseconds from which on a reading of the CPU clock is made again.
+const STALE_NANOS: u64 = 500_000;
 
 /// Where a thread is while it polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,10 +79,17 @@ const SITES: [(PollSite, &str); 13] = [
 /// The long polls of the process, by site.
 static LONG_POLLS: [AtomicU64; SITES.len()] = [const { AtomicU64::new(0) }; SITES.len()];
 
+/// What the clocks said.
+#[derive(Clone, Copy)]
+struct Reading {
+    wall_nanos: u64,
+    cpu: CpuClock,
+}
+
 thread_local! {
     static SITE: Cell<PollSite> = const { Cell::new(PollSite::Request) };
-    /// The last reading of this thread's CPU clock, and its moment.
-    static LAST: Cell<Option<(Instant, CpuClock)>> = const { Cell::new(None) };
+    /// The last reading of this thread's CPU clock.
+    static LAST: Cell<Option<Reading>> = const { Cell::new(None) };
 }
 
 pin_project! {
@@ -122,11 +131,11 @@ impl<F: Future> Future for Watched<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         SITE.set(*this.site);
-        let began = Instant::now();
+        let began = wall_nanos();
         let read = last_reading(began);
         let polled = this.future.poll(context);
-        let ended = Instant::now();
-        if ended.saturating_duration_since(began) >= LONG_POLL {
+        let ended = wall_nanos();
+        if ended.saturating_sub(began) >= LONG_POLL_NANOS {
             judge(began, ended, read);
         }
         polled
@@ -150,28 +159,30 @@ pub fn long_polls() -> Vec<(&'static str, u64)> {
 }
 
 /// A reading of the CPU clock that is not stale.
-fn last_reading(now: Instant) -> (Instant, CpuClock) {
-    let last = LAST.get().filter(|(at, _)| now.saturating_duration_since(*at) < STALE);
-    last.unwrap_or_else(|| {
-        let read = (now, CpuClock::now());
-        LAST.set(Some(read));
-        read
-    })
+fn last_reading(now: u64) -> Reading {
+    match LAST.get() {
+        Some(last) if now.saturating_sub(last.wall_nanos) < STALE_NANOS => last,
+        _ => {
+            let reading = Reading { wall_nanos: now, cpu: CpuClock::now() };
+            LAST.set(Some(reading));
+            reading
+        }
+    }
 }
 
 /// Counts a poll that may have been long.
 #[cold]
-fn judge(began: Instant, ended: Instant, (read_at, read): (Instant, CpuClock)) {
+fn judge(began: u64, ended: u64, read: Reading) {
     let cpu = CpuClock::now();
-    LAST.set(Some((ended, cpu)));
+    LAST.set(Some(Reading { wall_nanos: ended, cpu }));
     // What the thread did between the reading and the poll was other polls.
-    let took = cpu.since(read).saturating_sub(began.saturating_duration_since(read_at));
+    let others = Duration::from_nanos(began.saturating_sub(read.wall_nanos));
+    let took = cpu.since(read.cpu).saturating_sub(others);
     if took < LONG_POLL {
         return;
     }
     let site = SITE.get();
-    let index = SITES.iter().position(|(known, _)| *known == site).unwrap_or_default();
-    if let Some(count) = LONG_POLLS.get(index) {
+    if let Some(count) = LONG_POLLS.get(site as usize) {
         count.fetch_add(1, Relaxed);
     }
     if limit().is_some_and(|limit| took >= limit) && site != PollSite::Handshake {
