@@ -14,7 +14,7 @@ SECONDS ?= 60
 FILTER_HOST ?= envoy
 FILTER_BINARY ?= $(TARGET)/$(if $(filter envoy,$(FILTER_HOST)),rivals/envoy,debug/orfa)
 
-.PHONY: help setup check test guard conform conformance fuzz soak demo demo-strapi bench dist
+.PHONY: help setup check test guard conform conformance hostile fuzz soak demo demo-strapi bench dist
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -52,6 +52,10 @@ conformance: ## Proxy-Wasm modules against a host, FILTER_HOST=envoy or orfa; UP
 	@$(STEP) modules tests/conformance/proxy-wasm/build $(TARGET)/conformance
 	@$(STEP) conformance cargo run --quiet --locked --package conformance -- --host $(FILTER_HOST) --binary $(FILTER_BINARY) \
 		--modules $(TARGET)/conformance $(if $(ONLY),--only $(ONLY)) $(if $(UPDATE),--update)
+
+hostile: setup ## Each attack of tests/hostile beside a light load, with a release build that counts its heap; ONLY=graphql/ for some, UPDATE=1 writes benches/results/
+	@$(STEP) build cargo build --release --locked --package orfa --package hostile --features orfa/heap-count
+	@$(STEP) hostile $(TARGET)/release/hostile --binary $(TARGET)/release/orfa --measure $(if $(ONLY),--only $(ONLY)) $(if $(UPDATE),--update)
 
 fuzz: setup ## Every parser of ours, for so long each: SECONDS=60
 	@FUZZ_SECONDS=$(SECONDS) $(STEP) fuzz cargo test --workspace --locked --lib --quiet fuzz::

@@ -16,6 +16,7 @@ mod graphql_docs;
 mod grpc;
 mod identity;
 mod life;
+mod long;
 mod manager;
 mod market;
 mod query;

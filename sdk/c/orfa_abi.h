@@ -141,9 +141,10 @@ __attribute__((import_module("orfa"), import_name("Response_json")))
 int32_t orfa_host_Response_json(orfa_handle future, const char *pointer, uint32_t pointer_len, void *data, uint32_t len);
 
 /* Fills value with the JSON value that the body is, and returns ORFA_OK. The first call checks the
- * whole body and makes an index of it, which counts as the run's memory until Handle_del. ORFA_NOT_JSON
- * and ORFA_TOO_DEEP: node of value is the place, in bytes. A text goes to data if len bytes hold it and
- * a NUL behind it. */
+ * whole body and makes an index of it, which counts as the run's memory until Handle_del. For an answer
+ * of more than 512 KiB it comes before the functions that follow, which return ORFA_NOT_READY until
+ * then. ORFA_NOT_JSON and ORFA_TOO_DEEP: node of value is the place, in bytes. A text goes to data if
+ * len bytes hold it and a NUL behind it. */
 __attribute__((import_module("orfa"), import_name("Json_root")))
 int32_t orfa_host_Json_root(orfa_handle future, orfa_json_value *value, void *data, uint32_t len);
 

@@ -158,7 +158,7 @@ impl Life {
             route.way.complete(&entry, response.headers_mut());
             let account = || Account {
                 pool: &self.offload,
-                payer: quota_key(&entry.caller, Some(entry.client.address.ip())),
+                payer: quota_key(&entry.caller, Some(entry.client.address.ip())).for_answers(),
                 until: entry.budget.as_ref().map(|budget| budget.deadline),
             };
             let encoded = route.encoding.encode(asked.unwrap_or_default(), account, response, &entry.client);

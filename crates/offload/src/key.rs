@@ -6,6 +6,9 @@ use std::sync::LazyLock;
 /// A block's quota, and its jobs in a round, in those of one payer.
 pub(crate) const BLOCK_SHARE: u32 = 16;
 
+/// What a payer has for work on answers, in quotas: a fraction of a core.
+const ANSWERS_SHARE: u32 = 8;
+
 /// The hash is keyed by the process, so that clients can't choose names whose accounts are the same.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
@@ -17,6 +20,7 @@ static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 pub struct QuotaKey {
     payer: u64,
     block: Option<u64>,
+    share: u32,
     is_exempt: bool,
 }
 
@@ -24,13 +28,21 @@ impl QuotaKey {
     /// The key of a payer. Whatever hashes differently is another payer.
     #[must_use]
     pub fn new(payer: &impl Hash) -> Self {
-        Self { payer: HASHER.hash_one((false, payer)), block: None, is_exempt: false }
+        Self { payer: HASHER.hash_one((false, payer)), block: None, share: 1, is_exempt: false }
     }
 
     /// The same payer as a member of a block.
     #[must_use]
     pub fn in_block(self, block: &impl Hash) -> Self {
         Self { block: Some(HASHER.hash_one((true, block))), ..self }
+    }
+
+    /// The same payer where work is on what services answer to it. That has an account of its own, of eight quotas: who gets
+    /// long answers may have new programs compiled all the same.
+    #[must_use]
+    pub fn for_answers(self) -> Self {
+        let account = |account: u64| HASHER.hash_one(("answers", account));
+        Self { payer: account(self.payer), block: self.block.map(account), share: ANSWERS_SHARE, ..self }
     }
 
     /// The same payer, charged nothing: for work that the operator answers for. Its jobs still run one after another.
@@ -52,7 +64,8 @@ impl QuotaKey {
 
     /// The accounts that are charged, each with its share of the quota.
     pub(crate) fn accounts(self) -> impl Iterator<Item = (u64, u32)> {
-        let accounts = [Some((self.payer, 1)), self.block.map(|block| (block, BLOCK_SHARE))];
+        let block = self.block.map(|block| (block, BLOCK_SHARE * self.share));
+        let accounts = [Some((self.payer, self.share)), block];
         accounts.into_iter().flatten().filter(move |_| !self.is_exempt)
     }
 }

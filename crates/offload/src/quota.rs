@@ -177,6 +177,16 @@ mod tests {
     }
 
     #[test]
+    fn work_on_answers_has_an_account_of_eight_quotas() {
+        let (book, now) = (QuotaBook::new(100 * MILLI), Instant::now());
+        let answers = key(1).for_answers();
+        assert_eq!(granted(&book, std::iter::repeat(answers), 10 * MILLI, now), 81);
+        assert!(book.try_charge(key(1), MILLI, now).is_ok(), "its programs are charged elsewhere");
+        let network = |number: u64| key(number).in_block(&"block").for_answers();
+        assert_eq!(granted(&book, (10..10_000).map(network), 80 * MILLI, now), 161);
+    }
+
+    #[test]
     fn charges_an_exempt_payer_nothing() {
         let (book, now) = (QuotaBook::new(MILLI), Instant::now());
         assert_eq!(granted(&book, std::iter::repeat_n(key(1).exempt(), 50), 100 * MILLI, now), 50);

@@ -141,7 +141,7 @@ pub const HOST_FUNCTIONS: &[HostFunction] = &[
             ("len", "uint32_t", I32),
         ],
         result: Some(("int32_t", I32)),
-        doc: "Fills `value` with the JSON value that the body is, and returns ORFA_OK. The first call checks the whole body and makes an index of it, which counts as the run's memory until `Handle_del`. ORFA_NOT_JSON and ORFA_TOO_DEEP: `node` of `value` is the place, in bytes. A text goes to `data` if `len` bytes hold it and a NUL behind it.",
+        doc: "Fills `value` with the JSON value that the body is, and returns ORFA_OK. The first call checks the whole body and makes an index of it, which counts as the run's memory until `Handle_del`. For an answer of more than 512 KiB it comes before the functions that follow, which return ORFA_NOT_READY until then. ORFA_NOT_JSON and ORFA_TOO_DEEP: `node` of `value` is the place, in bytes. A text goes to `data` if `len` bytes hold it and a NUL behind it.",
     },
     HostFunction {
         name: "Json_member",

@@ -167,11 +167,12 @@ pub struct RuntimeConfig {
     #[schemars(length(min = 32))]
     pub secret: Option<String>,
     /// Threads of low priority for work that clients cause beside their requests: compiling programs, planning GraphQL
-    /// documents.
+    /// documents, reading and composing long answers.
     #[schemars(range(min = 1, max = 64))]
     pub compile_threads: u32,
     /// How much CPU time of those threads one caller's unseen programs and documents may take in ten seconds; programs
-    /// that a key under `trust:` has signed are not counted.
+    /// that a key under `trust:` has signed are not counted. Its long answers may take eight times as much, and wait for
+    /// it beyond that.
     pub compile_time: Duration,
 }
 

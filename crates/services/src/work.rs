@@ -20,7 +20,7 @@ pub fn movable<T: Send + 'static>(
     (payer, deadline): (QuotaKey, Instant),
     answer: impl Future<Output = T> + Send + 'static,
 ) -> impl Future<Output = Result<T, Overloaded>> + Send + 'static {
-    let movable = pool.movable(kind, payer, deadline, answer);
+    let movable = pool.movable(kind, payer.for_answers(), deadline, answer);
     async move {
         match movable.await {
             // It is what a panic on a serving thread is.
@@ -47,6 +47,7 @@ pub async fn work_on_text<T: Send + 'static>(
     }
     // Half a gigabyte a second: what is not taken is given back.
     let estimate = Duration::from_nanos(2 * bytes as u64);
-    let request = JobRequest { kind, payer: call.quota_key(), estimate, deadline: call.budget.deadline };
+    let payer = call.quota_key().for_answers();
+    let request = JobRequest { kind, payer, estimate, deadline: call.budget.deadline };
     pool.run_paced(request, move |_| work()).await.map_err(|_| CallError::Limit("limit-deadline"))
 }

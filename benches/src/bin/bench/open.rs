@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use benches::client::Client;
-use benches::open::ask;
-pub(crate) use benches::open::{Answered, MOST_UNDER_WAY, offer, offer_over};
+pub(crate) use benches::open::{Answered, MOST_UNDER_WAY, ask, offer, offer_over};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use http::Request;

@@ -3,10 +3,15 @@
 //!
 //! A query route, with a program that computes for a millisecond: one core of load can offer four times
 //! of that and has time left, so that what is measured is not how the load itself stands in line. The limits are the config's defaults.
+//!
+//! And what must not be taken for an overload: half of what it can do, and a client that asks one thing after the other
+//! while other processes spin on each core.
 
-use std::time::Duration;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use benches::client::Client;
 use benches::programs;
 use benches::scoreboard::{Better, Score};
@@ -33,6 +38,11 @@ const CLIENTS: usize = 4;
 /// Connections that stand before: an overload comes from clients that were there already. To connect them
 /// takes the load's one core longer than anything that is measured, and each request that waits needs one.
 const CONNECTED: usize = MOST_UNDER_WAY;
+/// How much is offered that must not be shed.
+const HALF: f64 = 0.5;
+/// Processes that spin on each core beside a sequential client, and its requests.
+const SPINNERS: usize = 2;
+const SEQUENTIAL: usize = 1_000;
 /// How soon a 503 has to come.
 const SOON_MS: f64 = 10.0;
 const SAMPLE: Duration = Duration::from_millis(200);
@@ -73,9 +83,11 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     progress.say(&format!("capacity {capacity:.0} a second"));
     ensure!(capacity > 0.0, "no query was answered: {:?}", busy.first());
     let mut rows = Vec::new();
-    for (load, per_second, time) in
-        [("unloaded", capacity * CALM, unloaded), ("overload", capacity * TIMES, minute)]
-    {
+    for (load, per_second, time) in [
+        ("unloaded", capacity * CALM, unloaded),
+        ("half", capacity * HALF, minute),
+        ("overload", capacity * TIMES, minute),
+    ] {
         let before = server.usage()?.rss;
         let offered = async {
             let client = Client::new(server.address);
@@ -100,6 +112,23 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         }
         rows.push(row);
     }
+    rows.push(beside_spinners(&server, &ask, if tools.is_short { SEQUENTIAL / 20 } else { SEQUENTIAL })?);
+    let shed = |load| rows.iter().find(|row| row.load == load).map_or(0, |row| row.shed + row.others);
+    let none = |name: &str, load, against: &str| {
+        let score = Score {
+            value: shed(load) as f64,
+            unit: "requests".into(),
+            better: Better::Lower,
+            target: Some(0.0),
+            against: against.to_owned(),
+            spread: 0.0,
+        };
+        (name.to_owned(), score)
+    };
+    let scores = [
+        none("gateway.shed.half_load", "half", "half of the capacity for a minute"),
+        none("gateway.shed.beside_spinners", "beside spinners", "1,000 requests of a sequential client"),
+    ];
     let p99 = |load| rows.iter().find(|row| row.load == load).map_or(0.0, |row| row.admitted_p99_ms);
     let score = Score {
         value: p99("overload") / p99("unloaded"),
@@ -112,7 +141,51 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         ),
         spread: 0.0,
     };
-    tools.results("overload", &rows, [("gateway.overload.p99_ratio".to_owned(), score)])
+    let scores = scores.into_iter().chain([("gateway.overload.p99_ratio".to_owned(), score)]);
+    tools.results("overload", &rows, scores)
+}
+
+/// A process that spins on a core until this is dropped.
+struct Spinner(Child);
+
+impl Spinner {
+    fn start(core: usize) -> Result<Self> {
+        let mut command = Command::new("taskset");
+        command.args(["-c", &core.to_string(), "sh", "-c", "while :; do :; done"]);
+        Ok(Self(command.spawn().context("`taskset` does not start")?))
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        // One that has ended by itself needs no end.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What becomes of so many requests, one after the other, while others have the cores.
+fn beside_spinners(
+    server: &Server,
+    ask: &impl Fn() -> Result<Request<Full<Bytes>>>,
+    requests: usize,
+) -> Result<Row> {
+    let cores = std::thread::available_parallelism()?.get();
+    let before = server.usage()?.rss;
+    let spinners: Vec<Spinner> =
+        (0..cores).flat_map(|core| [core; SPINNERS]).map(Spinner::start).collect::<Result<_>>()?;
+    let started = Instant::now();
+    let answered = open::run(async {
+        let client = Arc::new(Client::new(server.address));
+        let mut answered = Vec::with_capacity(requests);
+        for _ in 0..requests {
+            answered.push(open::ask(Arc::clone(&client), ask()?, Instant::now()).await);
+        }
+        anyhow::Ok(answered)
+    })??;
+    let per_second = requests as f64 / started.elapsed().as_secs_f64();
+    drop(spinners);
+    Ok(row("beside spinners", per_second, &answered, (before, server.usage()?.rss)))
 }
 
 fn is(answered: &Answered, status: StatusCode) -> bool {

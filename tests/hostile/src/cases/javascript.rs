@@ -93,6 +93,11 @@ pub(super) const CASES: &[Case] = &[
         [Ending::problem(422, "limit-calls")]
     ),
     program!(
+        "javascript/long answer that is read as JSON",
+        "export default async (_, { up }) => (await up.get('/json', { n: 20000 })).length",
+        [Ending::Answer(200)]
+    ),
+    program!(
         "javascript/service that sends too much",
         "export default async (_, { up }) => (await up.get('/gigabyte')).length",
         [Ending::problem(422, "limit-received")]

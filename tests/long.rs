@@ -1,0 +1,86 @@
+//! Long answers of services: they are read and written beside the serving threads, whoever asks for them.
+
+use std::fmt::Write;
+
+use testkit::http::{self, Response};
+use testkit::{Gateway, misbehave};
+
+use crate::support::metrics;
+
+/// As many items as take some 800 KB.
+const MANY: usize = 20_000;
+const ITEMS: &str = "
+openapi: 3.1.0
+info: { title: Items, version: '1' }
+paths:
+  /json:
+    get:
+      operationId: items
+      parameters: [{ name: n, in: query, schema: { type: integer } }]
+      responses:
+        '200':
+          description: The items.
+          content: { application/json: { schema: { type: array, items: { type: object, properties: { id: { type: integer } } } } } }
+";
+const CONFIG: &str = "
+listen: 127.0.0.1:0
+admin: 127.0.0.1:0
+services: { up: { url: '{up}', openapi: up.yaml } }
+routes:
+  - { path: '/up/*', proxy: up, dedup: true }
+  - { path: /query, query: { services: [up], methods: [GET] } }
+  - { path: /items, aggregate: { file: items.yaml } }
+  - { path: /graphql, graphql: { services: [up] } }
+";
+const AGGREGATE: &str = "
+input: { n: { type: integer, default: 2 } }
+parts: { items: { get: 'up/json?n={n}', fields: [id] } }
+answer: items
+";
+
+async fn asked(
+    gateway: &Gateway,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: String,
+) -> Response {
+    let answer = http::request(method, &format!("{}{path}", gateway.url), headers, body).await;
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.status, 200, "{path}: {}", answer.text().chars().take(300).collect::<String>());
+    answer
+}
+
+/// How many jobs of a kind the pool was given.
+async fn jobs(gateway: &Gateway, kind: &str) -> u64 {
+    let page = metrics(gateway).await;
+    let mut sample = String::new();
+    write!(sample, "orfa_offload_jobs_total{{kind=\"{kind}\"}} ").expect("a string takes all");
+    let line = page.lines().find_map(|line| line.strip_prefix(&sample));
+    line.map_or(0, |count| count.parse().expect("a whole number"))
+}
+
+#[tokio::test]
+async fn what_takes_long_of_a_long_answer_is_done_beside_the_serving_threads() {
+    let up = misbehave::start().await;
+    let files = [("up.yaml", ITEMS), ("items.yaml", AGGREGATE)];
+    let gateway = Gateway::start_with(crate::orfa(), &CONFIG.replace("{up}", &up.url()), &files).await;
+    let program = format!(
+        "export default async (_, {{ up }}) => (await up.get('/json', {{ n: {MANY} }}))[{}].id",
+        MANY - 1
+    );
+    let document = format!(r#"{{"query":"{{ items(n: {MANY}) {{ id }} }}"}}"#);
+    let (script, json) = (("content-type", "text/javascript"), ("content-type", "application/json"));
+    let dedup = ("accept", "application/vnd.orfa.dedup+json");
+    for (kind, method, path, headers, body) in [
+        ("json-index", "POST", "/query".to_owned(), vec![script], program),
+        ("aggregate", "GET", format!("/items?n={MANY}"), vec![], String::new()),
+        ("graphql-answer", "POST", "/graphql".to_owned(), vec![json], document),
+        ("dedup", "GET", format!("/up/json?n={MANY}"), vec![dedup], String::new()),
+    ] {
+        assert_eq!(jobs(&gateway, kind).await, 0, "{kind}, before");
+        let answer = asked(&gateway, method, &path, &headers, body).await;
+        assert!(kind == "json-index" || answer.body.len() > 10 * MANY, "{kind}: {} bytes", answer.body.len());
+        assert!(jobs(&gateway, kind).await > 0, "{kind}: no job of the pool's");
+    }
+}
