@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use http::header::HeaderMap;
 use http::{Method, Request, Response};
 use json::Document;
-use offload::OffloadPool;
+use offload::{OffloadPool, SHORT_TEXT};
 use services::body::{ReadBodyError, read_within};
 use services::caching::{self, CacheNotes};
 use services::{Body, Budget, Call, Caller, Calls, Problem, Report, Services};
@@ -138,7 +138,7 @@ impl Aggregate {
         let (head, body) = request.into_parts();
         let inputs = self.plan.inputs.read(&head)?;
         let body = match self.plan.reads_body {
-            true => Some(Document::new(self.read(body).await?).map_err(AggregateError::BodyJson)?),
+            true => Some(self.document(self.read(body).await?).await?),
             false => None,
         };
         let known = Known::new(&self.plan, inputs, body);
@@ -152,6 +152,15 @@ impl Aggregate {
         }
         let (tree, failures) = answer::tree(&known, failures)?;
         answer::response(tree, &failures, &self.plan, is_head)
+    }
+
+    /// The client's body as JSON.
+    async fn document(&self, text: Bytes) -> Result<Document, AggregateError> {
+        if text.len() > SHORT_TEXT {
+            offload::leave().await;
+        }
+        let most = usize::try_from(self.plan.limits.memory.0).unwrap_or(usize::MAX);
+        Document::within(text, most).map_err(AggregateError::BodyJson)
     }
 
     async fn read(&self, body: Body) -> Result<Bytes, AggregateError> {

@@ -18,9 +18,8 @@ use serde::Serialize;
 use testkit::http;
 
 use crate::bounds::BOUNDS;
-use crate::case::Case;
+use crate::case::{Case, Ending};
 use crate::counters::sum;
-use crate::run::play;
 use crate::target::{NEIGHBOUR, Target};
 
 /// How long a case is played in a round, and how many rounds there are.
@@ -30,6 +29,9 @@ const ROUNDS: usize = 3;
 const PER_SECOND: f64 = 300.0;
 /// By how much the heap may exceed the rows of a case.
 const SLACK: f64 = 1.1;
+/// So many long polls of a case, and one more for a thousand times that it is played, are the machine's: where it
+/// stands still for others, the thread that stood is charged.
+const LONG_POLLS: u64 = 2;
 /// What the target of every p99 is, in milliseconds.
 const ADDED_MS: f64 = 3.0;
 
@@ -100,7 +102,7 @@ fn complaints(row: &Row) -> Vec<String> {
         let bytes = row.heap_bytes.unwrap_or_default();
         complaints.push(format!("{}: {bytes} bytes of heap, and {} allowed", row.case, row.allowed_bytes));
     }
-    if row.long_polls > 0 {
+    if row.long_polls > LONG_POLLS + row.played as u64 / 1000 {
         complaints.push(format!("{}: {} polls took too long", row.case, row.long_polls));
     }
     complaints
@@ -134,7 +136,7 @@ async fn one(target: &Arc<Target>, case: &Case) -> Result<Row> {
         let end = Instant::now() + ROUND;
         while Instant::now() < end {
             row.played += 1;
-            row.failed += usize::from(play(target, case).await.is_err());
+            row.failed += usize::from(!is_right(case, &(case.attack)(Arc::clone(target)).await?));
         }
         let (p99, refused) = meanwhile.await??;
         row.refused += refused;
@@ -148,6 +150,11 @@ async fn one(target: &Arc<Target>, case: &Case) -> Result<Row> {
         row.meanwhile_p99_ms.push(p99);
     }
     Ok(row)
+}
+
+/// Whether a case ended as it has to. One that is played again and again may be refused for its rate.
+fn is_right(case: &Case, ending: &Ending) -> bool {
+    case.endings.contains(ending) || matches!(ending, Ending::Problem(429, _))
 }
 
 /// The long polls so far, without those of TLS handshakes, which are bounded by their number.
@@ -176,8 +183,8 @@ async fn neighbour(target: &Target, time: Duration) -> Result<(f64, usize)> {
 fn request(turn: usize) -> Result<Request<Full<Bytes>>> {
     let (method, path, media_type, body) = match turn % 3 {
         0 => ("POST", "/query", "text/javascript", "export default () => 1"),
-        1 => ("GET", "/up/json?n=1", "", ""),
-        _ => ("POST", "/graphql", "application/json", r#"{"query":"{ items(n: 1) { id } }"}"#),
+        1 => ("GET", "/calm/json?n=1", "", ""),
+        _ => ("POST", "/calm-graphql", "application/json", r#"{"query":"{ items(n: 1) { id } }"}"#),
     };
     let request = Request::builder().method(method).uri(path).header(NEIGHBOUR.0, NEIGHBOUR.1);
     let request = if media_type.is_empty() { request } else { request.header("content-type", media_type) };

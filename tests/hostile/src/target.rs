@@ -13,6 +13,7 @@ use testkit::misbehave::{self, Upstream};
 use testkit::{Gateway, patiently};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::{TlsConnector, client::TlsStream};
@@ -27,6 +28,8 @@ pub struct Target {
     pub gateway: Gateway,
     /// The service `up`.
     pub upstream: Upstream,
+    /// The service of the neighbour.
+    _calm: Calm,
     /// Where the admin listener is: `http://127.0.0.1:PORT`.
     pub admin: String,
     /// The port for TLS.
@@ -46,6 +49,31 @@ const FILES: [(&str, &str); 5] = [
     ("busy.wat", include_str!("../world/busy.wat")),
 ];
 
+/// A service that nobody attacks, on a thread that goes before the attackers'. It ends with this.
+#[derive(Debug)]
+struct Calm {
+    url: String,
+    _end: oneshot::Sender<()>,
+}
+
+impl Calm {
+    fn start() -> Result<Self> {
+        let (end, ended) = oneshot::channel::<()>();
+        let (tell, told) = std::sync::mpsc::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        std::thread::spawn(move || {
+            // Threads inherit how nice their parents are; where the system says no, it stays as it is.
+            let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 0);
+            runtime.block_on(async move {
+                let service = misbehave::start().await;
+                let _ = tell.send(service.url());
+                let _ = ended.await;
+            });
+        });
+        Ok(Self { url: told.recv().context("the neighbour's service does not start")?, _end: end })
+    }
+}
+
 impl Target {
     /// Starts a service and a gateway before it.
     ///
@@ -59,8 +87,11 @@ impl Target {
         std::fs::create_dir_all(&folder)?;
         let filter = folder.join("busy.wasm");
         std::fs::write(&filter, wat::parse_str(FILES[4].1)?)?;
-        let config =
-            CONFIG.replace("{service}", &upstream.url()).replace("{filter}", &filter.display().to_string());
+        let calm = Calm::start()?;
+        let config = CONFIG
+            .replace("{service}", &upstream.url())
+            .replace("{calm}", &calm.url)
+            .replace("{filter}", &filter.display().to_string());
         let (pem, key_pem) = (certificate.pem(), key.serialize_pem());
         let files: Vec<(&str, &str)> =
             FILES.into_iter().chain([("tls.crt", &*pem), ("tls.key", &*key_pem)]).collect();
@@ -77,6 +108,7 @@ impl Target {
             certificate: certificate.der().clone(),
             gateway,
             upstream,
+            _calm: calm,
         };
         let url = format!("{}/readyz", target.admin);
         patiently("a gateway that is ready", async {
@@ -188,6 +220,7 @@ impl Target {
         let json = ("content-type", "application/json");
         for (method, path, headers, body) in [
             ("GET", "/up/json?n=1", vec![key], String::new()),
+            ("GET", "/calm/json?n=1", vec![key], String::new()),
             ("GET", "/filtered/json?n=1", vec![key], String::new()),
             ("GET", "/items?n=1", vec![key], String::new()),
             ("GET", "/s/words", vec![key], String::new()),

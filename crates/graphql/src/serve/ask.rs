@@ -50,6 +50,9 @@ impl From<Refusal> for Unread {
     }
 }
 
+/// A longer body is read elsewhere, and what it asks is looked up there.
+const LONG: usize = 64 << 10;
+
 impl Asked {
     /// Reads a request, at most `limit` bytes of it.
     pub(crate) async fn read(head: &Parts, body: Body, limit: u64) -> Result<Self, Unread> {
@@ -63,7 +66,11 @@ impl Asked {
             }
             Method::POST => {
                 check_type(&head.headers)?;
-                Ok(Self::of_body(whole(body, limit).await?)?)
+                let body = whole(body, limit).await?;
+                if body.len() > LONG {
+                    offload::leave().await;
+                }
+                Ok(Self::of_body(body)?)
             }
             _ => Err(HttpError::Method(head.method.clone()).into()),
         }
