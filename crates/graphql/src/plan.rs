@@ -7,6 +7,8 @@
 pub(crate) mod data;
 pub(crate) mod explain;
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod hostile;
 mod kept;
 mod lifted;
