@@ -25,18 +25,11 @@ const ACCEPTED: &[&str] = &[
 ];
 
 /// Accepted for one package alone: its name, the licence, why.
-const EXCEPTIONS: &[(&str, &str, &str)] = &[
-    (
-        "webpki-roots",
-        "CDLA-Permissive-2.0",
-        "Mozilla's root certificates: data, free to use and pass on with the licence's text",
-    ),
-    (
-        "libfuzzer-sys",
-        "NCSA",
-        "LLVM's libFuzzer, as permissive as MIT: in what `make fuzz` builds, never in the binary",
-    ),
-];
+const EXCEPTIONS: &[(&str, &str, &str)] = &[(
+    "webpki-roots",
+    "CDLA-Permissive-2.0",
+    "Mozilla's root certificates: data, free to use and pass on with the licence's text",
+)];
 
 /// Where packages come from.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";

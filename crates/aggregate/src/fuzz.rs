@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ::fuzz::Choices;
-use ::fuzz::generate::json::{self as generate, Names};
+use ::fuzz::generate::json as generate;
 use http::Request;
 use http_body_util::BodyExt;
 use services::{Bytes, Call, body};
@@ -148,7 +148,7 @@ const DECLARED: &[&str] = &[
     r#"{"parts":{"a":{"get":"profile/a"},"b":{"get":"order/b"},"c":{"get":"catalog/c"}},"answer":["c","a"]}"#,
 ];
 /// The members that the declarations name.
-const MEMBERS: Names<'static> = Names(&["id", "a", "items", "ids", "b", "rows"]);
+const MEMBERS: generate::Names<'static> = generate::Names(&["id", "a", "items", "ids", "b", "rows"]);
 
 /// Answers to all calls, each of a path of its own.
 fn answers(choices: &mut Choices<'_>) -> BTreeMap<String, Answer> {
