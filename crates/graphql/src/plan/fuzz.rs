@@ -119,10 +119,22 @@ fn plan(planner: &Planner, asked: &Asked) -> Option<Arc<Plan>> {
         Err(errors) => {
             are_short(&errors, text);
             let is_ours = errors.iter().any(|error| error.code == Code::Plan.code());
-            assert!(!is_ours, "what was checked can't be planned: {text}");
+            assert!(!is_ours, "what was checked can't be planned: {}: {text}", reason(planner, &checked));
             None
         }
     }
+}
+
+/// Why a document can't be planned.
+fn reason(planner: &Planner, checked: &CheckedDocument) -> String {
+    let operation = Operation::chosen(&checked.document, checked.name.as_deref()).expect("an operation");
+    let fragments = FragmentIndex::new(&checked.document).expect("fragments");
+    let keys = ResponseKeys::of(&checked.document, &planner.reserved);
+    let token = CancellationToken::with_timeout(TIMEOUT);
+    planner
+        .lowered(&operation, &fragments, &keys, &token)
+        .err()
+        .map_or_else(String::new, |Broken(reason)| reason)
 }
 
 fn nodes(set: &hive_router_query_planner::ast::selection_set::SelectionSet) -> u64 {
