@@ -15,6 +15,7 @@ mod driver;
 pub mod generate;
 mod targets;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -45,8 +46,10 @@ pub fn run(name: &str, words: &[&str], oracle: impl Fn(&[u8])) {
         return driver::drive(target, words, &oracle);
     }
     for (path, seed) in seeds(target) {
-        eprintln!("seed {}", path.display()); // Shown if it fails.
-        oracle(&seed);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| oracle(&seed))) {
+            let text = panic.downcast_ref::<String>().map_or("it panicked", String::as_str);
+            panic!("the seed {}: {text}", path.display());
+        }
     }
     random(words, if words.is_empty() { CHOICES_LENGTH } else { TEXT_LENGTH }, oracle);
 }
