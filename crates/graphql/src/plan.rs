@@ -19,6 +19,7 @@ mod response_keys;
 pub(crate) mod shape;
 mod supergraph;
 pub(crate) mod types;
+mod unions;
 mod validate;
 pub(crate) mod values;
 mod weight;
@@ -294,6 +295,7 @@ impl Planner {
         let mut lowering = Lowering::new(&self.hive.supergraph, &self.types, &self.subgraphs, operation.kind);
         if let Some(mut document) = operation.planned(fragments) {
             keys.rename(&mut document);
+            unions::without_own_types(&mut document, self.types.root(operation.kind), &self.types);
             if let Some(node) = self.planned(&document, operation.kind, token)? {
                 lowering.node(&node)?;
             }
