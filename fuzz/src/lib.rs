@@ -1,46 +1,93 @@
-//! How parsers are fuzzed: every parser of ours that takes bytes from outside has a target, in `src/fuzz.rs`
-//! of its crate, where it can reach what is private.
+//! Fuzzing: the targets, the generators of what they are given, and the two ways in which they are run.
 //!
-//! Targets are ordinary tests of a thousand inputs each. `make fuzz SECONDS=600` gives each that much time and
-//! any number of inputs.
-//! A failure prints its input, made as small as possible. The inputs come from proptest, which the crates' other
-//! tests have anyway: a library for fuzzing alone cost a crate of level 0 a fifth of its first build.
+//! A target is a test in its crate, where it can reach what is private: it calls [`run`] with its name in [`TARGETS`] and
+//! an oracle, a function of bytes that panics if something is wrong. `cargo test` gives the oracle the seeds in
+//! `fuzz/corpus/NAME` and random inputs; `make fuzz` builds the same tests with the address sanitizer and has libFuzzer
+//! choose the inputs (`driver.rs`), with ceilings for time and memory. Parsers of what operators write have tests without
+//! a name ([`check`]), which run in `cargo test` alone.
+//!
+//! Structured inputs are written by the modules in [`generate`], from the same bytes: a mutation of a byte is another
+//! choice of the generator, and a failure shrinks to few choices. The generators know the formats, and no crate of ours.
 
+mod choices;
+#[cfg(feature = "libfuzzer")]
+mod driver;
+pub mod generate;
+mod targets;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use proptest::collection::vec;
 use proptest::prelude::any;
 use proptest::test_runner::{Config, TestRunner};
 
-/// How many inputs each target gets where nothing else is said.
-pub const INPUTS: u32 = 1000;
-/// The longest input, in bytes before words are put in.
-pub const LENGTH: usize = 256;
-/// The variable that gives each target so many seconds.
-const SECONDS: &str = "FUZZ_SECONDS";
+pub use choices::Choices;
+pub use targets::{QUARANTINE_MB, RSS_MB, TARGETS, Target};
 
-/// Fuzzes a function of bytes: with bytes as they come, and with these words among them, since no grammar is
-/// hit by chance.
+/// How many random inputs a test gets at most.
+pub const INPUTS: u32 = 1000;
+/// After how long a test gets no further ones.
+const TEST_TIME: Duration = Duration::from_secs(2);
+/// The longest random input of a test, in bytes: of texts, before words are put in, and of choices.
+const TEXT_LENGTH: usize = 256;
+const CHOICES_LENGTH: usize = 1024;
+
+/// Runs a target of [`TARGETS`]: with bytes as they come, and, where there are words, with these among them.
+///
+/// # Panics
+/// If the oracle does, or no target has the name.
+pub fn run(name: &str, words: &[&str], oracle: impl Fn(&[u8])) {
+    let target = TARGETS.iter().find(|target| target.name == name);
+    let target = target.unwrap_or_else(|| panic!("no target is called `{name}`"));
+    #[cfg(feature = "libfuzzer")]
+    if driver::is_wanted() {
+        return driver::drive(target, words, &oracle);
+    }
+    for (path, seed) in seeds(target) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| oracle(&seed))) {
+            let text = panic.downcast_ref::<String>().map_or("it panicked", String::as_str);
+            panic!("the seed {}: {text}", path.display());
+        }
+    }
+    random(words, if words.is_empty() { CHOICES_LENGTH } else { TEXT_LENGTH }, oracle);
+}
+
+/// Checks a function of random bytes, and of texts with these words among them: no grammar is hit by chance.
 ///
 /// # Panics
 /// If the function does, with the smallest input found that makes it.
-pub fn check(words: &[&str], target: impl Fn(&[u8])) {
-    let seconds = std::env::var(SECONDS).ok().and_then(|seconds| seconds.parse().ok()).unwrap_or_default();
-    let (begun, time) = (Instant::now(), Duration::from_secs(seconds));
-    loop {
-        let config = Config { cases: INPUTS, failure_persistence: None, ..Config::default() };
-        let result = TestRunner::new(config).run(&vec(any::<u8>(), 0..=LENGTH), |bytes| {
-            target(&bytes);
-            target(&spelled(&bytes, words));
-            Ok(())
-        });
-        if let Err(failure) = result {
-            panic!("{failure}");
+pub fn check(words: &[&str], oracle: impl Fn(&[u8])) {
+    random(words, TEXT_LENGTH, oracle);
+}
+
+/// Checks a function of random bytes of up to this length.
+fn random(words: &[&str], length: usize, oracle: impl Fn(&[u8])) {
+    let begun = Instant::now();
+    let config = Config { cases: INPUTS, failure_persistence: None, ..Config::default() };
+    let result = TestRunner::new(config).run(&vec(any::<u8>(), 0..=length), |bytes| {
+        if begun.elapsed() < TEST_TIME {
+            oracle(&bytes);
+            if !words.is_empty() {
+                oracle(&spelled(&bytes, words));
+            }
         }
-        if begun.elapsed() >= time {
-            return;
-        }
+        Ok(())
+    });
+    if let Err(failure) = result {
+        panic!("{failure}");
     }
+}
+
+/// The committed inputs of a target, by name.
+fn seeds(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    let read = |path: PathBuf| std::fs::read(&path).ok().map(|bytes| (path, bytes));
+    paths.into_iter().filter_map(read).collect()
 }
 
 /// Bytes as a text: a high one is a word, the others are themselves.

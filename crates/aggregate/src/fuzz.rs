@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use ::fuzz::Choices;
+use ::fuzz::generate::json as generate;
 use http::Request;
+use http_body_util::BodyExt;
+use services::{Bytes, Call, body};
 
 use crate::template::{BodyTemplate, Names, Piece, Url};
-use crate::tests::rig::{Rig, Stage, pool, services};
+use crate::tests::rig::{Answer, Rig, Stage, pool, services};
 use crate::{Aggregate, Declaration, Ground, LimitsConfig};
 
 const NAMES: Names<'_> = Names { inputs: &["limit"], parts: &["a", "b"] };
@@ -123,4 +127,82 @@ fn whatever_a_service_answers_no_call_leaves_the_place_that_is_declared() {
             }
         }
     });
+}
+
+/// Aggregates of every kind: what is joined, asked for each, cut down, merged, batched, and may fail.
+const DECLARED: &[&str] = &[
+    r#"{"parts":{"a":{"get":"profile/a"},
+        "b":{"get":"order/b?ids={$.a[*].id}","batch":3,"join":{"into":"a","on":"id = id","one":"first"}}}}"#,
+    r#"{"parts":{"a":{"get":"profile/a","at":"/items","fields":["id","a"]},
+        "b":{"get":"order/b/{each.id}","each":"a","optional":true},
+        "c":{"get":"catalog/c?x={$.a[0].id}","optional":true,"default":[]}}}"#,
+    r#"{"parts":{"a":{"get":"profile/a"},"b":{"get":"order/b"}},"answer":{"merge":["a","b"],"conflict":"last"}}"#,
+    r#"{"parts":{"a":{"get":"profile/a"},
+        "b":{"get":"order/b","join":{"into":"$.a.items","on":"ids[*] = id","as":"rows","text":true}},
+        "c":{"get":"catalog/c","join":{"into":"b","on":"id = a","missing":"error"},"optional":true}}}"#,
+    r#"{"parts":{"a":{"get":"profile/a","optional":true},
+        "b":{"post":"order/b","body":{"all":"{$.a[*].id}","one":"{$.a[0]}","text":"x{$.a[0].id}y"},"headers":{"x-y":"{$.a[0].id}"},"optional":true}},
+        "partial":203}"#,
+    r#"{"parts":{"a":{"get":"profile/a"},
+        "b":{"get":"order/b/{each.id}","each":"$.a.items","apart":true,"fields":{"town":".a.id","x":".id"}}},"answer":"b"}"#,
+    r#"{"parts":{"a":{"get":"profile/a"},"b":{"get":"order/b"},"c":{"get":"catalog/c"}},"answer":["c","a"]}"#,
+];
+/// The members that the declarations name.
+const MEMBERS: generate::Names<'static> = generate::Names(&["id", "a", "items", "ids", "b", "rows"]);
+
+/// Answers to all calls, each of a path of its own.
+fn answers(choices: &mut Choices<'_>) -> BTreeMap<String, Answer> {
+    let lines = ["GET profile/a", "GET order/b", "GET catalog/c", "POST order/b", "GET order/b/7", "GET *"];
+    let answer = |choices: &mut Choices<'_>| {
+        let status = choices.pick(&[200, 200, 200, 200, 200, 204, 206, 304, 404, 500]);
+        Answer::Says(status, generate::text(choices, MEMBERS))
+    };
+    lines.into_iter().map(|line| (line.to_owned(), answer(choices))).collect()
+}
+
+#[test]
+fn any_answers_of_services_make_an_answer_within_its_limits_or_a_problem() {
+    let limits = LimitsConfig {
+        calls: 100,
+        fan_out: 50,
+        received: Bytes::mib(4),
+        response_body: Bytes::mib(1),
+        memory: Bytes::mib(4),
+        ..LimitsConfig::default()
+    };
+    let rigs: Vec<Rig> = DECLARED.iter().map(|declared| Rig::at("/here", declared, limits, &[])).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    ::fuzz::run("aggregate_answers", &[], |bytes| {
+        let mut choices = Choices::new(bytes);
+        let rig = &rigs[choices.below(rigs.len())];
+        let mut answers = answers(&mut choices);
+        // A POST has no answer of its own under `*`.
+        answers.entry("POST *".to_owned()).or_insert(Answer::Says(200, "1".to_owned()));
+        *rig.stage.answers.lock().unwrap() = answers;
+        let [one, other] = [(); 2].map(|()| runtime.block_on(answer(rig)));
+        assert_eq!(one, other, "equal answers make equal answers");
+        rig.stage.seen.lock().unwrap().clear();
+    });
+}
+
+/// The status of an answer, and its text; without it, where it broke off.
+async fn answer(rig: &Rig) -> (u16, Option<String>) {
+    let request = Request::get("/here").body(body::empty()).unwrap();
+    let response = match rig.aggregate.handle(request, Call::unlimited()).await {
+        Ok(response) => response,
+        Err(problem) => {
+            assert!(!problem.code().is_empty() && !problem.to_string().is_empty());
+            assert!(problem.status().is_client_error() || problem.status().is_server_error(), "{problem}");
+            return (problem.status().as_u16(), Some(problem.code().to_owned()));
+        }
+    };
+    let (head, body) = response.into_parts();
+    // An answer that is handed on while it comes can only break off.
+    let Ok(body) = body.collect().await else { return (head.status.as_u16(), None) };
+    let text = String::from_utf8(body.to_bytes().to_vec()).expect("texts make a text");
+    assert!(text.len() <= 1 << 20, "{} bytes", text.len());
+    if let Err(error) = json::Document::new(text.clone().into()) {
+        panic!("{error}: {text}");
+    }
+    (head.status.as_u16(), Some(text))
 }

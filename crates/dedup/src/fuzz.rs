@@ -28,7 +28,7 @@ const CAP: usize = 1 << 16;
 
 #[test]
 fn whatever_is_decoded_is_json_within_its_cap_and_nothing_panics() {
-    ::fuzz::check(WORDS, |text: &[u8]| {
+    ::fuzz::run("dedup_decoder", WORDS, |text: &[u8]| {
         let whole = [b"{\"t\":[", text, b"],\"r\":[{\"$\":0}]}"].concat();
         for text in [text, &whole] {
             if let Ok(plain) = decode(text, CAP) {
@@ -40,7 +40,7 @@ fn whatever_is_decoded_is_json_within_its_cap_and_nothing_panics() {
 
 #[test]
 fn whatever_is_encoded_comes_back() {
-    ::fuzz::check(WORDS, |text: &[u8]| {
+    ::fuzz::run("dedup_round_trip", WORDS, |text: &[u8]| {
         let text = Bytes::from([b"[", text, b",", text, b",", text, b"]"].concat());
         let limits = Limits { min: 0, max: 1 << 20 };
         if let Ok(Some(wire)) = encode_text(&text, Form::Json, &limits) {

@@ -180,7 +180,7 @@ fn nobody_is_somebody_without_the_secret() {
         "_",
         "batch",
     ];
-    ::fuzz::check(words, |text: &[u8]| {
+    ::fuzz::run("credentials", words, |text: &[u8]| {
         let Ok(value) = HeaderValue::from_bytes(text) else { return };
         for (name, identity) in
             ["authorization", "x-api-key"].iter().flat_map(|name| by.iter().map(move |by| (*name, by)))
@@ -219,7 +219,7 @@ fn whoever_is_not_trusted_speaks_for_nobody() {
     ];
     let networks = ["10.0.0.0/8".to_owned(), "2001:db8::1".to_owned()];
     let [stranger, proxy] = ["192.0.2.1", "10.0.0.1"].map(|text| text.parse().unwrap());
-    ::fuzz::check(words, |text: &[u8]| {
+    ::fuzz::run("forwarded_headers", words, |text: &[u8]| {
         let _ = std::str::from_utf8(text).ok().and_then(network);
         let Ok(value) = HeaderValue::from_bytes(text) else { return };
         for name in ["forwarded", "x-forwarded-for"] {

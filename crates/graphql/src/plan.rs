@@ -7,6 +7,8 @@
 pub(crate) mod data;
 pub(crate) mod explain;
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod hostile;
 mod kept;
 mod lifted;
@@ -17,6 +19,7 @@ mod response_keys;
 pub(crate) mod shape;
 mod supergraph;
 pub(crate) mod types;
+mod unions;
 mod validate;
 pub(crate) mod values;
 mod weight;
@@ -292,6 +295,7 @@ impl Planner {
         let mut lowering = Lowering::new(&self.hive.supergraph, &self.types, &self.subgraphs, operation.kind);
         if let Some(mut document) = operation.planned(fragments) {
             keys.rename(&mut document);
+            unions::without_own_types(&mut document, self.types.root(operation.kind), &self.types);
             if let Some(node) = self.planned(&document, operation.kind, token)? {
                 lowering.node(&node)?;
             }

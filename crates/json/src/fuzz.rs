@@ -9,7 +9,7 @@ const WORDS: &[&str] =
 
 #[test]
 fn json_is_judged_as_by_another_reader_and_walked_without_panic() {
-    ::fuzz::check(WORDS, |text: &[u8]| {
+    ::fuzz::run("json_documents", WORDS, |text: &[u8]| {
         let shallow = text.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() < 100;
         let document = Document::new(Bytes::copy_from_slice(text));
         if shallow && !text.starts_with(b"\xef\xbb\xbf") {
@@ -35,7 +35,7 @@ fn json_is_judged_as_by_another_reader_and_walked_without_panic() {
 
 #[test]
 fn any_machine_finds_the_same_tokens() {
-    ::fuzz::check(WORDS, |text: &[u8]| {
+    ::fuzz::run("json_tokens", WORDS, |text: &[u8]| {
         let long = [b"[".as_slice(), &[b' '; 80], text, b"]"].concat();
         assert_eq!(block::tokens(&long), block::tokens_by(&long, block::portable));
     });

@@ -61,7 +61,7 @@ fn a_request_is_understood_or_refused_by_the_clients_fault() {
         "18446744073709551615\n",
         "content-type: text/typescript\r\n\r\n",
     ];
-    ::fuzz::check(words, |text: &[u8]| {
+    ::fuzz::run("query_requests", words, |text: &[u8]| {
         let config = LimitsConfig::default();
         let Some(request) = request(text) else { return };
         let (head, body) = request.into_parts();
@@ -155,7 +155,7 @@ fn types_are_stripped_or_refused_and_places_stay() {
         "export =",
         "accessor ",
     ];
-    ::fuzz::check(words, |text: &[u8]| {
+    ::fuzz::run("typescript", words, |text: &[u8]| {
         let Ok(text) = std::str::from_utf8(text) else { return };
         match typescript::strip(text) {
             Ok(stripped) => {
@@ -187,10 +187,14 @@ fn a_damaged_module_is_checked_without_panic() {
         )
         .unwrap()
     });
-    ::fuzz::check(&["\0asm\u{1}\0\0\0", "\u{1}", "\u{2}", "env:c@1", "orfa", "memory"], |bytes: &[u8]| {
-        let _ = check::check(bytes, &|name| name == "memory");
-        let _ = check::check(&::fuzz::damaged(&GOOD, bytes), &|_| true);
-    });
+    ::fuzz::run(
+        "query_modules",
+        &["\0asm\u{1}\0\0\0", "\u{1}", "\u{2}", "env:c@1", "orfa", "memory"],
+        |bytes: &[u8]| {
+            let _ = check::check(bytes, &|name| name == "memory");
+            let _ = check::check(&::fuzz::damaged(&GOOD, bytes), &|_| true);
+        },
+    );
 }
 
 #[test]

@@ -17,7 +17,7 @@ mod commit;
 mod edition;
 mod error;
 #[cfg(test)]
-mod fuzz;
+pub(crate) mod fuzz;
 mod group;
 mod held;
 mod holder;

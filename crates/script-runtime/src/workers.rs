@@ -6,6 +6,8 @@
 //! least to do; for writers the one that their cells point at, since it has their state.
 
 mod files;
+#[cfg(test)]
+mod fuzz;
 mod host;
 mod link;
 mod process;

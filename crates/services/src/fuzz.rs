@@ -50,7 +50,7 @@ fn a_number_with_a_unit_is_what_it_is_written_as() {
 fn a_target_stays_below_its_service() {
     let words =
         &["http://", "up", "/", "..", ".", "%2e", "%2F", "%5c", "\\", "?", "#", "@", ":80", ";", "//", "%00"];
-    ::fuzz::check(words, |text: &[u8]| {
+    ::fuzz::run("call_targets", words, |text: &[u8]| {
         let Ok(text) = from_utf8(text) else { return };
         let _ = (path::check(text), path::reading(text));
         let Ok(target) = path::parse_target(text) else { return };
@@ -108,7 +108,7 @@ fn headers_from_outside_are_checked_and_stripped() {
         "orfa;v=1",
         "close",
     ];
-    ::fuzz::check(words, |text: &[u8]| {
+    ::fuzz::run("request_headers", words, |text: &[u8]| {
         let mut map = HeaderMap::new();
         for line in text.split(|byte| *byte == b'\n') {
             let mut halves = line.splitn(2, |byte| *byte == b':');

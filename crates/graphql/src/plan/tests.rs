@@ -9,7 +9,7 @@ use crate::{Bindings, Kind, Part, compose};
 const PARTS: [(&str, &str); 3] = [
     (
         "one",
-        "type Query { t: T node: Node nodes: [Node] }
+        "type Query { t: T node: Node nodes: [Node] any: Any } union Any = T | One | Other
          type T @key(fields: \"id\") @key(fields: \"no\") { id: ID! no: ID! a: T of(text: String): T f0: Int f1: Int }
          interface Node { id: ID! next: Node }
          type One implements Node { id: ID! next: Node } type Other implements Node { id: ID! next: Node }",
@@ -184,6 +184,19 @@ fn plans_by_the_chosen_operation_and_its_fragments_alone() {
     assert!(!planned.contains("fragment G") && !planned.contains("query B"), "{planned}");
     assert!(planner.plan(text, Some("A")).is_ok() && planner.plan(text, Some("B")).is_ok());
     assert!(parse_query::<String>(&planned).is_ok());
+}
+
+#[test]
+fn plans_conditions_on_fragments_of_a_union_within_it() {
+    let planner = planner();
+    for text in [
+        "query($v: Boolean!) { any { ... on Any @skip(if: $v) { __typename ... on T { id } } } }",
+        "query($v: Boolean!) { any { ...F @include(if: $v) } } fragment F on Any { ... on T { b { id } } ... on One { id } }",
+        "query($v: Boolean!) { any { ... on Any @skip(if: $v) { ... on Any @include(if: $v) { ... on T { b { id } } } } } }",
+    ] {
+        let plan = planner.plan(text, None);
+        assert!(plan.is_ok(), "{text}: {plan:?}");
+    }
 }
 
 #[test]

@@ -195,6 +195,10 @@ impl Types {
         matches!(self.kind_of(id), Kind::Object(_) | Kind::Abstract(..))
     }
 
+    pub(crate) fn is_union(&self, id: TypeId) -> bool {
+        matches!(self.kind_of(id), Kind::Abstract(fields, _) if fields.is_empty())
+    }
+
     /// The objects that a value of this type may be.
     pub(crate) fn objects(&self, id: TypeId) -> &[TypeId] {
         match self.kind_of(id) {

@@ -107,14 +107,16 @@ impl<'d> Walk<'_, 'd> {
                 Selection::InlineFragment(fragment) => {
                     let condition = fragment.type_condition.as_ref();
                     let ty = condition.map_or(place.ty, |name| self.types.find(name.as_ref()));
-                    let is_plain = condition.is_some() || fragment.directives.is_empty();
+                    let is_kept = condition.is_some() && ty.is_none_or(|ty| !self.types.is_union(ty));
+                    let is_plain = is_kept || fragment.directives.is_empty();
                     let inner = self.within(ty, is_plain, place)?;
                     self.selections(&fragment.selection_set, inner)?;
                 }
                 Selection::FragmentSpread(spread) => {
                     let Some(fragment) = self.fragments.get(&spread.fragment_name) else { continue };
                     let ty = self.types.find(fragment.type_condition.as_ref());
-                    let inner = self.within(ty, true, place)?;
+                    let is_kept = ty.is_none_or(|ty| !self.types.is_union(ty));
+                    let inner = self.within(ty, is_kept || spread.directives.is_empty(), place)?;
                     self.selections(&fragment.selection_set, inner)?;
                 }
             }

@@ -28,7 +28,7 @@ const GOOD: &[u8] =
 
 #[test]
 fn any_response_leaves_each_target_something_and_refers_to_what_is_there() {
-    ::fuzz::check(WORDS, |bytes: &[u8]| {
+    ::fuzz::run("graphql_responses", WORDS, |bytes: &[u8]| {
         for body in [bytes.to_vec(), ::fuzz::damaged(GOOD, bytes)] {
             let answer =
                 services::Response { status: StatusCode::OK, headers: HeaderMap::new(), body: body.into() };

@@ -1,10 +1,16 @@
-//! Whatever a client gives as a value: see `fuzz/src/lib.rs`.
+//! Whatever a client gives as a value, for operations of whatever document: see `fuzz/src/lib.rs`.
 
+use std::sync::Arc;
+
+use ::fuzz::Choices;
+use ::fuzz::generate::json::{Names, value};
+use ::fuzz::generate::openapi::{self as generate, NAMES};
 use json::Path;
 use serde_json::json;
 
 use super::*;
-use crate::subgraph::Parameter;
+use crate::schema::{Links, Says, Source, subgraphs};
+use crate::subgraph::{Ask, Bindings, How, Kind, Parameter};
 
 #[test]
 fn any_value_stays_in_its_place_of_the_url() {
@@ -34,4 +40,92 @@ fn any_value_stays_in_its_place_of_the_url() {
         let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
         assert_eq!(pairs, [("q".into(), text.into())]);
     });
+}
+
+/// Every operation that a field or a link calls.
+fn operations(bindings: &Bindings) -> Vec<Arc<Operation>> {
+    let mut operations: Vec<Arc<Operation>> = bindings.roots.values().map(Arc::clone).collect();
+    for entity in bindings.entities.values() {
+        let hows = entity.own.iter().chain(entity.links.values().map(|link| &link.how));
+        operations.extend(hows.filter_map(|how| match how {
+            How::Ids(Ask::Rest(operation), _)
+            | How::List(Ask::Rest(operation), _)
+            | How::Each(Ask::Rest(operation)) => Some(Arc::clone(operation)),
+            _ => None,
+        }));
+    }
+    operations
+        .sort_by(|one, other| one.path.cmp(&other.path).then(one.method.as_str().cmp(other.method.as_str())));
+    operations
+}
+
+/// The parameters of a place.
+fn names(operation: &Operation, place: In) -> Vec<&str> {
+    let of = operation.parameters.iter().filter(|parameter| parameter.place == place);
+    of.map(|parameter| &*parameter.name).collect()
+}
+
+/// That a request calls what its operation says, and nothing that its arguments say.
+fn is_of(operation: &Operation, request: &services::Request) {
+    let (path, query) = (request.path_and_query.path(), request.path_and_query.query().unwrap_or_default());
+    let (own_path, own_query) = operation.path.split_once('?').unwrap_or((&operation.path, ""));
+    assert_eq!(path.split('/').count(), own_path.split('/').count(), "{path} of {own_path}");
+    let mut known = names(operation, In::Query);
+    known.extend(own_query.split('&').filter_map(|pair| pair.split('=').next()));
+    for (name, _) in form_urlencoded::parse(query.as_bytes()) {
+        let is_known = known.iter().any(|known| {
+            name.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
+        });
+        assert!(is_known, "{name} is no parameter of {operation:?}");
+    }
+    let declared = names(operation, In::Header);
+    if !declared.iter().any(|name| name.eq_ignore_ascii_case("cookie")) {
+        let cookies = request.headers.get_all(http::header::COOKIE).iter();
+        let cookies = cookies.flat_map(|value| value.as_bytes().split(|byte| *byte == b';')).count();
+        assert!(cookies <= names(operation, In::Cookie).len(), "{request:?}");
+    }
+    for name in request.headers.keys() {
+        let is_ours = ["accept", "content-type", "cookie"].contains(&name.as_str());
+        assert!(is_ours || declared.iter().any(|known| known.eq_ignore_ascii_case(name.as_str())), "{name}");
+    }
+}
+
+#[test]
+fn requests_of_any_document_call_what_it_declares() {
+    ::fuzz::run("openapi_requests", &[], |bytes| {
+        let mut choices = Choices::new(bytes);
+        let text = generate::document(&mut choices).to_string();
+        let document = openapi::Document::read(&text).expect("an OpenAPI document").below("/base");
+        let source = Source { name: Arc::from("a"), says: Says::OpenApi(&document) };
+        let Ok((made, _)) = subgraphs(&[source], &Links::default()) else { return };
+        for it in made {
+            let Kind::Rest(bindings) = &it.kind else { continue };
+            for operation in operations(bindings) {
+                for _ in 0..2 {
+                    request(&mut choices, &operation);
+                }
+            }
+        }
+    });
+}
+
+/// Makes a request of an operation, with generated arguments.
+fn request(choices: &mut Choices<'_>, operation: &Operation) {
+    let froms = operation.parameters.iter().map(|parameter| &parameter.from);
+    let arguments = froms.filter_map(|from| match from {
+        From::Argument(name) | From::Key(name) => Some(name),
+        From::Fixed(_) => None,
+    });
+    let arguments: Vec<String> = arguments
+        .chain(&operation.body)
+        .map(|name| {
+            let mut text = String::new();
+            value(choices, Names(NAMES.get(..6).unwrap_or_default()), 3, &mut text);
+            format!("{}:{text}", serde_json::Value::from(&**name))
+        })
+        .collect();
+    let Ok(arguments) = Arguments::read(format!("{{{}}}", arguments.join(",")).into()) else { return };
+    if let Ok(request) = (Renderer { operation, arguments: &arguments, key: Key::None }).request() {
+        is_of(operation, &request);
+    }
 }

@@ -6,6 +6,8 @@ use super::{Kind, LONGEST, Payload};
 
 /// Type and run.
 const HEAD: usize = 5;
+/// Room that is made for the rest of a frame, unless as much of it has come already.
+const ROOM: usize = 64 << 10;
 
 /// Why what came is no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -125,7 +127,8 @@ impl Reader {
         }
         let missing = (length + 4).saturating_sub(self.buffer.len());
         if missing > 0 {
-            self.buffer.reserve(missing);
+            // A length is no more than a promise: the buffer grows with what comes.
+            self.buffer.reserve(missing.min(self.buffer.len().max(ROOM)));
             return Ok(None);
         }
         self.buffer.advance(4);

@@ -71,6 +71,14 @@ fn what_is_no_frame_is_refused() {
 }
 
 #[test]
+fn a_long_frame_takes_no_memory_before_it_comes() {
+    let mut reader = Reader::default();
+    reader.buffer.put_u32_le(u32::try_from(LONGEST).expect("a length"));
+    assert_eq!(reader.next(), Ok(None));
+    assert!(reader.buffer.capacity() < 1 << 20, "{} bytes", reader.buffer.capacity());
+}
+
+#[test]
 fn an_end_has_an_answer_or_changes_or_neither() {
     let read = |payload: &[u8]| {
         let mut reader = Reader::default();

@@ -1,8 +1,11 @@
 //! Change sets come from workers, which run scripts: see `fuzz/src/lib.rs`.
 
+use ::fuzz::Choices;
+use ::fuzz::generate::worker;
 use bytes::Bytes;
 
 use super::changes::{Changes, tree};
+use super::tree::take_back;
 
 const WORDS: &[&str] = &[
     "[[0,[",
@@ -23,17 +26,40 @@ const WORDS: &[&str] = &[
 
 #[test]
 fn a_change_set_that_is_taken_gives_a_value_and_one_that_is_refused_leaves_it_alone() {
-    ::fuzz::check(WORDS, |text: &[u8]| {
-        let value = Bytes::from_static(br#"{"a":[0,{"length":2}]}"#);
-        let mut root = tree(Some(&value), std::iter::empty()).unwrap();
-        let Ok(changes) = Changes::read(&Bytes::copy_from_slice(text)) else { return };
-        let _ = changes.parts(2);
-        let taken = changes.apply(&mut root).is_ok();
-        let mut after = Vec::new();
-        if let Some(root) = &root {
-            root.write(&mut after);
-            assert!(json::Document::new(after.clone().into()).is_ok());
-        }
-        assert!(taken || after == value);
+    ::fuzz::run("state_changes", WORDS, |text: &[u8]| {
+        keeps_values_whole(&Bytes::copy_from_slice(text));
+        keeps_values_whole(&worker::changes(&mut Choices::new(text)).into());
     });
+}
+
+/// That a change set makes a value of a value, or leaves it alone.
+pub(crate) fn keeps_values_whole(text: &Bytes) {
+    let value = Bytes::from_static(br#"{"a":[0,{"length":2}]}"#);
+    let mut root = tree(Some(&value), std::iter::empty()).unwrap();
+    let Ok(changes) = Changes::read(text) else { return };
+    let parts = changes.parts(2);
+    let taken = changes.apply(&mut root);
+    let mut after = Vec::new();
+    if let Some(root) = &root {
+        root.write(&mut after);
+        assert!(json::Document::new(after.clone().into()).is_ok());
+    }
+    match taken {
+        Err(_) => assert_eq!(after, value),
+        Ok(undos) => {
+            // What other workers and the disk get makes the same.
+            if let Ok(parts) = parts
+                && let [part] = &parts[..]
+            {
+                let again = tree(Some(&value), std::iter::once(&part.text)).expect("it was taken before");
+                let mut same = Vec::new();
+                again.iter().for_each(|root| root.write(&mut same));
+                assert_eq!(same, after, "{}", String::from_utf8_lossy(text));
+            }
+            take_back(&mut root, undos);
+            let mut before = Vec::new();
+            root.iter().for_each(|root| root.write(&mut before));
+            assert_eq!(before, value, "{}", String::from_utf8_lossy(text));
+        }
+    }
 }

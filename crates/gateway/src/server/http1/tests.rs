@@ -536,7 +536,7 @@ mod fuzz {
             "-",
             "0x",
         ];
-        ::fuzz::check(words, |text: &[u8]| {
+        ::fuzz::run("client_http1", words, |text: &[u8]| {
             let pieces: Vec<&[u8]> = text.chunks(1).collect();
             let (whole, pieces) = blocking(async { (talk(&[text]).await, talk(&pieces).await) });
             assert_eq!(whole.seen, pieces.seen);

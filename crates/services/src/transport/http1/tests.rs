@@ -60,7 +60,7 @@ mod fuzz {
             " ",
             "abc",
         ];
-        ::fuzz::check(words, |text: &[u8]| {
+        ::fuzz::run("upstream_http1", words, |text: &[u8]| {
             let single: Vec<&[u8]> = text.chunks(1).collect();
             assert_eq!(answer(&[text]), answer(&single));
         });

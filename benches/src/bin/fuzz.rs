@@ -1,0 +1,244 @@
+//! `fuzz`: builds the targets of `fuzz/src/targets.rs` with libFuzzer and the address sanitizer, and runs each for a while.
+//!
+//! A crate's tests are built as always, but for `fuzz/rustc`, which adds the instrumentation: nightly flags, which the
+//! stable compiler takes with `RUSTC_BOOTSTRAP=1`. What libFuzzer found so far stays in `target/fuzz`, so that a run goes
+//! on where the last one ended: inputs below `corpus/`, findings below `findings/`, logs below `logs/`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use benches::scoreboard::{self, Better, Score};
+use clap::Parser;
+use fuzz::{QUARANTINE_MB, RSS_MB, TARGETS, Target};
+use serde::Serialize;
+
+/// Run the fuzz targets.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// For so many seconds each.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Only these targets, by name, with commas between them.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// List the targets, and run none.
+    #[arg(long)]
+    list: bool,
+    /// Write what came of it to benches/results/.
+    #[arg(long)]
+    update: bool,
+}
+
+/// What came of a target.
+#[derive(Debug, Serialize)]
+struct Row {
+    target: &'static str,
+    package: &'static str,
+    seconds: u64,
+    /// How often the oracle was called.
+    executions: u64,
+    /// Edges of the code that were reached, and combinations of them with how often.
+    edges: u64,
+    features: u64,
+    peak_rss_mb: u64,
+    /// Inputs that broke a rule or a ceiling: libFuzzer stops at the first.
+    findings: usize,
+}
+
+fn main() -> Result<ExitCode> {
+    let Arguments { seconds, only, list, update } = Arguments::parse();
+    if let Some(unknown) = only.iter().find(|name| TARGETS.iter().all(|target| target.name != **name)) {
+        bail!("no target is called `{unknown}`; `--list` lists them");
+    }
+    let is_wanted = |target: &&Target| only.is_empty() || only.iter().any(|name| name == target.name);
+    let targets: Vec<&'static Target> = TARGETS.iter().filter(is_wanted).collect();
+    if list {
+        targets.iter().for_each(|target| anstream::println!("{:<20} {}", target.name, target.package));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let folder = Folder::new()?;
+    let binaries = folder.build(&targets)?;
+    let mut rows = Vec::new();
+    for target in targets {
+        let binary = binaries.get(target.package).context("a target without a binary")?;
+        let row = folder.run(target, binary, seconds)?;
+        anstream::println!(
+            "{:<20} {:>10} executions, {:>6} edges, {:>6} features, {:>5} MB, {} findings",
+            row.target,
+            row.executions,
+            row.edges,
+            row.features,
+            row.peak_rss_mb,
+            row.findings
+        );
+        rows.push(row);
+    }
+    let findings: usize = rows.iter().map(|row| row.findings).sum();
+    if update {
+        scoreboard::rows("fuzz", &rows)?;
+        scoreboard::record(scores(&rows))?;
+    }
+    Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The figures of the scoreboard.
+fn scores(rows: &[Row]) -> [(String, Score); 2] {
+    let shortest = rows.iter().map(|row| row.seconds).min().unwrap_or_default();
+    let score = |value: f64, unit: &str, target: f64, against: &str| Score {
+        value,
+        unit: unit.to_owned(),
+        better: Better::Higher,
+        target: Some(target),
+        against: against.to_owned(),
+        spread: 0.0,
+    };
+    let minutes = shortest as f64 / 60.0;
+    [
+        (
+            "fuzz.targets".to_owned(),
+            score(rows.len() as f64, "targets", 15.0, "five structured, ten of the wire"),
+        ),
+        ("fuzz.minutes_each".to_owned(), score(minutes, "min", 10.0, "ten minutes a target")),
+    ]
+}
+
+/// Where things are built and kept.
+struct Folder {
+    root: PathBuf,
+    target: PathBuf,
+}
+
+impl Folder {
+    fn new() -> Result<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
+        let target = match std::env::var_os("CARGO_TARGET_DIR") {
+            Some(folder) => std::path::absolute(folder)?,
+            None => root.join("target"),
+        };
+        Ok(Self { root, target: target.join("fuzz") })
+    }
+
+    fn made(&self, kind: &str, target: &Target) -> Result<PathBuf> {
+        let folder = self.target.join(kind).join(target.name);
+        fs::create_dir_all(&folder).with_context(|| format!("{} can't be made", folder.display()))?;
+        Ok(folder)
+    }
+
+    /// Builds the tests of the targets' crates, all at once so that they share what they depend on: the binary of each.
+    fn build(&self, targets: &[&'static Target]) -> Result<BTreeMap<&'static str, PathBuf>> {
+        let packages: BTreeSet<&'static str> = targets.iter().map(|target| target.package).collect();
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.current_dir(&self.root).args(["test", "--profile", "fuzz", "--locked", "--lib", "--no-run"]);
+        cargo.args(["--features", "fuzz/libfuzzer", "--message-format", "json-render-diagnostics"]);
+        packages.iter().for_each(|package| _ = cargo.args(["--package", package]));
+        cargo.arg("--target-dir").arg(&self.target);
+        cargo.env("RUSTC_BOOTSTRAP", "1").env("RUSTC_WRAPPER", self.root.join("fuzz").join("rustc"));
+        let built = cargo.stderr(Stdio::inherit()).output().context("cargo can't be run")?;
+        ensure!(built.status.success(), "the targets can't be built");
+        let printed = String::from_utf8_lossy(&built.stdout);
+        let executable = |line: &str| {
+            let message: serde_json::Value = serde_json::from_str(line).ok()?;
+            let name = message.pointer("/target/name")?.as_str()?;
+            let package = packages.iter().find(|package| package.replace('-', "_") == name)?;
+            Some((*package, PathBuf::from(message.get("executable")?.as_str()?)))
+        };
+        Ok(printed.lines().filter_map(executable).collect())
+    }
+
+    /// Runs a target.
+    fn run(&self, target: &'static Target, binary: &Path, seconds: u64) -> Result<Row> {
+        let corpus = self.made("corpus", target)?;
+        let findings = self.made("findings", target)?;
+        let log = self.made("logs", target)?.join("log");
+        let seeds = self.root.join("fuzz").join("corpus").join(target.name);
+        let before = count(&findings);
+        let mut arguments = vec![
+            format!("-max_total_time={seconds}"),
+            format!("-timeout={}", target.timeout),
+            format!("-rss_limit_mb={RSS_MB}"),
+            format!("-malloc_limit_mb={}", target.malloc_mb),
+            format!("-max_len={}", target.length),
+            format!("-artifact_prefix={}/", findings.display()),
+            "-print_final_stats=1".to_owned(),
+            corpus.display().to_string(),
+        ];
+        if seeds.is_dir() {
+            arguments.push(seeds.display().to_string());
+        }
+        let output = File::create(&log).with_context(|| format!("{} can't be made", log.display()))?;
+        let mut command = Command::new(binary);
+        command.args(["--exact", target.test, "--nocapture"]).env("FUZZ_ARGUMENTS", arguments.join(" "));
+        command.env("ASAN_OPTIONS", format!("detect_leaks=0:quarantine_size_mb={QUARANTINE_MB}"));
+        // As much as a main thread has: frames are larger with the sanitizer.
+        command.env("RUST_MIN_STACK", (8 << 20).to_string());
+        command.stdout(output.try_clone()?).stderr(output);
+        let status = command.status().with_context(|| format!("{} can't be run", binary.display()))?;
+        let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+        let found = count(&findings).saturating_sub(before);
+        if !status.success() {
+            anstream::println!("{}: {}", target.name, summary(&text, &log));
+        }
+        let stat = |name: &str| after(&text, &format!("stat::{name}:")).unwrap_or_default();
+        Ok(Row {
+            target: target.name,
+            package: target.package,
+            seconds,
+            executions: stat("number_of_executed_units").max(after(&text, "\n#").unwrap_or_default()),
+            edges: after(&text, " cov:").unwrap_or_default(),
+            features: after(&text, " ft:").unwrap_or_default(),
+            peak_rss_mb: stat("peak_rss_mb").max(after(&text, " rss:").unwrap_or_default()),
+            findings: found.max(usize::from(!status.success())),
+        })
+    }
+}
+
+/// How many files a folder has.
+fn count(folder: &Path) -> usize {
+    fs::read_dir(folder).map_or(0, Iterator::count)
+}
+
+/// The number behind the last place where this stands.
+fn after(text: &str, what: &str) -> Option<u64> {
+    let rest = text.rsplit_once(what)?.1.trim_start();
+    rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// Why a target stopped: what was panicked with, or what libFuzzer says.
+fn summary(text: &str, log: &Path) -> String {
+    let is_reason = |line: &&str| {
+        line.contains("panicked at") || line.starts_with("SUMMARY:") || line.contains("ERROR: ")
+    };
+    let lines: Vec<&str> = text.lines().collect();
+    let reason = lines.iter().position(|line| is_reason(&line)).map(|at| lines[at..].iter().take(3).copied());
+    let reason = reason.map_or_else(String::new, |lines| lines.collect::<Vec<_>>().join("\n  "));
+    format!("{reason}\n  (all of it: {})", log.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_number_counts() {
+        let text =
+            "#2 INITED cov: 7 ft: 8 rss: 30Mb\n#4 NEW cov: 12 ft: 13\nstat::peak_rss_mb:              183\n";
+        assert_eq!(after(text, " cov:"), Some(12));
+        assert_eq!(after(text, "stat::peak_rss_mb:"), Some(183));
+        assert_eq!(after(text, "stat::gone:"), None);
+    }
+
+    #[test]
+    fn names_of_targets_are_unique() {
+        for target in TARGETS {
+            assert_eq!(
+                TARGETS.iter().filter(|other| other.name == target.name).count(),
+                1,
+                "{}",
+                target.name
+            );
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Whatever frames a client of HTTP/2 sends, to a gateway with routes: see `fuzz/src/lib.rs`. Time is paused, so that a
+//! minute's silence takes none.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use ::fuzz::Choices;
+use ::fuzz::generate::http2::{self as generate, Script, Step, kind};
+use tokio::io::{AsyncWriteExt, DuplexStream, duplex, split};
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+
+use super::*;
+use crate::{Gateway, config};
+
+/// The routes read bodies, and answer problems.
+const CONFIG: &str = "
+admin: off
+log: { access: false }
+runtime: { instances: 1 }
+services: { up: { url: 'http://127.0.0.1:1' } }
+routes:
+  - { path: /query, query: { services: [up], limits: { deadline: 1h } } }
+  - { path: /small, query: { services: [up] }, limits: { body: 100 }, cors: { origins: ['http://a'] } }
+";
+const PATHS: &[&str] = &["/query", "/query", "/small", "/nowhere"];
+/// No connection lasts longer once its client does nothing more: the times in `server.rs`, one after the other.
+const LONGEST: Duration = Duration::from_secs(15 * 60);
+/// The largest frame that a client takes by default (RFC 9113, 6.5.2), or says that it takes.
+const LARGEST_FRAME: usize = 1 << 24;
+
+/// A gateway whose connections need no network.
+struct Served {
+    runtime: Runtime,
+    current: Arc<Current>,
+}
+
+impl Served {
+    fn new() -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        let config = config::read_text(CONFIG, Path::new("orfa.yaml")).unwrap();
+        let guard = runtime.enter();
+        let current = Gateway::build(config).unwrap().current;
+        drop(guard);
+        Self { runtime, current }
+    }
+
+    /// All that the gateway sends to a client that does this.
+    fn play(&self, script: &Script) -> Vec<u8> {
+        self.runtime.block_on(async {
+            let (ours, theirs) = duplex(1 << 16);
+            let (_phase, phase) = watch::channel(Phase::Serving);
+            let address = SocketAddr::from(([127, 0, 0, 1], 1));
+            let limiter = Arc::clone(&self.current.life().audience.metrics.limiter);
+            let permit =
+                limiter.connect(address.ip(), false, &self.current.life().connections).map(Arc::new).unwrap();
+            let connection = Connection {
+                current: Arc::clone(&self.current),
+                address,
+                port: Port::default(),
+                phase,
+                open: Open::default(),
+                permit: Arc::clone(&permit),
+            };
+            let link = Arc::new(Link::new(None, Some(permit)));
+            let serving = tokio::spawn(connection.serve(theirs, Vec::new(), true, link));
+            let sent = self::client(ours, script).await;
+            let served = timeout(LONGEST, serving).await.expect("a connection that ends");
+            let _ = served.expect("no panic");
+            sent.await.expect("no panic")
+        })
+    }
+}
+
+/// Plays a client, which then waits for the gateway to end the connection: the task of all that it read.
+async fn client(stream: DuplexStream, script: &Script) -> tokio::task::JoinHandle<Vec<u8>> {
+    let (mut reading, mut writing) = split(stream);
+    let (goes_on, is_reading) = (Arc::new(Notify::new()), Arc::new(std::sync::atomic::AtomicBool::new(true)));
+    let (wait, may) = (Arc::clone(&goes_on), Arc::clone(&is_reading));
+    let read = tokio::spawn(async move {
+        let (mut all, mut piece) = (Vec::new(), [0; 8 << 10]);
+        loop {
+            if !may.load(std::sync::atomic::Ordering::Relaxed) {
+                wait.notified().await;
+            }
+            match reading.read(&mut piece).await {
+                Ok(0) | Err(_) => return all,
+                Ok(length) => all.extend_from_slice(&piece[..length]),
+            }
+        }
+    });
+    for step in &script.steps {
+        match step {
+            // The gateway may have had enough, or wait for its own answers to be read.
+            Step::Send(bytes) => drop(timeout(Duration::from_secs(1), writing.write_all(bytes)).await),
+            Step::Pause(time) => tokio::time::sleep(*time).await,
+            Step::StopReading => is_reading.store(false, std::sync::atomic::Ordering::Relaxed),
+            Step::Read => {
+                is_reading.store(true, std::sync::atomic::Ordering::Relaxed);
+                goes_on.notify_one();
+            }
+        }
+    }
+    // What is answered is read in the end, or the connection broken off while it is.
+    is_reading.store(true, std::sync::atomic::Ordering::Relaxed);
+    goes_on.notify_one();
+    tokio::spawn(async move {
+        let all = read.await.expect("no panic");
+        drop(writing);
+        all
+    })
+}
+
+/// That what a server sends keeps the rules: whole frames, streams that the client opened, nothing behind a stream's end,
+/// no more data than there is a window for.
+fn keeps_rules(sent: &[u8], script: &Script) {
+    let (mut rest, mut data) = (sent, 0_u64);
+    let mut is_over: HashMap<u32, bool> = HashMap::new();
+    while let Some((head, behind)) = rest.split_first_chunk::<9>() {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let (of, flags) = (head[3], head[4]);
+        let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        assert!(length < LARGEST_FRAME, "a frame of {length} bytes");
+        // The connection may have been cut off within a frame.
+        let Some((_, behind)) = behind.split_at_checked(length) else { return };
+        if matches!(of, kind::DATA | kind::HEADERS) {
+            assert!(stream % 2 == 1 && stream <= script.last_stream, "an answer on stream {stream}");
+            let over = is_over.entry(stream).or_default();
+            assert!(!*over, "more on stream {stream}, which has ended");
+            *over = flags & 1 != 0;
+        }
+        if of == kind::RST_STREAM {
+            assert_ne!(stream, 0);
+        }
+        assert_ne!(of, kind::PUSH_PROMISE, "nobody wants pushes");
+        data += if of == kind::DATA { length as u64 } else { 0 };
+        rest = behind;
+    }
+    assert!(data <= script.window, "{data} bytes for a window of {}", script.window);
+}
+
+#[test]
+fn any_frames_are_answered_by_the_rules_of_http2() {
+    let served = Served::new();
+    ::fuzz::run("http2_frames", &[], |bytes| {
+        let script = generate::script(&mut Choices::new(bytes), PATHS);
+        keeps_rules(&served.play(&script), &script);
+    });
+}

@@ -1,0 +1,264 @@
+//! Whatever a client asks of whatever schema, and whatever services answer: see `fuzz/src/lib.rs`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use ::fuzz::Choices;
+use ::fuzz::generate::graphql::{self as generate, Asked};
+use ::fuzz::generate::json::{self, Names};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::Response;
+use services::transport::Endpoint;
+use services::{Body, Call, ServiceConfig, Services, Transport, TransportError};
+
+use super::*;
+use crate::execute::{self, AnswerRules, Variables};
+use crate::sources::{SourceLimits, Sources};
+use crate::{Bindings, Kind, Part, compose};
+
+/// The bytes of an input that choose the schema, where it is not one of those that most inputs share: to make a planner
+/// takes longer than most plans.
+const SCHEMA: usize = 48;
+/// How many schemas most inputs share, and how many further ones have their planners kept.
+const SHARED: u8 = 24;
+const KEPT_PLANNERS: usize = 32;
+/// How long a document may be planned for: longer than any takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The most bytes of an answer.
+const ANSWER: usize = 1 << 20;
+/// What the errors of one document may take, in bytes.
+const ERRORS: usize = 64 << 10;
+
+/// A planner and the schema that it is of.
+struct Known {
+    schema: generate::Schema,
+    planner: Option<Planner>,
+}
+
+/// The planners of the last schemas.
+#[derive(Default)]
+struct Planners(Mutex<VecDeque<(Vec<u8>, Arc<Known>)>>);
+
+impl Planners {
+    /// The schema that an input begins with, and the rest of the input.
+    fn get<'b>(&self, bytes: &'b [u8]) -> (Arc<Known>, &'b [u8]) {
+        let (first, rest) = bytes.split_first().unwrap_or((&0, &[]));
+        match first % (SHARED + SHARED / 8) {
+            shared @ ..SHARED => (self.known(&spread(shared)), rest),
+            _ => {
+                let (own, rest) = rest.split_at(rest.len().min(SCHEMA));
+                (self.known(own), rest)
+            }
+        }
+    }
+
+    fn known(&self, bytes: &[u8]) -> Arc<Known> {
+        let mut kept = self.0.lock().unwrap();
+        if let Some(at) = kept.iter().position(|(key, _)| key == bytes) {
+            let entry = kept.remove(at).expect("it was found there");
+            kept.push_front(entry);
+        } else {
+            let schema = generate::schema(&mut Choices::new(bytes));
+            let planner = planner(&schema);
+            kept.push_front((bytes.to_vec(), Arc::new(Known { schema, planner })));
+            kept.truncate(usize::from(SHARED) + KEPT_PLANNERS);
+        }
+        Arc::clone(&kept[0].1)
+    }
+}
+
+/// The bytes of a shared schema: a sequence of Knuth's linear generator.
+fn spread(number: u8) -> Vec<u8> {
+    let mut state = u64::from(number);
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..256).map(|_| next()).collect()
+}
+
+/// A planner of a schema; none where it does not compose.
+fn planner(schema: &generate::Schema) -> Option<Planner> {
+    let subgraph = |(name, sdl): &(String, String)| Subgraph {
+        name: name.as_str().into(),
+        sdl: sdl.clone(),
+        kind: Kind::Remote {
+            path: "/graphql".into(),
+            bindings: Arc::<Bindings>::default(),
+            is_federated: true,
+        },
+    };
+    let subgraphs: Vec<Subgraph> = schema.services.iter().map(subgraph).collect();
+    let parts: Vec<Part<'_>> =
+        subgraphs.iter().map(|part| Part { name: &part.name, sdl: &part.sdl }).collect();
+    let supergraph = compose(&parts).ok()?;
+    let planner = Planner::new(&supergraph.sdl, subgraphs, &GraphqlLimits::default(), true);
+    Some(
+        planner.unwrap_or_else(|error| {
+            panic!("what was composed can't be planned: {error}\n{}", supergraph.sdl)
+        }),
+    )
+}
+
+/// The plan of a request, if it has one.
+fn plan(planner: &Planner, asked: &Asked) -> Option<Arc<Plan>> {
+    let (text, name) = (&*asked.document, asked.operation.as_deref());
+    let checked = match planner.check(text, name, u64::MAX) {
+        Ok(checked) => checked.expect("no document has so many selections"),
+        Err(errors) => {
+            are_short(&errors, text);
+            return None;
+        }
+    };
+    let normalized = normalize_operation(&planner.hive.supergraph, &checked.document, name);
+    if let Ok(normalized) = normalized {
+        let made = nodes(&normalized.operation.selection_set);
+        assert!(checked.work.nodes >= made, "{} nodes expected, {made} made: {text}", checked.work.nodes);
+    }
+    // Time is the fuzzer's to judge.
+    match planner.make(&checked, &CancellationToken::with_timeout(PATIENCE)) {
+        Ok(plan) => Some(plan),
+        Err(errors) => {
+            are_short(&errors, text);
+            let is_ours = errors.iter().any(|error| error.code == Code::Plan.code());
+            assert!(!is_ours, "what was checked can't be planned: {}: {text}", reason(planner, &checked));
+            None
+        }
+    }
+}
+
+/// Why a document can't be planned.
+fn reason(planner: &Planner, checked: &CheckedDocument) -> String {
+    let operation = Operation::chosen(&checked.document, checked.name.as_deref()).expect("an operation");
+    let fragments = FragmentIndex::new(&checked.document).expect("fragments");
+    let keys = ResponseKeys::of(&checked.document, &planner.reserved);
+    let token = CancellationToken::with_timeout(TIMEOUT);
+    planner
+        .lowered(&operation, &fragments, &keys, &token)
+        .err()
+        .map_or_else(String::new, |Broken(reason)| reason)
+}
+
+fn nodes(set: &hive_router_query_planner::ast::selection_set::SelectionSet) -> u64 {
+    let below = |item: &hive_router_query_planner::ast::selection_item::SelectionItem| {
+        item.selections().map_or(0, |items| {
+            nodes(&hive_router_query_planner::ast::selection_set::SelectionSet { items: items.clone() })
+        })
+    };
+    set.items.iter().map(|item| 1 + below(item)).sum()
+}
+
+/// Errors are there, have words, and are not longer than anybody reads.
+fn are_short(errors: &[GraphqlError], text: &str) {
+    let length: usize = errors.iter().map(|error| error.json().to_string().len()).sum();
+    assert!(!errors.is_empty() && length < ERRORS, "{} errors of {length} bytes: {text}", errors.len());
+}
+
+#[test]
+fn documents_are_planned_within_their_limits_or_refused() {
+    let planners = Planners::default();
+    ::fuzz::run("graphql_documents", &[], |bytes| {
+        let (known, rest) = planners.get(bytes);
+        let Some(planner) = &known.planner else { return };
+        let mut choices = Choices::new(rest);
+        let asked = generate::request(&mut choices, &known.schema);
+        let Some(plan) = plan(planner, &asked) else { return };
+        let _ = plan.explain().to_string();
+        let _ = Variables::coerce(&plan, asked.variables.into());
+        assert!(planner.kept.bytes() <= KEPT);
+    });
+}
+
+/// Answers every call with the next of these texts.
+struct Hostile(Mutex<VecDeque<(u16, String)>>);
+
+impl Transport for Hostile {
+    fn send(
+        &self,
+        _: &Endpoint,
+        _: http::Request<Body>,
+    ) -> BoxFuture<'static, Result<Response<Body>, TransportError>> {
+        let (status, text) = self.0.lock().unwrap().pop_front().unwrap_or((200, "{\"data\":{}}".to_owned()));
+        let response = Response::builder().status(status).body(services::body::full(text));
+        std::future::ready(Ok(response.unwrap())).boxed()
+    }
+}
+
+/// What services answer: responses of GraphQL with any values, for the most part.
+fn answers(choices: &mut Choices<'_>) -> VecDeque<(u16, String)> {
+    let names = Names(&[
+        "q0",
+        "q1",
+        "q2",
+        "q3",
+        "m0",
+        "id",
+        "f0",
+        "f1",
+        "f2",
+        "next",
+        "x",
+        "xy",
+        "__typename",
+        "_entities",
+        "_e0",
+        "_e1",
+        "data",
+        "errors",
+        "message",
+        "path",
+        "extensions",
+    ]);
+    let answer = |choices: &mut Choices<'_>| {
+        let status = choices.pick(&[200, 200, 200, 200, 500, 204, 400]);
+        if choices.one_in(4) {
+            return (status, json::text(choices, names));
+        }
+        let mut data = String::new();
+        json::value(choices, names, 5, &mut data);
+        let text = match choices.below(3) {
+            0 => format!("{{\"data\":{{\"_entities\":{data}}}}}"),
+            1 => {
+                let mut errors = String::new();
+                json::value(choices, names, 3, &mut errors);
+                format!("{{\"data\":{data},\"errors\":[{errors}]}}")
+            }
+            _ => format!("{{\"data\":{data}}}"),
+        };
+        (status, text)
+    };
+    (0..1 + choices.below(6)).map(|_| answer(choices)).collect()
+}
+
+#[test]
+fn any_answers_of_services_make_an_answer_of_json_within_its_limit() {
+    let planners = Planners::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    ::fuzz::run("graphql_answers", &[], |bytes| {
+        let (known, rest) = planners.get(bytes);
+        let Some(planner) = &known.planner else { return };
+        let mut choices = Choices::new(rest);
+        let answers = answers(&mut choices);
+        let asked = generate::request(&mut choices, &known.schema);
+        let Some(plan) = plan(planner, &asked) else { return };
+        let given = if choices.one_in(2) { asked.variables } else { "{}".to_owned() };
+        let Ok(variables) = Variables::coerce(&plan, given.into()) else { return };
+        let config = known.schema.services.iter();
+        let config: BTreeMap<String, ServiceConfig> =
+            config.map(|(name, _)| (name.clone(), ServiceConfig::at("http://127.0.0.1:1"))).collect();
+        let services = Services::new(&config).unwrap().with_transport(Arc::new(Hostile(Mutex::new(answers))));
+        let limits = SourceLimits { calls: 50, parallel: 4, received: 1 << 24 };
+        let ground = Sources::new(services, limits, false).ground(Call::unlimited());
+        let rules = AnswerRules { most: ANSWER, tells_schema: true, introspected: Vec::new() };
+        let run = execute::run(&plan, planner.schema(), Arc::new(variables), &ground, &rules);
+        let mut text = Vec::new();
+        runtime.block_on(run).tree.write(&mut text);
+        let text = bytes::Bytes::from(text);
+        assert!(text.len() <= ANSWER, "{} bytes", text.len());
+        let read = ::json::Document::new(text.clone()).unwrap_or_else(|error| {
+            panic!("{error}: {}\nof {}", String::from_utf8_lossy(&text), asked.document)
+        });
+        assert!(read.root().member(b"data").is_some(), "no data: {}", String::from_utf8_lossy(&text));
+    });
+}

@@ -1,0 +1,89 @@
+//! Fragments of a union within that union, written so that the library can plan them.
+//!
+//! The library keeps such a fragment as it is if it has a directive, and then finds no way to it, since a union has no
+//! fields. The same fragment without a type it makes one of each object that the union may be.
+
+use std::collections::HashMap;
+
+use graphql_tools::static_graphql::query::{
+    Definition, Directive, Document, InlineFragment, OperationDefinition, Selection, SelectionSet,
+};
+
+use super::types::{TypeId, Types};
+
+struct Walk<'t> {
+    types: &'t Types,
+    /// The types of the document's fragments.
+    fragments: HashMap<String, Option<TypeId>>,
+}
+
+/// Takes the type from each fragment with a directive that stands in a union and is of that union.
+pub(super) fn without_own_types(document: &mut Document, root: TypeId, types: &Types) {
+    let mut walk = Walk { types, fragments: HashMap::new() };
+    for definition in &document.definitions {
+        let Definition::Fragment(fragment) = definition else { continue };
+        walk.fragments.insert(fragment.name.clone(), types.find(fragment.type_condition.as_ref()));
+    }
+    for definition in &mut document.definitions {
+        let (selections, ty) = match definition {
+            Definition::Fragment(fragment) => {
+                let ty = types.find(fragment.type_condition.as_ref());
+                (&mut fragment.selection_set, ty)
+            }
+            Definition::Operation(OperationDefinition::Query(query)) => {
+                (&mut query.selection_set, Some(root))
+            }
+            Definition::Operation(OperationDefinition::Mutation(mutation)) => {
+                (&mut mutation.selection_set, Some(root))
+            }
+            Definition::Operation(OperationDefinition::SelectionSet(selections)) => (selections, Some(root)),
+            Definition::Operation(OperationDefinition::Subscription(_)) => continue,
+        };
+        walk.selections(selections, ty);
+    }
+}
+
+impl Walk<'_> {
+    /// Goes through the selections of a type.
+    fn selections(&self, set: &mut SelectionSet, of: Option<TypeId>) {
+        let span = set.span;
+        for item in &mut set.items {
+            let replaced = match item {
+                Selection::Field(field) => {
+                    let declared = of.and_then(|ty| self.types.field(ty, &field.name));
+                    self.selections(&mut field.selection_set, declared.map(|field| field.ty.named()));
+                    None
+                }
+                Selection::InlineFragment(fragment) => {
+                    let condition = fragment.type_condition.as_ref();
+                    let ty = condition.map_or(of, |name| self.types.find(name.as_ref()));
+                    if self.is_of_itself(ty, of, &fragment.directives) {
+                        fragment.type_condition = None;
+                    }
+                    self.selections(&mut fragment.selection_set, ty);
+                    None
+                }
+                Selection::FragmentSpread(spread) => {
+                    let ty = self.fragments.get(&spread.fragment_name).copied().flatten();
+                    self.is_of_itself(ty, of, &spread.directives).then(|| {
+                        let directives = std::mem::take(&mut spread.directives);
+                        let items = vec![Selection::FragmentSpread(spread.clone())];
+                        Selection::InlineFragment(InlineFragment {
+                            position: spread.position,
+                            type_condition: None,
+                            directives,
+                            selection_set: SelectionSet { span, items },
+                        })
+                    })
+                }
+            };
+            if let Some(replaced) = replaced {
+                *item = replaced;
+            }
+        }
+    }
+
+    fn is_of_itself(&self, ty: Option<TypeId>, of: Option<TypeId>, directives: &[Directive]) -> bool {
+        !directives.is_empty() && ty == of && ty.is_some_and(|ty| self.types.is_union(ty))
+    }
+}

@@ -1,0 +1,127 @@
+//! Whatever a worker sends over its connection: see `fuzz/src/lib.rs`.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use ::fuzz::Choices;
+use ::fuzz::generate::worker;
+use tokio::io::AsyncWriteExt;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+
+use super::link::{Link, News};
+use super::worker::{Event, Place, Worker};
+use crate::answer::Reply;
+use crate::frame::{Answer, From, Out, Reader};
+use crate::state::fuzz::keeps_values_whole;
+
+/// What is read of a stream: frames, and whether what follows them is none.
+fn read(pieces: &[&[u8]]) -> (Vec<(u32, From)>, bool) {
+    let (mut reader, mut frames) = (Reader::default(), Vec::new());
+    for piece in pieces {
+        reader.buffer.extend_from_slice(piece);
+        loop {
+            match reader.next() {
+                Ok(Some(frame)) => frames.push(frame),
+                Ok(None) => break,
+                Err(_) => return (frames, true),
+            }
+        }
+    }
+    (frames, false)
+}
+
+/// A text in the pieces between these places.
+fn cut<'b>(bytes: &'b [u8], cuts: &[usize]) -> Vec<&'b [u8]> {
+    let mut places = [&[0, bytes.len()], cuts].concat();
+    places.sort_unstable();
+    places.windows(2).map(|ends| &bytes[ends[0]..ends[1]]).collect()
+}
+
+/// All that a run was told.
+async fn events(place: &Place) -> Vec<From> {
+    let mut events = Vec::new();
+    poll_fn(|context| {
+        while let Poll::Ready(event) = place.poll_event(context) {
+            if let Event::From(from) = event {
+                events.push(from);
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
+    events
+}
+
+/// What a frame is good for once it reached its run.
+fn used(from: &From) {
+    let answer = |answer: &Answer| {
+        for is_head in [false, true] {
+            if let Ok(reply) = Reply::of(answer.clone()) {
+                let response = reply.respond("/shop", is_head);
+                assert!(!response.status().is_informational(), "{answer:?}");
+                assert!(!response.headers().contains_key("transfer-encoding"), "{answer:?}");
+            }
+        }
+    };
+    match from {
+        From::Answer(it) => answer(it),
+        From::Commit { changes } => keeps_values_whole(changes),
+        From::End { answer: it, changes, .. } => {
+            it.iter().for_each(answer);
+            changes.iter().for_each(keeps_values_whole);
+        }
+        From::Declare(declare) => keeps_values_whole(&declare.initial),
+        _ => {}
+    }
+}
+
+#[test]
+fn any_frames_reach_their_runs_in_order_or_end_the_connection() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    ::fuzz::run("worker_frames", &[], |bytes| {
+        let mut choices = Choices::new(bytes);
+        let (stream, cuts) = worker::stream(&mut choices, &[1, 2]);
+        let pieces = cut(&stream, &cuts);
+        let (frames, is_wrong) = read(&[&stream]);
+        assert_eq!(read(&pieces), (frames.clone(), is_wrong), "in pieces");
+        frames.iter().for_each(|(_, from)| used(from));
+        runtime.block_on(async {
+            let worker = Worker::new(1, &"a".into(), None);
+            let places = [(); 2].map(|()| worker.place().expect("a worker that is there"));
+            let (mut ours, stream) = UnixStream::pair().unwrap();
+            let (news, mut told) = mpsc::unbounded_channel();
+            let (reader, writing) = (Reader::default(), Out::default());
+            let link = Link { worker: Arc::clone(&worker), stream, reader, writing, has_waited: false, news };
+            let serving = tokio::spawn(link.serve());
+            for piece in pieces {
+                // The other side may have had enough.
+                let _ = ours.write_all(piece).await;
+            }
+            drop(ours);
+            let _ = serving.await.expect("no panic");
+            for place in &places {
+                let of_run = frames.iter().filter(|(run, from)| *run == place.run && !is_news(from));
+                let expected: Vec<From> = of_run.map(|(_, from)| from.clone()).collect();
+                assert_eq!(events(place).await, expected);
+            }
+            while let Ok((_, news)) = told.try_recv() {
+                assert_eq!(news, News::Loaded);
+            }
+        });
+    });
+}
+
+/// Whether a frame is no run's business.
+fn is_news(from: &From) -> bool {
+    matches!(
+        from,
+        From::Ready
+            | From::Broken { .. }
+            | From::Log { .. }
+            | From::Pong
+            | From::Hello { .. }
+            | From::Stuck { .. }
+    )
+}

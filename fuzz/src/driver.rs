@@ -1,0 +1,99 @@
+//! libFuzzer, run from within a test.
+//!
+//! `make fuzz` starts a test binary for one target, with libFuzzer's arguments in a variable. libFuzzer then calls the
+//! oracle until its time is over, and ends the process. A panic that leaves the oracle is a finding; one that the code
+//! under test catches is not, so the hook that `libfuzzer-sys` would install is not used.
+
+#![expect(
+    unsafe_code,
+    reason = "libFuzzer is C++: it is called with C strings, and calls back with a pointer and a length"
+)]
+
+use std::cell::Cell;
+use std::ffi::{CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+// The library that has libFuzzer in it.
+use libfuzzer_sys as _;
+
+use crate::{Target, spelled};
+
+/// The variable with libFuzzer's arguments, separated by spaces.
+const ARGUMENTS: &str = "FUZZ_ARGUMENTS";
+
+unsafe extern "C" {
+    fn LLVMFuzzerRunDriver(
+        count: *mut c_int,
+        arguments: *mut *mut *mut c_char,
+        target: unsafe extern "C" fn(*const u8, usize) -> c_int,
+    ) -> c_int;
+}
+
+/// What libFuzzer's callback runs, on the thread that started it.
+type Oracle<'a> = &'a dyn Fn(&[u8]);
+
+thread_local! {
+    static ORACLE: Cell<Option<Oracle<'static>>> = const { Cell::new(None) };
+}
+
+/// Whether this process was started to fuzz.
+pub(crate) fn is_wanted() -> bool {
+    std::env::var_os(ARGUMENTS).is_some()
+}
+
+/// Fuzzes until libFuzzer has enough.
+pub(crate) fn drive(target: &Target, words: &[&str], oracle: &dyn Fn(&[u8])) {
+    let whole = |bytes: &[u8]| {
+        oracle(bytes);
+        if !words.is_empty() {
+            oracle(&spelled(bytes, words));
+        }
+    };
+    let whole: Oracle<'_> = &whole;
+    // SAFETY: only the lifetime is another one, and the place is emptied before this function ends.
+    let lasting = unsafe { std::mem::transmute::<Oracle<'_>, Oracle<'static>>(whole) };
+    ORACLE.set(Some(lasting));
+    let given = std::env::var(ARGUMENTS).unwrap_or_default();
+    // Generators need more than the few bytes that libFuzzer begins with.
+    let length = if words.is_empty() { "-len_control=0" } else { "-len_control=100" };
+    let arguments = [target.name, length].into_iter().chain(given.split_whitespace());
+    let arguments = arguments.map(|argument| CString::new(argument).expect("a text without zeros"));
+    let mut arguments: Vec<*mut c_char> = arguments.map(CString::into_raw).collect();
+    let mut count = c_int::try_from(arguments.len()).expect("few arguments");
+    arguments.push(std::ptr::null_mut());
+    let mut pointer = arguments.as_mut_ptr();
+    tick();
+    // SAFETY: the arguments are C strings that are never freed, with a null behind the last.
+    let code = unsafe { LLVMFuzzerRunDriver(&raw mut count, &raw mut pointer, call) };
+    ORACLE.set(None);
+    assert_eq!(code, 0, "libFuzzer did not run");
+}
+
+unsafe extern "C" fn call(data: *const u8, length: usize) -> c_int {
+    let bytes: &[u8] = match length {
+        0 => &[],
+        // SAFETY: libFuzzer says that there are as many bytes, and leaves them alone until this returns.
+        _ => unsafe { std::slice::from_raw_parts(data, length) },
+    };
+    let Some(oracle) = ORACLE.get() else { std::process::abort() };
+    if catch_unwind(AssertUnwindSafe(|| oracle(bytes))).is_err() {
+        std::process::abort();
+    }
+    0
+}
+
+/// Sends this thread the signal by which libFuzzer looks for inputs that take too long: its own timer's goes to the main
+/// thread, which tests do not run on, and is passed over there.
+fn tick() {
+    // SAFETY: asks for a number.
+    let thread = unsafe { libc::pthread_self() };
+    std::thread::spawn(move || {
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+            // SAFETY: the thread ends with the process only, as libFuzzer never returns to it, and the signal has a handler
+            // once its first input has run.
+            let _ = unsafe { libc::pthread_kill(thread, libc::SIGALRM) };
+        }
+    });
+}

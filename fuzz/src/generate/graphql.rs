@@ -1,0 +1,584 @@
+//! Federated schemas, and documents that ask them: valid for the most part, with what makes documents expensive (fragments
+//! that spread each other, aliases, repetition, hops between services) and the usual mistakes.
+//!
+//! A type is an entity that some of the services know parts of. Each service has stubs of the types that its fields refer
+//! to, so that most schemas compose.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use crate::Choices;
+use crate::generate::json;
+
+/// The longest document, in bytes.
+const LENGTH: usize = 32 << 10;
+const SCALARS: &[&str] = &["ID", "Int", "Float", "String", "Boolean"];
+const HEADER: &str = "extend schema @link(url: \"https://specs.apollo.dev/federation/v2.7\", \
+    import: [\"@key\", \"@shareable\", \"@provides\", \"@external\", \"@requires\", \"@inaccessible\"])\n";
+
+/// A schema in parts.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    /// The services' own schemas, by name.
+    pub services: Vec<(String, String)>,
+    types: Vec<Composite>,
+    /// The fields of `Query` and of `Mutation`.
+    query: Vec<Field>,
+    mutation: Vec<Field>,
+}
+
+/// A type that has fields, or a union.
+#[derive(Clone, Debug)]
+struct Composite {
+    name: String,
+    fields: Vec<Field>,
+    /// The objects that an abstract type may be, by their places in [`Schema::types`].
+    possible: Vec<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct Field {
+    name: String,
+    ty: Named,
+    /// 0: a value, 1: a list, 2: a list of lists.
+    lists: usize,
+    is_required: bool,
+    has_arguments: bool,
+    /// The services that have it.
+    services: Vec<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named {
+    Scalar(&'static str),
+    Enum,
+    Composite(usize),
+}
+
+/// Generates a schema.
+#[must_use]
+pub fn schema(choices: &mut Choices<'_>) -> Schema {
+    let services = 1 + choices.below(3);
+    let objects = 1 + choices.below(4);
+    let has_interface = choices.one_in(2);
+    let has_union = choices.one_in(3);
+    let composites = objects + usize::from(has_interface) + usize::from(has_union);
+    let mut types: Vec<Composite> = (0..objects)
+        .map(|number| Composite {
+            name: format!("T{number}"),
+            fields: fields(choices, "f", 1 + choices_of(number), services, composites),
+            possible: Vec::new(),
+        })
+        .collect();
+    // The first service knows all objects, so that it can have the abstract types.
+    if has_interface {
+        let possible = (0..objects).filter(|object| *object == 0 || choices.one_in(2)).collect();
+        let next = Field { name: "next".into(), ty: Named::Composite(objects), ..Field::id() };
+        types.push(Composite { name: "I0".into(), fields: vec![next], possible });
+    }
+    if has_union {
+        types.push(Composite { name: "U0".into(), fields: Vec::new(), possible: (0..objects).collect() });
+    }
+    let query = fields(choices, "q", 3, services, composites);
+    let mutation = if choices.one_in(4) { fields(choices, "m", 1, services, composites) } else { Vec::new() };
+    let mut schema = Schema { services: Vec::new(), types, query, mutation };
+    schema.services =
+        (0..services).map(|service| (format!("s{service}"), schema.sdl(service, objects))).collect();
+    schema
+}
+
+/// A few more fields for some types than for others.
+fn choices_of(number: usize) -> usize {
+    2 + number % 2
+}
+
+fn fields(
+    choices: &mut Choices<'_>,
+    prefix: &str,
+    most: usize,
+    services: usize,
+    composites: usize,
+) -> Vec<Field> {
+    let count = 1 + choices.below(most + 1);
+    let field = |number: usize, choices: &mut Choices<'_>| {
+        let ty = match choices.below(4) {
+            0 => Named::Scalar(choices.pick(SCALARS)),
+            1 if choices.one_in(2) => Named::Enum,
+            _ => Named::Composite(choices.below(composites)),
+        };
+        let mut of = vec![choices.below(services)];
+        // Abstract types are the first service's.
+        if services > 1 && matches!(ty, Named::Scalar(_)) && choices.one_in(4) {
+            of.push((of[0] + 1) % services);
+        }
+        Field {
+            name: format!("{prefix}{number}"),
+            ty,
+            lists: [0, 0, 1, 2][choices.below(4)],
+            is_required: choices.one_in(4),
+            has_arguments: choices.one_in(3),
+            services: of,
+        }
+    };
+    (0..count).map(|number| field(number, choices)).collect()
+}
+
+impl Field {
+    fn id() -> Self {
+        Self {
+            name: "id".into(),
+            ty: Named::Scalar("ID"),
+            lists: 0,
+            is_required: false,
+            has_arguments: false,
+            services: vec![0],
+        }
+    }
+}
+
+impl Schema {
+    /// The schema of one service.
+    fn sdl(&self, service: usize, objects: usize) -> String {
+        let mut sdl = HEADER.to_owned();
+        sdl.push_str("enum E { A B C }\n");
+        sdl.push_str("input N { x: Int = 1, e: E, n: N, l: [Int!] }\n");
+        self.root(&mut sdl, "Query", &self.query, service);
+        self.root(&mut sdl, "Mutation", &self.mutation, service);
+        let interface = self.types.iter().find(|of| of.name == "I0");
+        for (number, object) in self.types.iter().take(objects).enumerate() {
+            let implements = service == 0 && interface.is_some_and(|of| of.possible.contains(&number));
+            let named = if implements { " implements I0" } else { "" };
+            let _ = write!(sdl, "type {}{named} @key(fields: \"id\") {{ id: ID!", object.name);
+            sdl.push_str(if implements { " next: I0" } else { "" });
+            self.write_fields(&mut sdl, &object.fields, service);
+            sdl.push_str(" }\n");
+        }
+        for of in self.types.iter().skip(objects).filter(|_| service == 0) {
+            let possible: Vec<&str> = of.possible.iter().map(|at| &*self.types[*at].name).collect();
+            let _ = match of.name.starts_with('I') {
+                true => writeln!(sdl, "interface {} {{ id: ID! next: I0 }}", of.name),
+                false => writeln!(sdl, "union {} = {}", of.name, possible.join(" | ")),
+            };
+        }
+        sdl
+    }
+
+    fn root(&self, sdl: &mut String, name: &str, fields: &[Field], service: usize) {
+        let mut inner = String::new();
+        self.write_fields(&mut inner, fields, service);
+        if !inner.is_empty() {
+            let _ = writeln!(sdl, "type {name} {{{inner} }}");
+        }
+    }
+
+    fn write_fields(&self, sdl: &mut String, fields: &[Field], service: usize) {
+        for field in fields {
+            let is_abstract = matches!(field.ty, Named::Composite(at) if !self.types[at].possible.is_empty());
+            let services = if is_abstract { &[0][..] } else { &field.services };
+            if !services.contains(&service) {
+                continue;
+            }
+            let arguments =
+                if field.has_arguments { "(a: Int, e: E = B, n: N, l: [[String!]!])" } else { "" };
+            let (open, close) = ("[".repeat(field.lists), "]".repeat(field.lists));
+            let required = if field.is_required { "!" } else { "" };
+            let shared = if services.len() > 1 { " @shareable" } else { "" };
+            let name = self.type_name(field.ty);
+            let _ = write!(sdl, " {}{arguments}: {open}{name}{close}{required}{shared}", field.name);
+        }
+    }
+
+    fn type_name(&self, ty: Named) -> &str {
+        match ty {
+            Named::Scalar(name) => name,
+            Named::Enum => "E",
+            Named::Composite(at) => &self.types[at].name,
+        }
+    }
+}
+
+/// A request: a document, the name of the operation, and variables as JSON.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The document.
+    pub document: String,
+    /// The name of the operation, where one is named.
+    pub operation: Option<String>,
+    /// The variables.
+    pub variables: String,
+}
+
+/// Generates a request to a schema: most are valid.
+#[must_use]
+pub fn request(choices: &mut Choices<'_>, schema: &Schema) -> Asked {
+    let is_valid = !choices.one_in(4);
+    let operations = if !is_valid && choices.one_in(4) { 3 } else { 1 };
+    let fragments = choices.below(8);
+    let mut writer = Writer {
+        choices,
+        schema,
+        is_valid,
+        fragments,
+        out: String::new(),
+        current: 0,
+        spread: BTreeSet::new(),
+        variables: BTreeSet::new(),
+        aliases: 0,
+    };
+    let bodies: Vec<(&str, String)> = (0..operations).map(|_| writer.operation()).collect();
+    let fragments: String = (0..fragments).filter_map(|number| writer.fragment(number)).collect();
+    let variables = writer.declared();
+    let mut document = String::new();
+    for (number, (kind, body)) in bodies.iter().enumerate() {
+        let name = if operations > 1 || number > 0 { format!(" Q{number}") } else { String::new() };
+        let _ = write!(document, "{kind}{name}{variables}{body}");
+    }
+    document.push_str(&fragments);
+    let operation = (operations > 1 || choices.one_in(32)).then(|| format!("Q{}", choices.below(operations)));
+    let variables = given(choices);
+    Asked { document, operation, variables }
+}
+
+/// The values of variables, which have the right types for the most part.
+fn given(choices: &mut Choices<'_>) -> String {
+    if choices.one_in(4) {
+        let mut out = String::new();
+        json::value(choices, json::Names(&["v", "i", "x", "e", "n", "l"]), 4, &mut out);
+        return out;
+    }
+    let values = [
+        ("v", ["true", "false", "null"]),
+        ("i", ["1", "null", "2147483648"]),
+        ("e", ["\"A\"", "\"C\"", "\"a\""]),
+        ("n", ["{}", "{\"x\":2,\"e\":\"B\",\"l\":[1]}", "{\"n\":{\"n\":{\"n\":null}}}"]),
+        ("l", ["[]", "[[\"a\",\"\\u0000\"],[]]", "\"a\""]),
+    ];
+    let pairs = values.map(|(name, texts)| format!("\"{name}\":{}", choices.pick(&texts)));
+    format!("{{{}}}", pairs.join(","))
+}
+
+/// Writes a document.
+struct Writer<'w, 'b> {
+    choices: &'w mut Choices<'b>,
+    schema: &'w Schema,
+    /// Whether no mistakes are made.
+    is_valid: bool,
+    fragments: usize,
+    out: String,
+    /// The first fragment that the one being written may spread, unless a cycle is wanted.
+    current: usize,
+    /// The fragments and variables that are used.
+    spread: BTreeSet<usize>,
+    variables: BTreeSet<&'static str>,
+    aliases: usize,
+}
+
+/// The variables and their types.
+const VARIABLES: [(&str, &str); 5] =
+    [("v", "Boolean! = true"), ("i", "Int = 3"), ("e", "E"), ("n", "N = { x: 2 }"), ("l", "[[String!]!]")];
+
+impl<'w> Writer<'w, '_> {
+    /// An operation's kind and its selections.
+    fn operation(&mut self) -> (&'static str, String) {
+        let schema = self.schema;
+        let is_mutation = !schema.mutation.is_empty() && self.choices.one_in(4);
+        let kind = match is_mutation {
+            _ if self.is_wrong(24) => "subscription",
+            true => "mutation",
+            false => "query",
+        };
+        let (root, fields) =
+            if is_mutation { ("Mutation", &schema.mutation) } else { ("Query", &schema.query) };
+        self.current = 0;
+        let depth = 1 + self.choices.below(12);
+        self.directives();
+        self.set(root, fields, &[], depth, false);
+        (kind, std::mem::take(&mut self.out))
+    }
+
+    /// A fragment, where it is spread, or a mistake is made.
+    fn fragment(&mut self, number: usize) -> Option<String> {
+        if !self.spread.contains(&number) && !self.is_wrong(4) {
+            return None;
+        }
+        let of = self.of_fragment(number);
+        let _ = write!(self.out, " fragment F{number} on {}", of.name);
+        // Forwards for the most part: cycles are refused early.
+        self.current = if self.is_wrong(16) { 0 } else { number + 1 };
+        let depth = 1 + self.choices.below(8);
+        self.set(&of.name, &of.fields, &of.possible, depth, false);
+        Some(std::mem::take(&mut self.out))
+    }
+
+    /// The type of a fragment.
+    fn of_fragment(&self, number: usize) -> &'w Composite {
+        &self.schema.types[number % self.schema.types.len()]
+    }
+
+    /// The variables as operations declare them.
+    fn declared(&mut self) -> String {
+        let is_wrong = self.is_wrong(4);
+        let used = VARIABLES.iter().filter(|(name, _)| self.variables.contains(name) != is_wrong);
+        let used: Vec<String> = used.map(|(name, ty)| format!("${name}: {ty}")).collect();
+        if used.is_empty() { String::new() } else { format!("({})", used.join(", ")) }
+    }
+
+    /// Whether a mistake is made, which is done one time in so many.
+    fn is_wrong(&mut self, many: usize) -> bool {
+        !self.is_valid && self.choices.one_in(many)
+    }
+
+    fn variable(&mut self, name: &'static str) {
+        self.variables.insert(name);
+        let _ = write!(self.out, "${name}");
+    }
+
+    /// A selection set of a type with these fields. In the objects of an abstract type each field gets a name of its own:
+    /// fields of one name have to have one type.
+    fn set(&mut self, name: &str, fields: &[Field], possible: &[usize], depth: usize, is_object_of: bool) {
+        self.out.push_str(" {");
+        let begun = self.out.len();
+        let count = 1 + self.choices.below(4);
+        for _ in 0..count {
+            self.selection(name, fields, possible, depth, is_object_of);
+        }
+        if self.choices.one_in(24) {
+            let times = 1 << self.choices.below(9);
+            self.repeat(begun, times);
+        }
+        self.out.push_str(" }");
+    }
+
+    /// Writes what was written since then again, each time under other aliases if it has any.
+    fn repeat(&mut self, begun: usize, times: usize) {
+        let once = self.out[begun..].to_owned();
+        let is_aliased = self.choices.one_in(2);
+        for time in 0..times {
+            if self.out.len() + once.len() > LENGTH {
+                return;
+            }
+            match is_aliased {
+                true => self.out.push_str(&once.replace(" x", &format!(" x{time}_"))),
+                false => self.out.push_str(&once),
+            }
+        }
+    }
+
+    fn selection(
+        &mut self,
+        name: &str,
+        fields: &[Field],
+        possible: &[usize],
+        depth: usize,
+        is_object_of: bool,
+    ) {
+        if self.out.len() > LENGTH {
+            self.out.push_str(" __typename");
+            return;
+        }
+        match self.choices.below(12) {
+            0 => self.out.push_str(" __typename"),
+            1 if name != "Query" && name != "Mutation" && !name.starts_with('U') => self.out.push_str(" id"),
+            2 => self.spread(name),
+            3 if depth > 0 => self.inline(name, fields, possible, depth),
+            4 if self.is_wrong(4) => self.mistake(),
+            5 if name == "Query" && self.choices.one_in(8) => self.introspection(),
+            _ if fields.is_empty() => self.inline(name, fields, possible, depth),
+            _ => {
+                let field = &fields[self.choices.below(fields.len())];
+                self.field(field, depth, is_object_of);
+            }
+        }
+    }
+
+    /// A spread of a fragment of the same type, unless a mistake is made.
+    fn spread(&mut self, name: &str) {
+        let is_wrong = self.is_wrong(4);
+        let fitting = (self.current..self.fragments)
+            .filter(|number| is_wrong || self.of_fragment(*number).name == name);
+        let fitting: Vec<usize> = fitting.collect();
+        if fitting.is_empty() {
+            self.out.push_str(" __typename");
+            return;
+        }
+        let number = self.choices.pick(&fitting);
+        self.spread.insert(number);
+        let _ = write!(self.out, " ...F{number}");
+        self.directives();
+    }
+
+    fn inline(&mut self, name: &str, fields: &[Field], possible: &[usize], depth: usize) {
+        if depth == 0 {
+            self.out.push_str(" __typename");
+            return;
+        }
+        let schema = self.schema;
+        match possible.get(self.choices.below(possible.len() + 1)) {
+            Some(at) => {
+                let of = &schema.types[*at];
+                let _ = write!(self.out, " ... on {}", of.name);
+                self.directives();
+                self.set(&of.name, &of.fields, &of.possible, depth - 1, true);
+            }
+            None => {
+                let condition = if self.choices.one_in(2) { format!(" on {name}") } else { String::new() };
+                let _ = write!(self.out, " ...{condition}");
+                self.directives();
+                self.set(name, fields, possible, depth - 1, true);
+            }
+        }
+    }
+
+    fn field(&mut self, field: &Field, depth: usize, is_object_of: bool) {
+        let schema = self.schema;
+        let composite = match field.ty {
+            Named::Composite(at) => Some(&schema.types[at]),
+            _ => None,
+        };
+        if composite.is_some() && depth == 0 {
+            self.out.push_str(" __typename");
+            return;
+        }
+        let has_arguments = field.has_arguments && self.choices.one_in(2);
+        if self.is_wrong(8) {
+            self.out.push_str(self.choices.pick(&[" x:", " id:", " __typename:"]));
+        } else if has_arguments || is_object_of || self.choices.one_in(4) {
+            self.aliases += 1;
+            let _ = write!(self.out, " x{}:", self.aliases);
+        }
+        let _ = write!(self.out, " {}", field.name);
+        if has_arguments {
+            self.arguments();
+        }
+        self.directives();
+        if let Some(of) = composite {
+            self.set(&of.name, &of.fields, &of.possible, depth - 1, false);
+        }
+    }
+
+    fn arguments(&mut self) {
+        self.out.push('(');
+        let mut names = vec!["a", "e", "n", "l"];
+        for _ in 0..=self.choices.below(2) {
+            let name = names.remove(self.choices.below(names.len()));
+            let _ = write!(self.out, "{name}: ");
+            match self.is_wrong(4) {
+                true => self.literal(3),
+                false => self.argument(name, 3),
+            }
+            self.out.push(' ');
+        }
+        self.out.push(')');
+    }
+
+    /// A value of an argument or of a member of `N`.
+    fn argument(&mut self, name: &str, depth: usize) {
+        match (name, self.choices.below(3)) {
+            (_, 0) => self.out.push_str("null"),
+            ("a" | "x", 1) => self.variable("i"),
+            ("a" | "x", _) => self.out.push_str(self.choices.pick(&["1", "-0", "2147483647"])),
+            ("e", 1) => self.variable("e"),
+            ("e", _) => self.out.push_str(self.choices.pick(&["A", "B", "C"])),
+            ("n", 1) => self.variable("n"),
+            ("n", _) if depth > 0 => {
+                let name = self.choices.pick(&["x", "e", "n"]);
+                let _ = write!(self.out, "{{{name}: ");
+                self.argument(name, depth - 1);
+                self.out.push('}');
+            }
+            ("l", 1) => self.variable("l"),
+            ("l", _) => {
+                let text = self.choices.pick(&["", "a", "\\u0000", "\\\"", "\u{e9}"]);
+                let times = if self.choices.one_in(16) { 1 << self.choices.below(12) } else { 1 };
+                let _ = write!(self.out, "[[\"{}\"], []]", text.repeat(times));
+            }
+            _ => self.out.push_str("{}"),
+        }
+    }
+
+    /// Any value.
+    fn literal(&mut self, depth: usize) {
+        match self.choices.below(if depth == 0 { 6 } else { 8 }) {
+            0 => self.variable("i"),
+            1 => self.out.push_str("$gone"),
+            2 => self.out.push_str(self.choices.pick(&["A", "D", "true"])),
+            3 => self.out.push_str(self.choices.pick(&["1", "2147483648", "1e400", "0.5"])),
+            4 => self.out.push_str(self.choices.pick(&[
+                "\"a\"",
+                "\"\\u0000\"",
+                "\"\"\"b\\\"\"\"\"\"\"",
+                "\"\"",
+            ])),
+            5 => {
+                let times = 1 << self.choices.below(12);
+                let _ = write!(self.out, "\"{}\"", "y".repeat(times));
+            }
+            6 => {
+                self.out.push('[');
+                for _ in 0..self.choices.below(3) {
+                    self.literal(depth - 1);
+                    self.out.push(' ');
+                }
+                self.out.push(']');
+            }
+            _ => {
+                self.out.push('{');
+                for _ in 0..self.choices.below(3) {
+                    let _ = write!(self.out, "{}: ", self.choices.pick(&["x", "e", "n", "l", "z"]));
+                    self.literal(depth - 1);
+                    self.out.push(' ');
+                }
+                self.out.push('}');
+            }
+        }
+    }
+
+    fn directives(&mut self) {
+        if self.is_wrong(16) {
+            let wrong =
+                [" @gone", " @skip", " @include(if: $v) @include(if: $v)", " @deprecated", " @skip(if: 1)"];
+            self.out.push_str(self.choices.pick(&wrong));
+            return;
+        }
+        // Not before a selection set of an operation.
+        if self.out.is_empty() {
+            return;
+        }
+        match self.choices.below(20) {
+            1 => self.condition(" @include(if: "),
+            2 => self.condition(" @skip(if: "),
+            3 => self.out.push_str(self.choices.pick(&[" @include(if: false)", " @skip(if: true)"])),
+            _ => {}
+        }
+    }
+
+    fn condition(&mut self, directive: &str) {
+        self.out.push_str(directive);
+        self.variable("v");
+        self.out.push(')');
+    }
+
+    fn introspection(&mut self) {
+        self.out.push_str(self.choices.pick(&[
+            " __schema { types { name fields { name type { name ofType { name } } } } }",
+            " __type(name: \"T0\") { possibleTypes { name } interfaces { name fields(includeDeprecated: true) { args { name } } } }",
+            " __schema { directives { name args { defaultValue } } queryType { fields { name } } }",
+        ]));
+    }
+
+    fn mistake(&mut self) {
+        let mistakes = [
+            " gone",
+            " ...Gone",
+            " id { x }",
+            " f0(a: 1, a: 2)",
+            " __schema",
+            " }",
+            " ... on Gone { id }",
+            " @",
+            " {",
+            " x: id x: __typename",
+        ];
+        self.out.push_str(self.choices.pick(&mistakes));
+    }
+}

@@ -1,0 +1,400 @@
+//! Connections of HTTP/2 as clients open them: frames that follow RFC 9113 for the most part, header blocks of RFC 7541, and
+//! the mistakes and floods that servers have fallen to.
+
+use std::time::Duration;
+
+use crate::Choices;
+
+/// What a client of HTTP/2 sends first (RFC 9113, 3.4).
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The types of frames (RFC 9113, 6).
+pub mod kind {
+    #![expect(missing_docs, reason = "the specification's names")]
+    pub const DATA: u8 = 0;
+    pub const HEADERS: u8 = 1;
+    pub const PRIORITY: u8 = 2;
+    pub const RST_STREAM: u8 = 3;
+    pub const SETTINGS: u8 = 4;
+    pub const PUSH_PROMISE: u8 = 5;
+    pub const PING: u8 = 6;
+    pub const GOAWAY: u8 = 7;
+    pub const WINDOW_UPDATE: u8 = 8;
+    pub const CONTINUATION: u8 = 9;
+}
+
+const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
+const END_HEADERS: u8 = 4;
+const PADDED: u8 = 8;
+const PRIORITY_FLAG: u8 = 0x20;
+/// The most bytes of one step.
+const LENGTH: usize = 1 << 20;
+
+/// What a client does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It sends these bytes.
+    Send(Vec<u8>),
+    /// It does nothing for a while.
+    Pause(Duration),
+    /// It stops reading.
+    StopReading,
+    /// It goes on reading.
+    Read,
+}
+
+/// A client's side of a connection.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    /// What it does, in order.
+    pub steps: Vec<Step>,
+    /// The flow-control window that it has opened for the whole connection, in bytes (RFC 9113, 6.9.1), at most.
+    pub window: u64,
+    /// The highest stream that it has opened.
+    pub last_stream: u32,
+}
+
+/// Generates what a client does, with requests for these paths.
+#[must_use]
+pub fn script(choices: &mut Choices<'_>, paths: &[&str]) -> Script {
+    let mut writer =
+        Writer { script: Script { window: 65_535, ..Script::default() }, next: 1, frame: Vec::new() };
+    let mut begun = match choices.one_in(32) {
+        true => choices.bytes(64).to_vec(),
+        false => PREFACE.to_vec(),
+    };
+    if !choices.one_in(32) {
+        begun.extend(settings(choices));
+    }
+    writer.script.steps.push(Step::Send(begun));
+    for _ in 0..choices.below(24) {
+        writer.step(choices, paths);
+    }
+    writer.script
+}
+
+struct Writer {
+    script: Script,
+    /// The next stream that has not been opened.
+    next: u32,
+    /// What was sent last.
+    frame: Vec<u8>,
+}
+
+impl Writer {
+    fn step(&mut self, choices: &mut Choices<'_>, paths: &[&str]) {
+        let step = match choices.below(16) {
+            0 => Step::Pause(Duration::from_millis(1 << choices.below(18))),
+            1 if choices.one_in(4) => Step::StopReading,
+            1 => Step::Read,
+            2 => self.repeated(choices),
+            3..8 => self.request(choices, paths),
+            _ => {
+                self.frame = self.other(choices);
+                Step::Send(self.frame.clone())
+            }
+        };
+        self.script.steps.push(step);
+    }
+
+    /// What was sent last, many times over.
+    fn repeated(&mut self, choices: &mut Choices<'_>) -> Step {
+        let times = (1 << choices.below(15)).min(LENGTH / self.frame.len().max(1));
+        if self.frame.get(3) == Some(&kind::WINDOW_UPDATE) {
+            self.script.window = u64::MAX;
+        }
+        Step::Send(self.frame.repeat(times))
+    }
+
+    /// A request on a new stream, for the most part, with all of its body, a part of it, or none.
+    fn request(&mut self, choices: &mut Choices<'_>, paths: &[&str]) -> Step {
+        let stream = match choices.below(12) {
+            0 => self.stream(choices),
+            1 => {
+                self.next += 2 * choices.number().min(1 << 20);
+                self.take_stream()
+            }
+            _ => self.take_stream(),
+        };
+        let block = block(choices, paths);
+        let has_body = choices.one_in(2);
+        let mut sent = headers(choices, stream, &block, !has_body);
+        if has_body {
+            for _ in 0..choices.below(3) {
+                sent.extend(data(choices, stream));
+            }
+            if choices.one_in(4) {
+                // Trailers.
+                sent.extend(headers(choices, stream, &field("x-end", "1"), true));
+            }
+        }
+        self.frame = sent.clone();
+        Step::Send(sent)
+    }
+
+    fn take_stream(&mut self) -> u32 {
+        let stream = self.next;
+        self.next = self.next.saturating_add(2);
+        self.script.last_stream = self.script.last_stream.max(stream);
+        stream
+    }
+
+    /// A stream that may be open, closed, never opened, the server's, or the connection itself.
+    fn stream(&mut self, choices: &mut Choices<'_>) -> u32 {
+        let stream = match choices.below(8) {
+            0 => 0,
+            1 => choices.number(),
+            2 => 2,
+            _ => 1 + 2 * choices.below(self.next as usize / 2 + 1).min(1 << 16) as u32,
+        };
+        self.script.last_stream = self.script.last_stream.max(stream & 0x7fff_ffff);
+        stream
+    }
+
+    fn other(&mut self, choices: &mut Choices<'_>) -> Vec<u8> {
+        let stream = self.stream(choices);
+        match choices.below(12) {
+            0 => settings(choices),
+            1 => frame(kind::SETTINGS, ACK, 0, &[]),
+            2 => frame(kind::PING, choices.byte() & ACK, 0, &[choices.byte(); 8]),
+            3 => frame(kind::RST_STREAM, 0, stream, &choices.number().to_be_bytes()),
+            4 | 5 => {
+                let increment = choices.number();
+                if stream & 0x7fff_ffff == 0 {
+                    self.script.window = self.script.window.saturating_add(increment.into());
+                }
+                frame(kind::WINDOW_UPDATE, 0, stream, &increment.to_be_bytes())
+            }
+            6 => data(choices, stream),
+            7 => frame(kind::PRIORITY, 0, stream, &[0, 0, 0, choices.byte(), 16]),
+            8 => {
+                let last = [choices.number().to_be_bytes(), choices.number().to_be_bytes()].concat();
+                frame(kind::GOAWAY, 0, stream & u32::from(choices.one_in(8)), &last)
+            }
+            9 => {
+                let is_last = choices.one_in(2);
+                headers(choices, stream, &field("x-late", "1"), is_last)
+            }
+            10 => {
+                // Any frame: its window counts as opened, whatever it is.
+                self.script.window = u64::MAX;
+                let (kind, flags) = (choices.byte() % 12, choices.byte());
+                self.script.last_stream = u32::MAX;
+                frame(kind, flags, stream, choices.bytes(64))
+            }
+            _ => {
+                self.script.window = u64::MAX;
+                self.script.last_stream = u32::MAX;
+                choices.bytes(32).to_vec()
+            }
+        }
+    }
+}
+
+/// A frame.
+#[must_use]
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap_or_default().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+fn settings(choices: &mut Choices<'_>) -> Vec<u8> {
+    let mut payload = Vec::new();
+    for _ in 0..choices.below(4) {
+        // Table size, push, streams, window, frame size, header list size, one of RFC 8441, and one of nobody's.
+        let name = choices.pick(&[1_u16, 2, 3, 4, 4, 5, 6, 8, 0xaaaa]);
+        let value = match choices.below(4) {
+            0 => 0,
+            1 => 16_384,
+            2 => 65_535,
+            _ => choices.number(),
+        };
+        payload.extend(name.to_be_bytes());
+        payload.extend(value.to_be_bytes());
+    }
+    frame(kind::SETTINGS, 0, 0, &payload)
+}
+
+fn data(choices: &mut Choices<'_>, stream: u32) -> Vec<u8> {
+    let length = match choices.below(6) {
+        0 => 0,
+        1 => 16_384,
+        2 => 16_385,
+        _ => choices.below(300),
+    };
+    let is_last = u8::from(choices.one_in(2)) * END_STREAM;
+    let mut payload = vec![choices.byte(); length];
+    if choices.one_in(8) {
+        // Now and then the padding is longer than its frame.
+        payload.insert(0, choices.byte());
+        return frame(kind::DATA, is_last | PADDED, stream, &payload);
+    }
+    frame(kind::DATA, is_last, stream, &payload)
+}
+
+/// A header block as frames: one, or with its end in further ones.
+fn headers(choices: &mut Choices<'_>, stream: u32, block: &[u8], is_last: bool) -> Vec<u8> {
+    let mut flags = u8::from(is_last) * END_STREAM;
+    let mut payload = Vec::new();
+    if choices.one_in(16) {
+        flags |= PADDED;
+        payload.push(choices.byte() % 4);
+    }
+    if choices.one_in(16) {
+        flags |= PRIORITY_FLAG;
+        payload.extend([&choices.number().to_be_bytes()[..], &[7]].concat());
+    }
+    payload.extend(block);
+    if flags & PADDED != 0 {
+        payload.extend(vec![0; usize::from(payload[0])]);
+    }
+    if block.len() < 16_000 && !choices.one_in(8) {
+        return frame(kind::HEADERS, flags | END_HEADERS, stream, &payload);
+    }
+    let pieces: Vec<&[u8]> = payload.chunks(1 + choices.below(16_384)).take(64).collect();
+    let mut frames = Vec::new();
+    for (place, piece) in pieces.iter().enumerate() {
+        let is_end = place + 1 == pieces.len() && !choices.one_in(16);
+        let end = u8::from(is_end) * END_HEADERS;
+        frames.extend(match place {
+            0 => frame(kind::HEADERS, flags | end, stream, piece),
+            _ => frame(kind::CONTINUATION, end, stream, piece),
+        });
+    }
+    frames
+}
+
+/// A field that no table knows (RFC 7541, 6.2.2).
+#[must_use]
+pub fn field(name: &str, value: &str) -> Vec<u8> {
+    literal(0, name.as_bytes(), value.as_bytes())
+}
+
+/// A literal field: 0 without indexing, 0x40 with it, 0x10 never indexed.
+fn literal(form: u8, name: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut out = vec![form];
+    for text in [name, value] {
+        out.extend(integer(0, 7, text.len()));
+        out.extend(text);
+    }
+    out
+}
+
+/// A number whose first byte has so many bits for it (RFC 7541, 5.1).
+fn integer(first: u8, bits: u32, value: usize) -> Vec<u8> {
+    let most = (1 << bits) - 1;
+    if value < most {
+        return vec![first | value as u8];
+    }
+    let mut out = vec![first | most as u8];
+    let mut rest = value - most;
+    while rest >= 0x80 {
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+    out
+}
+
+/// The header block of a request.
+fn block(choices: &mut Choices<'_>, paths: &[&str]) -> Vec<u8> {
+    let mut fields = vec![
+        // GET, POST, and any other.
+        match choices.below(4) {
+            0 => literal(
+                0x40,
+                b":method",
+                choices.pick(&["HEAD", "OPTIONS", "CONNECT", "PUT", "", "G T"]).as_bytes(),
+            ),
+            1 => vec![0x82],
+            _ => vec![0x83],
+        },
+        vec![if choices.one_in(8) { 0x87 } else { 0x86 }],
+        literal(
+            choices.pick(&[0, 0x40, 0x10]),
+            b":authority",
+            choices.pick(&["a", "a:80", "", "[::1]", "b@c"]).as_bytes(),
+        ),
+        literal(choices.pick(&[0, 0x40]), b":path", path(choices, paths).as_bytes()),
+    ];
+    match choices.below(24) {
+        0 => drop(fields.remove(choices.below(4))),
+        1 => fields.push(fields[choices.below(4)].clone()),
+        2 => fields.swap(choices.below(4), 0),
+        3 => fields.insert(0, field("x-early", "1")),
+        _ => {}
+    }
+    let mut out = fields.concat();
+    for _ in 0..choices.below(5) {
+        out.extend(extra(choices));
+    }
+    out
+}
+
+fn path(choices: &mut Choices<'_>, paths: &[&str]) -> String {
+    let path = choices.pick(paths);
+    match choices.below(12) {
+        0 => format!("{path}?{}", "x".repeat(1 << choices.below(13))),
+        1 => choices.pick(&["*", "", "//b/c", "/%2e%2e/", "/\u{e9}", "a"]).to_string(),
+        _ => path.to_owned(),
+    }
+}
+
+fn extra(choices: &mut Choices<'_>) -> Vec<u8> {
+    match choices.below(12) {
+        // An entry of the static or the dynamic table, or of neither.
+        0 => integer(0x80, 7, choices.below(128)),
+        1 => integer(0x80, 7, choices.number() as usize),
+        // Another size of the dynamic table.
+        2 => integer(0x20, 5, choices.number() as usize),
+        3 => {
+            let (name, times) = (choices.below(62) as u8 & 0x3f, 1 << choices.below(13));
+            [&[0x40 | name][..], &integer(0, 7, times), &vec![b'x'; times]].concat()
+        }
+        // Texts in Huffman's code, for the most part wrong.
+        4 => {
+            let text = choices.bytes(24);
+            [&[0x40, 1, b'h'][..], &integer(0x80, 7, text.len()), text].concat()
+        }
+        5 => {
+            let times = 1 << choices.below(11);
+            field("a", "b").repeat(times)
+        }
+        6 => {
+            let length = choices.pick(&["0", "5", "300", "18446744073709551615", "-1", "5, 5"]);
+            field("content-length", length)
+        }
+        _ => {
+            let fields = [
+                ("te", "trailers"),
+                ("te", "gzip"),
+                ("connection", "close"),
+                ("upgrade", "h2c"),
+                ("transfer-encoding", "chunked"),
+                ("cookie", "a=b"),
+                ("host", "a"),
+                ("host", "b"),
+                ("expect", "100-continue"),
+                ("content-type", "text/javascript"),
+                ("content-type", "application/wasm"),
+                ("content-encoding", "gzip"),
+                ("orfa-input", "3"),
+                ("orfa-limit", "cpu=1"),
+                ("origin", "http://a"),
+                ("x-forwarded-for", "10.0.0.1"),
+                ("forwarded", "for=a"),
+                ("Upper", "case"),
+                ("a b", "c"),
+                ("", "b"),
+                ("a", "b\r\nc: d"),
+                (":unknown", "b"),
+                ("accept-encoding", "gzip;q=0.5, zstd"),
+                ("range", "bytes=0-"),
+                ("if-none-match", "*"),
+            ];
+            let (name, value) = choices.pick(&fields);
+            literal(choices.pick(&[0, 0x40, 0x10]), name.as_bytes(), value.as_bytes())
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! JSON texts as a hostile service or worker may send them: deep, wide, repeated, with odd numbers and texts, and now and
+//! then not JSON.
+
+use crate::Choices;
+
+/// Numbers at the edges of what readers of JSON agree on.
+const NUMBERS: &[&str] =
+    &["0", "1", "2", "-1", "-0", "7.0", "1e2", "1E400", "9007199254740993", "18446744073709551616", "0.1e-7"];
+/// Texts that mean something further down: in paths, headers, other formats.
+const TEXTS: &[&str] = &[
+    "",
+    "a",
+    "id",
+    "7",
+    "..",
+    ".",
+    "/",
+    "%2e",
+    "?x=1",
+    "#",
+    "&",
+    "a,b",
+    "\\u0000",
+    "\\ud800",
+    "\\ud83d\\ude00",
+    "\\u002f",
+    "\\r\\n",
+    "\u{e9}",
+    "$",
+    "\\\\",
+    "\\\"",
+    "__typename",
+    "A",
+    "http://a/",
+];
+/// What makes a text no JSON.
+const MISTAKES: &[&str] = &[",", "]", "}", "\"", "nul", "01", "+1", "\u{feff}", "\\", "1.", "\u{7}", "NaN"];
+/// The longest text of one value, in bytes.
+const LENGTH: usize = 64 << 10;
+/// How deep values stand within each other unless depth itself is tried.
+const DEPTH: usize = 6;
+
+/// The names of members that mean something to the reader.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'n>(pub &'n [&'n str]);
+
+/// A text that is JSON, unless it was chosen to have a mistake.
+#[must_use]
+pub fn text(choices: &mut Choices<'_>, names: Names<'_>) -> String {
+    let mut out = String::new();
+    value(choices, names, DEPTH, &mut out);
+    if choices.one_in(16) {
+        let at = out.floor_char_boundary(choices.below(out.len() + 1));
+        match choices.one_in(4) {
+            true => out.truncate(at),
+            false => out.insert_str(at, choices.pick(MISTAKES)),
+        }
+    }
+    out
+}
+
+/// Writes a value.
+pub fn value(choices: &mut Choices<'_>, names: Names<'_>, depth: usize, out: &mut String) {
+    let kinds = if depth == 0 || out.len() > LENGTH { 5 } else { 12 };
+    match choices.below(kinds) {
+        0 => out.push_str("null"),
+        1 => out.push_str(if choices.one_in(2) { "true" } else { "false" }),
+        2 => out.push_str(choices.pick(NUMBERS)),
+        3 => out.push_str(&choices.below(16).to_string()),
+        4 => text_value(choices, out),
+        5..8 => object(choices, names, depth, out),
+        8..10 => array(choices, names, depth, out),
+        10 => repeated(choices, names, depth, out),
+        _ => nested(choices, names, out),
+    }
+}
+
+fn text_value(choices: &mut Choices<'_>, out: &mut String) {
+    out.push('"');
+    let text = choices.pick(TEXTS);
+    let times = if choices.one_in(16) { 1 << choices.below(13) } else { 1 };
+    out.push_str(&text.repeat(times));
+    out.push('"');
+}
+
+fn object(choices: &mut Choices<'_>, names: Names<'_>, depth: usize, out: &mut String) {
+    out.push('{');
+    for place in 0..choices.below(5) {
+        let separator = if place > 0 { "," } else { "" };
+        let Names(known) = names;
+        let name =
+            if known.is_empty() || choices.one_in(8) { choices.pick(TEXTS) } else { choices.pick(known) };
+        out.push_str(&format!("{separator}\"{name}\":"));
+        value(choices, names, depth - 1, out);
+    }
+    out.push('}');
+}
+
+fn array(choices: &mut Choices<'_>, names: Names<'_>, depth: usize, out: &mut String) {
+    out.push('[');
+    for place in 0..choices.below(5) {
+        out.push_str(if place > 0 { "," } else { "" });
+        value(choices, names, depth - 1, out);
+    }
+    out.push(']');
+}
+
+/// An array of one value many times over.
+fn repeated(choices: &mut Choices<'_>, names: Names<'_>, depth: usize, out: &mut String) {
+    let mut item = String::new();
+    value(choices, names, depth.min(2) - 1, &mut item);
+    let most = (LENGTH / (item.len() + 1)).max(1);
+    let times = (1_usize << choices.below(15)).min(most);
+    out.push('[');
+    out.push_str(&vec![item; times].join(","));
+    out.push(']');
+}
+
+/// A value far within arrays or objects.
+fn nested(choices: &mut Choices<'_>, names: Names<'_>, out: &mut String) {
+    let times = 1 << choices.below(13);
+    let (open, close) = if choices.one_in(2) { ("[", "]") } else { ("{\"a\":", "}") };
+    out.push_str(&open.repeat(times));
+    value(choices, names, 0, out);
+    out.push_str(&close.repeat(times));
+}

@@ -1,0 +1,215 @@
+//! Frames of the protocol between gateway and S workers, as a worker sends them: whatever a script can make of one.
+
+use crate::Choices;
+use crate::generate::json::{self, Names};
+
+/// The types of frames that a worker may send.
+const KINDS: std::ops::RangeInclusive<u8> = 64..=77;
+/// Names in headers, changes and queries.
+const MEMBERS: Names<'static> =
+    Names(&["location", "set-cookie", "content-type", "a", "length", "0", "cache-control"]);
+
+/// Generates what a worker sends: frames of these runs for the most part, and the pieces in which they come.
+#[must_use]
+pub fn stream(choices: &mut Choices<'_>, runs: &[u32]) -> (Vec<u8>, Vec<usize>) {
+    let mut out = Vec::new();
+    for _ in 0..=choices.below(12) {
+        frame(choices, runs, &mut out);
+    }
+    if choices.one_in(16) {
+        out.truncate(choices.below(out.len() + 1));
+    }
+    let cuts = (0..choices.below(6)).map(|_| choices.below(out.len() + 1)).collect();
+    (out, cuts)
+}
+
+/// Generates one frame.
+pub fn frame(choices: &mut Choices<'_>, runs: &[u32], out: &mut Vec<u8>) {
+    let kind = if choices.one_in(32) { choices.byte() } else { KINDS.start() + choices.below(14) as u8 };
+    let run = if choices.one_in(8) { choices.number() } else { choices.pick(runs) };
+    let mut payload = Vec::new();
+    fields(choices, kind, &mut payload);
+    match choices.below(48) {
+        0 => payload.push(choices.byte()),
+        1 => payload.truncate(choices.below(payload.len() + 1)),
+        2 if !payload.is_empty() => {
+            let at = choices.below(payload.len());
+            payload[at] = choices.byte();
+        }
+        _ => {}
+    }
+    let length = if choices.one_in(64) { choices.number() } else { payload.len() as u32 + 5 };
+    out.extend(length.to_le_bytes());
+    out.push(kind);
+    out.extend(run.to_le_bytes());
+    out.extend(payload);
+}
+
+fn fields(choices: &mut Choices<'_>, kind: u8, out: &mut Vec<u8>) {
+    match kind {
+        64 => {
+            number(choices, out);
+            text(choices, out);
+        }
+        66 => {
+            text(choices, out);
+            text(choices, out);
+        }
+        67 => {
+            number(choices, out);
+            number(choices, out);
+            out.extend([choices.byte() & 3, choices.byte() % 10]);
+            text(choices, out);
+            json_text(choices, out);
+            body(choices, out);
+        }
+        68 => answer(choices, out),
+        69 => bytes(changes(choices).as_bytes(), out),
+        70 => {
+            number(choices, out);
+            number(choices, out);
+            out.extend([choices.byte() % 4, 0]);
+            text(choices, out);
+            json_text(choices, out);
+            json_text(choices, out);
+        }
+        71 => {
+            let flags = choices.byte() & 3;
+            out.push(flags);
+            if flags & 1 != 0 {
+                answer(choices, out);
+            }
+            if flags & 2 != 0 {
+                bytes(changes(choices).as_bytes(), out);
+            }
+            number(choices, out);
+        }
+        72 => {
+            out.push(choices.byte() % 8);
+            number(choices, out);
+            out.extend(status(choices));
+            text(choices, out);
+            text(choices, out);
+        }
+        73 => {
+            out.push(choices.byte() % 5);
+            text(choices, out);
+        }
+        75 => number(choices, out),
+        77 => text(choices, out),
+        _ => {}
+    }
+}
+
+/// Generates a change set: cells, paths, what becomes of each.
+#[must_use]
+pub fn changes(choices: &mut Choices<'_>) -> String {
+    let mut cells = Vec::new();
+    for _ in 0..=choices.below(2) {
+        let edits: Vec<String> = (0..choices.below(4)).map(|_| edit(choices)).collect();
+        cells.push(format!("[{},[{}]]", choices.below(4), edits.join(",")));
+    }
+    let text = format!("[{}]", cells.join(","));
+    if choices.one_in(8) { json::text(choices, MEMBERS) } else { text }
+}
+
+fn edit(choices: &mut Choices<'_>) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    if choices.one_in(2) {
+        parts.push(choices.below(6).to_string());
+    }
+    let keys = ["\"a\"", "0", "1", "\"length\"", "-1", "\"__proto__\"", "4294967295", "\"b\"", "1e9"];
+    let path: Vec<&str> = (0..choices.below(4)).map(|_| choices.pick(&keys)).collect();
+    parts.push(format!("[{}]", path.join(",")));
+    for _ in 0..choices.below(3) {
+        let mut value = String::new();
+        json::value(choices, MEMBERS, 3, &mut value);
+        parts.push(value);
+    }
+    format!("[{}]", parts.join(","))
+}
+
+fn answer(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
+    out.extend(status(choices));
+    match choices.one_in(3) {
+        true => json_text(choices, out),
+        false => bytes(headers(choices).as_bytes(), out),
+    }
+    body(choices, out);
+}
+
+fn headers(choices: &mut Choices<'_>) -> String {
+    let names = [
+        "location",
+        "set-cookie",
+        "content-type",
+        "content-length",
+        "connection",
+        "x-a",
+        "Bad Name",
+        "transfer-encoding",
+    ];
+    let values = [
+        "\"/a\"",
+        "\"?q\"",
+        "\"//b\"",
+        "\"a\\r\\nb: c\"",
+        "[\"a\",\"b\"]",
+        "7",
+        "null",
+        "\"\u{e9}\"",
+        "{}",
+        "\"http://c/\"",
+        "\"../..\"",
+    ];
+    let header =
+        |choices: &mut Choices<'_>| format!("\"{}\":{}", choices.pick(&names), choices.pick(&values));
+    let fields: Vec<String> = (0..choices.below(4)).map(|_| header(choices)).collect();
+    if fields.is_empty() { String::new() } else { format!("{{{}}}", fields.join(",")) }
+}
+
+fn status(choices: &mut Choices<'_>) -> [u8; 2] {
+    choices.pick(&[200_u16, 0, 101, 100, 204, 304, 404, 500, 99, 999, 1000, 65_535]).to_le_bytes()
+}
+
+fn body(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
+    out.push(choices.byte() % 7);
+    match choices.one_in(2) {
+        true => json_text(choices, out),
+        false => bytes(choices.bytes(64), out),
+    }
+}
+
+fn json_text(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
+    let text = json::text(choices, MEMBERS);
+    bytes(text.as_bytes(), out);
+}
+
+fn text(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
+    let texts = [
+        "",
+        "/a",
+        "/a/{id}",
+        "http://up/a?x=1",
+        "http://gone/",
+        "\u{e9}",
+        "a:1:2\n at b",
+        "..",
+        "/a?x#y",
+        "node",
+    ];
+    match choices.one_in(8) {
+        true => bytes(choices.bytes(32), out),
+        false => bytes(choices.pick(&texts).as_bytes(), out),
+    }
+}
+
+fn bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend((bytes.len() as u32).to_le_bytes());
+    out.extend(bytes);
+}
+
+fn number(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
+    let number = if choices.one_in(4) { choices.number() } else { choices.below(4) as u32 };
+    out.extend(number.to_le_bytes());
+}
