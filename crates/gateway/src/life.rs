@@ -197,7 +197,7 @@ impl Life {
         request: Request<Body>,
         entry: &mut Entry,
     ) -> Result<Response<Body>, Box<dyn Problem>> {
-        let mut request = request.map(|body| entry.metered(body, &route.limits));
+        let mut request = request.map(|body| entry.metered(body, &route.limits, self.trusted.own_header()));
         let hops = admit(route, comes, &request)?;
         if speaks_for(route) && cors::is_preflight(&request) {
             return Ok(route.origins.preflight(&request, route.way.methods()));

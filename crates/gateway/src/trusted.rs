@@ -89,6 +89,11 @@ impl TrustedProxies {
         }
     }
 
+    /// The header of the operator's choice, where it is none of those that only proxies may send anyway.
+    pub(crate) fn own_header(&self) -> Option<&HeaderName> {
+        self.is_own_header.then_some(&self.header)
+    }
+
     /// Whether what this address says of others is believed.
     pub(crate) fn believe(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();

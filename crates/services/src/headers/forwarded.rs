@@ -167,18 +167,18 @@ pub fn is_claim(name: &str) -> bool {
 
 /// Removes what a client says in the name of a proxy.
 pub fn strip_claims(headers: &mut HeaderMap) {
-    strip(headers, is_claim);
+    strip(headers, |name| is_claim(name.as_str()));
 }
 
 /// Removes what a trusted proxy says of its client, once the gateway has read it.
 pub fn strip_client_fields(headers: &mut HeaderMap) {
-    strip(headers, |name| CLIENT_FIELDS.contains(&&*canonical(name)));
+    strip(headers, |name| CLIENT_FIELDS.contains(&&*canonical(name.as_str())));
 }
 
-fn strip(headers: &mut HeaderMap, is_one: impl Fn(&str) -> bool) {
-    let is_one = |name: &&HeaderName| is_one(name.as_str());
-    let claims: Vec<HeaderName> = headers.keys().filter(is_one).cloned().collect();
-    for name in claims {
+/// Removes the fields whose names are of this kind.
+pub(super) fn strip(headers: &mut HeaderMap, is_one: impl Fn(&HeaderName) -> bool) {
+    let removed: Vec<HeaderName> = headers.keys().filter(|name| is_one(name)).cloned().collect();
+    for name in removed {
         headers.remove(name);
     }
 }

@@ -235,12 +235,45 @@ fn an_upgrade_keeps_the_option_that_goes_with_it() {
 
 #[test]
 fn trailers_say_no_more_than_a_head_may() {
-    let plain = [("x-checksum", "7"), ("grpc-status", "0")];
+    let plain = [("x-checksum", "7"), ("grpc-status", "0"), ("content-digest", "sha-256=:7:")];
     let mut trailers = headers(&plain);
     trailers.extend(headers(&CLAIMED));
     trailers.extend(headers(&[("authorization", "Basic x"), ("cookie", "a=1"), ("te", "x"), ("host", "b")]));
-    settle_trailers(&mut trailers);
+    let more = [
+        "cdn-loop",
+        "content-length",
+        "content-type",
+        "content_length",
+        "content_type",
+        "if-match",
+        "orfa-input",
+        "proxy-authorization",
+        "proxy_connection",
+        "range",
+        "traceparent",
+        "trailer",
+        "transfer_encoding",
+        "via",
+        "x-edge-ip",
+        "x_edge_ip",
+    ];
+    trailers.extend(headers(&more.map(|name| (name, "x"))));
+    settle_trailers(&mut trailers, Some(&HeaderName::from_static("x-edge-ip")));
     assert_eq!(trailers, headers(&plain));
+}
+
+#[test]
+fn no_trailer_has_the_name_of_a_field_of_the_head() {
+    let head = ["x-user", "x_internal_token"].map(HeaderName::from_static);
+    let mut trailers = headers(&[
+        ("x-sum", "7"),
+        ("x-user", "forged"),
+        ("x_user", "forged"),
+        ("x-internal-token", "forged"),
+        ("x_internal_token", "forged"),
+    ]);
+    strip_repeated(&mut trailers, &head);
+    assert_eq!(trailers, headers(&[("x-sum", "7")]));
 }
 
 #[test]
