@@ -322,7 +322,7 @@ pub fn settle(headers: &mut HeaderMap, keeps_claims: bool) {
         join_cookies(headers);
     }
     if has_claims {
-        forwarded::strip_claims(headers);
+        forwarded::strip_claims(headers, &[]);
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Two families of fields say the same: `Forwarded` (RFC 7239) and the older `X-Forwarded-*` with `X-Real-IP`. Services
 //! believe whichever they know, so all that leave the gateway are written from one value, [`Forwarded`], and what came
-//! in other fields is dropped: by [`strip_claims`] where the peer is not a trusted proxy, by [`strip_client_fields`]
-//! where it is and the gateway has read the field that the operator chose (`gateway/src/trusted.rs`).
+//! in other fields is dropped: by [`strip_claims`], where the peer is a trusted proxy only after the gateway has read
+//! the field that the operator chose (`gateway/src/trusted.rs`).
 //!
 //! A filter's own fields are written after that and stay as they are: the gateway adds only those that are missing.
 
@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 use http::header::{FORWARDED, HeaderMap, HeaderName, HeaderValue};
 
-use super::{canonical, put_address};
+use super::{canonical, is_same_field, put_address};
 
 /// The addresses that a request came from: the client's first, the nearest proxy's last.
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -29,24 +29,32 @@ const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const PREFIX: &str = "x-forwarded";
 
 /// Fields that say where the client is, or by which scheme, host and port it came.
-const CLIENT_FIELDS: [&str; 36] = [
+const CLIENT_FIELDS: [&str; 48] = [
+    "ali-cdn-real-ip",
+    "cdn-src-ip",
     "cf-connecting-ip",
     "cf-connecting-ipv6",
     "client-ip",
+    "cloudfront-viewer-address",
     "fastly-client-ip",
+    "fly-client-ip",
     "forwarded",
     "forwarded-for",
     "forwarded-for-ip",
     "front-end-https",
     "proxy-client-ip",
+    "remote-addr",
     "true-client-ip",
     "wl-proxy-client-ip",
+    "x-appengine-remote-addr",
     "x-appengine-user-ip",
     "x-azure-clientip",
     "x-azure-socketip",
     "x-client-ip",
     "x-cluster-client-ip",
     "x-envoy-external-address",
+    "x-envoy-original-host",
+    "x-forward-for",
     "x-forwarded",
     "x-forwarded-by",
     "x-forwarded-for",
@@ -59,21 +67,31 @@ const CLIENT_FIELDS: [&str; 36] = [
     "x-forwarded-server",
     "x-forwarded-ssl",
     "x-host",
+    "x-http-host-override",
+    "x-nf-client-connection-ip",
     "x-original-forwarded-for",
     "x-original-host",
     "x-originating-ip",
+    "x-proxyuser-ip",
     "x-real-ip",
     "x-remote-addr",
     "x-remote-ip",
+    "x-scheme",
     "x-url-scheme",
 ];
 /// Fields by which a method, a path or a proxy is meant in place of those that the gateway has seen.
-const OVERRIDES: [&str; 7] = [
+const OVERRIDES: [&str; 13] = [
     "proxy",
+    "x-envoy-original-method",
     "x-envoy-original-path",
+    "x-forwarded-method",
+    "x-forwarded-path",
+    "x-forwarded-uri",
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
+    "x-original-method",
+    "x-original-uri",
     "x-original-url",
     "x-rewrite-url",
 ];
@@ -158,21 +176,32 @@ impl Forwarded<'_> {
 #[must_use]
 pub fn is_claim(name: &str) -> bool {
     // Most names begin otherwise, and every request's are asked.
-    if !matches!(name.as_bytes().first(), Some(b'c' | b'f' | b'p' | b't' | b'w' | b'x')) {
+    if !matches!(
+        name.as_bytes(),
+        [b'c' | b'f' | b'p' | b't' | b'w' | b'x', ..] | [b'a', b'l', ..] | [b'r', b'e', b'm', ..]
+    ) {
         return false;
     }
     let name = &*canonical(name);
     name.starts_with(PREFIX) || CLIENT_FIELDS.contains(&name) || OVERRIDES.contains(&name)
 }
 
-/// Removes what a client says in the name of a proxy.
-pub fn strip_claims(headers: &mut HeaderMap) {
-    strip(headers, |name| is_claim(name.as_str()));
+/// Whether a trusted proxy may have a claim of its own passed on: one that is not written anew, and means no other method
+/// or path than those that the gateway has checked.
+#[must_use]
+pub fn is_passable(name: &str) -> bool {
+    let name = &*canonical(name);
+    name.starts_with(PREFIX) && !CLIENT_FIELDS.contains(&name) && !OVERRIDES.contains(&name)
 }
 
-/// Removes what a trusted proxy says of its client, once the gateway has read it.
-pub fn strip_client_fields(headers: &mut HeaderMap) {
-    strip(headers, |name| CLIENT_FIELDS.contains(&&*canonical(name.as_str())));
+/// Removes claims, except for those with these names in this spelling.
+pub fn strip_claims(headers: &mut HeaderMap, passed: &[HeaderName]) {
+    strip(headers, |name| is_claim(name.as_str()) && !passed.contains(name));
+}
+
+/// Removes a field, and those that a server may take for it.
+pub fn strip_field(headers: &mut HeaderMap, field: &HeaderName) {
+    strip(headers, |name| is_same_field(field, name));
 }
 
 /// Removes the fields whose names are of this kind.

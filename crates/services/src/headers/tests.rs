@@ -141,7 +141,7 @@ fn an_intermediary_adds_to_what_was_said() {
 }
 
 /// What only a proxy may say, spelt as services may read it.
-const CLAIMED: [(&str, &str); 22] = [
+const CLAIMED: [(&str, &str); 40] = [
     ("forwarded", "for=10.0.0.1"),
     ("x-forwarded", "for=10.0.0.1"),
     ("x-forwarded-for", "10.0.0.1"),
@@ -164,6 +164,24 @@ const CLAIMED: [(&str, &str); 22] = [
     ("x_rewrite_url", "/admin"),
     ("x-envoy-original-path", "/admin"),
     ("proxy", "http://evil.example"),
+    ("ali-cdn-real-ip", "10.0.0.1"),
+    ("cdn-src-ip", "10.0.0.1"),
+    ("cloudfront-viewer-address", "10.0.0.1:1"),
+    ("fly-client-ip", "10.0.0.1"),
+    ("remote-addr", "10.0.0.1"),
+    ("remote_addr", "10.0.0.1"),
+    ("x-appengine-remote-addr", "10.0.0.1"),
+    ("x-envoy-original-host", "admin.example"),
+    ("x-envoy-original-method", "DELETE"),
+    ("x-forward-for", "10.0.0.1"),
+    ("x-forwarded-uri", "/admin"),
+    ("x-http-host-override", "admin.example"),
+    ("x-nf-client-connection-ip", "10.0.0.1"),
+    ("x-original-method", "DELETE"),
+    ("x-original-uri", "/admin"),
+    ("x_original_uri", "/admin"),
+    ("x-proxyuser-ip", "10.0.0.1"),
+    ("x-scheme", "https"),
 ];
 
 #[test]
