@@ -7,6 +7,7 @@
 //!
 //! A filter's own fields are written after that and stay as they are: the gateway adds only those that are missing.
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::net::IpAddr;
 
@@ -96,6 +97,9 @@ const OVERRIDES: [&str; 13] = [
     "x-rewrite-url",
 ];
 
+/// Fields of framing and of one connection, as far as their names can be spelt with `_`; besides them, `proxy-*`.
+const CONNECTION_FIELDS: [&str; 4] = ["content-length", "http2-settings", "keep-alive", "transfer-encoding"];
+
 /// Where a request comes from, as services are to see it.
 #[derive(Clone, Copy, Debug)]
 pub struct Forwarded<'a> {
@@ -172,18 +176,30 @@ impl Forwarded<'_> {
 }
 
 /// Whether a field says what services believe a proxy alone: who the client is, or what is meant instead of what was
-/// asked.
+/// asked. So does one of framing that is spelt with `_`, which is none to the gateway but may be one to a service.
 #[must_use]
 pub fn is_claim(name: &str) -> bool {
     // Most names begin otherwise, and every request's are asked.
     if !matches!(
         name.as_bytes(),
-        [b'c' | b'f' | b'p' | b't' | b'w' | b'x', ..] | [b'a', b'l', ..] | [b'r', b'e', b'm', ..]
+        [b'c' | b'f' | b'k' | b'p' | b't' | b'w' | b'x', ..]
+            | [b'a', b'l', ..]
+            | [b'h', b't', ..]
+            | [b'r', b'e', b'm', ..]
     ) {
         return false;
     }
-    let name = &*canonical(name);
-    name.starts_with(PREFIX) || CLIENT_FIELDS.contains(&name) || OVERRIDES.contains(&name)
+    let dashed = canonical(name);
+    let name = &*dashed;
+    (matches!(dashed, Cow::Owned(_)) && is_of_connection(name))
+        || name.starts_with(PREFIX)
+        || CLIENT_FIELDS.contains(&name)
+        || OVERRIDES.contains(&name)
+}
+
+/// Whether a field says where a message ends, or is for one connection, and has another name with `_`.
+fn is_of_connection(name: &str) -> bool {
+    CONNECTION_FIELDS.contains(&name) || name.starts_with("proxy-")
 }
 
 /// Whether a trusted proxy may have a claim of its own passed on: one that is not written anew, and means no other method

@@ -198,6 +198,27 @@ fn a_client_does_not_speak_in_the_name_of_a_proxy() {
 }
 
 #[test]
+fn no_field_of_a_connection_reaches_a_service_in_another_spelling() {
+    for name in [
+        "content_length",
+        "http2_settings",
+        "keep_alive",
+        "proxy_authorization",
+        "proxy_connection",
+        "transfer_encoding",
+    ] {
+        assert!(!sent_on(&[(name, "x")], false).contains_key(name), "{name}");
+        let mut proxied = headers(&[(name, "x")]);
+        forwarded::strip_claims(&mut proxied, &[]);
+        assert!(proxied.is_empty(), "{name}");
+    }
+    let mut plain =
+        headers(&[("content-length", "1"), ("keep-alive", "1"), ("transfer-encoding", "chunked")]);
+    settle(&mut plain, false);
+    assert_eq!(plain.len(), 3, "they are read from the head, and removed when it is sent on");
+}
+
+#[test]
 fn what_was_written_after_a_request_came_reaches_the_service() {
     for (name, value) in CLAIMED {
         assert_eq!(sent_on(&[(name, value)], true)[name], value, "{name}");
