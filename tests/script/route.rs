@@ -121,6 +121,23 @@ async fn a_browser_of_a_known_origin_is_answered_before_the_script() {
 }
 
 #[tokio::test]
+async fn a_page_of_another_origin_writes_nothing() {
+    let served = Served::by(SHOP).await;
+    for foreign in [("origin", "http://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")] {
+        let refused = served.send("POST", "/things?name=evil", &[foreign], "").await;
+        assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (403, &"origin-forbidden".into()));
+        assert_eq!(served.send("GET", "/things", &[foreign], "").await.text(), "[]", "{foreign:?}");
+    }
+    let own = [("origin", served.gateway.url.as_str())];
+    assert_eq!(served.send("POST", "/things?name=a", &own, "").await.status.as_u16(), 201);
+    assert_eq!(served.get("/things").await, r#"["a"]"#);
+    let route = "  - { path: '/s/*', script: shop.sjs, cors: { origins: ['https://shop.example.org'] } }\n";
+    let listed = Served::at(SHOP, route, "").await;
+    let shop = [("origin", "https://shop.example.org")];
+    assert_eq!(listed.send("POST", "/things?name=a", &shop, "").await.status.as_u16(), 201);
+}
+
+#[tokio::test]
 async fn a_body_is_no_larger_than_the_route_and_the_script_allow() {
     let route = "  - { path: '/s/*', script: { file: shop.sjs, limits: { body: 1KiB } } }\n";
     let served = Served::at(SHOP, route, "").await;

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, Uri, Version};
+use http::{HeaderName, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use services::call::Outcome;
@@ -132,6 +132,8 @@ struct Metered {
     /// Bytes a second.
     rate: u64,
     stall: Stall,
+    /// The operator's own field for the client's address, which no trailer may be.
+    address_field: Option<HeaderName>,
 }
 
 /// An answer's body, counted; logs when it ends.
@@ -192,7 +194,12 @@ impl Entry {
     }
 
     /// The request's body, from here on counted, and bounded by these.
-    pub(crate) fn metered(&mut self, body: Body, limits: &LimitsConfig) -> Body {
+    pub(crate) fn metered(
+        &mut self,
+        body: Body,
+        limits: &LimitsConfig,
+        address_field: Option<&HeaderName>,
+    ) -> Body {
         if body.is_end_stream() {
             return body;
         }
@@ -203,6 +210,7 @@ impl Entry {
             limit: limits.body.0,
             rate: limits.body_rate.0,
             stall: Stall::default(),
+            address_field: address_field.cloned(),
         }
         .boxed_unsync()
     }
@@ -387,7 +395,9 @@ impl http_body::Body for Metered {
             return Poll::Ready(Some(Err(TooSlow.into())));
         }
         let Some(mut frame) = ready!(polled) else { return Poll::Ready(None) };
-        frame.trailers_mut().into_iter().for_each(settle_trailers);
+        if let Some(trailers) = frame.trailers_mut() {
+            settle_trailers(trailers, self.address_field.as_ref());
+        }
         self.stall.end();
         let length = frame.data_ref().map_or(0, |data| data.len() as u64);
         let received = self.meter.received.fetch_add(length, Relaxed) + length;

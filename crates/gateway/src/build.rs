@@ -85,7 +85,8 @@ impl Life {
             identity: Arc::new(identity(config, previous)?),
             rights: Arc::new(Table::new(config, previous.map(|life| &*life.rights))),
             ports: ports(config, previous)?,
-            trusted: TrustedProxies::new(&config.trusted_proxies, &config.client_ip_header),
+            trusted: TrustedProxies::new(&config.trusted_proxies, &config.client_ip_header)
+                .passing(&config.proxy_headers),
             drain: config.drain.clone(),
             connections: config.connections,
             services: builder.services,

@@ -59,9 +59,14 @@ pub struct Config {
     pub trusted_proxies: Vec<String>,
     /// The header in which those proxies say where their client is: `x-forwarded-for`, `forwarded` (RFC 7239), or the one
     /// that a product writes, such as `cf-connecting-ip`. With all but `forwarded`, `X-Forwarded-Proto`, `-Host` and
-    /// `-Port` say what the client asked for. Nothing is read from other such headers of theirs, and all are written anew.
+    /// `-Port` say what the client asked for. Nothing is read from other such headers of theirs: those that say where a
+    /// client is are written anew, and the rest are removed, except for `proxy_headers`.
     #[serde(default = "Config::default_client_ip_header")]
     pub client_ip_header: String,
+    /// Other `X-Forwarded-*` headers that those proxies set themselves, whatever their clients send, and that go on as they
+    /// come: `x-forwarded-prefix`, `x-forwarded-client-cert`. Headers that mean another method or path are removed always.
+    #[serde(default)]
+    pub proxy_headers: Vec<String>,
     /// Where the operator asks for `/healthz`, `/readyz` and `/metrics`; `off` for nowhere. Without it that
     /// is `127.0.0.1:9090`, if nothing else listens there.
     #[serde(default)]

@@ -2,7 +2,7 @@
 //! mean the same to everybody who reads it (RFC 9110, RFC 9112, RFC 9113).
 
 use http::uri::Authority;
-use http::{HeaderValue, Request, Version, header};
+use http::{HeaderMap, HeaderValue, Request, Version, header};
 use services::headers::Only;
 
 use crate::refusal::Refusal;
@@ -51,6 +51,12 @@ impl<'a> Said<'a> {
         }
         said
     }
+}
+
+/// Whether some value begins or ends with a blank, which is malformed in HTTP/2 (RFC 9113, 8.2.1). Over HTTP/1.1 a value
+/// loses it, so that a filter and the service behind it would compare different values.
+pub(crate) fn has_padded_value(fields: &HeaderMap) -> bool {
+    fields.values().any(|value| matches!(value.as_bytes(), [b' ' | b'\t', ..] | [.., b' ' | b'\t']))
 }
 
 /// The one coding that every recipient knows (RFC 9112, section 6.1). The connection has looked for the

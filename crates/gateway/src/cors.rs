@@ -1,7 +1,7 @@
 //! Which pages may ask: the origins of a request, and the headers that browsers want to see.
 //!
-//! A request without an `Origin` comes from no page. The gateway's own pages are those whose origin
-//! names the host that the request was sent to; the scheme is left out of it, since the gateway may
+//! A request without an `Origin` comes from no page, unless the browser says so in other fields. The gateway's own pages
+//! are those whose origin names the host that the request was sent to; the scheme is left out of it, since the gateway may
 //! stand behind something that ends TLS. Everything else has to be allowed by `cors.origins`.
 //!
 //! A page whose own name was made to point to the gateway (DNS rebinding) asks that name, too, and is foreign all the
@@ -23,8 +23,10 @@ use crate::encode::vary;
 use crate::hosts::OwnHosts;
 use crate::refusal::Refusal;
 
-/// Whose page a browser asks for.
+/// Whose page a browser asks for, how, and what the answer becomes (W3C Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// What a page may send wherever its origin is allowed; beside it, everything that begins with `ORFA-`.
 const ALLOWED_HEADERS: [&str; 6] =
@@ -100,7 +102,7 @@ impl Origins {
     /// Where the request comes from, in this route's eyes.
     pub(crate) fn judge<B>(&self, request: &Request<B>, client: &Client) -> From {
         let mut origins = request.headers().get_all(header::ORIGIN).iter();
-        let Some(origin) = origins.next() else { return unnamed(request.headers()) };
+        let Some(origin) = origins.next() else { return self.judge_unnamed(request, client) };
         let (Ok(origin), None) = (origin.to_str(), origins.next()) else { return From::Foreign };
         let Allowed { everyone, opaque, credentials, .. } = *self.0;
         let is_listed = self.lists(origin);
@@ -113,6 +115,18 @@ impl Origins {
             From::Anyone
         } else {
             From::Foreign
+        }
+    }
+
+    /// Where a request without `Origin` comes from: browsers leave it out where a page only embeds what it asks for, and
+    /// say in `Sec-Fetch-Site` that it is another's. They also leave it out where a page reads from its own host, which
+    /// is the gateway's only by a name that the config mentions.
+    fn judge_unnamed<B>(&self, request: &Request<B>, client: &Client) -> From {
+        let is_own = || host_of(request).is_some_and(|host| self.0.own.contain(host, client));
+        match values(request.headers(), &SEC_FETCH_SITE).next().map(HeaderValue::as_bytes) {
+            Some(b"cross-site" | b"same-site") => From::Foreign,
+            Some(b"same-origin") if is_made_by_page(request.headers()) && !is_own() => From::Foreign,
+            _ => From::NoPage,
         }
     }
 
@@ -183,12 +197,19 @@ impl From {
     }
 }
 
-/// Where a request without `Origin` comes from: browsers leave it out where a page only embeds what it asks for, and
-/// say in `Sec-Fetch-Site` (W3C Fetch Metadata) that it is another's.
-fn unnamed(headers: &HeaderMap) -> From {
-    match values(headers, &SEC_FETCH_SITE).next().map(HeaderValue::as_bytes) {
-        Some(b"cross-site" | b"same-site") => From::Foreign,
-        _ => From::NoPage,
+/// Whether a browser's request to a page's own host was made from within the page, whose scripts can read the answer. A
+/// visit to another page is not, unless its answer becomes a part of the page.
+fn is_made_by_page(headers: &HeaderMap) -> bool {
+    let value = |name: &HeaderName| values(headers, name).next().map(HeaderValue::as_bytes);
+    match value(&SEC_FETCH_MODE) {
+        None => false,
+        Some(b"navigate") => {
+            matches!(
+                value(&SEC_FETCH_DEST),
+                Some(b"embed" | b"fencedframe" | b"frame" | b"iframe" | b"object")
+            )
+        }
+        Some(_) => true,
     }
 }
 

@@ -197,7 +197,7 @@ impl Life {
         request: Request<Body>,
         entry: &mut Entry,
     ) -> Result<Response<Body>, Box<dyn Problem>> {
-        let mut request = request.map(|body| entry.metered(body, &route.limits));
+        let mut request = request.map(|body| entry.metered(body, &route.limits, self.trusted.own_header()));
         let hops = admit(route, comes, &request)?;
         if speaks_for(route) && cors::is_preflight(&request) {
             return Ok(route.origins.preflight(&request, route.way.methods()));
@@ -292,13 +292,13 @@ fn without_tree(mut answer: Response<Body>) -> Response<Body> {
 
 /// Whether the gateway answers browsers' preflights here, and not the service behind it.
 fn speaks_for(route: &Route) -> bool {
-    route.way.refuses_foreign_pages() || !route.origins.is_empty()
+    route.way.refuses_foreign_pages(&Method::GET) || !route.origins.is_empty()
 }
 
 /// Refuses what can be refused by the head alone; how many gateways the request has passed.
 fn admit(route: &Route, comes: Comes, request: &Request<Body>) -> Result<u8, Refusal> {
     let is_asking = speaks_for(route) && cors::is_preflight(request);
-    if comes == Comes::Foreign && (is_asking || route.way.refuses_foreign_pages()) {
+    if comes == Comes::Foreign && (is_asking || route.way.refuses_foreign_pages(request.method())) {
         return Err(Comes::refusal(request.headers()));
     }
     let limit = route.limits.body.0;

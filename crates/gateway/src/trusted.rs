@@ -13,8 +13,8 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 use ipnet::IpNet;
 use services::headers::forwarded::{
-    Forwarded, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PORT, X_FORWARDED_PROTO, is_claim,
-    strip_client_fields,
+    Forwarded, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PORT, X_FORWARDED_PROTO, is_claim, is_passable,
+    strip_claims, strip_field,
 };
 
 use crate::conform;
@@ -30,6 +30,8 @@ pub(crate) struct TrustedProxies {
     header: HeaderName,
     /// Whether the header is the operator's own, which no list has.
     is_own_header: bool,
+    /// What else those proxies write, which goes on as it came.
+    passed: Vec<HeaderName>,
 }
 
 /// What trusted proxies say of a client.
@@ -72,21 +74,37 @@ pub(crate) fn is_address_header(text: &str) -> bool {
     HeaderName::from_bytes(text.as_bytes()).is_ok_and(|name| !OTHERS.contains(&name))
 }
 
+/// Whether headers of trusted proxies with this name may go on as they came.
+pub(crate) fn is_proxy_header(text: &str) -> bool {
+    HeaderName::from_bytes(text.as_bytes()).is_ok_and(|name| is_passable(name.as_str()))
+}
+
 impl TrustedProxies {
     /// Those of the config, which was checked.
     pub(crate) fn new(networks: &[String], header: &str) -> Self {
         let header = HeaderName::from_bytes(header.as_bytes()).unwrap_or(X_FORWARDED_FOR);
         let networks: Vec<IpNet> = networks.iter().filter_map(|text| network(text)).collect();
         let is_own_header = !networks.is_empty() && !is_claim(header.as_str());
-        Self { networks, header, is_own_header }
+        Self { networks, header, is_own_header, passed: Vec::new() }
+    }
+
+    /// Passes these headers of theirs on, which were checked.
+    pub(crate) fn passing(self, headers: &[String]) -> Self {
+        let names = headers.iter().filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok());
+        Self { passed: names.collect(), ..self }
     }
 
     /// Removes the header of the operator's choice from a request that comes from elsewhere, where it is none of those that
     /// only proxies may send anyway.
     pub(crate) fn strip(&self, headers: &mut HeaderMap) {
         if self.is_own_header {
-            headers.remove(&self.header);
+            strip_field(headers, &self.header);
         }
+    }
+
+    /// The header of the operator's choice, where it is none of those that only proxies may send anyway.
+    pub(crate) fn own_header(&self) -> Option<&HeaderName> {
+        self.is_own_header.then_some(&self.header)
     }
 
     /// Whether what this address says of others is believed.
@@ -101,10 +119,11 @@ impl TrustedProxies {
         self.believe(peer).then(|| self.read(peer, is_secure, headers))
     }
 
-    /// Writes what was said of a client into all fields that say the same, in place of those that came.
+    /// Writes what was said of a client into all fields that say the same, in place of those that came. Of other claims
+    /// only those stay that the operator lists: proxies pass on what their clients wrote.
     pub(crate) fn write<B>(&self, client: &ProxiedClient, request: &mut Request<B>) {
-        strip_client_fields(request.headers_mut());
-        request.headers_mut().remove(&self.header);
+        strip_claims(request.headers_mut(), &self.passed);
+        strip_field(request.headers_mut(), &self.header);
         let own = host_of(request).map(str::to_owned);
         let forwarded = Forwarded {
             addresses: &client.addresses,

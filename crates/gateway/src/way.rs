@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use offload::polls::PollSite;
 use services::{Body, Call, Problem};
 
@@ -142,9 +142,14 @@ impl Way {
         }
     }
 
-    /// Whether a page of a foreign origin must not get this far: a program would run, and an aggregate or a GraphQL operation call, as its
-    /// visitor. A proxied service and a script see the `Origin` themselves.
-    pub(crate) fn refuses_foreign_pages(&self) -> bool {
-        matches!(self, Self::Query(_) | Self::Aggregate(_) | Self::Graphql(_))
+    /// Whether a page of a foreign origin must not get this far with this method: a program would run, and an aggregate or a
+    /// GraphQL operation call, as its visitor. A script answers such pages' reads, which they can't read unless it lets
+    /// them, but they write nothing. A proxied service sees the `Origin` itself.
+    pub(crate) fn refuses_foreign_pages(&self, method: &Method) -> bool {
+        match self {
+            Self::Query(_) | Self::Aggregate(_) | Self::Graphql(_) => true,
+            Self::Script(_) => !method.is_safe(),
+            Self::Proxy(_) | Self::Catalogue(_) => false,
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! each request notes what its services said, and its answer is no more public than theirs are.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU8, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
 use http::header::{AGE, CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, VARY};
 
@@ -16,6 +16,10 @@ pub struct CacheNotes {
     scope: AtomicU8,
     /// For how many seconds the answers may be used, if they are public.
     max_age: AtomicU32,
+    /// The same for shared caches, which obey `s-maxage` instead.
+    shared_max_age: AtomicU32,
+    /// Whether no cache may use them once they are stale.
+    must_revalidate: AtomicBool,
 }
 
 /// Who may keep an answer; what is stricter is more.
@@ -36,13 +40,19 @@ struct Directives {
     is_private: bool,
     is_no_cache: bool,
     is_no_store: bool,
+    must_revalidate: bool,
     max_age: Option<u32>,
     shared_max_age: Option<u32>,
 }
 
 impl Default for CacheNotes {
     fn default() -> Self {
-        Self { scope: AtomicU8::new(Scope::Unknown as u8), max_age: AtomicU32::new(u32::MAX) }
+        Self {
+            scope: AtomicU8::new(Scope::Unknown as u8),
+            max_age: AtomicU32::new(u32::MAX),
+            shared_max_age: AtomicU32::new(u32::MAX),
+            must_revalidate: AtomicBool::new(false),
+        }
     }
 }
 
@@ -58,25 +68,43 @@ impl CacheNotes {
             Directives { is_private: false, is_public: true, .. } => Scope::Public,
             _ => Scope::Private,
         };
-        let age = headers.get(AGE).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-        let fresh = directives.shared_max_age.or(directives.max_age).unwrap_or(0);
-        self.add(scope, fresh.saturating_sub(age.unwrap_or(0)));
+        let age = headers.get(AGE).and_then(|value| value.to_str().ok()?.trim().parse().ok()).unwrap_or(0);
+        let max_age = directives.max_age.unwrap_or(0);
+        let shared = directives.shared_max_age.unwrap_or(max_age);
+        self.must_revalidate.fetch_or(directives.must_revalidate, Relaxed);
+        self.add(scope, max_age.saturating_sub(age), shared.saturating_sub(age));
     }
 
     /// Notes that a service did not answer: what is made without it is not to be kept.
     pub fn note_failure(&self) {
-        self.add(Scope::NoStore, 0);
+        self.add(Scope::NoStore, 0, 0);
     }
 
     /// Notes all that was noted of another request whose answer this one gets.
     pub fn note_all(&self, other: &Self) {
         self.scope.fetch_max(other.scope.load(Relaxed), Relaxed);
         self.max_age.fetch_min(other.max_age.load(Relaxed), Relaxed);
+        self.shared_max_age.fetch_min(other.shared_max_age.load(Relaxed), Relaxed);
+        self.must_revalidate.fetch_or(other.must_revalidate.load(Relaxed), Relaxed);
     }
 
-    fn add(&self, scope: Scope, max_age: u32) {
+    fn add(&self, scope: Scope, max_age: u32, shared_max_age: u32) {
         self.scope.fetch_max(scope as u8, Relaxed);
         self.max_age.fetch_min(max_age, Relaxed);
+        self.shared_max_age.fetch_min(shared_max_age, Relaxed);
+    }
+
+    /// `Cache-Control` of an answer whose parts are all public.
+    fn public(&self) -> Option<HeaderValue> {
+        let (max_age, shared) = (self.max_age.load(Relaxed), self.shared_max_age.load(Relaxed));
+        let mut text = format!("public, max-age={max_age}");
+        if shared != max_age {
+            text = format!("{text}, s-maxage={shared}");
+        }
+        if self.must_revalidate.load(Relaxed) {
+            text.push_str(", must-revalidate");
+        }
+        HeaderValue::try_from(text).ok()
     }
 
     /// Says in the head of an answer to `GET` what was noted, unless the head says so itself, and which of the client's headers
@@ -93,14 +121,10 @@ impl CacheNotes {
             return;
         }
         if !headers.contains_key(CACHE_CONTROL) {
-            let public = || {
-                let max_age = self.max_age.load(Relaxed);
-                HeaderValue::try_from(format!("public, max-age={max_age}")).ok()
-            };
             let value = match noted {
                 noted if noted == Scope::NoStore as u8 => Some(HeaderValue::from_static("no-store")),
                 noted if noted == Scope::NoCache as u8 => Some(HeaderValue::from_static("private, no-cache")),
-                noted if noted == Scope::Public as u8 && !is_known => public(),
+                noted if noted == Scope::Public as u8 && !is_known => self.public(),
                 _ => Some(HeaderValue::from_static("private")),
             };
             headers.extend(value.map(|value| (CACHE_CONTROL, value)));
@@ -128,21 +152,24 @@ pub fn vary<'n>(headers: &mut HeaderMap, names: impl Iterator<Item = &'n HeaderN
 impl Directives {
     fn of(headers: &HeaderMap) -> Self {
         let mut directives = Self::default();
-        let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
-        for directive in values.flat_map(|value| value.split(',')) {
+        // A line that can't be read may say that the response is private.
+        let lines = headers.get_all(CACHE_CONTROL).iter().map(|line| line.to_str().unwrap_or("private"));
+        for directive in lines.flat_map(|line| line.split(',')) {
             let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
-            // What can't be read is stale (RFC 9111, 4.2.1).
-            let seconds = || Some(value.trim().trim_matches('"').parse().unwrap_or(0));
+            // What can't be read is stale, and what is said twice ends first (RFC 9111, 4.2.1).
+            let seconds = || value.trim().trim_matches('"').parse().unwrap_or(0);
+            let least = |before: Option<u32>| Some(before.map_or(seconds(), |before| before.min(seconds())));
             let name = name.trim();
             let is = |known: &str| name.eq_ignore_ascii_case(known);
             directives.is_public |= is("public");
             directives.is_private |= is("private");
             directives.is_no_cache |= is("no-cache");
             directives.is_no_store |= is("no-store");
+            directives.must_revalidate |= is("must-revalidate") || is("proxy-revalidate");
             if is("max-age") {
-                directives.max_age = directives.max_age.or_else(seconds);
+                directives.max_age = least(directives.max_age);
             } else if is("s-maxage") {
-                directives.shared_max_age = directives.shared_max_age.or_else(seconds);
+                directives.shared_max_age = least(directives.shared_max_age);
             }
         }
         directives
@@ -175,7 +202,21 @@ mod tests {
             (&[""], Some("private")),
             (&["max-age=60"], Some("private")),
             (&["public, max-age=60"], Some("public, max-age=60")),
-            (&["public, max-age=60", "Public, s-maxage=\"30\", max-age=90"], Some("public, max-age=30")),
+            (
+                &["public, max-age=60", "Public, s-maxage=\"30\", max-age=90"],
+                Some("public, max-age=60, s-maxage=30"),
+            ),
+            (
+                &["public, max-age=5, s-maxage=3600, must-revalidate"],
+                Some("public, max-age=5, s-maxage=3600, must-revalidate"),
+            ),
+            (
+                &["public, max-age=5, s-maxage=3600", "public, max-age=60"],
+                Some("public, max-age=5, s-maxage=60"),
+            ),
+            (&["public, max-age=60, s-maxage=60"], Some("public, max-age=60")),
+            (&["public, s-maxage=60"], Some("public, max-age=0, s-maxage=60")),
+            (&["public, max-age=60, max-age=5"], Some("public, max-age=5")),
             (&["public"], Some("public, max-age=0")),
             (&["public, max-age=60", ""], Some("private")),
             (&["public, private"], Some("private")),
@@ -189,6 +230,18 @@ mod tests {
         let named = Caller::Named("ann".into());
         assert_eq!(made_of(&[], &named).as_deref(), Some("private"));
         assert_eq!(made_of(&["public, max-age=60"], &named).as_deref(), Some("private"));
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_is_private() {
+        let notes = CacheNotes::default();
+        let mut headers = HeaderMap::new();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"));
+        headers.append(CACHE_CONTROL, HeaderValue::from_bytes(b"private=\"\xe9\"").unwrap());
+        notes.note(&headers);
+        let mut headers = HeaderMap::new();
+        notes.mark(&mut headers, &Caller::Anonymous, std::iter::empty());
+        assert_eq!(headers[CACHE_CONTROL], "private");
     }
 
     #[test]

@@ -14,8 +14,8 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr};
 
 use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT, VIA,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT, VIA,
 };
 use http::uri::Authority;
 use http::{Version, request};
@@ -69,6 +69,32 @@ const FORBIDDEN: [&str; 13] = [
 ];
 
 const FORBIDDEN_PREFIXES: [&str; 2] = ["proxy-", "orfa-"];
+
+/// Fields that are never trailers (RFC 9110, 6.5.1), besides claims and those of [`FORBIDDEN`]: credentials, conditions,
+/// and whatever changes how a request is routed or answered.
+const HEAD_ONLY: [&str; 16] = [
+    "authorization",
+    "cache-control",
+    "cookie",
+    "date",
+    "early-data",
+    "from",
+    "max-forwards",
+    "origin",
+    "pragma",
+    "prefer",
+    "priority",
+    "range",
+    "referer",
+    "set-cookie",
+    "te",
+    "user-agent",
+];
+
+const HEAD_ONLY_PREFIXES: [&str; 5] = ["accept", "access-control-", "content-", "if-", "sec-"];
+
+/// Digests of the content, which are made for trailers (RFC 9530), although their names begin as those of its metadata.
+const CONTENT_DIGESTS: [&str; 2] = ["content-digest", "content-md5"];
 
 /// How a client's request came: part of its [`Call`](crate::Call).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +170,14 @@ fn is_forbidden(name: &HeaderName, value: &HeaderValue) -> bool {
 /// Servers behind CGI-like interfaces read `_` and `-` as the same character.
 fn canonical(name: &str) -> Cow<'_, str> {
     if name.contains('_') { name.replace('_', "-").into() } else { name.into() }
+}
+
+/// Whether a server behind a CGI-like interface may take two fields for one.
+#[must_use]
+pub fn is_same_field(one: &HeaderName, other: &HeaderName) -> bool {
+    let (one, other) = (one.as_str(), other.as_str());
+    let dashed = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    one.len() == other.len() && one.bytes().map(dashed).eq(other.bytes().map(dashed))
 }
 
 impl Rules {
@@ -288,18 +322,32 @@ pub fn settle(headers: &mut HeaderMap, keeps_claims: bool) {
         join_cookies(headers);
     }
     if has_claims {
-        forwarded::strip_claims(headers);
+        forwarded::strip_claims(headers, &[]);
     }
 }
 
-/// Removes from the trailers of a client's request what may not stand there (RFC 9110, 6.5.1), and what its head may not
-/// say either: some services merge the two.
-pub fn settle_trailers(trailers: &mut HeaderMap) {
-    forwarded::strip_claims(trailers);
-    strip_hop_by_hop(trailers);
-    for name in [AUTHORIZATION, CONTENT_LENGTH, COOKIE, HOST] {
-        trailers.remove(name);
-    }
+/// Removes from the trailers of a client's request what may not stand there (RFC 9110, 6.5.1), what its head may not
+/// say, and the operator's own field for the client's address: some services merge the two.
+pub fn settle_trailers(trailers: &mut HeaderMap, address_field: Option<&HeaderName>) {
+    forwarded::strip(trailers, |name| {
+        is_head_only(name.as_str()) || address_field.is_some_and(|field| is_same_field(field, name))
+    });
+}
+
+fn is_head_only(name: &str) -> bool {
+    let canonical = &*canonical(name);
+    let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| canonical.starts_with(prefix));
+    is_claim(name)
+        || FORBIDDEN.contains(&canonical)
+        || HEAD_ONLY.contains(&canonical)
+        || begins(&FORBIDDEN_PREFIXES)
+        || (begins(&HEAD_ONLY_PREFIXES) && !CONTENT_DIGESTS.contains(&canonical))
+}
+
+/// Removes trailers that a server could take for a field of the head. One that merges the two finds nothing beside what
+/// the operator or a filter has written.
+pub(crate) fn strip_repeated(trailers: &mut HeaderMap, head: &[HeaderName]) {
+    forwarded::strip(trailers, |name| head.iter().any(|field| is_same_field(field, name)));
 }
 
 /// Removes what `Connection` names, and leaves of it the option that goes with `Upgrade`. Where a client could name a

@@ -35,6 +35,7 @@ pub(super) fn check(root: &Value, source: &Source) -> Vec<Mistake> {
     checker.hosts();
     checker.trusted_proxies();
     checker.client_ip_header();
+    checker.proxy_headers();
     checker.services();
     checker.cors("/cors");
     checker.routes();
@@ -126,6 +127,18 @@ impl Checker<'_> {
         } else if self.count("/trusted_proxies") == 0 {
             let hint = "write `trusted_proxies` too: what others say of their address is never believed";
             self.wrong(POINTER, "no proxy is trusted, so that no header says where clients are", hint);
+        }
+    }
+
+    fn proxy_headers(&mut self) {
+        for index in 0..self.count("/proxy_headers") {
+            let pointer = format!("/proxy_headers/{index}");
+            let Some(text) = self.text(&pointer) else { continue };
+            if !trusted::is_proxy_header(&text) {
+                let shown = self.shown(&pointer, &text);
+                let hint = "write x-forwarded-prefix, or another X-Forwarded header that is not written anew";
+                self.wrong(&pointer, format!("{shown} is no header that goes on from a proxy"), hint);
+            }
         }
     }
 

@@ -76,6 +76,31 @@ fn only_names_that_the_config_mentions_are_the_gateways_own() {
 }
 
 #[test]
+fn a_rebound_page_that_reads_from_its_own_host_is_foreign() {
+    let judged = |host: &str, metadata: &[(&str, &str)]| {
+        let request = Request::get("/graphql?query=%7Ba%7D").header(header::HOST, host);
+        let request = metadata.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let origins = Origins::new(None, &own("127.0.0.1:8080"));
+        origins.judge(&request.body(()).unwrap(), &client("10.0.0.5:8080"))
+    };
+    let (site, mode, dest) = ("sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest");
+    for (metadata, expected) in [
+        (&[(site, "same-origin"), (mode, "cors"), (dest, "empty")][..], From::Foreign),
+        (&[(site, "same-origin"), (mode, "cors")], From::Foreign),
+        (&[(site, "same-origin"), (mode, "no-cors"), (dest, "script")], From::Foreign),
+        (&[(site, "same-origin"), (mode, "navigate"), (dest, "iframe")], From::Foreign),
+        (&[(site, "same-origin"), (mode, "navigate"), (dest, "document")], From::NoPage),
+        (&[(site, "none"), (mode, "navigate"), (dest, "document")], From::NoPage),
+        (&[(site, "same-origin")], From::NoPage),
+        (&[(mode, "cors")], From::NoPage),
+        (&[], From::NoPage),
+    ] {
+        assert_eq!(judged("evil.example", metadata), expected, "{metadata:?}");
+        assert_eq!(judged("localhost:8080", metadata), From::NoPage, "{metadata:?}");
+    }
+}
+
+#[test]
 fn two_origins_are_nobodys() {
     let origins = ["http://localhost:8080", "http://evil.example"];
     assert_eq!(judged("127.0.0.1:8080", "localhost:8080", &origins), From::Foreign);

@@ -27,6 +27,7 @@ use super::stall::Patience;
 use super::{BoxError, GREETING, IDLE, MAX_HEAD};
 use crate::access::Logged;
 use crate::client::Client;
+use crate::conform::has_padded_value;
 pub(super) use traffic::Traffic;
 
 /// How many requests one connection may have under way: what RFC 9113 (6.5.2) calls the least that doesn't limit
@@ -161,7 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     fn begin<F>(
         &mut self,
         request: Request<RecvStream>,
-        respond: SendResponse<Bytes>,
+        mut respond: SendResponse<Bytes>,
         answer: &impl Fn(Request<Body>, Client) -> F,
     ) where
         F: Future<Output = Response<Logged>> + Send + 'static,
@@ -169,6 +170,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let client = self.client.begin_request(false);
         let under_way = self.traffic.begin_request(client.request_permit());
         let (head, body) = request.into_parts();
+        if has_padded_value(&head.headers) {
+            under_way.note_reset();
+            respond.send_reset(Reason::PROTOCOL_ERROR);
+            return;
+        }
         let body = body::incoming(&head.headers, body, &self.traffic);
         let is_head = head.method == Method::HEAD;
         // Boxed, since an answer on its way would keep the room for it otherwise.

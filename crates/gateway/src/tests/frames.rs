@@ -143,6 +143,9 @@ async fn malformed_requests_are_reset_or_refused() {
         [(":unknown", "b")],
         [(":path", "/twice")],
         [("content-length", "5")],
+        [("x-role", " admin")],
+        [("x-role", "admin\t")],
+        [("x-role", " ")],
     ] {
         let mut connection = Connection::open(&rig, &[]).await;
         connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head(&fields))).await;
@@ -177,6 +180,26 @@ async fn malformed_requests_are_reset_or_refused() {
         assert!(body.contains(code), "{fields:?}: {body}");
     }
     others_are_served(&rig, "malformed requests").await;
+}
+
+#[tokio::test]
+async fn a_trailer_with_blanks_at_its_ends_is_malformed() {
+    let rig = Rig::new(CONFIG).await;
+    for value in [" 7", "7\t"] {
+        let mut connection = Connection::open(&rig, &[]).await;
+        connection.send(&frame(HEADERS, END_HEADERS, 1, &head_of("POST", "/echo/x", &[]))).await;
+        connection.send(&frame(DATA, 0, 1, b"hello")).await;
+        connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &field("x-sum", value))).await;
+        let body = loop {
+            match connection.next().await {
+                Some((DATA, 1, payload)) => break String::from_utf8(payload).unwrap(),
+                Some(_) => {}
+                None => panic!("{value:?}: no answer"),
+            }
+        };
+        assert!(body.contains("body-malformed"), "{value:?}: {body}");
+    }
+    others_are_served(&rig, "malformed trailers").await;
 }
 
 #[tokio::test]

@@ -102,6 +102,9 @@ async fn a_request_has_one_host_and_a_target_of_the_web() {
         ("GET http://u@a/echo/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 400, "target-invalid"),
         ("CONNECT a:80 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 405, "method-not-allowed"),
         ("GET echo/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 400, ""),
+        ("GET /echo/x#/../y HTTP/1.1\r\nHost: a\r\n\r\n", 400, "request-malformed"),
+        ("GET /echo/x?y# HTTP/1.1\r\nHost: a\r\n\r\n", 400, "request-malformed"),
+        ("GET http://a/echo/x#y HTTP/1.1\r\nHost: a\r\n\r\n", 400, "request-malformed"),
         (
             "GET /echo/x HTTP/1.1\r\nHost: a\r\nExpect: tea\r\nConnection: close\r\n\r\n",
             417,

@@ -109,12 +109,14 @@ fn only_the_field_of_the_operators_choice_is_read() {
 #[test]
 fn a_header_of_the_operators_own_is_written_by_the_gateway_alone() {
     let proxies = proxies("x-shop-client");
-    let mut stranger = request(&[("x-shop-client", "6.6.6.6")]);
+    let forged = [("x-shop-client", "6.6.6.6"), ("x_shop_client", "6.6.6.6"), ("x-shop_client", "6.6.6.6")];
+    let mut stranger = request(&forged);
     proxies.strip(stranger.headers_mut());
-    assert!(all(&stranger, "x-shop-client").is_empty());
-    let (client, request) =
-        settled("x-shop-client", "10.0.0.1", &[("x-shop-client", "6.6.6.6, 198.51.100.7")]);
+    assert_eq!(stranger.headers().len(), 1, "{stranger:?}");
+    let fields = [("x-shop-client", "6.6.6.6, 198.51.100.7"), forged[1], forged[2]];
+    let (client, request) = settled("x-shop-client", "10.0.0.1", &fields);
     assert_eq!((client.as_str(), all(&request, "x-shop-client")), ("198.51.100.7", vec!["198.51.100.7"]));
+    assert!(!format!("{request:?}").contains("6.6.6.6"), "{request:?}");
 }
 
 #[test]
@@ -129,7 +131,7 @@ fn all_fields_that_leave_say_the_same() {
         ("x-real-ip", "6.6.6.6"),
         ("true-client-ip", "6.6.6.6"),
         ("x_forwarded_for", "6.6.6.6"),
-        ("x-forwarded-prefix", "/shop"),
+        ("x_forwarded_prefix", "/shop"),
     ];
     let (_, request) = settled("x-forwarded-for", "10.0.0.1", &fields);
     let chain = "for=\"[2001:db8::2]\";host=\"shop.example\";proto=https, for=10.9.9.9, for=10.0.0.1";
@@ -139,9 +141,41 @@ fn all_fields_that_leave_say_the_same() {
     assert_eq!(all(&request, "x-forwarded-host"), ["shop.example"]);
     assert_eq!(all(&request, "x-forwarded-port"), ["8443"]);
     assert_eq!(all(&request, "x-real-ip"), ["2001:db8::2"]);
-    assert_eq!(all(&request, "x-forwarded-prefix"), ["/shop"]);
-    for name in ["x-forwarded-ssl", "true-client-ip", "x_forwarded_for"] {
+    for name in ["x-forwarded-ssl", "true-client-ip", "x_forwarded_for", "x_forwarded_prefix"] {
         assert!(all(&request, name).is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn passes_on_only_those_claims_of_a_proxy_that_the_operator_lists() {
+    let overrides = [
+        ("x-original-url", "/admin"),
+        ("x-rewrite-url", "/admin"),
+        ("x-http-method-override", "DELETE"),
+        ("x-forwarded-uri", "/admin"),
+        ("x-forwarded-method", "DELETE"),
+        ("proxy", "http://evil.example"),
+    ];
+    let more = [
+        ("x-forwarded-prefix", "/shop"),
+        ("x_forwarded_prefix", "/admin"),
+        ("x-forwarded-user", "admin"),
+        ("x-forwarded-client-cert", "Subject=admin"),
+    ];
+    let peer = "10.0.0.1".parse().unwrap();
+    for (listed, expected) in [(vec![], None), (vec!["X-Forwarded-Prefix".to_owned()], Some("/shop"))] {
+        let proxies = proxies("x-forwarded-for").passing(&listed);
+        let mut request = request(&[&overrides[..], &more[..]].concat());
+        let client = proxies.client(peer, false, request.headers()).unwrap();
+        proxies.write(&client, &mut request);
+        assert_eq!(all(&request, "x-forwarded-prefix"), expected.as_slice());
+        for (name, _) in overrides.iter().chain(&more[1..]) {
+            assert!(all(&request, name).is_empty(), "{name}");
+        }
+    }
+    assert!(is_proxy_header("x-forwarded-prefix") && is_proxy_header("X-Forwarded-User"));
+    for name in ["x-forwarded-for", "x-forwarded-uri", "x-original-url", "x-user", "no name"] {
+        assert!(!is_proxy_header(name), "{name}");
     }
 }
 

@@ -9,12 +9,13 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery};
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderName, Method};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::time::Instant;
 
 use crate::body::{Body, Error, full};
+use crate::headers::strip_repeated;
 use crate::path::PathError;
 use crate::transport::Origin;
 use crate::upgrade::UpgradeOffer;
@@ -76,7 +77,11 @@ impl Message {
         let body = match &mut self.payload {
             Payload::Whole(bytes) if keep => full(bytes.clone()),
             Payload::Whole(bytes) => full(std::mem::take(bytes)),
-            Payload::Stream(upload) => Sending { upload: Arc::clone(upload), body: None }.boxed_unsync(),
+            Payload::Stream(upload) => {
+                let is_sized = upload.hint.exact().is_some();
+                let head = (!is_sized).then(|| self.headers.keys().cloned().collect());
+                Sending { upload: Arc::clone(upload), body: None, head }.boxed_unsync()
+            }
         };
         let mut request = http::Request::new(body);
         *request.method_mut() = self.method.clone();
@@ -130,6 +135,9 @@ impl Upload {
 struct Sending {
     upload: Arc<Upload>,
     body: Option<Body>,
+    /// The names of the head's fields, which no trailer may have. `None` where the length is known: such a body has no
+    /// trailers over HTTP/1.1, and ordinary uploads keep no names.
+    head: Option<Vec<HeaderName>>,
 }
 
 impl http_body::Body for Sending {
@@ -149,7 +157,13 @@ impl http_body::Body for Sending {
         let over = body.is_end_stream();
         let mut state = this.upload.lock();
         state.awaited = polled.is_pending();
-        let frame = ready!(polled);
+        let mut frame = ready!(polled);
+        if let Some(trailers) = frame.as_mut().and_then(|frame| frame.as_mut().ok()?.trailers_mut()) {
+            match &this.head {
+                Some(head) => strip_repeated(trailers, head),
+                None => trailers.clear(),
+            }
+        }
         state.moved = Instant::now();
         state.end = match &frame {
             Some(Err(_)) => Some(End::Broken),

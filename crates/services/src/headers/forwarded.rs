@@ -2,17 +2,18 @@
 //!
 //! Two families of fields say the same: `Forwarded` (RFC 7239) and the older `X-Forwarded-*` with `X-Real-IP`. Services
 //! believe whichever they know, so all that leave the gateway are written from one value, [`Forwarded`], and what came
-//! in other fields is dropped: by [`strip_claims`] where the peer is not a trusted proxy, by [`strip_client_fields`]
-//! where it is and the gateway has read the field that the operator chose (`gateway/src/trusted.rs`).
+//! in other fields is dropped: by [`strip_claims`], where the peer is a trusted proxy only after the gateway has read
+//! the field that the operator chose (`gateway/src/trusted.rs`).
 //!
 //! A filter's own fields are written after that and stay as they are: the gateway adds only those that are missing.
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::net::IpAddr;
 
 use http::header::{FORWARDED, HeaderMap, HeaderName, HeaderValue};
 
-use super::{canonical, put_address};
+use super::{canonical, is_same_field, put_address};
 
 /// The addresses that a request came from: the client's first, the nearest proxy's last.
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -29,24 +30,32 @@ const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const PREFIX: &str = "x-forwarded";
 
 /// Fields that say where the client is, or by which scheme, host and port it came.
-const CLIENT_FIELDS: [&str; 36] = [
+const CLIENT_FIELDS: [&str; 48] = [
+    "ali-cdn-real-ip",
+    "cdn-src-ip",
     "cf-connecting-ip",
     "cf-connecting-ipv6",
     "client-ip",
+    "cloudfront-viewer-address",
     "fastly-client-ip",
+    "fly-client-ip",
     "forwarded",
     "forwarded-for",
     "forwarded-for-ip",
     "front-end-https",
     "proxy-client-ip",
+    "remote-addr",
     "true-client-ip",
     "wl-proxy-client-ip",
+    "x-appengine-remote-addr",
     "x-appengine-user-ip",
     "x-azure-clientip",
     "x-azure-socketip",
     "x-client-ip",
     "x-cluster-client-ip",
     "x-envoy-external-address",
+    "x-envoy-original-host",
+    "x-forward-for",
     "x-forwarded",
     "x-forwarded-by",
     "x-forwarded-for",
@@ -59,24 +68,37 @@ const CLIENT_FIELDS: [&str; 36] = [
     "x-forwarded-server",
     "x-forwarded-ssl",
     "x-host",
+    "x-http-host-override",
+    "x-nf-client-connection-ip",
     "x-original-forwarded-for",
     "x-original-host",
     "x-originating-ip",
+    "x-proxyuser-ip",
     "x-real-ip",
     "x-remote-addr",
     "x-remote-ip",
+    "x-scheme",
     "x-url-scheme",
 ];
 /// Fields by which a method, a path or a proxy is meant in place of those that the gateway has seen.
-const OVERRIDES: [&str; 7] = [
+const OVERRIDES: [&str; 13] = [
     "proxy",
+    "x-envoy-original-method",
     "x-envoy-original-path",
+    "x-forwarded-method",
+    "x-forwarded-path",
+    "x-forwarded-uri",
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
+    "x-original-method",
+    "x-original-uri",
     "x-original-url",
     "x-rewrite-url",
 ];
+
+/// Fields of framing and of one connection, as far as their names can be spelt with `_`; besides them, `proxy-*`.
+const CONNECTION_FIELDS: [&str; 4] = ["content-length", "http2-settings", "keep-alive", "transfer-encoding"];
 
 /// Where a request comes from, as services are to see it.
 #[derive(Clone, Copy, Debug)]
@@ -154,31 +176,54 @@ impl Forwarded<'_> {
 }
 
 /// Whether a field says what services believe a proxy alone: who the client is, or what is meant instead of what was
-/// asked.
+/// asked. So does one of framing that is spelt with `_`, which is none to the gateway but may be one to a service.
 #[must_use]
 pub fn is_claim(name: &str) -> bool {
     // Most names begin otherwise, and every request's are asked.
-    if !matches!(name.as_bytes().first(), Some(b'c' | b'f' | b'p' | b't' | b'w' | b'x')) {
+    if !matches!(
+        name.as_bytes(),
+        [b'c' | b'f' | b'k' | b'p' | b't' | b'w' | b'x', ..]
+            | [b'a', b'l', ..]
+            | [b'h', b't', ..]
+            | [b'r', b'e', b'm', ..]
+    ) {
         return false;
     }
+    let dashed = canonical(name);
+    let name = &*dashed;
+    (matches!(dashed, Cow::Owned(_)) && is_of_connection(name))
+        || name.starts_with(PREFIX)
+        || CLIENT_FIELDS.contains(&name)
+        || OVERRIDES.contains(&name)
+}
+
+/// Whether a field says where a message ends, or is for one connection, and has another name with `_`.
+fn is_of_connection(name: &str) -> bool {
+    CONNECTION_FIELDS.contains(&name) || name.starts_with("proxy-")
+}
+
+/// Whether a trusted proxy may have a claim of its own passed on: one that is not written anew, and means no other method
+/// or path than those that the gateway has checked.
+#[must_use]
+pub fn is_passable(name: &str) -> bool {
     let name = &*canonical(name);
-    name.starts_with(PREFIX) || CLIENT_FIELDS.contains(&name) || OVERRIDES.contains(&name)
+    name.starts_with(PREFIX) && !CLIENT_FIELDS.contains(&name) && !OVERRIDES.contains(&name)
 }
 
-/// Removes what a client says in the name of a proxy.
-pub fn strip_claims(headers: &mut HeaderMap) {
-    strip(headers, is_claim);
+/// Removes claims, except for those with these names in this spelling.
+pub fn strip_claims(headers: &mut HeaderMap, passed: &[HeaderName]) {
+    strip(headers, |name| is_claim(name.as_str()) && !passed.contains(name));
 }
 
-/// Removes what a trusted proxy says of its client, once the gateway has read it.
-pub fn strip_client_fields(headers: &mut HeaderMap) {
-    strip(headers, |name| CLIENT_FIELDS.contains(&&*canonical(name)));
+/// Removes a field, and those that a server may take for it.
+pub fn strip_field(headers: &mut HeaderMap, field: &HeaderName) {
+    strip(headers, |name| is_same_field(field, name));
 }
 
-fn strip(headers: &mut HeaderMap, is_one: impl Fn(&str) -> bool) {
-    let is_one = |name: &&HeaderName| is_one(name.as_str());
-    let claims: Vec<HeaderName> = headers.keys().filter(is_one).cloned().collect();
-    for name in claims {
+/// Removes the fields whose names are of this kind.
+pub(super) fn strip(headers: &mut HeaderMap, is_one: impl Fn(&HeaderName) -> bool) {
+    let removed: Vec<HeaderName> = headers.keys().filter(|name| is_one(name)).cloned().collect();
+    for name in removed {
         headers.remove(name);
     }
 }

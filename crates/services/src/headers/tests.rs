@@ -141,7 +141,7 @@ fn an_intermediary_adds_to_what_was_said() {
 }
 
 /// What only a proxy may say, spelt as services may read it.
-const CLAIMED: [(&str, &str); 22] = [
+const CLAIMED: [(&str, &str); 40] = [
     ("forwarded", "for=10.0.0.1"),
     ("x-forwarded", "for=10.0.0.1"),
     ("x-forwarded-for", "10.0.0.1"),
@@ -164,6 +164,24 @@ const CLAIMED: [(&str, &str); 22] = [
     ("x_rewrite_url", "/admin"),
     ("x-envoy-original-path", "/admin"),
     ("proxy", "http://evil.example"),
+    ("ali-cdn-real-ip", "10.0.0.1"),
+    ("cdn-src-ip", "10.0.0.1"),
+    ("cloudfront-viewer-address", "10.0.0.1:1"),
+    ("fly-client-ip", "10.0.0.1"),
+    ("remote-addr", "10.0.0.1"),
+    ("remote_addr", "10.0.0.1"),
+    ("x-appengine-remote-addr", "10.0.0.1"),
+    ("x-envoy-original-host", "admin.example"),
+    ("x-envoy-original-method", "DELETE"),
+    ("x-forward-for", "10.0.0.1"),
+    ("x-forwarded-uri", "/admin"),
+    ("x-http-host-override", "admin.example"),
+    ("x-nf-client-connection-ip", "10.0.0.1"),
+    ("x-original-method", "DELETE"),
+    ("x-original-uri", "/admin"),
+    ("x_original_uri", "/admin"),
+    ("x-proxyuser-ip", "10.0.0.1"),
+    ("x-scheme", "https"),
 ];
 
 #[test]
@@ -177,6 +195,27 @@ fn a_client_does_not_speak_in_the_name_of_a_proxy() {
         assert!(!sent.get_all(name).iter().any(|kept| kept == value), "{name}");
         assert_eq!(sent[http::header::FORWARDED], "for=192.0.2.1;proto=https");
     }
+}
+
+#[test]
+fn no_field_of_a_connection_reaches_a_service_in_another_spelling() {
+    for name in [
+        "content_length",
+        "http2_settings",
+        "keep_alive",
+        "proxy_authorization",
+        "proxy_connection",
+        "transfer_encoding",
+    ] {
+        assert!(!sent_on(&[(name, "x")], false).contains_key(name), "{name}");
+        let mut proxied = headers(&[(name, "x")]);
+        forwarded::strip_claims(&mut proxied, &[]);
+        assert!(proxied.is_empty(), "{name}");
+    }
+    let mut plain =
+        headers(&[("content-length", "1"), ("keep-alive", "1"), ("transfer-encoding", "chunked")]);
+    settle(&mut plain, false);
+    assert_eq!(plain.len(), 3, "they are read from the head, and removed when it is sent on");
 }
 
 #[test]
@@ -235,12 +274,45 @@ fn an_upgrade_keeps_the_option_that_goes_with_it() {
 
 #[test]
 fn trailers_say_no_more_than_a_head_may() {
-    let plain = [("x-checksum", "7"), ("grpc-status", "0")];
+    let plain = [("x-checksum", "7"), ("grpc-status", "0"), ("content-digest", "sha-256=:7:")];
     let mut trailers = headers(&plain);
     trailers.extend(headers(&CLAIMED));
     trailers.extend(headers(&[("authorization", "Basic x"), ("cookie", "a=1"), ("te", "x"), ("host", "b")]));
-    settle_trailers(&mut trailers);
+    let more = [
+        "cdn-loop",
+        "content-length",
+        "content-type",
+        "content_length",
+        "content_type",
+        "if-match",
+        "orfa-input",
+        "proxy-authorization",
+        "proxy_connection",
+        "range",
+        "traceparent",
+        "trailer",
+        "transfer_encoding",
+        "via",
+        "x-edge-ip",
+        "x_edge_ip",
+    ];
+    trailers.extend(headers(&more.map(|name| (name, "x"))));
+    settle_trailers(&mut trailers, Some(&HeaderName::from_static("x-edge-ip")));
     assert_eq!(trailers, headers(&plain));
+}
+
+#[test]
+fn no_trailer_has_the_name_of_a_field_of_the_head() {
+    let head = ["x-user", "x_internal_token"].map(HeaderName::from_static);
+    let mut trailers = headers(&[
+        ("x-sum", "7"),
+        ("x-user", "forged"),
+        ("x_user", "forged"),
+        ("x-internal-token", "forged"),
+        ("x_internal_token", "forged"),
+    ]);
+    strip_repeated(&mut trailers, &head);
+    assert_eq!(trailers, headers(&[("x-sum", "7")]));
 }
 
 #[test]

@@ -223,8 +223,11 @@ fn line<T>(input: &mut Input, read: impl FnOnce(&[u8]) -> Option<T>) -> Result<O
     Ok(Some(said))
 }
 
-/// The size in a chunk's line, before its extensions.
+/// The size in a chunk's line, before its extensions, which have no control characters (RFC 9112, 7.1.1).
 fn size(line: &[u8]) -> Option<u64> {
+    if line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
+        return None;
+    }
     let digits = line.split(|byte| *byte == b';').next()?;
     let blanks = digits.iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
     let digits = &digits[..digits.len() - blanks];

@@ -15,6 +15,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
 listen: 0.0.0.0:8080
 trusted_proxies: [10.0.0.0/8]
 client_ip_header: x-forwarded-for
+proxy_headers: [x-forwarded-prefix]
 admin: 127.0.0.1:9090
 takeover: /run/orfa/takeover.sock
 services:

@@ -114,6 +114,8 @@ fn parse(text: &Bytes) -> Result<Head, Refusal> {
     // A host alone is a target for CONNECT only (RFC 9112, 3.2.3).
     let target = target
         .filter(|target| target.scheme().is_some() || target.authority().is_none() || method == "CONNECT");
+    // It would be dropped, and the rest taken for all that was asked (RFC 9112, 3.2).
+    let target = target.filter(|_| !path.as_bytes().contains(&b'#'));
     *request.uri_mut() = target.ok_or_else(|| malformed("its target is none"))?;
     *request.version_mut() = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
     *request.headers_mut() =

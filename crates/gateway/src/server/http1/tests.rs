@@ -166,6 +166,7 @@ pub(crate) fn refused_chunks() -> Vec<String> {
         "-1\r\n",
         "0 0\r\n",
         "fffffffffffffffff\r\n",
+        "5;\0\x01\r\nhello\r\n0\r\n",
     ];
     let bad_trailers = trailers.iter().map(|trailers| format!("5\r\nhello\r\n0\r\n{trailers}\r\n"));
     let bare = ["0\r\na: b\n\n", "0\r\n\na: b\r\n\r\n", "0\n\n"].map(str::to_owned);

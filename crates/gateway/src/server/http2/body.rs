@@ -12,9 +12,10 @@ use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use services::Body;
 use services::body::{Error, empty};
-use services::http1::content_length;
+use services::http1::{Wrong, content_length};
 
 use super::traffic::Traffic;
+use crate::conform::has_padded_value;
 
 /// A body that was not there at once.
 struct Incoming {
@@ -53,6 +54,9 @@ impl http_body::Body for Incoming {
             self.has_data = false;
         }
         let trailers = ready!(self.stream.poll_trailers(context))?;
+        if trailers.as_ref().is_some_and(has_padded_value) {
+            return Poll::Ready(Some(Err(Wrong::Trailers.into())));
+        }
         Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
     }
 
