@@ -17,6 +17,7 @@ use http_body_util::BodyExt;
 use json::{Checker, Pieces, Tree};
 use services::body::Error;
 use services::{Body, Budget, Call, CallError, Request, Services};
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout_at};
 
 use crate::plan::Part;
@@ -95,6 +96,7 @@ async fn first(call: &Call, part: &Part, response: Response<Body>) -> Result<Beg
             let (status, headers) = (head.status, head.headers);
             return Ok(Begun::Whole(services::Response { status, headers, body: beginning.freeze() }));
         };
+        consume_budget().await;
         let frame = frame.map_err(|source| {
             Reason::Call(Arc::new(CallError::Broken { service: part.service.name().clone(), source }))
         })?;

@@ -16,6 +16,7 @@ use json::Tree;
 use offload::{JobRequest, OffloadPool, QuotaKey};
 use services::body::{BodyBuffer, Error};
 use services::{Body, accept, body};
+use tokio::task::coop::consume_budget;
 use tokio::time::timeout_at;
 
 use super::head;
@@ -162,6 +163,7 @@ async fn read(mut body: Body, limit: usize, until: Option<Instant>) -> Result<By
             None => return Ok(text.finish()),
             Some(Ok(Ok(data))) => {
                 text.put(data);
+                consume_budget().await;
                 if text.len() > limit {
                     return Err(resumed(text, None, body));
                 }

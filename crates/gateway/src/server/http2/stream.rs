@@ -18,6 +18,7 @@ use http_body::{Body as _, Frame};
 use rustix::time::{ClockId, clock_gettime};
 use services::body::Error;
 use services::headers::strip_hop_by_hop;
+use tokio::task::coop::consume_budget;
 
 use super::MAX_SEND_BUFFER;
 use super::traffic::RequestGuard;
@@ -119,6 +120,8 @@ impl Sender<'_> {
     async fn send(&mut self, mut body: Logged) -> Result<(), Failure> {
         loop {
             let frame = poll_fn(|context| self.poll_body(&mut body, context)).await?;
+            // A body that is there and a window that is open are no reason to wait.
+            consume_budget().await;
             match frame.map(Frame::into_data) {
                 Some(Ok(data)) => {
                     let is_last = body.is_end_stream();
