@@ -23,13 +23,10 @@ use tokio::task::coop::consume_budget;
 use super::MAX_SEND_BUFFER;
 use super::traffic::RequestGuard;
 use crate::access::Logged;
-use crate::server::UNREAD;
 use crate::server::http1::{has_body, may_have_length};
 use crate::server::limiter::LimitReached;
 use crate::server::stall::Stall;
-
-/// How many bytes of an answer a second of waiting is worth: whoever takes less has it held for nothing.
-const LEAST_RATE: u64 = 256;
+use crate::server::{LEAST_RATE, UNREAD};
 
 /// An answer on its way.
 struct Sender<'a> {
