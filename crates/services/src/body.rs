@@ -15,6 +15,11 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 /// A streamed body.
 pub type Body = UnsyncBoxBody<Bytes, Error>;
 
+/// The memory in bytes that an answer keeps until its body is taken. Handlers that compose answers set it as an extension of the
+/// response: of such a body, the piece in hand is a small part of what is kept for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldBytes(pub u64);
+
 /// A body that is there already.
 pub fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
