@@ -142,16 +142,25 @@ impl Aggregate {
             false => None,
         };
         let known = Known::new(&self.plan, inputs, body);
+        let budget = Arc::clone(&call.budget);
         let calls = Calls::new(self.services.clone(), call);
         let failures = Run { known: &known, calls, is_head }.all().await?;
         if known.is_large() {
             offload::leave().await;
         }
-        if let Some(response) = answer::streamed(&known, &failures)? {
-            return Ok(response);
-        }
-        let (tree, failures) = answer::tree(&known, failures)?;
-        answer::response(tree, &failures, &self.plan, is_head)
+        let left = known.memory.left();
+        let mut response = match answer::streamed(&known, &failures)? {
+            Some(response) => response,
+            None => {
+                let (tree, failures) = answer::tree(&known, failures)?;
+                answer::response(tree, &failures, &self.plan, is_head)?
+            }
+        };
+        // The texts that services sent, and the tree.
+        let texts = self.plan.limits.received.0.saturating_sub(budget.received_left());
+        let tree = left.saturating_sub(known.memory.left());
+        answer::note_held(&mut response, &self.plan, texts.saturating_add(tree as u64));
+        Ok(response)
     }
 
     /// The client's body as JSON.

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
+use http_body::Body as _;
 use json::{Document, Kind, Member, Tree};
 use services::Body;
+use services::body::HeldBytes;
 
 use crate::assemble::Assembly;
 use crate::declaration::Conflict;
@@ -21,6 +23,8 @@ use crate::value::{Known, Value, indexed};
 pub(crate) const PARTS: HeaderName = HeaderName::from_static("orfa-parts");
 /// As many of them are told in the header.
 const MOST: usize = 20;
+/// A shorter answer is copied when its first piece is taken, and keeps nothing that services sent.
+const COPIED: u64 = 4 << 10;
 
 /// The tree of the answer, and all parts that failed and may.
 pub(crate) fn tree(known: &Known<'_>, failed: Vec<Failure>) -> Result<(Tree, Vec<Failure>), AggregateError> {
@@ -187,6 +191,17 @@ pub(crate) fn response(
     response.headers_mut().insert(CONTENT_LENGTH, length.into());
     response.extensions_mut().insert(tree);
     Ok(response)
+}
+
+/// Notes how much memory an answer holds until it is taken. One long part alone is handed on as it comes and holds nothing.
+pub(crate) fn note_held(response: &mut Response<Body>, plan: &Plan, bytes: u64) {
+    let is_held = match response.body().size_hint().exact() {
+        Some(length) => length >= COPIED,
+        None => !matches!(plan.answer, Shape::Part(_)),
+    };
+    if is_held {
+        response.extensions_mut().insert(HeldBytes(bytes));
+    }
 }
 
 /// The length of an answer, unless it is longer than answers may be.

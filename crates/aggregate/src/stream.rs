@@ -17,6 +17,7 @@ use http_body_util::BodyExt;
 use json::{Checker, Pieces, Tree};
 use services::body::Error;
 use services::{Body, Budget, Call, CallError, Request, Services};
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout_at};
 
 use crate::plan::Part;
@@ -24,6 +25,8 @@ use crate::problem::Reason;
 
 /// As much of an answer is waited for.
 pub(crate) const BEGINNING: usize = 256 * 1024;
+/// How much is checked before others have their turn: some tenths of a millisecond.
+pub(crate) const TURN: usize = 128 << 10;
 
 /// What a part's service began to answer.
 pub(crate) enum Begun {
@@ -37,6 +40,10 @@ pub(crate) enum Begun {
 pub(crate) struct Long {
     beginning: Option<Bytes>,
     body: Body,
+    /// What has come and is still to be checked.
+    piece: Bytes,
+    /// How much was checked in this turn.
+    turn: usize,
     checker: Checker,
     budget: Arc<Budget>,
 }
@@ -95,6 +102,7 @@ async fn first(call: &Call, part: &Part, response: Response<Body>) -> Result<Beg
             let (status, headers) = (head.status, head.headers);
             return Ok(Begun::Whole(services::Response { status, headers, body: beginning.freeze() }));
         };
+        consume_budget().await;
         let frame = frame.map_err(|source| {
             Reason::Call(Arc::new(CallError::Broken { service: part.service.name().clone(), source }))
         })?;
@@ -110,7 +118,8 @@ async fn first(call: &Call, part: &Part, response: Response<Body>) -> Result<Beg
     let mut checker = Checker::default();
     checker.feed(&beginning).map_err(Reason::NotJson)?;
     let budget = Arc::clone(&call.budget);
-    Ok(Begun::Long(Long { beginning: Some(beginning.freeze()), body, checker, budget }))
+    let beginning = Some(beginning.freeze());
+    Ok(Begun::Long(Long { beginning, body, piece: Bytes::new(), turn: 0, checker, budget }))
 }
 
 impl Long {
@@ -118,23 +127,34 @@ impl Long {
         if let Some(beginning) = self.beginning.take() {
             return Poll::Ready(Some(Ok(beginning)));
         }
-        loop {
-            let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)) else {
+        if self.turn >= TURN {
+            self.turn = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        while self.piece.is_empty() {
+            let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+                self.turn = 0;
+                return Poll::Pending;
+            };
+            let Some(frame) = frame else {
                 return Poll::Ready(self.checker.end().err().map(|error| Err(error.into())));
             };
-            let piece = match frame.map(Frame::into_data) {
-                Ok(Ok(piece)) => piece,
+            match frame.map(Frame::into_data) {
+                Ok(Ok(piece)) => self.piece = piece,
                 Ok(Err(_)) => continue,
                 Err(error) => return Poll::Ready(Some(Err(error))),
-            };
-            if !self.budget.take_received(piece.len() as u64) {
+            }
+            if !self.budget.take_received(self.piece.len() as u64) {
                 return Poll::Ready(Some(Err(CallError::Limit("limit-received").into())));
             }
-            return Poll::Ready(Some(match self.checker.feed(&piece) {
-                Ok(()) => Ok(piece),
-                Err(error) => Err(error.into()),
-            }));
         }
+        let step = self.piece.split_to(self.piece.len().min(TURN - self.turn));
+        self.turn += step.len();
+        Poll::Ready(Some(match self.checker.feed(&step) {
+            Ok(()) => Ok(step),
+            Err(error) => Err(error.into()),
+        }))
     }
 }
 

@@ -72,6 +72,19 @@ impl Client {
         Self::new(([127, 0, 0, 1], 1).into(), Arc::new(Link::new(None, None)))
     }
 
+    /// One whose connection may leave this many bytes of answers.
+    #[cfg(test)]
+    pub(crate) fn that_may_leave(bytes: u64) -> Self {
+        let limits = crate::config::ConnectionsConfig {
+            unsent_per_connection: services::Bytes(bytes),
+            ..Default::default()
+        };
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let limiter = Arc::new(crate::server::limiter::ClientLimiter::default());
+        let permit = limiter.connect(address.ip(), false, &limits).expect("the first connection");
+        Self::new(address, Arc::new(Link::new(None, Some(Arc::new(permit)))))
+    }
+
     /// Whether the client speaks TLS: to the gateway, or to the trusted proxies before it.
     pub(crate) fn is_secure(&self) -> bool {
         self.is_secure_there.unwrap_or_else(|| self.link.secured.get().is_some())

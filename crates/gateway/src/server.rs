@@ -42,6 +42,8 @@ pub(crate) use tls::Certificate;
 const IDLE: Duration = Duration::from_secs(60);
 /// How long a client may take nothing of its answer: longer than a phone is in a tunnel.
 const UNREAD: Duration = Duration::from_secs(60);
+/// How many bytes of an answer a second of waiting is worth: whoever takes less has it held for nothing.
+const LEAST_RATE: u64 = 256;
 /// How long a client that has begun to speak may take to come to its request: a TLS handshake of several
 /// round trips, on a line that loses packets.
 const GREETING: Duration = Duration::from_secs(10);

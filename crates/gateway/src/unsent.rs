@@ -2,7 +2,8 @@
 //! [`crate::server::limiter`]).
 //!
 //! A body is asked for its next piece once the one before is gone, so that a piece counts from when it is given out until
-//! the next one is asked for. A small piece is nobody's burden, and most answers are one.
+//! the next one is asked for. A small piece is nobody's burden, and most answers are one. An answer that its handler composed
+//! of what it holds ([`HeldBytes`]) counts whole until its last piece is gone.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,11 +12,12 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
+use json::Tree;
 use services::Body;
-use services::body::Error;
+use services::body::{Error, HeldBytes, empty};
 
 use crate::client::Client;
-use crate::server::limiter::UnsentPermit;
+use crate::server::limiter::{LimitReached, UnsentPermit};
 
 /// What is not counted.
 const SMALL: u64 = 16 << 10;
@@ -24,15 +26,38 @@ const SMALL: u64 = 16 << 10;
 struct Counted {
     body: Body,
     client: Client,
+    /// For the piece in hand.
     permit: Option<UnsentPermit>,
+    /// For all that the answer holds.
+    whole: Option<UnsentPermit>,
+    /// Whether the pieces are a part of what the answer holds.
+    is_held: bool,
+    /// Why there is no room for what the answer holds.
+    refusal: Option<LimitReached>,
+}
+
+/// The last piece of a body, which may be gone before the piece is.
+struct LastPiece {
+    data: Bytes,
+    _permits: [Option<UnsentPermit>; 2],
 }
 
 /// The answer with its body counted. One that is small is left as it is.
-pub(crate) fn keep(response: Response<Body>, client: &Client) -> Response<Body> {
-    if response.body().size_hint().upper().is_some_and(|size| size <= SMALL) {
+pub(crate) fn keep(mut response: Response<Body>, client: &Client) -> Response<Body> {
+    // Only deduplication looks at the tree, and it would outlive the body.
+    response.extensions_mut().remove::<Tree>();
+    let held = response.extensions_mut().remove::<HeldBytes>().map_or(0, |held| held.0);
+    let size = response.body().size_hint();
+    if held <= SMALL && size.upper().is_some_and(|size| size <= SMALL) {
         return response;
     }
-    response.map(|body| Counted { body, client: client.clone(), permit: None }.boxed_unsync())
+    let (whole, refusal) = match held {
+        0..=SMALL => (None, None),
+        held => client.keep(held).map_or_else(|limit| (None, Some(limit)), |permit| (permit, None)),
+    };
+    let is_held = whole.is_some() && size.exact().is_some();
+    let client = client.clone();
+    response.map(|body| Counted { body, client, permit: None, whole, is_held, refusal }.boxed_unsync())
 }
 
 impl http_body::Body for Counted {
@@ -44,19 +69,116 @@ impl http_body::Body for Counted {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         self.permit = None;
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context)?);
-        let size = frame.as_ref().and_then(|frame| frame.data_ref()).map_or(0, |data| data.len() as u64);
-        if size > SMALL {
+        if let Some(limit) = self.refusal {
+            self.body = empty();
+            return Poll::Ready(Some(Err(limit.into())));
+        }
+        let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)?) else {
+            return Poll::Ready(None);
+        };
+        let data = match frame.into_data() {
+            Ok(data) => data,
+            Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+        };
+        let size = data.len() as u64;
+        if size > SMALL && !self.is_held {
             self.permit = self.client.keep(size)?;
         }
-        Poll::Ready(frame.map(Ok))
+        let is_last = self.body.is_end_stream();
+        let data = if is_last { self.last(data) } else { data };
+        Poll::Ready(Some(Ok(Frame::data(data))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.refusal.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+impl Counted {
+    /// The last piece, which counts until it is gone itself: nothing more is asked for.
+    fn last(&mut self, data: Bytes) -> Bytes {
+        let permits = [self.permit.take(), self.whole.take()];
+        if permits.iter().all(Option::is_none) {
+            return data;
+        }
+        Bytes::from_owner(LastPiece { data, _permits: permits })
+    }
+}
+
+impl AsRef<[u8]> for LastPiece {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use services::body;
+
+    use super::*;
+
+    const PIECE: usize = 8 << 10;
+
+    /// An answer in small pieces that holds this much.
+    fn holding(bytes: usize) -> Response<Body> {
+        let pieces = std::iter::repeat_n(Bytes::from(vec![b'x'; PIECE]), bytes / PIECE);
+        let mut response = Response::new(body::pieces(bytes, pieces));
+        response.extensions_mut().insert(HeldBytes(bytes as u64));
+        response
+    }
+
+    async fn is_refused(response: Response<Body>) -> bool {
+        let collected = response.into_body().collect().await;
+        collected.is_err_and(|error| error.is::<LimitReached>())
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_held_counts_whole_until_its_last_piece_is_gone() {
+        let client = Client::that_may_leave(100 << 10);
+        let mut first = keep(holding(64 << 10), &client).into_body();
+        assert!(is_refused(keep(holding(64 << 10), &client)).await, "nothing of the first was taken");
+        assert!(!is_refused(keep(holding(32 << 10), &client)).await, "there is room for this one");
+        let mut last = Bytes::new();
+        while let Some(frame) = first.frame().await {
+            last = frame.unwrap().into_data().unwrap();
+        }
+        drop(first);
+        assert!(is_refused(keep(holding(64 << 10), &client)).await, "the last piece is on its way");
+        drop(last);
+        assert!(!is_refused(keep(holding(64 << 10), &client)).await);
+    }
+
+    #[tokio::test]
+    async fn an_answer_of_one_piece_counts_until_that_is_gone() {
+        let client = Client::that_may_leave(100 << 10);
+        let whole = || keep(Response::new(body::full(vec![b'x'; 64 << 10])), &client);
+        let piece = whole().into_body().frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(piece.len(), 64 << 10);
+        assert!(is_refused(whole()).await);
+        drop(piece);
+        assert!(!is_refused(whole()).await);
+    }
+
+    #[tokio::test]
+    async fn a_short_answer_that_holds_much_counts() {
+        let client = Client::that_may_leave(100 << 10);
+        let short = || {
+            let mut response = Response::new(body::full(vec![b'x'; PIECE]));
+            response.extensions_mut().insert(HeldBytes(64 << 10));
+            keep(response, &client)
+        };
+        let _first = short();
+        assert!(is_refused(short()).await);
+    }
+
+    #[test]
+    fn a_tree_does_not_outlive_the_body() {
+        let mut response = Response::new(empty());
+        response.extensions_mut().insert(Tree::NULL);
+        assert!(keep(response, &Client::for_tests()).extensions().get::<Tree>().is_none());
     }
 }

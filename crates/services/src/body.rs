@@ -7,12 +7,18 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
+use tokio::task::coop::consume_budget;
 
 /// Why a body broke off.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// A streamed body.
 pub type Body = UnsyncBoxBody<Bytes, Error>;
+
+/// The memory in bytes that an answer keeps until its body is taken. Handlers that compose answers set it as an extension of the
+/// response: of such a body, the piece in hand is a small part of what is kept for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldBytes(pub u64);
 
 /// A body that is there already.
 pub fn full(bytes: impl Into<Bytes>) -> Body {
@@ -31,13 +37,15 @@ pub fn pieces(length: usize, pieces: impl Iterator<Item = Bytes> + Send + Unpin 
 }
 
 /// Reads a body of at most `limit` bytes to its end, into one buffer however small its pieces are: a list of pieces of a byte each
-/// takes sixty times as much. What comes in one piece is not copied.
+/// takes sixty times as much. What comes in one piece is not copied. Other tasks have their turn between pieces that are there
+/// already.
 ///
 /// # Errors
 /// [`ReadBodyError::TooLarge`] once more has come, and [`ReadBodyError::Broken`] where the body breaks off.
 pub async fn read_within(mut body: Body, limit: u64) -> Result<Bytes, ReadBodyError> {
     let mut buffer = BodyBuffer::default();
     while let Some(frame) = body.frame().await {
+        consume_budget().await;
         let Ok(data) = frame.map_err(ReadBodyError::Broken)?.into_data() else { continue };
         if (buffer.len() + data.len()) as u64 > limit {
             return Err(ReadBodyError::TooLarge(limit));
@@ -125,6 +133,9 @@ impl<I: Iterator<Item = Bytes> + Unpin> http_body::Body for Pieces<I> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+
     use super::*;
 
     fn of(pieces: &[&'static str]) -> Body {
@@ -140,6 +151,20 @@ mod tests {
             assert!(matches!(refused, Err(ReadBodyError::TooLarge(3))), "{pieces:?}");
         }
         assert!(read_within(empty(), 0).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn lets_other_tasks_run_between_small_pieces() {
+        const COUNT: usize = 100_000;
+        let body = super::pieces(COUNT, std::iter::repeat_n(Bytes::from_static(b"x"), COUNT));
+        let mut reading = pin!(read_within(body, COUNT as u64));
+        let mut polls = 0;
+        let text = poll_fn(|context| {
+            polls += 1;
+            reading.as_mut().poll(context)
+        });
+        assert_eq!(text.await.unwrap().len(), COUNT);
+        assert!(polls > COUNT / 1_000, "{polls} polls");
     }
 
     #[test]

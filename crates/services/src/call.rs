@@ -284,6 +284,12 @@ impl Budget {
         self.received.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes)).is_ok()
     }
 
+    /// How many bytes upstreams may still send.
+    #[must_use]
+    pub fn received_left(&self) -> u64 {
+        self.received.load(Relaxed)
+    }
+
     /// One of the places of calls under way at once, if one is free. Held until dropped.
     pub(crate) fn try_place(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
         self.parallel.try_acquire().ok()

@@ -8,6 +8,7 @@ use futures_util::TryStreamExt;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, TRAILER};
 use http_body::Body as _;
 use http_body_util::BodyExt;
+use tokio::task::coop::consume_budget;
 use tokio_util::io::StreamReader;
 
 use crate::body::{Body, Error};
@@ -44,6 +45,7 @@ async fn collect(mut body: Body, budget: &Budget) -> Result<Bytes, Stopped> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
+        consume_budget().await;
         let Ok(data) = frame.map_err(Stopped::Broken)?.into_data() else { continue };
         take(budget, data.len())?;
         if all.is_empty() && first.is_empty() {

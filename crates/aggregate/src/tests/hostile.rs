@@ -1,6 +1,8 @@
 //! Services that answer more than anybody asked for: requests stay within their limits, and what they refuse they refuse before it is
 //! built.
 
+use services::body::HeldBytes;
+
 use super::rig::Rig;
 use crate::LimitsConfig;
 
@@ -26,6 +28,24 @@ async fn code(text: &str, limits: LimitsConfig, answers: &[(&str, u16, &str)]) -
         Ok(got) => format!("{} of {} bytes", got.status, got.text.len()),
         Err(problem) => problem.code().to_owned(),
     }
+}
+
+#[tokio::test]
+async fn tells_how_much_memory_an_answer_holds() {
+    let item = format!(r#"{{"id":1,"name":"{}","more":"{}"}}"#, "n".repeat(100), "m".repeat(1_000));
+    let fields = r#"{"parts": {"a": {"get": "profile/a", "fields": ["id", "name"]}}, "answer": "a"}"#;
+    let held = async |text: &str, count: usize| {
+        let items = many(&item, count);
+        let rig = Rig::new(text, &[("profile/a", 200, &items)]);
+        let held = rig.begin("/here").await.extensions().get::<HeldBytes>().map(|held| held.0);
+        (held, items.len() as u64)
+    };
+    let (shaped, text) = held(fields, 1_000).await;
+    let tree = 1_000 * size_of::<json::Tree>() as u64;
+    assert!(shaped.is_some_and(|held| held >= text + tree), "{shaped:?} of {text} bytes");
+    assert_eq!(held(fields, 1).await.0, None, "a short answer is copied");
+    let long = r#"{"parts": {"a": {"get": "profile/a"}}, "answer": "a"}"#;
+    assert_eq!(held(long, 1_000).await.0, None, "a long part is handed on");
 }
 
 #[tokio::test]

@@ -1,11 +1,15 @@
 //! Long answers that are handed on while they come.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+
 use bytes::Bytes;
+use http_body::Body as _;
 use http_body_util::BodyExt;
 use services::Body;
 
 use super::rig::Rig;
-use crate::stream::BEGINNING;
+use crate::stream::{BEGINNING, TURN};
 
 const TWO: &str = r#"{"parts": {"small": {"get": "profile/small"}, "long": {"get": "catalog/long"}, "other": {"get": "order/other", "optional": true}}}"#;
 
@@ -43,6 +47,33 @@ async fn the_first_byte_leaves_before_the_last_has_come() {
         "{}",
         &text[text.len() - 200..]
     );
+}
+
+#[tokio::test]
+async fn lets_other_tasks_run_while_a_long_answer_is_checked() {
+    const PIECE: usize = 1 << 20;
+    let rig = Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "answer": "long"}"#, &[]);
+    let mut sender = rig.sends("catalog/long");
+    sender.send_data(beginning()).await.unwrap();
+    let mut body = rig.begin("/here").await.into_body();
+    for _ in 0..4 {
+        sender.send_data(Bytes::from(vec![b' '; PIECE])).await.unwrap();
+    }
+    sender.send_data(Bytes::from_static(b"]")).await.unwrap();
+    drop(sender);
+    let (mut length, mut waits) = (0, 0);
+    loop {
+        let frame = poll_fn(|context| {
+            let polled = Pin::new(&mut body).poll_frame(context);
+            waits += usize::from(polled.is_pending());
+            polled
+        });
+        let Some(frame) = frame.await else { break };
+        length += frame.unwrap().into_data().unwrap().len();
+    }
+    assert_eq!(length, beginning().len() + 4 * PIECE + 1);
+    // All of it was there: it is the turns that are over.
+    assert!(waits >= 4 * PIECE / TURN, "{waits} turns");
 }
 
 #[tokio::test]

@@ -27,7 +27,8 @@ pub struct ConnectionsConfig {
     /// `gateway-overloaded`. Over HTTP/1.1 a connection has one at a time.
     #[schemars(range(min = 1))]
     pub requests_per_address: u32,
-    /// Bytes of answers that clients have yet to take, in pieces of more than 16 KiB. A single answer may be larger.
+    /// Bytes of answers that clients have yet to take, in pieces of more than 16 KiB, and all that a composed answer
+    /// holds. A single answer may be larger.
     pub unsent: Bytes,
     /// The same for one address.
     pub unsent_per_address: Bytes,

@@ -14,8 +14,9 @@ use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use json::Tree;
 use offload::{JobRequest, OffloadPool, QuotaKey};
-use services::body::{BodyBuffer, Error};
+use services::body::{BodyBuffer, Error, HeldBytes};
 use services::{Body, accept, body};
+use tokio::task::coop::consume_budget;
 use tokio::time::timeout_at;
 
 use super::head;
@@ -87,7 +88,12 @@ pub(super) async fn apply(forms: Forms, account: Account<'_>, response: Response
     if let Some(tree) = response.extensions_mut().remove::<Tree>() {
         let bytes = response.body().size_hint().lower();
         let encoded = computed(bytes, &account, move || dedup::encode(&tree, form, &limits)).await;
-        let encoded = encoded.map(|tree| body::pieces(tree.len(), tree.pieces()));
+        let encoded = encoded.map(|tree| {
+            // All of it was written anew, and what it was made of is given up.
+            let length = tree.len();
+            response.extensions_mut().insert(HeldBytes(length as u64));
+            body::pieces(length, tree.pieces_of(length))
+        });
         return written(form, encoded, response);
     }
     let (head, body) = response.into_parts();
@@ -162,6 +168,7 @@ async fn read(mut body: Body, limit: usize, until: Option<Instant>) -> Result<By
             None => return Ok(text.finish()),
             Some(Ok(Ok(data))) => {
                 text.put(data);
+                consume_budget().await;
                 if text.len() > limit {
                     return Err(resumed(text, None, body));
                 }

@@ -28,7 +28,7 @@ use tokio::time::timeout;
 
 use super::awaited::Awaited;
 use super::stall::{Patience, Stall};
-use super::{IDLE, UNREAD};
+use super::{IDLE, LEAST_RATE, UNREAD};
 use crate::client::Client;
 use crate::refusal::Refusal;
 use crate::respond;
@@ -237,11 +237,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.send(Sending::new(text, body, framing, Box::default())).await
     }
 
-    /// Writes all of it, unless the client leaves or reads nothing for too long.
+    /// Writes all of it, unless the client leaves, or reads nothing for too long, or too little over all.
     async fn send<B>(&mut self, mut sending: Sending<B>) -> io::Result<()>
     where
         B: http_body::Body<Data = Bytes, Error = Error> + Unpin,
     {
+        // How long the client may take counts for each answer.
+        self.unread = Stall::default();
         poll_fn(|context| {
             let has_written = sending.go_on(&mut Writer(&self.wire), context).map_err(io::Error::other)?;
             if sending.is_done() {
@@ -253,7 +255,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             if has_written || !sending.is_blocked() {
                 self.unread.end();
             }
-            if sending.is_blocked() && self.unread.is_over(UNREAD, context) {
+            let sent = sending.sent();
+            if sending.is_blocked() && self.unread.is_over_for(sent, LEAST_RATE, UNREAD, context) {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             self.poll_gone(context).map(|gone| gone.and(Err(io::ErrorKind::UnexpectedEof.into())))

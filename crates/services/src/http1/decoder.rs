@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use tokio::io::AsyncRead;
+use tokio::task::coop::poll_proceed;
 
 use super::fields::trailers;
 use super::input::Input;
@@ -158,13 +159,15 @@ impl Decoder {
         }
     }
 
-    /// The next of the body, reading as much as it takes.
+    /// The next of the body, reading as much as it takes. Each frame takes of the task's budget: a buffer of tiny chunks is
+    /// thousands of frames that nobody waits for, and other tasks have their turn between them.
     pub fn poll_frame<S: AsyncRead + Unpin>(
         &mut self,
         input: &mut Input,
         stream: &mut S,
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<Frame<Bytes>>, Error>> {
+        let budget = ready!(poll_proceed(context));
         loop {
             let frame = match self.next(input)? {
                 Part::Data(data) => Some(Frame::data(data)),
@@ -179,6 +182,7 @@ impl Decoder {
             };
             // Whoever reads may know the length and not ask again: the end is looked for at once.
             self.settle(input)?;
+            budget.made_progress();
             return Poll::Ready(Ok(frame));
         }
     }

@@ -31,7 +31,8 @@ pub struct Sending<B> {
     stage: Stage,
     pending: Pending,
     is_begun: bool,
-    is_sent: bool,
+    /// How many bytes the connection took.
+    sent: u64,
     /// Whether the connection did not take, or not pass on, what it was given last: over TLS it takes more
     /// than the system does.
     is_stuck: bool,
@@ -70,7 +71,7 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
             stage,
             pending,
             is_begun: false,
-            is_sent: false,
+            sent: 0,
             is_stuck: false,
         }
     }
@@ -80,8 +81,7 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
     pub fn head_only(head: Vec<u8>) -> Self {
         let pending = Cursor::new(head).chain(Bytes::new()).chain(Cursor::new(Vec::new()));
         let (framing, trailers, stage) = (Framing::Length(0), Box::default(), Stage::End);
-        let (is_begun, is_sent, is_stuck) = (false, false, false);
-        Self { body: None, framing, trailers, stage, pending, is_begun, is_sent, is_stuck }
+        Self { body: None, framing, trailers, stage, pending, is_begun: false, sent: 0, is_stuck: false }
     }
 
     /// Whether all of it is written.
@@ -99,7 +99,13 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
     /// Whether the body gave something, and whether the system took something.
     #[must_use]
     pub fn progress(&self) -> (bool, bool) {
-        (self.is_begun, self.is_sent)
+        (self.is_begun, self.sent > 0)
+    }
+
+    /// How many bytes the connection took so far, the head among them.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.sent
     }
 
     /// Why the connection takes no more, said once.
@@ -236,7 +242,8 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            (self.is_sent, *has_written) = (true, true);
+            self.sent += written as u64;
+            *has_written = true;
         }
         stream.poll_flush(context)
     }

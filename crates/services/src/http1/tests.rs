@@ -1,6 +1,7 @@
 //! The law of bodies: what is found does not depend on the pieces in which it came, and nothing after the
 //! end is taken.
 
+use std::future::poll_fn;
 use std::task::{Context, Waker};
 
 use bytes::Bytes;
@@ -35,6 +36,28 @@ pub(crate) fn cut<'a>(text: &'a [u8], places: &[prop::sample::Index]) -> Vec<&'a
     places.extend([0, text.len()]);
     places.sort_unstable();
     places.windows(2).map(|ends| &text[ends[0]..ends[1]]).collect()
+}
+
+#[tokio::test]
+async fn lets_other_tasks_run_between_small_chunks() {
+    const COUNT: usize = 10_000;
+    let text = "1\r\nx\r\n".repeat(COUNT) + "0\r\n\r\n";
+    let (mut decoder, mut input, mut stream) = (Decoder::new(Framing::Chunked), Input::default(), &b""[..]);
+    input.put(text.as_bytes());
+    let (mut frames, mut polls) = (0_usize, 0_usize);
+    loop {
+        let frame = poll_fn(|context| {
+            polls += 1;
+            decoder.poll_frame(&mut input, &mut stream, context)
+        });
+        if frame.await.unwrap().is_none() {
+            break;
+        }
+        frames += 1;
+    }
+    assert_eq!(frames, COUNT);
+    // A poll that gives no frame ends the turn of the task.
+    assert!(polls - frames > COUNT / 1_000, "{polls} polls");
 }
 
 proptest! {

@@ -16,6 +16,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::task::coop::poll_proceed;
 
 use super::connect::Stream;
 use super::{TransportError, Unsent};
@@ -153,7 +154,10 @@ impl http_body::Body for Placed {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        // As in HTTP/1.1 (`http1/decoder.rs`): frames may be there by the thousand.
+        let budget = ready!(poll_proceed(context));
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context)?);
+        budget.made_progress();
         let length = frame.as_ref().and_then(|frame| frame.data_ref()).map_or(0, |data| data.len() as u64);
         self.left = self.left.map(|left| left.saturating_sub(length));
         // The library takes a reset with the reasons NO_ERROR and CANCEL for an end.

@@ -60,7 +60,7 @@ pub const BOUNDS: &[Bound] = &[
         "unsent bytes",
         512 * MIB,
         "process",
-        "`connections.unsent`, an encoder counts 1 MiB",
+        "`connections.unsent`, an encoder counts 1 MiB, a composed answer all that it holds",
         "crates/gateway/src/unsent.rs",
         "crates/gateway/src/server/limiter/tests.rs: bytes_that_nobody_takes_are_bounded_by_connection_by_address_and_in_all",
     ),

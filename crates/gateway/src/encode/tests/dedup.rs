@@ -143,6 +143,26 @@ fn a_tree_is_taken_as_it_is_and_its_body_never_asked() {
     assert_eq!(decode(&whole(response), 1 << 20).unwrap(), repeated().as_bytes());
 }
 
+#[tokio::test]
+async fn a_deduplicated_tree_counts_whole_until_it_is_taken() {
+    let client = Client::that_may_leave(50 << 10);
+    let item = Tree::Text(format!(r#"{{"id":7,"text":"{}"}}"#, "x".repeat(30 << 10)).into());
+    let tree = Tree::Array(vec![item; 2].into());
+    let (encoding, pool) = (encoding(true), pool());
+    let answer = async || {
+        let asked = encoding.asked(&Request::get("/").header("accept", JSON).body(()).unwrap());
+        let response = Response::builder().header("content-type", "application/json").extension(tree.clone());
+        let response = response.body(body::pieces(tree.len(), tree.clone().pieces())).unwrap();
+        let response = encoding.encode(asked, || account(&pool, None), response, &client).await;
+        assert_eq!(header(&response, "content-type"), JSON);
+        response.into_body()
+    };
+    let first = answer().await;
+    assert!(answer().await.collect().await.is_err(), "nothing of the first was taken");
+    drop(first);
+    assert!(answer().await.collect().await.is_ok());
+}
+
 #[test]
 fn a_deduplicated_answer_is_compressed_like_any_other() {
     let request = Request::get("/").header("accept", JSON).header("accept-encoding", "gzip");

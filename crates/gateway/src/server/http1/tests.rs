@@ -457,6 +457,35 @@ async fn who_takes_no_more_is_cut_off_where_the_connection_took_more_than_the_sy
     assert_eq!(begun.elapsed(), UNREAD);
 }
 
+/// Reads an answer of this many bytes over a connection that holds next to nothing: so many at a time, each time after so many
+/// seconds. How it ended, and after how long.
+async fn read_slowly(length: usize, portion: usize, pause: Duration) -> (io::Result<()>, Duration) {
+    let (mut peer, theirs) = duplex(1 << 10);
+    let answer = move |_, _| std::future::ready(Response::new(full(vec![b'x'; length])));
+    let begun = tokio::time::Instant::now();
+    let serving = tokio::spawn(serve(theirs, &[], Client::for_tests(), Awaited::never(), answer, || true));
+    peer.write_all(b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n").await.unwrap();
+    let mut room = vec![0; portion];
+    while let Ok(1..) = peer.read(&mut room).await {
+        tokio::time::sleep(pause).await;
+    }
+    (serving.await.unwrap(), begun.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_an_answer_too_slowly_over_all_is_cut_off() {
+    let (served, elapsed) = read_slowly(1 << 20, 700, Duration::from_secs(20)).await;
+    assert_eq!(served.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    assert!(elapsed >= UNREAD && elapsed < 3 * UNREAD, "{elapsed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_an_answer_slowly_and_steadily_gets_all_of_it() {
+    let (served, elapsed) = read_slowly(256 << 10, 512, Duration::from_secs(1)).await;
+    served.unwrap();
+    assert!(elapsed > 4 * UNREAD, "{elapsed:?}");
+}
+
 #[tokio::test]
 async fn answers_to_what_came_together_leave_together() {
     let order = Arc::new(Mutex::new(String::new()));

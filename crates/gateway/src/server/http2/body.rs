@@ -13,6 +13,7 @@ use http_body_util::BodyExt;
 use services::Body;
 use services::body::{Error, empty};
 use services::http1::{Wrong, content_length};
+use tokio::task::coop::poll_proceed;
 
 use super::traffic::Traffic;
 use crate::conform::has_padded_value;
@@ -43,17 +44,21 @@ impl http_body::Body for Incoming {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        // As in HTTP/1.1 (`services/src/http1/decoder.rs`): a window of frames of a byte each is there at once.
+        let budget = ready!(poll_proceed(context));
         if self.has_data {
             if let Some(data) = ready!(self.stream.poll_data(context)).transpose()? {
                 self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
                 self.traffic.note_useful(data.len());
                 // The client may send as much again: whoever reads holds it now.
                 self.stream.flow_control().release_capacity(data.len())?;
+                budget.made_progress();
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
             self.has_data = false;
         }
         let trailers = ready!(self.stream.poll_trailers(context))?;
+        budget.made_progress();
         if trailers.as_ref().is_some_and(has_padded_value) {
             return Poll::Ready(Some(Err(Wrong::Trailers.into())));
         }

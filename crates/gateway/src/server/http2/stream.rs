@@ -18,17 +18,15 @@ use http_body::{Body as _, Frame};
 use rustix::time::{ClockId, clock_gettime};
 use services::body::Error;
 use services::headers::strip_hop_by_hop;
+use tokio::task::coop::consume_budget;
 
 use super::MAX_SEND_BUFFER;
 use super::traffic::RequestGuard;
 use crate::access::Logged;
-use crate::server::UNREAD;
 use crate::server::http1::{has_body, may_have_length};
 use crate::server::limiter::LimitReached;
 use crate::server::stall::Stall;
-
-/// How many bytes of an answer a second of waiting is worth: whoever takes less has it held for nothing.
-const LEAST_RATE: u64 = 256;
+use crate::server::{LEAST_RATE, UNREAD};
 
 /// An answer on its way.
 struct Sender<'a> {
@@ -119,6 +117,8 @@ impl Sender<'_> {
     async fn send(&mut self, mut body: Logged) -> Result<(), Failure> {
         loop {
             let frame = poll_fn(|context| self.poll_body(&mut body, context)).await?;
+            // A body that is there and a window that is open are no reason to wait.
+            consume_budget().await;
             match frame.map(Frame::into_data) {
                 Some(Ok(data)) => {
                     let is_last = body.is_end_stream();
