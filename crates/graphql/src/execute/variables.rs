@@ -12,6 +12,7 @@ use crate::error::Code;
 use crate::plan::types::{Input, Kind, Scalar, Ty, Types};
 use crate::plan::values::{Arguments, Speller, Template, quoted};
 use crate::plan::{Plan, Variable, shortened};
+use crate::subgraph::ScalarInput;
 use long::SpelledValues;
 
 /// The values of a request's variables.
@@ -254,7 +255,17 @@ fn coerce(types: &Types, node: Node<'_>, ty: &Ty, depth: usize, out: &mut Vec<u8
                 Scalar::Float => (node.kind() == Json::Number).then_some(node.text()),
                 Scalar::String | Scalar::Id => (node.kind() == Json::String).then_some(node.text()),
                 Scalar::Boolean => matches!(node.kind(), Json::Bool(_)).then_some(node.text()),
-                Scalar::Custom => Some(node.text()),
+                Scalar::Custom => match types.scalar_input(id) {
+                    None => Some(node.text()),
+                    Some(ScalarInput::Text) => (node.kind() == Json::String).then_some(node.text()),
+                    Some(ScalarInput::Integer) => match node.number() {
+                        Some(Number::Unsigned(_) | Number::Negative(_)) => Some(node.text()),
+                        _ => {
+                            let number = whole(node).ok_or_else(wrong)?;
+                            return out_text(out, &number.to_string());
+                        }
+                    },
+                },
             };
             out.extend_from_slice(text.ok_or_else(wrong)?);
             Ok(())
