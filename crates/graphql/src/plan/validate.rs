@@ -1,11 +1,12 @@
 //! Validation by the rules of the specification: the library's, but for the one that compares fields with each other
-//! (`limits/overlap.rs`), and rules of ours for literals that the library lets pass (`validate/literals.rs`).
+//! (`limits/overlap.rs`), and rules of ours for what the library lets pass (`validate/`).
 //!
 //! What the library tells is bounded: it goes through the fragments once for each operation, of which there are not many, and
 //! its messages repeat names and literals, which are not long. A client gets the first errors, each cut off where it is long.
 //! Of each there is a text without the schema's own names, for callers who may not see the schema.
 
 mod literals;
+mod typename;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use super::limits::overlap;
 use super::types::Types;
 use crate::error::{Code, GraphqlError};
 use literals::LiteralRule;
+use typename::TypenameRule;
 
 /// How many errors a client is told.
 const ERRORS: usize = 20;
@@ -35,8 +37,9 @@ impl Validation {
     pub(super) fn new(types: &Arc<Types>) -> Self {
         let mut rules = default_rules_validation_plan();
         rules.rules.retain(|rule| rule.error_code() != "OverlappingFieldsCanBeMerged");
-        let literals: Box<dyn ValidationRule> = Box::new(LiteralRule(Arc::clone(types)));
-        rules.rules.push(Arc::new(literals));
+        let own: [Box<dyn ValidationRule>; 2] =
+            [Box::new(LiteralRule(Arc::clone(types))), Box::new(TypenameRule)];
+        rules.rules.extend(own.map(Arc::new));
         Self(rules)
     }
 

@@ -56,6 +56,25 @@ async fn the_schema_is_told_without_asking_a_service() {
 }
 
 #[tokio::test]
+async fn nothing_is_selected_below_a_typename() {
+    let rig = rig();
+    for document in [
+        "{ __typename { x } }",
+        "{ t: __typename { __typename } }",
+        "{ posts { id __typename { ... on Post { id } } } }",
+        "{ ...F } fragment F on Query { __typename { ...F2 } } fragment F2 on Query { __typename }",
+    ] {
+        let answer = rig.ask(document).await;
+        assert!(
+            answer.contains("graphql-invalid") && answer.contains("must not have a selection"),
+            "{answer}"
+        );
+    }
+    assert!(rig.asked().is_empty());
+    assert_eq!(rig.ask("{ __typename }").await, r#"{"data":{"__typename":"Query"}}"#);
+}
+
+#[tokio::test]
 async fn what_is_no_document_of_the_schema_is_told_with_its_place() {
     let rig = rig();
     let syntax = rig.ask("{ posts { id }").await;
