@@ -213,6 +213,29 @@ async fn methods_and_bodies_that_do_not_fit_are_refused_before_any_call() {
 }
 
 #[tokio::test]
+async fn bodies_that_two_readers_could_understand_differently_are_refused_before_any_call() {
+    let text = r#"{"sequential": true, "parts": {"may": {"get": "profile/auth/{body.account}"},
+        "done": {"post": "order/x", "body": "{body}"}}}"#;
+    let rig = Rig::new(text, &[("profile/auth/mine", 200, "{}"), ("POST order/x", 200, "{}")]);
+    for (body, known) in [
+        (
+            r#"{"account":"mine","account":"victim"}"#,
+            "`body` must have each name once, and not `account` twice",
+        ),
+        (r#"{"account":"mine","acc\u006funt":"victim"}"#, "not `account` twice"),
+        (r#"{"account":"mine","of":[{"a":1,"b":2,"a":3}]}"#, "`body.of[0]` must have each name once"),
+        (r#"{"account":"mine","note":"\ud800"}"#, "`body.note` must have no half of a surrogate pair"),
+    ] {
+        let problem = rig.send(Request::post("/here").body(body).unwrap()).await.err().unwrap();
+        assert_eq!((problem.code(), problem.status().as_u16()), ("body-invalid", 400), "{body}");
+        assert!(problem.to_string().contains(known), "{problem}");
+    }
+    assert!(rig.lines().is_empty());
+    let body = r#"{"account":"mine","of":[{"account":1},{"account":2}]}"#;
+    assert_eq!(rig.send(Request::post("/here").body(body).unwrap()).await.unwrap().status, 200);
+}
+
+#[tokio::test]
 async fn numbers_names_and_surrogates_go_through_as_they_are() {
     let text = r#"{"a":9007199254740993,"a":1e400,"__proto__":{"s":"\udc00"}}"#;
     let rig = Rig::new(
