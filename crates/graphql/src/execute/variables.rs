@@ -5,7 +5,7 @@ mod long;
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use json::{Document, Kind as Json, Node, Number};
+use json::{Ambiguity, Document, Kind as Json, Node, Number};
 
 use crate::GraphqlError;
 use crate::error::Code;
@@ -28,6 +28,9 @@ pub(crate) struct Variables {
 const DEPTH: usize = 200;
 /// How many errors are told.
 const ERRORS: usize = 20;
+
+/// The error of a value that services could read in several ways.
+const AMBIGUOUS: &str = " must have each name once, and no half of a surrogate pair";
 
 /// What is wrong with a value, and where in it.
 struct Wrong {
@@ -242,6 +245,8 @@ fn coerce(types: &Types, node: Node<'_>, ty: &Ty, depth: usize, out: &mut Vec<u8
     };
     match types.kind_of(id) {
         Kind::Scalar(scalar) => {
+            // JSON and strings go to services as they are spelt.
+            node.check_unambiguous().map_err(Wrong::ambiguous)?;
             let text = match scalar {
                 Scalar::Int => {
                     let number =
@@ -391,6 +396,10 @@ fn shown(node: Node<'_>) -> String {
 impl Wrong {
     fn new(message: String) -> Self {
         Self { path: String::new(), message, plain: " is not a value of its type" }
+    }
+
+    fn ambiguous(found: Ambiguity) -> Self {
+        Self { path: found.path(), message: format!(" must {}", found.must()), plain: AMBIGUOUS }
     }
 
     /// The error of a variable.

@@ -233,6 +233,28 @@ async fn variables_of_scalars_that_are_made_of_formats_are_of_their_kinds() {
     }
 }
 
+#[tokio::test]
+async fn variables_that_services_could_read_in_several_ways_are_refused() {
+    let rig = login();
+    let document = "mutation($any: JSON, $user: String, $tags: [String]) { login(input: {any: $any, user: $user, tags: $tags}) }";
+    let plan = rig.planner.plan(document, None).expect("a plan");
+    let coerced = |variables: &str| crate::execute::Variables::coerce(&plan, variables.to_owned().into());
+    for (variables, known) in [
+        (r#"{"any":{"acc":1,"acc":2}}"#, "the variable `$any` must have each name once, and not `acc` twice"),
+        (r#"{"any":[{"x":{"acc":1,"\u0061cc":2}}]}"#, "`$any`: `[0].x` must have each name once"),
+        (r#"{"any":{"a":["\ud800"]}}"#, "`$any`: `a[0]` must have no half of a surrogate pair"),
+        (r#"{"any":{"\udc00":1}}"#, "`$any` must have no half of a surrogate pair"),
+        (r#"{"user":"a\ud800"}"#, "`$user` must have no half of a surrogate pair"),
+        (r#"{"tags":["a","\ud800"]}"#, "`$tags`: `[1]` must have no half of a surrogate pair"),
+    ] {
+        let errors = coerced(variables).expect_err(variables);
+        let (code, message) = (errors[0].code, &errors[0].message);
+        assert!(code == "graphql-variables" && message.contains(known), "{variables}: {message}");
+    }
+    let fit = r#"{"any":{"a":{"b":1},"c":[{"b":1},{"b":2}]},"user":"\ud83d\ude00"}"#;
+    assert!(coerced(fit).is_ok());
+}
+
 /// Scalars of a service that speaks GraphQL are its own, whatever they are called.
 #[tokio::test]
 async fn scalars_of_graphql_services_take_anything() {
