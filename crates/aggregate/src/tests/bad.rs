@@ -87,7 +87,7 @@ async fn an_empty_value_of_a_list_is_no_segment_either() {
 
 #[tokio::test]
 async fn what_a_client_says_that_can_not_be_sent_is_its_own_fault() {
-    let text = r#"{"input": {"t": {"type": "string"}, "h": {"type": "string", "in": "header"}}, "parts": {"a": {
+    let text = r#"{"input": {"t": {"type": "string"}, "h": {"type": "string", "in": "header", "required": true}}, "parts": {"a": {
         "post": "profile/{body.path}?x={body.x}&h={h}", "headers": {"x-t": "{t}", "x-u": "a{body.u}"}, "body": {"n": "a{body.x}b"}}}}"#;
     for (target, header, body, code, parameter) in [
         ("/here?t=a%0d%0aHost:%20b", "a", r#"{"path":"p","x":1}"#, "input-invalid", "`t`"),
