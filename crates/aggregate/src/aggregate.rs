@@ -163,13 +163,19 @@ impl Aggregate {
         Ok(response)
     }
 
-    /// The client's body as JSON.
+    /// The client's body as JSON, which all readers understand in one way: a service must not read another value than the one
+    /// that a part before it was asked about.
     async fn document(&self, text: Bytes) -> Result<Document, AggregateError> {
         if text.len() > SHORT_TEXT {
             offload::leave().await;
         }
         let most = usize::try_from(self.plan.limits.memory.0).unwrap_or(usize::MAX);
-        Document::within(text, most).map_err(AggregateError::BodyJson)
+        let document = Document::within(text, most).map_err(AggregateError::BodyJson)?;
+        document.root().check_unambiguous().map_err(|found| AggregateError::BodyInvalid {
+            place: format!("body{}", found.path()),
+            must: found.must(),
+        })?;
+        Ok(document)
     }
 
     async fn read(&self, body: Body) -> Result<Bytes, AggregateError> {

@@ -45,6 +45,6 @@ pub use schema::{FieldChange, LinkDeclaration, Links, TypeChange};
 pub use schemas::Schemas;
 pub use serve::DocumentFile;
 pub use subgraph::{
-    Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, Subgraph, Told,
-    TypeBinding,
+    Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, ScalarInput,
+    Subgraph, Told, TypeBinding,
 };

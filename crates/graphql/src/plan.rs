@@ -151,15 +151,19 @@ impl Planner {
                 types.hide_values(name, named.values.iter().map(|value| value.name.as_str()));
             }
         }
+        types.note_scalars(subgraphs.iter().map(|subgraph| match &subgraph.kind {
+            crate::Kind::Rest(bindings) | crate::Kind::Remote { bindings, .. } => &**bindings,
+        }));
         let model = PlanningModel::new(&hive.supergraph, &mut types);
+        let types = Arc::new(types);
         let subgraphs = subgraphs.into_iter().map(|subgraph| (Arc::clone(&subgraph.name), subgraph));
         Ok(Self {
             hive,
             again,
-            types: Arc::new(types),
+            validation: Validation::new(&types),
+            types,
             reserved: ReservedNames::of(&document),
             subgraphs: subgraphs.collect(),
-            validation: Validation::new(),
             model,
             limits: *limits,
             kept: Kept::new(KEPT),

@@ -47,6 +47,17 @@ pub struct Bindings {
     pub types: HashMap<Box<str>, TypeBinding>,
     /// The types whose objects are found by a key, or get fields from another service, by name.
     pub entities: HashMap<Box<str>, Entity>,
+    /// The service's scalars beside GraphQL's own, by name, and the values that each takes; `None` where it takes any.
+    pub scalars: HashMap<Box<str>, Option<ScalarInput>>,
+}
+
+/// The values that a scalar takes which the gateway makes of an OpenAPI format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScalarInput {
+    /// Integers of 64 bits.
+    Integer,
+    /// Strings.
+    Text,
 }
 
 /// Reading or changing.

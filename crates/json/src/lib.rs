@@ -8,6 +8,7 @@
 //! A [`Checker`] judges a text that is too long to be held.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod ambiguity;
 mod block;
 mod checker;
 mod index;
@@ -25,6 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use block::Found;
 use bytes::Bytes;
 
+pub use ambiguity::Ambiguity;
 pub use checker::Checker;
 pub use index::DEPTH;
 use index::{Container, Tokens};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::index::{self, Container, Tokens};
 use crate::string::{self, unescape};
-use crate::{Document, Error, pointer, walk};
+use crate::{Ambiguity, Document, Error, ambiguity, pointer, walk};
 
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,6 +248,14 @@ impl<'a> Node<'a> {
     #[must_use]
     pub fn is_unpaired(self) -> bool {
         self.kind() == Kind::String && string::is_unpaired(inside(self.text()))
+    }
+
+    /// Checks that all readers understand it, and all that is in it, in one way. It takes linear time.
+    ///
+    /// # Errors
+    /// When an object has a name twice, however each is spelt, or a string or a name has half of a surrogate pair.
+    pub fn check_unambiguous(self) -> Result<(), Ambiguity> {
+        ambiguity::check(self)
     }
 
     /// What a number says; `None` where it is none.

@@ -108,6 +108,30 @@ fn strings_say_what_their_escapes_mean() {
 }
 
 #[test]
+fn names_that_stand_twice_and_halves_of_pairs_are_ambiguous() {
+    let found = |text: &str| {
+        let ambiguity = read(text).unwrap().root().check_unambiguous().err()?;
+        Some((ambiguity.path(), ambiguity.must()))
+    };
+    for text in [r#"{"a":1,"b":{"a":1},"c":[{"a":1},{"a":2}],"A":"\ud83d\ude00"}"#, "[]", "1", r#""\u0061""#]
+    {
+        assert_eq!(found(text), None, "{text}");
+    }
+    for (text, path, must) in [
+        (r#"{"a":1,"a":1}"#, "", "have each name once, and not `a` twice"),
+        (r#"[0,{"x":{"acc":1,"b":{},"\u0061cc":2}}]"#, "[1].x", "have each name once, and not `acc` twice"),
+        (r#"{"":1,"":2}"#, "", "have each name once, and not `` twice"),
+        (r#"{"s":["x\ud800"]}"#, ".s[0]", "have no half of a surrogate pair"),
+        (r#"{"a":{"\udc00":1}}"#, ".a", "have no half of a surrogate pair"),
+    ] {
+        assert_eq!(found(text), Some((path.to_owned(), must.to_owned())), "{text}");
+    }
+    let deep = format!("{}{}{}", r#"{"name":"#.repeat(1000), r#"{"a":1,"a":2}"#, "}".repeat(1000));
+    let (path, _) = found(&deep).expect("an ambiguity");
+    assert!(path.len() < 100 && path.ends_with("..."), "{path}");
+}
+
+#[test]
 fn passed_members_say_what_they_are_and_short_numbers_are_told_from_all_others() {
     let name = Spelling::new(b"\"n\":");
     let found = |value: &str| {

@@ -10,7 +10,7 @@ use json::{Document, Path};
 use services::{Service, path};
 
 use super::{Each, Fallback, Ground, Joins, Over, Part, Target, keys, quoted};
-use crate::declaration::{self, Declaration, Fields, InputType, One};
+use crate::declaration::{self, Declaration, Fields, InputPlace, InputType, One};
 use crate::mistake::{Kind, Mistakes};
 use crate::template::{self, BodyTemplate, Names, Slot, Source, Template, Url};
 
@@ -309,27 +309,39 @@ impl Reader<'_> {
                 format!("`{{{}}}` is nothing: the items of an input are texts or numbers", slot.text);
             self.wrong(Kind::Placeholder, word, message, "write `{each}`");
         }
+        let (declared, route) = (self.declared, self.ground.path);
         let may_miss = |slot: &&Slot| match &slot.source {
-            Source::Input(input) => self.declared.input.get_index(*input).is_some_and(|(name, input)| {
-                let is_in_path = self
-                    .ground
-                    .path
-                    .split('/')
-                    .any(|segment| segment == format!("{{{}}}", input.name.as_ref().unwrap_or(name)));
-                input.default.is_none() && !input.required && !is_in_path && input.kind != InputType::List
+            Source::Input(input) => declared.input.get_index(*input).is_some_and(|(name, input)| {
+                let segment = format!("{{{}}}", input.name.as_ref().unwrap_or(name));
+                let is_in_path = matches!(input.place, None | Some(InputPlace::Path))
+                    && route.split('/').any(|known| known == segment);
+                input.default.is_none() && !input.required && !is_in_path
             }),
             _ => false,
         };
-        if let Some(slot) = template::slots(&part.url.path).find(may_miss) {
-            let message = format!("the input `{}` may be missing, and the path needs it", slot.text);
-            self.wrong(Kind::Placeholder, word, message, "give it a `default`, or write `required: true`");
-        }
         let is_list = |slot: &&Slot| match &slot.source {
             Source::Input(input) => {
-                self.declared.input.get_index(*input).is_some_and(|(_, input)| input.kind == InputType::List)
+                declared.input.get_index(*input).is_some_and(|(_, input)| input.kind == InputType::List)
             }
             source => source.is_many(),
         };
+        let is_missed = |slot: &&Slot| may_miss(slot) && !is_list(slot);
+        if let Some(slot) = template::slots(&part.url.path).find(is_missed) {
+            let message = format!("the input `{}` may be missing, and the path needs it", slot.text);
+            self.wrong(Kind::Placeholder, word, message, "give it a `default`, or write `required: true`");
+        }
+        // Without its parameter, what should change one thing may change everything.
+        let mut in_query =
+            part.url.query.iter().flat_map(|pair| &pair.value).flat_map(|value| template::slots(value));
+        if !is_safe(&part.method)
+            && let Some(slot) = in_query.find(may_miss)
+        {
+            let message = format!(
+                "the input `{}` may be missing, and a {} without it in the query may change more than is meant",
+                slot.text, part.method
+            );
+            self.wrong(Kind::Unsafe, word, message, "give it a `default`, or write `required: true`");
+        }
         if part.url.slots().filter(is_list).count() > 1 {
             let hint = "divide it into two parts";
             self.wrong(Kind::Placeholder, word, "a call has one list in its URL at most", hint);

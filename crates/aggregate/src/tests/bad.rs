@@ -87,7 +87,7 @@ async fn an_empty_value_of_a_list_is_no_segment_either() {
 
 #[tokio::test]
 async fn what_a_client_says_that_can_not_be_sent_is_its_own_fault() {
-    let text = r#"{"input": {"t": {"type": "string"}, "h": {"type": "string", "in": "header"}}, "parts": {"a": {
+    let text = r#"{"input": {"t": {"type": "string"}, "h": {"type": "string", "in": "header", "required": true}}, "parts": {"a": {
         "post": "profile/{body.path}?x={body.x}&h={h}", "headers": {"x-t": "{t}", "x-u": "a{body.u}"}, "body": {"n": "a{body.x}b"}}}}"#;
     for (target, header, body, code, parameter) in [
         ("/here?t=a%0d%0aHost:%20b", "a", r#"{"path":"p","x":1}"#, "input-invalid", "`t`"),
@@ -210,6 +210,29 @@ async fn methods_and_bodies_that_do_not_fit_are_refused_before_any_call() {
         assert_eq!((problem.code(), problem.status().as_u16()), (code, status));
     }
     assert!(rig.lines().is_empty());
+}
+
+#[tokio::test]
+async fn bodies_that_two_readers_could_understand_differently_are_refused_before_any_call() {
+    let text = r#"{"sequential": true, "parts": {"may": {"get": "profile/auth/{body.account}"},
+        "done": {"post": "order/x", "body": "{body}"}}}"#;
+    let rig = Rig::new(text, &[("profile/auth/mine", 200, "{}"), ("POST order/x", 200, "{}")]);
+    for (body, known) in [
+        (
+            r#"{"account":"mine","account":"victim"}"#,
+            "`body` must have each name once, and not `account` twice",
+        ),
+        (r#"{"account":"mine","acc\u006funt":"victim"}"#, "not `account` twice"),
+        (r#"{"account":"mine","of":[{"a":1,"b":2,"a":3}]}"#, "`body.of[0]` must have each name once"),
+        (r#"{"account":"mine","note":"\ud800"}"#, "`body.note` must have no half of a surrogate pair"),
+    ] {
+        let problem = rig.send(Request::post("/here").body(body).unwrap()).await.err().unwrap();
+        assert_eq!((problem.code(), problem.status().as_u16()), ("body-invalid", 400), "{body}");
+        assert!(problem.to_string().contains(known), "{problem}");
+    }
+    assert!(rig.lines().is_empty());
+    let body = r#"{"account":"mine","of":[{"account":1},{"account":2}]}"#;
+    assert_eq!(rig.send(Request::post("/here").body(body).unwrap()).await.unwrap().status, 200);
 }
 
 #[tokio::test]

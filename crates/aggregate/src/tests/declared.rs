@@ -205,3 +205,32 @@ fn a_default_of_null_is_a_default() {
     let declared = declaration(r#"{"parts":{"a":{"get":"profile/a","default":null}}}"#);
     assert_eq!(declared.parts["a"].default, Some(serde_json::Value::Null));
 }
+
+#[test]
+fn what_changes_something_has_all_parameters_of_its_query() {
+    let declared = |input: &str, call: &str| {
+        told(&format!(r#"{{"input":{{"ids":{{{input}}}}},"parts":{{"a":{{{call}}}}}}}"#))
+    };
+    let (text, list) = (r#""type":"string""#, r#""type":"list","of":"integer""#);
+    for method in ["delete", "put", "patch", "post"] {
+        let place = format!("/parts/a/{method}");
+        for input in [text, list] {
+            for query in ["ids={ids}", "all=1&ids=a{ids}"] {
+                let call = format!(r#""{method}":"profile/items?{query}""#);
+                let found = declared(input, &call);
+                assert!(
+                    found.len() == 1 && found[0].2.contains("the input `ids` may be missing"),
+                    "{found:?}"
+                );
+                assert_eq!((&*found[0].0, found[0].1), (&*place, "declared-unsafe"), "{call}");
+                assert!(declared(&format!(r#"{input},"required":true"#), &call).is_empty(), "{call}");
+            }
+        }
+        let default = format!(r#"{text},"default":"1""#);
+        assert!(declared(&default, &format!(r#""{method}":"profile/items?ids={{ids}}""#)).is_empty());
+        // A header is no part of what is asked for.
+        let header = format!(r#""{method}":"profile/items","headers":{{"x-ids":"{{ids}}"}}"#);
+        assert!(declared(text, &header).is_empty());
+    }
+    assert!(declared(list, r#""get":"profile/items?ids={ids}""#).is_empty());
+}

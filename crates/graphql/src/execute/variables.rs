@@ -5,13 +5,14 @@ mod long;
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use json::{Document, Kind as Json, Node, Number};
+use json::{Ambiguity, Document, Kind as Json, Node, Number};
 
 use crate::GraphqlError;
 use crate::error::Code;
 use crate::plan::types::{Input, Kind, Scalar, Ty, Types};
 use crate::plan::values::{Arguments, Speller, Template, quoted};
 use crate::plan::{Plan, Variable, shortened};
+use crate::subgraph::ScalarInput;
 use long::SpelledValues;
 
 /// The values of a request's variables.
@@ -27,6 +28,9 @@ pub(crate) struct Variables {
 const DEPTH: usize = 200;
 /// How many errors are told.
 const ERRORS: usize = 20;
+
+/// The error of a value that services could read in several ways.
+const AMBIGUOUS: &str = " must have each name once, and no half of a surrogate pair";
 
 /// What is wrong with a value, and where in it.
 struct Wrong {
@@ -241,6 +245,8 @@ fn coerce(types: &Types, node: Node<'_>, ty: &Ty, depth: usize, out: &mut Vec<u8
     };
     match types.kind_of(id) {
         Kind::Scalar(scalar) => {
+            // JSON and strings go to services as they are spelt.
+            node.check_unambiguous().map_err(Wrong::ambiguous)?;
             let text = match scalar {
                 Scalar::Int => {
                     let number =
@@ -254,7 +260,17 @@ fn coerce(types: &Types, node: Node<'_>, ty: &Ty, depth: usize, out: &mut Vec<u8
                 Scalar::Float => (node.kind() == Json::Number).then_some(node.text()),
                 Scalar::String | Scalar::Id => (node.kind() == Json::String).then_some(node.text()),
                 Scalar::Boolean => matches!(node.kind(), Json::Bool(_)).then_some(node.text()),
-                Scalar::Custom => Some(node.text()),
+                Scalar::Custom => match types.scalar_input(id) {
+                    None => Some(node.text()),
+                    Some(ScalarInput::Text) => (node.kind() == Json::String).then_some(node.text()),
+                    Some(ScalarInput::Integer) => match node.number() {
+                        Some(Number::Unsigned(_) | Number::Negative(_)) => Some(node.text()),
+                        _ => {
+                            let number = whole(node).ok_or_else(wrong)?;
+                            return out_text(out, &number.to_string());
+                        }
+                    },
+                },
             };
             out.extend_from_slice(text.ok_or_else(wrong)?);
             Ok(())
@@ -380,6 +396,10 @@ fn shown(node: Node<'_>) -> String {
 impl Wrong {
     fn new(message: String) -> Self {
         Self { path: String::new(), message, plain: " is not a value of its type" }
+    }
+
+    fn ambiguous(found: Ambiguity) -> Self {
+        Self { path: found.path(), message: format!(" must {}", found.must()), plain: AMBIGUOUS }
     }
 
     /// The error of a variable.

@@ -7,7 +7,8 @@ use graphql_tools::static_graphql::schema::{
     Definition, Document, Field as FieldDefinition, InputValue, Type as Written, TypeDefinition, Value,
 };
 
-use crate::OperationKind;
+use crate::subgraph::ScalarInput;
+use crate::{Bindings, OperationKind};
 
 /// The number of a type.
 pub(crate) type TypeId = u32;
@@ -18,6 +19,8 @@ pub(crate) struct Types {
     list: Vec<Type>,
     by_name: HashMap<Arc<str>, TypeId>,
     hidden_values: HashMap<TypeId, Vec<Box<str>>>,
+    /// The values that custom scalars take; those that take any are left out.
+    scalar_inputs: HashMap<TypeId, ScalarInput>,
     pub(crate) query: TypeId,
     pub(crate) mutation: Option<TypeId>,
 }
@@ -185,6 +188,25 @@ impl Types {
         if !hidden.is_empty() {
             self.hidden_values.insert(id, hidden);
         }
+    }
+
+    /// Notes the values that services' scalars take. A scalar that one of them takes any value for takes any.
+    pub(crate) fn note_scalars<'b>(&mut self, services: impl Iterator<Item = &'b Bindings>) {
+        let mut inputs: HashMap<&str, Option<ScalarInput>> = HashMap::new();
+        for (name, input) in services.flat_map(|bindings| &bindings.scalars) {
+            let known = inputs.entry(&**name).or_insert(*input);
+            *known = known.filter(|known| Some(*known) == *input);
+        }
+        for (name, input) in inputs {
+            if let (Some(id), Some(input)) = (self.find(name), input) {
+                self.scalar_inputs.insert(id, input);
+            }
+        }
+    }
+
+    /// The values that a custom scalar takes; none where it takes any, and for all other types.
+    pub(crate) fn scalar_input(&self, id: TypeId) -> Option<ScalarInput> {
+        self.scalar_inputs.get(&id).copied()
     }
 
     pub(crate) fn is_object(&self, id: TypeId) -> bool {

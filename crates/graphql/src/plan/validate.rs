@@ -1,13 +1,18 @@
 //! Validation by the rules of the specification: the library's, but for the one that compares fields with each other
-//! (`limits/overlap.rs`).
+//! (`limits/overlap.rs`), and rules of ours for what the library lets pass (`validate/`).
 //!
 //! What the library tells is bounded: it goes through the fragments once for each operation, of which there are not many, and
 //! its messages repeat names and literals, which are not long. A client gets the first errors, each cut off where it is long.
 //! Of each there is a text without the schema's own names, for callers who may not see the schema.
 
+mod literals;
+mod typename;
+
+use std::sync::Arc;
+
 use graphql_tools::static_graphql::query::Document;
 use graphql_tools::static_graphql::schema::Document as SchemaDocument;
-use graphql_tools::validation::rules::default_rules_validation_plan;
+use graphql_tools::validation::rules::{ValidationRule, default_rules_validation_plan};
 use graphql_tools::validation::utils::ValidationError;
 use graphql_tools::validation::validate::{ValidationPlan, validate};
 
@@ -16,6 +21,8 @@ use super::limits::fragments::FragmentIndex;
 use super::limits::overlap;
 use super::types::Types;
 use crate::error::{Code, GraphqlError};
+use literals::LiteralRule;
+use typename::TypenameRule;
 
 /// How many errors a client is told.
 const ERRORS: usize = 20;
@@ -27,9 +34,12 @@ const LOCATIONS: usize = 10;
 pub(super) struct Validation(ValidationPlan);
 
 impl Validation {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(types: &Arc<Types>) -> Self {
         let mut rules = default_rules_validation_plan();
         rules.rules.retain(|rule| rule.error_code() != "OverlappingFieldsCanBeMerged");
+        let own: [Box<dyn ValidationRule>; 2] =
+            [Box::new(LiteralRule(Arc::clone(types))), Box::new(TypenameRule)];
+        rules.rules.extend(own.map(Arc::new));
         Self(rules)
     }
 

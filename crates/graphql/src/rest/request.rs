@@ -56,7 +56,7 @@ impl<'a> Renderer<'a> {
         let mut cookies = String::new();
         for parameter in &self.operation.parameters {
             let Some(value) = self.value(parameter) else { continue };
-            if parameter.place != In::Path && value.is_empty_list() {
+            if parameter.place != In::Path && value.is_unwritten(parameter) {
                 self.may_leave_out(parameter)?;
                 continue;
             }
@@ -115,8 +115,8 @@ impl<'a> Renderer<'a> {
         Ok(url)
     }
 
-    /// Whether a parameter may be left out whose value is an empty list, which has no spelling (RFC 6570, 2.3). Without it the
-    /// request may mean everything: then nothing is changed, and a service that needs it is not asked.
+    /// Whether a parameter may be left out whose value is an empty list or object, which has no spelling (RFC 6570, 2.3). Without it
+    /// the request may mean everything: then nothing is changed, and a service that needs it is not asked.
     fn may_leave_out(&self, parameter: &Parameter) -> Result<(), Reason> {
         let is_safe = matches!(self.operation.method, Method::GET | Method::HEAD);
         match is_safe && !parameter.is_required {
@@ -147,7 +147,17 @@ impl<'a> Renderer<'a> {
 }
 
 impl Value<'_> {
-    /// Whether nothing of it would be written.
+    /// Whether nothing of it would be written outside of a path.
+    fn is_unwritten(&self, parameter: &Parameter) -> bool {
+        match self {
+            Self::Node(node) if node.kind() == Kind::Object => {
+                parameter.place == In::Query && !parameter.is_repeated && writes_nothing(*node)
+            }
+            _ => self.is_empty_list(),
+        }
+    }
+
+    /// Whether it is a list that has nothing in it.
     fn is_empty_list(&self) -> bool {
         match self {
             Self::Node(node) => {
@@ -165,6 +175,16 @@ impl Value<'_> {
             Self::Fixed(_) | Self::Texts(_) => false,
         };
         !has_null && !self.is_empty_list()
+    }
+}
+
+/// Whether a value in an object of a query has no scalar in it, and so no name and value of its own.
+fn writes_nothing(node: Node<'_>) -> bool {
+    match node.kind() {
+        Kind::Null => true,
+        Kind::Object => node.members().all(|(_, value)| writes_nothing(value)),
+        Kind::Array => node.items().all(writes_nothing),
+        Kind::Bool(_) | Kind::Number | Kind::String => false,
     }
 }
 

@@ -120,6 +120,27 @@ async fn an_empty_list_beside_the_path_is_left_out_where_that_changes_nothing() 
 }
 
 #[tokio::test]
+async fn an_object_that_writes_nothing_is_left_out_where_that_changes_nothing() {
+    for filter in
+        ["{}", r#"{"a":null}"#, r#"{"a":[]}"#, r#"{"a":{}}"#, r#"{"a":[{"b":[null]}],"c":{"d":{}}}"#]
+    {
+        let text = format!(r#"{{"filter":{filter}}}"#);
+        let mut operation = get("/all", vec![argument("filter", In::Query)]);
+        assert_eq!(url(&operation, &text).await, "GET /all", "{text}");
+        operation.method = Method::DELETE;
+        assert_eq!(url(&operation, &text).await, "argument-missing", "{text}");
+        operation.parameters[0].is_required = true;
+        for method in [Method::GET, Method::DELETE] {
+            operation.method = method;
+            assert_eq!(url(&operation, &text).await, "argument-missing", "{text}");
+        }
+    }
+    let mut operation = get("/all", vec![argument("filter", In::Query)]);
+    operation.method = Method::DELETE;
+    assert_eq!(url(&operation, r#"{"filter":{"a":[],"b":""}}"#).await, "DELETE /all?filter%5Bb%5D=");
+}
+
+#[tokio::test]
 async fn a_body_that_is_null_is_none() {
     let operation = Operation { method: Method::POST, body: Some("input".into()), ..get("/", vec![]) };
     let rig = Rig::new(&[]).await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use indexmap::IndexSet;
 
 use super::model::{Asked, BUILT_IN, Field, Fields, From, MUTATION, Model, QUERY, Ref, Shape, Type};
-use crate::subgraph::{Bindings, Entity, Kind, OperationKind, Subgraph, Told, TypeBinding};
+use crate::subgraph::{Bindings, Entity, Kind, OperationKind, ScalarInput, Subgraph, Told, TypeBinding};
 
 /// What makes a text a subgraph's schema.
 const HEAD: &str = "extend schema @link(url: \"https://specs.apollo.dev/federation/v2.3\", \
@@ -282,6 +282,10 @@ impl<'a> Writer<'a> {
             if !is_root && !binding.is_plain() {
                 bindings.types.insert(it.name.as_str().into(), binding);
             }
+            if matches!(it.shape, Shape::Scalar) {
+                let input = if is_rest { scalar_input(key) } else { None };
+                bindings.scalars.insert(it.name.as_str().into(), input);
+            }
             let links = it.shape.fields().into_iter().flat_map(Fields::values);
             self.links(&mut bindings, &it.name, links, None);
         }
@@ -314,6 +318,15 @@ impl<'a> Writer<'a> {
         if !entity.links.is_empty() {
             bindings.entities.insert(name.into(), entity);
         }
+    }
+}
+
+/// The values that a scalar takes which was made of an OpenAPI format.
+fn scalar_input(key: &str) -> Option<ScalarInput> {
+    match key {
+        "Long" => Some(ScalarInput::Integer),
+        "DateTime" | "Date" => Some(ScalarInput::Text),
+        _ => None,
     }
 }
 

@@ -56,6 +56,25 @@ async fn the_schema_is_told_without_asking_a_service() {
 }
 
 #[tokio::test]
+async fn nothing_is_selected_below_a_typename() {
+    let rig = rig();
+    for document in [
+        "{ __typename { x } }",
+        "{ t: __typename { __typename } }",
+        "{ posts { id __typename { ... on Post { id } } } }",
+        "{ ...F } fragment F on Query { __typename { ...F2 } } fragment F2 on Query { __typename }",
+    ] {
+        let answer = rig.ask(document).await;
+        assert!(
+            answer.contains("graphql-invalid") && answer.contains("must not have a selection"),
+            "{answer}"
+        );
+    }
+    assert!(rig.asked().is_empty());
+    assert_eq!(rig.ask("{ __typename }").await, r#"{"data":{"__typename":"Query"}}"#);
+}
+
+#[tokio::test]
 async fn what_is_no_document_of_the_schema_is_told_with_its_place() {
     let rig = rig();
     let syntax = rig.ask("{ posts { id }").await;
@@ -125,4 +144,125 @@ fn planners_and_runs_go_from_thread_to_thread() {
             let _ = rig.ask("{ posts { id } }").await;
         }
     });
+}
+
+/// A service whose `POST /login` takes a member of each kind.
+const LOGIN: &str = r##"{ "openapi": "3.0.3", "info": { "title": "shop", "version": "1" }, "paths": {
+  "/status": { "get": { "operationId": "status", "responses": { "200": { "description": "", "content": { "application/json": {
+    "schema": { "type": "string" } } } } } } },
+  "/login": { "post": { "operationId": "login", "requestBody": { "required": true, "content": { "application/json": {
+    "schema": { "$ref": "#/components/schemas/Login" } } } }, "responses": { "200": { "description": "", "content":
+    { "application/json": { "schema": { "type": "string" } } } } } } } },
+  "components": { "schemas": { "Login": { "type": "object", "properties": { "user": { "type": "string" },
+    "pin": { "type": "integer" }, "ok": { "type": "boolean" }, "color": { "type": "string", "enum": ["red", "blue"] },
+    "tags": { "type": "array", "items": { "type": "string" } }, "big": { "type": "integer", "format": "int64" },
+    "at": { "type": "string", "format": "date-time" }, "day": { "type": "string", "format": "date" }, "any": {} } } } } }"##;
+
+fn login() -> Rig {
+    Rig::rest(&[("shop", LOGIN)], "{ \"links\": {} }", &[])
+}
+
+#[tokio::test]
+async fn literals_of_another_kind_than_their_type_are_refused() {
+    let rig = login();
+    for member in [
+        "user: {a: 1}",
+        "pin: {x: 1}",
+        "ok: {x: 1}",
+        "color: {x: 1}",
+        "tags: {x: 1}",
+        "tags: [{x: 1}]",
+        "tags: [[\"a\"]]",
+        "big: {x: 1}",
+        "big: [1]",
+        "big: \"1\"",
+        "big: 1.5",
+        "big: true",
+        "big: RED",
+        "at: {x: 1}",
+        "at: [\"a\"]",
+        "at: 1",
+        "day: RED",
+    ] {
+        let answer = rig.ask(&format!("mutation {{ login(input: {{{member}}}) }}")).await;
+        assert!(
+            answer.contains("graphql-invalid") && answer.contains("Expected value of type"),
+            "{member}: {answer}"
+        );
+    }
+    for default in ["$u: String! = {a: 1}", "$u: [String] = [{a: 1}]"] {
+        let answer = rig.ask(&format!("query({default}) {{ status @skip(if: false) }}")).await;
+        assert!(answer.contains("found an object"), "{default}: {answer}");
+    }
+    let directive = rig.ask("{ status @skip(if: {a: true}) }").await;
+    assert!(directive.contains("found an object"), "{directive}");
+    assert!(rig.asked().is_empty());
+    let fit = "mutation { login(input: {user: \"a\", tags: \"a\", big: 9007199254740993, at: \"b\", day: null, \
+               any: {a: [{b: RED}], c: 1.5}}) }";
+    assert!(rig.planner.plan(fit, None).is_ok(), "{:?}", rig.planner.plan(fit, None));
+}
+
+#[tokio::test]
+async fn variables_of_scalars_that_are_made_of_formats_are_of_their_kinds() {
+    let rig = login();
+    let document =
+        "mutation($big: Long, $at: DateTime, $any: JSON) { login(input: {big: $big, at: $at, any: $any}) }";
+    let plan = rig.planner.plan(document, None).expect("a plan");
+    let coerced = |variables: &str| crate::execute::Variables::coerce(&plan, variables.to_owned().into());
+    for wrong in [
+        r#"{"big":{"a":1}}"#,
+        r#"{"big":[1]}"#,
+        r#"{"big":"1"}"#,
+        r#"{"big":1.5}"#,
+        r#"{"big":18446744073709551616}"#,
+        r#"{"big":true}"#,
+        r#"{"at":{"a":1}}"#,
+        r#"{"at":1}"#,
+        r#"{"at":["a"]}"#,
+    ] {
+        let errors = coerced(wrong).expect_err(wrong);
+        assert_eq!(errors[0].code, "graphql-variables", "{wrong}");
+    }
+    for fit in [
+        r#"{"big":9223372036854775807,"at":"2020-01-01T00:00:00Z","any":{"a":[1]}}"#,
+        r#"{"big":-9223372036854775808,"at":null,"any":"a"}"#,
+        r#"{"big":18446744073709551615,"any":1.5}"#,
+        r#"{"big":1e3}"#,
+    ] {
+        assert!(coerced(fit).is_ok(), "{fit}");
+    }
+}
+
+#[tokio::test]
+async fn variables_that_services_could_read_in_several_ways_are_refused() {
+    let rig = login();
+    let document = "mutation($any: JSON, $user: String, $tags: [String]) { login(input: {any: $any, user: $user, tags: $tags}) }";
+    let plan = rig.planner.plan(document, None).expect("a plan");
+    let coerced = |variables: &str| crate::execute::Variables::coerce(&plan, variables.to_owned().into());
+    for (variables, known) in [
+        (r#"{"any":{"acc":1,"acc":2}}"#, "the variable `$any` must have each name once, and not `acc` twice"),
+        (r#"{"any":[{"x":{"acc":1,"\u0061cc":2}}]}"#, "`$any`: `[0].x` must have each name once"),
+        (r#"{"any":{"a":["\ud800"]}}"#, "`$any`: `a[0]` must have no half of a surrogate pair"),
+        (r#"{"any":{"\udc00":1}}"#, "`$any` must have no half of a surrogate pair"),
+        (r#"{"user":"a\ud800"}"#, "`$user` must have no half of a surrogate pair"),
+        (r#"{"tags":["a","\ud800"]}"#, "`$tags`: `[1]` must have no half of a surrogate pair"),
+    ] {
+        let errors = coerced(variables).expect_err(variables);
+        let (code, message) = (errors[0].code, &errors[0].message);
+        assert!(code == "graphql-variables" && message.contains(known), "{variables}: {message}");
+    }
+    let fit = r#"{"any":{"a":{"b":1},"c":[{"b":1},{"b":2}]},"user":"\ud83d\ude00"}"#;
+    assert!(coerced(fit).is_ok());
+}
+
+/// Scalars of a service that speaks GraphQL are its own, whatever they are called.
+#[tokio::test]
+async fn scalars_of_graphql_services_take_anything() {
+    let sdl = "type Query { at(long: Long, date: DateTime): Int } scalar Long scalar DateTime";
+    let rig = Rig::federated(&[("shop", sdl.to_owned())], serde_json::json!({ "shop": {} }));
+    for document in ["{ at(long: {a: 1}, date: [1]) }", "{ at(long: \"1\", date: RED) }"] {
+        assert!(rig.planner.plan(document, None).is_ok(), "{document}");
+    }
+    let plan = rig.planner.plan("query($l: Long) { at(long: $l) }", None).expect("a plan");
+    assert!(crate::execute::Variables::coerce(&plan, r#"{"l":{"a":"b"}}"#.into()).is_ok());
 }

@@ -1,0 +1,112 @@
+//! Literals that the library's own rule ("Values of Correct Type", 5.6.1 of the specification) lets pass: objects for scalars and
+//! enums, and any value for the scalars that the gateway makes of OpenAPI formats.
+//!
+//! Each value of a document is visited once, and what stands within a refused one has no type, and so no error of its own.
+
+use std::sync::Arc;
+
+use graphql_tools::ast::{OperationVisitor, OperationVisitorContext};
+use graphql_tools::static_graphql::query::{Type, Value};
+use graphql_tools::validation::rules::{ValidationRule, ValidationVisitor};
+use graphql_tools::validation::utils::{ValidationError, ValidationErrorContext};
+
+use crate::plan::types::{Kind, Scalar, Types};
+use crate::subgraph::ScalarInput;
+
+/// The library's name of the rule: both have the same texts for callers who may not see the schema.
+const RULE: &str = "ValuesOfCorrectType";
+
+/// The rule, of a schema's types.
+pub(super) struct LiteralRule(pub(super) Arc<Types>);
+
+impl ValidationRule for LiteralRule {
+    fn error_code(&self) -> &'static str {
+        RULE
+    }
+
+    fn visitor<'doc>(&self) -> ValidationVisitor<'doc> {
+        Box::new(LiteralVisitor(Arc::clone(&self.0)))
+    }
+}
+
+struct LiteralVisitor(Arc<Types>);
+
+impl LiteralVisitor {
+    /// Reports a literal where `is_fit` does not hold for its type.
+    fn judge(
+        &self,
+        context: &OperationVisitorContext<'_>,
+        errors: &mut ValidationErrorContext,
+        shown: &str,
+        is_fit: impl Fn(&Kind, Option<ScalarInput>) -> bool,
+    ) {
+        let Some(ty) = context.current_input_type_literal() else { return };
+        let Some(id) = self.0.find(ty.inner_type()) else { return };
+        if !is_fit(self.0.kind_of(id), self.0.scalar_input(id)) {
+            errors.report_error(ValidationError {
+                error_code: RULE,
+                message: format!("Expected value of type \"{ty}\", found {shown}."),
+                locations: vec![],
+            });
+        }
+    }
+}
+
+impl<'doc> OperationVisitor<'doc, ValidationErrorContext> for LiteralVisitor {
+    fn enter_object_value(
+        &mut self,
+        context: &mut OperationVisitorContext<'doc>,
+        errors: &mut ValidationErrorContext,
+        _: &[(String, Value)],
+    ) {
+        self.judge(context, errors, "an object", |kind, input| match kind {
+            Kind::Scalar(Scalar::Custom) => input.is_none(),
+            Kind::Scalar(_) | Kind::Enum(_) => false,
+            // Of others the library's rules judge.
+            Kind::Hidden | Kind::Object(_) | Kind::Abstract(..) | Kind::Input { .. } => true,
+        });
+    }
+
+    fn enter_list_value(
+        &mut self,
+        context: &mut OperationVisitorContext<'doc>,
+        errors: &mut ValidationErrorContext,
+        _: &Vec<Value>,
+    ) {
+        let is_list = context.current_input_type_literal().is_some_and(|ty| match ty {
+            Type::NonNullType(inner) => matches!(**inner, Type::ListType(_)),
+            other => matches!(other, Type::ListType(_)),
+        });
+        if !is_list {
+            self.judge(context, errors, "a list", |_, input| input.is_none());
+        }
+    }
+
+    fn enter_enum_value(
+        &mut self,
+        context: &mut OperationVisitorContext<'doc>,
+        errors: &mut ValidationErrorContext,
+        name: &String,
+    ) {
+        self.judge(context, errors, name, |_, input| input.is_none());
+    }
+
+    fn enter_scalar_value(
+        &mut self,
+        context: &mut OperationVisitorContext<'doc>,
+        errors: &mut ValidationErrorContext,
+        value: &Value,
+    ) {
+        let shown = match value {
+            Value::Int(_) => "an integer",
+            Value::Float(_) => "a number with a fraction",
+            Value::String(_) => "a string",
+            _ => "a boolean",
+        };
+        self.judge(context, errors, shown, |_, input| match input {
+            None => true,
+            Some(ScalarInput::Integer) => matches!(value, Value::Int(_)),
+            Some(ScalarInput::Text) => matches!(value, Value::String(_)),
+        });
+    }
+}
