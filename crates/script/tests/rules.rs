@@ -268,3 +268,14 @@ fn rule_15_a_template_has_holes_where_it_is_literal() {
     assert_eq!(emitted("`/red/${query.id}@`", "1"), r#"["/red/", {v: query.id}, "", ""]"#);
     assert_eq!(emitted("1 + 2 + '/@'", "1"), r#"[{v: 1 + 2}, "/", ""]"#);
 }
+
+#[test]
+fn blocks_that_declare_names_have_a_scope_of_their_own() {
+    let block = |path: &str| {
+        format!("res '{path}' {{ res far = 'http://far{path}'; const n = 1; on GET {{ respond [n, far.get()] }} }}")
+    };
+    let code = program(&format!("service s {{ {} {} }}", block("/a"), block("/b"))).code;
+    assert_eq!((code.matches(";(() => {").count(), code.matches("})();").count()), (2, 2), "{code}");
+    let plain = program("service s { res '/a' { state n = 1; on GET { const m = n; respond m } } }").code;
+    assert!(!plain.contains(";(() => {"), "{plain}");
+}
