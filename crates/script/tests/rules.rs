@@ -1,7 +1,7 @@
 //! What the compiler says of texts that break a rule: codes, places, and what to do.
 #![allow(missing_docs)]
 
-use script::{Class, Commit, Options, Program, Severity, compile};
+use script::{Class, Commit, HeaderReads, Options, Program, Severity, compile};
 
 fn strictly(source: &str, strict_paths: bool) -> String {
     let found = match compile(source, "test.sjs", &Options { strict_paths }) {
@@ -251,6 +251,30 @@ fn rule_14_only_what_is_looked_at_is_read() {
     assert_eq!(reads("var { $body } = query; respond $body"), (false, false, true));
     assert_eq!(reads("respond query"), (true, true, true));
     assert_eq!(reads("respond query[query.a]"), (true, true, true));
+}
+
+#[test]
+fn rule_14_the_headers_that_are_looked_at_are_known_by_name_where_they_are_named() {
+    let reads = |body: &str| {
+        let program = program(&format!("service s {{ res '/a' on POST {{ {body} }} }}"));
+        program.services[0].handlers[0].header_reads.clone()
+    };
+    let named = |names: &[&str]| HeaderReads::Named(names.iter().map(|name| (*name).to_owned()).collect());
+    assert_eq!(reads("respond query.a"), named(&[]));
+    assert_eq!(reads("respond [query.$headers.host, query.$headers['x-a'], query.$headers?.b]"), named(&["b", "host", "x-a"]));
+    assert_eq!(reads("var { cookie, 'x-a': a } = query.$headers; respond cookie + a"), named(&["cookie", "x-a"]));
+    for any in [
+        "respond query.$headers",
+        "respond query.$headers[query.a]",
+        "respond [query.$headers.host, query.$headers]",
+        "var h = query.$headers; respond h.host",
+        "var { $headers } = query; respond $headers.host",
+        "var { host, ...others } = query.$headers; respond others",
+        "respond JSON.stringify(query)",
+        "respond query[query.a]",
+    ] {
+        assert_eq!(reads(any), HeaderReads::Any, "{any}");
+    }
 }
 
 #[test]
