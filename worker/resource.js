@@ -7,6 +7,9 @@ const METHODS = ["get", "head", "post", "put", "patch", "delete", "options"];
 /** Methods whose call may have one argument more than the template has holes: post, put, patch. */
 const HAS_BODY = [false, false, true, true, true, false, false];
 
+/** The status of a call that isn't made, as of one that leads nowhere allowed. */
+const NO_SEGMENT = 403;
+
 /** A call that didn't come back with a 2xx. */
 export class ResourceError extends Error {
   /**
@@ -81,7 +84,11 @@ export class Resource {
   #filled(values) {
     const { texts } = this;
     let url = texts[0];
-    for (let i = 1; i < texts.length; i++) url += encode(values[i - 1]) + texts[i];
+    let isQuery = url.includes("?");
+    for (let i = 1; i < texts.length; i++) {
+      url += (isQuery ? encode(values[i - 1] ?? "") : this.#segment(values, i - 1)) + texts[i];
+      isQuery ||= texts[i].includes("?");
+    }
     return url;
   }
 
@@ -98,8 +105,18 @@ export class Resource {
       }
       url += texts[i];
       if (i + 1 === texts.length) return { url, query: "" };
-      url += encode(values[i]);
+      url += this.#segment(values, i);
     }
+  }
+
+  /** What fills a hole of the path. Anything else than a segment, or a part of one, would make it another resource's path. */
+  #segment(values, i) {
+    const value = values[i];
+    const isText = value !== undefined && value !== null && typeof value !== "object" && typeof value !== "function";
+    const text = isText ? textOf(value) : "";
+    if (text !== "" && text !== "." && text !== ".." && !/[/\\\p{Cc}]/u.test(text)) return encodeURIComponent(text);
+    const rule = "not empty, no `.` or `..`, no slash, backslash or control character";
+    throw new ResourceError(`argument ${i + 1} of '${this}' can't be a segment of a path: ${rule} (S rule 15)`, NO_SEGMENT);
   }
 
   /** The parameters, which begin in a text. */

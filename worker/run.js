@@ -1,11 +1,11 @@
 // A run: one request in a handler, from the RUN frame to END or FAIL. Handlers know it as `$r`.
 
-import { describe, stackOf, unspeakable } from "./errors.js";
+import { SITE, describe, stackOf, unspeakable } from "./errors.js";
 import { ANSWER, CALL, COMMIT, DECLARE, END, FAIL, JSON_TEXT, NONE, REMOVE, TWICE } from "./frames.js";
 import { par, pfor } from "./par.js";
 import { snapshot } from "./program.js";
 import { METHODS, Response } from "./query.js";
-import { Resource, bodyKind } from "./resource.js";
+import { Resource, ResourceError, bodyKind } from "./resource.js";
 import { Transaction } from "./transaction.js";
 import { stringify } from "./views.js";
 
@@ -215,7 +215,7 @@ export class Run {
 
   #call(site, flags, resource, method, values) {
     if (!(resource instanceof Resource)) throw new TypeError("only a resource can be called (S rule 15)");
-    const { url, query, kind, content } = resource.request(method, values);
+    const { url, query, kind, content } = requested(site, resource, method, values);
     const { call, promise } = this.#waiting(site, false, flags === UNREAD);
     const frame = this.worker.outbox.begin(CALL, this.id).u32(call).u32(site).u8(flags).u8(method);
     frame.text(url).text(query).body(kind, /** @type {any} */ (content)).end();
@@ -281,6 +281,16 @@ export class Run {
     this.ended = true;
     this.worker.ended(this);
     if (this.#suspended) for (const cell of this.slots) cell.leave(this.version);
+  }
+}
+
+/** The request of a call. If there can be none, the error has the place of the call. */
+function requested(site, resource, method, values) {
+  try {
+    return resource.request(method, values);
+  } catch (error) {
+    if (error instanceof ResourceError) error[SITE] = site;
+    throw error;
   }
 }
 

@@ -10,8 +10,8 @@ import { randomUUID } from "node:crypto";
 import { ABSENT, VALUE } from "./state.js";
 import { NODE, StateError, TreeCopy, copied, step } from "./values.js";
 
-const { hasOwn, defineProperty } = Object;
-const { isArray } = Array;
+const { hasOwn, defineProperty, freeze } = Object;
+const { isArray, prototype: ArrayPrototype } = Array;
 
 /** How a member is that was assigned. */
 const ORDINARY = { writable: true, enumerable: true, configurable: true };
@@ -197,33 +197,23 @@ export class Node {
     const isCurrent = cell.version <= run.version;
     const value = isCurrent ? raw[key] : cell.at(raw, key, run.version);
     if (typeof value === "object" && value !== null) {
-      return hasOwn(raw, key) || !isCurrent ? this.seen(value, key) : value;
+      return !isCurrent || hasOwn(raw, key) ? this.seen(value, key) : inherited(raw, key);
     }
-    if (value === ABSENT) return this.#inherited(raw, key);
-    return value === undefined || typeof value === "function" ? this.#inherited(raw, key) : value;
+    // What a prototype has is a function or an object, unless somebody has put something else there.
+    return value === undefined || value === ABSENT || typeof value === "function" ? inherited(raw, key) : value;
   }
 
   #symbol(raw, key) {
-    if (key === Symbol.iterator && isArray(raw) && this.run.transaction === undefined) return iterator;
+    if (!isArray(raw)) return key === Symbol.toPrimitive ? primitive : raw[key];
+    if (key === Symbol.iterator && this.run.transaction === undefined) return iterator;
     return raw[key];
-  }
-
-  #inherited(raw, key) {
-    // Nobody else sees it: a client may name a member.
-    if (key === "toJSON" && giving) return give;
-    if (isArray(raw)) {
-      if (hasOwn(readers, key)) return readers[key];
-      if (hasOwn(writers, key)) return writers[key];
-      return Array.prototype[key];
-    }
-    return Object.prototype[key];
   }
 
   has(_, key) {
     const { raw, cell, run } = this;
     if (typeof key === "symbol") return key in raw;
-    if (this.current && cell.hollow === undefined) return key in raw;
-    return cell.at(raw, key, run.version) !== ABSENT || key in Object.getPrototypeOf(raw);
+    const value = cell.version <= run.version ? cell.now(raw, key) : cell.at(raw, key, run.version);
+    return value !== ABSENT || (isArray(raw) && methodOf(key) !== undefined);
   }
 
   ownKeys() {
@@ -294,46 +284,82 @@ function give() {
   return node.current ? node.raw : node.copy();
 }
 
+/**
+ * What a view has beside its members: nothing in objects, and methods in arrays. The names may be a client's, so that nothing
+ * of `Object.prototype` is handed out, and no function that other code uses.
+ */
+function inherited(raw, key) {
+  // Only while the worker makes an answer: a client may name a member.
+  if (key === "toJSON" && giving) return give;
+  return isArray(raw) ? methodOf(key) : undefined;
+}
+
+/** What `String(view)` of an object is, without a `toString` that a client could name. */
+const primitive = freeze(() => "[object Object]");
+
 /** @this {any} */
 function iterator() {
   return this[NODE].elements()[Symbol.iterator]();
+}
+
+/** The methods of arrays, by name. Handlers share them, and can't change them. */
+const methods = Object.create(null);
+
+/** A method of arrays, which may be one that a package has added. */
+function methodOf(key) {
+  const method = methods[key];
+  if (method !== undefined || key === "constructor" || !hasOwn(ArrayPrototype, key)) return method;
+  return typeof ArrayPrototype[key] === "function" ? (methods[key] = throughProxy(key)) : undefined;
+}
+
+function throughProxy(name) {
+  return freeze(
+    {
+      /** @this {any} */
+      [name](...all) {
+        return Reflect.apply(ArrayPrototype[name], this, all);
+      },
+    }[name],
+  );
 }
 
 /**
  * Methods that go through a whole array do so on one copy of it, and not through the proxy, which would cost ten times
  * as much. Those that call the handler back do so for readers only: a writer may change the array in between.
  */
-const readers = Object.create(null);
 const LOOKING = "at concat flat includes indexOf join lastIndexOf slice toReversed toSpliced with";
 const CALLING =
   "entries every filter find findIndex findLast findLastIndex flatMap forEach keys map reduce reduceRight some " +
   "toSorted values";
-for (const name of LOOKING.split(" ")) readers[name] = throughCopy(Array.prototype[name], () => true);
+for (const name of LOOKING.split(" ")) methods[name] = throughCopy(ArrayPrototype[name], () => true);
 for (const name of CALLING.split(" ")) {
-  readers[name] = throughCopy(Array.prototype[name], (node) => node.run.transaction === undefined);
+  methods[name] = throughCopy(ArrayPrototype[name], (node) => node.run.transaction === undefined);
 }
 
 function throughCopy(method, may) {
   const { name } = method;
-  return {
-    /** @this {any} */
-    [name](...all) {
-      const node = this?.[NODE];
-      return Reflect.apply(method, node !== undefined && may(node) ? node.elements() : this, all);
-    },
-  }[name];
+  return freeze(
+    {
+      /** @this {any} */
+      [name](...all) {
+        const node = this?.[NODE];
+        return Reflect.apply(method, node !== undefined && may(node) ? node.elements() : this, all);
+      },
+    }[name],
+  );
 }
 
 /** Methods that change an array. */
-const writers = Object.create(null);
 for (const name of ["push", "pop", "shift", "unshift", "splice", "sort", "reverse", "fill", "copyWithin"]) {
-  const method = Array.prototype[name];
-  writers[name] = {
-    /** @this {any} */
-    [name](...all) {
-      const node = this?.[NODE];
-      if (node === undefined) return Reflect.apply(method, this, all);
-      return (node.writer ?? refuse(node.run, node.name())).rearrange(node, name, all);
-    },
-  }[name];
+  const method = ArrayPrototype[name];
+  methods[name] = freeze(
+    {
+      /** @this {any} */
+      [name](...all) {
+        const node = this?.[NODE];
+        if (node === undefined) return Reflect.apply(method, this, all);
+        return (node.writer ?? refuse(node.run, node.name())).rearrange(node, name, all);
+      },
+    }[name],
+  );
 }

@@ -136,7 +136,9 @@ function statement(r, model) {
   if (kind === 5) {
     return (w) => {
       const object = at(w, path);
-      if (object[name] === undefined || Array.isArray(object[name])) (object[name] ??= []).push(1);
+      // State has nothing of a prototype.
+      if (!Object.hasOwn(object, name)) object[name] = [1];
+      else if (Array.isArray(object[name])) object[name].push(1);
     };
   }
   if (!fits([next])) return undefined;

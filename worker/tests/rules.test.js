@@ -1,5 +1,6 @@
 // The rules of S, by their numbers, as a gateway sees a worker keep them.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { ANSWER, ASCII, BYTES, CALL, COMMIT, DECLARE, END, FAIL, JSON_ASCII, JSON_TEXT, NONE, REMOVE, TEXT, TWICE } from "../frames.js";
@@ -256,7 +257,7 @@ test("rule 14: parameters of internal calls keep their types", async (t) => {
   const calls = [
     [`["/red/", { v: 7 }, "?count=", ""], [3]`, "/red/7", { count: 3 }],
     [`["/map?url=", "&key=", "&list[]=", "&list=", ""], ["a&b", null, 1, [2, 3]]`, "/map", { url: "a&b", key: null, list: [1, 2, 3] }],
-    [`["/a/", "/b?x=p", "&y=1%202&z"], ["é/", true]`, "/a/%C3%A9%2F/b", { x: "ptrue", y: "1 2", z: "" }],
+    [`["/a/", "/b?x=p", "&y=1%202&z"], ["é ", true]`, "/a/%C3%A9%20/b", { x: "ptrue", y: "1 2", z: "" }],
     [`["/a?", "=", "&b=", { v: "q&c=r@s" }, "#x"], ["name", { deep: [1] }]`, "/a", { name: { deep: [1] }, b: "q", c: "r@s" }],
     [`["/a?x=", "&y=", ""], [undefined, $r.cells.s]`, "/a", { y: { n: 1 } }],
     [`["/a"], []`, "/a", undefined],
@@ -275,7 +276,7 @@ test("rule 14: parameters of internal calls keep their types", async (t) => {
 test("rule 15: templates are filled from left to right, and only literals have holes", async (t) => {
   const g = await gateway(t);
   const handlers = [
-    [`["http://x/", "?q=", ""]`, 0, `["a/b", "é@"]`],
+    [`["http://x/", "?q=", ""]`, 0, `["a b", "é@"]`],
     [`[{ v: query.url }]`, 0, "[]"],
     [`[{ v: query.url }, "&q=", ""]`, 0, "[1]"],
     [`["http://x/a@b"]`, 2, `[{ a: 1 }]`],
@@ -289,12 +290,39 @@ test("rule 15: templates are filled from left to right, and only literals have h
     sent.push([frames[0].url, frames[0].method, frames[0].kind, frames[0].body]);
   }
   assert.deepEqual(sent, [
-    ["http://x/a%2Fb?q=%C3%A9%40", 0, NONE, undefined],
+    ["http://x/a%20b?q=%C3%A9%40", 0, NONE, undefined],
     ["http://u/?mail=a@b", 0, NONE, undefined],
     ["http://u/?mail=a@b&q=1", 0, NONE, undefined],
     ["http://x/a@b", 2, JSON_TEXT, '{"a":1}'],
     ["http://x/", 3, TEXT, "text"],
     ["//x/1?a=2", 0, NONE, undefined],
+  ]);
+});
+
+/** Values with what they are in a path, null if they are refused, and in a query; compose.rs has the same table. */
+const holes = JSON.parse(readFileSync(new URL("holes.json", import.meta.url), "utf8"));
+
+test("rule 15: what fills a hole in a path is a segment, and what is absent is empty in a query", async (t) => {
+  const g = await gateway(t, { calls: () => ({}) });
+  const call = (pieces) => async(`await $r.call(9, $s.resource(${pieces}), 5, [query.value]); $r.respond("called")`);
+  const pass = async(`return $r.pass(9, $s.resource(["http://x/items/", ""]), 0, [query.value])`);
+  const caught = async(`try { await $r.call(9, $s.resource(["/items/", ""]), 0, [query.value]) } catch (e) { $r.respond([e.name, e.status, e.message]) }`);
+  const program = await g.service([call(`["http://x/items/", ""]`), call(`["/items/", "?a=1"]`), call(`["http://x/items?q=", ""]`), pass, caught]);
+  for (const { value, path, query } of [{ query: "" }, ...holes]) {
+    const name = JSON.stringify(value);
+    const body = { kind: JSON_TEXT, content: JSON.stringify({ value }) };
+    const run = (handler) => g.run(program, handler, { body });
+    for (const [handler, base] of [[0, "http://x/items/"], [1, "/items/"], [3, "http://x/items/"]]) {
+      const { frames, kind, site, status } = await run(handler);
+      if (typeof path === "string") assert.equal(frames[0].url, base + path, name);
+      else assert.deepEqual([frames.length, kind, site, status], [1, 1, 9, 403], `${name} is refused, and nothing is called`);
+    }
+    assert.equal((await run(2)).frames[0].url, `http://x/items?q=${query}`, name);
+  }
+  assert.deepEqual(JSON.parse((await g.run(program, 4)).body), [
+    "ResourceError",
+    403,
+    "argument 1 of '/items/@' can't be a segment of a path: not empty, no `.` or `..`, no slash, backslash or control character (S rule 15)",
   ]);
 });
 

@@ -271,6 +271,55 @@ test("rule 8: what is no JSON is refused with its place", () => {
   }
 });
 
+test("rule 8: names of prototypes are names like others, read and written, and intrinsics stay as they are", () => {
+  const shapes = [Object.prototype, Array.prototype, Function.prototype, Object, Array];
+  const shape = () => shapes.map((object) => Object.entries(Object.getOwnPropertyDescriptors(object)));
+  const names = [...new Set([Object.prototype, Array.prototype].flatMap((object) => Object.getOwnPropertyNames(object)))];
+  const before = shape();
+  return law(300, (r) => {
+    const side = new Side([{}, []]);
+    const model = new Map();
+    for (let version = 1; version < 8; version++) {
+      const reader = version > 1 ? side.open(version - 1, 0, false) : undefined;
+      const { view, run } = side.open(version - 1, 0, true);
+      const [outer, inner] = [r.pick(names), r.pick(names)];
+      const members = model.get(outer);
+      const act = r.below(4);
+      assert.equal(outer in view.one, model.has(outer));
+      if (act === 0) {
+        delete view.one[outer];
+        model.delete(outer);
+      } else if (outer === "__proto__") {
+        assert.equal(view.one[outer], undefined);
+        assert.throws(() => (view.one[outer] ??= {}), { name: "StateError" });
+      } else if (members === undefined) {
+        assert.equal(view.one[outer], undefined);
+        view.one[outer] = {};
+        model.set(outer, new Map());
+      } else if (inner !== "__proto__") {
+        assert.equal(view.one[outer][inner], members.get(inner));
+        view.one[outer][inner] = (view.one[outer][inner] ?? 0) + 1;
+        members.set(inner, (members.get(inner) ?? 0) + 1);
+      }
+      // What an array has for a name is a method of its own that can't be changed, or nothing.
+      const method = view.two[inner];
+      assert.ok(inner === "length" ? method === 0 : method === undefined || Object.isFrozen(method), inner);
+      assert.ok(method !== Array.prototype[inner] || method === undefined || inner === "length", inner);
+      assert.equal(reader?.view.one.__proto__, undefined);
+      run.finish();
+      const plain = [...model].map(([name, inside]) => [name, Object.fromEntries(inside)]);
+      assert.deepEqual(JSON.parse(stringify(side.open(version, 0, false).view.one)), Object.fromEntries(plain));
+    }
+    assert.deepEqual(shape(), before);
+  });
+});
+
+test("a view is a text, whatever its members are called", () => {
+  const { view } = new Side([{ toString: 1, valueOf: 2, list: [1, [2]] }, {}]).open(0, 0, false);
+  assert.deepEqual([`${view.one}`, view.two + "", Number(view.one), String(view.one.list)], ["[object Object]", "[object Object]", NaN, "1,2"]);
+  assert.deepEqual([view.one.toString, view.two.hasOwnProperty, Object.hasOwn(view.one, "list")], [1, undefined, true]);
+});
+
 test("values are kept as JSON has them", () => {
   const { view, ops } = writer(0, {});
   view.one = -0;

@@ -12,6 +12,7 @@ use json::{Document, Kind, Node};
 use script::Recipe;
 use script::recipe::{Entry, Part, Piece, What};
 use serde_json::Value as Constant;
+use services::path::is_segment;
 
 use crate::ask::Ask;
 use crate::call::Errand;
@@ -196,19 +197,35 @@ impl<'r> Composition<'r> {
         Some(member.map_or(Value::Undefined, |member| Value::Within(within, member.start())))
     }
 
+    /// The URL of a call. `None` where a value can't fill a hole of the path: a worker says why.
     fn url(&self, pieces: &[Piece]) -> Option<String> {
         let mut url = String::new();
+        let mut is_query = false;
         for piece in pieces {
-            match piece {
-                Piece::Text(text) => url.push_str(text),
-                Piece::Step(step) => url.push_str(&text(&self.step(*step)?)?),
-                Piece::Encoded(part) => match self.seen(part)? {
-                    Seen::Undefined => url.push_str("undefined"),
-                    Seen::Constant(Constant::Null) => url.push_str("null"),
-                    Seen::Json(node) if node.kind() == Kind::Null => url.push_str("null"),
-                    seen => encode(&text(&seen)?, &mut url),
-                },
+            let part = match piece {
+                Piece::Text(text) => {
+                    is_query |= text.contains('?');
+                    url.push_str(text);
+                    continue;
+                }
+                Piece::Step(step) => {
+                    let seen = self.step(*step)?;
+                    let text = text(&seen)?;
+                    is_query |= text.contains('?');
+                    url.push_str(&text);
+                    continue;
+                }
+                Piece::Encoded(part) => part,
+            };
+            let seen = self.seen(part)?;
+            if is_query && seen.is_absent() {
+                continue;
             }
+            let text = text(&seen)?;
+            if !is_query && !is_segment(&text) {
+                return None;
+            }
+            encode(&text, &mut url);
         }
         Some(url)
     }
@@ -305,6 +322,17 @@ impl<'r> Composition<'r> {
     }
 }
 
+impl Seen<'_> {
+    /// Whether it is `undefined` or null.
+    fn is_absent(&self) -> bool {
+        match self {
+            Seen::Undefined | Seen::Constant(Constant::Null) => true,
+            Seen::Json(node) => node.kind() == Kind::Null,
+            Seen::Text(_) | Seen::Constant(_) => false,
+        }
+    }
+}
+
 impl Value {
     /// What a service answered. What claims to be JSON and is none is a text, as it is for workers.
     fn of(body: Payload) -> Self {
@@ -359,4 +387,42 @@ fn encode(text: &str, url: &mut String) {
 /// What stands between the quotes.
 fn inside(text: &[u8]) -> &[u8] {
     text.get(1..text.len().saturating_sub(1)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the worker's own tests expect (rules.test.js).
+    const HOLES: &str = include_str!("../../../worker/tests/holes.json");
+
+    /// The URL of a call with this value of a parameter in a hole behind `before`.
+    fn url(before: &str, value: Option<&Constant>) -> Option<String> {
+        let recipe = Recipe { steps: Vec::new(), answer: Part::Undefined };
+        let query = value.map(|value| {
+            let text = serde_json::json!({ "value": value }).to_string();
+            Document::new(text.into()).expect("JSON")
+        });
+        let composition = Composition { recipe: &recipe, query, values: Vec::new(), is_begun: Vec::new() };
+        composition.url(&[Piece::Text(before.into()), Piece::Encoded(Part::Query("value".into()))])
+    }
+
+    #[test]
+    fn holes_are_filled_as_a_worker_fills_them() {
+        let cases: Vec<Constant> = serde_json::from_str(HOLES).expect("cases");
+        for case in &cases {
+            let value = &case["value"];
+            // Left to the worker: what has no text of its own, and numbers that may be spelt in several ways.
+            let is_left = value.is_array() || value.is_object() || value.is_f64();
+            let expected = |member: &str, before: &str| {
+                let filled = case[member].as_str().filter(|_| !is_left);
+                filled.map(|filled| format!("{before}{filled}"))
+            };
+            for (member, before) in [("path", "http://x/items/"), ("query", "http://x/items?q=")] {
+                assert_eq!(url(before, Some(value)), expected(member, before), "{member}: {case}");
+            }
+        }
+        assert_eq!(url("http://x/items/", None), None);
+        assert_eq!(url("http://x/items?q=", None).as_deref(), Some("http://x/items?q="));
+    }
 }

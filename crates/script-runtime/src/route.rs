@@ -11,8 +11,9 @@ use futures_util::future::BoxFuture;
 use http::header::HeaderName;
 use http::{HeaderValue, Method, Request, Response};
 use http_body::Body as _;
-use script::Program;
+use script::{HeaderReads, Program};
 use services::body::{ReadBodyError, read_within};
+use services::caching::vary;
 use services::{Body, Call, ConfigProblem, Hosts, Problem, Report, Services, by};
 
 use crate::ask::{self, Ask};
@@ -33,6 +34,9 @@ use crate::workers::{PoolStats, Size};
 
 /// Which version of the state a handler saw or made, where the operator wants it told.
 const VERSION: HeaderName = HeaderName::from_static("s-state-version");
+
+/// Headers that say who a client is.
+const CREDENTIALS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
 /// A script route.
 pub struct Script {
@@ -265,7 +269,7 @@ impl Script {
         let answered = self.run(request, seen, started).await;
         drop(phase);
         let report = |Cost { made, cpu }| budget.report(Report { made, since: Some(started), cpu });
-        let Answered { reply, version, cost } = answered.map_err(|run::Failure { error, cost }| {
+        let Answered { reply, version, header_reads, cost } = answered.map_err(|run::Failure { error, cost }| {
             report(cost);
             error
         })?;
@@ -275,7 +279,14 @@ impl Script {
             let services = &self.setup.outside.services;
             let forwarded = services.names().filter_map(|name| services.get(name));
             let forwarded = forwarded.flat_map(|service| service.forwarded());
+            if reads_credentials(&header_reads) {
+                budget.cache().note_private();
+            }
             budget.cache().mark(response.headers_mut(), &caller, forwarded);
+            if let HeaderReads::Named(names) = &header_reads {
+                let names: Vec<_> = names.iter().filter_map(|name| HeaderName::try_from(name).ok()).collect();
+                vary(response.headers_mut(), names.iter());
+            }
         }
         if let Some(version) = version.filter(|_| self.setup.show_versions) {
             response.headers_mut().insert(VERSION, HeaderValue::from(version));
@@ -345,6 +356,17 @@ async fn whole(body: Body, limit: u64) -> Result<bytes::Bytes, ScriptError> {
         ReadBodyError::TooLarge(limit) => ScriptError::BodySize(limit),
         ReadBodyError::Broken(_) => ScriptError::BrokenBody,
     })
+}
+
+/// Whether an answer may depend on who the client is, as far as that stands in its headers (RFC 9111, 3).
+fn reads_credentials(reads: &HeaderReads) -> bool {
+    match reads {
+        HeaderReads::Any => true,
+        HeaderReads::Named(names) => {
+            let is_credential = |name: &String| CREDENTIALS.iter().any(|it| name.eq_ignore_ascii_case(it));
+            names.iter().any(is_credential)
+        }
+    }
 }
 
 /// The service of a script that is meant.

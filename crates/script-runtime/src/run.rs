@@ -19,7 +19,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use script::Class;
+use script::{Class, HeaderReads};
 use services::{Budget, Call, Made, by};
 use tokio::sync::oneshot;
 
@@ -61,6 +61,8 @@ pub(crate) struct Answered {
     pub(crate) reply: Reply,
     /// The state's version that was seen or made.
     pub(crate) version: Option<u64>,
+    /// Which of the client's headers may have shaped it.
+    pub(crate) header_reads: HeaderReads,
     pub(crate) cost: Cost,
 }
 
@@ -116,7 +118,10 @@ enum Ticket {
 pub(crate) async fn answer(asked: Asked) -> Result<Answered, Failure> {
     let Asked { setup, generation, origin, ask } = asked;
     let found = generation.table.find(generation.service(), &generation.edition, Some(ask.method), &ask.path);
-    let of_nobody = |reply| Ok(Answered { reply, version: None, cost: Cost::default() });
+    let of_nobody = |reply| {
+        let header_reads = HeaderReads::Named(Vec::new());
+        Ok(Answered { reply, version: None, header_reads, cost: Cost::default() })
+    };
     match found.await.map_err(ScriptError::from)? {
         Found::Handler { handler, path, instance } => {
             let ask = Ask { path, ..ask };
@@ -245,7 +250,8 @@ impl Run {
         let result = by(self.answer_by(), pin!(self.until_answer())).await;
         match result.unwrap_or_else(|| Err(self.late())) {
             Ok(reply) => {
-                let answered = Answered { reply, version: self.version, cost: self.cost() };
+                let header_reads = self.generation.service().handlers[self.handler].header_reads.clone();
+                let answered = Answered { reply, version: self.version, header_reads, cost: self.cost() };
                 (Ok(answered), (!self.is_over()).then_some(self))
             }
             Err(error) => (Err(self.failed(error)), None),

@@ -2,6 +2,7 @@
 //! hand, so that nothing here depends on what the compiler makes of a text.
 
 mod bad;
+mod caching;
 mod calls;
 mod composed;
 mod hello;

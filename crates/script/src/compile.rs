@@ -145,6 +145,7 @@ fn handler(
         cells,
         commit: commit.map_or(Commit::End, Commit::Early),
         reads: query::reads(&analysis.code, names, it.function),
+        header_reads: query::header_reads(&analysis.code, names, it.function),
         calls: analysis.calls.waits_in(&analysis.code, it.function),
         recipe: recipe::recipe(analysis, sites, index),
         position: lines.position(analysis.code.construct(it.construct).span.start),

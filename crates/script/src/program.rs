@@ -153,6 +153,8 @@ pub struct Handler {
     pub commit: Commit,
     /// What of the request it can look at.
     pub reads: Reads,
+    /// Which of the request's headers it can look at.
+    pub header_reads: HeaderReads,
     /// Whether it makes resource calls.
     pub calls: bool,
     /// How to do it without its code, where it only puts answers together.
@@ -190,6 +192,16 @@ pub struct Reads {
     pub headers: bool,
     /// `$body`.
     pub body: bool,
+}
+
+/// Which headers of a request a handler's code can look at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum HeaderReads {
+    /// All that there are.
+    #[default]
+    Any,
+    /// Those with these names, which may be none at all.
+    Named(Vec<String>),
 }
 
 /// A numbered place.

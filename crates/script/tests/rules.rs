@@ -1,7 +1,7 @@
 //! What the compiler says of texts that break a rule: codes, places, and what to do.
 #![allow(missing_docs)]
 
-use script::{Class, Commit, Options, Program, Severity, compile};
+use script::{Class, Commit, HeaderReads, Options, Program, Severity, compile};
 
 fn strictly(source: &str, strict_paths: bool) -> String {
     let found = match compile(source, "test.sjs", &Options { strict_paths }) {
@@ -254,6 +254,30 @@ fn rule_14_only_what_is_looked_at_is_read() {
 }
 
 #[test]
+fn rule_14_the_headers_that_are_looked_at_are_known_by_name_where_they_are_named() {
+    let reads = |body: &str| {
+        let program = program(&format!("service s {{ res '/a' on POST {{ {body} }} }}"));
+        program.services[0].handlers[0].header_reads.clone()
+    };
+    let named = |names: &[&str]| HeaderReads::Named(names.iter().map(|name| (*name).to_owned()).collect());
+    assert_eq!(reads("respond query.a"), named(&[]));
+    assert_eq!(reads("respond [query.$headers.host, query.$headers['x-a'], query.$headers?.b]"), named(&["b", "host", "x-a"]));
+    assert_eq!(reads("var { cookie, 'x-a': a } = query.$headers; respond cookie + a"), named(&["cookie", "x-a"]));
+    for any in [
+        "respond query.$headers",
+        "respond query.$headers[query.a]",
+        "respond [query.$headers.host, query.$headers]",
+        "var h = query.$headers; respond h.host",
+        "var { $headers } = query; respond $headers.host",
+        "var { host, ...others } = query.$headers; respond others",
+        "respond JSON.stringify(query)",
+        "respond query[query.a]",
+    ] {
+        assert_eq!(reads(any), HeaderReads::Any, "{any}");
+    }
+}
+
+#[test]
 fn rule_15_a_template_has_holes_where_it_is_literal() {
     let emitted = |url: &str, values: &str| {
         let source = format!("service s {{ res '/a' on POST {{ res g = {url}; g.get({values}) }} }}");
@@ -267,4 +291,15 @@ fn rule_15_a_template_has_holes_where_it_is_literal() {
     assert_eq!(emitted("'/red/' + query.id + '?count=@'", "1"), r#"["/red/", {v: query.id}, "?count=", ""]"#);
     assert_eq!(emitted("`/red/${query.id}@`", "1"), r#"["/red/", {v: query.id}, "", ""]"#);
     assert_eq!(emitted("1 + 2 + '/@'", "1"), r#"[{v: 1 + 2}, "/", ""]"#);
+}
+
+#[test]
+fn blocks_that_declare_names_have_a_scope_of_their_own() {
+    let block = |path: &str| {
+        format!("res '{path}' {{ res far = 'http://far{path}'; const n = 1; on GET {{ respond [n, far.get()] }} }}")
+    };
+    let code = program(&format!("service s {{ {} {} }}", block("/a"), block("/b"))).code;
+    assert_eq!((code.matches(";(() => {").count(), code.matches("})();").count()), (2, 2), "{code}");
+    let plain = program("service s { res '/a' { state n = 1; on GET { const m = n; respond m } } }").code;
+    assert!(!plain.contains(";(() => {"), "{plain}");
 }

@@ -80,6 +80,11 @@ impl CacheNotes {
         self.add(Scope::NoStore, 0, 0);
     }
 
+    /// Notes that the answer depends on who the client is.
+    pub fn note_private(&self) {
+        self.add(Scope::Private, 0);
+    }
+
     /// Notes all that was noted of another request whose answer this one gets.
     pub fn note_all(&self, other: &Self) {
         self.scope.fetch_max(other.scope.load(Relaxed), Relaxed);

@@ -121,3 +121,40 @@ async fn listing_7_counts_in_parallel_and_each_client_has_a_result_of_its_own() 
     }
     assert_eq!(counts, [Value::from(30), Value::from(10)]);
 }
+
+#[tokio::test]
+async fn blocks_may_declare_the_same_names() {
+    let text = "service test {
+      const n = 0, own = '/none'
+      res '/n' on GET { respond n }
+      res '/a' {
+        res own = '/n'
+        var n = 1
+        function sum() { return n + own.get() }
+        on GET { respond [n, sum()] }
+      }
+      res '/b' {
+        res own = '/a'
+        var n = 2
+        function sum() { return own.get().concat(n) }
+        on GET { respond [n, sum()] }
+        on POST {
+          res '/made/' + query.id {
+            res own = '/n'
+            on GET { respond ['made', own.get()] }
+          }
+          res '/more/' + query.id {
+            res own = '/a'
+            on GET { respond ['more', own.get()] }
+          }
+        }
+      }
+    }";
+    let rig = Rig::of(text, wish()).await;
+    assert_eq!(rig.ask("GET", "/n").await, (200, "0".into()));
+    assert_eq!(rig.ask("GET", "/a").await, (200, "[1,1]".into()));
+    assert_eq!(rig.ask("GET", "/b").await, (200, "[2,[1,1,2]]".into()));
+    assert_eq!(rig.ask("POST", "/b?id=1").await.0, 204);
+    assert_eq!(rig.ask("GET", "/made/1").await, (200, r#"["made",0]"#.into()));
+    assert_eq!(rig.ask("GET", "/more/1").await, (200, r#"["more",[1,1]]"#.into()));
+}

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use script::{
-    Cell, Class, Commit, Group, Handler, Method, Options, Path, Position, Program, Reads, Resource, Scope,
+    Cell, Class, Commit, Group, Handler, HeaderReads, Method, Options, Path, Position, Program, Reads, Resource, Scope,
     Service, Site, compile,
 };
 use serde_json::Value;
@@ -136,6 +136,7 @@ impl Written {
             cells: cell.into_iter().collect(),
             commit: Commit::End,
             reads: Reads::default(),
+            header_reads: HeaderReads::default(),
             calls: true,
             recipe: None,
             position: Position { line: u32::try_from(number + 1).expect("few"), column: 1 },

@@ -1,27 +1,29 @@
 //! Rule 14: what a handler looks at of its request, and numbers that are texts when they come from outside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use oxc_ast::AstKind;
 use oxc_ast::ast::{BindingPattern, Expression};
 use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
 use oxc_syntax::operator::{AssignmentOperator, UnaryOperator};
+use oxc_syntax::symbol::SymbolId;
 
 use super::Analysis;
 use super::code::{Code, FunctionId, identifier};
 use super::flow::member;
 use super::names::{Names, Thing};
 use crate::diagnostic::{Code as Says, Diagnostic};
-use crate::program::Reads;
+use crate::program::{HeaderReads, Reads};
 
 /// What a handler can look at.
 pub(crate) fn reads(code: &Code<'_, '_>, names: &Names, function: FunctionId) -> Reads {
     let mut reads = Reads { query: false, headers: false, body: false };
     let node = code.functions[function].node;
-    let AstKind::Function(it) = code.kind(node) else { return Reads::default() };
-    let query = it.params.items.first().and_then(|it| it.pattern.get_binding_identifier()?.symbol_id.get());
-    let Some(query) = query.filter(|query| names.thing(*query) == Some(Thing::Query)) else { return reads };
+    if !matches!(code.kind(node), AstKind::Function(_)) {
+        return Reads::default();
+    }
+    let Some(query) = query_of(code, names, function) else { return reads };
     for reference in code.uses(query) {
         let Some(names) = parts(code, reference.node_id()) else { return Reads::default() };
         for name in names {
@@ -34,6 +36,39 @@ pub(crate) fn reads(code: &Code<'_, '_>, names: &Names, function: FunctionId) ->
         }
     }
     reads
+}
+
+/// Which headers of the request a handler can look at.
+pub(crate) fn header_reads(code: &Code<'_, '_>, names: &Names, function: FunctionId) -> HeaderReads {
+    if !reads(code, names, function).headers {
+        return HeaderReads::Named(Vec::new());
+    }
+    let Some(query) = query_of(code, names, function) else { return HeaderReads::Any };
+    let mut found = BTreeSet::new();
+    for reference in code.uses(query) {
+        let Some(members) = parts(code, reference.node_id()) else { return HeaderReads::Any };
+        if !members.iter().any(|name| name == "$headers") {
+            continue;
+        }
+        // `query.$headers`, of which one member is taken.
+        let headers = code.parent(reference.node_id());
+        let is_member = matches!(
+            code.kind(headers),
+            AstKind::StaticMemberExpression(_) | AstKind::ComputedMemberExpression(_)
+        );
+        match parts(code, headers).filter(|_| is_member) {
+            Some(members) => found.extend(members),
+            None => return HeaderReads::Any,
+        }
+    }
+    HeaderReads::Named(found.into_iter().collect())
+}
+
+/// The parameter of a handler that is its request.
+fn query_of(code: &Code<'_, '_>, names: &Names, function: FunctionId) -> Option<SymbolId> {
+    let AstKind::Function(it) = code.kind(code.functions[function].node) else { return None };
+    let query = it.params.items.first()?.pattern.get_binding_identifier()?.symbol_id.get()?;
+    (names.thing(query) == Some(Thing::Query)).then_some(query)
 }
 
 /// The members that a use of an object takes; none if it may take any.

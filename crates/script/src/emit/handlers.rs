@@ -11,7 +11,7 @@ use super::Emitter;
 use super::edits::Piece;
 use crate::analyse::capture::{self, Captured};
 use crate::analyse::cells::captured_at;
-use crate::analyse::code::Role;
+use crate::analyse::code::{Role, statements};
 use crate::analyse::names::Thing;
 use crate::program::Scope;
 use crate::syntax::{Construct, ConstructId, ConstructKind};
@@ -51,9 +51,28 @@ impl Emitter<'_, '_, '_> {
             pieces.extend(lifted);
             return self.edits.replace(span, pieces);
         }
-        self.edits.words(span.start..body.start + 1, "");
-        let last = self.last_end(id, &body).into_iter().chain(lifted).collect();
-        self.edits.replace(body.end - 1..body.end, last);
+        let (open, close) = self.scope(id);
+        self.edits.words(span.start..body.start + 1, open);
+        let last = self.last_end(id, &body).into_iter().chain(lifted).chain([Piece::words(close)]);
+        self.edits.replace(body.end - 1..body.end, last.collect());
+    }
+
+    /// What stands around a block that declares names of its own, as two blocks may declare the same: a function, since a
+    /// JavaScript block does not hold a `var`.
+    fn scope(&self, resource: ConstructId) -> (&'static str, &'static str) {
+        let code = &self.it.code;
+        let declares = |statement: NodeId| match code.construct_at(statement) {
+            Some(id) => matches!(code.construct(id).kind, ConstructKind::External { .. }),
+            None => matches!(
+                code.kind(statement),
+                AstKind::VariableDeclaration(_) | AstKind::Function(_) | AstKind::Class(_)
+            ),
+        };
+        let function = code.function_for(resource).map(|function| code.functions[function].node);
+        match function.is_some_and(|function| statements(code, function).into_iter().any(declares)) {
+            true => (";(() => {", "})();"),
+            false => ("", ""),
+        }
     }
 
     /// The end of a block's last statement, which the block's own end was: it is not there any more.
@@ -89,21 +108,35 @@ impl Emitter<'_, '_, '_> {
     }
 
     /// The handlers of all resources that are nested in one, however deep.
-    fn lifted(&self, top: ConstructId) -> Vec<Piece> {
+    fn lifted(&self, outer: ConstructId) -> Vec<Piece> {
+        let syntax = &self.it.code.parsed.syntax;
         let mut pieces = Vec::new();
-        for (id, construct) in self.it.code.parsed.syntax.within(top) {
+        for (id, construct) in syntax.within(outer).filter(|(id, _)| self.resource_around(*id) == Some(outer)) {
             let ConstructKind::Res { inline, .. } = construct.kind else { continue };
             pieces.push(Piece::words(" "));
             match construct.body.clone() {
-                Some(_) if inline => pieces.extend(self.inline_handler(id)),
+                Some(_) if inline => {
+                    pieces.extend(self.inline_handler(id));
+                    pieces.extend(self.lifted(id));
+                }
                 Some(body) => {
+                    let (open, close) = self.scope(id);
+                    pieces.push(Piece::words(open));
                     pieces.push(Piece::Source(body.start + 1..body.end - 1));
                     pieces.extend(self.last_end(id, &body));
+                    pieces.extend(self.lifted(id));
+                    pieces.push(Piece::words(close));
                 }
                 None => {}
             }
         }
         pieces
+    }
+
+    /// The resource that a construct is in.
+    fn resource_around(&self, id: ConstructId) -> Option<ConstructId> {
+        let mut around = self.it.code.parsed.syntax.around(id);
+        around.find(|(_, it)| matches!(it.kind, ConstructKind::Res { .. })).map(|(id, _)| id)
     }
 
     /// `$s.handler(5, async function (query, response, $r, {total}) {..});`

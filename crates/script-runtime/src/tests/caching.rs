@@ -1,0 +1,44 @@
+//! What caches may do with answers that depend on the client's headers.
+
+use http::Request;
+use http::header::{CACHE_CONTROL, HeaderName, VARY};
+use services::body;
+
+use super::rig::{Rig, wish};
+
+const SHOP: &str = "
+service shop {
+  state visits = 0
+  res '/plain' on GET { respond query.a || 'none' }
+  res '/language' on GET { respond query.$headers['accept-language'] || 'en' }
+  res '/cookie' on GET { respond query.$headers.cookie || 'none' }
+  res '/any' on GET { respond query.$headers }
+  res '/own' on GET {
+    response.headers['Cache-Control'] = 'public, max-age=9'
+    response.headers.Vary = 'Cookie'
+    respond query.$headers.cookie || 'none'
+  }
+  res '/change' on POST { visits++; respond query.$headers.cookie || 'none' }
+}";
+
+#[tokio::test]
+async fn an_answer_names_the_headers_that_shaped_it_and_is_private_where_they_say_who_the_client_is() {
+    let rig = Rig::of(SHOP, wish()).await;
+    for (method, path, control, varies) in [
+        ("GET", "/plain", "", ""),
+        ("GET", "/language", "", "accept-language"),
+        ("GET", "/cookie", "private", "cookie"),
+        ("HEAD", "/cookie", "private", "cookie"),
+        ("GET", "/any", "private", ""),
+        ("GET", "/own", "public, max-age=9", "Cookie"),
+        ("POST", "/change", "", ""),
+    ] {
+        let request = Request::builder().method(method).uri(path).header("cookie", "id=7");
+        let answer = rig.send(request.body(body::empty()).expect("a request")).await.expect("an answer");
+        let all = |name: HeaderName| {
+            let values = answer.headers().get_all(name).iter().map(|value| value.to_str().expect("text"));
+            values.collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!((all(CACHE_CONTROL), all(VARY)), (control.into(), varies.into()), "{method} {path}");
+    }
+}
