@@ -82,7 +82,7 @@ impl CacheNotes {
 
     /// Notes that the answer depends on who the client is.
     pub fn note_private(&self) {
-        self.add(Scope::Private, 0);
+        self.add(Scope::Private, 0, 0);
     }
 
     /// Notes all that was noted of another request whose answer this one gets.
