@@ -6,7 +6,7 @@
 // query.js and resource.js (a request's and a call's values), par.js, slots.js (runs and calls by number), state.js
 // (cells and their past), views.js (what handlers see of them), transaction.js, drafts.js and settle.js (what writers
 // change), values.js (what may be kept), errors.js, log.js, packages.js, watchdog.js, guard.js (what handlers must not do
-// to the process).
+// to the process), intrinsics.js (nor to what all objects have).
 
 import process from "node:process";
 
@@ -17,6 +17,7 @@ import {
   RUN, STATE,
 } from "./frames.js";
 import { guard } from "./guard.js";
+import { lockIntrinsics } from "./intrinsics.js";
 import { ERROR, log, takeConsole } from "./log.js";
 import { Program, restored } from "./program.js";
 import { Query } from "./query.js";
@@ -327,4 +328,5 @@ const end = process.exit.bind(process);
 const worker = new Worker(watch(watchdog, number));
 takeConsole(worker);
 guard(worker);
+lockIntrinsics();
 worker.connect(main, number, engine(), () => end(0));

@@ -269,10 +269,11 @@ impl Script {
         let answered = self.run(request, seen, started).await;
         drop(phase);
         let report = |Cost { made, cpu }| budget.report(Report { made, since: Some(started), cpu });
-        let Answered { reply, version, header_reads, cost } = answered.map_err(|run::Failure { error, cost }| {
-            report(cost);
-            error
-        })?;
+        let Answered { reply, version, header_reads, cost } =
+            answered.map_err(|run::Failure { error, cost }| {
+                report(cost);
+                error
+            })?;
         report(cost);
         let mut response = reply.respond(&self.setup.mount, is_head);
         if is_get {

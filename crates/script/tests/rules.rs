@@ -261,8 +261,14 @@ fn rule_14_the_headers_that_are_looked_at_are_known_by_name_where_they_are_named
     };
     let named = |names: &[&str]| HeaderReads::Named(names.iter().map(|name| (*name).to_owned()).collect());
     assert_eq!(reads("respond query.a"), named(&[]));
-    assert_eq!(reads("respond [query.$headers.host, query.$headers['x-a'], query.$headers?.b]"), named(&["b", "host", "x-a"]));
-    assert_eq!(reads("var { cookie, 'x-a': a } = query.$headers; respond cookie + a"), named(&["cookie", "x-a"]));
+    assert_eq!(
+        reads("respond [query.$headers.host, query.$headers['x-a'], query.$headers?.b]"),
+        named(&["b", "host", "x-a"])
+    );
+    assert_eq!(
+        reads("var { cookie, 'x-a': a } = query.$headers; respond cookie + a"),
+        named(&["cookie", "x-a"])
+    );
     for any in [
         "respond query.$headers",
         "respond query.$headers[query.a]",
@@ -296,7 +302,9 @@ fn rule_15_a_template_has_holes_where_it_is_literal() {
 #[test]
 fn blocks_that_declare_names_have_a_scope_of_their_own() {
     let block = |path: &str| {
-        format!("res '{path}' {{ res far = 'http://far{path}'; const n = 1; on GET {{ respond [n, far.get()] }} }}")
+        format!(
+            "res '{path}' {{ res far = 'http://far{path}'; const n = 1; on GET {{ respond [n, far.get()] }} }}"
+        )
     };
     let code = program(&format!("service s {{ {} {} }}", block("/a"), block("/b"))).code;
     assert_eq!((code.matches(";(() => {").count(), code.matches("})();").count()), (2, 2), "{code}");

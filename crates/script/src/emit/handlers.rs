@@ -111,7 +111,8 @@ impl Emitter<'_, '_, '_> {
     fn lifted(&self, outer: ConstructId) -> Vec<Piece> {
         let syntax = &self.it.code.parsed.syntax;
         let mut pieces = Vec::new();
-        for (id, construct) in syntax.within(outer).filter(|(id, _)| self.resource_around(*id) == Some(outer)) {
+        for (id, construct) in syntax.within(outer).filter(|(id, _)| self.resource_around(*id) == Some(outer))
+        {
             let ConstructKind::Res { inline, .. } = construct.kind else { continue };
             pieces.push(Piece::words(" "));
             match construct.body.clone() {
