@@ -212,7 +212,7 @@ fn summary(text: &str, log: &Path) -> String {
         line.contains("panicked at") || line.starts_with("SUMMARY:") || line.contains("ERROR: ")
     };
     let lines: Vec<&str> = text.lines().collect();
-    let reason = lines.iter().position(|line| is_reason(line)).map(|at| lines[at..].iter().take(3).copied());
+    let reason = lines.iter().position(is_reason).map(|at| lines[at..].iter().take(3).copied());
     let reason = reason.map_or_else(String::new, |lines| lines.collect::<Vec<_>>().join("\n  "));
     format!("{reason}\n  (all of it: {})", log.display())
 }

@@ -201,8 +201,10 @@ async fn answer(rig: &Rig) -> (u16, Option<String>) {
     let Ok(body) = body.collect().await else { return (head.status.as_u16(), None) };
     let text = String::from_utf8(body.to_bytes().to_vec()).expect("texts make a text");
     assert!(text.len() <= 1 << 20, "{} bytes", text.len());
-    if let Err(error) = json::Document::new(text.clone().into()) {
-        panic!("{error}: {text}");
+    // What services nest as deeply as may be is deeper within the answer.
+    match json::Document::new(text.clone().into()) {
+        Ok(_) | Err(json::Error::TooDeep(_)) => {}
+        Err(error) => panic!("{error}: {text}"),
     }
     (head.status.as_u16(), Some(text))
 }

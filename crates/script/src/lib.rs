@@ -13,8 +13,8 @@ pub use map::{Segment, SourceMap};
 pub use method::Method;
 pub use modules::modules;
 pub use program::{
-    Capture, CaptureKind, Cell, Class, Commit, Graph, Group, Handler, HeaderReads, Node, Path, Program, Reads,
-    Resource, Scope, Service, Site,
+    Capture, CaptureKind, Cell, Class, Commit, Graph, Group, Handler, HeaderReads, Node, Path, Program,
+    Reads, Resource, Scope, Service, Site,
 };
 pub use recipe::Recipe;
 pub use syntax::Outlined;

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use script::{
-    Cell, Class, Commit, Group, Handler, HeaderReads, Method, Options, Path, Position, Program, Reads, Resource, Scope,
-    Service, Site, compile,
+    Cell, Class, Commit, Group, Handler, HeaderReads, Method, Options, Path, Position, Program, Reads,
+    Resource, Scope, Service, Site, compile,
 };
 use serde_json::Value;
 use services::{Body, Call, Problem, ServiceConfig, Services, body};

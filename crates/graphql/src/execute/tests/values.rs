@@ -70,6 +70,10 @@ async fn nothing_is_selected_below_a_typename() {
             "{answer}"
         );
     }
+    for document in ["{ posts { __schema { queryType { name } } } }", "{ __unknown }"] {
+        let answer = rig.ask(document).await;
+        assert!(answer.contains("graphql-invalid") && answer.contains("Cannot query field"), "{answer}");
+    }
     assert!(rig.asked().is_empty());
     assert_eq!(rig.ask("{ __typename }").await, r#"{"data":{"__typename":"Query"}}"#);
 }
@@ -236,7 +240,7 @@ async fn variables_of_scalars_that_are_made_of_formats_are_of_their_kinds() {
 #[tokio::test]
 async fn variables_that_services_could_read_in_several_ways_are_refused() {
     let rig = login();
-    let document = "mutation($any: JSON, $user: String, $tags: [String]) { login(input: {any: $any, user: $user, tags: $tags}) }";
+    let document = "mutation($any: JSON, $user: String, $tags: [String!]) { login(input: {any: $any, user: $user, tags: $tags}) }";
     let plan = rig.planner.plan(document, None).expect("a plan");
     let coerced = |variables: &str| crate::execute::Variables::coerce(&plan, variables.to_owned().into());
     for (variables, known) in [

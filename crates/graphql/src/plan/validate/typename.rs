@@ -1,4 +1,5 @@
-//! The field `__typename`, which the library's rule ("Leaf Field Selections", 5.3.3 of the specification) does not find in the schema.
+//! Fields whose names begin with two underscores, which the library's rules ("Field Selections" and "Leaf Field Selections",
+//! 5.3.1 and 5.3.3 of the specification) do not look for in the schema.
 
 use graphql_tools::ast::{OperationVisitor, OperationVisitorContext};
 use graphql_tools::static_graphql::query::Field;
@@ -7,8 +8,10 @@ use graphql_tools::validation::utils::{ValidationError, ValidationErrorContext};
 
 /// The library's name of the rule: both have the same texts for callers who may not see the schema.
 const RULE: &str = "LeafFieldSelections";
+/// Likewise for a field that a type has not.
+const UNKNOWN: &str = "FieldsOnCorrectType";
 
-/// Refuses selections below `__typename`.
+/// Refuses selections below `__typename`, and `__schema` and the like where they are not.
 pub(super) struct TypenameRule;
 
 impl ValidationRule for TypenameRule {
@@ -24,7 +27,7 @@ impl ValidationRule for TypenameRule {
 impl<'doc> OperationVisitor<'doc, ValidationErrorContext> for TypenameRule {
     fn enter_field(
         &mut self,
-        _: &mut OperationVisitorContext<'doc>,
+        context: &mut OperationVisitorContext<'doc>,
         errors: &mut ValidationErrorContext,
         field: &Field,
     ) {
@@ -34,6 +37,20 @@ impl<'doc> OperationVisitor<'doc, ValidationErrorContext> for TypenameRule {
                 message:
                     "Field \"__typename\" must not have a selection since type \"String!\" has no subfields."
                         .to_owned(),
+                locations: vec![field.position],
+            });
+        }
+        let is_known = match &*field.name {
+            "__schema" | "__type" => {
+                let root = &context.schema.query_type().name;
+                context.current_parent_type().is_none_or(|parent| parent.name() == root)
+            }
+            name => name == "__typename" || !name.starts_with("__"),
+        };
+        if !is_known {
+            errors.report_error(ValidationError {
+                error_code: UNKNOWN,
+                message: format!("Cannot query field \"{}\" here.", field.name),
                 locations: vec![field.position],
             });
         }
