@@ -57,9 +57,9 @@ hostile: setup ## Each attack of tests/hostile beside a light load, with a relea
 	@$(STEP) build cargo build --release --locked --package orfa --package hostile --features orfa/heap-count
 	@$(STEP) hostile $(TARGET)/release/hostile --binary $(TARGET)/release/orfa --measure $(if $(ONLY),--only $(ONLY)) $(if $(UPDATE),--update)
 
-fuzz: setup ## Every fuzz target by libFuzzer with the address sanitizer, SECONDS=60 each; TARGETS=json_documents,credentials for some, UPDATE=1 records them
+fuzz: setup ## Every fuzz target by libFuzzer with the address sanitizer, SECONDS=60 each; JOBS=2 at once, TARGETS=json_documents,credentials for some, UPDATE=1 records them
 	@$(STEP) build cargo build --locked --package benches --bin fuzz
-	@$(STEP) fuzz $(TARGET)/debug/fuzz --seconds $(SECONDS) $(if $(TARGETS),--only $(TARGETS)) $(if $(UPDATE),--update)
+	@$(STEP) fuzz $(TARGET)/debug/fuzz --seconds $(SECONDS) $(if $(JOBS),--jobs $(JOBS)) $(if $(TARGETS),--only $(TARGETS)) $(if $(UPDATE),--update)
 
 soak: setup ## Kill workers and the gateway 200 times under a load of writes: nothing acknowledged may be lost
 	@$(STEP) build $(RELEASE) --bin orfa

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Headline figures by name, such as `query.fresh.cpu_us_over_floor`.
@@ -79,6 +80,14 @@ pub fn rows<T: Serialize>(name: &str, rows: &[T]) -> Result<()> {
     write(&folder().join(name).with_extension("json"), &rows)
 }
 
+/// The rows that the last run of a bench wrote; none where there was none.
+///
+/// # Errors
+/// If they can't be read, or are no such rows.
+pub fn earlier_rows<T: DeserializeOwned>(name: &str) -> Result<Vec<T>> {
+    read_or_default(&folder().join(name).with_extension("json"))
+}
+
 /// Writes JSON as a file that reads well in a diff.
 ///
 /// # Errors
@@ -97,9 +106,13 @@ pub fn write<T: Serialize>(path: &Path, value: &T) -> Result<()> {
 /// # Errors
 /// If it can't be read, or is no scoreboard.
 pub fn read(path: &Path) -> Result<Scoreboard> {
+    read_or_default(path)
+}
+
+fn read_or_default<T: DeserializeOwned + Default>(path: &Path) -> Result<T> {
     match std::fs::read(path) {
         Ok(text) => serde_json::from_slice(&text).with_context(|| format!("{} is wrong", path.display())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Scoreboard::new()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(T::default()),
         Err(error) => Err(error).with_context(|| format!("{} can't be read", path.display())),
     }
 }

@@ -9,9 +9,11 @@
     reason = "libFuzzer is C++: it is called with C strings, and calls back with a pointer and a length"
 )]
 
+use std::backtrace::Backtrace;
 use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
 // The library that has libFuzzer in it.
@@ -29,6 +31,10 @@ unsafe extern "C" {
         target: unsafe extern "C" fn(*const u8, usize) -> c_int,
     ) -> c_int;
 }
+
+/// The last panic. The hook that notes it is set with the first input, in the place of the one that `libfuzzer-sys` sets.
+static PANIC: Mutex<String> = Mutex::new(String::new());
+static HOOK: Once = Once::new();
 
 /// What libFuzzer's callback runs, on the thread that started it.
 type Oracle<'a> = &'a dyn Fn(&[u8]);
@@ -77,10 +83,20 @@ unsafe extern "C" fn call(data: *const u8, length: usize) -> c_int {
         _ => unsafe { std::slice::from_raw_parts(data, length) },
     };
     let Some(oracle) = ORACLE.get() else { std::process::abort() };
+    HOOK.call_once(|| std::panic::set_hook(Box::new(note)));
     if catch_unwind(AssertUnwindSafe(|| oracle(bytes))).is_err() {
+        let text = PANIC.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: writes a text that is there to standard error. The macros for that write to the test's own output.
+        let _ = unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
         std::process::abort();
     }
     0
+}
+
+/// Notes a panic. Only the last one is printed, and only if it leaves the oracle: code under test may catch many.
+fn note(panic: &PanicHookInfo<'_>) {
+    let trace = Backtrace::force_capture();
+    *PANIC.lock().unwrap_or_else(PoisonError::into_inner) = format!("\n{panic}\n{trace}\n");
 }
 
 /// Sends this thread the signal by which libFuzzer looks for inputs that take too long: its own timer's goes to the main

@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use benches::scoreboard::{self, Better, Score};
 use clap::Parser;
 use fuzz::{QUARANTINE_MB, RSS_MB, TARGETS, Target};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Run the fuzz targets.
 #[derive(Debug, Parser)]
@@ -24,19 +25,22 @@ struct Arguments {
     /// Only these targets, by name, with commas between them.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// So many at once: a target has one thread.
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
     /// List the targets, and run none.
     #[arg(long)]
     list: bool,
-    /// Write what came of it to benches/results/.
+    /// Write what came of it to benches/results/, where what is there of other targets stays.
     #[arg(long)]
     update: bool,
 }
 
 /// What came of a target.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Row {
-    target: &'static str,
-    package: &'static str,
+    target: String,
+    package: String,
     seconds: u64,
     /// How often the oracle was called.
     executions: u64,
@@ -49,7 +53,7 @@ struct Row {
 }
 
 fn main() -> Result<ExitCode> {
-    let Arguments { seconds, only, list, update } = Arguments::parse();
+    let Arguments { seconds, only, jobs, list, update } = Arguments::parse();
     if let Some(unknown) = only.iter().find(|name| TARGETS.iter().all(|target| target.name != **name)) {
         bail!("no target is called `{unknown}`; `--list` lists them");
     }
@@ -61,27 +65,49 @@ fn main() -> Result<ExitCode> {
     }
     let folder = Folder::new()?;
     let binaries = folder.build(&targets)?;
-    let mut rows = Vec::new();
-    for target in targets {
-        let binary = binaries.get(target.package).context("a target without a binary")?;
-        let row = folder.run(target, binary, seconds)?;
-        anstream::println!(
-            "{:<20} {:>10} executions, {:>6} edges, {:>6} features, {:>5} MB, {} findings",
-            row.target,
-            row.executions,
-            row.edges,
-            row.features,
-            row.peak_rss_mb,
-            row.findings
-        );
-        rows.push(row);
-    }
+    let rest = Mutex::new(targets.into_iter());
+    let work = || {
+        let mut rows = Vec::new();
+        loop {
+            let target = rest.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some(target) = target else { return anyhow::Ok(rows) };
+            let binary = binaries.get(target.package).context("a target without a binary")?;
+            let row = folder.run(target, binary, seconds)?;
+            anstream::println!(
+                "{:<20} {:>10} executions, {:>6} edges, {:>6} features, {:>5} MB, {} findings",
+                row.target,
+                row.executions,
+                row.edges,
+                row.features,
+                row.peak_rss_mb,
+                row.findings
+            );
+            rows.push(row);
+        }
+    };
+    let rows = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(work)).collect();
+        let mut rows = Vec::new();
+        for worker in workers {
+            rows.extend(worker.join().map_err(|_panic| anyhow!("a target's thread ended"))??);
+        }
+        anyhow::Ok(rows)
+    })?;
     let findings: usize = rows.iter().map(|row| row.findings).sum();
     if update {
+        let rows = beside_earlier(rows)?;
         scoreboard::rows("fuzz", &rows)?;
         scoreboard::record(scores(&rows))?;
     }
     Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// These rows and, of targets that are not among them, those of the last run, in the order of [`TARGETS`].
+fn beside_earlier(rows: Vec<Row>) -> Result<Vec<Row>> {
+    let earlier: Vec<Row> = scoreboard::earlier_rows("fuzz")?;
+    let mut by_name: BTreeMap<String, Row> =
+        earlier.into_iter().chain(rows).map(|row| (row.target.clone(), row)).collect();
+    Ok(TARGETS.iter().filter_map(|target| by_name.remove(target.name)).collect())
 }
 
 /// The figures of the scoreboard.
@@ -183,8 +209,8 @@ impl Folder {
         }
         let stat = |name: &str| after(&text, &format!("stat::{name}:")).unwrap_or_default();
         Ok(Row {
-            target: target.name,
-            package: target.package,
+            target: target.name.to_owned(),
+            package: target.package.to_owned(),
             seconds,
             executions: stat("number_of_executed_units").max(after(&text, "\n#").unwrap_or_default()),
             edges: after(&text, " cov:").unwrap_or_default(),
