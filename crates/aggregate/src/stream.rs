@@ -16,8 +16,8 @@ use http_body::{Body as _, Frame};
 use http_body_util::BodyExt;
 use json::{Checker, Pieces, Tree};
 use services::body::Error;
+use services::turn::{TURN_BYTES, Turn};
 use services::{Body, Budget, Call, CallError, Request, Services};
-use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout_at};
 
 use crate::plan::Part;
@@ -25,8 +25,6 @@ use crate::problem::Reason;
 
 /// As much of an answer is waited for.
 pub(crate) const BEGINNING: usize = 256 * 1024;
-/// How much is checked before others have their turn: some tenths of a millisecond.
-pub(crate) const TURN: usize = 128 << 10;
 
 /// What a part's service began to answer.
 pub(crate) enum Begun {
@@ -42,7 +40,7 @@ pub(crate) struct Long {
     body: Body,
     /// What has come and is still to be checked.
     piece: Bytes,
-    /// How much was checked in this turn.
+    /// How much was checked in this turn: some tenths of a millisecond.
     turn: usize,
     checker: Checker,
     budget: Arc<Budget>,
@@ -96,13 +94,12 @@ pub(crate) async fn begin(
 /// Reads the beginning of an answer.
 async fn first(call: &Call, part: &Part, response: Response<Body>) -> Result<Begun, Reason> {
     let (head, mut body) = response.into_parts();
-    let mut beginning = BytesMut::new();
+    let (mut beginning, mut turn) = (BytesMut::new(), Turn::default());
     while beginning.len() < BEGINNING {
         let Some(frame) = body.frame().await else {
             let (status, headers) = (head.status, head.headers);
             return Ok(Begun::Whole(services::Response { status, headers, body: beginning.freeze() }));
         };
-        consume_budget().await;
         let frame = frame.map_err(|source| {
             Reason::Call(Arc::new(CallError::Broken { service: part.service.name().clone(), source }))
         })?;
@@ -110,13 +107,17 @@ async fn first(call: &Call, part: &Part, response: Response<Body>) -> Result<Beg
         if !call.budget.take_received(data.len() as u64) {
             return Err(Reason::Call(Arc::new(CallError::Limit("limit-received"))));
         }
+        turn.took(data.len()).await;
         beginning.extend_from_slice(&data);
     }
     if beginning.starts_with(b"\xef\xbb\xbf") {
         let _ = beginning.split_to(3);
     }
     let mut checker = Checker::default();
-    checker.feed(&beginning).map_err(Reason::NotJson)?;
+    for step in beginning.chunks(TURN_BYTES) {
+        checker.feed(step).map_err(Reason::NotJson)?;
+        turn.took(step.len()).await;
+    }
     let budget = Arc::clone(&call.budget);
     let beginning = Some(beginning.freeze());
     Ok(Begun::Long(Long { beginning, body, piece: Bytes::new(), turn: 0, checker, budget }))
@@ -127,7 +128,7 @@ impl Long {
         if let Some(beginning) = self.beginning.take() {
             return Poll::Ready(Some(Ok(beginning)));
         }
-        if self.turn >= TURN {
+        if self.turn >= TURN_BYTES {
             self.turn = 0;
             context.waker().wake_by_ref();
             return Poll::Pending;
@@ -149,7 +150,7 @@ impl Long {
                 return Poll::Ready(Some(Err(CallError::Limit("limit-received").into())));
             }
         }
-        let step = self.piece.split_to(self.piece.len().min(TURN - self.turn));
+        let step = self.piece.split_to(self.piece.len().min(TURN_BYTES - self.turn));
         self.turn += step.len();
         Poll::Ready(Some(match self.checker.feed(&step) {
             Ok(()) => Ok(step),

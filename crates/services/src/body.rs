@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
-use tokio::task::coop::consume_budget;
+
+use crate::turn::Turn;
 
 /// Why a body broke off.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -44,9 +45,10 @@ pub fn pieces(length: usize, pieces: impl Iterator<Item = Bytes> + Send + Unpin 
 /// [`ReadBodyError::TooLarge`] once more has come, and [`ReadBodyError::Broken`] where the body breaks off.
 pub async fn read_within(mut body: Body, limit: u64) -> Result<Bytes, ReadBodyError> {
     let mut buffer = BodyBuffer::default();
+    let mut turn = Turn::default();
     while let Some(frame) = body.frame().await {
-        consume_budget().await;
         let Ok(data) = frame.map_err(ReadBodyError::Broken)?.into_data() else { continue };
+        turn.took(data.len()).await;
         if (buffer.len() + data.len()) as u64 > limit {
             return Err(ReadBodyError::TooLarge(limit));
         }

@@ -34,6 +34,7 @@ pub mod stats;
 mod targets;
 pub mod trace;
 pub mod transport;
+pub mod turn;
 mod upgrade;
 mod work;
 

@@ -8,13 +8,13 @@ use futures_util::TryStreamExt;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, TRAILER};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use tokio::task::coop::consume_budget;
 use tokio_util::io::StreamReader;
 
 use crate::body::{Body, Error};
 use crate::call::Budget;
 use crate::decompress::{ContentCoding, read_decoded};
 use crate::headers::strip_hop_by_hop;
+use crate::turn::Turn;
 
 /// The most room that is made for a body before it comes, whatever length it claims to have.
 const ROOM: u64 = 1 << 20;
@@ -44,9 +44,10 @@ pub(crate) async fn receive(headers: &mut HeaderMap, body: Body, budget: &Budget
 async fn collect(mut body: Body, budget: &Budget) -> Result<Bytes, Stopped> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
+    let mut turn = Turn::default();
     while let Some(frame) = body.frame().await {
-        consume_budget().await;
         let Ok(data) = frame.map_err(Stopped::Broken)?.into_data() else { continue };
+        turn.took(data.len()).await;
         take(budget, data.len())?;
         if all.is_empty() && first.is_empty() {
             first = data;

@@ -90,33 +90,38 @@ impl<'m> Weaver<'m> {
             return Tree::Text(node.slice());
         }
         match node.kind() {
-            Kind::Array if self.has_room::<Tree>(node) => Tree::Array(
-                node.items()
-                    .enumerate()
-                    .map(|(number, item)| {
-                        let steps: Vec<&[Step]> = patches.iter().map(|patch| patch.steps).collect();
-                        let mut below: Vec<&mut Patch<'_>> = patches
-                            .iter_mut()
-                            .filter(|patch| goes_into(patch.steps, number))
-                            .map(|patch| &mut **patch)
-                            .collect();
-                        below.iter_mut().for_each(|patch| {
-                            if let [_, rest @ ..] = patch.steps {
-                                patch.steps = rest
-                            }
-                        });
-                        let tree = self.weave(item, &mut below);
-                        patches.iter_mut().zip(steps).for_each(|(patch, steps)| patch.steps = steps);
-                        tree
-                    })
-                    .collect(),
-            ),
+            Kind::Array if self.has_room::<Tree>(node) => self.items(node, patches),
             Kind::Object if patches.iter().all(|patch| patch.steps.is_empty()) => {
                 self.put(node.slice(), node, patches, true)
             }
             Kind::Object => self.open(node, patches),
             _ => Tree::Text(node.slice()),
         }
+    }
+
+    /// An array. Values may be nested in a thousand others, so frames are kept small: there is no closure for each.
+    fn items(&mut self, array: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
+        let mut items = Vec::with_capacity(array.count());
+        for (number, item) in array.items().enumerate() {
+            items.push(self.below(item, patches, |steps| goes_into(steps, number)));
+        }
+        Tree::Array(items.into())
+    }
+
+    /// An item or a member, with what of the patches goes on in it.
+    fn below(
+        &mut self,
+        node: Node<'_>,
+        patches: &mut [&mut Patch<'_>],
+        goes_on: impl Fn(&[Step]) -> bool,
+    ) -> Tree {
+        let steps: Vec<&[Step]> = patches.iter().map(|patch| patch.steps).collect();
+        let of_these = patches.iter_mut().filter(|patch| goes_on(patch.steps));
+        let mut below: Vec<&mut Patch<'_>> = of_these.map(|patch| &mut **patch).collect();
+        below.iter_mut().for_each(|patch| patch.steps = patch.steps.get(1..).unwrap_or_default());
+        let tree = self.weave(node, &mut below);
+        patches.iter_mut().zip(steps).for_each(|(patch, steps)| patch.steps = steps);
+        tree
     }
 
     /// An object with what is put into it, of whose members nothing is taken apart. `text` is the object's, or what was
@@ -146,17 +151,11 @@ impl<'m> Weaver<'m> {
             if is_hidden {
                 continue;
             }
-            let steps: Vec<&[Step]> = patches.iter().map(|patch| patch.steps).collect();
-            let goes_on = |patch: &&mut &mut Patch<'_>| matches!(patch.steps, [Step::Name(name), ..] if key.is(name.as_bytes()));
-            let mut below: Vec<&mut Patch<'_>> =
-                patches.iter_mut().filter(goes_on).map(|patch| &mut **patch).collect();
-            below.iter_mut().for_each(|patch| {
-                if let [_, rest @ ..] = patch.steps {
-                    patch.steps = rest
-                }
-            });
-            let tree = self.weave(value, &mut below);
-            patches.iter_mut().zip(steps).for_each(|(patch, steps)| patch.steps = steps);
+            let tree = self.below(
+                value,
+                patches,
+                |steps| matches!(steps, [Step::Name(name), ..] if key.is(name.as_bytes())),
+            );
             members.push((key.node().slice(), tree));
         }
         for patch in patches.iter_mut().filter(|patch| patch.steps.is_empty()) {

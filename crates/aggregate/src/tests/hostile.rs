@@ -49,6 +49,17 @@ async fn tells_how_much_memory_an_answer_holds() {
 }
 
 #[tokio::test]
+async fn rows_are_put_into_what_lies_in_as_many_arrays_as_may_be() {
+    let join = r#"{"parts": {"a": {"get": "profile/a"},
+        "b": {"get": "order/b", "join": {"into": "$.a.items", "on": "id = id"}}}, "answer": "a"}"#;
+    let (opened, closed) = ("[".repeat(json::DEPTH - 2), "]".repeat(json::DEPTH - 2));
+    let nested = format!(r#"{{"items":{opened}{{"id":1}}{closed}}}"#);
+    let rig = Rig::new(join, &[("profile/a", 200, &nested), ("order/b", 200, r#"[{"id":1,"x":2}]"#)]);
+    let got = rig.get("/here").await;
+    assert_eq!(got.text, format!(r#"{{"items":{opened}{{"id":1,"b":[{{"id":1,"x":2}}]}}{closed}}}"#));
+}
+
+#[tokio::test]
 async fn an_each_renders_nothing_behind_the_first_call_too_many() {
     let text =
         r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each}", "each": "a", "apart": true}}}"#;

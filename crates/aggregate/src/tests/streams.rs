@@ -7,9 +7,10 @@ use bytes::Bytes;
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use services::Body;
+use services::turn::TURN_BYTES;
 
 use super::rig::Rig;
-use crate::stream::{BEGINNING, TURN};
+use crate::stream::BEGINNING;
 
 const TWO: &str = r#"{"parts": {"small": {"get": "profile/small"}, "long": {"get": "catalog/long"}, "other": {"get": "order/other", "optional": true}}}"#;
 
@@ -73,7 +74,7 @@ async fn lets_other_tasks_run_while_a_long_answer_is_checked() {
     }
     assert_eq!(length, beginning().len() + 4 * PIECE + 1);
     // All of it was there: it is the turns that are over.
-    assert!(waits >= 4 * PIECE / TURN, "{waits} turns");
+    assert!(waits >= 4 * PIECE / TURN_BYTES, "{waits} turns");
 }
 
 #[tokio::test]

@@ -15,8 +15,8 @@ use http_body_util::{BodyExt, BodyStream, StreamBody};
 use json::Tree;
 use offload::{JobRequest, OffloadPool, QuotaKey};
 use services::body::{BodyBuffer, Error, HeldBytes};
+use services::turn::Turn;
 use services::{Body, accept, body};
-use tokio::task::coop::consume_budget;
 use tokio::time::timeout_at;
 
 use super::head;
@@ -157,7 +157,7 @@ async fn computed<T: Send + 'static>(
 /// Reads a text to its end. One that is too long, too slow or broken is given back, to go on as it comes. Its pieces are not kept
 /// one by one: a service could make a thousand frames of a kilobyte.
 async fn read(mut body: Body, limit: usize, until: Option<Instant>) -> Result<Bytes, Body> {
-    let mut text = BodyBuffer::default();
+    let (mut text, mut turn) = (BodyBuffer::default(), Turn::default());
     loop {
         let next = match until {
             Some(until) => timeout_at(until.into(), body.frame()).await,
@@ -167,8 +167,8 @@ async fn read(mut body: Body, limit: usize, until: Option<Instant>) -> Result<By
         match next.map(|frame| frame.map(Frame::into_data)) {
             None => return Ok(text.finish()),
             Some(Ok(Ok(data))) => {
+                turn.took(data.len()).await;
                 text.put(data);
-                consume_budget().await;
                 if text.len() > limit {
                     return Err(resumed(text, None, body));
                 }

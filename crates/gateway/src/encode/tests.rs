@@ -64,11 +64,17 @@ fn with(encoding: &Encoding, request: http::request::Builder, response: Response
     let asked = encoding.asked(&request.body(()).unwrap());
     let pool = pool();
     let account = || account(&pool, None);
-    encoding.encode(asked, account, response, &Client::for_tests()).now_or_never().unwrap()
+    finished(encoding.encode(asked, account, response, &Client::for_tests()))
+}
+
+/// What a future returns that waits for nothing, but gives way to others.
+fn finished<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(future)
 }
 
 fn whole(response: Response<Body>) -> Bytes {
-    response.into_body().collect().now_or_never().unwrap().unwrap().to_bytes()
+    finished(response.into_body().collect()).unwrap().to_bytes()
 }
 
 fn header(response: &Response<Body>, name: &str) -> String {
