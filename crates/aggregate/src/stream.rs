@@ -18,6 +18,7 @@ use json::{Checker, Pieces, Tree};
 use services::body::Error;
 use services::{Body, Budget, Call, CallError, Request, Services};
 use tokio::task::coop::consume_budget;
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 use crate::plan::Part;
@@ -116,7 +117,11 @@ async fn first(call: &Call, part: &Part, response: Response<Body>) -> Result<Beg
         let _ = beginning.split_to(3);
     }
     let mut checker = Checker::default();
-    checker.feed(&beginning).map_err(Reason::NotJson)?;
+    // The last frame of it may be long.
+    for piece in beginning.chunks(TURN) {
+        checker.feed(piece).map_err(Reason::NotJson)?;
+        yield_now().await;
+    }
     let budget = Arc::clone(&call.budget);
     let beginning = Some(beginning.freeze());
     Ok(Begun::Long(Long { beginning, body, piece: Bytes::new(), turn: 0, checker, budget }))
