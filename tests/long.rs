@@ -5,23 +5,10 @@ use std::fmt::Write;
 use testkit::http::{self, Response};
 use testkit::{Gateway, misbehave};
 
-use crate::support::metrics;
+use crate::support::{ITEMS_OPENAPI, metrics};
 
 /// As many items as take some 800 KB.
 const MANY: usize = 20_000;
-const ITEMS: &str = "
-openapi: 3.1.0
-info: { title: Items, version: '1' }
-paths:
-  /json:
-    get:
-      operationId: items
-      parameters: [{ name: n, in: query, schema: { type: integer } }]
-      responses:
-        '200':
-          description: The items.
-          content: { application/json: { schema: { type: array, items: { type: object, properties: { id: { type: integer } } } } } }
-";
 const CONFIG: &str = "
 listen: 127.0.0.1:0
 admin: 127.0.0.1:0
@@ -63,7 +50,7 @@ async fn jobs(gateway: &Gateway, kind: &str) -> u64 {
 #[tokio::test]
 async fn what_takes_long_of_a_long_answer_is_done_beside_the_serving_threads() {
     let up = misbehave::start().await;
-    let files = [("up.yaml", ITEMS), ("items.yaml", AGGREGATE)];
+    let files = [("up.yaml", ITEMS_OPENAPI), ("items.yaml", AGGREGATE)];
     let gateway = Gateway::start_with(crate::orfa(), &CONFIG.replace("{up}", &up.url()), &files).await;
     let program = format!(
         "export default async (_, {{ up }}) => (await up.get('/json', {{ n: {MANY} }}))[{}].id",

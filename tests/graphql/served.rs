@@ -12,25 +12,7 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
 use crate::orfa;
-use crate::support::admin;
-
-/// What the REST service answers.
-const DOCUMENT: &str = r##"
-openapi: 3.1.0
-info: { title: Items, version: "1" }
-paths:
-  /json:
-    get:
-      operationId: items
-      parameters: [{ name: n, in: query, schema: { type: integer } }]
-      responses:
-        "200":
-          description: The items.
-          content: { application/json: { schema: { type: array, items: { $ref: "#/components/schemas/Item" } } } }
-components:
-  schemas:
-    Item: { type: object, required: [id, name], properties: { id: { type: integer }, name: { type: string } } }
-"##;
+use crate::support::{ITEMS_OPENAPI, admin};
 
 pub(crate) struct Served {
     pub(crate) gateway: Gateway,
@@ -82,7 +64,7 @@ impl Served {
     async fn over(routes: &str, files: &[(&str, &str)], agents: Option<Child>, port: u16) -> Self {
         let upstream = misbehave::start().await;
         let config = config(&upstream.url(), port, routes);
-        let files: Vec<_> = files.iter().copied().chain([("up.yaml", DOCUMENT)]).collect();
+        let files: Vec<_> = files.iter().copied().chain([("up.yaml", ITEMS_OPENAPI)]).collect();
         let gateway = Gateway::start_with(orfa(), &config, &files).await;
         let served = Self { gateway, upstream, agents, port };
         if served.agents.is_some() {

@@ -114,6 +114,7 @@ async fn first(call: &Call, part: &Part, response: Response<Body>) -> Result<Beg
         let _ = beginning.split_to(3);
     }
     let mut checker = Checker::default();
+    // The last frame of it may be long.
     for step in beginning.chunks(TURN_BYTES) {
         checker.feed(step).map_err(Reason::NotJson)?;
         turn.took(step.len()).await;

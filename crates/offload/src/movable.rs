@@ -3,6 +3,12 @@
 //! Most of a request is short, and some of it is not: reading a service's long answer, and composing one. Before such
 //! work a request calls [`leave`]. A [`Movable`] then has its next poll made in the pool, as a job of its payer: all
 //! that the request does until it waits for something is done there. Then it is back on its serving thread.
+//!
+//! A poll in the pool has a budget as on a serving thread (`tokio::task::coop`): 128 units, of which each tokio resource
+//! that is ready and each [`leave`] takes one. Without it a request would hold its thread for as long as anything is
+//! ready. When the budget is used up the future is woken and returned. It goes on where it serves, or at its [`leave`],
+//! which queues and charges a new job behind those of other payers. The work between two calls of [`leave`] is one unit
+//! however long it takes: those who call it bound that work by the size of a text.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -13,6 +19,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
+use tokio::task::coop::poll_proceed;
 
 use crate::job::{JobRequest, OffloadError};
 use crate::key::QuotaKey;
@@ -66,12 +73,14 @@ struct Mover {
 }
 
 /// Has the rest of this poll made in the pool, where the future is part of a [`Movable`]; else goes on. In the pool it
-/// goes on, too, unless nobody waits for the result any more.
+/// goes on, too, unless the caller has dropped the [`Movable`]. A poll that has used up its budget there is continued in
+/// a new job.
 pub async fn leave() {
     poll_fn(|context| {
         SEAT.with_borrow_mut(|seat| match seat {
             Seat::Pool(is_dropped) if is_dropped.load(Relaxed) => Poll::Pending,
-            Seat::Fixed | Seat::Pool(_) => Poll::Ready(()),
+            Seat::Fixed => Poll::Ready(()),
+            Seat::Pool(_) => poll_proceed(context).map(|unit| unit.made_progress()),
             Seat::Serving | Seat::Leaving => {
                 *seat = Seat::Leaving;
                 // Whoever polls this among others polls it again.
@@ -106,9 +115,12 @@ impl Mover {
         let seat = Seat::Pool(Arc::clone(is_dropped));
         Box::pin(async move {
             let poll = move || {
-                // Timers and sockets are those of the runtime that it comes from.
-                let _entered = handle.enter();
-                let (polled, _) = seated(seat, || future.as_mut().poll(&mut Context::from_waker(&waker)));
+                // Timers and sockets are those of the runtime that it comes from. Unlike `Handle::enter`, `block_on` gives
+                // the poll a budget; it returns at once, as its own future is ready after the poll.
+                let polled = handle.block_on(async {
+                    let (polled, _) = seated(seat, || future.as_mut().poll(&mut Context::from_waker(&waker)));
+                    polled
+                });
                 (future, polled)
             };
             pool.run_paced(request, move |_| poll()).await
@@ -245,6 +257,57 @@ mod tests {
         let seats = movable(&pool(), parts).await.unwrap();
         assert_eq!(seats.len(), 40);
         assert!(seats.iter().flatten().all(|seat| *seat != serving));
+    }
+
+    #[tokio::test]
+    async fn a_moved_future_gives_way_to_jobs_of_others() {
+        let pool = pool();
+        let (begins, begun) = tokio::sync::oneshot::channel();
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let has_run = Arc::new(AtomicBool::new(false));
+        let runs = Arc::clone(&has_run);
+        let moved = movable(&pool, async move {
+            leave().await;
+            let _ = begins.send(());
+            let _ = gone.recv();
+            for _ in 0..10_000 {
+                if has_run.load(Relaxed) {
+                    return true;
+                }
+                leave().await;
+            }
+            false
+        });
+        let moved = tokio::spawn(moved);
+        begun.await.unwrap();
+        let request = JobRequest {
+            kind: "other",
+            payer: QuotaKey::new(&2),
+            estimate: Duration::ZERO,
+            deadline: Instant::now() + HOUR,
+        };
+        let mut other = Box::pin(pool.run(request, move |_| runs.store(true, Relaxed)));
+        assert!(other.as_mut().now_or_never().is_none(), "the only thread is busy");
+        drop(go);
+        assert_eq!(other.await, Ok(()));
+        assert_eq!(moved.await.unwrap(), Ok(true), "the other job ran before the moved future was done");
+    }
+
+    #[tokio::test]
+    async fn a_moved_future_comes_back_once_its_budget_is_used_up() {
+        let serving = here();
+        let is_back = movable(&pool(), async move {
+            leave().await;
+            assert_ne!(here(), serving);
+            for _ in 0..10_000 {
+                if here() == serving {
+                    return true;
+                }
+                tokio::task::coop::consume_budget().await;
+            }
+            false
+        });
+        assert_eq!(is_back.await, Ok(true));
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `/echo` | 200, JSON of method, path, headers, body |
 //! | `/body` | 200, the request's body, called JSON |
-//! | `/json?n=3` | 200, a list of n objects |
+//! | `/json?n=3` | 200, a list of n objects; with `&text=9` each has a text of 9 bytes |
 //! | `/status/418` | this status, and a line of text |
 //! | `/redirect` | 302 to `/echo` |
 //! | `/encoded?with=gzip` | 200, JSON, encoded with gzip, br or zstd |

@@ -1,6 +1,6 @@
 //! HTTP/2 frame by frame (RFC 9113), by a client that may break every rule.
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail, ensure};
 use testkit::patiently;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -99,6 +99,43 @@ impl FrameConnection {
             }
         }
         Ending::Closed
+    }
+}
+
+/// The number of streams that [`reset_untaken`] opens.
+const UNTAKEN_STREAMS: u32 = 40;
+/// The fewest of them that are above the budget of a connection, by the size of their answers.
+const LEAST_RESETS: usize = 10;
+
+/// Opens streams that have no window for their answers, and returns the reset of those above the budget of the connection.
+///
+/// A stream is opened once the one before was answered or reset, so that the gateway holds answers, and few bytes for
+/// requests under way.
+pub(crate) async fn reset_untaken(target: &Target, request: impl Fn(u32) -> Vec<u8>) -> Result<Ending> {
+    let mut connection = FrameConnection::open(target, &NO_WINDOW).await?;
+    let mut resets = Vec::new();
+    for number in 0..UNTAKEN_STREAMS {
+        let stream = number * 2 + 1;
+        ensure!(connection.send(&request(stream)).await, "the connection has ended");
+        loop {
+            let (kind, _, of, payload) = connection.next().await.context("the connection has ended")?;
+            match kind {
+                GOAWAY => return Ok(Ending::GoAway(word(&payload, 4))),
+                RST_STREAM => resets.push(word(&payload, 0)),
+                _ => {}
+            }
+            if of == stream && matches!(kind, HEADERS | RST_STREAM) {
+                break;
+            }
+        }
+    }
+    // The first answers are within the budget.
+    let is_expected = (LEAST_RESETS..UNTAKEN_STREAMS as usize).contains(&resets.len());
+    ensure!(is_expected, "{} of {UNTAKEN_STREAMS} streams were reset", resets.len());
+    resets.dedup();
+    match resets.as_slice() {
+        [code] => Ok(Ending::StreamReset(*code)),
+        codes => bail!("streams were reset with several codes: {codes:?}"),
     }
 }
 

@@ -41,12 +41,13 @@ pub struct Target {
 pub(crate) const NEIGHBOUR: (&str, &str) = ("x-api-key", "neighbour-of-the-suite");
 /// The config and the files beside it.
 const CONFIG: &str = include_str!("../world/orfa.yaml");
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     ("up.yaml", include_str!("../world/up.yaml")),
     ("supergraph.graphql", include_str!("../world/supergraph.graphql")),
     ("items.yaml", include_str!("../world/items.yaml")),
     ("shop.sjs", include_str!("../world/shop.sjs")),
     ("busy.wat", include_str!("../world/busy.wat")),
+    ("texts.yaml", include_str!("../world/texts.yaml")),
 ];
 
 /// A service that nobody attacks, on a thread that goes before the attackers'. It ends with this.

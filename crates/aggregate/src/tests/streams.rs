@@ -78,6 +78,26 @@ async fn lets_other_tasks_run_while_a_long_answer_is_checked() {
 }
 
 #[tokio::test]
+async fn lets_other_tasks_run_while_the_beginning_of_a_long_answer_is_checked() {
+    const TURNS: usize = 32;
+    let rig = Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "answer": "long"}"#, &[]);
+    let mut sender = rig.sends("catalog/long");
+    let frame = format!("[\"{}\"]", "x".repeat(TURNS * TURN_BYTES));
+    sender.send_data(Bytes::from(frame)).await.unwrap();
+    drop(sender);
+    let mut begin = Box::pin(rig.begin("/here"));
+    let mut waits = 0;
+    poll_fn(|context| {
+        let polled = begin.as_mut().poll(context);
+        waits += usize::from(polled.is_pending());
+        polled.map(drop)
+    })
+    .await;
+    // All of it was there: it is the turns that are over.
+    assert!(waits >= TURNS, "{waits} turns");
+}
+
+#[tokio::test]
 async fn a_long_answer_that_turns_out_to_be_no_json_breaks_off() {
     for end in ["]]", "", "<html>"] {
         let rig = Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "answer": "long"}"#, &[]);

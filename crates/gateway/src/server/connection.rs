@@ -197,4 +197,6 @@ async fn preface(stream: &mut Lingering) -> io::Result<(Vec<u8>, bool)> {
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
+mod rig;
+#[cfg(test)]
 mod tests;

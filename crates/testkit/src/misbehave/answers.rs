@@ -20,7 +20,10 @@ pub(super) async fn answer(request: &Request, to: &mut TcpStream) -> io::Result<
     match request.path() {
         "/echo" => whole(to, request, 200, JSON, echo(request).as_bytes()).await,
         "/body" => whole(to, request, 200, JSON, &request.body).await,
-        "/json" => whole(to, request, 200, JSON, list(number(request, "n")).as_bytes()).await,
+        "/json" => {
+            let text = request.parameter("text").and_then(|text| text.parse().ok());
+            whole(to, request, 200, JSON, list(number(request, "n"), text).as_bytes()).await
+        }
         "/redirect" => whole(to, request, 302, "location: /echo\r\n", b"").await,
         "/encoded" => encoded(to, request).await,
         "/slow" => {
@@ -92,9 +95,13 @@ fn echo(request: &Request) -> String {
     json!({ "method": request.method, "path": request.target, "headers": headers, "body": body }).to_string()
 }
 
-fn list(count: u64) -> String {
-    let items: Vec<Value> = (0..count).map(|id| json!({ "id": id, "name": format!("item {id}") })).collect();
-    Value::from(items).to_string()
+/// A list of objects, each with a text of so many bytes where that is asked for.
+fn list(count: u64, text: Option<usize>) -> String {
+    let item = |id: u64| match text {
+        Some(bytes) => json!({ "id": id, "name": format!("item {id}"), "text": "x".repeat(bytes) }),
+        None => json!({ "id": id, "name": format!("item {id}") }),
+    };
+    Value::from((0..count).map(item).collect::<Vec<Value>>()).to_string()
 }
 
 fn number(request: &Request, name: &str) -> u64 {
@@ -103,7 +110,7 @@ fn number(request: &Request, name: &str) -> u64 {
 
 async fn encoded(to: &mut TcpStream, request: &Request) -> io::Result<After> {
     let with = request.parameter("with").unwrap_or("gzip");
-    let text = list(100);
+    let text = list(100, None);
     let mut body = Vec::new();
     match with {
         "gzip" => GzipEncoder::new(text.as_bytes()).read_to_end(&mut body).await?,

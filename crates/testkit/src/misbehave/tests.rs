@@ -16,6 +16,9 @@ async fn it_can_behave() {
     assert_eq!((&echo["headers"]["x-a"], &echo["body"]), (&"b".into(), &"hello".into()));
     let list = connection.request("GET", "/json?n=3", &[], "").await.unwrap().json();
     assert_eq!(list.as_array().map(Vec::len), Some(3));
+    assert!(list[0].get("text").is_none());
+    let texts = connection.request("GET", "/json?n=1&text=5", &[], "").await.unwrap().json();
+    assert_eq!(texts[0]["text"], "xxxxx");
     let teapot = connection.request("GET", "/status/418", &[], "").await.unwrap();
     assert_eq!(teapot.status, 418);
     assert_eq!((upstream.connections(), upstream.hits("/echo")), (1, 1));

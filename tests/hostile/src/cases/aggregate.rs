@@ -1,7 +1,9 @@
 //! Aggregates that are asked for too much, or whose services answer with it.
 
 use super::Holds;
+use super::http2::{ENHANCE_YOUR_CALM, UNTAKEN_COMPOSED};
 use crate::case::{Case, Ending};
+use crate::http2::{END_HEADERS, END_STREAM, HEADERS, frame, get, reset_untaken};
 
 const INPUT: Ending = Ending::problem(400, "input-invalid");
 
@@ -34,4 +36,17 @@ pub(super) const CASES: &[Case] = &[
         |it| it.ending("DELETE", "/items", &[], ""),
         [Ending::problem(405, "method-not-allowed")]
     ),
+    case!(
+        "aggregate/forty long answers that are not taken",
+        |it| reset_untaken(&it, long_texts),
+        [Ending::StreamReset(ENHANCE_YOUR_CALM)],
+        UNTAKEN_COMPOSED
+    ),
 ];
+
+/// A request for 1.6 MB that no other stream asks for: equal calls would share their memory. The answer holds the service's
+/// texts and its own.
+fn long_texts(stream: u32) -> Vec<u8> {
+    let path = format!("/texts?text={}", 100_000 + stream);
+    frame(HEADERS, END_STREAM | END_HEADERS, stream, &get(&path, &[]))
+}

@@ -4,7 +4,9 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::Holds;
+use super::http2::{ENHANCE_YOUR_CALM, UNTAKEN_COMPOSED};
 use crate::case::{Case, Ending};
+use crate::http2::{DATA, END_HEADERS, END_STREAM, HEADERS, frame, request, reset_untaken};
 use crate::target::Target;
 
 const LIMIT: Ending = Ending::errors("graphql-limit");
@@ -302,6 +304,12 @@ pub(super) const CASES: &[Case] = &[
         |it| rest(&it, "\u{0}\u{1}{ __typename }".into()),
         [SYNTAX]
     ),
+    case!(
+        "graphql/forty long answers that are not taken",
+        |it| reset_untaken(&it, long_texts),
+        [Ending::StreamReset(ENHANCE_YOUR_CALM)],
+        UNTAKEN_COMPOSED
+    ),
 ];
 
 /// A document for the route over REST.
@@ -329,6 +337,15 @@ async fn raw(target: &Target, body: String) -> Result<Ending> {
 
 fn repeated(times: usize, make: impl Fn(usize) -> String) -> String {
     (0..times).map(make).collect()
+}
+
+/// An operation whose answer of 1.6 MB no other stream asks for: equal operations would share theirs. All have one document,
+/// which is planned once.
+fn long_texts(stream: u32) -> Vec<u8> {
+    let document = "query($text: Int) { items(n: 16, text: $text) { text } }";
+    let body = json!({ "query": document, "variables": { "text": 100_000 + stream } }).to_string();
+    let head = request("POST", "/graphql", &[("content-type", "application/json")]);
+    [frame(HEADERS, END_HEADERS, stream, &head), frame(DATA, END_STREAM, stream, body.as_bytes())].concat()
 }
 
 /// A chain of fragments that each spread the next one twice; the last one is there or undefined.

@@ -16,7 +16,7 @@ const FLOW_CONTROL_ERROR: u32 = 3;
 const STREAM_CLOSED: u32 = 5;
 const FRAME_SIZE_ERROR: u32 = 6;
 const COMPRESSION_ERROR: u32 = 9;
-const ENHANCE_YOUR_CALM: u32 = 11;
+pub(super) const ENHANCE_YOUR_CALM: u32 = 11;
 const MALFORMED: &[Ending] = &[Ending::StreamReset(PROTOCOL_ERROR), Ending::GoAway(PROTOCOL_ERROR)];
 /// The head ends here, and there is no body.
 const WHOLE: u8 = END_STREAM | END_HEADERS;
@@ -46,6 +46,9 @@ const REQUESTS: Holds = &[
 ];
 /// As many requests whose answers wait for a window.
 const UNTAKEN: Holds = &[("HTTP/2 streams", 1), ("unsent bytes of a connection", 1), ("request", 100)];
+/// The streams of [`crate::http2::reset_untaken`]. Their answers hold more than these rows where they are not counted.
+pub(super) const UNTAKEN_COMPOSED: Holds =
+    &[("HTTP/2 streams", 1), ("unsent bytes of a connection", 1), ("request", 40)];
 
 pub(super) const CASES: &[Case] = &[
     malformed!("http2/field of the connection", ("connection", "close")),

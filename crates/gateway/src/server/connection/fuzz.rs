@@ -2,16 +2,14 @@
 //! minute's silence takes none.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use ::fuzz::Choices;
 use ::fuzz::generate::http2::{self as generate, Script, Step, kind};
-use tokio::io::{AsyncWriteExt, DuplexStream, duplex, split};
+use tokio::io::{AsyncWriteExt, DuplexStream, split};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
 use super::*;
-use crate::{Gateway, config};
 
 /// The routes read bodies, and answer problems.
 const CONFIG: &str = "
@@ -39,9 +37,8 @@ impl Served {
     fn new() -> Self {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        let config = config::read_text(CONFIG, Path::new("orfa.yaml")).unwrap();
         let guard = runtime.enter();
-        let current = Gateway::build(config).unwrap().current;
+        let current = rig::build(CONFIG);
         drop(guard);
         Self { runtime, current }
     }
@@ -49,23 +46,9 @@ impl Served {
     /// All that the gateway sends to a client that does this.
     fn play(&self, script: &Script) -> Vec<u8> {
         self.runtime.block_on(async {
-            let (ours, theirs) = duplex(1 << 16);
-            let (_phase, phase) = watch::channel(Phase::Serving);
-            let address = SocketAddr::from(([127, 0, 0, 1], 1));
-            let limiter = Arc::clone(&self.current.life().audience.metrics.limiter);
-            let permit =
-                limiter.connect(address.ip(), false, &self.current.life().connections).map(Arc::new).unwrap();
-            let connection = Connection {
-                current: Arc::clone(&self.current),
-                address,
-                port: Port::default(),
-                phase,
-                open: Open::default(),
-                permit: Arc::clone(&permit),
-            };
-            let link = Arc::new(Link::new(None, Some(permit)));
-            let serving = tokio::spawn(connection.serve(theirs, Vec::new(), true, link));
-            let sent = self::client(ours, script).await;
+            let rig::ServedConnection { client, serving, phase: _phase } =
+                rig::connect(&self.current, true, 1 << 16);
+            let sent = self::client(client, script).await;
             let served = timeout(LONGEST, serving).await.expect("a connection that ends");
             let _ = served.expect("no panic");
             sent.await.expect("no panic")

@@ -1,14 +1,10 @@
 //! Who keeps a connection waiting, and for how long: in paused time, over a connection that needs no network.
 
-use std::path::Path;
-
-use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
+use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, split};
 use tokio::time::{Instant, sleep};
 
 use super::super::UNREAD;
 use super::*;
-use crate::Gateway;
-use crate::config;
 use crate::tests::frames::{
     Connection as Frames, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RESET, SETTINGS,
     WINDOW_UPDATE, frame, head_of,
@@ -51,24 +47,10 @@ impl Peer {
     }
 
     fn speaking(is_http2: bool, room: usize) -> Self {
-        let config = config::read_text(CONFIG, Path::new("orfa.yaml")).unwrap();
-        let current = Gateway::build(config).unwrap().current;
-        let (sender, phase) = watch::channel(Phase::Serving);
-        let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        let limiter = Arc::clone(&current.life().audience.metrics.limiter);
-        let permit = limiter.connect(address.ip(), false, &current.life().connections).map(Arc::new).unwrap();
-        let connection = Connection {
-            current,
-            address,
-            port: Port::default(),
-            phase,
-            open: Open::default(),
-            permit: Arc::clone(&permit),
-        };
-        let (ours, theirs) = duplex(room);
-        tokio::spawn(connection.serve(theirs, Vec::new(), is_http2, Arc::new(Link::new(None, Some(permit)))));
-        let (read, write) = split(ours);
-        Self { read, write, opened: Instant::now(), _phase: sender }
+        let rig::ServedConnection { client, serving: _, phase } =
+            rig::connect(&rig::build(CONFIG), is_http2, room);
+        let (read, write) = split(client);
+        Self { read, write, opened: Instant::now(), _phase: phase }
     }
 
     async fn send(&mut self, text: &str) {

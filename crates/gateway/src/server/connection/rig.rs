@@ -1,0 +1,45 @@
+//! Connections that need no network, for tests and fuzz targets.
+
+use std::path::Path;
+
+use tokio::io::{DuplexStream, duplex};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::{Gateway, config};
+
+/// A connection that is being served.
+pub(super) struct ServedConnection {
+    /// The client's side.
+    pub(super) client: DuplexStream,
+    /// The task that serves it.
+    pub(super) serving: JoinHandle<Result<(), BoxError>>,
+    /// The gateway serves until this is dropped.
+    pub(super) phase: watch::Sender<Phase>,
+}
+
+/// Builds the gateway of a config.
+pub(super) fn build(config: &str) -> Arc<Current> {
+    let config = config::read_text(config, Path::new("orfa.yaml")).unwrap();
+    Gateway::build(config).unwrap().current
+}
+
+/// Serves a connection with room for so many bytes between its two sides.
+pub(super) fn connect(current: &Arc<Current>, is_http2: bool, room: usize) -> ServedConnection {
+    let (sender, phase) = watch::channel(Phase::Serving);
+    let address = SocketAddr::from(([127, 0, 0, 1], 1));
+    let limiter = Arc::clone(&current.life().audience.metrics.limiter);
+    let permit = limiter.connect(address.ip(), false, &current.life().connections).map(Arc::new).unwrap();
+    let connection = Connection {
+        current: Arc::clone(current),
+        address,
+        port: Port::default(),
+        phase,
+        open: Open::default(),
+        permit: Arc::clone(&permit),
+    };
+    let (client, server) = duplex(room);
+    let link = Arc::new(Link::new(None, Some(permit)));
+    let serving = tokio::spawn(connection.serve(server, Vec::new(), is_http2, link));
+    ServedConnection { client, serving, phase: sender }
+}
