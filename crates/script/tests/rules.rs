@@ -89,6 +89,11 @@ fn rule_9_what_is_captured_is_a_copy() {
 }
 
 #[test]
+fn rule_9_the_block_of_a_nested_resource_uses_captured_variables_in_functions_only() {
+    insta::assert_snapshot!(said(include_str!("rules/9-block.sjs")));
+}
+
+#[test]
 fn rule_11_what_is_there_from_the_start_is_noted() {
     insta::assert_snapshot!(said(include_str!("rules/11.sjs")));
 }
@@ -119,6 +124,13 @@ fn rule_17_state_is_used_where_it_is_known_for_which_request() {
 }
 
 #[test]
+fn rule_17_functions_get_the_request_in_whichever_block_they_are_declared() {
+    let source = include_str!("rules/17-functions.sjs");
+    assert_eq!(said(source), "");
+    insta::assert_snapshot!(program(source).code);
+}
+
+#[test]
 fn rule_19_turns_of_pfor_are_independent() {
     insta::assert_snapshot!(said(include_str!("rules/19.sjs")));
 }
@@ -126,6 +138,11 @@ fn rule_19_turns_of_pfor_are_independent() {
 #[test]
 fn rules_8_and_21_outside_of_handlers_nothing_runs_and_state_is_data() {
     insta::assert_snapshot!(said(include_str!("rules/21.sjs")));
+}
+
+#[test]
+fn rule_21_functions_that_use_state_are_not_called_outside_of_handlers() {
+    insta::assert_snapshot!(said(include_str!("rules/21-calls.sjs")));
 }
 
 #[test]
