@@ -57,6 +57,7 @@ fn rule_6_what_state_holds_is_changed_by_other_names_too_before_it_is_committed_
         "var l = []; words.a = l; l.push(1); var p = g.get(1); respond l.length + p",
         "var l = []; words.a = JSON.parse(JSON.stringify(l)); var p = g.get(1); l.push(p)",
         "var l = [], m = []; words.a = l; var p = g.get(1); m.push(p)",
+        "var l = words.list; function grow() { l.push(1) } grow(); var p = g.get(1)",
         "var first = words.list.shift(); var p = g.get(1); first.page = p",
     ] {
         assert!(commits_early(early), "{early}");
@@ -78,8 +79,27 @@ fn rule_6_what_state_holds_is_changed_by_other_names_too_before_it_is_committed_
         "var l = [[1]]; words.a = l.map((it) => it); var p = g.get(1); l[0].push(p)",
         "var l = (words.a ??= []); l.push(1); var p = g.get(1); l.push(p)",
         "var l = query.list; words.a = l; var p = g.get(1); l.push(p)",
+        "var l = words.list; function grow() { l.push(1) } var p = g.get(1); grow()",
+        "var l = words.list; const grow = () => more(); function more() { l.push(1) } var p = g.get(1); grow()",
+        "var l = words.list; class A { get x() { return l.push(1) } } var p = g.get(1); new A().x",
     ] {
         assert!(!commits_early(late), "{late}");
+    }
+}
+
+#[test]
+fn rule_6_an_early_commit_is_emitted_behind_a_statement_of_every_kind() {
+    for (body, emitted) in [
+        ("state n = 1; g.get()", "$r.initial(0, () => (1));; $r.commit();"),
+        ("total++; g.get()", "$c.total++;; $r.commit();"),
+        ("respond total++; g.get()", "$r.respond($c.total++);; $r.commit();"),
+        ("par { total++ } g.get()", "{ $c.total++; }; $r.commit();"),
+        ("pfor(var i in [1]) { var x = i } total++; g.get()", "$c.total++;; $r.commit();"),
+    ] {
+        let source = format!("service s {{ state total = 0; res g = '/g'; res '/a' on POST {{ {body} }} }}");
+        let program = program(&source);
+        assert!(matches!(program.services[0].handlers[0].commit, Commit::Early(_)), "{body}");
+        assert!(program.code.contains(emitted), "{body}: {}", program.code);
     }
 }
 
