@@ -54,6 +54,8 @@ pub(crate) fn emit(analysis: &Analysis<'_, '_>) -> Emitted {
         hoisted: hoisted.collect(),
         lifts: lifts::Lifts::of(analysis),
     };
+    // Before all that may replace the same statement: of two edits of one range, the later stands within the earlier.
+    emitter.commits();
     emitter.modules();
     emitter.services();
     emitter.cells();
@@ -62,7 +64,6 @@ pub(crate) fn emit(analysis: &Analysis<'_, '_>) -> Emitted {
     emitter.waits();
     emitter.responds();
     emitter.parallel();
-    emitter.commits();
     let source = analysis.code.parsed.source;
     let whole = [
         Piece::words("(async ($s) => {\"use strict\"; "),

@@ -184,6 +184,56 @@ fn a_function_of_the_service_that_uses_state_has_its_own_arguments_and_can_be_co
     assert_eq!(answer["answers"], json!([[12, 10, [13], 13, 14, true]]), "{answer}");
 }
 
+#[test]
+fn functions_of_a_resource_call_resources_and_use_its_state() {
+    let source = "service s { res own = 'http://x/@'
+      res '/a' {
+        state n = 10
+        function even(k) { return k ? odd(k - 1) : own.get(0) }
+        const odd = (k) => k ? even(k - 1) : -1
+        const sum = function self(k) { return k ? self(k - 1) + n : 0 }
+        function count() { return arguments.length + n }
+        function bump() { n += 5 }
+        async function all(list) { var out = []; pfor(var i in list) { out[i] = await list[i] } return out }
+        on POST {
+          function inner(k) { function deeper() { return even(k) } return deeper() }
+          bump()
+          respond [even(3), even /* ( */ (even(3) + 1) === own.get(0), even(even(3) + 2), even(even(0)) === even(own.get(0)), inner(2) === own.get(0), sum(2), count(1, 2), [7].map(count), await all([later(1)])]
+          function later(k) { return (function it(k) { return k ? it(k - 1) : odd(k) })(k) }
+        } } }";
+    let answer = Node::start().run(&program(source), 0, 1, &json!({}));
+    assert_eq!(answer["answers"], json!([[-1, true, -1, true, true, 30, 17, [18], [-1]]]), "{answer}");
+}
+
+#[test]
+fn functions_of_a_nested_resource_use_what_it_has_captured() {
+    let source = "service s { state hits = 0
+      res '/a' on POST {
+        var x = Number(query.x)
+        res own = 'http://x/@'
+        function help() { return x + 1 }
+        function same() { return 'outer' }
+        function outer() { return same() }
+        res '/b/' + x {
+          state n = first()
+          function first() { return help() * 2 }
+          function same() { return 'inner' + x }
+          const load = (k) => k ? again(k - 1) : own.get(k)
+          function again(k) { return load(k) }
+          function bump() { n++; return ++hits }
+          class Item { value() { return x * 2 } }
+          on POST { respond [bump(), n, same(), outer(), load(2) === own.get(0), new Item().value()] }
+        } } }";
+    let program = program(source);
+    let mut node = Node::start();
+    let declared = node.run(&program, 0, 1, &json!({ "x": "3" }));
+    let captured = &declared["answers"][0]["captured"];
+    assert_eq!(captured["x"], 3, "{declared}");
+    let answer = node.run_nested(&program, 1, 1, &json!({}), captured);
+    assert_eq!(answer["error"], Value::Null, "{}", program.code);
+    assert_eq!(answer["answers"], json!([[1, 9, "inner3", "outer", true, 6]]), "{answer}");
+}
+
 /// A handler that plays a statement; `head` declares what it plays with.
 fn handler(head: &str, declared: &str, statement: &str) -> String {
     format!(

@@ -57,6 +57,7 @@ fn rule_6_what_state_holds_is_changed_by_other_names_too_before_it_is_committed_
         "var l = []; words.a = l; l.push(1); var p = g.get(1); respond l.length + p",
         "var l = []; words.a = JSON.parse(JSON.stringify(l)); var p = g.get(1); l.push(p)",
         "var l = [], m = []; words.a = l; var p = g.get(1); m.push(p)",
+        "var l = words.list; function grow() { l.push(1) } grow(); var p = g.get(1)",
         "var first = words.list.shift(); var p = g.get(1); first.page = p",
     ] {
         assert!(commits_early(early), "{early}");
@@ -78,14 +79,38 @@ fn rule_6_what_state_holds_is_changed_by_other_names_too_before_it_is_committed_
         "var l = [[1]]; words.a = l.map((it) => it); var p = g.get(1); l[0].push(p)",
         "var l = (words.a ??= []); l.push(1); var p = g.get(1); l.push(p)",
         "var l = query.list; words.a = l; var p = g.get(1); l.push(p)",
+        "var l = words.list; function grow() { l.push(1) } var p = g.get(1); grow()",
+        "var l = words.list; const grow = () => more(); function more() { l.push(1) } var p = g.get(1); grow()",
+        "var l = words.list; class A { get x() { return l.push(1) } } var p = g.get(1); new A().x",
     ] {
         assert!(!commits_early(late), "{late}");
     }
 }
 
 #[test]
+fn rule_6_an_early_commit_is_emitted_behind_a_statement_of_every_kind() {
+    for (body, emitted) in [
+        ("state n = 1; g.get()", "$r.initial(0, () => (1));; $r.commit();"),
+        ("total++; g.get()", "$c.total++;; $r.commit();"),
+        ("respond total++; g.get()", "$r.respond($c.total++);; $r.commit();"),
+        ("par { total++ } g.get()", "{ $c.total++; }; $r.commit();"),
+        ("pfor(var i in [1]) { var x = i } total++; g.get()", "$c.total++;; $r.commit();"),
+    ] {
+        let source = format!("service s {{ state total = 0; res g = '/g'; res '/a' on POST {{ {body} }} }}");
+        let program = program(&source);
+        assert!(matches!(program.services[0].handlers[0].commit, Commit::Early(_)), "{body}");
+        assert!(program.code.contains(emitted), "{body}: {}", program.code);
+    }
+}
+
+#[test]
 fn rule_9_what_is_captured_is_a_copy() {
     insta::assert_snapshot!(said(include_str!("rules/9.sjs")));
+}
+
+#[test]
+fn rule_9_the_block_of_a_nested_resource_uses_captured_variables_in_functions_only() {
+    insta::assert_snapshot!(said(include_str!("rules/9-block.sjs")));
 }
 
 #[test]
@@ -119,6 +144,13 @@ fn rule_17_state_is_used_where_it_is_known_for_which_request() {
 }
 
 #[test]
+fn rule_17_functions_get_the_request_in_whichever_block_they_are_declared() {
+    let source = include_str!("rules/17-functions.sjs");
+    assert_eq!(said(source), "");
+    insta::assert_snapshot!(program(source).code);
+}
+
+#[test]
 fn rule_19_turns_of_pfor_are_independent() {
     insta::assert_snapshot!(said(include_str!("rules/19.sjs")));
 }
@@ -126,6 +158,11 @@ fn rule_19_turns_of_pfor_are_independent() {
 #[test]
 fn rules_8_and_21_outside_of_handlers_nothing_runs_and_state_is_data() {
     insta::assert_snapshot!(said(include_str!("rules/21.sjs")));
+}
+
+#[test]
+fn rule_21_functions_that_use_state_are_not_called_outside_of_handlers() {
+    insta::assert_snapshot!(said(include_str!("rules/21-calls.sjs")));
 }
 
 #[test]

@@ -158,3 +158,31 @@ async fn blocks_may_declare_the_same_names() {
     assert_eq!(rig.ask("GET", "/made/1").await, (200, r#"["made",0]"#.into()));
     assert_eq!(rig.ask("GET", "/more/1").await, (200, r#"["more",[1,0]]"#.into()));
 }
+
+#[tokio::test]
+async fn functions_of_a_resource_call_resources_and_use_its_state() {
+    let text = "service test {
+      res own = '/next?n=@'
+      res '/next' on GET { respond Number(query.n) + 1 }
+      res '/a' {
+        state total = 0
+        function next(k) { return own.get(k) }
+        const twice = (k) => next(next(k))
+        function add(k) { total += k }
+        on GET { respond [next(1), twice(1), total] }
+        on POST {
+          add(5)
+          var made = total
+          res '/made/' + query.id {
+            function load() { return own.get(made) }
+            on GET { respond [load()] }
+          }
+        }
+      }
+    }";
+    let rig = Rig::of(text, wish()).await;
+    assert_eq!(rig.ask("GET", "/a").await, (200, "[2,3,0]".into()));
+    assert_eq!(rig.ask("POST", "/a?id=1").await.0, 204);
+    assert_eq!(rig.ask("GET", "/a").await, (200, "[2,3,5]".into()));
+    assert_eq!(rig.ask("GET", "/made/1").await, (200, "[6]".into()));
+}

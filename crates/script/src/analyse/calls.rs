@@ -9,8 +9,9 @@ use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
 use oxc_syntax::symbol::SymbolId;
 
+use super::cells::captured_at;
 use super::code::{Called, Code, FunctionId, Role};
-use super::names::Names;
+use super::names::{Cell, Names};
 use crate::diagnostic::{Code as Says, Diagnostic};
 use crate::method::Method;
 use crate::syntax::ConstructKind;
@@ -108,19 +109,14 @@ impl Calls {
             if routine.role != Role::Plain || routine.is_async || !self.asynchronous.insert(function) {
                 continue;
             }
-            match routine.called {
-                Called::ByName(symbol) => {
-                    for reference in code.uses(symbol) {
-                        let name = reference.node_id();
-                        match call_by(code, name) {
-                            Some(call) => next.push((call, Wait::Function(function))),
-                            None => found.push(as_value(code, name)),
-                        }
-                    }
-                }
-                _ => {
-                    let outer = code.past_parentheses(routine.node);
-                    next.push((code.parent(outer), Wait::Function(function)));
+            if !matches!(routine.called, Called::ByName(_)) {
+                let outer = code.past_parentheses(routine.node);
+                next.push((code.parent(outer), Wait::Function(function)));
+            }
+            for name in code.mentions(function) {
+                match call_by(code, name) {
+                    Some(call) => next.push((call, Wait::Function(function))),
+                    None => found.push(as_value(code, name)),
                 }
             }
             next.iter().for_each(|(node, wait)| {
@@ -131,15 +127,22 @@ impl Calls {
 
     /// Functions outside of handlers get the run from their callers, if they or what they call need it.
     fn give(&mut self, code: &Code<'_, '_>, names: &Names, found: &mut Vec<Diagnostic>) {
-        let cells =
-            names.cells.iter().flat_map(|cell| code.uses(cell.symbol).map(|reference| reference.node_id()));
-        let waits = self.waits.iter().filter(|(_, wait)| **wait != Wait::Await).map(|(node, _)| *node);
+        // Captured state is a plain value.
+        let is_live =
+            |node: &NodeId, cell: &Cell| captured_at(code, *node, code.declaration(cell.symbol)).is_none();
+        let cells = names.cells.iter().flat_map(|cell| {
+            let uses = code.uses(cell.symbol).map(|reference| reference.node_id());
+            uses.filter(move |node| is_live(node, cell))
+        });
+        // The author's `await` needs no run, but the `pfor` around it does.
+        let needs_run = |(node, wait): &(&NodeId, &Wait)| **wait != Wait::Await || is_in_pfor(code, **node);
+        let waits = self.waits.iter().filter(needs_run).map(|(node, _)| *node);
         let mut next: Vec<NodeId> = cells.chain(waits).collect();
         while let Some(node) = next.pop() {
             let Some(outermost) = outermost(code, code.function_of(node)) else {
                 continue;
             };
-            let Called::ByName(symbol) = code.functions[outermost].called else {
+            let Called::ByName(_) = code.functions[outermost].called else {
                 let is_told = self.waits.contains_key(&node)
                     || call_by(code, node).is_some_and(|call| self.waits.contains_key(&call));
                 if !is_told {
@@ -148,23 +151,33 @@ impl Calls {
                 continue;
             };
             if self.given.insert(outermost) {
-                next.extend(code.uses(symbol).map(|reference| reference.node_id()));
+                next.extend(code.mentions(outermost));
             }
         }
     }
 }
 
-/// The outermost function around some code that belongs to no handler.
+/// The outermost function around code that is emitted outside of all handlers, as the blocks of nested resources are.
 pub(crate) fn outermost(code: &Code<'_, '_>, function: FunctionId) -> Option<FunctionId> {
     let mut last = None;
     for id in code.functions_around(function) {
         match code.functions[id].role {
             Role::Plain => last = Some(id),
-            Role::File | Role::Service(_) => return last,
-            Role::Handler(_) | Role::Resource(_) => return None,
+            Role::File | Role::Service(_) | Role::Resource(_) => return last,
+            Role::Handler(_) => return None,
         }
     }
     last
+}
+
+/// Whether a `pfor` of the same function is around a node.
+fn is_in_pfor(code: &Code<'_, '_>, node: NodeId) -> bool {
+    let function = code.function_of(node);
+    let mut around = code.ancestors(node).take_while(|outer| code.function_of(*outer) == function);
+    around.any(|outer| {
+        let construct = code.construct_at(outer).map(|id| &code.construct(id).kind);
+        matches!(construct, Some(ConstructKind::Pfor { .. }))
+    })
 }
 
 type Said = Box<dyn Fn(&str) -> Diagnostic>;

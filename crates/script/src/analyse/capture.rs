@@ -1,17 +1,17 @@
 //! Rule 9: what a nested resource takes along from the handler that declares it: the free variables of its handlers.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use oxc_ast::AstKind;
-use oxc_semantic::NodeId;
+use oxc_semantic::{AstNode, NodeId};
 use oxc_syntax::symbol::SymbolId;
 
 use super::Analysis;
 use super::code::{Code, Role};
 use super::names::{Names, Thing};
 use crate::diagnostic::{Code as Says, Diagnostic};
-use crate::syntax::ConstructId;
+use crate::syntax::{ConstructId, ConstructKind};
 
 /// What is taken along.
 #[derive(Clone, Debug, Default)]
@@ -50,8 +50,10 @@ pub(crate) fn within(
         let AstKind::IdentifierReference(_) = code.kind(node) else { continue };
         let Some(symbol) = code.symbol(node) else { continue };
         let declaration = code.declaration(symbol);
-        let is_own = code.is_inside(declaration, resource) || code.is_inside(declaration, outer);
-        if is_own || !is_narrow(code, names, symbol, declaration) {
+        let is_in_block = code.is_inside(declaration, resource);
+        let is_own =
+            code.is_inside(declaration, outer) || (is_in_block && !names.capturing.contains(&declaration));
+        if is_own || !(is_in_block || is_narrow(code, names, symbol, declaration)) {
             continue;
         }
         if !is_copied(code, symbol, declaration) {
@@ -61,6 +63,49 @@ pub(crate) fn within(
             within(code, names, declaration, resource, captured);
         }
     }
+}
+
+/// Functions and classes of nested resources' blocks that use variables of a handler around, directly or by their callees.
+/// A block is emitted outside of that handler, so its own handlers and initial values get copies of these.
+pub(crate) fn capturing(code: &Code<'_, '_>, names: &Names) -> BTreeSet<NodeId> {
+    let mut users: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
+    let mut next = Vec::new();
+    for symbol in code.semantic.scoping().symbol_ids() {
+        let declaration = code.declaration(symbol);
+        let Some(resource) = nested_block(code, declaration) else { continue };
+        if !is_copied(code, symbol, declaration) {
+            continue;
+        }
+        for (used, at) in free_variables(code, declaration) {
+            if code.is_inside(at, resource) {
+                users.entry(at).or_default().push(declaration);
+            } else if is_narrow(code, names, used, at) {
+                next.push(declaration);
+            }
+        }
+    }
+    let mut capturing = BTreeSet::new();
+    while let Some(declaration) = next.pop() {
+        if capturing.insert(declaration) {
+            next.extend(users.remove(&declaration).unwrap_or_default());
+        }
+    }
+    capturing
+}
+
+/// The function of a nested resource, for a node directly in the resource's block.
+fn nested_block(code: &Code<'_, '_>, node: NodeId) -> Option<NodeId> {
+    let function = &code.functions[code.function_of(node)];
+    let is_nested = matches!(function.role, Role::Resource(_)) && code.handler_of(node).is_some();
+    is_nested.then_some(function.node)
+}
+
+/// Symbols that are used within a node and declared outside of it, with their declarations.
+fn free_variables(code: &Code<'_, '_>, node: NodeId) -> impl Iterator<Item = (SymbolId, NodeId)> {
+    let names = code.inside(node).filter(|it| matches!(code.kind(*it), AstKind::IdentifierReference(_)));
+    let symbols = names.filter_map(|it| code.symbol(it));
+    let declared = symbols.map(|symbol| (symbol, code.declaration(symbol)));
+    declared.filter(move |(_, declaration)| !code.is_inside(*declaration, node))
 }
 
 /// Whether a variable is a handler's, or state of a resource: what a service shares is not taken along.
@@ -80,6 +125,8 @@ fn is_copied(code: &Code<'_, '_>, symbol: SymbolId, declaration: NodeId) -> bool
 
 /// Rule 9: what a nested resource can't take along, and can't change.
 pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+    check_requests(analysis, found);
+    check_blocks(analysis, found);
     let Analysis { code, names, flow, .. } = analysis;
     for resource in &names.resources {
         let Some(function) = code.function_for(resource.constructs[0]) else { continue };
@@ -131,4 +178,60 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             }
         }
     }
+}
+
+/// Rejects functions of a nested block that use the request of the handler around: the block's handlers have their own.
+fn check_requests(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let Analysis { code, names, .. } = analysis;
+    for declaration in &names.capturing {
+        for node in code.inside(*declaration) {
+            let thing = code.symbol(node).and_then(|symbol| names.thing(symbol));
+            if thing != Some(Thing::Query) || code.reference(node).is_none() {
+                continue;
+            }
+            found.push(Diagnostic::error(
+                Says::CapturedUse,
+                code.place(node),
+                "this function uses the request around, which a nested resource has only a copy of",
+                "it belongs to the handler that declares the resource",
+                "give the function `query` as an argument; or keep what it needs in a variable of the handler around",
+            ));
+        }
+    }
+}
+
+/// Rejects captured variables in the rest of a nested block, which runs once, before any request.
+fn check_blocks(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let Analysis { code, names, .. } = analysis;
+    for node in code.semantic.nodes().iter().map(AstNode::id) {
+        let Some(symbol) = code.symbol(node).filter(|_| code.reference(node).is_some()) else { continue };
+        let home = &code.functions[code.home(node)];
+        if !matches!(home.role, Role::Resource(_)) || code.handler_of(home.node).is_none() {
+            continue;
+        }
+        let declaration = code.declaration(symbol);
+        let is_missing = match code.is_inside(declaration, home.node) {
+            true => names.capturing.contains(&declaration),
+            false => is_narrow(code, names, symbol, declaration),
+        };
+        if !is_missing || is_copied_along(code, names, node) {
+            continue;
+        }
+        let name = code.name(symbol);
+        found.push(Diagnostic::error(
+            Says::CapturedUse,
+            code.place(node),
+            format!("`{name}` is used in the block of a nested resource, outside of its handlers"),
+            "this runs once in each worker, before any request",
+            "declare it in the handlers, in a function that they call, or as state of the resource",
+        ));
+    }
+}
+
+/// Whether a node in a block is part of an initial value, or of a class that is copied into handlers.
+fn is_copied_along(code: &Code<'_, '_>, names: &Names, node: NodeId) -> bool {
+    code.ancestors(node).any(|outer| {
+        let construct = code.construct_at(outer).map(|id| &code.construct(id).kind);
+        matches!(construct, Some(ConstructKind::State { .. })) || names.capturing.contains(&outer)
+    })
 }

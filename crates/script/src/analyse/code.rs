@@ -179,11 +179,11 @@ impl<'p, 'a> Code<'p, 'a> {
         self.text(self.place(node))
     }
 
-    /// Where in S the comma of a gap between two parts of a list stands.
-    pub(crate) fn comma(&self, gap: Range<u32>) -> Option<usize> {
-        let is_comma = |at: &u32| self.parsed.encoded.as_bytes().get(*at as usize) == Some(&b',');
-        let mut commas = gap.filter(is_comma).filter(|at| !self.semantic.is_inside_comment(*at));
-        commas.next().map(|at| self.parsed.map.to_source(at as usize))
+    /// The place in S of the first `sign` between two nodes, comments aside.
+    pub(crate) fn sign(&self, gap: Range<u32>, sign: u8) -> Option<usize> {
+        let is_sign = |at: &u32| self.parsed.encoded.as_bytes().get(*at as usize) == Some(&sign);
+        let mut signs = gap.filter(is_sign).filter(|at| !self.semantic.is_inside_comment(*at));
+        signs.next().map(|at| self.parsed.map.to_source(at as usize))
     }
 
     /// The outermost of the parentheses around an expression, or itself.

@@ -8,7 +8,7 @@ use oxc_syntax::symbol::SymbolId;
 
 use super::calls::{Calls, Wait};
 use super::cells::Touched;
-use super::code::{Called, Code, FunctionId, statements};
+use super::code::{Called, Code, FunctionId, Role, statements};
 use super::names::Names;
 use super::reads::Reads;
 use super::sharing::Sharing;
@@ -49,11 +49,12 @@ fn writes(
 ) -> Option<Vec<NodeId>> {
     let function = names.handlers[handler].function;
     let accesses = touched.by(function).iter().filter(|access| !access.reads).map(|access| access.node);
-    let mut writes: Vec<NodeId> = accesses.chain(shared(code, names, sharing, touched, function)).collect();
+    let changes = accesses.chain(shared(code, names, sharing, touched, function)).collect();
+    let mut writes = execution_places(code, function, changes);
     // A callback may run at any time.
     let may_come_later = |node: &NodeId| {
         let within = code.function_of(*node);
-        within != function && code.functions[within].called == Called::Unknown
+        within != function && matches!(code.functions[within].called, Called::Unknown | Called::Never)
     };
     if writes.iter().any(may_come_later) {
         return None;
@@ -64,6 +65,20 @@ fn writes(
         }
     }
     Some(writes)
+}
+
+/// Places of a handler where given nodes of it are executed: the body of a named function is where its name is used.
+fn execution_places(code: &Code<'_, '_>, handler: FunctionId, mut next: Vec<NodeId>) -> Vec<NodeId> {
+    let (mut places, mut seen) = (Vec::new(), BTreeSet::new());
+    while let Some(node) = next.pop() {
+        let home = code.home(node);
+        if home == handler || code.functions[home].role != Role::Plain {
+            places.push(node);
+        } else if seen.insert(home) {
+            next.extend(code.mentions(home));
+        }
+    }
+    places
 }
 
 /// The places where a handler may change what is in its state by a variable of its own.

@@ -1,6 +1,6 @@
 //! What the names of a text are, beyond JavaScript: state, resources, handlers and their parameters.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use oxc_ast::AstKind;
 use oxc_semantic::NodeId;
@@ -36,6 +36,8 @@ pub(crate) struct Names {
     declarations: HashMap<ConstructId, usize>,
     /// In the order of the text.
     pub(crate) handlers: Vec<Handler>,
+    /// Functions and classes of nested resources' blocks that use variables of a handler around.
+    pub(crate) capturing: BTreeSet<NodeId>,
     pub(crate) externals: Vec<External>,
 }
 
@@ -98,6 +100,7 @@ impl Names {
         let mut names = Self::default();
         names.find_services(code);
         names.find_symbols(code);
+        names.capturing = capture::capturing(code, &names);
         names.find_resources(code);
         names.find_handlers(code);
         names.finish_cells(code);
@@ -283,10 +286,8 @@ impl Names {
         for index in 0..self.cells.len() {
             let around = code.construct(self.cells[index].construct).parent;
             let statement = code.statements[self.cells[index].construct];
-            let scope = match (code.handler_of(statement), around) {
-                (Some(handler), _) if self.is_directly_in(code, statement, handler) => {
-                    self.handler_at(handler).map(Scope::Handler)
-                }
+            let scope = match (code.own_handler_of(statement), around) {
+                (Some(handler), _) => self.handler_at(handler).map(Scope::Handler),
                 (_, Some(around)) => self.resource_at(around).map(Scope::Resource),
                 _ => None,
             };
@@ -304,12 +305,6 @@ impl Names {
             cell.key = keys[service].unique(key, '#');
             (cell.scope, cell.number) = (scope, number);
         }
-    }
-
-    /// Whether a statement stands in a handler, and not in a resource that the handler declares.
-    fn is_directly_in(&self, code: &Code<'_, '_>, statement: NodeId, handler: ConstructId) -> bool {
-        let mut roles = code.functions_around(code.function_of(statement)).map(|id| code.functions[id].role);
-        roles.find(|role| *role != Role::Plain) == Some(Role::Handler(handler))
     }
 }
 

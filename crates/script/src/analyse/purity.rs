@@ -101,7 +101,7 @@ impl Safe<'_, '_, '_> {
                 self.analysis.flow.changes.iter().filter(|it| it.is_sure && code.home(it.node) == function)
             {
                 let Some(cell) = self.analysis.names.cell(change.symbol) else { continue };
-                let is_own = code.handler_of(change.node).is_none_or(|it| it == self.construct);
+                let is_own = code.own_handler_of(change.node).is_none_or(|it| it == self.construct);
                 if !is_own || !told.insert((change.node, Says::GetWrites)) {
                     continue;
                 }

@@ -266,8 +266,9 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
         match (routine.role, routine.called) {
             (Role::Handler(_), _) => true,
             (_, Called::ByName(symbol)) => {
+                let mentions = code.mentions(code.function_of(node));
                 let calls: Vec<Option<NodeId>> =
-                    code.uses(symbol).map(|it| call_by(code, it.node_id())).collect();
+                    mentions.into_iter().map(|name| call_by(code, name)).collect();
                 !self.seen.insert(symbol)
                     || calls.into_iter().all(|call| call.is_some_and(|call| self.value(call)))
             }

@@ -18,6 +18,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     names(&analysis.code, found);
     shared(analysis, found);
     cells(analysis, found);
+    calls(analysis, found);
 }
 
 /// A file has constants, functions and services.
@@ -154,6 +155,38 @@ fn cells(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
                 ));
             }
             assigned(code, node, found);
+        }
+    }
+}
+
+/// Rejects uses of functions that need a request where there is none.
+fn calls(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let Analysis { code, names, touched, calls, .. } = analysis;
+    for (id, routine) in code.functions.iter().enumerate() {
+        if matches!(routine.role, Role::Plain | Role::Handler(_)) {
+            continue;
+        }
+        for (used, node) in touched.uses_of(id) {
+            // `calls` tells of functions that wait, and of callbacks; `capture` of a handler's own state.
+            if code.function_of(*node) != id || calls.asynchronous.contains(used) {
+                continue;
+            }
+            let is_shared = |cell: usize| !matches!(names.cells[cell].scope, Scope::Handler(_));
+            // A handler's function, which an initial value has a copy of, is not in `given`.
+            let is_handlers = code.own_handler_of(code.functions[*used].node).is_some();
+            let touches = || touched.all_by(*used).iter().any(|access| is_shared(access.cell));
+            let needs_request = calls.given.contains(used) || (is_handlers && touches());
+            if !needs_request {
+                continue;
+            }
+            let name = code.text_of(*node);
+            found.push(Diagnostic::error(
+                Says::StateUse,
+                code.place(*node),
+                format!("`{name}` needs the request that it runs for, and is used outside of a handler"),
+                "no request has arrived yet",
+                format!("use `{name}` in a handler, or in a function that handlers call"),
+            ));
         }
     }
 }

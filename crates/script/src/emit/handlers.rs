@@ -1,6 +1,7 @@
 //! Services, resources, handlers and state. Handlers stand side by side in their service, nested ones too: those are
 //! lifted out of their parents, and get what they took along as a parameter.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use oxc_ast::AstKind;
@@ -11,7 +12,7 @@ use super::Emitter;
 use super::edits::Piece;
 use crate::analyse::capture::{self, Captured};
 use crate::analyse::cells::captured_at;
-use crate::analyse::code::{Role, statements};
+use crate::analyse::code::{FunctionId, Role, statements};
 use crate::analyse::names::Thing;
 use crate::program::Scope;
 use crate::syntax::{Construct, ConstructId, ConstructKind};
@@ -123,7 +124,7 @@ impl Emitter<'_, '_, '_> {
                 Some(body) => {
                     let (open, close) = self.scope(id);
                     pieces.push(Piece::words(open));
-                    pieces.push(Piece::Source(body.start + 1..body.end - 1));
+                    pieces.extend(self.block(id, body.start + 1..body.end - 1));
                     pieces.extend(self.last_end(id, &body));
                     pieces.extend(self.lifted(id));
                     pieces.push(Piece::words(close));
@@ -131,6 +132,28 @@ impl Emitter<'_, '_, '_> {
                 None => {}
             }
         }
+        pieces
+    }
+
+    /// The text of a nested block without the declarations that are copied into its handlers: captured variables are not in
+    /// scope here.
+    fn block(&self, resource: ConstructId, body: Range<usize>) -> Vec<Piece> {
+        let code = &self.it.code;
+        let Some(function) = code.function_for(resource) else { return vec![Piece::Source(body)] };
+        let capturing = &self.it.names.capturing;
+        let is_left_out = |statement: &NodeId| match code.kind(*statement) {
+            AstKind::VariableDeclaration(it) => {
+                it.declarations.iter().all(|it| capturing.contains(&it.node_id.get()))
+            }
+            _ => capturing.contains(statement),
+        };
+        let copied = statements(code, code.functions[function].node).into_iter().filter(is_left_out);
+        let (mut pieces, mut at) = (Vec::new(), body.start);
+        for place in copied.map(|statement| code.place(statement)) {
+            pieces.extend([Piece::Source(at..place.start), Piece::words(";")]);
+            at = place.end;
+        }
+        pieces.push(Piece::Source(at..body.end));
         pieces
     }
 
@@ -160,13 +183,10 @@ impl Emitter<'_, '_, '_> {
         if self.sees_cells(node, &captured) {
             pieces.push(Piece::words(" const $c = $r.cells;"));
         }
-        for declaration in captured.copies.keys() {
-            pieces.extend(self.copy(*declaration));
-        }
-        let nested = !captured.copies.is_empty();
-        pieces.push(Piece::words(if nested { " {" } else { "" }));
+        let (copies, close) = self.copies(&captured);
+        pieces.extend(copies);
         pieces.push(Piece::Source(body.start + 1..body.end - 1));
-        pieces.push(Piece::words(if nested { "}});" } else { "});" }));
+        pieces.push(Piece::words(format!("{close}}});")));
         pieces
     }
 
@@ -199,16 +219,27 @@ impl Emitter<'_, '_, '_> {
             let seen = captured_at(code, node, code.declaration(symbol)).unwrap_or(node);
             let mut around = code.functions_around(code.function_of(seen));
             let is_own = around.find(|id| code.functions[*id].role != Role::Plain) == own;
-            is_own || captured.copies.keys().any(|copy| code.is_inside(seen, *copy))
+            let is_copied = || captured.copies.keys().any(|copy| code.is_inside(seen, *copy));
+            is_own || (code.own_handler_of(seen).is_some() && is_copied())
         })
     }
 
-    /// A function or class, written once more.
-    fn copy(&self, declaration: NodeId) -> Vec<Piece> {
+    /// Copies of captured functions and classes, and the closing braces of their blocks. Declarations of each enclosing
+    /// function get a block, outermost first, so that shadowed names stay shadowed.
+    fn copies(&self, captured: &Captured) -> (Vec<Piece>, String) {
         let code = &self.it.code;
-        let before =
-            if matches!(code.kind(declaration), AstKind::VariableDeclarator(_)) { " const " } else { " " };
-        vec![Piece::words(before), Piece::Source(code.place(declaration)), Piece::words(";")]
+        let mut scopes: BTreeMap<FunctionId, Vec<Piece>> = BTreeMap::new();
+        for declaration in captured.copies.keys() {
+            let is_variable = matches!(code.kind(*declaration), AstKind::VariableDeclarator(_));
+            scopes.entry(code.function_of(*declaration)).or_default().extend([
+                Piece::words(if is_variable { " const " } else { " " }),
+                Piece::Source(code.place(*declaration)),
+                Piece::words(";"),
+            ]);
+        }
+        let close = "}".repeat(scopes.len());
+        let open = |copies: Vec<Piece>| copies.into_iter().chain([Piece::words(" {")]);
+        (scopes.into_values().flat_map(open).collect(), close)
     }
 
     /// What stands where a nested resource was declared.
@@ -280,11 +311,12 @@ impl Emitter<'_, '_, '_> {
                     if captured.copies.is_empty() {
                         format!("$s.initial({}, ({names}) => (", cell.number)
                     } else {
+                        let (copies, close) = self.copies(&captured);
                         pieces.push(Piece::words(format!("$s.initial({}, ({names}) => {{", cell.number)));
-                        captured.copies.keys().for_each(|copy| pieces.extend(self.copy(*copy)));
+                        pieces.extend(copies);
                         pieces.push(Piece::words(" return ("));
                         pieces.push(Piece::Source(it.code.place(initial)));
-                        pieces.push(Piece::words(");});"));
+                        pieces.push(Piece::words(format!(");{close}}});")));
                         continue;
                     }
                 }
@@ -301,7 +333,7 @@ impl Emitter<'_, '_, '_> {
         if captured_at(code, node, code.declaration(symbol)).is_some() {
             return;
         }
-        let in_handler = code.handler_of(node).is_some();
+        let in_handler = code.own_handler_of(node).is_some();
         let seen = if in_handler { format!("$c.{view}") } else { format!("$r.cells.{view}") };
         let words = if self.is_shorthand(node) { format!("{name}: {seen}") } else { seen };
         self.edits.words(code.place(node), words);

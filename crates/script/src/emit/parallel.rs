@@ -157,7 +157,7 @@ impl Emitter<'_, '_, '_> {
         let AstKind::VariableDeclaration(it) = code.kind(declaration) else { return };
         let index = it.declarations.iter().position(|it| it.node_id.get() == part).unwrap_or(0);
         let gap = index.checked_sub(1).map(|last| it.declarations[last].span.end..code.span(part).start);
-        let cut = match gap.and_then(|gap| code.comma(gap)) {
+        let cut = match gap.and_then(|gap| code.sign(gap, b',')) {
             Some(comma) => comma..comma + 1,
             None => code.place(declaration).start..code.place(declaration).start + word.len(),
         };

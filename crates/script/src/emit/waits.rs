@@ -12,7 +12,7 @@ use oxc_span::GetSpan;
 use super::Emitter;
 use super::edits::Piece;
 use crate::analyse::calls::{Wait, call_by};
-use crate::analyse::code::{Called, Code, FunctionId, node_of};
+use crate::analyse::code::{Code, FunctionId, node_of};
 use crate::analyse::template::Part;
 use crate::method::Method;
 use crate::syntax::ConstructKind;
@@ -149,26 +149,18 @@ impl<'a> Emitter<'_, '_, 'a> {
         for own in code.arguments_of(function) {
             self.edits.words(code.place(own), "[...arguments].slice(1)");
         }
-        let Called::ByName(symbol) = code.functions[function].called else { return };
-        let uses: Vec<NodeId> = code.uses(symbol).map(|reference| reference.node_id()).collect();
-        for name in uses {
+        for name in code.mentions(function) {
             self.given_at(name);
         }
     }
 
     fn given_at(&mut self, name: NodeId) {
         let code = &self.it.code;
-        let call = call_by(code, name).map(|call| (call, code.kind(call)));
-        if let Some((node, AstKind::CallExpression(call))) = call {
-            match arguments(code, call) {
-                Some(first) => {
-                    let first = call.arguments.first().map_or(first, |first| code.source(first.span()));
-                    self.edits.wrap(first, "$r, ", "");
-                }
-                None => {
-                    let end = code.place(node).end;
-                    self.edits.words(end - 1..end, "$r)");
-                }
+        if let Some(AstKind::CallExpression(call)) = call_by(code, name).map(|call| code.kind(call)) {
+            // The first argument may have an edit of its own, so the parenthesis before it is replaced.
+            let words = if call.arguments.is_empty() { "($r" } else { "($r, " };
+            if let Some(open) = code.sign(call.callee.span().end..call.span.end, b'(') {
+                self.edits.words(open..open + 1, words);
             }
             return;
         }

@@ -2,10 +2,15 @@
 
 use oxc_allocator::Allocator;
 use oxc_parser::Parser;
+use oxc_semantic::{Semantic, SemanticBuilder};
 use oxc_span::SourceType;
+use std::collections::BTreeSet;
 
 use super::{WORDS, write};
-use crate::{Lines, Options, Program, compile};
+use crate::{Lines, Options, Program, compile, parse};
+
+/// Globals that emitted code uses where the author's does not.
+const BUILT_IN: [&str; 4] = ["Array", "ArrayBuffer", "Number", "Object"];
 
 /// Compiles; what comes of it must hold together.
 fn compiled(source: &str) -> Option<Program> {
@@ -33,6 +38,12 @@ fn check(source: &str, program: &Program) {
     let parsed = Parser::new(&allocator, &program.code, SourceType::script()).parse();
     let errors: Vec<_> = parsed.diagnostics.errors().collect();
     assert!(errors.is_empty(), "{errors:?}\n{source}\n---\n{}", program.code);
+    let semantic = SemanticBuilder::new().build(&parsed.program).semantic;
+    let declared_nowhere = globals(source);
+    for name in global_names(&semantic) {
+        let is_known = BUILT_IN.contains(&&*name) || declared_nowhere.contains(&name);
+        assert!(is_known, "`{name}` is not in scope\n{source}\n---\n{}", program.code);
+    }
     for site in &program.sites {
         assert!(site.position.line > 0 && site.position.column > 0, "{site:?}");
     }
@@ -62,6 +73,17 @@ fn check(source: &str, program: &Program) {
     assert!(Lines::new(source).position(source.len()).line > 0);
 }
 
+/// Names that a text uses without a declaration.
+fn globals(source: &str) -> BTreeSet<String> {
+    let allocator = Allocator::default();
+    let parsed = parse::parse(&allocator, source);
+    parsed.tree.iter().flat_map(|tree| global_names(&tree.semantic)).collect()
+}
+
+fn global_names(semantic: &Semantic<'_>) -> Vec<String> {
+    semantic.scoping().root_unresolved_references().keys().map(ToString::to_string).collect()
+}
+
 #[test]
 fn any_text_is_compiled_or_every_mistake_has_words() {
     ::fuzz::check(&WORDS, |bytes: &[u8]| {
@@ -88,6 +110,16 @@ fn random_javascript_in_a_handler_stays_javascript() {
             "service s {{ state a = 1, b = []\n res '/a' on POST {{ res get = '/b', g = '/c'\n {body}\n }} }}"
         );
         compiled_too.set(compiled_too.get() + u32::from(compiled(&source).is_some()));
+    });
+    println!("{} of {}", compiled_too.get(), 2 * ::fuzz::INPUTS);
+}
+
+#[test]
+fn functions_of_every_block_see_what_they_use() {
+    let compiled_too = std::cell::Cell::new(0);
+    ::fuzz::check(&[], |bytes: &[u8]| {
+        let is_compiled = compiled(&write::functions(bytes)).is_some();
+        compiled_too.set(compiled_too.get() + u32::from(is_compiled));
     });
     println!("{} of {}", compiled_too.get(), 2 * ::fuzz::INPUTS);
 }

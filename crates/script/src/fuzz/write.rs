@@ -28,6 +28,13 @@ pub(super) fn program(bytes: &[u8]) -> (String, Vec<Written>) {
     (writer.text, writer.written)
 }
 
+/// A service with functions in all of its blocks, which use state, resources, variables and each other under a few names.
+pub(super) fn functions(bytes: &[u8]) -> String {
+    let mut writer = Writer::new(bytes, &QUIET);
+    writer.between("service s {\n", |it| it.functions_block(0), "}\n");
+    writer.text
+}
+
 struct Writer<'b> {
     bytes: &'b [u8],
     names: &'static [&'static str],
@@ -360,5 +367,98 @@ impl<'b> Writer<'b> {
         self.put("respond ");
         self.expression(2);
         self.end();
+    }
+
+    /// Contents of a service, or of a handler within `depth` resources.
+    fn functions_block(&mut self, depth: u32) {
+        self.one_of(&["", "state n = 1\n", "state m = f1(2)\n", "state n = 1, m = 2\n"]);
+        self.one_of(&["", "res own = '/own'\n"]);
+        for _ in 0..self.pick(4) {
+            self.function();
+        }
+        self.put(&format!("res '/{depth}/'"));
+        if depth > 0 {
+            self.put(" + x");
+        }
+        if self.pick(4) == 0 {
+            return self.functions_handler(depth);
+        }
+        self.put(" {\n");
+        if depth < 2 && self.pick(2) == 0 {
+            self.functions_block_of_resource(depth);
+        }
+        self.functions_handler(depth);
+        self.put("}\n");
+    }
+
+    fn functions_block_of_resource(&mut self, depth: u32) {
+        self.one_of(&["", "state n = 1\n", "state m = f1(2) + x\n"]);
+        for _ in 0..=self.pick(4) {
+            self.function();
+        }
+        if depth == 0 {
+            self.one_of(&["", "res own = '/own'\n"]);
+        }
+    }
+
+    fn functions_handler(&mut self, depth: u32) {
+        self.put(" on POST {\n");
+        self.one_of(&["var x = 1\n", "const x = query.x, own = 0\n", "state n = 3; var x = n\n", "var x\n"]);
+        for _ in 0..self.pick(3) {
+            self.function();
+        }
+        if depth < 2 && self.pick(3) > 0 {
+            self.functions_block(depth + 1);
+        }
+        self.between("respond [", Self::use_of_function, "]\n}\n");
+    }
+
+    fn function(&mut self) {
+        match self.pick(6) {
+            0..=2 => {
+                self.put("function ");
+                self.function_name();
+                self.between("(k) { return ", Self::use_of_function, " }\n");
+            }
+            3 => {
+                self.put("const ");
+                self.function_name();
+                self.between(" = k => ", Self::use_of_function, "\n");
+            }
+            4 => {
+                self.put("const ");
+                self.function_name();
+                self.put(" = function ");
+                self.function_name();
+                self.between("(k) { return ", Self::use_of_function, " }\n");
+            }
+            _ => self.between("class A { m() { return ", Self::use_of_function, " } }\n"),
+        }
+    }
+
+    fn function_name(&mut self) {
+        self.one_of(&["f1", "f2", "f3"]);
+    }
+
+    fn use_of_function(&mut self) {
+        match self.pick(9) {
+            0..=2 => {
+                self.function_name();
+                self.put("(k - 1)");
+            }
+            3 => {
+                self.put("[1].map(");
+                self.function_name();
+                self.put(")");
+            }
+            4 => {
+                self.function_name();
+                self.between("(", Self::use_of_function, ")");
+            }
+            5 => self.one_of(&["n", "m", "n++"]),
+            6 => self.put("own.get()"),
+            7 => self.one_of(&["x", "new A().m()", "query.a"]),
+            _ => self.between("{ x, v: ", Self::use_of_function, " }"),
+        }
     }
 }

@@ -38,10 +38,23 @@ impl Node {
 
     /// What came of a run of a handler.
     pub(crate) fn run(&mut self, program: &Program, handler: usize, seed: u32, query: &Value) -> Value {
+        self.run_nested(program, handler, seed, query, &json!({}))
+    }
+
+    /// Like `run`, of a resource that was declared with these captured values.
+    pub(crate) fn run_nested(
+        &mut self,
+        program: &Program,
+        handler: usize,
+        seed: u32,
+        query: &Value,
+        captured: &Value,
+    ) -> Value {
         let service = &program.services[0];
         let names: Vec<&String> = service.cells.iter().map(|cell| &cell.view).collect();
         let asked = json!({
             "code": program.code, "handler": handler, "seed": seed, "query": query, "cells": {}, "names": names,
+            "captured": captured,
         });
         writeln!(self.input, "{asked}").expect("node reads");
         let mut line = String::new();

@@ -1,7 +1,7 @@
 // Runs handlers as a worker would, with its `par` and `pfor`, and nothing around: resources are made up, and time is.
 //
-// Reads a run a line from stdin, as JSON `{code, handler, seed, query, cells}`, and answers each with a line: what was
-// responded, the calls that are not safe by resource, the cells, and an error if one was thrown.
+// Reads a run a line from stdin, as JSON `{code, handler, seed, query, cells, captured}`, and answers each with a line:
+// what was responded, the calls that are not safe by resource, the cells, and an error if one was thrown.
 
 import { createInterface } from "node:readline";
 
@@ -115,12 +115,12 @@ async function load(code) {
 async function run(asked) {
   const { handlers, initials } = await load(asked.code);
   for (const [number, initial] of initials.entries()) {
-    if (initial) asked.cells[asked.names[number]] ??= initial({});
+    if (initial) asked.cells[asked.names[number]] ??= initial(asked.captured);
   }
   const run = new Run(asked, asked.names);
   let over = false;
   const result = { error: null };
-  const ended = (async () => handlers[asked.handler](asked.query, { headers: {} }, run))();
+  const ended = (async () => handlers[asked.handler](asked.query, { headers: {} }, run, asked.captured))();
   ended.catch((error) => (result.error = String(error))).then(() => (over = true));
   while (!over) {
     await new Promise(setImmediate);

@@ -4,6 +4,7 @@ use oxc_ast::AstKind;
 use oxc_ast::ast::{CallExpression, Function};
 use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
+use oxc_syntax::reference::Reference;
 use oxc_syntax::symbol::SymbolId;
 
 use super::{Code, FunctionId, identifier};
@@ -196,6 +197,31 @@ impl<'a> Code<'_, 'a> {
             Role::Handler(construct) => Some(construct),
             _ => None,
         })
+    }
+
+    /// The handler that a node is emitted in. There is none for code in a resource's block, even if a handler declares the
+    /// resource.
+    pub(crate) fn own_handler_of(&self, node: NodeId) -> Option<ConstructId> {
+        let mut roles = self.functions_around(self.function_of(node)).map(|id| self.functions[id].role);
+        match roles.find(|role| *role != Role::Plain)? {
+            Role::Handler(construct) => Some(construct),
+            _ => None,
+        }
+    }
+
+    /// Uses of a function's name: of its variable, and of a function expression's own name within it.
+    pub(crate) fn mentions(&self, function: FunctionId) -> Vec<NodeId> {
+        let routine = &self.functions[function];
+        let variable = match routine.called {
+            Called::ByName(symbol) => Some(symbol),
+            _ => None,
+        };
+        let own = match self.kind(routine.node) {
+            AstKind::Function(it) => it.id.as_ref().and_then(|id| id.symbol_id.get()),
+            _ => None,
+        };
+        let symbols = variable.into_iter().chain(own.filter(|own| Some(*own) != variable));
+        symbols.flat_map(|symbol| self.uses(symbol)).map(Reference::node_id).collect()
     }
 
     /// The service that a node stands in.
