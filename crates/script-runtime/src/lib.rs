@@ -37,7 +37,7 @@ mod tests;
 
 pub use config::{
     Durability, Engine, EngineConfig, LimitsConfig, ResourcesConfig, ScriptConfig, ScriptOptions,
-    ScriptsConfig, WorkersConfig,
+    ScriptsConfig, StateConfig, WorkersConfig,
 };
 pub use confine::confined;
 pub use modules::{Module, modules};

@@ -616,6 +616,14 @@ pub const BOUNDS: &[Bound] = &[
         "crates/store/src/tests/faults.rs: what_is_too_large_is_refused_before_it_is_written",
     ),
     bound(
+        "state of an S service",
+        256 * MIB,
+        "route",
+        "`state.size`, keys and the JSON text of values",
+        "crates/script-runtime/src/state/sizes.rs",
+        "crates/script-runtime/src/state/tests/sizes.rs: refuses_a_write_that_makes_the_state_larger_than_its_bound",
+    ),
+    bound(
         "resources made by S",
         100_000 * 4 * KIB,
         "route",
