@@ -185,6 +185,14 @@ pub const BOUNDS: &[Bound] = &[
         "crates/services/src/decompress/tests.rs: refuses_a_window_larger_than_rfc_9659_allows",
     ),
     bound(
+        "encoders of answers",
+        32 * MIB,
+        "connection",
+        "`connections.unsent_per_connection`, `ENCODER` each",
+        "crates/gateway/src/encode.rs",
+        "crates/gateway/src/encode/tests.rs: an_answer_goes_plain_when_its_connection_has_as_many_encoders_as_it_may",
+    ),
+    bound(
         "answer to be deduplicated",
         8 * MIB,
         "request",
@@ -689,6 +697,22 @@ pub const BOUNDS: &[Bound] = &[
         "crates/filter/src/tests/refusals.rs: a_request_does_not_pass_when_calls_are_used_up",
     ),
     bound(
+        "calls of a filter after their requests",
+        1_024 * MIB,
+        "thread",
+        "`MAX_DETACHED`, `buffer` each",
+        "crates/filter/src/host/calls.rs",
+        "crates/filter/src/tests/calls.rs: refuses_a_call_at_the_end_of_a_request_when_too_many_of_those_are_under_way",
+    ),
+    bound(
+        "messages of a gRPC stream of a filter",
+        MIB,
+        "request",
+        "`limits.buffer`, `WAITING` messages",
+        "crates/filter/src/host/grpc.rs",
+        "crates/filter/src/host/grpc.rs: refuses_a_message_when_as_many_wait_as_may_or_as_many_bytes",
+    ),
+    bound(
         "properties",
         256 * KIB,
         "request",
@@ -703,6 +727,14 @@ pub const BOUNDS: &[Bound] = &[
         "`MAX_WAITING`, a `request` each",
         "crates/filter/src/entry.rs",
         "crates/filter/src/tests/slices.rs: a_full_line_is_refused_and_no_further",
+    ),
+    bound(
+        "streams that a filter is not done with",
+        1_024 * 512 * KIB,
+        "thread",
+        "`MAX_LINGERING`, a `request` each",
+        "crates/filter/src/instance.rs",
+        "crates/filter/src/tests/bad.rs: the_oldest_of_too_many_streams_that_are_not_done_ends",
     ),
     bound(
         "shared data",
