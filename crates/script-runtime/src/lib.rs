@@ -18,6 +18,7 @@ mod confine;
 mod deployment;
 mod frame;
 mod generation;
+mod index;
 mod line;
 mod location;
 mod modules;

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use json::Document;
 use store::Batch;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -18,6 +17,7 @@ use super::plan::{Plan, Scope};
 use super::sizes::entry_size;
 use super::ticket::{ReadTicket, WriteTicket};
 use super::workers::Frame;
+use crate::index::index;
 
 /// One program's view of the state. Its runs keep it, also when the program has changed.
 #[derive(Clone, Debug)]
@@ -304,7 +304,7 @@ impl Edition {
     fn record(&self, declaration: Declaration<'_>, site: &str) -> Result<String, Error> {
         let refused = |reason: String| Error::Declaration { path: declaration.path.into(), reason };
         let captures = Bytes::copy_from_slice(declaration.captures.as_bytes());
-        Document::new(captures).map_err(|error| refused(format!("what it captured is no JSON ({error})")))?;
+        index(captures).map_err(|error| refused(format!("what it captured is no JSON ({error})")))?;
         Ok(Record { site, captures: declaration.captures, ends: self.home.ends() }.text())
     }
 
@@ -323,7 +323,7 @@ impl Edition {
         if declaration.initials.is_empty() {
             return Ok((batch, sizes));
         }
-        let initials = Document::new(Bytes::copy_from_slice(declaration.initials.as_bytes()))
+        let initials = index(Bytes::copy_from_slice(declaration.initials.as_bytes()))
             .map_err(|error| refused(format!("its first values are no JSON ({error})")))?;
         let cells = self.plan.resources.get(declaration.resource).map(|resource| &resource.cells[..]);
         for cell in cells.unwrap_or_default().iter().filter_map(|cell| self.plan.cells.get(*cell)) {

@@ -616,12 +616,28 @@ pub const BOUNDS: &[Bound] = &[
         "crates/script-runtime/src/tests/hello.rs: a_body_that_is_too_large_is_refused",
     ),
     bound(
+        "indexes of answers to an S service",
+        192 * MIB,
+        "request",
+        "three times `limits.received`",
+        "crates/script-runtime/src/index.rs",
+        "crates/script-runtime/src/index.rs: refuses_a_text_whose_index_takes_several_times_its_length",
+    ),
+    bound(
         "frame of a worker",
         256 * MIB,
         "worker",
         "`LONGEST`",
         "crates/script-runtime/src/frame/incoming.rs",
         "crates/script-runtime/src/frame/tests.rs: what_is_no_frame_is_refused",
+    ),
+    bound(
+        "index of what a worker sends",
+        3 * 256 * MIB,
+        "worker",
+        "three times `LONGEST`",
+        "crates/script-runtime/src/index.rs",
+        "crates/script-runtime/src/index.rs: refuses_a_change_set_whose_index_takes_several_times_its_length",
     ),
     bound(
         "line of a worker",
