@@ -39,6 +39,8 @@ use crate::slot::Slot;
 use crate::stream::Stream;
 use crate::vm::Core;
 
+#[cfg(test)]
+pub(crate) use calls::MAX_DETACHED;
 pub(crate) use calls::Pending;
 pub(crate) use link::{GIVING, add, halves};
 use memory::Gift;

@@ -29,7 +29,7 @@ use crate::stream::Stream;
 use crate::vm::Core;
 
 /// How many streams may go on after their exchange, waiting for `proxy_done`.
-const MAX_LINGERING: usize = 1024;
+pub(crate) const MAX_LINGERING: usize = 1024;
 
 /// An instance.
 pub(crate) struct Instance {

@@ -134,7 +134,7 @@ pub fn secret_in(folder: &Path) -> Result<[u8; 32], DiskError> {
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|error| fail(io::Error::other(error.to_string())))?;
     let new = fresh(folder);
-    write_file(&new, &[&secret]).and_then(|file| file.sync_all()).map_err(fail)?;
+    write_durably(&new, &secret).map_err(fail)?;
     // Another gateway may have been faster: what lies there then is what both use, and it is whole.
     let linked = fs::hard_link(&new, &file);
     let _ = fs::remove_file(new);
@@ -339,6 +339,11 @@ fn own(folder: &Path) -> Result<(), DiskError> {
 fn write_file(path: &Path, parts: &[&[u8]]) -> io::Result<File> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     parts.iter().try_for_each(|part| file.write_all(part)).map(|()| file)
+}
+
+/// Makes a file, and waits until its bytes are on the disk. Its name is there when its folder is synchronised.
+fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
+    write_file(path, &[content])?.sync_all()
 }
 
 /// A program's file.

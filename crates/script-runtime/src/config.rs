@@ -43,6 +43,9 @@ pub struct ScriptOptions {
     /// The resources that it may create at run time.
     #[serde(default)]
     pub resources: ResourcesConfig,
+    /// How much it may keep.
+    #[serde(default)]
+    pub state: StateConfig,
     /// Tell in `S-State-Version` which version of the state a handler saw or made: for tests and debugging.
     #[serde(default)]
     pub show_versions: bool,
@@ -88,6 +91,15 @@ pub struct ResourcesConfig {
     pub most: u64,
     /// How long each that is made from now on stays. Without it: until it is deleted.
     pub ttl: Option<Duration>,
+}
+
+/// How much a service may keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StateConfig {
+    /// Bytes of its whole state. Each value counts its JSON text, its key and 64 bytes more. A write that would make the state
+    /// larger than this is refused; a write that makes it smaller never is.
+    pub size: Bytes,
 }
 
 /// What all S services share.
@@ -157,6 +169,7 @@ impl ScriptConfig {
                 limits: LimitsConfig::default(),
                 workers: WorkersConfig::default(),
                 resources: ResourcesConfig::default(),
+                state: StateConfig::default(),
                 show_versions: false,
             },
             Self::More(options) => (**options).clone(),
@@ -186,6 +199,12 @@ impl Default for WorkersConfig {
 impl Default for ResourcesConfig {
     fn default() -> Self {
         Self { most: 100_000, ttl: None }
+    }
+}
+
+impl Default for StateConfig {
+    fn default() -> Self {
+        Self { size: Bytes(256 << 20) }
     }
 }
 

@@ -13,7 +13,9 @@ pub(crate) use outgoing::{Forget, Out, Outcome, Run, StateKind};
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use json::Document;
+use json::{Checker, Document};
+
+use crate::index::index;
 
 /// The longest frame from a worker.
 pub(crate) const LONGEST: usize = 256 << 20;
@@ -79,16 +81,27 @@ impl Payload {
     /// The same, where what claims to be JSON is, and is a text otherwise: for whoever hands it on without reading it.
     pub(crate) fn checked(self) -> Self {
         let kind = match self.kind {
-            Kind::AsciiJson if self.document().is_err() => Kind::AsciiText,
-            Kind::Json if self.document().is_err() => Kind::Text,
+            Kind::AsciiJson if !self.is_json() => Kind::AsciiText,
+            Kind::Json if !self.is_json() => Kind::Text,
             kind => kind,
         };
         Self { kind, ..self }
     }
 
+    /// Whether it is JSON. An index is the fastest check; a text whose index would be too large is checked without one.
+    fn is_json(&self) -> bool {
+        match self.document() {
+            Err(json::Error::IndexTooLarge(_)) => {
+                let mut checker = Checker::default();
+                checker.feed(&self.bytes).and_then(|()| checker.end()).is_ok()
+            }
+            document => document.is_ok(),
+        }
+    }
+
     /// The JSON that it claims to be.
     pub(crate) fn document(&self) -> Result<Document, json::Error> {
-        Document::new(self.bytes.clone())
+        index(self.bytes.clone())
     }
 
     pub(crate) fn bytes(bytes: Bytes) -> Self {

@@ -18,6 +18,7 @@ mod confine;
 mod deployment;
 mod frame;
 mod generation;
+mod index;
 mod line;
 mod location;
 mod modules;
@@ -37,7 +38,7 @@ mod tests;
 
 pub use config::{
     Durability, Engine, EngineConfig, LimitsConfig, ResourcesConfig, ScriptConfig, ScriptOptions,
-    ScriptsConfig, WorkersConfig,
+    ScriptsConfig, StateConfig, WorkersConfig,
 };
 pub use confine::confined;
 pub use modules::{Module, modules};

@@ -171,6 +171,7 @@ impl Script {
         let settings = Settings {
             instances: usize::try_from(self.options.resources.most).unwrap_or(usize::MAX),
             ttl: self.options.resources.ttl.map(|ttl| ttl.0),
+            size: self.options.state.size.0,
             ..Settings::default()
         };
         let plans = Plans {

@@ -8,6 +8,7 @@
 //! - `tree.rs`, `object.rs`, `changes.rs`: values and change sets
 //! - `cell.rs`: a value, what is durable of it, what a worker lacks of it
 //! - `group.rs`: cells that are written together, versions, loading, leases; `commit.rs`: from a change set to the disk
+//! - `sizes.rs`: how large all of it is
 //! - `home.rs`: the groups of a service, and what a changed program makes of them; `instances.rs`: dynamic resources
 //! - `held.rs`: who would wait for himself; `workers.rs`: what was sent to whom; `holder.rs`: who we are among gateways
 
@@ -27,6 +28,7 @@ mod keys;
 mod object;
 mod plan;
 mod service;
+mod sizes;
 #[cfg(test)]
 mod tests;
 mod ticket;
@@ -66,13 +68,15 @@ pub struct Settings {
     pub instances: usize,
     /// How long a dynamic resource lives; without it until it is removed.
     pub ttl: Option<Duration>,
+    /// The most bytes of a service's whole state, its keys included.
+    pub size: u64,
     /// How long a writer waits until another gateway lets go.
     pub patience: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { instances: 100_000, ttl: None, patience: Duration::from_secs(10) }
+        Self { instances: 100_000, ttl: None, size: 256 << 20, patience: Duration::from_secs(10) }
     }
 }
 

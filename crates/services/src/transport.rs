@@ -25,6 +25,8 @@ use pool::{Found, Pool};
 
 pub(crate) use connect::{Dial, Stream};
 
+/// The largest head of an answer.
+const MAX_HEAD: u32 = 64 << 10;
 /// How many new connections a request tries that the target closes before they are of use.
 const NEW_CONNECTIONS: usize = 3;
 

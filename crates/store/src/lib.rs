@@ -134,6 +134,16 @@ impl Store {
         self.ask(Access::Read, move |connection| log::keys(connection, &prefix)).await
     }
 
+    /// The keys that begin with a prefix, in order, with the bytes that each one's log takes: its snapshot, the changes since,
+    /// and a few bytes for each change. They are never fewer than those of the value.
+    ///
+    /// # Errors
+    /// When the file can't be read.
+    pub async fn sizes(&self, prefix: impl Into<Arc<str>>) -> Result<Vec<(String, u64)>, Error> {
+        let prefix = prefix.into();
+        self.ask(Access::Read, move |connection| log::sizes(connection, &prefix)).await
+    }
+
     /// The logs of the keys that begin with a prefix, in order: as many as `most`, from behind the key `after` on. Who
     /// reads them all page by page asks from the prefix on, then from the last key of each page, until one is empty.
     ///

@@ -205,6 +205,14 @@ pub(crate) fn keys(connection: &Connection, prefix: &str) -> Result<Vec<(String,
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// The keys that begin so, in order, with the bytes of their snapshots and of the changes since.
+pub(crate) fn sizes(connection: &Connection, prefix: &str) -> Result<Vec<(String, u64)>, Fail> {
+    let sql = "SELECT key, kept + changed FROM logs WHERE key >= ? AND key < ? ORDER BY key";
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map(params![prefix, End::of(prefix)], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 /// A version as SQLite's largest numbers go; nothing ever gets there.
 fn number(version: u64) -> i64 {
     i64::try_from(version).unwrap_or(i64::MAX)

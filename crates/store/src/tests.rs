@@ -199,6 +199,19 @@ async fn a_prefix_is_one_of_letters_and_the_last_letter_of_all_is_one_too() {
 }
 
 #[tokio::test]
+async fn sizes_are_those_of_logs_and_no_fewer_bytes_than_their_values_have() {
+    let bench = Bench::new();
+    let store = &bench.store;
+    store.commit(batch().create("a/1", "12345").create("a/2", "").create("b", "1")).await.unwrap();
+    assert_eq!(store.sizes("a/").await.unwrap(), [("a/1".to_owned(), 5), ("a/2".to_owned(), 0)]);
+    store.commit(batch().append("a/1", 1, "678")).await.unwrap();
+    let appended = store.sizes("a/1").await.unwrap();
+    assert!(matches!(&appended[..], [(_, size)] if *size >= 8), "{appended:?}");
+    store.commit(batch().compact("a/1", 2, "12345678").remove("a/2")).await.unwrap();
+    assert_eq!(store.sizes("a/").await.unwrap(), [("a/1".to_owned(), 8)]);
+}
+
+#[tokio::test]
 async fn several_logs_are_read_at_one_moment() {
     let bench = Bench::new();
     bench.store.commit(batch().create("a", "").create("b", "")).await.unwrap();

@@ -29,7 +29,7 @@ use crate::slot::Slot;
 use crate::stats::count;
 
 /// The most calls of one instance that are still under way although their requests are over.
-const MAX_DETACHED: usize = 1024;
+pub(crate) const MAX_DETACHED: usize = 1024;
 
 /// Calls under way.
 #[derive(Default)]

@@ -366,7 +366,27 @@ fn end(trailers: &HeaderMap) -> Option<Failure> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
+
+    #[test]
+    fn refuses_a_message_when_as_many_wait_as_may_or_as_many_bytes() {
+        let message = || Bytes::from_static(b"four");
+        let (outbox, mut body) = Outbox::new();
+        for _ in 0..WAITING {
+            assert_eq!(outbox.send(message(), u64::MAX), Ok(()));
+        }
+        assert_eq!(outbox.send(message(), u64::MAX), Err(Status::InternalFailure));
+        // One that leaves makes room.
+        let frame = body.frame().now_or_never().flatten().expect("a message").unwrap();
+        assert_eq!(frame.into_data().unwrap(), message());
+        assert_eq!(outbox.send(message(), u64::MAX), Ok(()));
+        let (outbox, _body) = Outbox::new();
+        assert_eq!(outbox.send(message(), 7), Ok(()));
+        assert_eq!(outbox.send(message(), 7), Err(Status::InternalFailure));
+        assert_eq!(outbox.send(Bytes::from_static(b"abc"), 7), Ok(()));
+    }
 
     #[test]
     fn messages_come_out_whole_however_they_are_cut() {

@@ -402,3 +402,31 @@ async fn a_stream_that_is_not_done_ends_when_it_says_so() {
     send(&chain, get("/")).await.unwrap();
     bench.until(deleted).await;
 }
+
+#[tokio::test]
+async fn the_oldest_of_too_many_streams_that_are_not_done_ends() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (global $first (mut i32) (i32.const 0))
+        (func (export "proxy_on_done") (param $id i32) (result i32)
+            (if (i32.eqz (global.get $first)) (then (global.set $first (local.get $id))))
+            (i32.const 0))
+        (func (export "proxy_on_delete") (param $id i32)
+            (call $want (global.get $first) (local.get $id))
+            (call $want (i32.const 0) (call $log (i32.const 2) «oldest deleted»)))"#);
+    let seen = Mutex::new(Vec::new());
+    let count = |bench: &Bench, words: &str| {
+        let mut seen = seen.lock().unwrap();
+        seen.extend(bench.seen());
+        seen.iter().filter(|seen| *seen == words).count()
+    };
+    let most = crate::instance::MAX_LINGERING;
+    for _ in 0..most {
+        send(&chain, get("/")).await.unwrap();
+    }
+    bench.until(|bench| count(bench, "proxy_on_done") == most).await;
+    assert_eq!(count(&bench, "log oldest deleted"), 0);
+    send(&chain, get("/")).await.unwrap();
+    bench.until(|bench| count(bench, "log oldest deleted") + count(bench, "trapped") > 0).await;
+    assert_eq!((count(&bench, "log oldest deleted"), count(&bench, "trapped")), (1, 0));
+}

@@ -376,3 +376,29 @@ async fn a_grpc_call_that_is_given_up_is_waited_for_no_more() {
     let code = GRPC.replace("RECEIVED", "unreachable").replace("MAKE", make).replace("CLOSED", "0");
     assert_eq!(send(&bench.of(&code), get("/")).await.unwrap().status, 200);
 }
+
+#[tokio::test]
+async fn refuses_a_call_at_the_end_of_a_request_when_too_many_of_those_are_under_way() {
+    let bench = Bench::new();
+    let code = r#"
+        (func (export "proxy_on_log") (param i32)
+            (if (call $http_call «auth» ‹:method GET|:path /wait|:authority any› «» ‹› (i32.const 60000) (i32.const 16))
+                (then (call $want (i32.const 0) (call $log (i32.const 2) «refused»)))
+                (else (call $want (i32.const 0) (call $log (i32.const 2) «called»)))))"#;
+    let chain = bench.of(code);
+    let seen = Mutex::new(Vec::new());
+    let count = |bench: &Bench, words: &str| {
+        let mut seen = seen.lock().unwrap();
+        seen.extend(bench.seen());
+        seen.iter().filter(|seen| *seen == words).count()
+    };
+    let most = crate::host::MAX_DETACHED;
+    for _ in 0..most {
+        send(&chain, get("/")).await.unwrap();
+    }
+    bench.until(|bench| count(bench, "log called") + count(bench, "log refused") == most).await;
+    assert_eq!(count(&bench, "log refused"), 0);
+    send(&chain, get("/")).await.unwrap();
+    bench.until(|bench| count(bench, "log called") + count(bench, "log refused") > most).await;
+    assert_eq!((count(&bench, "log called"), count(&bench, "log refused")), (most, 1));
+}

@@ -305,3 +305,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_answer_goes_plain_when_its_connection_has_as_many_encoders_as_it_may() {
+    // Besides two encoders there is room for the piece of a plain answer.
+    let client = Client::that_may_leave(2 * ENCODER + 2 * WHOLE);
+    let (encoding, pool) = (Encoding::plain(None, true), pool());
+    let text = Bytes::from(vec![b' '; usize::try_from(WHOLE).unwrap() + 1]);
+    let encode = || {
+        let request = Request::get("/").header("accept-encoding", "gzip").body(()).unwrap();
+        let response = answer("application/json", text.clone());
+        let account = || account(&pool, None);
+        encoding.encode(encoding.asked(&request), account, response, &client).now_or_never().unwrap()
+    };
+    let (first, second) = (encode(), encode());
+    assert_eq!([&first, &second].map(|answer| header(answer, "content-encoding")), ["gzip", "gzip"]);
+    let third = encode();
+    assert_eq!(header(&third, "content-encoding"), "");
+    assert_eq!(whole(third), text);
+    drop(first);
+    assert_eq!(header(&encode(), "content-encoding"), "gzip");
+    drop(second);
+}

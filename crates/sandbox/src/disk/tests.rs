@@ -129,6 +129,18 @@ fn a_secret_of_another_length_is_none() {
 }
 
 #[test]
+fn writes_a_file_for_its_owner_alone_and_never_over_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    write_durably(&path, b"first").unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(write_durably(&path, b"second").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(fs::read(&path).unwrap(), b"first");
+    let nowhere = folder.path().join("none").join("file");
+    assert_eq!(write_durably(&nowhere, b"third").unwrap_err().kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
 fn the_secret_is_whole_and_for_nobody_else_whoever_makes_it_first() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("cache");

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::changes::{self, Changes, Part, Refused};
-use super::tree::{self, Node, Undo};
+use super::tree::{self, Node, SizeChange, Undo};
 use super::workers::Frame;
 
 /// Changes that weigh less are never worth a new text.
@@ -30,6 +30,9 @@ pub(crate) struct Cell {
     pending: usize,
     /// What became durable since the store was sent a new text.
     since: usize,
+    /// The length of its text after all changes. After changes of another gateway it is an estimate, never too small, until
+    /// there is a tree.
+    bytes: usize,
     /// After all changes, if somebody asked.
     tree: Option<Option<Node>>,
     /// Whether the store has it, or will.
@@ -48,6 +51,7 @@ struct Change {
     is_durable: bool,
     /// While it is not durable.
     undos: Vec<Undo>,
+    size_change: SizeChange,
 }
 
 impl Change {
@@ -76,6 +80,7 @@ impl Cell {
             weight: 0,
             pending: 0,
             since: 0,
+            bytes: 0,
             tree: None,
             exists: false,
             stored: 0,
@@ -102,14 +107,17 @@ impl Cell {
                 self.value = root.as_ref().map(|root| text(Some(root)));
                 self.tree = Some(root);
             }
+            self.bytes = self.size();
         } else {
             for (_, text) in log.changes {
+                self.bytes += text.len();
                 self.changes.push_back(Change {
                     version,
                     text,
                     whole: None,
                     is_durable: true,
                     undos: Vec::new(),
+                    size_change: SizeChange::default(),
                 });
             }
         }
@@ -132,7 +140,9 @@ impl Cell {
         };
         self.exists = true;
         let (text, whole) = (part.text.clone(), part.whole.clone());
-        let change = Change { version, text, whole, is_durable: false, undos };
+        let size_change: SizeChange = undos.iter().map(Undo::size_change).sum();
+        self.bytes = size_change.apply(self.bytes);
+        let change = Change { version, text, whole, is_durable: false, undos, size_change };
         self.pending += change.weight();
         self.changes.push_back(change);
         Ok(write)
@@ -142,6 +152,7 @@ impl Cell {
     pub(crate) fn take_back(&mut self, version: u64) {
         while let Some(change) = self.changes.pop_back_if(|change| change.version > version) {
             self.pending -= change.weight();
+            self.bytes = change.size_change.revert(self.bytes);
             if let Some(root) = &mut self.tree {
                 tree::take_back(root, change.undos);
             }
@@ -178,6 +189,11 @@ impl Cell {
             self.weight = 0;
         }
         self.compact_if_it_pays()
+    }
+
+    /// The length of its text after all changes, durable or not.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     fn size(&self) -> usize {
@@ -226,7 +242,12 @@ impl Cell {
     fn tree(&mut self) -> Result<&mut Option<Node>, Refused> {
         let root = match self.tree.take() {
             Some(root) => root,
-            None => changes::tree(self.value.as_ref(), self.changes.iter().map(|change| &change.text))?,
+            None => {
+                let root =
+                    changes::tree(self.value.as_ref(), self.changes.iter().map(|change| &change.text))?;
+                self.bytes = root.as_ref().map_or(0, Node::size);
+                root
+            }
         };
         Ok(self.tree.insert(root))
     }

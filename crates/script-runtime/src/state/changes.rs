@@ -9,6 +9,7 @@ use bytes::Bytes;
 use json::{Document, Kind, Number};
 
 use super::tree::{self, Misfit, Node, Step, Undo};
+use crate::index::index;
 
 /// Why a change set is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,9 +59,18 @@ enum What<'a> {
 }
 
 impl Changes {
-    /// Reads one. No text at all is one without edits.
+    /// Reads one that a worker sent. No text at all is one without edits.
     pub(crate) fn read(text: &Bytes) -> Result<Self, Refused> {
-        let document = if text.is_empty() { None } else { Some(Document::new(text.clone())?) };
+        Self::with(text, index)
+    }
+
+    /// Reads one that the store has: it was taken, so that it has to be readable whatever its index takes.
+    fn stored(text: &Bytes) -> Result<Self, Refused> {
+        Self::with(text, Document::new)
+    }
+
+    fn with(text: &Bytes, index: fn(Bytes) -> Result<Document, json::Error>) -> Result<Self, Refused> {
+        let document = if text.is_empty() { None } else { Some(index(text.clone())?) };
         if document.as_ref().is_some_and(|document| document.root().kind() != Kind::Array) {
             return Err(Refused::NoEdit(0));
         }
@@ -179,7 +189,8 @@ fn number(node: json::Node<'_>) -> Option<usize> {
     }
 }
 
-/// A value and the change sets after it, as one tree.
+/// A value and the change sets after it, as one tree. The index of a value takes at most eight times its text, and is
+/// dropped with the text of each.
 pub(crate) fn tree<'a>(
     value: Option<&Bytes>,
     changes: impl Iterator<Item = &'a Bytes>,
@@ -187,7 +198,7 @@ pub(crate) fn tree<'a>(
     let document = value.cloned().map(Document::new).transpose()?;
     let mut root = document.map(|document| Node::read(document.root()).0);
     for text in changes {
-        Changes::read(text)?.apply(&mut root)?;
+        Changes::stored(text)?.apply(&mut root)?;
     }
     Ok(root)
 }

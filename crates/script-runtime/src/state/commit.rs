@@ -16,6 +16,8 @@ use super::cell::Write;
 use super::changes::{Changes, Part, Refused};
 use super::error::Error;
 use super::group::{Group, Inner, NEVER, State};
+use super::home::Home;
+use super::sizes::entry_size;
 use super::workers::Forget;
 
 /// What becomes of a commit. All clones tell the same.
@@ -85,7 +87,7 @@ impl Group {
             sender.send_replace(Some(Ok(())));
             return Ok(durable);
         }
-        let writes = inner.make(slots, &parts)?;
+        let writes = inner.make(slots, &parts, &self.home)?;
         let cells: Vec<u32> = writes.iter().filter_map(|(key, _)| Some(inner.cells.get(key)?.id)).collect();
         let version = inner.finished;
         inner.queue.push_back(Sealed { version, writes, lease, removes, answer: sender });
@@ -219,9 +221,13 @@ impl Group {
         inner.seen = NEVER;
         let shared = &self.home.shared;
         let mut ids = Vec::new();
-        for cell in inner.cells.values_mut() {
+        let is_there = inner.state != State::Gone;
+        for (key, cell) in &mut inner.cells {
             ids.push(std::mem::replace(&mut cell.id, shared.cell_id()));
             cell.reset();
+            if is_there {
+                self.home.count(key, cell);
+            }
         }
         drop(inner);
         shared.workers.forget(Forget::Cell, &ids);
@@ -235,7 +241,12 @@ impl Group {
 
 impl Inner {
     /// Makes all parts of a change set, or none.
-    fn make(&mut self, slots: &[Arc<str>], parts: &[Part]) -> Result<Vec<(Arc<str>, Write)>, Error> {
+    fn make(
+        &mut self,
+        slots: &[Arc<str>],
+        parts: &[Part],
+        home: &Home,
+    ) -> Result<Vec<(Arc<str>, Write)>, Error> {
         let version = self.finished + u64::from(!parts.is_empty());
         let mut writes = Vec::with_capacity(parts.len());
         for part in parts {
@@ -245,9 +256,7 @@ impl Inner {
             match made {
                 Some(Ok(write)) => writes.push(write),
                 Some(Err(refused)) => {
-                    for cell in self.cells.values_mut() {
-                        cell.take_back(self.finished);
-                    }
+                    self.take_back(slots, parts, home);
                     return Err(Error::Changes {
                         handler: Arc::clone(&self.writer),
                         reason: refused.to_string(),
@@ -256,7 +265,30 @@ impl Inner {
                 None => {}
             }
         }
+        let sizes = writes
+            .iter()
+            .filter_map(|(key, _)| self.cells.get(key).map(|cell| (key, entry_size(key, cell.bytes()))));
+        let most = home.settings().size;
+        if let Err(refused) = home.sizes.commit(most, sizes) {
+            self.take_back(slots, parts, home);
+            return Err(home.state_full(refused, most));
+        }
         self.finished = version;
         Ok(writes)
+    }
+
+    /// Takes back a change set that is refused. The worker that made it still holds it, so its cells get new numbers and are
+    /// sent again.
+    fn take_back(&mut self, slots: &[Arc<str>], parts: &[Part], home: &Home) {
+        for cell in self.cells.values_mut() {
+            cell.take_back(self.finished);
+        }
+        let mut ids = Vec::with_capacity(parts.len());
+        for key in parts.iter().filter_map(|part| slots.get(part.slot)) {
+            if let Some(cell) = self.cells.get_mut(key) {
+                ids.push(std::mem::replace(&mut cell.id, home.shared.cell_id()));
+            }
+        }
+        home.shared.workers.forget(Forget::Cell, &ids);
     }
 }

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use json::Document;
 use store::Batch;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -15,8 +14,10 @@ use super::held::Held;
 use super::home::Home;
 use super::instances::{Known, Record};
 use super::plan::{Plan, Scope};
+use super::sizes::entry_size;
 use super::ticket::{ReadTicket, WriteTicket};
 use super::workers::Frame;
+use crate::index::index;
 
 /// One program's view of the state. Its runs keep it, also when the program has changed.
 #[derive(Clone, Debug)]
@@ -245,7 +246,8 @@ impl Edition {
     /// Makes an instance, unless it is there. It is durable when this returns.
     ///
     /// # Errors
-    /// When the path is another declaration's, when there are too many, when the store fails.
+    /// When the path is another declaration's, when there are too many, when the state would be too large, when the store
+    /// fails.
     pub async fn declare(&self, declaration: Declaration<'_>) -> Result<Declared, Error> {
         let refused =
             |reason: &str| Error::Declaration { path: declaration.path.into(), reason: reason.to_owned() };
@@ -262,16 +264,21 @@ impl Edition {
             if let Some(known) = self.home.instance(declaration.path).await? {
                 return self.existing(known, site, declaration.resource);
             }
-            let most = self.home.settings().instances;
+            let settings = self.home.settings();
+            let most = settings.instances;
             let service = || Arc::clone(self.home.keys.service());
             let _room =
                 self.home.instances.room(most).ok_or_else(|| Error::TooMany { service: service(), most })?;
             let text: Bytes = self.record(declaration, site)?.into();
-            let batch = self.declaration(declaration, text.clone())?;
+            let (batch, sizes) = self.declaration(declaration, text.clone())?;
+            let bytes = sizes.iter().map(|(_, size)| size).sum();
+            let reserved = self.home.sizes.reserve(settings.size, bytes);
+            let _reserved = reserved.map_err(|refused| self.home.state_full(refused, settings.size))?;
             match self.home.shared.store.commit(batch).await {
                 Ok(written) => {
                     // Whoever asked for it before it was there saw no values.
                     self.home.appeared(declaration.path);
+                    sizes.iter().for_each(|(key, size)| self.home.sizes.set(key, *size));
                     let version = written.get(1).map_or(0, |written| written.version);
                     let known =
                         self.home.instances.add(&self.home, declaration.path, (version, text), epoch)?;
@@ -297,28 +304,36 @@ impl Edition {
     fn record(&self, declaration: Declaration<'_>, site: &str) -> Result<String, Error> {
         let refused = |reason: String| Error::Declaration { path: declaration.path.into(), reason };
         let captures = Bytes::copy_from_slice(declaration.captures.as_bytes());
-        Document::new(captures).map_err(|error| refused(format!("what it captured is no JSON ({error})")))?;
+        index(captures).map_err(|error| refused(format!("what it captured is no JSON ({error})")))?;
         Ok(Record { site, captures: declaration.captures, ends: self.home.ends() }.text())
     }
 
-    /// What the store is to do. Nothing that was there at its path before is left.
-    fn declaration(&self, declaration: Declaration<'_>, record: Bytes) -> Result<Batch, Error> {
+    /// The store's batch, and the size of each of its keys. Nothing that was there at its path before is left.
+    fn declaration(
+        &self,
+        declaration: Declaration<'_>,
+        record: Bytes,
+    ) -> Result<(Batch, Vec<(Arc<str>, u64)>), Error> {
         let refused = |reason: String| Error::Declaration { path: declaration.path.into(), reason };
         let keys = &self.home.keys;
         let batch = Batch::new().remove_all(keys.instance(declaration.path));
-        let mut batch = batch.create(keys.declared(declaration.path), record);
+        let declared = keys.declared(declaration.path);
+        let mut sizes = vec![(Arc::clone(&declared), entry_size(&declared, record.len()))];
+        let mut batch = batch.create(declared, record);
         if declaration.initials.is_empty() {
-            return Ok(batch);
+            return Ok((batch, sizes));
         }
-        let initials = Document::new(Bytes::copy_from_slice(declaration.initials.as_bytes()))
+        let initials = index(Bytes::copy_from_slice(declaration.initials.as_bytes()))
             .map_err(|error| refused(format!("its first values are no JSON ({error})")))?;
         let cells = self.plan.resources.get(declaration.resource).map(|resource| &resource.cells[..]);
         for cell in cells.unwrap_or_default().iter().filter_map(|cell| self.plan.cells.get(*cell)) {
             if let Some(value) = initials.root().last_member(cell.name.as_bytes()) {
-                batch = batch.create(keys.cell(declaration.path, &cell.key), value.slice());
+                let (key, value) = (keys.cell(declaration.path, &cell.key), value.slice());
+                sizes.push((Arc::clone(&key), entry_size(&key, value.len())));
+                batch = batch.create(key, value);
             }
         }
-        Ok(batch)
+        Ok((batch, sizes))
     }
 
     /// Removes the instance at a path, one that this program does not know as well. It is durable when this returns.

@@ -58,6 +58,16 @@ pub enum Error {
         /// How many.
         most: usize,
     },
+    /// The state would be larger than it may be.
+    #[error("the state of `{service}` would have {size} bytes, and {most} are the most it may have")]
+    StateFull {
+        /// The service.
+        service: Arc<str>,
+        /// Its bytes with the refused write.
+        size: u64,
+        /// The most bytes.
+        most: u64,
+    },
     /// A resource is declared with something that can't be kept.
     #[error("`{path}` can't be declared: {reason}")]
     Declaration {
@@ -110,6 +120,7 @@ impl Error {
             Self::Gone { .. } => "state-resource-gone",
             Self::Taken { .. } => "state-path-taken",
             Self::TooMany { .. } => "state-resources-full",
+            Self::StateFull { .. } => "state-full",
             Self::Declaration { .. } => "state-declaration-invalid",
             Self::Unreadable { .. } => "state-unreadable",
             Self::Twice { .. } => "state-service-twice",
@@ -122,7 +133,7 @@ impl Error {
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
-            Self::Store(_) | Self::TooMany { .. } => 503,
+            Self::Store(_) | Self::TooMany { .. } | Self::StateFull { .. } => 503,
             Self::SelfCall { .. } | Self::Circle { .. } => 508,
             Self::Gone { .. } => 404,
             _ => 500,
@@ -152,6 +163,7 @@ impl Error {
             Self::Gone { .. } => "make the resource again",
             Self::Taken { .. } => "delete the resource, or give this one another path",
             Self::TooMany { .. } => "delete some, let them end by a time to live, or allow more",
+            Self::StateFull { .. } => "delete some of it, or raise `state.size` of the script",
             Self::Declaration { .. } => "give it a path that begins with `/`, and values that JSON can hold",
             Self::Unreadable { .. } => "put back a copy of the store from before somebody else wrote to it",
             Self::Twice { .. } => "give one of them another name",

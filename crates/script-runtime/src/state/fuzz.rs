@@ -32,6 +32,13 @@ fn a_change_set_that_is_taken_gives_a_value_and_one_that_is_refused_leaves_it_al
     });
 }
 
+/// Reads a change set and makes it of no value; says why it is refused.
+pub(crate) fn change_set(text: &str) -> Result<(), String> {
+    let changes =
+        Changes::read(&Bytes::copy_from_slice(text.as_bytes())).map_err(|refused| refused.to_string())?;
+    changes.apply(&mut None).map(drop).map_err(|refused| refused.to_string())
+}
+
 /// That a change set makes a value of a value, or leaves it alone.
 pub(crate) fn keeps_values_whole(text: &Bytes) {
     let value = Bytes::from_static(br#"{"a":[0,{"length":2}]}"#);

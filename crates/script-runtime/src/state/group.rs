@@ -222,7 +222,7 @@ impl Group {
                         }
                         None => Cell::missing(id, version),
                     };
-                    inner.cells.insert(key, cell);
+                    inner.cells.insert(Arc::clone(&key), cell);
                 }
                 (Some(cell), _) if is_busy || cell.stored != asked => {}
                 (Some(cell), Some(log)) if log.version > asked => {
@@ -234,6 +234,9 @@ impl Group {
                     *cell = Cell::missing(shared.cell_id(), version);
                 }
                 _ => {}
+            }
+            if let Some(cell) = inner.cells.get(&key) {
+                self.home.count(&key, cell);
             }
         }
         if is_new {

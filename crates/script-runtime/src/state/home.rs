@@ -19,6 +19,7 @@ use super::held::{Held, Waits};
 use super::instances::{Instances, milliseconds};
 use super::keys::Keys;
 use super::plan::{Plan, Scope};
+use super::sizes::{StateSizes, StateTooLarge, entry_size};
 use super::workers::Forget;
 use super::{IDLE, Settings, Shared};
 
@@ -56,6 +57,7 @@ pub(crate) struct Home {
     settings: Mutex<Settings>,
     pub(crate) keys: Keys,
     pub(crate) instances: Instances,
+    pub(crate) sizes: StateSizes,
     pub(crate) waits: Waits,
     /// Below this no group begins.
     pub(crate) floor: AtomicU64,
@@ -109,6 +111,7 @@ impl Home {
             settings: Mutex::new(settings),
             keys,
             instances: Instances::default(),
+            sizes: StateSizes::default(),
             waits: Waits::default(),
             floor: AtomicU64::new(0),
             table: Mutex::default(),
@@ -131,6 +134,19 @@ impl Home {
 
     pub(crate) fn set(&self, settings: Settings) {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    /// Sets a cell's size; a cell that neither is in the store nor on its way there has none.
+    pub(crate) fn count(&self, key: &Arc<str>, cell: &Cell) {
+        if cell.exists {
+            self.sizes.set(key, entry_size(key, cell.bytes()));
+        } else {
+            self.sizes.remove(key);
+        }
+    }
+
+    pub(crate) fn state_full(&self, refused: StateTooLarge, most: u64) -> Error {
+        Error::StateFull { service: Arc::clone(self.keys.service()), size: refused.size, most }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -283,6 +299,9 @@ impl Home {
             group.close(State::Gone);
         }
         self.drop_cells(path, |_| true);
+        // Last, when no group can count anything there any more.
+        self.sizes.remove(&self.keys.declared(path));
+        self.sizes.remove_all(&self.keys.instance(path));
         if let Some(instance) = instance {
             self.shared.workers.forget(Forget::Instance, &[instance.id]);
         }
@@ -313,7 +332,9 @@ impl Home {
             let broken = || Error::Unreadable { key, reason: "it is no number".to_owned() };
             self.floor.store(floor.ok_or_else(broken)?, Ordering::Relaxed);
         }
-        self.load_all_instances().await
+        self.load_all_instances().await?;
+        self.sizes.load(self.shared.store.sizes(self.keys.all()).await?);
+        Ok(())
     }
 
     /// What is done about once a second.

@@ -14,6 +14,7 @@ use json::{Document, Number};
 
 use super::error::Error;
 use super::home::Home;
+use super::sizes::entry_size;
 
 /// So many are loaded at once.
 const PAGE: usize = 1000;
@@ -130,6 +131,7 @@ impl Instances {
     ) -> Result<Arc<Known>, Error> {
         let broken =
             |reason: &str| Error::Unreadable { key: home.keys.declared(path), reason: reason.to_owned() };
+        let length = text.len();
         let document = Document::new(text).map_err(|error| broken(&error.to_string()))?;
         let member = |name: &[u8]| document.root().member(name);
         let site = member(b"site").and_then(json::Node::string).ok_or_else(|| broken("it has no `site`"))?;
@@ -149,6 +151,8 @@ impl Instances {
         let known = Arc::new(Known { id, path: Arc::clone(&path), site, captures, version, ends, seen });
         registry.ends.extend(ends.map(|ends| (ends, Arc::clone(&path))));
         registry.by_path.insert(path, Arc::clone(&known));
+        let key = home.keys.declared(&known.path);
+        home.sizes.set(&key, entry_size(&key, length));
         Ok(known)
     }
 }

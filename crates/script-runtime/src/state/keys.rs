@@ -17,6 +17,11 @@ impl Keys {
         &self.service
     }
 
+    /// All keys of the service.
+    pub(crate) fn all(&self) -> Arc<str> {
+        format!("{}/", self.service).into()
+    }
+
     /// A cell of the service.
     pub(crate) fn shared_cell(&self, key: &str) -> Arc<str> {
         format!("{}/shared/{key}", self.service).into()

@@ -96,6 +96,22 @@ impl Object {
         }
     }
 
+    /// How many members there are.
+    pub(crate) fn len(&self) -> usize {
+        match &self.members {
+            Members::Few(few) => few.len(),
+            Members::Many(many) => many.len(),
+        }
+    }
+
+    /// The bytes of the names and values as JSON text, without what separates them.
+    pub(crate) fn size(&self) -> usize {
+        match &self.members {
+            Members::Few(few) => few.iter().map(|(_, name, node)| name.len() + node.size()).sum(),
+            Members::Many(many) => many.iter().map(|(name, (_, node))| name.len() + node.size()).sum(),
+        }
+    }
+
     /// In their order.
     pub(crate) fn members(&self) -> impl Iterator<Item = (&[u8], &Node)> {
         let mut members: Vec<(u64, &[u8], &Node)> = match &self.members {

@@ -5,6 +5,7 @@ mod instances;
 mod law;
 mod replica;
 mod rules;
+mod sizes;
 mod values;
 
 use std::sync::Arc;

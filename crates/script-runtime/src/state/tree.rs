@@ -8,6 +8,8 @@
 //! durable version is had from that of the last finished one. So members carry numbers by which their order
 //! comes back too.
 
+use std::iter::Sum;
+
 use json::Kind;
 
 use super::object::Object;
@@ -63,6 +65,42 @@ pub(crate) enum Step {
 pub(crate) struct Undo {
     path: Vec<Step>,
     was: Was,
+    change: SizeChange,
+}
+
+impl Undo {
+    /// What the edit did to the length of the value's text.
+    pub(crate) fn size_change(&self) -> SizeChange {
+        self.change
+    }
+}
+
+/// The bytes that an edit added to a value's text, and those that it removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SizeChange {
+    added: usize,
+    removed: usize,
+}
+
+impl SizeChange {
+    /// The length after the edit.
+    pub(crate) fn apply(self, size: usize) -> usize {
+        (size + self.added).saturating_sub(self.removed)
+    }
+
+    /// The length before the edit.
+    pub(crate) fn revert(self, size: usize) -> usize {
+        (size + self.removed).saturating_sub(self.added)
+    }
+}
+
+impl Sum for SizeChange {
+    fn sum<I: Iterator<Item = Self>>(changes: I) -> Self {
+        changes.fold(Self::default(), |sum, change| Self {
+            added: sum.added + change.added,
+            removed: sum.removed + change.removed,
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -157,6 +195,17 @@ impl Node {
         }
     }
 
+    /// The length of its JSON text.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Short(text) => text.text().len(),
+            Self::Long(text) => text.len(),
+            Self::Array(items) => 2 + sizes(items) + commas(items.len()),
+            // Each member has a colon.
+            Self::Object(object) => 2 + object.size() + object.len() + commas(object.len()),
+        }
+    }
+
     /// The whole number that it is.
     fn index(&self) -> Option<usize> {
         match self {
@@ -175,6 +224,16 @@ impl Node {
     }
 }
 
+/// The bytes of values as JSON text, without what separates them.
+fn sizes(nodes: &[Node]) -> usize {
+    nodes.iter().map(Node::size).sum()
+}
+
+/// The commas between so many entries.
+fn commas(entries: usize) -> usize {
+    entries.saturating_sub(1)
+}
+
 /// Sets what is at a path, or deletes it where nothing is to be `set`. `depth` is how many containers deep that is.
 pub(crate) fn edit(
     root: &mut Option<Node>,
@@ -186,28 +245,49 @@ pub(crate) fn edit(
         return Err(Misfit::TooDeep);
     }
     let Some((last, above)) = path.split_last() else {
-        return Ok(Undo { path, was: Was::Root(std::mem::replace(root, set)) });
+        let size = |node: Option<&Node>| node.map_or(0, Node::size);
+        let change = SizeChange { added: size(set.as_ref()), removed: size(root.as_ref()) };
+        return Ok(Undo { path, was: Was::Root(std::mem::replace(root, set)), change });
     };
     let place = root.as_mut().and_then(|root| root.at(above)).ok_or(Misfit::NoSuchPlace)?;
-    let was = match (place, last, set) {
+    let (was, change) = match (place, last, set) {
         (Node::Array(items), Step::Item(index), Some(node)) if *index == items.len() => {
+            let change = SizeChange { added: node.size() + usize::from(*index > 0), removed: 0 };
             items.push(node);
-            return Ok(Undo { was: Was::Fewer(*index), path: above.to_vec() });
+            return Ok(Undo { was: Was::Fewer(*index), path: above.to_vec(), change });
         }
         (Node::Array(items), Step::Item(index), Some(node)) => {
             let item = items.get_mut(*index).ok_or(Misfit::Hole)?;
-            Was::Item(std::mem::replace(item, node))
+            let change = SizeChange { added: node.size(), removed: item.size() };
+            (Was::Item(std::mem::replace(item, node)), change)
         }
         (Node::Array(items), Step::Member(name), Some(len)) if **name == *LENGTH => {
             let len = len.index().filter(|len| *len <= items.len()).ok_or(Misfit::Grown)?;
-            return Ok(Undo { was: Was::More(items.split_off(len)), path: above.to_vec() });
+            let before = items.len();
+            let more = items.split_off(len);
+            let change = SizeChange { added: commas(len), removed: sizes(&more) + commas(before) };
+            return Ok(Undo { was: Was::More(more), path: above.to_vec(), change });
         }
         (Node::Array(_), Step::Item(_), None) => return Err(Misfit::Deleted),
-        (Node::Object(object), Step::Member(name), Some(node)) => Was::Member(object.set(name, node)),
-        (Node::Object(object), Step::Member(name), None) => Was::Member(object.remove(name)),
+        (Node::Object(object), Step::Member(name), Some(node)) => {
+            let (size, before) = (node.size(), object.len());
+            let was = object.set(name, node);
+            let change = match &was {
+                Some((_, was)) => SizeChange { added: size, removed: was.size() },
+                None => SizeChange { added: name.len() + 1 + size + usize::from(before > 0), removed: 0 },
+            };
+            (Was::Member(was), change)
+        }
+        (Node::Object(object), Step::Member(name), None) => {
+            let was = object.remove(name);
+            let removed = was
+                .as_ref()
+                .map_or(0, |(_, node)| name.len() + 1 + node.size() + usize::from(object.len() > 0));
+            (Was::Member(was), SizeChange { added: 0, removed })
+        }
         _ => return Err(Misfit::NoSuchPlace),
     };
-    Ok(Undo { path, was })
+    Ok(Undo { path, was, change })
 }
 
 /// Puts values in the place of so many items of an array, from the one at a path on. They are no more than `depth`
@@ -227,13 +307,15 @@ pub(crate) fn splice(
     let Some(Node::Array(items)) = place else { return Err(Misfit::NoSuchPlace) };
     let end = first.checked_add(count).filter(|end| *end <= items.len()).ok_or(Misfit::Fewer)?;
     let added = values.len();
-    let were = items.splice(*first..end, values).collect();
-    Ok(Undo { path, was: Was::Items(were, added) })
+    let (size, before) = (sizes(&values), items.len());
+    let were: Vec<Node> = items.splice(*first..end, values).collect();
+    let change = SizeChange { added: size + commas(items.len()), removed: sizes(&were) + commas(before) };
+    Ok(Undo { path, was: Was::Items(were, added), change })
 }
 
 /// Takes edits back, the last one first. They are those that made this value.
 pub(crate) fn take_back(root: &mut Option<Node>, undos: Vec<Undo>) {
-    for Undo { mut path, was } in undos.into_iter().rev() {
+    for Undo { mut path, was, .. } in undos.into_iter().rev() {
         let was = match was {
             Was::Root(node) => {
                 *root = node;

@@ -19,7 +19,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::task::coop::poll_proceed;
 
 use super::connect::Stream;
-use super::{TransportError, Unsent};
+use super::{MAX_HEAD, TransportError, Unsent};
 use crate::body::{Body, Error};
 use crate::http1::content_length;
 
@@ -27,6 +27,20 @@ use crate::http1::content_length;
 /// take to say so.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes of bodies that a service may send before they are read: of one answer, and of all answers on a connection.
+pub(super) const STREAM_WINDOW: u32 = 2 << 20;
+const CONNECTION_WINDOW: u32 = 5 << 20;
+/// The largest frame that a service may send: the least that HTTP/2 allows to ask for.
+const MAX_FRAME: u32 = 16 << 10;
+/// Bytes of the table by which a service shortens heads.
+const HEADER_TABLE: u32 = 4 << 10;
+/// Bytes of a request's body that wait for the service's window.
+const SEND_BUFFER: usize = 1 << 20;
+/// How many requests that were given up a connection remembers, so that frames on their way are passed over.
+const MAX_RESET_STREAMS: usize = 50;
+/// After so many answers that break the protocol the connection ends.
+const MAX_ERROR_RESETS: usize = 1024;
 
 /// A connection, shared by all requests that fit on it. It ends when the last one that holds it does.
 pub(crate) struct Connection {
@@ -56,6 +70,14 @@ impl Connection {
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_TIMEOUT)
+            .max_header_list_size(MAX_HEAD)
+            .max_frame_size(MAX_FRAME)
+            .header_table_size(HEADER_TABLE)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(SEND_BUFFER)
+            .max_concurrent_reset_streams(MAX_RESET_STREAMS)
+            .max_local_error_reset_streams(MAX_ERROR_RESETS)
             .handshake(TokioIo::new(stream))
             .await?;
         let allowed = AtomicUsize::new(driver.current_max_send_streams());

@@ -20,7 +20,7 @@ const SWEEP: Duration = Duration::from_secs(5);
 /// How many sweeps an idle connection sees: 55 seconds at most, less than most servers keep it.
 const SWEEPS: u32 = 11;
 /// How many idle HTTP/1.1 connections are kept for an address. A burst may open more; they close after it.
-const MAX_IDLE: usize = 512;
+pub(super) const MAX_IDLE: usize = 512;
 /// How many HTTP/2 connections are opened to an address before requests wait for room on one of them.
 const MAX_SHARED: usize = 16;
 

@@ -332,6 +332,13 @@ routes:
 ",
     ),
     (
+        "routes[].script.state",
+        "\
+routes:
+  - { path: /shop/*, script: { file: shop.sjs, state: { size: 64MiB } } }
+",
+    ),
+    (
         "routes[].aggregate",
         "\
 routes:

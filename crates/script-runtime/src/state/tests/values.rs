@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::replica::apply;
 use crate::state::changes::{Changes, tree};
-use crate::state::tree::{Node, take_back};
+use crate::state::tree::{Node, SizeChange, Undo, take_back};
 
 /// Any value, small.
 pub(super) fn value() -> impl Strategy<Value = Value> {
@@ -98,7 +98,7 @@ fn read(value: &Value) -> Option<Node> {
     tree(Some(&Bytes::from(value.to_string())), std::iter::empty()).unwrap()
 }
 
-fn made(root: &mut Option<Node>, text: &str) -> Result<Vec<crate::state::tree::Undo>, String> {
+fn made(root: &mut Option<Node>, text: &str) -> Result<Vec<Undo>, String> {
     let changes =
         Changes::read(&Bytes::copy_from_slice(text.as_bytes())).map_err(|refused| refused.to_string())?;
     changes.apply(root).map_err(|refused| refused.to_string())
@@ -110,6 +110,7 @@ proptest! {
     #[test]
     fn edits_make_what_the_model_makes_and_can_be_taken_back(start in value(), wishes in prop::collection::vec(wish(), 1..30)) {
         let mut root = read(&start);
+        let mut size = start.to_string().len();
         let mut model = Some(start);
         let mut history = Vec::new();
         for wish in wishes {
@@ -117,11 +118,15 @@ proptest! {
             let before = text(root.as_ref());
             let undos = made(&mut root, &json!([edit]).to_string()).unwrap();
             apply(&mut model, &edit);
+            size = undos.iter().map(Undo::size_change).sum::<SizeChange>().apply(size);
+            prop_assert_eq!(size, text(root.as_ref()).map_or(0, |text| text.len()));
             let after = text(root.as_ref()).map(|text| serde_json::from_str::<Value>(&text).unwrap());
             prop_assert_eq!(after.as_ref().map(Value::to_string), model.as_ref().map(Value::to_string));
             history.push((before, undos));
         }
         for (before, undos) in history.into_iter().rev() {
+            size = undos.iter().map(Undo::size_change).sum::<SizeChange>().revert(size);
+            prop_assert_eq!(size, before.as_ref().map_or(0, String::len));
             take_back(&mut root, undos);
             prop_assert_eq!(text(root.as_ref()), before, "order of members and all");
         }

@@ -14,7 +14,7 @@ use crate::headers::lists;
 use crate::http1::{Doubt, Framing, Input, content_length, fields, is_chunked};
 
 /// The largest head, and the most headers in it.
-const MAX_HEAD: usize = 64 << 10;
+const MAX_HEAD: usize = crate::transport::MAX_HEAD as usize;
 const MAX_HEADERS: usize = 128;
 
 /// The head of an answer.

@@ -14,12 +14,15 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::AsyncReadExt;
-use tokio::sync::{Barrier, Notify};
+use tokio::net::TcpStream;
+use tokio::sync::{Barrier, Notify, mpsc};
 
 use super::target::{Target, say};
 use super::*;
 use crate::body::{Error, empty, full};
 use crate::config::RetriesConfig;
+use crate::transport::MAX_HEAD;
+use crate::transport::http2::STREAM_WINDOW;
 
 #[tokio::test]
 async fn requests_share_a_connection() {
@@ -148,10 +151,12 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
+const FLOW_CONTROL_ERROR: u32 = 3;
 const REFUSED_STREAM: u32 = 7;
 const CANCEL: u32 = 8;
 
@@ -167,6 +172,22 @@ fn go_away(last: u32) -> Vec<u8> {
     frame(GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat())
 }
 
+/// Reads what a client begins with, and says what a server does.
+async fn begin(socket: &mut TcpStream) {
+    let _ = socket.read_exact(&mut [0; 24]).await;
+    say(socket, frame(SETTINGS, 0, 0, &[])).await;
+}
+
+/// The next frame: its kind, its stream, and what is in it.
+async fn next_frame(socket: &mut TcpStream) -> Option<(u8, u32, Vec<u8>)> {
+    let mut head = [0; 9];
+    socket.read_exact(&mut head).await.ok()?;
+    let [_, high, low, kind, _, stream @ ..] = head;
+    let mut payload = vec![0; usize::from(u16::from_be_bytes([high, low]))];
+    socket.read_exact(&mut payload).await.ok()?;
+    Some((kind, u32::from_be_bytes(stream), payload))
+}
+
 /// Says this to the first two requests, answers all others, and counts them.
 async fn saying(says: Says) -> (Target, Arc<AtomicUsize>) {
     let seen: Arc<AtomicUsize> = Arc::default();
@@ -174,15 +195,9 @@ async fn saying(says: Says) -> (Target, Arc<AtomicUsize>) {
     let target = Target::accepting(move |mut socket| {
         let seen = Arc::clone(&counting);
         async move {
-            let (mut preface, mut head) = ([0; 24], [0; 9]);
-            let _ = socket.read_exact(&mut preface).await;
-            say(&mut socket, frame(SETTINGS, 0, 0, &[])).await;
-            while socket.read_exact(&mut head).await.is_ok() {
-                let [_, high, low, kind, _, stream @ ..] = head;
-                let mut payload = vec![0; usize::from(u16::from_be_bytes([high, low]))];
-                let _ = socket.read_exact(&mut payload).await;
+            begin(&mut socket).await;
+            while let Some((kind, stream, _)) = next_frame(&mut socket).await {
                 if kind == HEADERS {
-                    let stream = u32::from_be_bytes(stream);
                     // The table that every peer has says 200 at 8 (RFC 7541, A). It ends head and stream.
                     let answer = || frame(HEADERS, 0b101, stream, &[0x88]);
                     let said = if seen.fetch_add(1, SeqCst) < 2 { says(stream) } else { answer() };
@@ -222,4 +237,92 @@ async fn what_a_peer_may_have_looked_at_is_not_sent_again() {
         let (target, seen) = saying(says).await;
         assert_eq!((post(&target, 2).await, seen.load(SeqCst)), (Err("upstream-broken"), 1));
     }
+}
+
+/// Answers each request with a head of so many bytes, as HTTP/2 counts them (RFC 9113, 6.5.2), in a short frame: one header
+/// that the client's table keeps, and references to it.
+async fn with_head(size: usize) -> Target {
+    // Name, value and 32 bytes for each.
+    const ENTRY: usize = 1024;
+    const STATUS: usize = ":status".len() + "200".len() + 32;
+    let last = (size - STATUS) % ENTRY;
+    assert!(last >= 33 + 127, "a length of two bytes or more");
+    let literal = |prefix: u8, value: usize| {
+        // A name of one letter; a length from 127 on goes on in groups of seven bits (RFC 7541, 5.1).
+        let rest = value - 127;
+        let length = [0x7f, u8::try_from(rest % 128).unwrap() | 0x80, u8::try_from(rest / 128).unwrap()];
+        [&[prefix, 1, b'a'][..], &length, &vec![b'x'; value][..]].concat()
+    };
+    let repeated = (size - STATUS) / ENTRY;
+    // Status 200; a header that goes into the table, where it is at 62; references; one that doesn't go there.
+    let mut block = vec![0x88];
+    block.extend(literal(0x40, ENTRY - 33));
+    block.extend(vec![0xbe; repeated - 1]);
+    block.extend(literal(0, last - 33));
+    Target::accepting(move |mut socket| {
+        let block = block.clone();
+        async move {
+            begin(&mut socket).await;
+            while let Some((kind, stream, _)) = next_frame(&mut socket).await {
+                if kind == HEADERS {
+                    say(&mut socket, frame(HEADERS, 0b101, stream, &block)).await;
+                }
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn refuses_an_answer_whose_head_is_above_the_bound() {
+    let most = usize::try_from(MAX_HEAD).unwrap() - 1;
+    let target = with_head(most).await;
+    let answer = Shop::new(at(target.url(), Protocol::Http2)).begin("/").await.unwrap();
+    assert_eq!(answer.headers().get_all("a").iter().count(), 64);
+    let target = with_head(most + 1).await;
+    assert_eq!(Shop::new(at(target.url(), Protocol::Http2)).fails("/").await, "upstream-broken");
+}
+
+/// Answers with a body of so many bytes at once, whatever the client's window. Gives the codes of the client's resets.
+async fn flooding(size: usize) -> (Target, mpsc::UnboundedReceiver<u32>) {
+    let (codes, resets) = mpsc::unbounded_channel();
+    let target = Target::accepting(move |mut socket| {
+        let codes = codes.clone();
+        async move {
+            begin(&mut socket).await;
+            while let Some((kind, stream, payload)) = next_frame(&mut socket).await {
+                match (kind, &payload[..]) {
+                    // The client's window is in force when its settings are acknowledged.
+                    (SETTINGS, [_, ..]) => say(&mut socket, frame(SETTINGS, 1, 0, &[])).await,
+                    (HEADERS, _) => {
+                        say(&mut socket, frame(HEADERS, 0b100, stream, &[0x88])).await;
+                        let body = vec![b'x'; size];
+                        for piece in body.chunks(16 << 10) {
+                            say(&mut socket, frame(DATA, 0, stream, piece)).await;
+                        }
+                        say(&mut socket, frame(DATA, 1, stream, b"")).await;
+                    }
+                    (RST_STREAM, code) => {
+                        let _ = codes.send(u32::from_be_bytes(code.try_into().unwrap()));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    })
+    .await;
+    (target, resets)
+}
+
+#[tokio::test]
+async fn refuses_a_body_above_the_window_that_nobody_reads() {
+    let window = usize::try_from(STREAM_WINDOW).unwrap();
+    let (target, _resets) = flooding(window).await;
+    let shop = Shop::new(at(target.url(), Protocol::Http2));
+    assert_eq!(shop.get("/").await.unwrap().len(), window);
+    let (target, mut resets) = flooding(window + 1).await;
+    let shop = Shop::new(at(target.url(), Protocol::Http2));
+    let answer = shop.begin("/").await.unwrap();
+    assert_eq!(resets.recv().await, Some(FLOW_CONTROL_ERROR));
+    assert!(answer.into_body().collect().await.is_err());
 }

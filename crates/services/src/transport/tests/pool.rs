@@ -4,11 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use http::Response;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
+use tokio_util::either::Either;
 
 use super::target::{Target, head, say};
 use super::*;
 use crate::body::full;
+use crate::transport::http1;
+use crate::transport::pool::{MAX_IDLE, Pool};
 
 const SHORT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
@@ -197,6 +202,24 @@ async fn the_connection_used_last_is_used_first() {
         assert_eq!(shop.get("/").await.unwrap(), "0", "the one that came back last");
     }
     assert_eq!(connections.load(SeqCst), 2);
+}
+
+#[tokio::test]
+async fn keeps_as_many_idle_connections_of_an_address_as_it_may_and_closes_one_more() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let pool = Pool::default();
+    // Those that are not accepted yet wait in the listener's queue: half of the sockets need no descriptor.
+    for _ in 0..=MAX_IDLE {
+        let socket = TcpStream::connect(address).await.unwrap();
+        pool.keep(Some(address), http1::Connection::new(Either::Left(socket)));
+    }
+    assert_eq!(format!("{pool:?}"), format!("[(Some({address}), {MAX_IDLE}, 0)]"));
+    for _ in 0..MAX_IDLE {
+        drop(listener.accept().await.unwrap());
+    }
+    let (mut last, _) = listener.accept().await.unwrap();
+    assert_eq!(last.read(&mut [0; 1]).await.unwrap(), 0, "there was no room for it");
 }
 
 #[tokio::test]

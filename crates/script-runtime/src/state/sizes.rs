@@ -1,0 +1,140 @@
+//! How large the state of a service is: the bytes of each key and its value, and their sum.
+//!
+//! Every cell and every declaration of a dynamic resource counts, whether it is loaded or not. At the start the store gives the
+//! bytes of each key's log, which are never fewer than those of its value; from when a cell is loaded on, its exact
+//! bytes count. A size is always set, never added, so that nothing drifts when the store refuses a commit or another gateway writes.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Bound::{Included, Unbounded};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes that an entry counts beside its key and its value.
+const ENTRY: u64 = 64;
+
+/// The sizes of a service's keys and values, and their sum.
+#[derive(Debug, Default)]
+pub(crate) struct StateSizes(Mutex<Sizes>);
+
+#[derive(Debug, Default)]
+struct Sizes {
+    by_key: BTreeMap<Arc<str>, u64>,
+    total: u64,
+    /// Bytes of declarations on their way to the store.
+    reserved: u64,
+}
+
+/// Room for a declaration, until it is counted or given up.
+#[derive(Debug)]
+pub(crate) struct SizeReservation<'a> {
+    sizes: &'a StateSizes,
+    bytes: u64,
+}
+
+/// The state would be larger than it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StateTooLarge {
+    /// Its size with the refused write.
+    pub(crate) size: u64,
+}
+
+/// The size of an entry: a key, and a value of so many bytes.
+pub(crate) fn entry_size(key: &str, value: usize) -> u64 {
+    ENTRY + key.len() as u64 + value as u64
+}
+
+impl StateSizes {
+    fn lock(&self) -> MutexGuard<'_, Sizes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The size of the whole state.
+    #[cfg(test)]
+    pub(crate) fn total(&self) -> u64 {
+        self.lock().total
+    }
+
+    /// Sets the sizes from the store's: each key with the bytes of its log.
+    pub(crate) fn load(&self, logs: Vec<(String, u64)>) {
+        let mut sizes = self.lock();
+        for (key, bytes) in logs {
+            let size = ENTRY + key.len() as u64 + bytes;
+            sizes.set(&key.into(), size);
+        }
+    }
+
+    /// Sets the sizes of the entries that a commit writes. A commit that makes the state larger is refused above `most`, and
+    /// changes nothing; any other commit is taken.
+    pub(crate) fn commit<'k>(
+        &self,
+        most: u64,
+        written: impl Iterator<Item = (&'k Arc<str>, u64)> + Clone,
+    ) -> Result<(), StateTooLarge> {
+        let mut sizes = self.lock();
+        let (mut added, mut removed) = (0, 0);
+        for (key, size) in written.clone() {
+            added += size;
+            removed += sizes.by_key.get(key).copied().unwrap_or_default();
+        }
+        let size = (sizes.total + sizes.reserved + added).saturating_sub(removed);
+        if added > removed && size > most {
+            return Err(StateTooLarge { size });
+        }
+        written.for_each(|(key, size)| sizes.set(key, size));
+        Ok(())
+    }
+
+    /// Keeps room for so many bytes, if they fit below `most`.
+    pub(crate) fn reserve(&self, most: u64, bytes: u64) -> Result<SizeReservation<'_>, StateTooLarge> {
+        let mut sizes = self.lock();
+        let size = sizes.total + sizes.reserved + bytes;
+        if size > most {
+            return Err(StateTooLarge { size });
+        }
+        sizes.reserved += bytes;
+        Ok(SizeReservation { sizes: self, bytes })
+    }
+
+    /// Sets the size of a key.
+    pub(crate) fn set(&self, key: &Arc<str>, size: u64) {
+        self.lock().set(key, size);
+    }
+
+    /// Removes a key.
+    pub(crate) fn remove(&self, key: &str) {
+        self.lock().remove(key);
+    }
+
+    /// Removes all keys that begin so.
+    pub(crate) fn remove_all(&self, prefix: &str) {
+        let mut sizes = self.lock();
+        let from = sizes.by_key.range::<str, _>((Included(prefix), Unbounded));
+        let keys: Vec<Arc<str>> =
+            from.map(|(key, _)| key).take_while(|key| key.starts_with(prefix)).map(Arc::clone).collect();
+        keys.iter().for_each(|key| sizes.remove(key));
+    }
+}
+
+impl Sizes {
+    fn set(&mut self, key: &Arc<str>, size: u64) {
+        let was = match self.by_key.entry(Arc::clone(key)) {
+            Entry::Occupied(mut known) => known.insert(size),
+            Entry::Vacant(place) => {
+                place.insert(size);
+                0
+            }
+        };
+        self.total = (self.total + size).saturating_sub(was);
+    }
+
+    fn remove(&mut self, key: &str) {
+        let was = self.by_key.remove(key).unwrap_or_default();
+        self.total = self.total.saturating_sub(was);
+    }
+}
+
+impl Drop for SizeReservation<'_> {
+    fn drop(&mut self) {
+        self.sizes.lock().reserved -= self.bytes;
+    }
+}

@@ -1,0 +1,110 @@
+//! The bound of a service's whole state.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::instances::{declare_on, nested};
+use super::{Ground, Settings, counter, set, write};
+use crate::state::sizes::entry_size;
+use crate::state::{Declaration, Edition, Error, Held, Plan};
+
+/// The key of [`counter`]'s cell.
+const KEY: &str = "Shop/shared/n";
+
+/// A gateway whose service may have so many bytes of state.
+async fn bounded(plan: Plan, size: u64) -> Ground {
+    let settings = Settings { size, ..Settings::default() };
+    Ground::on(Arc::new(tempfile::tempdir().unwrap()), plan, settings).await
+}
+
+fn total(ground: &Ground) -> u64 {
+    ground.edition().home.sizes.total()
+}
+
+/// Writes an edit of a handler's first cell, durably.
+async fn edit(edition: &Edition, edit: &str) -> Result<(), Error> {
+    let ticket = write(edition, 0, "/data").await?;
+    ticket.commit(0, format!("[{edit}]").as_bytes())?.wait().await
+}
+
+#[tokio::test]
+async fn refuses_a_write_that_makes_the_state_larger_than_its_bound() {
+    let most = entry_size(KEY, "12345678".len());
+    let ground = bounded(counter(), most).await;
+    ground.set(0, "/data", "12345678").await;
+    assert_eq!(total(&ground), most);
+    let refused = set(&ground.edition(), 0, "/data", "123456789").await.unwrap_err();
+    assert_eq!((refused.code(), refused.status()), ("state-full", 503));
+    let text =
+        format!("the state of `Shop` would have {} bytes, and {most} are the most it may have", most + 1);
+    assert_eq!(refused.to_string(), text);
+    assert_eq!(ground.value(0, "/data").await, [Some(json!(12_345_678))]);
+    // Writes that make it no larger are taken, and make room.
+    ground.set(0, "/data", "87654321").await;
+    ground.set(0, "/data", "1").await;
+    ground.set(0, "/data", "12345678").await;
+    assert_eq!(ground.value(0, "/data").await, [Some(json!(12_345_678))]);
+}
+
+#[tokio::test]
+async fn takes_writes_that_shrink_a_state_above_its_bound() {
+    let ground = bounded(counter(), 1000).await;
+    let edition = ground.edition();
+    ground.set(0, "/data", r#"{"list":[1,22,333],"name":"a"}"#).await;
+    ground.service.set(Settings { size: 10, ..Settings::default() });
+    for larger in
+        [r#"[0,["list",3],4]"#, r#"[0,["more"],0]"#, r#"[0,["name"],"ab"]"#, r#"[0,["list",0],0,[9]]"#]
+    {
+        assert_eq!(edit(&edition, larger).await.unwrap_err().code(), "state-full", "{larger}");
+    }
+    for smaller in
+        [r#"[0,["list",0],1,[]]"#, r#"[0,["list","length"],1]"#, r#"[0,["name"],"b"]"#, r#"[0,["name"]]"#]
+    {
+        edit(&edition, smaller).await.unwrap();
+    }
+    assert_eq!(ground.value(0, "/data").await, [Some(json!({ "list": [22] }))]);
+    assert_eq!(total(&ground), entry_size(KEY, r#"{"list":[22]}"#.len()));
+    edit(&edition, "[0,[]]").await.unwrap();
+    assert_eq!(total(&ground), entry_size(KEY, 0));
+}
+
+#[tokio::test]
+async fn a_write_that_the_store_refuses_does_not_count() {
+    let ground = Ground::new(counter()).await;
+    ground.set(0, "/data", "1").await;
+    let before = total(&ground);
+    let ticket = write(&ground.edition(), 0, "/data").await.unwrap();
+    ground.steal(KEY).await;
+    let durable = ticket.commit(0, b"[[0,[],123456]]").unwrap();
+    assert!(total(&ground) > before);
+    assert_eq!(durable.wait().await.unwrap_err().code(), "state-lease-lost");
+    assert_eq!(total(&ground), before);
+}
+
+#[tokio::test]
+async fn refuses_a_declaration_that_makes_the_state_larger_than_its_bound() {
+    // Room for one resource with its first value, and not for two.
+    let ground = bounded(nested(), 400).await;
+    declare_on(&ground, "/made/1").await;
+    let edition = ground.edition();
+    let second =
+        Declaration { resource: 1, path: "/made/2", captures: "1", initials: r#"{"list":[1]}"#, after: None };
+    assert_eq!(edition.declare(second).await.unwrap_err().code(), "state-full");
+    assert!(edition.instance("/made/2").await.unwrap().is_none());
+    edition.remove("/made/1", &Held::none(), "a test").await.unwrap();
+    assert_eq!(total(&ground), 0);
+    declare_on(&ground, "/made/2").await;
+}
+
+#[tokio::test]
+async fn a_restart_counts_the_state_before_it_is_loaded() {
+    let ground = Ground::new(nested()).await;
+    declare_on(&ground, "/made/1").await;
+    ground.set(2, "/data", r#"{"name":"a"}"#).await;
+    let before = total(&ground);
+    let ground = ground.restart(nested()).await;
+    assert_eq!(total(&ground), before);
+    assert_eq!(ground.value(2, "/data").await, [Some(json!({ "name": "a" }))]);
+    assert_eq!(total(&ground), before);
+}
