@@ -80,6 +80,9 @@ struct Wanted {
     loaded: Vec<Arc<str>>,
 }
 
+/// Keys of the store, each with its size.
+type KeySizes = Vec<(Arc<str>, u64)>;
+
 impl Edition {
     /// The dynamic instance at a path, if this program has its declaration.
     ///
@@ -309,11 +312,7 @@ impl Edition {
     }
 
     /// The store's batch, and the size of each of its keys. Nothing that was there at its path before is left.
-    fn declaration(
-        &self,
-        declaration: Declaration<'_>,
-        record: Bytes,
-    ) -> Result<(Batch, Vec<(Arc<str>, u64)>), Error> {
+    fn declaration(&self, declaration: Declaration<'_>, record: Bytes) -> Result<(Batch, KeySizes), Error> {
         let refused = |reason: String| Error::Declaration { path: declaration.path.into(), reason };
         let keys = &self.home.keys;
         let batch = Batch::new().remove_all(keys.instance(declaration.path));
