@@ -198,6 +198,10 @@ fn write(path: &Path, text: &str) {
 async fn collect(stderr: ChildStderr, log: Arc<watch::Sender<Log>>) {
     let mut lines = BufReader::new(stderr).lines();
     while let Ok(Some(line)) = lines.next_line().await {
+        // Its last word: whoever asks next is told of a broken connection.
+        if line.contains("beyond ORFA_POLL_LIMIT_MS") {
+            eprintln!("{line}");
+        }
         log.send_modify(|log| log.lines.push(line));
     }
     log.send_modify(|log| log.ended = true);

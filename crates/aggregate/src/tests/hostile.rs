@@ -49,14 +49,12 @@ async fn tells_how_much_memory_an_answer_holds() {
 }
 
 #[tokio::test]
-async fn rows_are_put_into_what_lies_in_as_many_arrays_as_may_be() {
-    let join = r#"{"parts": {"a": {"get": "profile/a"},
-        "b": {"get": "order/b", "join": {"into": "$.a.items", "on": "id = id"}}}, "answer": "a"}"#;
-    let (opened, closed) = ("[".repeat(json::DEPTH - 2), "]".repeat(json::DEPTH - 2));
-    let nested = format!(r#"{{"items":{opened}{{"id":1}}{closed}}}"#);
-    let rig = Rig::new(join, &[("profile/a", 200, &nested), ("order/b", 200, r#"[{"id":1,"x":2}]"#)]);
-    let got = rig.get("/here").await;
-    assert_eq!(got.text, format!(r#"{{"items":{opened}{{"id":1,"b":[{{"id":1,"x":2}}]}}{closed}}}"#));
+async fn items_may_be_nested_as_deeply_as_json_may_be() {
+    let each = r#"{"parts": {"a": {"get": "profile/a"},
+        "b": {"get": "order/b/{each.id}", "each": "a", "optional": true}}, "answer": "a"}"#;
+    let nested = "[".repeat(json::DEPTH) + &"]".repeat(json::DEPTH);
+    let rig = Rig::new(each, &[("profile/a", 200, &nested)]);
+    assert_eq!(rig.get("/here").await.text, nested);
 }
 
 #[tokio::test]
