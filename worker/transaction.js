@@ -8,7 +8,7 @@
 import { ArrayDraft, ObjectDraft } from "./drafts.js";
 import { Settlement, isInState } from "./settle.js";
 import { Cell, cut, put, splice } from "./state.js";
-import { NODE, StateError, check, keptKey, refusal, scalar, step } from "./values.js";
+import { NODE, StateError, check, keptKey, namedElement, refusal, scalar, step } from "./values.js";
 
 const { isArray } = Array;
 const { hasOwn, freeze } = Object;
@@ -64,7 +64,7 @@ export class Transaction {
     if (!isArray(raw)) return this.#put(node, keptKey(key, () => node.name()), value);
     if (key === "length") return this.#cut(node, lengthOf(value));
     const index = indexOf(key);
-    if (index === undefined) throw problem(node, `can't have \`${key}\`: an array has elements only`);
+    if (index === undefined) throw namedElement(node.name(), key);
     this.#put(node, index, value);
   }
 

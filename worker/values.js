@@ -113,6 +113,9 @@ class TreeWalk {
       const next = simple(inner) ? inner : this.value(inner, () => `${name()}[${i}]`, depth);
       copy?.push(next);
     }
+    // Its keys are its indices, followed by any others. A hole was refused above.
+    const members = keys(value);
+    if (members.length > value.length) throw namedElement(name(), members[value.length]);
     return copy;
   }
 
@@ -216,6 +219,11 @@ export function step(key) {
 export function refusal(name, what) {
   const values = "null, booleans, finite numbers, strings, arrays without holes and plain objects";
   return new StateError(`\`${name}\` can't be ${what}: what lasts is ${values} (S rule 8)`);
+}
+
+/** An array with a member that is not an element. */
+export function namedElement(name, key) {
+  return new StateError(`\`${name}\` can't have \`${key}\`: an array has elements only (S rule 8)`);
 }
 
 function kindOf(value) {

@@ -271,6 +271,42 @@ test("rule 8: what is no JSON is refused with its place", () => {
   }
 });
 
+test("rule 8: an array has elements only, also one that the handler has just made", () => {
+  const named = (members, list = [1]) => Object.assign(list, members);
+  const set = (key) => ({ view }) => {
+    view.two = [];
+    view.two[key] = 1;
+  };
+  const refused = [
+    [set(4294967295), /^`two` can't have `4294967295`: an array has elements only/],
+    [set(-1), /^`two` can't have `-1`: an array has elements only/],
+    [set(1.5), /^`two` can't have `1\.5`: an array has elements only/],
+    [set("name"), /^`two` can't have `name`: an array has elements only/],
+    [({ view }) => (view.one.list = named({ total: 1 })), /^`one\.list` can't have `total`: an array has elements only/],
+    [({ view }) => view.two.push([named({ total: 1 })]), /^`two\[0\]\[0\]` can't have `total`: an array has elements only/],
+    [({ view }) => (view.one.found = "a1".match(/(\d)/)), /^`one\.found` can't have `index`: an array has elements only/],
+  ];
+  for (const [act, message] of refused) {
+    const opened = writer({}, []);
+    try {
+      act(opened);
+      opened.run.finish();
+    } catch (error) {
+      opened.run.fail(error);
+    }
+    const at = opened.worker.frames.findIndex(([name, type]) => name === "begin" && type === 72);
+    const [kind, , , [, text]] = opened.worker.frames.slice(at + 1);
+    assert.deepEqual(kind, ["u8", 2]);
+    assert.match(text, message);
+    assert.match(text, /S rule 8/);
+  }
+  const opened = writer({}, undefined);
+  opened.view.two = [];
+  opened.view.two[0] = "first";
+  opened.view.one.found = [...("a1".match(/(\d)/) ?? [])];
+  assert.deepEqual(applied([{}, undefined], opened.ops()), [{ found: ["1", "1"] }, ["first"]]);
+});
+
 test("rule 8: names of prototypes are names like others, read and written, and intrinsics stay as they are", () => {
   const shapes = [Object.prototype, Array.prototype, Function.prototype, Object, Array];
   const shape = () => shapes.map((object) => Object.entries(Object.getOwnPropertyDescriptors(object)));

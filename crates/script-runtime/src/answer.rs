@@ -15,6 +15,7 @@ use services::body::{self, read_within};
 
 use crate::ask;
 use crate::frame::{self, Kind, Outcome, Payload};
+use crate::location::encoded;
 
 /// What of a resource's answer a handler passes on: status and body, and what says how to read that.
 static PASSED: [HeaderName; 3] = [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LENGTH];
@@ -78,7 +79,7 @@ impl Reply {
         }
     }
 
-    /// For a client. What begins with `/` in `Location` is below the mount path (rule 22).
+    /// For a client. A `Location` that begins with `/` is below the mount path (rule 22).
     pub(crate) fn respond(self, mount: &str, is_head: bool) -> Response<Body> {
         let (status, mut headers, payload) = match self {
             Self::Streamed(answer) if is_head => return answer.map(|_| body::empty()),
@@ -88,12 +89,7 @@ impl Reply {
         if let Some(content_type) = payload.kind.content_type() {
             headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(content_type));
         }
-        if !mount.is_empty()
-            && let Some(location) = headers.get(LOCATION).and_then(|location| location.to_str().ok())
-            && location.starts_with('/')
-            && !location.starts_with("//")
-            && let Ok(location) = HeaderValue::try_from(format!("{mount}{location}"))
-        {
+        if let Some(location) = headers.get(LOCATION).and_then(|location| mounted(location, mount)) {
             headers.insert(LOCATION, location);
         }
         if is_head && status != StatusCode::NO_CONTENT {
@@ -119,6 +115,15 @@ impl Reply {
         };
         (outcome(what, status, &headers), payload)
     }
+}
+
+/// A `Location` as it is sent: a URL reference, below the mount path if it begins with `/`.
+fn mounted(location: &HeaderValue, mount: &str) -> Option<HeaderValue> {
+    let mut target = encoded(location.as_bytes());
+    if target.starts_with('/') && !target.starts_with("//") {
+        target.insert_str(0, mount);
+    }
+    HeaderValue::try_from(target).ok()
 }
 
 /// A body that breaks off where it becomes larger than it may be.
@@ -200,6 +205,25 @@ mod tests {
             let answer = frame::Answer { status: 302, headers, body: Payload::default() };
             let response = respond(Reply::of(answer).expect("an answer"));
             assert_eq!(response.headers()[LOCATION], sent);
+        }
+    }
+
+    #[test]
+    fn rule_22_a_location_is_sent_as_a_url_whatever_characters_the_handler_gave_it() {
+        for (given, sent) in [
+            ("/lists/é", "/shop/lists/%C3%A9"),
+            ("/lists/a b?q=ü#ä", "/shop/lists/a%20b?q=%C3%BC#%C3%A4"),
+            ("/lists/%C3%A9", "/shop/lists/%C3%A9"),
+            ("/\\other.example/", "/shop/%5Cother.example/"),
+            ("http://x/é", "http://x/%C3%A9"),
+            ("é", "%C3%A9"),
+        ] {
+            let headers = Bytes::from(serde_json::json!({ "Location": given }).to_string());
+            let answer = || frame::Answer { status: 201, headers: headers.clone(), body: Payload::default() };
+            let response = respond(Reply::of(answer()).expect("an answer"));
+            assert_eq!(response.headers()[LOCATION], sent, "{given}");
+            let response = Reply::of(answer()).expect("an answer").respond("", false);
+            assert_eq!(response.headers()[LOCATION], sent.replacen("/shop", "", 1), "{given}");
         }
     }
 

@@ -97,8 +97,9 @@ pub struct ResourcesConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StateConfig {
-    /// Bytes of its whole state. Each value counts its JSON text, its key and 64 bytes more. A write that would make the state
-    /// larger than this is refused; a write that makes it smaller never is.
+    /// Bytes of its whole state. Each value counts its JSON text, its key and 64 bytes more; each resource that was made at run
+    /// time what it captured, its path twice and 320 bytes more. A write that would make the state larger than this is refused; a
+    /// write that makes it smaller never is.
     pub size: Bytes,
 }
 

@@ -106,8 +106,8 @@ fn without_dots(path: &str) -> String {
     kept.join("/")
 }
 
-/// The text of a header's value, with what no URL has encoded.
-fn encoded(bytes: &[u8]) -> String {
+/// The text of a header's value. Bytes that no URL has are percent-encoded.
+pub(crate) fn encoded(bytes: &[u8]) -> String {
     use std::fmt::Write;
 
     let mut text = String::with_capacity(bytes.len());

@@ -114,6 +114,43 @@ fn rule_9_the_block_of_a_nested_resource_uses_captured_variables_in_functions_on
 }
 
 #[test]
+fn rule_9_a_captured_variable_that_another_of_its_name_hides_is_an_error_and_never_the_other_s_value() {
+    let nested = |outer: &str, inner: &str, last: &str| {
+        format!(
+            "service s {{ res '/a' on POST {{ {outer}\n res '/b/' + query.x on POST {{ {inner}\n \
+             res '/c/' + query.y on GET {{ {last} }} }} }} }}"
+        )
+    };
+    let f = "var x = query.x; function f() { return x }";
+    for (outer, inner, last) in [
+        (f, "var x = query.y", "respond [f(), x]"),
+        (f, "let x = query.y", "respond [x, f()]"),
+        (f, "var x = query.y", "respond f()"),
+        (f, "function x() { return f() }", "respond x()"),
+        // A copied function hides the variable that is captured nearer.
+        ("function x() { return 1 } function f() { return x() }", "var x = query.y", "respond [f(), x]"),
+        // So does a variable of the handler that captures.
+        (f, "var y = query.y", "var x = y; respond [f(), x]"),
+        (f, "var y = query.y", "if (y) { var x = 1 } respond f()"),
+    ] {
+        let said = said(&nested(outer, inner, last));
+        assert!(
+            said.contains("error[s-captured-use]: a nested resource captures `x`, and another `x` hides it"),
+            "{last}: {said}"
+        );
+    }
+    for (outer, inner, last) in [
+        (f, "var x = query.y", "respond x"),
+        (f, "var y = query.y", "respond [f(), y]"),
+        (f, "var y = query.y", "let x = y; respond [f(), x]"),
+        (f, "var x = query.y; function g() { return x }", "respond g()"),
+    ] {
+        let said = said(&nested(outer, inner, last));
+        assert!(!said.contains("error["), "{inner}; {last}: {said}");
+    }
+}
+
+#[test]
 fn rule_11_what_is_there_from_the_start_is_noted() {
     insta::assert_snapshot!(said(include_str!("rules/11.sjs")));
 }
@@ -158,6 +195,49 @@ fn rule_19_turns_of_pfor_are_independent() {
 #[test]
 fn rules_8_and_21_outside_of_handlers_nothing_runs_and_state_is_data() {
     insta::assert_snapshot!(said(include_str!("rules/21.sjs")));
+}
+
+#[test]
+fn rule_21_a_variable_of_a_nested_block_is_each_worker_s_own_and_can_t_be_changed_by_a_request() {
+    let nested = |block: &str| {
+        format!("service s {{ res '/a' on POST {{ var x = query.x\n res '/b/' + x {{ {block} }} }} }}")
+    };
+    for changed in [
+        "var k = 0\n on POST { k++; respond x }",
+        "let k = 0\n function next() { return ++k }\n on POST { respond [x, next()] }",
+        "const k = {}\n on POST { k[x] = 1 }",
+    ] {
+        let said = said(&nested(changed));
+        assert!(
+            said.starts_with("error[s-shared-variable]: `k` is changed by a request"),
+            "{changed}: {said}"
+        );
+        assert!(said.contains("declare it as state, in the resource: `state k`"), "{changed}: {said}");
+    }
+    for fine in [
+        "const k = 1\n on POST { respond [x, k] }",
+        "state k = 0\n on POST { k++; respond x }",
+        "on POST { var k = 0; k++; respond [x, k] }",
+        "let k = {}; k.a = 1\n on POST { respond [x, k] }",
+    ] {
+        assert!(!said(&nested(fine)).contains("s-shared-variable"), "{fine}");
+    }
+}
+
+#[test]
+fn rule_22_a_path_is_computed_in_handlers_only() {
+    for path in ["'/b' + p", "p", "`/b${p}`", "'/b' + '/c'"] {
+        for resource in ["on GET { respond 1 }", "{ on GET { respond 1 } }"] {
+            let said = said(&format!("const p = '/p'\n service s {{ res {path} {resource} }}"));
+            let text = "error[s-res-path]: the path of a resource outside of handlers is one text";
+            assert!(said.starts_with(text), "{path}: {said}");
+        }
+        let inside = format!(
+            "const p = '/p'\n service s {{ res '/a' on POST {{ res {path} on GET {{ respond 1 }} }} }}"
+        );
+        assert!(!said(&inside).contains("s-res-path"), "{path}");
+    }
+    assert_eq!(said("service s { res `/b` on GET { respond 1 } }"), "");
 }
 
 #[test]

@@ -164,6 +164,18 @@ pub fn reading(path: &str) -> Result<Option<String>, PathError> {
     Ok((reading != path).then_some(reading))
 }
 
+/// Whether a path, once decoded, has a `.` or `..` segment, also with parameters behind it. Unlike [`check`] it takes what is
+/// no escape as it is.
+#[must_use]
+pub fn has_dot_segment(path: &str) -> bool {
+    has_dots(&decode_leniently(path.as_bytes()))
+}
+
+fn has_dots(text: &[u8]) -> bool {
+    let is_dots = |part: &[u8]| matches!(part.split(|byte| *byte == b';').next(), Some(b"." | b".."));
+    text.split(|byte| matches!(byte, b'/' | b'\\')).any(is_dots)
+}
+
 /// Refuses dot segments that were encoded twice.
 ///
 /// # Errors
@@ -173,8 +185,7 @@ pub(crate) fn check_twice(path: &str) -> Result<(), PathError> {
         return Ok(());
     }
     let twice = decode_leniently(&decode_leniently(path.as_bytes()));
-    let is_dots = |part: &[u8]| matches!(part.split(|byte| *byte == b';').next(), Some(b"." | b".."));
-    match twice.split(|byte| matches!(byte, b'/' | b'\\')).any(is_dots) {
+    match has_dots(&twice) {
         true => Err(PathError::DotSegment),
         false => Ok(()),
     }
@@ -233,8 +244,7 @@ fn to_path_and_query(rest: &str) -> Result<PathAndQuery, PathError> {
 /// parameters, and at every encoded slash.
 fn check_segment(segment: &str) -> Result<(), PathError> {
     let text = decode(segment)?;
-    let is_dots = |part: &[u8]| matches!(part.split(|byte| *byte == b';').next(), Some(b"." | b".."));
-    if text.split(|byte| matches!(byte, b'/' | b'\\')).any(is_dots) {
+    if has_dots(&text) {
         return Err(PathError::DotSegment);
     }
     match text.iter().find(|byte| matches!(byte, b'/' | b'\\' | 0..0x20 | 0x7F)) {

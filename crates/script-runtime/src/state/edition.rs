@@ -12,7 +12,7 @@ use super::error::Error;
 use super::group::{Group, State};
 use super::held::Held;
 use super::home::Home;
-use super::instances::{Known, Record};
+use super::instances::{Known, MAX_CAPTURES, Record, check_path, instance_size};
 use super::plan::{Plan, Scope};
 use super::sizes::entry_size;
 use super::ticket::{ReadTicket, WriteTicket};
@@ -249,15 +249,18 @@ impl Edition {
     /// Makes an instance, unless it is there. It is durable when this returns.
     ///
     /// # Errors
-    /// When the path is another declaration's, when there are too many, when the state would be too large, when the store
-    /// fails.
+    /// When no request can have the path, when it is another declaration's, when too much is captured, when there are too many,
+    /// when the state would be too large, when the store fails.
     pub async fn declare(&self, declaration: Declaration<'_>) -> Result<Declared, Error> {
-        let refused =
-            |reason: &str| Error::Declaration { path: declaration.path.into(), reason: reason.to_owned() };
+        let refused = |reason: String| Error::declaration(declaration.path, reason);
         let resource = self.plan.resources.get(declaration.resource);
-        let site = &resource.ok_or_else(|| refused("the program has no such resource"))?.key;
-        if !declaration.path.starts_with('/') || declaration.path.contains(char::is_control) {
-            return Err(refused("its path does not begin with `/`, or has control characters"));
+        let site = &resource.ok_or_else(|| refused("the program has no such resource".to_owned()))?.key;
+        check_path(declaration.path).map_err(refused)?;
+        let captured = declaration.captures.len();
+        if captured > MAX_CAPTURES {
+            return Err(refused(format!(
+                "what it captured has {captured} bytes, and {MAX_CAPTURES} are the most it may have"
+            )));
         }
         if let Some(after) = declaration.after {
             after.wait().await?;
@@ -305,7 +308,7 @@ impl Edition {
 
     /// What the store keeps of an instance.
     fn record(&self, declaration: Declaration<'_>, site: &str) -> Result<String, Error> {
-        let refused = |reason: String| Error::Declaration { path: declaration.path.into(), reason };
+        let refused = |reason: String| Error::declaration(declaration.path, reason);
         let captures = Bytes::copy_from_slice(declaration.captures.as_bytes());
         index(captures).map_err(|error| refused(format!("what it captured is no JSON ({error})")))?;
         Ok(Record { site, captures: declaration.captures, ends: self.home.ends() }.text())
@@ -313,11 +316,12 @@ impl Edition {
 
     /// The store's batch, and the size of each of its keys. Nothing that was there at its path before is left.
     fn declaration(&self, declaration: Declaration<'_>, record: Bytes) -> Result<(Batch, KeySizes), Error> {
-        let refused = |reason: String| Error::Declaration { path: declaration.path.into(), reason };
+        let refused = |reason: String| Error::declaration(declaration.path, reason);
         let keys = &self.home.keys;
         let batch = Batch::new().remove_all(keys.instance(declaration.path));
         let declared = keys.declared(declaration.path);
-        let mut sizes = vec![(Arc::clone(&declared), entry_size(&declared, record.len()))];
+        let size = instance_size(&declared, declaration.path, record.len());
+        let mut sizes = vec![(Arc::clone(&declared), size)];
         let mut batch = batch.create(declared, record);
         if declaration.initials.is_empty() {
             return Ok((batch, sizes));

@@ -108,7 +108,17 @@ pub enum Error {
     },
 }
 
+/// The most bytes of a path that the text of an error repeats.
+const SHOWN: usize = 128;
+
 impl Error {
+    /// A declaration that is refused. Of a long path only the start is repeated.
+    pub(crate) fn declaration(path: &str, reason: String) -> Self {
+        let shown = path.get(..path.floor_char_boundary(SHOWN)).unwrap_or_default();
+        let rest = if shown.len() < path.len() { ".." } else { "" };
+        Self::Declaration { path: format!("{shown}{rest}").into(), reason }
+    }
+
     /// The stable code. It never changes its meaning.
     #[must_use]
     pub fn code(&self) -> &'static str {
@@ -164,7 +174,9 @@ impl Error {
             Self::Taken { .. } => "delete the resource, or give this one another path",
             Self::TooMany { .. } => "delete some, let them end by a time to live, or allow more",
             Self::StateFull { .. } => "delete some of it, or raise `state.size` of the script",
-            Self::Declaration { .. } => "give it a path that begins with `/`, and values that JSON can hold",
+            Self::Declaration { .. } => {
+                "give it a path that requests can have, and less to capture; larger values can be state of the service"
+            }
             Self::Unreadable { .. } => "put back a copy of the store from before somebody else wrote to it",
             Self::Twice { .. } => "give one of them another name",
             Self::Folder { .. } => "let the gateway's user write to it",

@@ -332,9 +332,9 @@ impl Home {
             let broken = || Error::Unreadable { key, reason: "it is no number".to_owned() };
             self.floor.store(floor.ok_or_else(broken)?, Ordering::Relaxed);
         }
-        self.load_all_instances().await?;
+        // The memory of instances counts as well, which the store does not know of.
         self.sizes.load(self.shared.store.sizes(self.keys.all()).await?);
-        Ok(())
+        self.load_all_instances().await
     }
 
     /// What is done about once a second.

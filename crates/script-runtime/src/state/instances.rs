@@ -3,6 +3,9 @@
 //! An instance is its path, which declaration it is of, and what it captured; in the store it is one key, written
 //! together with the first values of its cells. One whose declaration the program no longer has is dormant: it keeps
 //! its path and its state, and is there again when the declaration is.
+//!
+//! Every instance is in memory, dormant or not. So each is bounded ([`MAX_PATH`], [`MAX_CAPTURES`]), all of them by their number,
+//! and their memory counts as part of the state ([`instance_size`]).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use json::{Document, Number};
+use services::path::has_dot_segment;
 
 use super::error::Error;
 use super::home::Home;
@@ -18,6 +22,15 @@ use super::sizes::entry_size;
 
 /// So many are loaded at once.
 const PAGE: usize = 1000;
+
+/// The most bytes of an instance's path. A request's may be as long with each of its bytes percent-encoded.
+pub(crate) const MAX_PATH: usize = 4 << 10;
+
+/// The most bytes of JSON that an instance captures.
+pub(crate) const MAX_CAPTURES: usize = 256 << 10;
+
+/// Bytes of memory that an instance takes beside its path, its record and what its key counts.
+const INSTANCE: u64 = 256;
 
 /// All of a service.
 #[derive(Debug, Default)]
@@ -44,6 +57,7 @@ pub(crate) struct Known {
     pub(crate) path: Arc<str>,
     /// The key of its declaration.
     pub(crate) site: Arc<str>,
+    /// A part of its record, which is in memory once.
     pub(crate) captures: Bytes,
     /// Of its key in the store: a later one is another instance.
     version: u64,
@@ -52,6 +66,9 @@ pub(crate) struct Known {
     /// As [`Instances`]'.
     seen: AtomicU64,
 }
+
+// The rest is the counters of its `Arc` and of its record, and its places in the registry.
+const _: () = assert!(size_of::<Known>() as u64 + 128 <= INSTANCE);
 
 /// What the store keeps of an instance.
 pub(crate) struct Record<'a> {
@@ -70,11 +87,44 @@ impl Drop for Room<'_> {
 }
 
 impl Record<'_> {
+    /// The JSON text. It stays in memory, so its allocation is as long as the text and no longer.
     pub(crate) fn text(&self) -> String {
         let site = serde_json::Value::from(self.site);
         let ends = self.ends.map(|ends| format!(",\"ends\":{ends}")).unwrap_or_default();
-        format!("{{\"site\":{site}{ends},\"captures\":{}}}", self.captures)
+        let head = format!("{{\"site\":{site}{ends},\"captures\":");
+        let mut text = String::with_capacity(head.len() + self.captures.len() + 1);
+        text.push_str(&head);
+        text.push_str(self.captures);
+        text.push('}');
+        text
     }
+}
+
+/// What an instance counts of the state: the key and the record in the store, and the memory that it takes here.
+pub(crate) fn instance_size(key: &str, path: &str, record: usize) -> u64 {
+    entry_size(key, record) + INSTANCE + path.len() as u64
+}
+
+/// Checks that a request can have a path.
+///
+/// # Errors
+/// The reason why none can.
+pub(crate) fn check_path(path: &str) -> Result<(), String> {
+    if !path.starts_with('/') || path.contains(char::is_control) {
+        return Err("its path does not begin with `/`, or has control characters".to_owned());
+    }
+    if path.len() > MAX_PATH {
+        return Err(format!("its path has {} bytes, and {MAX_PATH} are the most it may have", path.len()));
+    }
+    if path.contains(['?', '#']) {
+        return Err(
+            "`?` and `#` end a path; `encodeURIComponent` makes a part of a path of any text".to_owned()
+        );
+    }
+    if path.contains('\\') || has_dot_segment(path) {
+        return Err("no request can have a path with a backslash, or with a `.` or `..` segment".to_owned());
+    }
+    Ok(())
 }
 
 /// Milliseconds since 1970.
@@ -152,7 +202,7 @@ impl Instances {
         registry.ends.extend(ends.map(|ends| (ends, Arc::clone(&path))));
         registry.by_path.insert(path, Arc::clone(&known));
         let key = home.keys.declared(&known.path);
-        home.sizes.set(&key, entry_size(&key, length));
+        home.sizes.set(&key, instance_size(&key, &known.path, length));
         Ok(known)
     }
 }

@@ -1,8 +1,9 @@
 //! How large the state of a service is: the bytes of each key and its value, and their sum.
 //!
-//! Every cell and every declaration of a dynamic resource counts, whether it is loaded or not. At the start the store gives the
-//! bytes of each key's log, which are never fewer than those of its value; from when a cell is loaded on, its exact
-//! bytes count. A size is always set, never added, so that nothing drifts when the store refuses a commit or another gateway writes.
+//! Every cell and every declaration of a dynamic resource counts, whether it is loaded or not. All declarations are in memory, and
+//! count what they take there. At the start the store gives the bytes of each key's log, which are never fewer than those of its
+//! value; from when a cell is loaded on, its exact bytes count. A size is always set, never added, so that nothing drifts when the
+//! store refuses a commit or another gateway writes.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

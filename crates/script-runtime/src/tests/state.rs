@@ -210,6 +210,17 @@ const REMOVED: &str = "service test {
   }
 }";
 
+#[tokio::test]
+async fn rule_10_a_client_can_not_have_a_resource_made_where_no_request_finds_it() {
+    let rig = Rig::of(REMOVED, wish()).await;
+    for name in ["..", "a%3Fb", "a%23b", "a%5Cb", "x".repeat(5000).as_str()] {
+        let made = rig.ask("POST", &format!("/lists?name={name}")).await;
+        assert_eq!(made, (500, "state-declaration-invalid".into()), "{name}");
+    }
+    assert_eq!(rig.ask("POST", "/lists?name=a%20b").await.0, 201);
+    assert_eq!(rig.get("/lists/a%20b").await, "4");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_resource_that_is_removed_while_it_is_used_is_there_or_not_and_no_fault() {
     for script in [REMOVED.to_owned(), REMOVED.replace("count++; respond count +", "respond")] {

@@ -8,7 +8,7 @@ use oxc_semantic::{AstNode, NodeId};
 use oxc_syntax::symbol::SymbolId;
 
 use super::Analysis;
-use super::code::{Code, Role};
+use super::code::{Code, FunctionId, Role};
 use super::names::{Names, Thing};
 use crate::diagnostic::{Code as Says, Diagnostic};
 use crate::syntax::{ConstructId, ConstructKind};
@@ -127,6 +127,7 @@ fn is_copied(code: &Code<'_, '_>, symbol: SymbolId, declaration: NodeId) -> bool
 pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     check_requests(analysis, found);
     check_blocks(analysis, found);
+    check_names(analysis, found);
     let Analysis { code, names, flow, .. } = analysis;
     for resource in &names.resources {
         let Some(function) = code.function_for(resource.constructs[0]) else { continue };
@@ -226,6 +227,78 @@ fn check_blocks(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             "declare it in the handlers, in a function that they call, or as state of the resource",
         ));
     }
+}
+
+/// Rejects captured variables that another one of their name hides: a value is captured, and found again, by its name.
+fn check_names(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let Analysis { code, names, .. } = analysis;
+    for resource in names.resources.iter().filter(|resource| resource.parent.is_some()) {
+        let Captured { values, copies } = &resource.captured;
+        let statement = code.statements[resource.constructs[0]];
+        for (value, at) in values {
+            let copied = || copies.values().filter_map(|node| code.symbol(*node));
+            let hiding = hiding_at(code, *value, statement)
+                .or_else(|| copied().find(|copy| hides_in_copies(code, *copy, *value)));
+            found.extend(hiding.map(|other| hidden(code, *value, *at, other)));
+        }
+    }
+    // A handler's body stands in a block behind the copies, which does not hold a `var`.
+    for handler in &names.handlers {
+        let Some(resource) = code.construct(handler.construct).parent.and_then(|it| code.function_for(it))
+        else {
+            continue;
+        };
+        let mut captured = Captured::default();
+        let node = code.functions[handler.function].node;
+        within(code, names, node, code.functions[resource].node, &mut captured);
+        let values = if captured.copies.is_empty() { BTreeMap::new() } else { captured.values };
+        for (value, at) in values {
+            let hiding =
+                own_variables(code, handler.function).find(|own| code.name(*own) == code.name(value));
+            found.extend(hiding.map(|other| hidden(code, value, at, other)));
+        }
+    }
+}
+
+/// Another variable that has the name of a captured one where a resource is declared.
+fn hiding_at(code: &Code<'_, '_>, captured: SymbolId, statement: NodeId) -> Option<SymbolId> {
+    let scoping = code.semantic.scoping();
+    let (own, from) =
+        (scoping.symbol_scope_id(captured), code.semantic.nodes().get_node(statement).scope_id());
+    let scopes = scoping.scope_ancestors(from).take_while(|scope| *scope != own);
+    let mut bindings = scopes.flat_map(|scope| scoping.iter_bindings_in(scope));
+    bindings.find(|symbol| code.name(*symbol) == code.name(captured))
+}
+
+/// Whether a copied function or class hides a captured variable in handlers. The variables are parameters, and copies stand
+/// behind them in a block for each function that they are from, the outermost first.
+fn hides_in_copies(code: &Code<'_, '_>, copy: SymbolId, captured: SymbolId) -> bool {
+    let around = code.functions[code.function_of(code.declaration(copy))].node;
+    code.name(copy) == code.name(captured) && code.is_inside(code.declaration(captured), around)
+}
+
+/// The variables that a function declares by `var`.
+fn own_variables(code: &Code<'_, '_>, function: FunctionId) -> impl Iterator<Item = SymbolId> {
+    let scoping = code.semantic.scoping();
+    scoping.symbol_ids().filter(move |symbol| {
+        let declaration = code.declaration(*symbol);
+        scoping.symbol_flags(*symbol).is_function_scoped_declaration()
+            && matches!(code.kind(declaration), AstKind::VariableDeclarator(_))
+            && code.function_of(declaration) == function
+    })
+}
+
+fn hidden(code: &Code<'_, '_>, captured: SymbolId, at: NodeId, other: SymbolId) -> Diagnostic {
+    let name = code.name(captured);
+    Diagnostic::error(
+        Says::CapturedUse,
+        code.place(at),
+        format!("a nested resource captures `{name}`, and another `{name}` hides it"),
+        "the captured one is used here",
+        "give one of the two another name",
+    )
+    .and(code.declared(captured), "captured from here")
+    .and(code.declared(other), "this one hides it")
 }
 
 /// Whether a node in a block is part of an initial value, or of a class that is copied into handlers.

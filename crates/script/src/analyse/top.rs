@@ -17,6 +17,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     modules(&analysis.code, found);
     names(&analysis.code, found);
     shared(analysis, found);
+    paths(analysis, found);
     cells(analysis, found);
     calls(analysis, found);
 }
@@ -103,23 +104,44 @@ fn shared(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             continue;
         }
         let name = code.name(change.symbol);
+        let place = match code.functions[code.function_of(declared)].role {
+            Role::Resource(_) => "resource",
+            _ => "service",
+        };
         let error = Diagnostic::error(
             Says::SharedVariable,
             code.place(change.node),
             format!("`{name}` is changed by a request, and each worker has its own"),
             "other workers don't see this change",
-            format!("declare it as state, in the service: `state {name}`"),
+            format!("declare it as state, in the {place}: `state {name}`"),
         );
         let error = error.and(code.declared(change.symbol), "declared outside of handlers");
         found.push(if change.is_assignment { error } else { error.as_warning() });
     }
 }
 
+/// Whether a variable is there once in each worker. The block of a nested resource is outside of the handler around it.
 fn is_outside(code: &Code<'_, '_>, declared: NodeId) -> bool {
-    matches!(
-        code.functions[code.function_of(declared)].role,
-        Role::File | Role::Service(_) | Role::Resource(_)
-    ) && code.handler_of(declared).is_none()
+    let role = code.functions[code.function_of(declared)].role;
+    matches!(role, Role::File | Role::Service(_) | Role::Resource(_))
+}
+
+/// The path of a resource of the service is known before anything runs.
+fn paths(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let code = &analysis.code;
+    for (id, construct) in code.parsed.syntax.constructs.iter().enumerate() {
+        let ConstructKind::Res { path, literal: None, .. } = &construct.kind else { continue };
+        if code.handler_of(code.statements[id]).is_some() {
+            continue;
+        }
+        found.push(Diagnostic::error(
+            Says::ResPath,
+            path.clone(),
+            "the path of a resource outside of handlers is one text",
+            "this is computed, and no request declares it",
+            "write the whole path as one text; a resource with a computed path is declared in a handler",
+        ));
+    }
 }
 
 fn runs_in_request(code: &Code<'_, '_>, node: NodeId) -> bool {

@@ -1,11 +1,21 @@
 //! Laws of URLs and paths: what passes is what was written, and nothing climbs.
 
-use super::{Glob, PathError, check, check_start, parse_target, reading};
+use super::{Glob, PathError, check, check_start, has_dot_segment, parse_target, reading};
 use crate::Problem;
 use proptest::prelude::*;
 
 fn code(url: &str) -> &'static str {
     parse_target(url).map_or_else(|error| error.code(), |_| "ok")
+}
+
+#[test]
+fn dot_segments_are_found_in_any_spelling_and_not_in_names() {
+    for path in ["/..", "/a/./b", "/%2e%2E", "/a/..;x=1", "/a%2F..", "/a%5C..", "/50%/.."] {
+        assert!(has_dot_segment(path), "{path}");
+    }
+    for path in ["/", "/...", "/a..b", "/.a", "/a%zz", "/;..", "/%252e"] {
+        assert!(!has_dot_segment(path), "{path}");
+    }
 }
 
 #[test]

@@ -673,11 +673,11 @@ pub const BOUNDS: &[Bound] = &[
     ),
     bound(
         "resources made by S",
-        100_000 * 4 * KIB,
+        256 * MIB,
         "route",
-        "`resources.most`",
+        "`state.size`, of which their paths and captures are part; `resources.most`, `MAX_PATH` and `MAX_CAPTURES`",
         "crates/script-runtime/src/state/instances.rs",
-        "crates/script-runtime/src/state/tests/instances.rs: rule_10_there_are_so_many_and_no_more_and_one_that_goes_makes_room",
+        "crates/script-runtime/src/state/tests/sizes.rs: refuses_a_resource_whose_captures_and_path_have_no_room_in_the_state",
     ),
     // Filters.
     bound(

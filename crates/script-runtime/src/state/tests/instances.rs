@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 
 use super::{Ground, Settings, ask, cell, plan, read, set, write};
+use crate::state::instances::{MAX_CAPTURES, MAX_PATH, Record};
 use crate::state::{Declaration, Declared, Edition, Error, Frame, Held, Instance, Plan, Scope};
 
 /// A nested resource with a cell that it begins with, and one of its handler; and one of the service.
@@ -184,6 +185,66 @@ async fn rule_10_what_can_t_be_kept_is_refused() {
         let refused = declare(&ground.edition(), path, captures).await.unwrap_err();
         assert_eq!(refused.code(), "state-declaration-invalid", "{path} {captures}");
     }
+}
+
+#[tokio::test]
+async fn rule_10_a_path_that_no_request_can_have_is_refused_when_it_is_declared() {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let ground = Ground::on(folder, nested(), Settings { instances: 1, ..Settings::default() }).await;
+    let edition = ground.edition();
+    let long = |length: usize| format!("/{}", "x".repeat(length - 1));
+    let (longest, too_long) = (long(MAX_PATH), long(MAX_PATH + 1));
+    let refused = [
+        ("/made?a=1", "`?` and `#` end a path"),
+        ("/made#there", "`?` and `#` end a path"),
+        ("/made/..", "`.` or `..` segment"),
+        ("/./made", "`.` or `..` segment"),
+        ("/made/%2e%2E/x", "`.` or `..` segment"),
+        ("/made/..;v=1", "`.` or `..` segment"),
+        ("/a%2F..", "`.` or `..` segment"),
+        ("/a\\b", "with a backslash"),
+        ("/a\u{7f}", "control characters"),
+        (too_long.as_str(), "its path has 4097 bytes, and 4096 are the most it may have"),
+    ];
+    for (path, reason) in refused {
+        let error = declare(&edition, path, "1").await.unwrap_err();
+        assert_eq!((error.code(), error.status()), ("state-declaration-invalid", 500), "{path}");
+        assert!(error.to_string().contains(reason), "{error}");
+        assert!(error.to_string().len() < 400, "{error}");
+    }
+    // None of them has taken the only place.
+    for path in ["/made/a b", "/made/é", "/made/50%", "/made/%3F", "/made/...", "/made//1/", longest.as_str()]
+    {
+        new(declare(&edition, path, "1").await);
+        assert!(edition.remove(path, &Held::none(), "a test").await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn rule_9_as_much_is_captured_as_may_be_and_no_more() {
+    let ground = Ground::new(nested()).await;
+    let edition = ground.edition();
+    let text = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
+    new(declare(&edition, "/made/1", &text(MAX_CAPTURES)).await);
+    let error = declare(&edition, "/made/2", &text(MAX_CAPTURES + 1)).await.unwrap_err();
+    let reason =
+        "`/made/2` can't be declared: what it captured has 262145 bytes, and 262144 are the most it may have";
+    assert_eq!((error.code(), &*error.to_string()), ("state-declaration-invalid", reason));
+    assert!(edition.instance("/made/2").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn what_an_instance_captured_is_in_memory_once_without_spare_room() {
+    let captures = format!("\"{}\"", "x".repeat(100_000));
+    let record = Record { site: "/data POST > /made", captures: &captures, ends: Some(7) }.text();
+    assert_eq!(record.capacity(), record.len());
+    let ground = Ground::new(nested()).await;
+    let instance = new(declare(&ground.edition(), "/made/1", &captures).await);
+    let place = instance.captures().as_ptr();
+    let again = ground.edition().instance("/made/1").await.unwrap().unwrap();
+    assert_eq!(again.captures().as_ptr(), place);
+    let frames = again.ship(1);
+    assert!(matches!(&frames[..], [Frame::Instance { captures, .. }] if captures.as_ptr() == place));
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::instances::{declare_on, nested};
 use super::{Ground, Settings, counter, set, write};
+use crate::state::instances::MAX_CAPTURES;
 use crate::state::sizes::entry_size;
 use crate::state::{Declaration, Edition, Error, Held, Plan};
 
@@ -85,7 +86,7 @@ async fn a_write_that_the_store_refuses_does_not_count() {
 #[tokio::test]
 async fn refuses_a_declaration_that_makes_the_state_larger_than_its_bound() {
     // Room for one resource with its first value, and not for two.
-    let ground = bounded(nested(), 400).await;
+    let ground = bounded(nested(), 700).await;
     declare_on(&ground, "/made/1").await;
     let edition = ground.edition();
     let second =
@@ -95,6 +96,38 @@ async fn refuses_a_declaration_that_makes_the_state_larger_than_its_bound() {
     edition.remove("/made/1", &Held::none(), "a test").await.unwrap();
     assert_eq!(total(&ground), 0);
     declare_on(&ground, "/made/2").await;
+}
+
+#[tokio::test]
+async fn refuses_a_resource_whose_captures_and_path_have_no_room_in_the_state() {
+    let most = 1 << 20;
+    let ground = bounded(nested(), most).await;
+    let edition = ground.edition();
+    let captures = format!("\"{}\"", "x".repeat(MAX_CAPTURES - 2));
+    let mut made = 0;
+    let refused = loop {
+        let path = format!("/made/{made}");
+        let declaration =
+            Declaration { resource: 1, path: &path, captures: &captures, initials: "", after: None };
+        match edition.declare(declaration).await {
+            Ok(_) => made += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((made, refused.code(), refused.status()), (3, "state-full", 503));
+    assert!(total(&ground) <= most);
+    edition.remove("/made/1", &Held::none(), "a test").await.unwrap();
+    declare_on(&ground, "/made/1").await;
+}
+
+#[tokio::test]
+async fn a_resource_counts_at_least_the_memory_that_it_takes() {
+    let ground = bounded(nested(), 1 << 20).await;
+    let path = format!("/made/{}", "x".repeat(1000));
+    let declaration = Declaration { resource: 1, path: &path, captures: "1", initials: "", after: None };
+    ground.edition().declare(declaration).await.unwrap();
+    // The path itself, the path in its key, what is known of it, and two entries of maps.
+    assert!(total(&ground) > 2 * path.len() as u64 + 256 + 64, "{}", total(&ground));
 }
 
 #[tokio::test]
