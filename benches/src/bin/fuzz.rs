@@ -195,8 +195,13 @@ impl Folder {
             arguments.push(seeds.display().to_string());
         }
         let output = File::create(&log).with_context(|| format!("{} can't be made", log.display()))?;
-        let mut command = Command::new(binary);
-        command.args(["--exact", target.test, "--nocapture"]).env("FUZZ_ARGUMENTS", arguments.join(" "));
+        // Pools' threads are nice: on a machine without a free core they would be given no time within an input's ceiling.
+        let mut command = Command::new("nice");
+        command
+            .args(["-n", "18"])
+            .arg(binary)
+            .args(["--exact", target.test, "--nocapture"])
+            .env("FUZZ_ARGUMENTS", arguments.join(" "));
         command.env("ASAN_OPTIONS", format!("detect_leaks=0:quarantine_size_mb={QUARANTINE_MB}"));
         // As much as a main thread has: frames are larger with the sanitizer.
         command.env("RUST_MIN_STACK", (8 << 20).to_string());

@@ -1,12 +1,14 @@
 //! A connection of HTTP/2 (RFC 9113), as the server of it: frames and flow control are h2's, what a client may do with them
 //! is decided here.
 //!
-//! A task accepts requests and moves frames, each request has a task of its own (`http2/stream.rs`). A connection ends when
+//! A task accepts requests and moves frames, each request has a task of its own (`http2/stream.rs`), and those of a connection
+//! take turns (`http2/turns.rs`). A connection ends when
 //! nothing was under way on it for a while, when it stands still, and when its frames are a flood (`http2/traffic.rs`).
 
 mod body;
 mod stream;
 mod traffic;
+mod turns;
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -29,6 +31,7 @@ use crate::access::Logged;
 use crate::client::Client;
 use crate::conform::has_padded_value;
 pub(super) use traffic::Traffic;
+use turns::Turns;
 
 /// How many requests one connection may have under way: what RFC 9113 (6.5.2) calls the least that doesn't limit
 /// parallelism needlessly.
@@ -55,6 +58,7 @@ struct Conversation<S> {
     connection: Connection<Patient<S>, Bytes>,
     client: Client,
     traffic: Arc<Traffic>,
+    turns: Turns,
     pings: Option<PingPong>,
     /// That the gateway takes no more requests.
     ending: Awaited,
@@ -91,6 +95,7 @@ where
         client,
         seen: traffic.seen(),
         traffic,
+        turns: Turns::default(),
         pings,
         ending,
         patience: Patience::default(),
@@ -180,7 +185,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         // Boxed, since an answer on its way would keep the room for it otherwise.
         let answering = Box::pin(answer(Request::from_parts(head, body), client));
         let serving = stream::serve(answering, respond, is_head, under_way);
-        tokio::spawn(watched(PollSite::Http2, serving));
+        tokio::spawn(watched(PollSite::Http2, self.turns.take(serving)));
     }
 
     /// What is to become of the connection, once anything is.

@@ -1,0 +1,267 @@
+//! The turns of a connection's requests.
+//!
+//! Each request is a task, and a runtime polls tasks in the order in which they are woken. A client that sends a hundred requests
+//! at once would have a hundred tasks before another client's one. So only as many requests of a connection as there are
+//! cores stand in the runtime's line at a time; the others that were woken wait in the connection's own, whose first goes
+//! to the runtime when one of them has had its turn.
+
+use std::collections::VecDeque;
+use std::num::NonZero;
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use pin_project_lite::pin_project;
+
+/// As many requests of a connection stand in the runtime's line at most.
+static MOST: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZero::get));
+
+/// The line of a connection's requests.
+#[derive(Clone, Default)]
+pub(super) struct Turns(Arc<Mutex<Line>>);
+
+#[derive(Default)]
+struct Line {
+    /// How many stand in the runtime's line, or are polled.
+    active: usize,
+    waiting: VecDeque<Arc<Place>>,
+}
+
+/// A request's place.
+struct Place {
+    turns: Turns,
+    /// Behind the lock of the line, too: it is never locked by two.
+    state: Mutex<State>,
+}
+
+struct State {
+    at: Where,
+    /// What wakes the task.
+    waker: Option<Waker>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Where {
+    /// It waits for something.
+    Asleep,
+    /// In the connection's line.
+    Waiting,
+    /// In the runtime's line.
+    Called,
+    /// It is polled.
+    Polled,
+    /// Likewise, and it was woken meanwhile.
+    PolledAgain,
+    /// It has ended.
+    Gone,
+}
+
+pin_project! {
+    /// A request that takes turns with others: see [`Turns::take`].
+    pub(super) struct Taking<F> {
+        place: Arc<Place>,
+        waker: Waker,
+        #[pin]
+        future: F,
+    }
+
+    impl<F> PinnedDrop for Taking<F> {
+        fn drop(this: Pin<&mut Self>) {
+            this.place.leave();
+        }
+    }
+}
+
+impl Turns {
+    /// Has a request take turns with the others of the connection.
+    pub(super) fn take<F: Future>(&self, future: F) -> Taking<F> {
+        let state = Mutex::new(State { at: Where::Asleep, waker: None });
+        let place = Arc::new(Place { turns: self.clone(), state });
+        let waker = Waker::from(Arc::clone(&place));
+        Taking { place, waker, future }
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        lock(&self.0)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Line {
+    /// Has one more stand in the runtime's line, or wait for that; the waker of who is called.
+    fn enter(&mut self, place: &Arc<Place>, state: &mut State) -> Option<Waker> {
+        if self.active < *MOST {
+            self.active += 1;
+            state.at = Where::Called;
+            return state.waker.clone();
+        }
+        state.at = Where::Waiting;
+        self.waiting.push_back(Arc::clone(place));
+        None
+    }
+
+    /// One has had its turn: the next is called.
+    fn leave(&mut self) -> Option<Waker> {
+        self.active -= 1;
+        let next = self.waiting.pop_front()?;
+        self.active += 1;
+        let mut state = lock(&next.state);
+        state.at = Where::Called;
+        state.waker.clone()
+    }
+}
+
+impl Place {
+    /// Whether it may be polled now. Else it is called.
+    fn begins(self: &Arc<Self>, waker: &Waker) -> bool {
+        let mut line = self.turns.line();
+        let mut state = lock(&self.state);
+        if state.waker.as_ref().is_none_or(|known| !known.will_wake(waker)) {
+            state.waker = Some(waker.clone());
+        }
+        // The runtime polls a task that has just been made without having been asked.
+        if state.at == Where::Asleep {
+            let _ = line.enter(self, &mut state);
+        }
+        let may_be_polled = state.at == Where::Called;
+        if may_be_polled {
+            state.at = Where::Polled;
+        }
+        may_be_polled
+    }
+
+    /// It was polled, and waits.
+    fn ends(self: &Arc<Self>) {
+        let mut line = self.turns.line();
+        let mut state = lock(&self.state);
+        let is_woken = std::mem::replace(&mut state.at, Where::Asleep) == Where::PolledAgain;
+        if is_woken {
+            state.at = Where::Waiting;
+            line.waiting.push_back(Arc::clone(self));
+        }
+        drop(state);
+        let next = line.leave();
+        drop(line);
+        next.into_iter().for_each(Waker::wake);
+    }
+
+    /// It has ended, or was dropped before.
+    fn leave(&self) {
+        let mut line = self.turns.line();
+        let was = std::mem::replace(&mut lock(&self.state).at, Where::Gone);
+        let next = match was {
+            Where::Called | Where::Polled | Where::PolledAgain => line.leave(),
+            Where::Waiting => {
+                line.waiting.retain(|place| !std::ptr::eq(&**place, self));
+                None
+            }
+            Where::Asleep | Where::Gone => None,
+        };
+        drop(line);
+        next.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Wake for Place {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let mut line = self.turns.line();
+        let mut state = lock(&self.state);
+        let called = match state.at {
+            Where::Asleep => line.enter(self, &mut state),
+            Where::Polled => {
+                state.at = Where::PolledAgain;
+                None
+            }
+            Where::Waiting | Where::Called | Where::PolledAgain | Where::Gone => None,
+        };
+        drop((state, line));
+        called.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl<F: Future> Future for Taking<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        if !this.place.begins(context.waker()) {
+            return Poll::Pending;
+        }
+        let polled = this.future.poll(&mut Context::from_waker(this.waker));
+        match polled {
+            Poll::Ready(_) => this.place.leave(),
+            Poll::Pending => this.place.ends(),
+        }
+        polled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use tokio::task::{LocalSet, spawn_local, yield_now};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn others_wait_behind_few_requests_of_a_connection_and_not_behind_all() {
+        const REQUESTS: usize = 100;
+        let (turns, polled) = (Turns::default(), Rc::new(RefCell::new(Vec::new())));
+        let local = LocalSet::new();
+        local
+            .run_until(async {
+                let turn = |name: usize| {
+                    let polled = Rc::clone(&polled);
+                    async move {
+                        for _ in 0..3 {
+                            polled.borrow_mut().push(name);
+                            yield_now().await;
+                        }
+                    }
+                };
+                let mut tasks: Vec<_> =
+                    (0..REQUESTS).map(|number| spawn_local(turns.take(turn(number)))).collect();
+                tasks.push(spawn_local(turn(REQUESTS)));
+                for task in tasks {
+                    task.await.unwrap();
+                }
+            })
+            .await;
+        let polled = polled.borrow();
+        assert_eq!(polled.len(), 3 * (REQUESTS + 1));
+        let other: Vec<usize> = (0..polled.len()).filter(|at| polled.get(*at) == Some(&REQUESTS)).collect();
+        assert!(other.iter().all(|at| *at <= 4 * *MOST), "the other's turns were {other:?}");
+        // Requests have their turns one after the other.
+        let first = polled.iter().filter(|name| **name < REQUESTS).take(REQUESTS);
+        assert!(first.copied().eq(0..REQUESTS));
+    }
+
+    #[tokio::test]
+    async fn who_leaves_makes_room_wherever_it_was() {
+        let turns = Turns::default();
+        let never = || turns.take(std::future::pending::<()>());
+        let mut waits: Vec<_> = (0..2 * *MOST + 2).map(|_| Box::pin(never())).collect();
+        let mut context = Context::from_waker(Waker::noop());
+        for wait in &mut waits {
+            assert!(wait.as_mut().poll(&mut context).is_pending());
+        }
+        waits.iter().for_each(|wait| wait.waker.wake_by_ref());
+        assert_eq!((turns.line().active, turns.line().waiting.len()), (*MOST, *MOST + 2));
+        waits.drain(..1);
+        waits.pop();
+        assert_eq!((turns.line().active, turns.line().waiting.len()), (*MOST, *MOST));
+        waits.clear();
+        assert_eq!((turns.line().active, turns.line().waiting.len()), (0, 0));
+        turns.take(async {}).await;
+        assert_eq!(turns.line().active, 0);
+    }
+}
