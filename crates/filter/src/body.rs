@@ -1,7 +1,14 @@
 //! A body on its way through one filter: each piece is shown to the module, and goes on when it lets it.
 //!
-//! While the module says PAUSE, pieces are collected and shown again with each new one; over `limits.buffer`
-//! the exchange fails. Nothing is copied of a body that is not held back.
+//! Pieces that are ready together are shown together. While the module holds a body back, it is shown again with
+//! what has been added once it has grown by an eighth, when it ends, or after a delay that doubles, so that the bytes
+//! shown stay linear in the body's length. Over `limits.buffer` the exchange fails. Large pieces of a body that
+//! is not held back are not copied.
+//!
+//! Trailers end a body. Without them the module sees the end in the last piece. With them Envoy calls
+//! `on_request_trailers` instead, and a module without that callback never sees the end, which would release a body
+//! that it holds back. So the end is shown in an empty piece first, unless the filter is strict and its module
+//! exports the callback; trailers follow when the module has let the body go.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,10 +16,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body as _, Frame, SizeHint};
 use services::body::Error;
 use services::{Body, Problem};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use crate::abi::{Action, Side};
 use crate::callbacks::{BodyCallback, TrailersCallback};
@@ -24,6 +32,12 @@ use crate::stream::{Stream, Waiter};
 
 /// How long an answer's body may be held back, where the request's own time is over already.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The least growth of a body that is shown at once while it is held back, and how much of small pieces is gathered.
+const MIN_GROWTH: usize = 16 << 10;
+/// The part of a held body by which it has to grow to be shown at once.
+const GROWTH_PART: usize = 8;
+/// The first delay after which smaller growth is shown. Each further one doubles until the body has grown.
+const FIRST_DELAY: Duration = Duration::from_millis(1);
 
 /// A body on its way through a filter.
 pub(crate) struct Filtered {
@@ -33,11 +47,20 @@ pub(crate) struct Filtered {
     paused: bool,
     /// All of the inner body is here.
     ended: bool,
+    /// The module has been called for the end of the body.
+    is_end_shown: bool,
+    /// Trailers that have come and are not yet shown.
+    trailers: Option<HeaderMap>,
+    /// The failure of the inner body, kept until the pieces before it have gone on.
+    error: Option<Error>,
     /// The filter is left out from here on.
     skipped: bool,
     /// Nobody before it counts the body's bytes.
     counts: bool,
     timer: Option<Pin<Box<Sleep>>>,
+    /// Runs while a held body has grown by little.
+    growth_timer: Option<Pin<Box<Sleep>>>,
+    growth_delay: Duration,
     /// The callback under way.
     calling: Option<CallbackFuture<Action>>,
 }
@@ -49,8 +72,22 @@ struct Ended;
 
 impl Filtered {
     pub(crate) fn new(stream: &Arc<Stream>, side: Side, inner: Body, counts: bool) -> Self {
-        let (stream, paused, ended, skipped) = (Arc::clone(stream), false, false, false);
-        Self { stream, side, inner, paused, ended, skipped, counts, timer: None, calling: None }
+        Self {
+            stream: Arc::clone(stream),
+            side,
+            inner,
+            paused: false,
+            ended: false,
+            is_end_shown: false,
+            trailers: None,
+            error: None,
+            skipped: false,
+            counts,
+            timer: None,
+            growth_timer: None,
+            growth_delay: FIRST_DELAY,
+            calling: None,
+        }
     }
 
     /// The module said by other means that it may go on.
@@ -62,7 +99,7 @@ impl Filtered {
     /// `true` if it was the body that made it let go. What a module waits for that does not look at bodies is
     /// something else, so no more is taken then than may be held back.
     pub(crate) fn gather(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, Error>> {
-        if !self.is_calling() && (self.ended || (!self.asks() && self.is_full())) {
+        if !self.is_calling() && (self.is_finished() || (!self.asks() && self.is_full())) {
             return Poll::Pending;
         }
         ready!(self.pull(context))?;
@@ -86,7 +123,7 @@ impl Filtered {
         self.stream.state().half(self.side).data.len() as u64 >= self.stream.spec.limits.buffer.0
     }
 
-    /// Takes one piece of the inner body and tells the module, or goes on with telling it.
+    /// Takes what has come of the inner body and calls the module, or goes on with the callback under way.
     fn pull(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if !self.is_calling() {
             ready!(self.take(context))?;
@@ -107,60 +144,141 @@ impl Filtered {
         Poll::Ready(Ok(()))
     }
 
+    /// Takes what has come, and begins the callback that is due for it.
     fn take(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        let frame = ready!(Pin::new(&mut self.inner).poll_frame(context)?);
-        let Some(frame) = frame else {
-            self.ended = true;
-            self.tell_piece(true);
-            return Poll::Ready(Ok(()));
-        };
+        let has_come = self.collect(context)?;
+        if self.skipped {
+            self.stream.state().half(self.side).unseen = 0;
+            return if has_come { Poll::Ready(Ok(())) } else { Poll::Pending };
+        }
+        if !self.is_due(context) {
+            return Poll::Pending;
+        }
+        self.call_next();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Takes the pieces of the inner body that are ready, up to as much as is shown at once. Returns `true` if there
+    /// was anything.
+    fn collect(&mut self, context: &mut Context<'_>) -> Result<bool, Error> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        let mut has_come = false;
+        while !self.ended && !self.is_grown() {
+            match Pin::new(&mut self.inner).poll_frame(context) {
+                Poll::Pending => break,
+                Poll::Ready(Some(Ok(frame))) => self.add(frame),
+                Poll::Ready(Some(Err(error))) => {
+                    let (seen, unseen) = self.lengths();
+                    if seen > 0 || unseen == 0 {
+                        return Err(error);
+                    }
+                    self.error = Some(error);
+                    return Ok(true);
+                }
+                Poll::Ready(None) => self.ended = true,
+            }
+            has_come = true;
+        }
+        Ok(has_come)
+    }
+
+    fn add(&mut self, frame: Frame<Bytes>) {
         match frame.into_data() {
             Ok(piece) => {
                 self.ended = self.inner.is_end_stream();
-                if !piece.is_empty() || self.ended {
+                if !piece.is_empty() {
                     if self.counts {
                         self.stream.exchange.count(self.side, piece.len());
                     }
                     self.stream.state().half(self.side).push(piece);
-                    self.tell_piece(self.ended);
                 }
             }
             Err(frame) => {
                 if let Ok(trailers) = frame.into_trailers() {
                     self.ended = true;
-                    self.stream.state().half(self.side).trailers = Some(trailers);
-                    self.tell_trailers();
+                    // A trailer section without fields, as after those of a client were stripped, ends a body as none does.
+                    self.trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
                 }
             }
         }
-        Poll::Ready(Ok(()))
     }
 
-    fn tell_piece(&mut self, is_end: bool) {
-        if self.skipped {
-            return;
+    /// How many bytes here the module has seen, and how many it has not.
+    fn lengths(&self) -> (usize, usize) {
+        let mut state = self.stream.state();
+        let half = state.half(self.side);
+        (half.seen(), half.unseen)
+    }
+
+    /// Whether enough has come to be shown at once.
+    fn is_grown(&self) -> bool {
+        let (seen, unseen) = self.lengths();
+        let is_full = || (seen + unseen) as u64 >= self.stream.spec.limits.buffer.0;
+        unseen > 0 && (unseen >= MIN_GROWTH.max(seen / GROWTH_PART) || is_full())
+    }
+
+    /// Whether the module is to be called now.
+    fn is_due(&mut self, context: &mut Context<'_>) -> bool {
+        if self.ended {
+            return !self.is_finished();
         }
+        let (seen, unseen) = self.lengths();
+        if unseen == 0 {
+            return false;
+        }
+        if seen == 0 || self.is_grown() {
+            self.growth_delay = FIRST_DELAY;
+            return true;
+        }
+        // A client may wait for an answer to what it has sent so far, so the module sees that as well.
+        let delay = self.growth_delay;
+        let timer = self.growth_timer.get_or_insert_with(|| Box::pin(sleep(delay)));
+        if timer.as_mut().poll(context).is_pending() {
+            return false;
+        }
+        self.growth_delay = delay.saturating_mul(2);
+        true
+    }
+
+    /// Whether there is nothing left to call the module for, or nothing before it lets the body go.
+    fn is_finished(&self) -> bool {
+        self.ended && self.is_end_shown && (self.paused || self.trailers.is_none())
+    }
+
+    /// Begins the next callback: for a piece, for the end of the body, or for the trailers.
+    fn call_next(&mut self) {
+        self.growth_timer = None;
+        let has_callback = self.trailers.is_some() && self.stream.has.trailers(self.side);
+        if !self.ended || (has_callback && self.lengths().1 > 0) {
+            return self.call_body(false);
+        }
+        let is_body_over = self.is_end_shown || (has_callback && !self.stream.is_lenient());
+        self.is_end_shown = true;
+        if is_body_over { self.call_trailers() } else { self.call_body(true) }
+    }
+
+    fn call_body(&mut self, is_end: bool) {
         let size = {
             let mut state = self.stream.state();
             let half = state.half(self.side);
-            half.open = true;
+            (half.open, half.unseen) = (true, 0);
             u32::try_from(half.data.len()).unwrap_or(u32::MAX)
         };
         let (stream, side) = (Arc::clone(&self.stream), self.side);
         self.calling = Some(self.stream.enter(BodyCallback { stream, side, size, is_end }));
     }
 
-    fn tell_trailers(&mut self) {
-        if self.skipped {
-            return;
+    /// Hands the trailers over, and shows them to a module that has a callback for them.
+    fn call_trailers(&mut self) {
+        let Some(trailers) = self.trailers.take() else { return };
+        let count = u32::try_from(trailers.len()).unwrap_or(u32::MAX);
+        self.stream.state().half(self.side).trailers = Some(trailers);
+        if self.stream.has.trailers(self.side) {
+            let (stream, side) = (Arc::clone(&self.stream), self.side);
+            self.calling = Some(self.stream.enter(TrailersCallback { stream, side, count }));
         }
-        let count = {
-            let mut state = self.stream.state();
-            let half = state.half(self.side);
-            half.trailers.as_ref().map_or(0, |trailers| u32::try_from(trailers.len()).unwrap_or(u32::MAX))
-        };
-        let (stream, side) = (Arc::clone(&self.stream), self.side);
-        self.calling = Some(self.stream.enter(TrailersCallback { stream, side, count }));
     }
 
     fn follow(&mut self, action: Action) {
@@ -192,7 +310,7 @@ impl Filtered {
 
     /// What happens while the body is held back: more of it comes, up to its end; or the time is up.
     fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if !self.ended && self.pull(context)?.is_ready() {
+        if !self.is_finished() && self.pull(context)?.is_ready() {
             return Poll::Ready(Ok(()));
         }
         self.poll_time(context).map(Ok)
@@ -237,6 +355,7 @@ impl Filtered {
         }
         count(&self.stream.spec.stats.bypassed);
         self.skipped = true;
+        self.stream.state().half(self.side).unseen = 0;
         self.set_paused(false);
         Ok(())
     }
@@ -283,13 +402,19 @@ impl http_body::Body for Filtered {
                 ready!(this.poll_time(context));
                 continue;
             }
+            if !this.skipped && this.is_end_shown && this.trailers.is_some() {
+                this.call_next();
+                continue;
+            }
             let mut state = this.stream.state();
             let half = state.half(this.side);
-            if !half.data.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut half.data)))));
+            let seen = half.seen();
+            if seen > 0 {
+                return Poll::Ready(Some(Ok(Frame::data(half.data.split_to(seen)))));
             }
-            if this.ended {
-                let trailers = half.trailers.take().filter(|trailers| !trailers.is_empty());
+            if this.ended && (this.is_end_shown || this.skipped) {
+                let trailers = half.trailers.take().or_else(|| this.trailers.take());
+                let trailers = trailers.filter(|trailers| !trailers.is_empty());
                 return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))));
             }
             drop(state);
@@ -300,7 +425,9 @@ impl http_body::Body for Filtered {
     fn is_end_stream(&self) -> bool {
         let mut state = self.stream.state();
         let half = state.half(self.side);
-        self.ended && !self.paused && !self.is_calling() && half.data.is_empty() && half.trailers.is_none()
+        let is_shown = self.is_end_shown || self.skipped;
+        let has_trailers = self.trailers.is_some() || half.trailers.is_some();
+        self.ended && is_shown && !self.paused && !self.is_calling() && half.data.is_empty() && !has_trailers
     }
 
     fn size_hint(&self) -> SizeHint {

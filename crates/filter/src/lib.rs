@@ -41,6 +41,7 @@ mod refused;
 mod shared;
 mod shim;
 mod slot;
+mod spelling;
 mod stats;
 mod stream;
 mod vm;

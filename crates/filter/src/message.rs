@@ -6,6 +6,7 @@ use http::uri::{Authority, PathAndQuery};
 use http::{Method, StatusCode, Uri, request, response};
 
 use crate::abi::Status;
+use crate::spelling::WrittenNames;
 
 /// How many headers a module may read or write at once, and how many a message may have.
 pub(crate) const MAX_PAIRS: usize = 1024;
@@ -25,6 +26,14 @@ pub(crate) struct Aside {
     pub(crate) scheme: Scheme,
     /// What the service is to be called, where a module has changed it. The head keeps what the client asked for.
     pub(crate) authority: Option<Authority>,
+    /// The headers that filters have written.
+    written: WrittenNames,
+}
+
+impl Aside {
+    pub(crate) fn new(scheme: Scheme) -> Self {
+        Self { scheme, authority: None, written: WrittenNames::default() }
+    }
 }
 
 /// `http` or `https`, of the client's connection.
@@ -87,20 +96,35 @@ impl Head<'_> {
         }
     }
 
-    /// One more value of this name.
+    /// One more value of this name. A client's other spellings of the field go.
     pub(crate) fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), Status> {
+        if let Some(name) = self.append(name, value)? {
+            self.note_written(&name);
+        }
+        Ok(())
+    }
+
+    /// Appends a value, and returns the name if it is that of a field.
+    fn append(&mut self, name: &[u8], value: &[u8]) -> Result<Option<HeaderName>, Status> {
         if self.set_pseudo(name, value)? {
-            return Ok(());
+            return Ok(None);
         }
         let (name, value) = field(name, value)?;
         let headers = self.headers_mut();
         if headers.len() >= MAX_PAIRS {
             return Err(Status::BadArgument);
         }
-        headers.try_append(name, value).map(drop).map_err(|_| Status::BadArgument)
+        headers.try_append(name.clone(), value).map_err(|_| Status::BadArgument)?;
+        Ok(Some(name))
     }
 
-    /// This value instead of all that the name has.
+    fn note_written(&mut self, name: &HeaderName) {
+        if let Self::Request(head, aside) = self {
+            aside.written.add(&mut head.headers, name);
+        }
+    }
+
+    /// This value instead of all that the name has. A client's other spellings of the field go.
     pub(crate) fn replace(&mut self, name: &[u8], value: &[u8]) -> Result<(), Status> {
         if self.set_pseudo(name, value)? {
             return Ok(());
@@ -110,14 +134,19 @@ impl Head<'_> {
         if headers.len() >= MAX_PAIRS && !headers.contains_key(&name) {
             return Err(Status::BadArgument);
         }
-        headers.try_insert(name, value).map(drop).map_err(|_| Status::BadArgument)
+        headers.try_insert(name.clone(), value).map_err(|_| Status::BadArgument)?;
+        self.note_written(&name);
+        Ok(())
     }
 
-    /// All values of this name go. What a message can't be without stays.
+    /// All values of this name go, and a client's other spellings of the field. What a message can't be without stays.
     pub(crate) fn remove(&mut self, name: &[u8]) {
         let is_host = matches!(self, Self::Request(..)) && name.eq_ignore_ascii_case(b"host");
         if !is_host && let Ok(name) = HeaderName::from_bytes(name) {
-            self.headers_mut().remove(name);
+            self.headers_mut().remove(&name);
+            if let Self::Request(head, aside) = self {
+                aside.written.strip_others(&mut head.headers, &name);
+            }
         }
     }
 
@@ -131,9 +160,11 @@ impl Head<'_> {
         if let Some(host) = host {
             self.headers_mut().insert(HOST, host);
         }
-        let result = pairs.iter().try_for_each(|(name, value)| self.add(name, value));
+        let result = pairs.iter().try_for_each(|(name, value)| self.append(name, value).map(drop));
         if result.is_err() {
             *self.headers_mut() = before;
+        } else if let Self::Request(head, aside) = self {
+            aside.written.replace_all(&mut head.headers, &before);
         }
         result
     }
@@ -311,7 +342,7 @@ mod tests {
             .body(())
             .unwrap()
             .into_parts();
-        let mut aside = Aside { scheme: Scheme(false), authority: None };
+        let mut aside = Aside::new(Scheme(false));
         let head = Head::Request(&mut head, &mut aside);
         let mut bytes = vec![0xff; size(&head)];
         write(&head, &mut bytes).unwrap();
@@ -355,7 +386,7 @@ mod tests {
     #[test]
     fn pseudo_headers_are_written_through() {
         let (mut parts, ()) = http::Request::get("/a").header("host", "a.org").body(()).unwrap().into_parts();
-        let mut aside = Aside { scheme: Scheme(false), authority: None };
+        let mut aside = Aside::new(Scheme(false));
         let mut head = Head::Request(&mut parts, &mut aside);
         head.replace(b":path", b"/b?c").unwrap();
         head.replace(b":method", b"PUT").unwrap();
@@ -375,7 +406,7 @@ mod tests {
     #[test]
     fn the_clients_own_authority_set_again_is_no_change() {
         let (mut parts, ()) = http::Request::get("/a").header("host", "a.org").body(()).unwrap().into_parts();
-        let mut aside = Aside { scheme: Scheme(false), authority: None };
+        let mut aside = Aside::new(Scheme(false));
         for name in ["b.org", "a.org"] {
             Head::Request(&mut parts, &mut aside).replace(b":authority", name.as_bytes()).unwrap();
         }

@@ -71,7 +71,7 @@ impl Exchange {
     pub(crate) fn new(head: request::Parts, call: Call, facts: Facts) -> Arc<Self> {
         let messages = Messages {
             request: Some(head),
-            aside: Aside { scheme: Scheme(facts.tls.is_some()), authority: None },
+            aside: Aside::new(Scheme(facts.tls.is_some())),
             response: None,
             trailers: None,
             calls_before: 0,

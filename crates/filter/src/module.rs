@@ -82,6 +82,14 @@ impl Has {
         }
     }
 
+    /// Whether it has a callback for trailers of this kind.
+    pub(crate) fn trailers(self, side: crate::abi::Side) -> bool {
+        match side {
+            crate::abi::Side::Request => self.request_trailers,
+            crate::abi::Side::Response => self.response_trailers,
+        }
+    }
+
     /// Whether it can still ask for a message's head once that is on its way.
     pub(crate) fn looks_back(self, side: crate::abi::Side) -> bool {
         let is_called = match side {

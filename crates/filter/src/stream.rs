@@ -103,6 +103,8 @@ pub(crate) struct State {
 pub(crate) struct Half {
     /// What the module may see of the body: the last piece, with all that is held back before it.
     pub(crate) data: Bytes,
+    /// How many bytes at the end of `data` no callback about the body has shown yet.
+    pub(crate) unseen: usize,
     /// It asked to see the body while it holds the head back.
     pub(crate) asks: bool,
     /// Whether the body's callbacks have begun: before, there is no body to see.
@@ -300,8 +302,14 @@ impl State {
 }
 
 impl Half {
+    /// How many bytes a callback about the body has shown.
+    pub(crate) fn seen(&self) -> usize {
+        self.data.len().saturating_sub(self.unseen)
+    }
+
     /// One more piece. Nothing is copied where nothing is held back.
     pub(crate) fn push(&mut self, piece: Bytes) {
+        self.unseen += piece.len();
         if self.data.is_empty() {
             self.data = piece;
             return;

@@ -320,6 +320,25 @@ fn pieces(pieces: &'static [&'static str]) -> Body {
     http_body_util::StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync()
 }
 
+/// A body that comes in so many equal pieces, each at a later poll than the one before.
+fn pieces_apart(piece: &'static str, count: usize) -> Body {
+    let frames = futures_util::stream::unfold(count, move |left| async move {
+        tokio::task::yield_now().await;
+        let frame = Ok(http_body::Frame::data(Bytes::from_static(piece.as_bytes())));
+        (left > 0).then(|| (frame, left.saturating_sub(1)))
+    });
+    http_body_util::StreamBody::new(frames).boxed_unsync()
+}
+
+/// A body with these trailers, which may be none.
+fn with_trailers(body: Body, trailers: &[(&'static str, &'static str)]) -> Body {
+    let trailers = trailers
+        .iter()
+        .map(|&(name, value)| (http::HeaderName::from_static(name), http::HeaderValue::from_static(value)));
+    let trailers: http::HeaderMap = trailers.collect();
+    body.with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync()
+}
+
 /// What the handler answers: the request that it got, in headers and body.
 async fn echo(request: Request<Body>) -> Response<Body> {
     let (head, body) = request.into_parts();

@@ -67,6 +67,10 @@ pub(super) fn set(guest: &mut Guest<'_>, kind: u32, start: u32, size: u32, data:
     built.extend_from_slice(old.get(to..).unwrap_or_default());
     half.data = built.freeze();
     half.changed = true;
+    if half.unseen > 0 {
+        // Which bytes no callback has shown is not known any more: all of them are shown again.
+        half.unseen = half.data.len();
+    }
     Ok(())
 }
 

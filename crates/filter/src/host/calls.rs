@@ -342,7 +342,7 @@ fn head(pairs: &[u8], target: &str, is_lenient: bool) -> Result<(http::request::
     let mut request = Request::new(());
     *request.uri_mut() = PathAndQuery::from_static("/").into();
     let (mut head, ()) = request.into_parts();
-    let mut aside = Aside { scheme: Scheme(false), authority: None };
+    let mut aside = Aside::new(Scheme(false));
     Head::Request(&mut head, &mut aside).set_all(&pairs).map_err(|_| CallRefusal::Headers)?;
     aside.authority.into_iter().for_each(|named| _ = head.extensions.insert(Named(named)));
     // A filter that sends a request's headers on to be checked must not ask for an upgrade with them.

@@ -1,6 +1,7 @@
 //! Bodies: seen piece by piece, held back, changed, refused.
 
 use super::*;
+use crate::Dialect;
 
 /// Holds a body back until its end, then puts something else in its place.
 const REPLACES: &str = r#"
@@ -233,21 +234,220 @@ async fn a_second_pause_counts_after_a_resumption() {
     assert_eq!(send(&chain, request).await.unwrap().body, "one two");
 }
 
+/// Holds a body back until its end, then refuses it.
+const REFUSES: &str = r#"
+    (func (export "proxy_on_SIDE_body") (param i32 i32) (param $end i32) (result i32)
+        (if (i32.eqz (local.get $end)) (then (return (i32.const 1))))
+        (call $want (i32.const 0) (call $respond (i32.const 403) «» «no» ‹› (i32.const -1)))
+        (i32.const 1))"#;
+/// Holds a body back, whether it is at its end or not.
+const HOLDS: &str = r#"
+    (func (export "proxy_on_SIDE_body") (param i32 i32 i32) (result i32) (i32.const 1))"#;
+/// A callback for trailers as SDKs export it for modules that have none.
+const DEFAULT_TRAILERS: &str = r#"
+    (func (export "proxy_on_SIDE_trailers") (param i32 i32) (result i32) (i32.const 0))"#;
+
+/// An exchange with a body of `one` and these trailers in both directions, through one filter.
+async fn exchange_with_trailers(
+    code: &str,
+    dialect: Dialect,
+    trailers: &[(&'static str, &'static str)],
+) -> (StatusCode, http_body_util::Collected<Bytes>) {
+    let bench = Bench::new();
+    let mut filter = bench.filter("test", code);
+    filter.dialect = dialect;
+    let request = Request::post("/").body(with_trailers(pieces(&["one"]), trailers)).unwrap();
+    let mirror = async |request: Request<Body>| Response::new(request.into_body());
+    let response = bench.chain(&[filter]).around(request, call(Duration::from_secs(60)), facts(), mirror);
+    let (head, body) = response.await.unwrap().into_parts();
+    (head.status, body.collect().await.unwrap())
+}
+
+#[tokio::test]
+async fn a_body_with_trailers_ends_for_a_filter_that_knows_none() {
+    for side in ["request", "response"] {
+        for dialect in [Dialect::Lenient, Dialect::Strict] {
+            for trailers in [&[("x-sum", "7")][..], &[]] {
+                let code = REFUSES.replace("SIDE", side);
+                let (status, _) = exchange_with_trailers(&code, dialect, trailers).await;
+                assert_eq!(status, 403, "{side} {dialect:?} {trailers:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_default_callback_for_trailers_releases_a_held_body_in_the_strict_dialect_only() {
+    for side in ["request", "response"] {
+        for (dialect, expected) in [(Dialect::Lenient, 403), (Dialect::Strict, 200)] {
+            let code = format!("{REFUSES}{DEFAULT_TRAILERS}").replace("SIDE", side);
+            let (status, _) = exchange_with_trailers(&code, dialect, &[("x-sum", "7")]).await;
+            assert_eq!(status, expected, "{side} {dialect:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_held_back_at_its_end_is_not_released_by_trailers() {
+    let bench = Bench::new();
+    let chain = bench.of(&format!("{HOLDS}{DEFAULT_TRAILERS}").replace("SIDE", "request"));
+    let request = Request::post("/").body(with_trailers(pieces(&["one"]), &[("x-sum", "7")])).unwrap();
+    assert_eq!(send(&chain, request).await.unwrap_err(), Failed::Paused("test".into()));
+}
+
+#[tokio::test]
+async fn trailers_pass_a_filter_that_knows_none() {
+    for side in ["request", "response"] {
+        for dialect in [Dialect::Lenient, Dialect::Strict] {
+            let code = r#"
+                (func (export "proxy_on_SIDE_body") (param i32 i32) (param $end i32) (result i32)
+                    (i32.eqz (local.get $end)))"#;
+            let code = code.replace("SIDE", side);
+            let (status, body) = exchange_with_trailers(&code, dialect, &[("x-sum", "7")]).await;
+            let trailers = body.trailers().cloned().unwrap_or_default();
+            assert_eq!(
+                (status.as_u16(), trailers.get("x-sum").unwrap()),
+                (200, &"7".parse().unwrap()),
+                "{side}"
+            );
+            assert_eq!(body.to_bytes(), "one", "{side} {dialect:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn trailers_without_fields_are_none() {
+    for side in ["request", "response"] {
+        for dialect in [Dialect::Lenient, Dialect::Strict] {
+            let code = r#"
+                (func (export "proxy_on_SIDE_body") (param i32 i32) (param $end i32) (result i32)
+                    (i32.eqz (local.get $end)))
+                (func (export "proxy_on_SIDE_trailers") (param i32 i32) (result i32) unreachable)"#;
+            let (status, body) = exchange_with_trailers(&code.replace("SIDE", side), dialect, &[]).await;
+            assert_eq!((status.as_u16(), body.to_bytes()), (200, "one".into()), "{side} {dialect:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn trailers_are_seen_and_changed() {
+    // Leniently the body's end is shown before its trailers.
+    for (dialect, holds) in
+        [(Dialect::Lenient, "(i32.eqz (local.get $end))"), (Dialect::Strict, "(i32.const 1)")]
+    {
+        let bench = Bench::new();
+        let code = r#"
+            (func (export "proxy_on_request_body") (param i32 i32) (param $end i32) (result i32) HOLDS)
+            (func (export "proxy_on_request_trailers") (param i32 i32) (result i32)
+                (call $want (i32.const 0) (call $get (i32.const 1) «x-sum» (i32.const 0) (i32.const 4)))
+                (call $want (i32.const 0) (call $add (i32.const 1) «x-more» «1»))
+                (i32.const 0))"#;
+        let mut filter = bench.filter("test", &code.replace("HOLDS", holds));
+        filter.dialect = dialect;
+        let request = Request::post("/").body(with_trailers(pieces(&["one"]), &[("x-sum", "7")])).unwrap();
+        let answer = send(&bench.chain(&[filter]), request).await.unwrap();
+        assert_eq!((answer.header("trailer-x-sum"), answer.header("trailer-x-more")), ("7", "1"));
+        assert_eq!(answer.body, "one", "{dialect:?}");
+        let callbacks = body_callbacks(&bench);
+        assert_eq!(callbacks, if dialect == Dialect::Lenient { 2 } else { 1 }, "{dialect:?}");
+    }
+}
+
+/// How many callbacks for the request's body there were.
+fn body_callbacks(bench: &Bench) -> usize {
+    bench.seen().iter().filter(|words| *words == "proxy_on_request_body").count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_pieces_are_shown_together() {
+    let holds = r#"
+        (func (export "proxy_on_request_body") (param i32 i32) (param $end i32) (result i32)
+            (i32.eqz (local.get $end)))"#;
+    let passes = r#"(func (export "proxy_on_request_body") (param i32 i32 i32) (result i32) (i32.const 0))"#;
+    let ready: &'static [&'static str] = &["a"; 10_000];
+    let hundred: &'static str = "0123456789".repeat(10).leak();
+    for (code, body, length, most) in [
+        (holds, pieces(ready), 10_000, 1),
+        (passes, pieces(ready), 10_000, 1),
+        // The first piece, and all of them at the end.
+        (holds, pieces_apart("a", 10_000), 10_000, 2),
+        // Each time that an eighth has come.
+        (holds, pieces_apart(hundred, 10_000), 1_000_000, 40),
+    ] {
+        let bench = Bench::new();
+        let answer = send(&bench.of(code), Request::post("/").body(body).unwrap()).await.unwrap();
+        assert_eq!(answer.body.len(), length);
+        let callbacks = body_callbacks(&bench);
+        assert!((1..=most).contains(&callbacks), "{callbacks} callbacks for {length} bytes");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_body_is_shown_after_a_while_though_little_has_come() {
+    // The client waits for an answer to its first six bytes.
     let bench = Bench::new();
     let chain = bench.of(r#"
-        (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32) (i32.const 1))
-        (func (export "proxy_on_request_trailers") (param i32 i32) (result i32)
-            (call $want (i32.const 0) (call $get (i32.const 1) «x-sum» (i32.const 0) (i32.const 4)))
-            (call $want (i32.const 0) (call $add (i32.const 1) «x-more» «1»))
-            (i32.const 0))"#);
-    let mut trailers = http::HeaderMap::new();
-    trailers.insert("x-sum", "7".parse().unwrap());
-    let body = pieces(&["one"]).with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync();
-    let answer = send(&chain, Request::post("/").body(body).unwrap()).await.unwrap();
-    assert_eq!((answer.header("trailer-x-sum"), answer.header("trailer-x-more")), ("7", "1"));
-    assert_eq!(answer.body, "one");
+        (func (export "proxy_on_request_body") (param $id i32) (param $size i32) (param $end i32) (result i32)
+            (i32.and (i32.eqz (local.get $end)) (i32.lt_u (local.get $size) (i32.const 6))))"#);
+    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(4);
+    let request = Request::post("/").body(body.boxed_unsync()).unwrap();
+    let mirror = async |request: Request<Body>| Response::new(request.into_body());
+    let asked = chain.around(request, call(Duration::from_secs(60)), facts(), mirror);
+    let sent = async {
+        for piece in ["one", "two"] {
+            sender.send_data(Bytes::from_static(piece.as_bytes())).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+    };
+    let (response, ()) = tokio::join!(asked, sent);
+    let mut body = response.unwrap().into_body();
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "onetwo");
+    drop(sender);
+    assert!(body.frame().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_piece_that_was_not_shown_is_not_released_with_those_that_were() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (global $id (mut i32) (i32.const 0))
+        (func (export "proxy_on_request_body") (param $id i32) (param i32 i32) (result i32)
+            (if (global.get $id) (then
+                (call $want (i32.const 0) (call $respond (i32.const 403) «» «no» ‹› (i32.const -1)))
+                (return (i32.const 1))))
+            (global.set $id (local.get $id))
+            (call $want (i32.const 0) (call $http_call «auth» ‹:path /gate› «» ‹› (i32.const 50000) (i32.const 16)))
+            (i32.const 1))
+        (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+            (call $want (i32.const 0) (call $effective (global.get $id)))
+            (call $want (i32.const 0) (call $continue (i32.const 0))))"#);
+    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(4);
+    let request = Request::post("/").body(body.boxed_unsync()).unwrap();
+    let asked = tokio::spawn(async move { send(&chain, request).await });
+    sender.send_data(Bytes::from_static(b"one")).await.unwrap();
+    bench.answers.told.notified().await;
+    sender.send_data(Bytes::from_static(b"two")).await.unwrap();
+    // The piece is taken, and not shown before the clock moves.
+    for _ in 0..8 {
+        tokio::task::yield_now().await;
+    }
+    bench.answers.gate.notify_one();
+    assert_eq!(asked.await.unwrap().unwrap().status, 403);
+}
+
+#[tokio::test]
+async fn pieces_go_on_before_the_error_that_came_with_them() {
+    let bench = Bench::new();
+    let chain =
+        bench.of("(func (export \"proxy_on_response_body\") (param i32 i32 i32) (result i32) (i32.const 0))");
+    let frames: [Result<_, services::body::Error>; 2] =
+        [Ok(http_body::Frame::data(Bytes::from_static(b"one"))), Err("broken".into())];
+    let body = http_body_util::StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
+    let handle = async |_| Response::new(body);
+    let response = chain.around(get("/"), Call::unlimited(), facts(), handle).await.unwrap();
+    let mut body = response.into_body();
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "one");
+    assert!(body.frame().await.unwrap().is_err());
 }
 
 #[tokio::test]

@@ -286,3 +286,44 @@ async fn who_asked_in_grpc_is_told_so_by_a_filter_that_reads_no_heads() {
     let answer = send(&chain, request).await.unwrap();
     assert_eq!((answer.status.as_u16(), answer.header("grpc-status")), (200, "14"));
 }
+
+#[tokio::test]
+async fn a_clients_other_spelling_goes_with_a_header_that_a_filter_writes() {
+    let write = "(call $want (i32.const 0) ";
+    for (deed, expected) in [
+        (format!("{write} (call $replace (i32.const 0) «x-user» «me»))"), "me"),
+        (format!("{write} (call $add (i32.const 0) «x-user» «me»))"), "me"),
+        (format!("{write} (call $remove (i32.const 0) «x-user»))"), ""),
+        // As a module does that writes back what it has read.
+        (format!("{write} (call $set_pairs (i32.const 0) ‹:path /|x_user root|x-user me›))"), "me"),
+        (format!("{write} (call $set_pairs (i32.const 0) ‹:path /|x-user me|x_user root›))"), "me"),
+    ] {
+        let bench = Bench::new();
+        let chain = bench.of(&format!(
+            "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) {deed} (i32.const 0))"
+        ));
+        let mut request = get("/");
+        request.headers_mut().insert("x_user", "root".parse().unwrap());
+        let answer = send(&chain, request).await.unwrap();
+        assert_eq!((answer.header("got-x-user"), answer.header("got-x_user")), (expected, ""), "{deed}");
+    }
+}
+
+#[tokio::test]
+async fn headers_that_no_filter_touches_keep_their_spelling() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (call $want (i32.const 0) (call $replace (i32.const 0) «x-user» «me»))
+            (call $want (i32.const 0) (call $replace (i32.const 0) «x-own-id» «1»))
+            (call $want (i32.const 0) (call $replace (i32.const 0) «x_own_id» «2»))
+            (call $want (i32.const 0) (call $pairs (i32.const 0) (i32.const 0) (i32.const 4)))
+            (call $want (i32.const 0)
+                (call $set_pairs (i32.const 0) (i32.load (i32.const 0)) (i32.load (i32.const 4))))
+            (i32.const 0))"#);
+    let mut request = get("/");
+    request.headers_mut().insert("x_other", "3".parse().unwrap());
+    let answer = send(&chain, request).await.unwrap();
+    let got = ["x-user", "x-own-id", "x_own_id", "x_other"].map(|name| answer.header(&format!("got-{name}")));
+    assert_eq!(got, ["me", "1", "2", "3"]);
+}

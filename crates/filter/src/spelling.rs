@@ -1,0 +1,89 @@
+//! Spellings of a field: servers behind CGI-like interfaces read `_` and `-` as the same character, so `x_user` of a
+//! client would stand beside `x-user` of a filter. A field that a filter changes has only the filters' spellings.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use http::header::{HeaderMap, HeaderName};
+use services::headers::is_same_field;
+
+/// How many names are remembered. Those of filters beyond it count as the client's.
+const MAX_NAMES: usize = 1024;
+
+/// The names of a request's headers that filters have written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WrittenNames(Vec<HeaderName>);
+
+impl WrittenNames {
+    /// Notes that a filter has written a field, and removes the client's other spellings of it.
+    pub(crate) fn add(&mut self, headers: &mut HeaderMap, name: &HeaderName) {
+        self.strip_others(headers, name);
+        self.insert(name);
+    }
+
+    /// Removes the client's spellings of a field other than this one.
+    pub(crate) fn strip_others(&self, headers: &mut HeaderMap, name: &HeaderName) {
+        let is_other =
+            |other: &HeaderName| other != name && is_same_field(other, name) && !self.0.contains(other);
+        remove(headers, is_other);
+    }
+
+    /// As [`Self::add`], for a filter that has replaced all headers. Where it leaves several spellings of a field, those
+    /// of the client with `_` go, and with a field that it has changed or left out all of the client's.
+    pub(crate) fn replace_all(&mut self, headers: &mut HeaderMap, before: &HeaderMap) {
+        let (stripped, changed): (Vec<HeaderName>, Vec<HeaderName>) = {
+            let is_changed =
+                |name: &&HeaderName| !headers.get_all(*name).iter().eq(before.get_all(*name).iter());
+            let mut fields: HashMap<String, Spellings<'_>, RandomState> = HashMap::default();
+            for name in headers.keys().chain(before.keys()) {
+                let spellings = fields.entry(dashed(name)).or_insert(Spellings::of(name));
+                spellings.has_several |= spellings.first != name;
+                spellings.is_changed |= is_changed(&name);
+            }
+            let is_stripped = |name: &&HeaderName| {
+                let spellings = fields.get(&dashed(name)).filter(|spellings| spellings.has_several);
+                let is_clients = !is_changed(name) && !self.0.contains(*name);
+                let has_precedence =
+                    |spellings: &Spellings<'_>| spellings.is_changed || name.as_str().contains('_');
+                is_clients && spellings.is_some_and(has_precedence)
+            };
+            let stripped = headers.keys().filter(is_stripped).cloned().collect();
+            (stripped, headers.keys().filter(is_changed).cloned().collect())
+        };
+        for name in stripped {
+            headers.remove(name);
+        }
+        changed.iter().for_each(|name| self.insert(name));
+    }
+
+    fn insert(&mut self, name: &HeaderName) {
+        if self.0.len() < MAX_NAMES && !self.0.contains(name) {
+            self.0.push(name.clone());
+        }
+    }
+}
+
+/// The spellings of one field.
+struct Spellings<'a> {
+    first: &'a HeaderName,
+    has_several: bool,
+    /// A filter has written or removed one of them.
+    is_changed: bool,
+}
+
+impl<'a> Spellings<'a> {
+    fn of(first: &'a HeaderName) -> Self {
+        Self { first, has_several: false, is_changed: false }
+    }
+}
+
+fn dashed(name: &HeaderName) -> String {
+    name.as_str().replace('_', "-")
+}
+
+fn remove(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {
+    let names: Vec<HeaderName> = headers.keys().filter(|name| is_removed(name)).cloned().collect();
+    for name in names {
+        headers.remove(name);
+    }
+}
