@@ -24,7 +24,6 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use crate::abi::{Action, Side};
 use crate::callbacks::{BodyCallback, TrailersCallback};
-use crate::config::OnTrap;
 use crate::entry::CallbackFuture;
 use crate::problem::Failed;
 use crate::stats::count;
@@ -345,7 +344,7 @@ impl Filtered {
             let is_ended = state.local.is_some() || state.failed.is_some() || state.closed;
             (state.dead, is_ended, state.failed.clone())
         };
-        if !is_dead || is_ended || self.stream.spec.on_trap == OnTrap::Closed {
+        if !is_dead || is_ended || !self.stream.is_skipped() {
             // Before that, it is the exchange that counts.
             if self.stream.exchange.messages().has_left {
                 count(&self.stream.spec.stats.failed);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sandbox::GuestResult;
+use services::Call;
 
 use crate::abi::{Action, Side};
 use crate::entry::ModuleCallback;
@@ -79,7 +80,26 @@ pub(crate) struct StartTimer(pub(crate) Arc<Spec>);
 /// The end of a root context.
 pub(crate) struct EndRoot(pub(crate) Arc<Spec>);
 
-/// Implements callbacks, each by what it does in the instance.
+impl ModuleCallback for OpenStream {
+    type Output = (StreamGuard, Action);
+    const IS_FIRST: bool = true;
+    const IS_OPTIONAL: bool = true;
+
+    fn new_request(&self) -> Option<&Call> {
+        Some(&self.exchange.call)
+    }
+
+    #[inline]
+    async fn call(self, instance: &mut Instance) -> GuestResult<Self::Output> {
+        count(&self.spec.stats.requests);
+        let stream = instance.open(&self.spec, &self.exchange).await?;
+        let action = instance.on_headers(&stream, Side::Request, self.count, self.is_end).await?;
+        instance.note_served();
+        Ok((StreamGuard(stream), action))
+    }
+}
+
+/// Implements other callbacks, each by what it does in the instance.
 macro_rules! callbacks {
     ($($callback:ty => $output:ty $(, $flag:ident)*: |$self:ident, $instance:ident| $call:expr;)*) => {$(
         impl ModuleCallback for $callback {
@@ -95,12 +115,6 @@ macro_rules! callbacks {
 }
 
 callbacks! {
-    OpenStream => (StreamGuard, Action), IS_FIRST, IS_OPTIONAL: |self, instance| {
-        count(&self.spec.stats.requests);
-        let stream = instance.open(&self.spec, &self.exchange).await?;
-        let action = instance.on_headers(&stream, Side::Request, self.count, self.is_end).await?;
-        Ok((StreamGuard(stream), action))
-    };
     HeadersCallback => Action, IS_OPTIONAL: |self, instance| {
         instance.on_headers(&self.stream, self.side, self.count, self.is_end).await
     };

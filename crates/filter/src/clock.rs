@@ -54,6 +54,12 @@ impl CallbackClock {
         }
     }
 
+    /// Counts the time from here on, and does not wait for the bell: for host functions that take long.
+    pub(crate) fn begin_slice(&mut self) {
+        self.has_ticked = true;
+        lock(&self.slice).get_or_insert_with(|| Slice { since: CpuClock::now(), _permit: None });
+    }
+
     /// The bell rings: ends a slice. The next one begins when the result is ready.
     ///
     /// # Errors

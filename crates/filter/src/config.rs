@@ -31,8 +31,8 @@ pub struct FilterConfig {
     /// Filters with a higher priority see the request earlier. Those with the same one keep their order.
     #[serde(default)]
     pub priority: i32,
-    /// What becomes of a request whose filter trapped or ran out of time: `closed` answers with 503, `open`
-    /// goes on without the filter.
+    /// What becomes of a request whose filter trapped or ran out of time in one of its own callbacks, or does not start
+    /// any more: `closed` answers with 503, `open` goes on without the filter.
     #[serde(default)]
     pub on_trap: OnTrap,
     /// What becomes of a request whose filter could not make a call, or give a response of its own, and lets it pass in
@@ -100,8 +100,8 @@ pub struct FilterLimits {
     pub memory: Bytes,
     /// HTTP and gRPC calls that one request may make, and that may be under way for none.
     pub calls: u32,
-    /// Bytes of a body that the filter holds back, or that a call sends or brings. A request over it is answered with
-    /// 413, a response over it with 502.
+    /// Bytes of a body that the filter holds back, that a call sends or brings, or that a foreign function takes or
+    /// gives. A request over it is answered with 413, a response over it with 502.
     pub buffer: Bytes,
 }
 

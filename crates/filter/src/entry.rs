@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use offload::polls::{PollSite, watched};
 use sandbox::GuestResult;
+use services::Call;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -35,6 +36,11 @@ pub(crate) trait ModuleCallback: Send + Sized + 'static {
     /// Whether it is left out where nobody waits for its answer any more before it has begun.
     const IS_OPTIONAL: bool = false;
 
+    /// The request that it begins with, whose client must not have used up its quota for restarts.
+    fn new_request(&self) -> Option<&Call> {
+        None
+    }
+
     /// Makes it.
     fn call(self, instance: &mut Instance) -> impl Future<Output = GuestResult<Self::Output>> + Send;
 }
@@ -51,12 +57,14 @@ pub(crate) enum Target {
 
 /// Why a callback was not made, or not to its end.
 pub(crate) enum EntryError {
-    /// The instance is gone, or trapped now.
+    /// The instance is gone, or trapped in this callback.
     Gone,
     /// There can be none.
     NotReady(NotReady),
     /// Too many wait for it.
     Full,
+    /// The client has used up its quota for restarts, and has some again after this time.
+    OverQuota(Duration),
 }
 
 /// The answer to a callback. Dropping it ends no callback that has begun.

@@ -28,9 +28,11 @@ use crate::chain::Chain;
 use crate::config::OnTrap;
 use crate::entry::{CallbackFuture, EntryError};
 use crate::facts::Facts;
+use crate::instance::NotReady;
 use crate::messages::{Exchange, Messages};
 use crate::plugin::Plugin;
 use crate::problem::Failed;
+use crate::slot::BackOff;
 use crate::stats::count;
 use crate::stream::{Local, Stream, StreamGuard, Verdict, Waiter};
 
@@ -42,6 +44,9 @@ struct Run {
     chain: Arc<Chain>,
     exchange: Arc<Exchange>,
 }
+
+/// A stream context, and the module's answer to the request's head.
+type Opened = Result<(StreamGuard, Action), EntryError>;
 
 /// What becomes of a message after a filter.
 enum Step {
@@ -99,13 +104,13 @@ impl Run {
         for plugin in chain.plugins() {
             let is_end = body.is_end_stream();
             let number = self.exchange.messages().count(Side::Request);
-            let opened = match plugin.open(&self.exchange, number, is_end) {
+            let mut opened = match plugin.open(&self.exchange, number, is_end) {
                 CallbackFuture::Done(opened) => opened.unwrap_or(Err(EntryError::Gone)),
-                opening => {
-                    let in_time = tokio::time::timeout_at(self.exchange.deadline(), opening).await;
-                    in_time.unwrap_or(Err(EntryError::Full))
-                }
+                opening => self.until_deadline(opening).await,
             };
+            if let Err(EntryError::NotReady(NotReady::Later(back_off))) = opened {
+                opened = Box::pin(self.open_later(plugin, back_off, (number, is_end))).await;
+            }
             let Some((stream, action)) = self.take_opened(plugin, opened)? else { continue };
             match self.head(&stream, Side::Request, body, action, is_end).await? {
                 Step::Next(next) => body = next,
@@ -116,11 +121,28 @@ impl Run {
         self.begun(body, Side::Request, waits).await
     }
 
+    /// Waits for a stream context until the request's time is up.
+    async fn until_deadline(&self, opening: CallbackFuture<(StreamGuard, Action)>) -> Opened {
+        let in_time = tokio::time::timeout_at(self.exchange.deadline(), opening).await;
+        in_time.unwrap_or(Err(EntryError::Full))
+    }
+
+    /// Opens a stream context once the back-off is over, and tries it once more at most.
+    async fn open_later(&self, plugin: &Plugin, back_off: BackOff, (number, is_end): (u32, bool)) -> Opened {
+        let until = tokio::time::Instant::from(back_off.until);
+        if until >= self.exchange.deadline() {
+            tokio::time::sleep_until(self.exchange.deadline()).await;
+            return Err(EntryError::NotReady(NotReady::Later(back_off)));
+        }
+        tokio::time::sleep_until(until).await;
+        self.until_deadline(plugin.open(&self.exchange, number, is_end)).await
+    }
+
     /// A stream context of a filter, and its module's answer to the request's head; none if the filter is left out.
     fn take_opened(
         &mut self,
         plugin: &Plugin,
-        opened: Result<(StreamGuard, Action), EntryError>,
+        opened: Opened,
     ) -> Result<Option<(Arc<Stream>, Action)>, Failed> {
         let error = match opened {
             Ok((stream, action)) => {
@@ -131,12 +153,20 @@ impl Run {
             Err(error) => error,
         };
         let filter = || Arc::clone(&plugin.spec.name);
-        if matches!(error, EntryError::Full) {
-            count(&plugin.spec.stats.failed);
-            return Err(Failed::Busy(filter()));
-        }
+        let may_skip = match &error {
+            EntryError::Full => {
+                count(&plugin.spec.stats.failed);
+                return Err(Failed::Busy(filter()));
+            }
+            EntryError::OverQuota(retry_after) => {
+                return Err(Failed::RestartQuota { retry_after: *retry_after });
+            }
+            // It trapped for this request, or does not start at all.
+            EntryError::Gone | EntryError::NotReady(NotReady::Trapped(_) | NotReady::Refused(_)) => true,
+            EntryError::NotReady(NotReady::Later(back_off)) => back_off.is_start,
+        };
         plugin.log_missing(error);
-        if plugin.spec.on_trap == OnTrap::Open {
+        if may_skip && plugin.spec.on_trap == OnTrap::Open {
             count(&plugin.spec.stats.bypassed);
             return Ok(None);
         }
@@ -171,7 +201,7 @@ impl Run {
                 if let Some(news) = self.news() {
                     return Poll::Ready(news.map(Some));
                 }
-                if stream.state().dead {
+                if stream.is_skipped() {
                     return Poll::Ready(Ok(None));
                 }
                 // What a callback says while it is under way counts once it has returned.

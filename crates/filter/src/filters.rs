@@ -5,7 +5,9 @@ use std::num::NonZero;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::available_parallelism;
+use std::time::Duration;
 
+use offload::OffloadConfig;
 use sandbox::{Class, Gate, InstancePre, Linker, Sandbox, Ticker};
 
 use crate::host::{self, Host};
@@ -13,6 +15,7 @@ use crate::metrics::{Metric, Metrics};
 use crate::module::Module;
 use crate::observe::Observe;
 use crate::refused::Reason;
+use crate::restarts::RestartQuota;
 use crate::shared::{Queues, Shared};
 use crate::shim;
 use crate::stats::{FilterStats, Stats};
@@ -25,6 +28,7 @@ pub struct Filters {
     pub(crate) shim: InstancePre<Host>,
     pub(crate) ticker: Ticker,
     pub(crate) gate: Gate,
+    pub(crate) restarts: RestartQuota,
     /// How many instances a virtual machine has at most.
     pub(crate) threads: NonZero<usize>,
     pub(crate) observer: Option<Arc<dyn Observe>>,
@@ -52,12 +56,13 @@ pub enum StartError {
 
 impl Filters {
     /// An engine, and nothing in it yet. Callbacks that take long take turns at the gate, with other guests or alone.
+    /// `restarts` is the CPU time of restarts that the traps of one client's requests may cause in ten seconds.
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub fn new(gate: Option<Gate>) -> Result<Arc<Self>, StartError> {
+    pub fn new(gate: Option<Gate>, restarts: Duration) -> Result<Arc<Self>, StartError> {
         let gate = gate.unwrap_or_else(|| Gate::new(threads().get()));
-        Self::build(None, gate, threads())
+        Self::build(None, gate, threads(), restarts)
     }
 
     /// The same, with somebody who sees every callback and every host call.
@@ -65,13 +70,14 @@ impl Filters {
     /// # Errors
     /// When the system refuses a thread.
     pub fn observed(observer: Arc<dyn Observe>) -> Result<Arc<Self>, StartError> {
-        Self::build(Some(observer), Gate::new(threads().get()), threads())
+        Self::build(Some(observer), Gate::new(threads().get()), threads(), OffloadConfig::default().quota)
     }
 
     pub(crate) fn build(
         observer: Option<Arc<dyn Observe>>,
         gate: Gate,
         threads: NonZero<usize>,
+        restarts: Duration,
     ) -> Result<Arc<Self>, StartError> {
         let sandbox = Sandbox::unpooled(Class::Filter)?;
         let engine = sandbox.engine();
@@ -88,6 +94,7 @@ impl Filters {
             shim,
             ticker,
             gate,
+            restarts: RestartQuota::new(restarts),
             threads,
             observer,
             metrics: Metrics::default(),

@@ -65,6 +65,12 @@ pub(crate) struct Host {
     pub(crate) contexts: HashMap<u32, Context, RandomState>,
     /// The effective context, by its id.
     pub(crate) current: Option<(u32, Context)>,
+    /// The context that the callback under way began in, whichever the module makes the effective one.
+    entered: u32,
+    /// The context that made the call whose response the callback under way is about.
+    delivering: Option<u32>,
+    /// A request's first callback has ended well.
+    pub(crate) has_served: bool,
     pub(crate) phase: Phase,
     /// What the callback under way is about.
     pub(crate) received: Received,
@@ -186,6 +192,9 @@ impl Host {
             scratch: Vec::new(),
             contexts: HashMap::default(),
             current: None,
+            entered: 0,
+            delivering: None,
+            has_served: false,
             phase: Phase::Serving,
             received: Received::default(),
             calls: calls::Calls::default(),
@@ -237,8 +246,29 @@ impl Host {
 
     /// A callback in this context begins.
     pub(crate) fn enter(&mut self, id: u32) {
+        self.entered = id;
         if self.current.as_ref().is_none_or(|(current, _)| *current != id) {
             self.current = self.contexts.get(&id).map(|context| (id, context.clone()));
+        }
+    }
+
+    /// The response to a call is about to be shown.
+    pub(crate) fn begin_delivery(&mut self, pending: &Pending, received: Received) {
+        self.delivering = Some(pending.context);
+        self.received = received;
+    }
+
+    /// The response to a call was shown.
+    pub(crate) fn end_delivery(&mut self) {
+        self.delivering = None;
+        self.received = Received::default();
+    }
+
+    /// The stream that the callback under way is about: its own, or that of the call whose response it is shown.
+    pub(crate) fn served_stream(&self) -> Option<&Arc<Stream>> {
+        match self.contexts.get(&self.delivering.unwrap_or(self.entered)) {
+            Some(Context::Stream(stream)) => Some(stream),
+            _ => None,
         }
     }
 
@@ -327,8 +357,9 @@ impl Host {
         }
     }
 
-    /// Tells every stream that this was its instance, and ends what goes on beside.
+    /// Tells every stream that this was its instance, and the one that trapped that it did; ends what goes on beside.
     pub(crate) fn bury(&mut self) {
+        self.served_stream().iter().for_each(|stream| stream.state().trapped = true);
         self.core.filters.queues.leave(&self.slot, self.generation, None);
         for (_, context) in self.contexts.drain() {
             if let Context::Stream(stream) = context {

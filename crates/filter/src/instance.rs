@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
+use offload::QuotaKey;
 use sandbox::{
     Extern, GuestResult, Instance as Guest, Ref, Store, Trapped, TypedFunc, UpdateDeadline, WasmParams,
     WasmResults,
@@ -23,7 +24,7 @@ use crate::observe::Event;
 use crate::plugin::Spec;
 use crate::refused::Reason;
 use crate::shim;
-use crate::slot::Slot;
+use crate::slot::{BackOff, Slot};
 use crate::stats::count;
 use crate::stream::Stream;
 use crate::vm::Core;
@@ -41,8 +42,8 @@ pub(crate) struct Instance {
 
 /// Why an instance has no root context for a filter.
 pub(crate) enum NotReady {
-    /// One trapped just now; the next is made a little later.
-    Later,
+    /// The next one is made a little later.
+    Later(BackOff),
     /// It traps at its start.
     Trapped(Trapped),
     /// It says no, or is no such module.
@@ -325,7 +326,7 @@ impl Instance {
         let callback = self.exports.on_http_call_response.as_ref();
         let arguments = (root, token, sizes.0, sizes.1, sizes.2);
         call(&mut self.store, root, time, "proxy_on_http_call_response", callback, arguments, ()).await?;
-        self.store.data_mut().received = Received::default();
+        self.store.data_mut().end_delivery();
         Ok(())
     }
 
@@ -345,7 +346,7 @@ impl Instance {
             found
         } else {
             let Some(found) = host.root_of(&pending) else { return Ok(()) };
-            host.received = received;
+            host.begin_delivery(&pending, received);
             found
         };
         let exports = &self.exports;
@@ -364,7 +365,7 @@ impl Instance {
             Grpc::Close(status) => ("proxy_on_grpc_close", exports.on_grpc_close.as_ref(), status),
         };
         call(&mut self.store, root, time, name, callback, (root, token, value), ()).await?;
-        self.store.data_mut().received = Received::default();
+        self.store.data_mut().end_delivery();
         Ok(())
     }
 
@@ -372,7 +373,7 @@ impl Instance {
     fn deliver(&mut self, pending: &crate::host::Pending, received: Received) -> Option<(u32, Duration)> {
         let host = self.store.data_mut();
         let found = host.root_of(pending)?;
-        host.received = received;
+        host.begin_delivery(pending, received);
         if let Some(Context::Stream(stream)) = host.contexts.get(&pending.context) {
             stream.end_call(pending.era);
             let stream = Arc::clone(stream);
@@ -412,6 +413,21 @@ impl Instance {
         }
         std::mem::take(&mut self.store.data_mut().woken).iter().for_each(|stream| stream.wake());
         Ok(())
+    }
+
+    /// A request's first callback has ended well.
+    pub(crate) fn note_served(&mut self) {
+        self.store.data_mut().has_served = true;
+    }
+
+    /// Whether a request's first callback has ever ended well.
+    pub(crate) fn has_served(&self) -> bool {
+        self.store.data().has_served
+    }
+
+    /// The client whose request the callback under way, or the last one, was about.
+    pub(crate) fn payer(&self) -> Option<QuotaKey> {
+        Some(self.store.data().served_stream()?.exchange.call.quota_key())
     }
 
     /// Whose callback is under way, or was the last.
@@ -507,7 +523,7 @@ fn words(trapped: &Trapped) -> String {
 impl NotReady {
     pub(crate) fn into_reason(self) -> Reason {
         match self {
-            Self::Later => Reason::Start("it trapped just now".to_owned()),
+            Self::Later(_) => Reason::Start("it trapped just now".to_owned()),
             Self::Trapped(trapped) => Reason::Start(words(&trapped)),
             Self::Refused(reason) => reason,
         }

@@ -38,6 +38,7 @@ mod observe;
 mod plugin;
 mod problem;
 mod refused;
+mod restarts;
 mod shared;
 mod shim;
 mod slot;

@@ -146,6 +146,11 @@ impl Messages {
         }
     }
 
+    /// Whether the request's head has left for its handler.
+    pub(crate) fn has_request_left(&self) -> bool {
+        self.request_has_left
+    }
+
     pub(crate) fn let_request_go(&mut self, keeps: bool) -> Option<request::Parts> {
         self.request_has_left = true;
         if keeps {

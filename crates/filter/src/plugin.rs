@@ -111,7 +111,9 @@ impl Plugin {
         let slot = if is_used { Slot::new(&self.vm.core) } else { Arc::clone(self.vm.pick().0) };
         match block_on(slot.prepare(Arc::clone(&self.spec))) {
             Err(EntryError::NotReady(not_ready)) => Err(not_ready.into_reason()),
-            Err(EntryError::Gone | EntryError::Full) => Err(NotReady::Later.into_reason()),
+            Err(EntryError::Gone | EntryError::Full | EntryError::OverQuota(_)) => {
+                Err(Reason::Start("it trapped just now".to_owned()))
+            }
             Ok(()) => Ok(()),
         }
     }

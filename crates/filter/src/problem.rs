@@ -1,8 +1,9 @@
 //! What a filter can do to a request, as a problem that the gateway answers with.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use services::{Fault, Problem};
 
 /// Why a filter ended a request.
@@ -11,6 +12,12 @@ pub enum Failed {
     /// Its virtual machine died, of this request or of another one, and it is `on_trap: closed`.
     #[error("the filter `{0}` failed")]
     Trapped(Arc<str>),
+    /// Requests of this client trapped the filters of the gateway so often that the restarts took as much CPU time as they may.
+    #[error("requests of this client made filters fail too often")]
+    RestartQuota {
+        /// When the client may try again.
+        retry_after: Duration,
+    },
     /// Its instances are busy, and as many requests wait for them as may, or for as long as they may.
     #[error("the filter `{0}` is busy with other requests")]
     Busy(Arc<str>),
@@ -51,6 +58,7 @@ impl Problem for Failed {
     fn code(&self) -> &'static str {
         match self {
             Self::Trapped(_) => "filter-failed",
+            Self::RestartQuota { .. } => "rate-cpu",
             Self::Busy(_) => "filter-busy",
             Self::Refused(_) => "filter-refused",
             Self::Paused(_) => "filter-paused",
@@ -68,6 +76,7 @@ impl Problem for Failed {
             Self::Trapped(_) | Self::Busy(_) | Self::Refused(_) | Self::Paused(_) | Self::Closed(_) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
+            Self::RestartQuota { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::RequestTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::ResponseTooLarge { .. } => StatusCode::BAD_GATEWAY,
             Self::Broken("request") => StatusCode::BAD_REQUEST,
@@ -81,7 +90,9 @@ impl Problem for Failed {
             Self::Trapped(_) | Self::Busy(_) | Self::Refused(_) | Self::Paused(_) | Self::Closed(_) => {
                 Fault::Unavailable
             }
-            Self::RequestTooLarge { .. } | Self::Broken("request") => Fault::Client,
+            Self::RestartQuota { .. } | Self::RequestTooLarge { .. } | Self::Broken("request") => {
+                Fault::Client
+            }
             Self::ResponseTooLarge { .. } | Self::Broken(_) => Fault::Upstream,
             Self::Head(_) => Fault::Gateway,
         }
@@ -89,6 +100,9 @@ impl Problem for Failed {
 
     fn hint(&self) -> String {
         match self {
+            Self::RestartQuota { retry_after } => {
+                return format!("Try again after {} s.", whole_seconds(*retry_after));
+            }
             Self::Busy(_) => "Try again a little later.",
             Self::Trapped(_) | Self::Refused(_) | Self::Paused(_) => {
                 "Try again later; the gateway's log says more."
@@ -100,4 +114,17 @@ impl Problem for Failed {
         }
         .to_owned()
     }
+
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if let Self::RestartQuota { retry_after } = self {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(*retry_after)));
+        }
+        headers
+    }
+}
+
+/// Rounded up, and never none.
+fn whole_seconds(wait: Duration) -> u64 {
+    (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
 }

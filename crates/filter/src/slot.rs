@@ -1,15 +1,17 @@
 //! A place for one instance of a virtual machine: where it is made, entered, and buried when it traps.
 //!
 //! A trap takes all contexts of the instance with it. Each is told, so that nobody waits for what never comes;
-//! the next request finds a new instance. One that goes on trapping is replaced at longer and longer
-//! intervals, up to a second, in which its filters do what `on_trap` says.
+//! the next request finds a new instance, and the client whose request trapped pays for it (`restarts.rs`). Instances that
+//! do not start, or trap in a timer or queue before they serve a request, follow each other at longer and longer intervals,
+//! up to a second. Requests wait for the end of an interval.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use sandbox::Trapped;
+use offload::QuotaKey;
+use sandbox::{CpuClock, Trapped};
 use tokio::sync::oneshot;
 
 use crate::callbacks::PrepareRoot;
@@ -18,12 +20,13 @@ use crate::filters::lock;
 use crate::instance::{Instance, NotReady};
 use crate::observe::Event;
 use crate::plugin::Spec;
+use crate::restarts::measured;
 use crate::stats::count;
 use crate::vm::Core;
 
-/// So many instances may trap in a row without anybody waiting.
+/// The number of instances that may fail in a row without a back-off.
 const FREE_FAILURES: u32 = 5;
-/// The longest wait for the next one.
+/// The longest back-off.
 const LONGEST: Duration = Duration::from_secs(1);
 /// An instance that lived for so long is no failure in a row.
 const LONG_LIFE: Duration = Duration::from_secs(5);
@@ -55,11 +58,32 @@ pub(crate) struct State {
     instance: Option<Box<Instance>>,
     /// How many instances there were before.
     generation: u64,
+    /// The failures in a row that count for the back-off.
     failures: u32,
     made: Option<Instant>,
-    again: Option<Instant>,
+    back_off: Option<BackOff>,
+    /// The client whose request trapped the instance before: it pays for this one.
+    debtor: Option<QuotaKey>,
     /// A callback has begun and not ended.
     is_entered: bool,
+}
+
+/// An interval in which no instance is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BackOff {
+    pub(crate) until: Instant,
+    /// Whether the last instance did not start; else it started, and trapped before it served a request.
+    pub(crate) is_start: bool,
+}
+
+/// The end of an instance.
+struct Failure {
+    /// Whether it did not start, or not for the filter that it was to start for.
+    is_start: bool,
+    /// Whether it has served a request.
+    has_served: bool,
+    /// The client whose request trapped, if it was a request's callback.
+    payer: Option<QuotaKey>,
 }
 
 /// A callback was left half-way.
@@ -149,29 +173,21 @@ impl Slot {
     /// Makes a filter's root context, and before it the instance.
     async fn make_root(&self, state: &mut State, spec: &Arc<Spec>) -> Result<(), EntryError> {
         state.is_entered = true;
-        let made = self.start_root(state, spec).await;
+        let debtor = state.debtor;
+        let (made, cpu) = measured(self.start_root(state, spec)).await;
+        if let Some(debtor) = debtor {
+            self.core.filters.restarts.charge(debtor, cpu);
+        }
         state.is_entered = false;
         made.map_err(EntryError::NotReady)
     }
 
     async fn start_root(&self, state: &mut State, spec: &Arc<Spec>) -> Result<(), NotReady> {
-        if state.instance.is_none() {
-            state.wait_over()?;
-            self.used.store(true, Relaxed);
-            match Instance::new(&self.core, (self.me.clone(), state.generation), spec).await {
-                Ok(instance) => {
-                    state.made = Some(Instant::now());
-                    state.instance = Some(Box::new(instance));
-                }
-                Err(error) => {
-                    count(&spec.stats.traps);
-                    state.note_failure();
-                    return Err(error);
-                }
-            }
-        }
-        let instance = state.instance.as_deref_mut().ok_or(NotReady::Later)?;
-        let started = instance.start(spec).await;
+        let instance = match state.instance.take() {
+            Some(instance) => instance,
+            None => self.create(state, spec).await?,
+        };
+        let started = state.instance.insert(instance).start(spec).await;
         if let Err(NotReady::Trapped(trapped)) = &started {
             // What can't even start is not started again by itself: that would go on for ever.
             self.replace(state, trapped, Some(spec.number));
@@ -179,10 +195,28 @@ impl Slot {
         started
     }
 
+    async fn create(&self, state: &mut State, spec: &Arc<Spec>) -> Result<Box<Instance>, NotReady> {
+        state.wait_over()?;
+        self.used.store(true, Relaxed);
+        let created = Instance::new(&self.core, (self.me.clone(), state.generation), spec).await;
+        match created {
+            Ok(instance) => {
+                state.made = Some(Instant::now());
+                Ok(Box::new(instance))
+            }
+            Err(error) => {
+                count(&spec.stats.traps);
+                state.note_failure(&Failure::START);
+                Err(error)
+            }
+        }
+    }
+
     /// Takes an instance away that trapped: tells the log and everybody who has a context in it, and has the next one
     /// made, but not for the filter that is to be left out.
     fn replace(&self, state: &mut State, trapped: &Trapped, without: Option<u64>) {
-        let Some(dead) = state.kill() else { return };
+        let clock = CpuClock::now();
+        let Some((dead, payer)) = state.kill(without.is_some()) else { return };
         let (spec, reason) = (dead.current_spec(), dead.reason(trapped));
         let name = spec.as_ref().map_or("", |spec| &spec.name);
         tracing::error!(target: "filter", filter = name, "trapped, its instance is replaced: {reason}");
@@ -193,9 +227,12 @@ impl Slot {
         let mut specs = dead.to_revive();
         specs.retain(|spec| without != Some(spec.number));
         if !specs.is_empty() {
-            self.revive(specs, state.again);
+            self.revive(specs, state.back_off.map(|back_off| back_off.until));
         }
         dead.bury();
+        if let Some(payer) = payer {
+            self.core.filters.restarts.charge(payer, clock.elapsed());
+        }
     }
 
     /// Makes the next instance beside requests, for the filter that trapped and for those with timers.
@@ -228,7 +265,13 @@ impl StateGuard {
         callback: C,
     ) -> Result<C::Output, EntryError> {
         let Self { slot, state: Some(state) } = &mut self else { return Err(EntryError::Gone) };
-        let _running = slot.core.filters.ticker.run();
+        let filters = &slot.core.filters;
+        if let Some(call) = callback.new_request()
+            && let Some(retry_after) = filters.restarts.retry_after(|| call.quota_key())
+        {
+            return Err(EntryError::OverQuota(retry_after));
+        }
+        let _running = filters.ticker.run();
         if state.is_entered {
             slot.replace(state, &Trapped::new(LeftHalfway), None);
         }
@@ -243,18 +286,21 @@ impl StateGuard {
             return Err(EntryError::Gone);
         }
         *is_entered = true;
-        let mut result = callback.call(instance).await;
-        if instance.has_leftovers()
-            && result.is_ok()
-            && let Err(trapped) = Box::pin(instance.settle()).await
-        {
-            result = Err(trapped);
+        let result = callback.call(instance).await;
+        let mut trap = None;
+        if instance.has_leftovers() && result.is_ok() {
+            // A trap at the end of other streams is not this callback's. Its own stream is told like all in the instance.
+            trap = Box::pin(instance.settle()).await.err();
         }
         *is_entered = false;
-        result.map_err(|trapped| {
-            slot.replace(state, &trapped, None);
+        let result = result.map_err(|trapped| {
+            trap = Some(trapped);
             EntryError::Gone
-        })
+        });
+        if let Some(trapped) = trap {
+            slot.replace(state, &trapped, None);
+        }
+        result
     }
 
     /// Whether there is an instance, or one may be made.
@@ -282,13 +328,29 @@ impl Drop for StateGuard {
 
 impl State {
     /// Takes the instance away. What it knew is not to be found by its generation any more.
-    fn kill(&mut self) -> Option<Box<Instance>> {
+    /// Returns as well the client whose request trapped it.
+    fn kill(&mut self, is_start: bool) -> Option<(Box<Instance>, Option<QuotaKey>)> {
         self.generation += 1;
-        self.note_failure();
-        self.instance.take()
+        let Some(dead) = self.instance.take() else {
+            self.note_failure(&Failure::START);
+            return None;
+        };
+        let payer = if is_start { None } else { dead.payer() };
+        self.note_failure(&Failure { is_start, has_served: dead.has_served(), payer });
+        Some((dead, payer))
     }
 
-    fn note_failure(&mut self) {
+    /// Decides when the next instance is made, and at whose cost.
+    fn note_failure(&mut self, failure: &Failure) {
+        self.debtor = failure.payer;
+        if !failure.counts() {
+            self.made = None;
+            self.back_off = None;
+            if failure.has_served {
+                self.failures = 0;
+            }
+            return;
+        }
         let lived = self.made.take().map_or(Duration::ZERO, |made| made.elapsed());
         self.failures = if lived > LONG_LIFE { 1 } else { self.failures.saturating_add(1) };
         let doublings = self.failures.saturating_sub(FREE_FAILURES);
@@ -296,13 +358,22 @@ impl State {
             0 => Duration::ZERO,
             doublings => LONGEST.min(Duration::from_millis(10) * 2_u32.saturating_pow(doublings.min(16))),
         };
-        self.again = Some(Instant::now() + wait);
+        self.back_off = Some(BackOff { until: Instant::now() + wait, is_start: failure.is_start });
     }
 
     fn wait_over(&self) -> Result<(), NotReady> {
-        match self.again {
-            Some(again) if Instant::now() < again => Err(NotReady::Later),
+        match self.back_off {
+            Some(back_off) if Instant::now() < back_off.until => Err(NotReady::Later(back_off)),
             _ => Ok(()),
         }
+    }
+}
+
+impl Failure {
+    const START: Self = Self { is_start: true, has_served: false, payer: None };
+
+    /// Whether it counts for the back-off. A request that traps does not, or its client could keep all others away.
+    fn counts(&self) -> bool {
+        self.is_start || (self.payer.is_none() && !self.has_served)
     }
 }

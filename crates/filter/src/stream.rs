@@ -82,6 +82,8 @@ pub(crate) struct State {
     pub(crate) answered: bool,
     /// The instance that knew it is gone.
     pub(crate) dead: bool,
+    /// The instance is gone by a trap in one of its own callbacks, and not in that of another request.
+    pub(crate) trapped: bool,
     /// It ended the exchange.
     pub(crate) closed: bool,
     /// The host ends the exchange, on its account.
@@ -137,7 +139,7 @@ pub(crate) enum Verdict {
     Answer(Local),
     /// It ends with a problem.
     Fail(Failed),
-    /// Its instance is gone, and it is one to go on without.
+    /// One of its callbacks trapped, and its filter is one to go on without.
     Skip,
 }
 
@@ -205,15 +207,31 @@ impl Stream {
             return Verdict::Fail(failed.clone());
         }
         if state.dead {
-            return match self.spec.on_trap {
-                OnTrap::Open => Verdict::Skip,
-                OnTrap::Closed => Verdict::Fail(Failed::Trapped(Arc::clone(&self.spec.name))),
+            let has_trapped = state.trapped;
+            drop(state);
+            return match (has_trapped, self.spec.on_trap) {
+                (true, OnTrap::Open) => Verdict::Skip,
+                (false, _) if self.is_finished() => Verdict::Go,
+                _ => Verdict::Fail(Failed::Trapped(Arc::clone(&self.spec.name))),
             };
         }
         if state.closed {
             return Verdict::Fail(Failed::Closed(Arc::clone(&self.spec.name)));
         }
         Verdict::Go
+    }
+
+    /// Whether its module has let all go that it is shown of the exchange.
+    fn is_finished(&self) -> bool {
+        let sees_more =
+            self.has.response_headers || self.has.body(Side::Request) || self.has.body(Side::Response);
+        !sees_more && self.exchange.messages().has_request_left()
+    }
+
+    /// Whether the exchange goes on without it: one of its own callbacks trapped, and its filter is `on_trap: open`.
+    pub(crate) fn is_skipped(&self) -> bool {
+        let state = self.state();
+        state.dead && state.trapped && self.spec.on_trap == OnTrap::Open
     }
 
     /// Whether there is a verdict other than to go on.

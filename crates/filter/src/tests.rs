@@ -11,6 +11,7 @@ mod heads;
 mod hostile;
 mod loading;
 mod refusals;
+mod restarts;
 mod shared;
 mod slices;
 
@@ -237,13 +238,18 @@ struct Bench {
 impl Bench {
     /// One instance of a module at most: which callbacks meet in one is no matter of chance.
     fn new() -> Self {
+        Self::with_restarts(Duration::from_secs(3600))
+    }
+
+    /// The same where the traps of one client may cause restarts of so much CPU time.
+    fn with_restarts(limit: Duration) -> Self {
         refusals::hear();
         let seen = Arc::new(Seen::default());
         let answers = Arc::new(Answers::default());
         let config = BTreeMap::from([("auth".to_owned(), ServiceConfig::at("http://127.0.0.1:1980"))]);
         let services = Services::new(&config).unwrap().with_transport(answers.clone());
         let one = std::num::NonZero::<usize>::MIN;
-        let filters = Filters::build(Some(seen.clone()), sandbox::Gate::new(2), one).unwrap();
+        let filters = Filters::build(Some(seen.clone()), sandbox::Gate::new(2), one, limit).unwrap();
         Self { folder: tempfile::tempdir().unwrap(), filters, services, answers, seen }
     }
 
@@ -382,6 +388,13 @@ impl Answer {
 
 async fn send(chain: &Arc<Chain>, request: Request<Body>) -> Result<Answer, Failed> {
     let response = chain.around(request, call(Duration::from_secs(60)), facts(), echo).await?;
+    Ok(whole(response).await.expect("the answer's body comes to its end"))
+}
+
+/// Sends a request of a caller of this name.
+async fn send_as(name: &str, chain: &Arc<Chain>, request: Request<Body>) -> Result<Answer, Failed> {
+    let call = Call { caller: services::Caller::Named(name.into()), ..call(Duration::from_secs(60)) };
+    let response = chain.around(request, call, facts(), echo).await?;
     Ok(whole(response).await.expect("the answer's body comes to its end"))
 }
 

@@ -267,7 +267,7 @@ fn filters(
         return Ok(Some(Arc::clone(previous)));
     }
     let is_needed = config.routes.iter().any(|route| !route.filters.is_empty());
-    Ok(is_needed.then(|| filter::Filters::new(gate)).transpose()?)
+    Ok(is_needed.then(|| filter::Filters::new(gate, config.runtime.offload().quota)).transpose()?)
 }
 
 /// What scripts share lives as long as the process: their state, and the calls that are under way.

@@ -172,7 +172,7 @@ pub struct RuntimeConfig {
     pub compile_threads: u32,
     /// How much CPU time of those threads one caller's unseen programs and documents may take in ten seconds; programs
     /// that a key under `trust:` has signed are not counted. Its long answers may take eight times as much, and wait for
-    /// it beyond that.
+    /// it beyond that. Restarts of filters that its requests made trap may take as much, too.
     pub compile_time: Duration,
 }
 

@@ -1,57 +1,97 @@
 //! Foreign functions: those of Envoy's that mean something here.
+//!
+//! Their work depends on bytes that clients send. So argument and result are bounded by `limits.buffer`, the time counts as the
+//! callback's own, and what takes long is done in steps, between which the callback yields.
 
 mod signatures;
+mod zlib;
 
-use std::io::Read;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use flate2::Compression;
-use flate2::read::{ZlibDecoder, ZlibEncoder};
+use sandbox::GuestResult;
 
+use self::zlib::Conversion;
+use super::memory::Span;
 use super::{Done, Guest, properties};
 use crate::abi::Status;
 
-/// `proxy_call_foreign_function`
-pub(super) fn call(
-    guest: &mut Guest<'_>,
-    name: u32,
-    name_length: u32,
-    arguments: u32,
-    arguments_length: u32,
-    address: u32,
-    length: u32,
-) -> Done {
-    let name = guest.text((name, name_length))?;
-    guest.about(|| name.clone());
-    let arguments = Bytes::copy_from_slice(guest.bytes((arguments, arguments_length))?);
-    let most = guest.host().core.memory;
-    let result = match name.as_str() {
-        // They take their time, which no clock counts.
-        "compress" | "sign" | "verify_signature"
-            if arguments.len() as u64 > guest.host().spec().map_or(0, |spec| spec.limits.buffer.0) =>
-        {
-            return Err(Status::BadArgument);
-        }
-        "sign" => signatures::sign(&arguments)?,
-        "verify_signature" => signatures::verify(&arguments)?,
-        "compress" => read(ZlibEncoder::new(&*arguments, Compression::default()), most)?,
-        "uncompress" => read(ZlibDecoder::new(&*arguments), most)?,
-        "set_envoy_filter_state" => {
-            set_filter_state(guest, &arguments)?;
-            Vec::new()
-        }
-        // The route is chosen already; properties need no declaration.
-        "clear_route_cache" | "declare_property" => Vec::new(),
-        _ => return Err(Status::NotFound),
-    };
-    guest.give_bytes(result.into(), (address, length))
+/// The longest name of a foreign function.
+const LONGEST_NAME: usize = 64;
+/// The time after which a foreign function yields.
+const SLICE: Duration = Duration::from_micros(500);
+
+/// The parameters of `proxy_call_foreign_function`: pointer and length of the name and of the argument, and where the
+/// result's address and length are written.
+pub(super) type Parameters = (u32, u32, u32, u32, u32, u32);
+
+/// The result of a foreign function, or the work that is left to get it.
+enum Work {
+    Done(Bytes),
+    Conversion(Conversion),
 }
 
-/// All that comes out, unless it is more than the module could hold.
-fn read(from: impl Read, most: u64) -> Result<Vec<u8>, Status> {
-    let mut out = Vec::new();
-    let length = from.take(most + 1).read_to_end(&mut out).map_err(|_| Status::SerializationFailure)?;
-    if length as u64 > most { Err(Status::InternalFailure) } else { Ok(out) }
+/// `proxy_call_foreign_function`
+///
+/// # Errors
+/// When the callback's time is up: a trap.
+pub(super) async fn call(
+    guest: &mut Guest<'_>,
+    (name, name_length, argument, argument_length, address, length): Parameters,
+) -> GuestResult<Done> {
+    guest.host_mut().clock.begin_slice();
+    let mut since = Instant::now();
+    let mut work = begin(guest, (name, name_length), (argument, argument_length));
+    loop {
+        if since.elapsed() >= SLICE {
+            let turn = guest.host_mut().clock.tick()?;
+            turn.await;
+            since = Instant::now();
+        }
+        let mut conversion = match work {
+            Ok(Work::Conversion(conversion)) => conversion,
+            Ok(Work::Done(result)) => return Ok(guest.give_bytes(result, (address, length))),
+            Err(status) => return Ok(Err(status)),
+        };
+        work = conversion.step().map(|is_last| match is_last {
+            true => Work::Done(conversion.into_output()),
+            false => Work::Conversion(conversion),
+        });
+    }
+}
+
+/// Does what takes no time, and signatures, which can't be made in steps.
+fn begin(guest: &mut Guest<'_>, name: Span, argument: Span) -> Done<Work> {
+    let name = guest.bytes(name)?;
+    if name.len() > LONGEST_NAME {
+        return Err(Status::NotFound);
+    }
+    let name = String::from_utf8_lossy(name).into_owned();
+    guest.about(|| name.clone());
+    let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
+    let argument = guest.bytes(argument)?;
+    let is_too_long = argument.len() as u64 > limit;
+    let argument = if is_too_long { Bytes::new() } else { Bytes::copy_from_slice(argument) };
+    let result = match name.as_str() {
+        // Routes are chosen before filters run; properties need no declaration.
+        "clear_route_cache" | "declare_property" => Vec::new(),
+        "compress" | "uncompress" | "sign" | "verify_signature" | "set_envoy_filter_state" if is_too_long => {
+            return Err(Status::BadArgument);
+        }
+        "compress" => return Ok(Work::Conversion(Conversion::compress(argument))),
+        "uncompress" => {
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            return Ok(Work::Conversion(Conversion::uncompress(argument, limit)));
+        }
+        "sign" => signatures::sign(&argument)?,
+        "verify_signature" => signatures::verify(&argument)?,
+        "set_envoy_filter_state" => {
+            set_filter_state(guest, &argument)?;
+            Vec::new()
+        }
+        _ => return Err(Status::NotFound),
+    };
+    Ok(Work::Done(result.into()))
 }
 
 /// The message has the path as field 1 and the value as field 2.

@@ -19,11 +19,17 @@ macro_rules! link {
 }
 
 /// Defines the functions that give the module bytes: their names for the shim, their first halves, and what a module is
-/// linked against that is looked at and not run.
+/// linked against that is looked at and not run. Those after `async` may yield in their first half.
 macro_rules! giving {
-    ($($name:literal ($($parameter:ident),*) => $function:path;)*) => {
+    (
+        $($name:literal ($($parameter:ident),*) => $function:path;)*
+        async $($slow:literal ($($argument:ident),*) => $slow_function:path;)*
+    ) => {
         /// The host functions that give the module bytes.
-        pub(crate) const GIVING: &[GivingFunction] = &[$(($name, [$(stringify!($parameter)),*].len() as u32)),*];
+        pub(crate) const GIVING: &[GivingFunction] = &[
+            $(($name, [$(stringify!($parameter)),*].len() as u32),)*
+            $(($slow, [$(stringify!($argument)),*].len() as u32),)*
+        ];
 
         /// The halves of functions that give, for the shim.
         pub(crate) fn halves(engine: &Engine) -> GuestResult<Linker<Host>> {
@@ -34,12 +40,23 @@ macro_rules! giving {
                 let done = $function(&mut guest, $($parameter),*);
                 guest.begin($name, done)
             })?;)*
+            $(linker.func_wrap_async(shim::BEGIN, $slow, |caller: Caller<'_, Host>, parameters| {
+                Box::new(async move {
+                    let mut guest = Guest::new(caller);
+                    let done = $slow_function(&mut guest, parameters).await?;
+                    GuestResult::Ok(guest.begin($slow, done))
+                })
+            })?;)*
             Ok(linker)
         }
 
         fn add_giving(linker: &mut Linker<Host>) -> GuestResult<()> {
             $(linker.func_wrap("env", $name, |$($parameter: u32),*| -> u32 {
                 let _ = ($($parameter,)*);
+                Status::InternalFailure as u32
+            })?;)*
+            $(linker.func_wrap("env", $slow, |$($argument: u32),*| -> u32 {
+                let _ = ($($argument,)*);
                 Status::InternalFailure as u32
             })?;)*
             Ok(())
@@ -56,7 +73,8 @@ giving! {
     "proxy_get_property" (path, of, address, length) => properties::get;
     "proxy_get_shared_data" (key, of, address, length, cas) => share::get_data;
     "proxy_dequeue_shared_queue" (queue, address, length) => share::dequeue;
-    "proxy_call_foreign_function" (name, name_length, arguments, arguments_length, address, length) => foreign::call;
+    async
+    "proxy_call_foreign_function" (name, name_length, argument, argument_length, address, length) => foreign::call;
 }
 
 /// Adds all host functions to a linker.

@@ -136,6 +136,77 @@ async fn what_no_clock_counts_is_bounded() {
     assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap().status, 200);
 }
 
+/// Zeros in zlib's format: a thousandth of their length.
+fn bomb(length: usize) -> Vec<u8> {
+    use std::io::Write;
+
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    for _ in 0..length / 1024 {
+        encoder.write_all(&[0; 1024]).unwrap();
+    }
+    encoder.write_all(&[0; 1024][..length % 1024]).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// A filter that decompresses the request's body, and traps where that has another status.
+fn uncompressing(bench: &Bench, buffer: u64, status: u32) -> FilterConfig {
+    let code = r#"
+        (func (export "proxy_on_request_body") (param i32) (param $length i32) (param $end i32) (result i32)
+            (if (i32.eqz (local.get $end)) (then (return (i32.const 1))))
+            (call $want (i32.const 0) (call $buffer (i32.const 0) (i32.const 0) (local.get $length)
+                (i32.const 0) (i32.const 4)))
+            (call $want (i32.const STATUS) (call $foreign «uncompress»
+                (i32.load (i32.const 0)) (i32.load (i32.const 4)) (i32.const 8) (i32.const 12)))
+            (i32.const 0))"#;
+    let mut filter = bench.filter("slow", &code.replace("STATUS", &status.to_string()));
+    filter.limits.buffer = services::Bytes(buffer);
+    filter.limits.time = services::Duration::from_millis(60_000);
+    filter
+}
+
+#[tokio::test]
+async fn refuses_to_decompress_more_than_the_buffer_takes() {
+    let buffer = 64 << 10;
+    for (length, status) in [(buffer, 0), (buffer + 1, 10), (64 * buffer, 10)] {
+        let bench = Bench::new();
+        let chain = bench.chain(&[uncompressing(&bench, buffer as u64, status)]);
+        assert_eq!(send(&chain, post(bomb(length))).await.unwrap().status, 200, "{length}");
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_function_ends_with_the_time_of_its_callback() {
+    let bench = Bench::new();
+    let mut filter = uncompressing(&bench, 32 << 20, 0);
+    filter.limits.time = services::Duration::from_millis(1);
+    let chain = bench.chain(&[filter]);
+    let end = send(&chain, post(bomb(16 << 20))).await;
+    assert_eq!(end.unwrap_err(), Failed::Trapped("slow".into()));
+    assert_eq!(bench.stats().traps, 1);
+}
+
+#[tokio::test]
+async fn other_requests_are_answered_while_a_foreign_function_works() {
+    let bench = Bench::new();
+    let slow = bench.chain(&[uncompressing(&bench, 8 << 20, 10)]);
+    let fast = bench.chain(&[bench.filter(
+        "fast",
+        r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (i32.const 0))"#,
+    )]);
+    let (body, ended) = (bomb(16 << 20), Mutex::new(Vec::new()));
+    tokio::join!(
+        async {
+            assert_eq!(send(&slow, post(body)).await.unwrap().status, 200);
+            ended.lock().unwrap().push("slow");
+        },
+        async {
+            assert_eq!(send(&fast, get("/")).await.unwrap().status, 200);
+            ended.lock().unwrap().push("fast");
+        }
+    );
+    assert_eq!(*ended.lock().unwrap(), ["fast", "slow"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_timer_goes_on_after_a_trap_without_any_request() {
     let bench = Bench::new();

@@ -729,6 +729,14 @@ pub const BOUNDS: &[Bound] = &[
         "crates/filter/src/host/grpc.rs: refuses_a_message_when_as_many_wait_as_may_or_as_many_bytes",
     ),
     bound(
+        "foreign function of a filter",
+        3 * MIB,
+        "thread",
+        "`limits.buffer` each for argument and result, 1 MiB for its state",
+        "crates/filter/src/host/foreign.rs",
+        "crates/filter/src/tests/shared.rs: refuses_to_decompress_more_than_the_buffer_takes",
+    ),
+    bound(
         "properties",
         256 * KIB,
         "request",

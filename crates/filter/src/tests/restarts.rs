@@ -1,0 +1,187 @@
+//! Instances that trap, and what that means for requests of other clients.
+
+use super::*;
+use crate::OnTrap;
+
+/// A module that traps for paths that begin with `b`, holds those back that begin with `w`, and refuses all others.
+const GUARD: &str = r#"
+    (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+        (local $letter i32)
+        (call $want (i32.const 0) (call $property «request\0path» (i32.const 0) (i32.const 4)))
+        (local.set $letter (i32.load8_u offset=1 (i32.load (i32.const 0))))
+        (if (i32.eq (local.get $letter) (i32.const 0x62)) (then unreachable))
+        (if (i32.eq (local.get $letter) (i32.const 0x77)) (then (return (i32.const 1))))
+        (call $want (i32.const 0) (call $respond (i32.const 403) «» «» ‹› (i32.const -1)))
+        (i32.const 1))"#;
+
+/// A module that traps for paths that begin with `b`, and lets all others pass.
+const PASSES: &str = r#"
+    (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+        (call $want (i32.const 0) (call $property «request\0path» (i32.const 0) (i32.const 4)))
+        (if (i32.eq (i32.load8_u offset=1 (i32.load (i32.const 0))) (i32.const 0x62)) (then unreachable))
+        (i32.const 0))"#;
+
+/// A module as [`PASSES`] whose first start succeeds, and as many later ones as `FAILED` says do not.
+const STARTS_LATE: &str = r#"
+    (func (export "proxy_on_configure") (param i32 i32) (result i32)
+        (local $before i32)
+        (i32.store (i32.const 4) (i32.const 0))
+        (drop (call $get_data «starts» (i32.const 0) (i32.const 4) (i32.const 8)))
+        (local.set $before (i32.load (i32.const 4)))
+        (call $want (i32.const 0) (call $set_data «starts»
+            (i32.const 0) (i32.add (local.get $before) (i32.const 1)) (i32.const 0)))
+        (if (i32.lt_u (i32.sub (local.get $before) (i32.const 1)) (i32.const FAILED)) (then unreachable))
+        (i32.const 1))"#;
+
+fn starting_late(failed: u32) -> String {
+    format!("{PASSES} {}", STARTS_LATE.replace("FAILED", &failed.to_string()))
+}
+
+fn trapped<T>() -> Result<T, Failed> {
+    Err(Failed::Trapped("test".into()))
+}
+
+#[tokio::test]
+async fn serves_others_while_every_second_request_traps() {
+    for is_started in [false, true] {
+        let bench = Bench::new();
+        let chain = bench.of(PASSES);
+        if is_started {
+            chain.start();
+        }
+        for _ in 0..60 {
+            let bad = send_as("attacker", &chain, get("/bad")).await;
+            assert_eq!(bad.map(|answer| answer.status), trapped());
+            let good = send_as("neighbour", &chain, get("/good")).await;
+            assert_eq!(good.map(|answer| answer.status), Ok(StatusCode::OK));
+        }
+        assert_eq!(bench.stats().traps, 60);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn serves_others_at_once_after_many_traps_in_a_row() {
+    let bench = Bench::new();
+    let chain = bench.of(PASSES);
+    for _ in 0..30 {
+        assert_eq!(send_as("attacker", &chain, get("/bad")).await.map(|answer| answer.status), trapped());
+    }
+    let before = tokio::time::Instant::now();
+    assert_eq!(send_as("neighbour", &chain, get("/good")).await.unwrap().status, StatusCode::OK);
+    assert_eq!(before.elapsed(), Duration::ZERO, "the clock stands still unless something waits for it");
+}
+
+#[tokio::test]
+async fn refuses_the_client_whose_requests_trap_too_often_and_no_other() {
+    let bench = Bench::with_restarts(Duration::from_millis(20));
+    let chain = bench.of(PASSES);
+    let mut traps = 0;
+    let refused = loop {
+        let end = send_as("attacker", &chain, get("/bad")).await;
+        match end.map(|answer| answer.status).unwrap_err() {
+            Failed::Trapped(_) => traps += 1,
+            refused => break refused,
+        }
+        assert!(traps < 100, "each trap is charged two milliseconds at least");
+    };
+    assert_eq!(
+        (services::Problem::code(&refused), services::Problem::status(&refused).as_u16()),
+        ("rate-cpu", 429)
+    );
+    assert!(services::Problem::headers(&refused).contains_key("retry-after"));
+    let again = send_as("attacker", &chain, get("/good")).await;
+    assert!(matches!(again, Err(Failed::RestartQuota { .. })), "{again:?}");
+    for _ in 0..10 {
+        assert_eq!(send_as("neighbour", &chain, get("/good")).await.unwrap().status, StatusCode::OK);
+    }
+    assert_eq!(bench.stats().traps, traps);
+}
+
+#[tokio::test]
+async fn open_passes_no_request_unfiltered_but_the_one_that_traps() {
+    let bench = Bench::new();
+    let mut filter = bench.filter("test", GUARD);
+    filter.on_trap = OnTrap::Open;
+    let chain = bench.chain(&[filter]);
+    for _ in 0..30 {
+        let mut waiting = Box::pin(send_as("neighbour", &chain, get("/waits")));
+        assert!((&mut waiting).now_or_never().is_none());
+        assert_eq!(send_as("attacker", &chain, get("/bad")).await.unwrap().status, StatusCode::OK);
+        assert_eq!(waiting.await.map(|answer| answer.status), trapped());
+        assert_eq!(send_as("neighbour", &chain, get("/secret")).await.unwrap().status, StatusCode::FORBIDDEN);
+    }
+    assert_eq!(bench.stats().local_responses, 30);
+}
+
+#[tokio::test]
+async fn a_request_that_its_filter_has_let_go_outlives_the_instance() {
+    let bench = Bench::new();
+    let chain = bench.of(PASSES);
+    let (begun, gate) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+    let handle = {
+        let (begun, gate) = (Arc::clone(&begun), Arc::clone(&gate));
+        async move |request: Request<Body>| {
+            begun.notify_one();
+            gate.notified().await;
+            echo(request).await
+        }
+    };
+    let mut passed = Box::pin(chain.around(get("/good"), call(Duration::from_secs(60)), facts(), handle));
+    let mut begins = std::pin::pin!(begun.notified());
+    while begins.as_mut().now_or_never().is_none() {
+        assert!((&mut passed).now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(send_as("attacker", &chain, get("/bad")).await.map(|answer| answer.status), trapped());
+    gate.notify_one();
+    assert_eq!(whole(passed.await.unwrap()).await.unwrap().status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn one_that_does_not_start_again_is_left_alone_for_a_while() {
+    let bench = Bench::new();
+    let chain = bench.of(&starting_late(u32::MAX));
+    assert_eq!(send(&chain, get("/bad")).await.map(|answer| answer.status), trapped());
+    for _ in 0..8 {
+        assert_eq!(send(&chain, get("/good")).await.map(|answer| answer.status), trapped());
+    }
+    let before = bench.stats().traps;
+    assert_eq!(before, 9, "each of these requests has waited until it could try");
+    let asked: Vec<_> = (0..50)
+        .map(|_| {
+            let chain = Arc::clone(&chain);
+            tokio::spawn(async move { send(&chain, get("/good")).await.map(|answer| answer.status) })
+        })
+        .collect();
+    for asked in asked {
+        assert_eq!(asked.await.unwrap(), trapped());
+    }
+    let tried = bench.stats().traps - before;
+    assert!(tried < 10, "{tried} starts for 50 requests");
+}
+
+#[tokio::test]
+async fn a_request_waits_until_the_next_instance_may_start() {
+    let bench = Bench::new();
+    let chain = bench.of(&starting_late(7));
+    assert_eq!(send(&chain, get("/bad")).await.map(|answer| answer.status), trapped());
+    for _ in 0..7 {
+        assert_eq!(send(&chain, get("/good")).await.map(|answer| answer.status), trapped());
+    }
+    assert!(send(&chain, get("/good")).now_or_never().is_none(), "there is a back-off");
+    assert_eq!(send(&chain, get("/good")).await.unwrap().status, StatusCode::OK);
+    assert_eq!(bench.stats().traps, 8);
+}
+
+#[tokio::test]
+async fn a_request_waits_for_the_next_instance_no_longer_than_it_may() {
+    let bench = Bench::new();
+    let chain = bench.of(&starting_late(u32::MAX));
+    assert_eq!(send(&chain, get("/bad")).await.map(|answer| answer.status), trapped());
+    for _ in 0..8 {
+        assert_eq!(send(&chain, get("/good")).await.map(|answer| answer.status), trapped());
+    }
+    let late = chain.around(get("/good"), call(Duration::from_millis(1)), facts(), echo).await;
+    assert_eq!(late.map(|response| response.status()).unwrap_err(), Failed::Trapped("test".into()));
+    assert_eq!(bench.stats().traps, 9);
+}
