@@ -475,3 +475,93 @@ fn word_at(text: &str, number: usize) -> u32 {
     let found = text.match_indices('{').nth(number).map_or(0, |(place, _)| place);
     u32::try_from(found).unwrap_or(u32::MAX)
 }
+
+#[tokio::test]
+async fn a_call_with_a_head_of_more_than_64_kib_ends_the_run() {
+    // The second of two pages is the value of each header.
+    let call = request(AT, "GET", "http://up/status/200", &[], "");
+    let fields = format!("{call} (data (i32.const 4096) \"x-a\")");
+    for (count, len) in [(1, 65_530), (90, 1000)] {
+        let mut body = "(memory.fill (i32.const 65536) (i32.const 97) (i32.const 65536))".to_owned();
+        let mut store = |at: u32, word: u32| {
+            body += &format!("(i32.store (i32.const {at}) (i32.const {word}))");
+        };
+        store(AT + 16, 8192);
+        store(AT + 20, count);
+        for header in (0..count).map(|index| 8192 + 16 * index) {
+            (header..).step_by(4).zip([4096, 3, 65_536, len]).for_each(|(at, word)| store(at, word));
+        }
+        body += &format!("(drop (call $http (i32.const {AT})))");
+        let document = refuse(&fields, &body, "call-head-too-large").await;
+        let detail = document["detail"].as_str().unwrap_or_default();
+        assert!(detail.contains("http://up/status/200") && detail.contains("64 KiB"), "{document}");
+    }
+    House::shared().await.still_answers("/query").await;
+}
+
+#[tokio::test]
+async fn a_pointer_or_name_of_more_than_16_kib_is_invalid() {
+    let house = House::shared().await;
+    let call = request(AT, "GET", "http://up/json?n=1", &[], "");
+    for (len, code) in [(16_384, "-2"), (16_385, "-3"), (65_536, "-3")] {
+        for asked in [
+            format!(
+                "(call $Response_json (local.get $h) (i32.const 65536) (i32.const {len}) (i32.const 0) (i32.const 0))"
+            ),
+            format!(
+                "(call $Json_member (local.get $h) (local.get $root) (i32.const 65536) (i32.const {len}) (i32.const 0) (i32.const 64) (i32.const 0) (i32.const 0))"
+            ),
+        ] {
+            // `/json` answers with an array of objects; a pointer begins with a slash.
+            let body = answered(&format!(
+                "(memory.fill (i32.const 65536) (i32.const 97) (i32.const 65536)) (i32.store8 (i32.const 65536) (i32.const 47))
+                (local.set $root (i32.const 0))
+                (if (i32.ne {asked} (i32.const {code})) (then unreachable))
+                (call $done (i32.const 0) (i32.const 0))"
+            ));
+            let body = format!("(local $root i32) {body}");
+            assert_eq!(house.answer(Query::module(plain(&call, &body))).await, "", "{len}: {asked}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_long_name_of_a_header_is_refused_as_any_other() {
+    let name = "content-type".repeat(20);
+    let set =
+        format!("(drop (call $header (i32.const 0) (i32.const {}) (i32.const 0) (i32.const 1)))", name.len());
+    let document = refuse(&format!("(data (i32.const 0) \"{name}\")"), &set, "answer-header").await;
+    assert!(document["detail"].as_str().is_some_and(|text| text.contains(&name)), "{document}");
+}
+
+#[tokio::test]
+async fn bodies_of_several_mebibytes_are_copied_whole() {
+    const LEN: u32 = (3 << 20) + 4 * 777;
+    let house = House::own(
+        "  - path: /query
+    query:
+      services: [up]
+      methods: [GET, POST]
+      limits: { memory: 32MiB, received: 8MiB, output: 8MiB, cpu: 10s, deadline: 60s }",
+    )
+    .await;
+    // Words that count are sent to a service that sends them back, read behind them, and answered.
+    let call = request(AT, "POST", "http://up/body", &[], "");
+    let body = format!(
+        "(local $i i32) (local $h i32) (drop (memory.grow (i32.const 128)))
+        (loop (i32.store (i32.add (i32.const 131072) (local.get $i)) (local.get $i))
+          (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 4))) (i32.const {LEN}))))
+        (i32.store (i32.const {}) (i32.const 131072)) (i32.store (i32.const {}) (i32.const {LEN}))
+        (local.set $h (call $http (i32.const {AT}))) (i32.store (i32.const 8) (local.get $h))
+        (drop (call $Future_wait (i32.const 8) (i32.const 1) (i32.const 1)))
+        (if (i32.ne (i32.const {LEN}) (call $Response_read (local.get $h) (i32.const 0) (i32.const 4194304) (i32.const 4194304)))
+          (then unreachable))
+        (call $done (i32.const 4194304) (i32.const {LEN}))",
+        AT + 24,
+        AT + 28
+    );
+    let answer = Query::module(plain(&call, &body)).send(&house).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let expected: Vec<u8> = (0..LEN).step_by(4).flat_map(u32::to_le_bytes).collect();
+    assert!(answer.body == expected, "the {} bytes are others", answer.body.len());
+}

@@ -6,10 +6,11 @@
 mod answer;
 mod calls;
 mod json;
+mod steps;
 
 pub(crate) use json::Documents;
 
-pub(crate) use calls::{HEADERS, code, header_text};
+pub(crate) use calls::{HEADERS, code, head_len, header_text, most_waited};
 use query_abi::{Failure, HOST_MODULE};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::{Value, json};
@@ -19,6 +20,8 @@ use crate::problem::QueryError;
 
 /// The largest random request, in bytes: more than any program needs at once.
 const RANDOM: u32 = 64 << 10;
+/// The longest JSON Pointer, and the longest name of a member, in bytes: nothing else has its turn while they are read.
+const TEXT: u32 = 16 << 10;
 
 /// Adds every function of `query_abi::HOST_FUNCTIONS` to a linker.
 pub(crate) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
@@ -32,7 +35,7 @@ pub(crate) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
         call(&mut caller, "random", |_| Ok(json!({ "len": len })), |view| random(view, data, len))
     })?;
     linker.func_wrap(HOST_MODULE, "log", |mut caller: Caller<'_, Guest>, text: u32, len: u32| {
-        let with = |view: &mut View<'_>| Ok(json!({ "text": view.note(text, len)? }));
+        let with = |view: &mut View<'_>| Ok(json!({ "text": view.note_text(text, len)? }));
         call(&mut caller, "log", with, |view| log(view, text, len))
     })?;
     linker.func_wrap(
@@ -40,7 +43,7 @@ pub(crate) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
         "fail",
         |mut caller: Caller<'_, Guest>, kind: i32, text: u32, len: u32, line: u32, column: u32| {
             let with = |view: &mut View<'_>| {
-                Ok(json!({ "kind": kind, "text": view.note(text, len)?, "line": line, "column": column }))
+                Ok(json!({ "kind": kind, "text": view.note_text(text, len)?, "line": line, "column": column }))
             };
             call(&mut caller, "fail", with, |view| fail(view, kind, (text, len), (line, column)))
         },

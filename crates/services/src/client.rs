@@ -261,10 +261,11 @@ impl Services {
         service.check_path(request.path_and_query.path())?;
         service.headers.check(&request.headers)?;
         check_method(&request.method)?;
-        let number = begin(call, service, &request.method, &request.path_and_query)?;
         let Request { method, path_and_query: path, mut headers, body } = request;
         let client = call.headers.as_deref();
         service.headers.complete(&mut headers, client.unwrap_or(&HeaderMap::new()));
+        headers::check_size(&method, path.as_str(), &headers)?;
+        let number = begin(call, service, &method, &path)?;
         call.trace.mark(&mut headers, number);
         let payload = Payload::Whole(body);
         let message = Message { method, path, host: None, headers, payload, upgrade: None };
@@ -301,6 +302,7 @@ impl Services {
         call.check(service.name(), &head.method)?;
         service.check_proxied_path(path.path())?;
         check_method(&head.method)?;
+        headers::check_size(&head.method, path.as_str(), &head.headers)?;
         let number = begin(call, service, &head.method, &path)?;
         let payload = Payload::of(body);
         let upgrade = UpgradeOffer::read(&head, !payload.is_empty(), &service.upgrades);

@@ -18,7 +18,7 @@ use http::header::{
     PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT, VIA,
 };
 use http::uri::Authority;
-use http::{Version, request};
+use http::{Method, Version, request};
 
 use crate::problem::{Fault, Kind, Problem};
 use forwarded::{Forwarded, is_claim};
@@ -27,6 +27,9 @@ use forwarded::{Forwarded, is_claim};
 pub const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 /// How many ORFA gateways a request may pass before it is taken for a circle.
 pub const MAX_HOPS: u8 = 8;
+/// The most bytes of a call's request line and headers together. What belongs to the connection, the trace and the hops is
+/// added to them.
+pub const MAX_CALL_HEAD: usize = 64 << 10;
 /// Our name in `Via` and `CDN-Loop`.
 const NAME: HeaderValue = HeaderValue::from_static("orfa");
 /// What a service sees as the client where a program names nothing else.
@@ -134,6 +137,9 @@ pub enum HeaderError {
     /// The operator's config sets it for this service.
     #[error("the header `{0}` is set by the operator for this service")]
     Reserved(HeaderName),
+    /// The request line and the headers are longer than [`MAX_CALL_HEAD`].
+    #[error("the request line and the headers of a call are larger than {} KiB together", MAX_CALL_HEAD >> 10)]
+    TooLarge,
 }
 
 /// What the config of one service says about headers.
@@ -154,6 +160,17 @@ pub fn check(headers: &HeaderMap) -> Result<(), HeaderError> {
         Some((name, _)) => Err(HeaderError::Forbidden(name.clone())),
         None => Ok(()),
     }
+}
+
+/// Checks the size of a call's head. Each line counts as its shortest spelling in HTTP/1.1, so that no head that the gateway
+/// has accepted from a client is too large to be sent on.
+///
+/// # Errors
+/// [`HeaderError::TooLarge`].
+pub(crate) fn check_size(method: &Method, path: &str, headers: &HeaderMap) -> Result<(), HeaderError> {
+    let line = method.as_str().len() + path.len() + "  HTTP/1.1\r\n".len();
+    let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + ":\r\n".len());
+    if line + fields.sum::<usize>() > MAX_CALL_HEAD { Err(HeaderError::TooLarge) } else { Ok(()) }
 }
 
 fn is_forbidden(name: &HeaderName, value: &HeaderValue) -> bool {
@@ -440,7 +457,10 @@ impl HeaderError {
     /// How a caller that knows only few reasons should see it.
     #[must_use]
     pub fn kind(&self) -> Kind {
-        Kind::Forbidden
+        match self {
+            Self::Forbidden(_) | Self::Reserved(_) => Kind::Forbidden,
+            Self::TooLarge => Kind::Invalid,
+        }
     }
 }
 
@@ -449,6 +469,7 @@ impl Problem for HeaderError {
         match self {
             Self::Forbidden(_) => "header-forbidden",
             Self::Reserved(_) => "header-reserved",
+            Self::TooLarge => "call-head-too-large",
         }
     }
 
@@ -461,7 +482,13 @@ impl Problem for HeaderError {
     }
 
     fn hint(&self) -> String {
-        "Leave the header out; the gateway sends what belongs there.".to_owned()
+        let hint = match self {
+            Self::Forbidden(_) | Self::Reserved(_) => {
+                "Leave the header out; the gateway sends what belongs there."
+            }
+            Self::TooLarge => "Send what is long in the body.",
+        };
+        hint.to_owned()
     }
 }
 

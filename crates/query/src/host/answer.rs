@@ -11,6 +11,7 @@ use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::json;
 
 use super::call;
+use super::steps::copy_in;
 use crate::guest::{Guest, View};
 use crate::limits::Limit;
 use crate::problem::QueryError;
@@ -33,12 +34,22 @@ static ALLOWED: [HeaderName; 10] = [
 /// The longest value of a header, in bytes: clients and proxies refuse an answer whose head is longer than
 /// some 64 KiB.
 const VALUE: u32 = 4096;
+/// A name that is longer is none of [`ALLOWED`].
+const NAME: u32 = 64;
 
 pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
-    linker.func_wrap(HOST_MODULE, "done", |mut caller: Caller<'_, Guest>, data: u32, len: u32| {
-        let with = |view: &mut View<'_>| Ok(view.note_hash(data, len));
-        call(&mut caller, "done", with, |view| done(view, data, len))
-    })?;
+    linker.func_wrap_async(
+        HOST_MODULE,
+        "done",
+        |mut caller: Caller<'_, Guest>, (data, len): (u32, u32)| {
+            Box::new(async move {
+                let most = caller.data().limits.size(Limit::Output);
+                let body = copy_in(&mut caller, "done", (data, len), most).await;
+                let with = |view: &mut View<'_>| Ok(view.note_hash(data, len));
+                call(&mut caller, "done", with, |view| done(view, (data, len), body))
+            })
+        },
+    )?;
     linker.func_wrap(HOST_MODULE, "status", |mut caller: Caller<'_, Guest>, code: i32| {
         call(&mut caller, "status", |_| Ok(json!({ "code": code })), |view| Ok(status(view, code)))
     })?;
@@ -47,7 +58,7 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
         "header",
         |mut caller: Caller<'_, Guest>, name: u32, name_len: u32, value: u32, value_len: u32| {
             let with = |view: &mut View<'_>| {
-                Ok(json!({ "name": view.note(name, name_len)?, "value": view.note(value, value_len)? }))
+                Ok(json!({ "name": view.note_text(name, name_len)?, "value": view.note_text(value, value_len)? }))
             };
             call(&mut caller, "header", with, |view| header(view, (name, name_len), (value, value_len)))
         },
@@ -55,7 +66,8 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     Ok(())
 }
 
-fn done(view: &mut View<'_>, data: u32, len: u32) -> GuestResult<()> {
+/// The body of the answer, which was copied already if it is long.
+fn done(view: &mut View<'_>, (data, len): (u32, u32), body: Option<Bytes>) -> GuestResult<()> {
     if view.guest.answer.body.is_some() {
         return Err(Trapped::new(QueryError::DoneTwice));
     }
@@ -63,7 +75,11 @@ fn done(view: &mut View<'_>, data: u32, len: u32) -> GuestResult<()> {
         return Err(Trapped::new(view.guest.limits.exceeded(Limit::Output)));
     }
     view.guest.hold(len as usize).map_err(Trapped::new)?;
-    view.guest.answer.body = Some(Bytes::copy_from_slice(view.slice(data, len)?));
+    let body = match body {
+        Some(body) => body,
+        None => Bytes::copy_from_slice(view.slice(data, len)?),
+    };
+    view.guest.answer.body = Some(body);
     Ok(())
 }
 
@@ -77,7 +93,7 @@ fn status(view: &mut View<'_>, code: i32) -> i32 {
 }
 
 fn header(view: &mut View<'_>, name: (u32, u32), value: (u32, u32)) -> GuestResult<i32> {
-    let text = view.text(name.0, name.1)?;
+    let text = if name.1 > NAME { "" } else { view.text(name.0, name.1)? };
     let mut allowed = ALLOWED.iter();
     let Some(name) = allowed.find(|allowed| allowed.as_str().eq_ignore_ascii_case(text)) else {
         let name = view.quote(name.0, name.1)?.to_ascii_lowercase();

@@ -1,13 +1,16 @@
 //! `http` and what follows it: upstream calls that overlap, and reading their answers.
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use query_abi::{Code, HEADER_BYTES, HOST_MODULE, Part};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::{Value, json};
+use services::headers::{HeaderError, MAX_CALL_HEAD};
 use services::problem::Kind;
 use services::{CallError, Made, Request, Response, Target};
 
-use super::{call, called};
+use super::steps::{copy_in, copy_out, copy_rest};
+use super::{TEXT, call, called};
 use crate::futures::{Ended, Slot};
 use crate::guest::{Guest, View};
 use crate::limits::Limit;
@@ -19,8 +22,11 @@ pub(crate) const HEADERS: u32 = 100;
 const WAITED: u32 = 4096;
 
 pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
-    linker.func_wrap(HOST_MODULE, "http", |mut caller: Caller<'_, Guest>, request: u32| {
-        call(&mut caller, "http", |view| view.note_request(request), |view| http(view, request))
+    linker.func_wrap_async(HOST_MODULE, "http", |mut caller: Caller<'_, Guest>, (request,): (u32,)| {
+        Box::new(async move {
+            let body = body_of(&mut caller, request).await;
+            call(&mut caller, "http", |view| view.note_request(request), |view| http(view, request, body))
+        })
     })?;
     linker.func_wrap(HOST_MODULE, "Handle_del", |mut caller: Caller<'_, Guest>, handle: i32| {
         call(&mut caller, "Handle_del", |_| Ok(json!({ "handle": handle })), |view| handle_del(view, handle))
@@ -37,12 +43,18 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
             call(&mut caller, "Response_get", with, |view| response_get(view, future, out))
         },
     )?;
-    linker.func_wrap(
+    linker.func_wrap_async(
         HOST_MODULE,
         "Response_read",
-        |mut caller: Caller<'_, Guest>, future: i32, part: i32, data: u32, len: u32| {
-            let with = |_: &mut View<'_>| Ok(json!({ "future": future, "part": part, "len": len }));
-            call(&mut caller, "Response_read", with, |view| response_read(view, future, part, (data, len)))
+        |mut caller: Caller<'_, Guest>, (future, part, data, len): (i32, i32, u32, u32)| {
+            Box::new(async move {
+                let with = |_: &mut View<'_>| Ok(json!({ "future": future, "part": part, "len": len }));
+                let mut rest = Bytes::new();
+                let length = call(&mut caller, "Response_read", with, |view| {
+                    response_read(view, future, part, (data, len), &mut rest)
+                })?;
+                copy_rest(&mut caller, "Response_read", rest, data).await.map(|()| length)
+            })
         },
     )?;
     linker.func_wrap_async(
@@ -52,12 +64,14 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
             Box::new(async move {
                 caller.data_mut().index(future).await.map_err(Trapped::new)?;
                 let with = |view: &mut View<'_>| {
-                    Ok(json!({ "future": future, "pointer": view.note(pointer, pointer_len)?, "len": len }))
+                    Ok(json!({ "future": future, "pointer": view.note_text(pointer, pointer_len)?, "len": len }))
                 };
                 let pointer = (pointer, pointer_len);
-                call(&mut caller, "Response_json", with, |view| {
-                    response_json(view, future, pointer, (data, len))
-                })
+                let mut rest = Bytes::new();
+                let length = call(&mut caller, "Response_json", with, |view| {
+                    response_json(view, future, pointer, (data, len), &mut rest)
+                })?;
+                copy_rest(&mut caller, "Response_json", rest, data).await.map(|()| length)
             })
         },
     )?;
@@ -71,8 +85,8 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     Ok(())
 }
 
-fn http(view: &mut View<'_>, request: u32) -> GuestResult<i32> {
-    let request = read_request(view, request)?;
+fn http(view: &mut View<'_>, request: u32, body: Option<Bytes>) -> GuestResult<i32> {
+    let request = read_request(view, request, body)?;
     start(view.guest, request).map_err(Trapped::new)
 }
 
@@ -81,54 +95,71 @@ struct Wanted {
     method: Method,
     target: Target,
     headers: HeaderMap,
-    body: bytes::Bytes,
-    /// Bytes that were copied.
-    copied: usize,
+    body: Bytes,
+    /// Bytes that the host takes for it.
+    taken: usize,
 }
 
-/// What a request takes of the run's memory. It is counted before it is copied: a request may name the same bytes
-/// many times.
-struct Copies<'v, 'a> {
-    view: &'v View<'a>,
-    rest: usize,
-    copied: usize,
+/// The body of the request at an address, where it is long. What is wrong with the request is told by [`read_request`].
+async fn body_of(caller: &mut Caller<'_, Guest>, address: u32) -> Option<Bytes> {
+    let [.., body, len] = View::new(caller, "http").ok()?.words::<8>(address).ok()?;
+    copy_in(caller, "http", (body, len), usize::MAX).await
 }
 
-impl<'v> Copies<'v, '_> {
-    fn slice(&mut self, address: u32, len: u32) -> GuestResult<&'v [u8]> {
-        let bytes = self.view.slice(address, len)?;
-        self.copied = self.copied.saturating_add(bytes.len());
-        if self.copied > self.rest {
-            return Err(Trapped::new(self.view.guest.limits.exceeded(Limit::Memory)));
-        }
-        Ok(bytes)
-    }
-}
-
-fn read_request(view: &View<'_>, address: u32) -> GuestResult<Wanted> {
-    let [method, method_len, url, url_len, headers, header_count, body, body_len] = view.words(address)?;
+/// Reads the request at an address, whose body was copied already if it is long. All that is copied is counted before: a
+/// request may name the same bytes many times. Its head is there twice, as it was read and as it is sent.
+fn read_request(view: &View<'_>, address: u32, copied: Option<Bytes>) -> GuestResult<Wanted> {
+    let words = view.words(address)?;
+    let [method, method_len, url, url_len, headers, header_count, body, body_len] = words;
     let bad = || Trapped::new(QueryError::BadText { function: "http" });
-    let mut copies = Copies { view, rest: view.guest.rest_memory(), copied: 0 };
-    let method = Method::from_bytes(copies.slice(method, method_len)?).map_err(|_| bad())?;
-    let url = std::str::from_utf8(copies.slice(url, url_len)?).map_err(|_| bad())?;
-    let body = bytes::Bytes::copy_from_slice(copies.slice(body, body_len)?);
-    let headers = read_headers(&mut copies, headers, header_count)?;
-    let target = services::parse_target(url);
-    let target = target.map_err(|error| Trapped::new(refused(view.guest, url, error.into())))?;
-    Ok(Wanted { method, target, headers, body, copied: copies.copied })
-}
-
-fn read_headers(copies: &mut Copies<'_, '_>, address: u32, count: u32) -> GuestResult<HeaderMap> {
-    let bad = || Trapped::new(QueryError::BadText { function: "http" });
-    if count > HEADERS {
+    if header_count > HEADERS {
         return Err(bad());
     }
+    let head = head_len(view, words)?;
+    if head > MAX_CALL_HEAD {
+        let url = view.quote(url, url_len)?;
+        return Err(Trapped::new(refused(view.guest, &url, HeaderError::TooLarge.into())));
+    }
+    let taken = 2 * head + view.slice(body, body_len)?.len();
+    if taken > view.guest.rest_memory() {
+        return Err(Trapped::new(view.guest.limits.exceeded(Limit::Memory)));
+    }
+    let method = Method::from_bytes(view.slice(method, method_len)?).map_err(|_| bad())?;
+    let url = view.text(url, url_len)?;
+    let headers = read_headers(view, headers, header_count)?;
+    let target = services::parse_target(url);
+    let target = target.map_err(|error| Trapped::new(refused(view.guest, url, error.into())))?;
+    let body = match copied {
+        Some(body) => body,
+        None => Bytes::copy_from_slice(view.slice(body, body_len)?),
+    };
+    Ok(Wanted { method, target, headers, body, taken })
+}
+
+/// The bytes of the head of an `orfa_request`: its method, its URL, and its headers, as lines.
+pub(crate) fn head_len(
+    view: &View<'_>,
+    [method, method_len, url, url_len, headers, count, ..]: [u32; 8],
+) -> GuestResult<usize> {
+    let mut len = view.slice(method, method_len)?.len() + view.slice(url, url_len)?.len();
+    for index in 0..count.min(HEADERS) {
+        let [name, name_len, value, value_len] = header_at(view, headers, index)?;
+        len += view.slice(name, name_len)?.len() + view.slice(value, value_len)?.len() + ": \r\n".len();
+    }
+    Ok(len)
+}
+
+fn header_at(view: &View<'_>, address: u32, index: u32) -> GuestResult<[u32; 4]> {
+    view.words(address.saturating_add(index * HEADER_BYTES))
+}
+
+fn read_headers(view: &View<'_>, address: u32, count: u32) -> GuestResult<HeaderMap> {
+    let bad = || Trapped::new(QueryError::BadText { function: "http" });
     let mut headers = HeaderMap::with_capacity(count as usize);
     for index in 0..count {
-        let at = address.saturating_add(index * HEADER_BYTES);
-        let [name, name_len, value, value_len] = copies.view.words(at)?;
-        let name = HeaderName::from_bytes(copies.slice(name, name_len)?).map_err(|_| bad())?;
-        let value = HeaderValue::from_bytes(copies.slice(value, value_len)?).map_err(|_| bad())?;
+        let [name, name_len, value, value_len] = header_at(view, address, index)?;
+        let name = HeaderName::from_bytes(view.slice(name, name_len)?).map_err(|_| bad())?;
+        let value = HeaderValue::from_bytes(view.slice(value, value_len)?).map_err(|_| bad())?;
         headers.append(name, value);
     }
     Ok(headers)
@@ -140,7 +171,7 @@ const CALL: usize = size_of::<Slot>() + size_of::<Made>();
 
 /// Checks a call against the rules of the route and starts it.
 fn start(guest: &mut Guest, wanted: Wanted) -> Result<i32, QueryError> {
-    let Wanted { method, target, headers, body, copied } = wanted;
+    let Wanted { method, target, headers, body, taken } = wanted;
     let name = target.service.to_ascii_lowercase();
     let service =
         guest.access.services.get(&name).cloned().ok_or_else(|| QueryError::UnknownService(short(&name)))?;
@@ -149,17 +180,17 @@ fn start(guest: &mut Guest, wanted: Wanted) -> Result<i32, QueryError> {
         let method = short(method.as_str());
         return Err(QueryError::CallMethod { service: service.name().to_string(), method });
     }
-    guest.hold(copied + CALL + target.path_and_query.as_str().len())?;
+    guest.hold(taken + CALL + target.path_and_query.as_str().len())?;
     let path_and_query = target.path_and_query.clone();
     let request = Request { method, path_and_query, headers, body };
     let call = guest.access.all.start(&guest.call, &service, request).map_err(|source| {
         refused(guest, &format!("http://{}{}", target.service, target.path_and_query), source)
     })?;
     if guest.tape.plays() {
-        return Ok(guest.futures.start(safe, copied, std::future::pending()));
+        return Ok(guest.futures.start(safe, taken, std::future::pending()));
     }
     guest.hold(size_of_val(&call))?;
-    Ok(guest.futures.start(safe, copied + size_of_val(&call), call))
+    Ok(guest.futures.start(safe, taken + size_of_val(&call), call))
 }
 
 /// Bytes that the host holds of a response.
@@ -234,10 +265,10 @@ impl Guest {
     }
 
     /// The body of a response that has come.
-    fn body(&self, handle: i32) -> bytes::Bytes {
+    fn body(&self, handle: i32) -> Bytes {
         match self.futures.get(handle) {
             Some(Slot::Ended(Ok(response))) => response.body.clone(),
-            _ => bytes::Bytes::new(),
+            _ => Bytes::new(),
         }
     }
 
@@ -321,7 +352,13 @@ pub(crate) fn header_text(headers: &HeaderMap) -> Vec<u8> {
     text
 }
 
-fn response_read(view: &mut View<'_>, handle: i32, part: i32, out: (u32, u32)) -> GuestResult<i32> {
+fn response_read(
+    view: &mut View<'_>,
+    handle: i32,
+    part: i32,
+    out: (u32, u32),
+    rest: &mut Bytes,
+) -> GuestResult<i32> {
     let response = match view.guest.slot("Response_read", handle).map_err(Trapped::new)? {
         Slot::Ended(Ok(response)) => response,
         Slot::Ended(Err(error)) => return Ok(code(error) as i32),
@@ -332,13 +369,22 @@ fn response_read(view: &mut View<'_>, handle: i32, part: i32, out: (u32, u32)) -
         part if part == Part::Headers as i32 => header_text(&response.headers).into(),
         _ => return Ok(Code::Invalid as i32),
     };
-    copy_out(view, &bytes, out)
+    copy_out(view, &bytes, out, rest)
 }
 
-fn response_json(view: &mut View<'_>, handle: i32, pointer: (u32, u32), out: (u32, u32)) -> GuestResult<i32> {
-    let pointer = view.text(pointer.0, pointer.1).map(|_| pointer)?;
-    let text = &view.bytes[pointer.0 as usize..][..pointer.1 as usize];
-    let text = std::str::from_utf8(text).unwrap_or_default();
+fn response_json(
+    view: &mut View<'_>,
+    handle: i32,
+    pointer: (u32, u32),
+    out: (u32, u32),
+    rest: &mut Bytes,
+) -> GuestResult<i32> {
+    view.slice(pointer.0, pointer.1)?;
+    if pointer.1 > TEXT {
+        return Ok(Code::Invalid as i32);
+    }
+    let text = std::str::from_utf8(&view.bytes[pointer.0 as usize..][..pointer.1 as usize]);
+    let text = text.map_err(|_| Trapped::new(QueryError::BadText { function: "Response_json" }))?;
     let found = match view.guest.document("Response_json", handle)? {
         Ok(document) => document.root().pointer(text).map(|node| node.map(json::Node::slice)),
         Err(error) => return Ok(error.code as i32),
@@ -347,18 +393,11 @@ fn response_json(view: &mut View<'_>, handle: i32, pointer: (u32, u32), out: (u3
         Ok(Some(value)) => {
             let body = view.guest.body(handle);
             view.guest.tape.gives(&value, &body).map_err(Trapped::new)?;
-            copy_out(view, &value, out)
+            copy_out(view, &value, out, rest)
         }
         Ok(None) => Ok(Code::Missing as i32),
         Err(_) => Ok(Code::Invalid as i32),
     }
-}
-
-/// Copies as much as fits and returns the whole length.
-fn copy_out(view: &mut View<'_>, bytes: &[u8], (data, len): (u32, u32)) -> GuestResult<i32> {
-    let count = bytes.len().min(len as usize);
-    view.slice_mut(data, count as u32)?.copy_from_slice(&bytes[..count]);
-    Ok(i32::try_from(bytes.len()).unwrap_or(i32::MAX))
 }
 
 /// Waits for one of some futures, or for all of them.
@@ -390,10 +429,15 @@ async fn wait(guest: &mut Guest, handles: &[i32], all: bool) -> Result<i32, Quer
     }
 }
 
+/// How many handles may be waited for at once.
+pub(crate) fn most_waited(guest: &Guest) -> u64 {
+    guest.limits.value(Limit::Calls).max(WAITED.into())
+}
+
 /// Reads a list of handles. A run has no more of them than it may make calls; as each is looked at whenever a call ends,
 /// a longer list is refused.
 fn read_handles(view: &View<'_>, futures: u32, count: u32) -> GuestResult<Vec<i32>> {
-    let most = view.guest.limits.value(Limit::Calls).max(WAITED.into());
+    let most = most_waited(view.guest);
     let len = count.checked_mul(4).filter(|_| u64::from(count) <= most).ok_or_else(|| {
         let len = count.saturating_mul(4);
         Trapped::new(QueryError::BadPointer { function: "Future_wait", address: futures, len })

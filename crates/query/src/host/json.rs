@@ -4,14 +4,16 @@
 //! A node is the place in the text where a value begins. A program may name any place: where no value
 //! begins there, what it reads is nonsense from its own document, and nothing else.
 
+use bytes::Bytes;
 use json::{Document, Kind, Node, Number};
 use offload::SHORT_TEXT;
 use query_abi::{Code, HOST_MODULE, JSON_VALUE_BYTES, JsonKind};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::json;
 
-use super::call;
 use super::calls::code;
+use super::steps::{copy_out, copy_rest};
+use super::{TEXT, call};
 use crate::futures::Slot;
 use crate::guest::{Guest, View};
 use crate::limits::Limit;
@@ -42,7 +44,7 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
          data: u32,
          len: u32| {
             let with = |view: &mut View<'_>| {
-                let name = view.note(name, name_len)?;
+                let name = view.note_text(name, name_len)?;
                 Ok(json!({ "future": future, "node": node, "name": name, "last": last != 0, "len": len }))
             };
             let wanted = Wanted { node, name: (name, name_len), last: last != 0 };
@@ -65,7 +67,7 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
          data: u32,
          len: u32| {
             let with = |view: &mut View<'_>| {
-                let name = view.note(name, name_len)?;
+                let name = view.note_text(name, name_len)?;
                 let (last, count) = (last != 0, count);
                 Ok(json!({ "future": future, "node": node, "name": name, "last": last, "count": count, "len": len }))
             };
@@ -83,12 +85,18 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
             call(&mut caller, "Json_children", with, |view| json_children(view, future, node, (data, len)))
         },
     )?;
-    linker.func_wrap(
+    linker.func_wrap_async(
         HOST_MODULE,
         "Json_text",
-        |mut caller: Caller<'_, Guest>, future: i32, node: u32, data: u32, len: u32| {
-            let with = |_: &mut View<'_>| Ok(json!({ "future": future, "node": node, "len": len }));
-            call(&mut caller, "Json_text", with, |view| json_text(view, future, node, (data, len)))
+        |mut caller: Caller<'_, Guest>, (future, node, data, len): (i32, u32, u32, u32)| {
+            Box::new(async move {
+                let with = |_: &mut View<'_>| Ok(json!({ "future": future, "node": node, "len": len }));
+                let mut rest = Bytes::new();
+                let length = call(&mut caller, "Json_text", with, |view| {
+                    json_text(view, future, node, (data, len), &mut rest)
+                })?;
+                copy_rest(&mut caller, "Json_text", rest, data).await.map(|()| length)
+            })
         },
     )?;
     Ok(())
@@ -248,6 +256,9 @@ fn json_member(
         Ok(document) => document,
         Err(error) => return Ok(error.code as i32),
     };
+    if name_len > TEXT {
+        return Ok(Code::Invalid as i32);
+    }
     let name = &view.bytes[name as usize..][..name_len as usize];
     let found = document.node(wanted.node as usize).and_then(|object| wanted.of(object, name));
     let Some(found) = found else { return Ok(Code::Missing as i32) };
@@ -273,9 +284,10 @@ fn json_column(
         Ok(document) => document,
         Err(error) => return Ok(error.code as i32),
     };
-    // What is longer than the document is no name in it, whatever it ends with.
-    let name_len = (wanted.name.1 as usize).min(document.text().len() + 1);
-    let name = view.bytes[wanted.name.0 as usize..][..name_len].to_vec();
+    if wanted.name.1 > TEXT {
+        return Ok(Code::Invalid as i32);
+    }
+    let name = view.bytes[wanted.name.0 as usize..][..wanted.name.1 as usize].to_vec();
     let mut out = Out { bytes: view.bytes, text: data, end: data + len };
     let places = (values..values + room).step_by(JSON_VALUE_BYTES as usize);
     let items = document.node(wanted.node as usize).into_iter().flat_map(Node::and_following);
@@ -313,16 +325,20 @@ fn json_children(view: &mut View<'_>, future: i32, node: u32, (data, len): (u32,
     Ok(length((out.text - data) as usize + missing))
 }
 
-fn json_text(view: &mut View<'_>, future: i32, node: u32, (data, len): (u32, u32)) -> GuestResult<i32> {
+fn json_text(
+    view: &mut View<'_>,
+    future: i32,
+    node: u32,
+    (data, len): (u32, u32),
+    rest: &mut Bytes,
+) -> GuestResult<i32> {
     view.slice(data, len)?;
     let document = match view.guest.document("Json_text", future)? {
         Ok(document) => document,
         Err(error) => return Ok(error.code as i32),
     };
-    let text = document.node(node as usize).map_or(&[][..], Node::text);
-    let count = text.len().min(len as usize);
-    view.bytes[data as usize..][..count].copy_from_slice(&text[..count]);
-    Ok(length(text.len()))
+    let text = document.node(node as usize).map_or_else(Bytes::new, Node::slice);
+    copy_out(view, &text, (data, len), rest)
 }
 
 /// Guest memory that values are written to: all of it was checked to be there.

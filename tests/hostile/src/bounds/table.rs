@@ -437,6 +437,14 @@ pub const BOUNDS: &[Bound] = &[
         "tests/query/limits.rs: a_million_handles",
     ),
     bound(
+        "head of a call",
+        64 * KIB,
+        "request",
+        "`MAX_CALL_HEAD`",
+        "crates/services/src/headers.rs",
+        "crates/services/src/client/tests/limits.rs: refuses_a_call_whose_head_is_larger_than_64_kib",
+    ),
+    bound(
         "console",
         4 * KIB,
         "request",

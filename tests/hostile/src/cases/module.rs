@@ -48,6 +48,51 @@ pub(super) const CASES: &[Case] = &[
         [Ending::problem(422, "limit-memory"), Ending::problem(422, "limit-cpu")]
     ),
     module!(
+        "module/memory that is filled again and again",
+        r#"(module (memory (export "memory") 250)
+            (func (export "orfa") (param i32 i32)
+              (loop $l (memory.fill (i32.const 0) (i32.const 1) (i32.const 16384000)) (br $l))))"#,
+        [Ending::problem(422, "limit-cpu")]
+    ),
+    module!(
+        "module/memory that grows and is filled again and again",
+        r#"(module (memory (export "memory") 1)
+            (func (export "orfa") (param i32 i32)
+              (loop $l
+                (memory.fill (i32.const 0) (i32.const 1) (i32.mul (memory.size) (i32.const 65536)))
+                (drop (memory.grow (i32.const 8)))
+                (br $l))))"#,
+        [Ending::problem(422, "limit-memory"), Ending::problem(422, "limit-cpu")]
+    ),
+    // The request at 1024: `GET`, a URL of 14 MB, no headers, no body.
+    module!(
+        "module/call with a URL of megabytes",
+        r#"(module (import "orfa" "http" (func $http (param i32) (result i32))) (memory (export "memory") 230)
+            (data (i32.const 0) "GET")
+            (data (i32.const 1024) "\00\00\00\00\03\00\00\00\00\00\01\00\80\9f\d5\00")
+            (func (export "orfa") (param i32 i32)
+              (memory.fill (i32.const 65536) (i32.const 97) (i32.const 14000000))
+              (drop (call $http (i32.const 1024)))))"#,
+        [Ending::problem(422, "call-head-too-large")]
+    ),
+    module!(
+        "module/pointer of megabytes",
+        r#"(module (import "orfa" "http" (func $http (param i32) (result i32)))
+            (import "orfa" "Future_wait" (func $wait (param i32 i32 i32) (result i32)))
+            (import "orfa" "Response_json" (func $json (param i32 i32 i32 i32 i32) (result i32)))
+            (memory (export "memory") 230)
+            (data (i32.const 0) "GET") (data (i32.const 16) "http://up/json?n=1")
+            (data (i32.const 1024) "\00\00\00\00\03\00\00\00\10\00\00\00\12\00\00\00")
+            (func (export "orfa") (param i32 i32)
+              (memory.fill (i32.const 65536) (i32.const 97) (i32.const 14000000))
+              (i32.store (i32.const 2048) (call $http (i32.const 1024)))
+              (drop (call $wait (i32.const 2048) (i32.const 1) (i32.const 1)))
+              (loop $l
+                (drop (call $json (i32.load (i32.const 2048)) (i32.const 65536) (i32.const 14000000) (i32.const 0) (i32.const 0)))
+                (br $l))))"#,
+        [Ending::problem(422, "limit-cpu")]
+    ),
+    module!(
         "module/memory that begins too large",
         r#"(module (memory (export "memory") 65536) (func (export "orfa") (param i32 i32)))"#,
         [Ending::problem(422, "limit-memory"), MALFORMED]

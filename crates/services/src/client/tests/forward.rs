@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::body::{Body, empty, full};
+use crate::headers;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -150,4 +151,28 @@ async fn a_switch_of_protocols_that_nobody_asked_for_is_no_answer() {
     let bench = bench().await;
     let error = forward(&bench, message("GET", "/status/101", &[], empty())).await.unwrap_err();
     assert_eq!(error.code(), "upstream-broken");
+}
+
+#[tokio::test]
+async fn a_head_that_filters_made_too_large_is_not_sent() {
+    let bench = bench().await;
+    let long = "x".repeat(64 << 10);
+    let error = forward(&bench, message("GET", "/echo", &[("x-a", &long)], empty())).await.unwrap_err();
+    assert_eq!(error.code(), "call-head-too-large");
+    assert_eq!(bench.upstream.hits("/echo"), 0);
+}
+
+#[test]
+fn the_largest_head_that_a_client_may_send_is_sent_on() {
+    // As many fields as a client may send, spelt without white space: 64 KiB in all.
+    let line = "GET / HTTP/1.1\r\n".len();
+    let field = (headers::MAX_CALL_HEAD - line) / 100 - "x-a:\r\n".len();
+    let mut fields = HeaderMap::new();
+    for _ in 0..100 {
+        fields.append("x-a", "x".repeat(field).parse().unwrap());
+    }
+    let check = |fields: &HeaderMap| headers::check_size(&http::Method::GET, "/", fields);
+    assert_eq!(check(&fields), Ok(()));
+    fields.append("x-a", "x".repeat(100).parse().unwrap());
+    assert_eq!(check(&fields), Err(headers::HeaderError::TooLarge));
 }

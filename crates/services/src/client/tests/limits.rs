@@ -81,3 +81,35 @@ async fn the_requests_own_deadline_is_its_own_limit() {
     );
     assert_eq!(bench.upstream.hits("/json"), 0);
 }
+
+#[tokio::test]
+async fn refuses_a_call_whose_head_is_larger_than_64_kib() {
+    let bench = bench_with(|config| config.forward = vec!["Cookie".into()]).await;
+    let call = call(9, u64::MAX, 1);
+    let long = |bytes: usize| "x".repeat(bytes);
+    // Neither the service nor the budget notices any of them.
+    let by_url = request("GET", &format!("/echo?{}", long(65_510)));
+    let mut by_header = request("GET", "/echo");
+    by_header.headers.insert("x-a", long(64 << 10).parse().unwrap());
+    let mut by_many = request("GET", "/echo");
+    for _ in 0..90 {
+        by_many.headers.append("x-a", long(800).parse().unwrap());
+    }
+    for request in [by_url, by_header, by_many] {
+        let error = bench.services.send(&call, &bench.shop, request).await.unwrap_err();
+        assert_eq!((error.code(), error.fault()), ("call-head-too-large", Fault::Program), "{error}");
+    }
+    assert_eq!((call.budget.made_count(), bench.upstream.hits("/echo")), (0, 0));
+    // The client's own headers count as well.
+    let client = HeaderMap::from_iter([(http::header::COOKIE, long(40_000).parse().unwrap())]);
+    let lending = Call { headers: Some(Arc::new(client)), ..call };
+    let with = |bytes: usize| {
+        let mut request = request("GET", "/status/200");
+        request.headers.insert("x-a", long(bytes).parse().unwrap());
+        bench.services.send(&lending, &bench.shop, request)
+    };
+    assert_eq!(with(30_000).await.unwrap_err().code(), "call-head-too-large");
+    assert_eq!(bench.upstream.hits("/status/200"), 0);
+    let sent = with(20_000).await;
+    assert!(!matches!(sent, Err(CallError::Header(_))), "a smaller one is sent: {sent:?}");
+}
