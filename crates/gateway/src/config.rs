@@ -20,6 +20,7 @@ mod reference;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -355,6 +356,11 @@ impl Config {
 impl RouteConfig {
     fn default_dedup() -> bool {
         true
+    }
+
+    /// The path in the normal form that requests are compared in.
+    pub(crate) fn normal_path(&self) -> Cow<'_, str> {
+        services::path::normal_form(&self.path).map_or(Cow::Borrowed(self.path.as_str()), Cow::Owned)
     }
 }
 

@@ -126,6 +126,7 @@ impl Life {
         mut request: Request<Body>,
         client: Client,
     ) -> Response<Logged> {
+        conform::normalise_target(&mut request);
         let client = client.behind(&self.trusted, &mut request);
         let mut entry = Entry::begin(&self.audience, &request, client); // accept
         let route = self.route(&request, &entry.client); // route
