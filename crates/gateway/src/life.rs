@@ -205,7 +205,7 @@ impl Life {
         }
         let who = {
             let _identifies = entry.trace().phase("identify");
-            let certified = self.identity.by_certificate(entry.client.certificate());
+            let certified = self.identity.by_certificate(entry.client.certificate(), entry.at)?;
             self.identity.identify(request.headers(), certified).await? // identify
         };
         entry.caller = who.caller.clone();
