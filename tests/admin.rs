@@ -120,7 +120,7 @@ async fn a_load_balancer_hears_that_the_gateway_drains_while_a_request_is_under_
 }
 
 #[tokio::test]
-async fn the_admin_listener_changes_nothing_and_answers_local_names_only() {
+async fn the_admin_listener_changes_nothing_and_answers_to_no_foreign_name() {
     let house = House::own(ROUTES).await;
     let admin = admin(&house.gateway).await;
     let ask = async |method: &str, path: &str, host: &[(&str, &str)]| {
@@ -132,7 +132,7 @@ async fn the_admin_listener_changes_nothing_and_answers_local_names_only() {
             refused(&answer, 405, "method-not-allowed");
             assert_eq!(answer.header("allow"), "GET, HEAD");
         }
-        refused(&ask("GET", path, &[("host", "rebound.example.org")]).await, 403, "host-forbidden");
+        refused(&ask("GET", path, &[("host", "rebound.example.org")]).await, 421, "host-misdirected");
         assert_eq!(ask("GET", path, &[("host", "localhost:9090")]).await.status, 200);
         assert!(ask("HEAD", path, &[]).await.body.is_empty());
     }

@@ -1,8 +1,12 @@
-//! Logs, on the standard error: JSON for machines where the gateway serves, plain for a developer.
+//! Logs, on the standard error: JSON for machines where the gateway serves, plain for a developer. Control characters that
+//! came from elsewhere are escaped.
 //!
 //! `ORFA_LOG` filters them by level and module: `debug`, `warn,services=debug`. Without it the HTTP/2
 //! library's warnings are left out: any client can cause them.
 
+use std::io::Stderr;
+
+use gateway::EscapingWriter;
 use tracing_subscriber::EnvFilter;
 
 use crate::exit::Complaint;
@@ -10,15 +14,19 @@ use crate::exit::Complaint;
 /// One JSON object a line.
 pub(crate) fn json() -> Result<(), Complaint> {
     let logs = tracing_subscriber::fmt().json().flatten_event(true).with_current_span(false);
-    logs.with_span_list(false).with_writer(std::io::stderr).with_env_filter(filter("info,h2=error")?).init();
+    logs.with_span_list(false).with_writer(stderr).with_env_filter(filter("info,h2=error")?).init();
     Ok(())
 }
 
 /// For a person, and nothing but what is wrong.
 pub(crate) fn plain() -> Result<(), Complaint> {
     let logs = tracing_subscriber::fmt().compact().without_time().with_target(false);
-    logs.with_writer(std::io::stderr).with_env_filter(filter("warn,h2=error")?).init();
+    logs.with_writer(stderr).with_env_filter(filter("warn,h2=error")?).init();
     Ok(())
+}
+
+fn stderr() -> EscapingWriter<Stderr> {
+    EscapingWriter(std::io::stderr())
 }
 
 fn filter(default: &str) -> Result<EnvFilter, Complaint> {

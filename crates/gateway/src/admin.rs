@@ -1,8 +1,8 @@
 //! The admin listener: health and metrics, on a port of its own that only the operator can reach.
 //!
 //! Nothing here changes anything, so it asks for no token; it is on the loopback address unless the config
-//! says otherwise, and there it answers to local names only (a page whose own name was made to point here
-//! is foreign, as in `cors.rs`). It is never shed, and it answers until the process ends: a load balancer
+//! says otherwise. It answers to addresses, to `localhost` and to names that the config has: a page whose own name was made
+//! to point here (DNS rebinding) has another. It is never shed, and it answers until the process ends: a load balancer
 //! has to hear that a gateway drains.
 
 mod metrics;
@@ -28,7 +28,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::cors;
 use crate::gateway::Gateway;
-use crate::hosts;
+use crate::hosts::{self, HostNames};
 use crate::listen::Listener;
 use crate::metrics::Process;
 use crate::respond;
@@ -55,8 +55,8 @@ pub struct Admin {
 struct Seen {
     gateway: Gateway,
     process: Arc<Process>,
-    /// Only this machine can reach the listener.
-    is_local: bool,
+    /// The names that are answered to besides `localhost`.
+    hosts: HostNames,
 }
 
 impl Gateway {
@@ -74,7 +74,7 @@ impl Admin {
         let listener = listener.into_tokio()?;
         let address: SocketAddr = listener.local_addr()?;
         tracing::info!(%address, "admin listening");
-        let seen = Seen { gateway, process: Arc::new(Process::new()), is_local: address.ip().is_loopback() };
+        let seen = Seen { hosts: gateway.admin_hosts(), gateway, process: Arc::new(Process::new()) };
         Ok(Self { listener, seen: Arc::new(seen) })
     }
 
@@ -122,7 +122,9 @@ impl Seen {
     }
 
     fn page(&self, request: &Request<Incoming>) -> Result<Response<Body>, Denied> {
-        if self.is_local && !cors::host_of(request).is_none_or(hosts::is_local) {
+        // Without a host it is no browser's.
+        let answers_to = |host: &str| hosts::is_beyond_rebinding(host) || self.hosts.contain(host, false);
+        if !cors::host_of(request).is_none_or(answers_to) {
             return Err(Denied::Host);
         }
         let is_reading = matches!(*request.method(), Method::GET | Method::HEAD);

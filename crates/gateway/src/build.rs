@@ -189,7 +189,8 @@ impl<'a> Builder<'a> {
             && let Some(compiled) = self.compiled.iter().find(|compiled| compiled.route == index)
         {
             let (services, deployed, folder) = (&self.services, &self.deployed, self.source.folder());
-            let ground = script_runtime::Ground { path: &route.path, services, scripts, deployed, folder };
+            let path = &route.normal_path();
+            let ground = script_runtime::Ground { path, services, scripts, deployed, folder };
             let (program, text) = (compiled.program.clone(), compiled.text.clone());
             let script = script_runtime::Script::of(program, text, config.options(), &ground);
             let pointer = format!("{pointer}/script");
@@ -199,7 +200,7 @@ impl<'a> Builder<'a> {
                 .map_err(|problems| mistakes(self.source, &pointer, problems));
         }
         if let (Some(config), Some(runtime)) = (&route.query, &self.runtime) {
-            let query = query::Query::new(config, &self.ground(route, runtime));
+            let query = query::Query::new(config, &self.ground(&route.normal_path(), runtime));
             let pointer = format!("{pointer}/query");
             return query
                 .map(Box::new)
@@ -232,9 +233,9 @@ impl<'a> Builder<'a> {
         proxy.map(Way::Proxy).ok_or_else(missing)
     }
 
-    fn ground<'b>(&'b self, route: &'b RouteConfig, runtime: &'b Arc<query::Runtime>) -> query::Ground<'b> {
+    fn ground<'b>(&'b self, path: &'b str, runtime: &'b Arc<query::Runtime>) -> query::Ground<'b> {
         query::Ground {
-            path: &route.path,
+            path,
             services: &self.services,
             documents: &self.documents,
             runtime,

@@ -95,6 +95,11 @@ impl Client {
         self.link.secured.get().and_then(|secured| secured.certificate.as_ref())
     }
 
+    /// Whether the certificate that was shown is no longer valid: requests on the connection are refused.
+    pub(crate) fn has_stale_certificate(&self) -> bool {
+        self.certificate().is_some_and(|certificate| certificate.staleness(SystemTime::now()).is_some())
+    }
+
     /// Where the gateway took the connection.
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         self.link.local

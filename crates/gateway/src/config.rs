@@ -5,6 +5,7 @@
 //! the JSON Schema (`schema.rs`), deserialised, then checked for what no schema can say (`check.rs`).
 //! [`crate::Gateway::build`] is the second stage and makes ready objects of it.
 
+mod admin;
 pub(crate) mod beside;
 mod check;
 mod connections;
@@ -20,6 +21,7 @@ mod reference;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -36,6 +38,7 @@ pub use crate::identity::config::{Algorithm, AuthConfig, CallerConfig, Callers, 
 pub use crate::rights::config::{RateConfig, RightsConfig, RowConfig};
 pub use crate::shed::ShedConfig;
 pub use crate::trace::TracesConfig;
+pub use admin::{AdminConfig, AdminListenerConfig};
 pub use connections::ConnectionsConfig;
 pub use listen::{
     CertificateConfig, ClientCertificatesConfig, EachListenerConfig, ListenConfig, ListenerConfig, TlsConfig,
@@ -70,7 +73,7 @@ pub struct Config {
     /// Where the operator asks for `/healthz`, `/readyz` and `/metrics`; `off` for nowhere. Without it that
     /// is `127.0.0.1:9090`, if nothing else listens there.
     #[serde(default)]
-    pub admin: Option<String>,
+    pub admin: Option<AdminConfig>,
     /// A Unix socket, relative to the config: where the next `orfa serve` takes over what this one listens
     /// on. Without it the next one finds the addresses taken.
     #[serde(default)]
@@ -355,6 +358,11 @@ impl Config {
 impl RouteConfig {
     fn default_dedup() -> bool {
         true
+    }
+
+    /// The path in the normal form that requests are compared in.
+    pub(crate) fn normal_path(&self) -> Cow<'_, str> {
+        services::path::normal_form(&self.path).map_or(Cow::Borrowed(self.path.as_str()), Cow::Owned)
     }
 }
 

@@ -1,14 +1,28 @@
 //! What every request has to be, whatever its route: its framing, its host, its target and its expectation
 //! mean the same to everybody who reads it (RFC 9110, RFC 9112, RFC 9113).
 
-use http::uri::Authority;
-use http::{HeaderMap, HeaderValue, Request, Version, header};
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, HeaderValue, Request, Uri, Version, header};
 use services::headers::Only;
+use services::path;
 
 use crate::refusal::Refusal;
 
 /// The most fields of a head.
 pub(crate) const MAX_FIELDS: usize = 100;
+
+/// Puts the path and query of a request into normal form, before anything compares them: routes, filters, handlers and
+/// the log then see the same text. One that would become too long stays as it is, and [`check`] refuses it.
+pub(crate) fn normalise_target<B>(request: &mut Request<B>) {
+    let uri = request.uri();
+    let normal = uri.path_and_query().and_then(|target| path::normal_form(target.as_str()));
+    let Some(target) = normal.and_then(|normal| PathAndQuery::try_from(normal).ok()) else { return };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(target);
+    if let Ok(uri) = Uri::from_parts(parts) {
+        *request.uri_mut() = uri;
+    }
+}
 
 /// Whether a request is one.
 ///
@@ -69,12 +83,14 @@ fn framing(said: &Said<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// A target in absolute form names a host of the web, and nobody in it (RFC 9110, section 4.2.4).
+/// A target is ASCII (RFC 3986, section 2); in absolute form it names a host of the web, and no user in it (RFC 9110,
+/// section 4.2.4).
 fn target<B>(request: &Request<B>) -> Result<(), Refusal> {
     let uri = request.uri();
     let is_web = uri.scheme_str().is_none_or(|scheme| matches!(scheme, "http" | "https"));
     let is_plain = uri.authority().is_none_or(is_plain);
-    if is_web && is_plain { Ok(()) } else { Err(Refusal::TargetInvalid) }
+    let is_ascii = uri.path_and_query().is_none_or(|target| target.as_str().is_ascii());
+    if is_web && is_plain && is_ascii { Ok(()) } else { Err(Refusal::TargetInvalid) }
 }
 
 /// One host, said once, and over HTTP/2 the same twice (RFC 9112, 3.2; RFC 9113, 8.3.1). Over HTTP/1.1 a
@@ -123,6 +139,34 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// The target that a request is looked at with.
+    fn normalised(target: &str) -> Request<()> {
+        let mut request = Request::get(target).header(header::HOST, "shop.example").body(()).unwrap();
+        normalise_target(&mut request);
+        request
+    }
+
+    #[test]
+    fn a_target_outside_of_ascii_is_encoded_in_every_form() {
+        for (target, expected) in [
+            ("/caf\u{e9}?q=\u{9b}\u{202e}", "/caf%C3%A9?q=%C2%9B%E2%80%AE"),
+            ("http://shop.example/%61\u{85}", "http://shop.example/a%C2%85"),
+            ("/%2e%2e/x", "/../x"),
+            ("/plain?a=%61", "/plain?a=%61"),
+            ("*", "*"),
+        ] {
+            let request = normalised(target);
+            assert_eq!(request.uri().to_string(), expected, "{target}");
+            assert!(check(&request).is_ok(), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_target_that_is_too_long_once_it_is_encoded_is_refused() {
+        let request = normalised(&format!("/{}", "\u{e9}".repeat(20_000)));
+        assert!(matches!(check(&request), Err(Refusal::TargetInvalid)));
+    }
 
     proptest! {
         #[test]

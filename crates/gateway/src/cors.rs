@@ -1,8 +1,8 @@
 //! Which pages may ask: the origins of a request, and the headers that browsers want to see.
 //!
 //! A request without an `Origin` comes from no page, unless the browser says so in other fields. The gateway's own pages
-//! are those whose origin names the host that the request was sent to; the scheme is left out of it, since the gateway may
-//! stand behind something that ends TLS. Everything else has to be allowed by `cors.origins`.
+//! are those whose origin names the host that the request was sent to. Over TLS, also where a trusted proxy ends it, their
+//! scheme is `https`. In clear text it is `https` too, since a proxy that ends TLS need not be trusted. Everything else has to be allowed by `cors.origins`.
 //!
 //! A page whose own name was made to point to the gateway (DNS rebinding) asks that name, too, and is foreign all the
 //! same: the gateway's names are those that its config mentions (`hosts.rs`).
@@ -107,7 +107,8 @@ impl Origins {
         let Allowed { everyone, opaque, credentials, .. } = *self.0;
         let is_listed = self.lists(origin);
         let own = &self.0.own;
-        if host_of(request).is_some_and(|host| is_same_host(origin, host) && own.contain(host, client)) {
+        let is_own = |host| is_same_host(origin, host, client.is_secure()) && own.contain(host, client);
+        if host_of(request).is_some_and(is_own) {
             From::Own
         } else if is_listed && credentials {
             From::Listed
@@ -227,8 +228,14 @@ pub(crate) fn host_of<B>(request: &Request<B>) -> Option<&str> {
     request.uri().authority().map(http::uri::Authority::as_str).or_else(host)
 }
 
-fn is_same_host(origin: &str, host: &str) -> bool {
+/// Whether a page of this origin comes from the host that it asks, port included. Over TLS only an `https` page does: one
+/// that came in clear text may be anybody's on the way.
+fn is_same_host(origin: &str, host: &str, is_secure: bool) -> bool {
     let Some((scheme, origin)) = origin.split_once("://") else { return false };
+    let is_https = scheme.eq_ignore_ascii_case("https");
+    if !is_https && (is_secure || !scheme.eq_ignore_ascii_case("http")) {
+        return false;
+    }
     let default = default_port(scheme);
     let bare = |text: &'_ str| text.strip_suffix(default).unwrap_or(text).len();
     origin[..bare(origin)].eq_ignore_ascii_case(&host[..bare(host)])

@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::access::{Audience, Log, Seen};
 use crate::build::BuildError;
-use crate::config::{Config, ListenConfig};
+use crate::config::{AdminConfig, Config, ListenConfig};
 use crate::drain::{Drained, Stop};
+use crate::hosts::HostNames;
 use crate::life::{Current, Life};
 use crate::listen::{BindError, Listener, Listeners};
 use crate::readiness::{Readiness, State};
@@ -32,7 +33,7 @@ pub struct Gateway {
 /// What of a config stays as it was at the start, whatever later ones say.
 pub(crate) struct Fixed {
     listen: ListenConfig,
-    admin: Option<String>,
+    admin: Option<AdminConfig>,
     takeover: Option<PathBuf>,
     runtime: query::RuntimeConfig,
     scripts: script_runtime::ScriptsConfig,
@@ -126,7 +127,7 @@ impl Gateway {
     /// # Errors
     /// When the address that the config names is taken or not this machine's.
     pub fn adopt_admin(&self, present: &mut Vec<Listener>) -> Result<Option<Listener>, BindError> {
-        let named = self.fixed.admin.as_deref();
+        let named = self.fixed.admin.as_ref().map(AdminConfig::address);
         let address =
             Some(named.unwrap_or(Config::DEFAULT_ADMIN)).filter(|named| *named != Config::ADMIN_OFF);
         match Listeners::adopt(address, present) {
@@ -137,6 +138,12 @@ impl Gateway {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The names that the config has for the gateway, and so for its admin listener.
+    pub(crate) fn admin_hosts(&self) -> HostNames {
+        let own = self.fixed.admin.as_ref().map_or(&[][..], AdminConfig::hosts);
+        HostNames::new(own.iter().chain(self.fixed.listen.hosts()))
     }
 
     /// Puts another config in force; the names of the fields in it that wait for a restart. It takes as

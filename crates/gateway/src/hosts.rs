@@ -130,9 +130,10 @@ impl Host {
     }
 }
 
-/// Whether a host with its port is a name of this machine for itself.
-pub(crate) fn is_local(host: &str) -> bool {
-    Host::read(host).is_some_and(|(host, _)| host.is_local())
+/// Whether a host, perhaps with a port, is an address or a name of this machine for itself: a page can't have one by DNS
+/// rebinding.
+pub(crate) fn is_beyond_rebinding(host: &str) -> bool {
+    Host::read(host).is_some_and(|(host, _)| host.is_local() || matches!(host, Host::Address(_)))
 }
 
 impl OwnHosts {

@@ -19,6 +19,7 @@ mod tests;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use services::{Caller, Fetch};
@@ -97,10 +98,21 @@ impl Identity {
         })
     }
 
-    /// The caller that a certificate stands for: by the first of its names that the config knows.
-    pub(crate) fn by_certificate(&self, certificate: Option<&Certificate>) -> Option<&Arc<Who>> {
-        let names = certificate.filter(|_| !self.certificates.is_empty())?.names.iter();
-        names.filter(|name| name.is_exact()).find_map(|name| self.certificates.get(name))
+    /// The caller that the certificate of a connection stands for: by the first of its names that the config knows.
+    ///
+    /// # Errors
+    /// A certificate that has expired since the handshake: connections can outlive it.
+    pub(crate) fn by_certificate(
+        &self,
+        certificate: Option<&Certificate>,
+        now: SystemTime,
+    ) -> Result<Option<&Arc<Who>>, Unidentified> {
+        let Some(certificate) = certificate else { return Ok(None) };
+        if let Some(staleness) = certificate.staleness(now) {
+            return Err(Unidentified::StaleCertificate(staleness));
+        }
+        let mut names = certificate.names.iter().filter(|name| name.is_exact());
+        Ok(names.find_map(|name| self.certificates.get(name)))
     }
 
     /// Who sends a request with these headers, over a connection whose certificate stands for this caller.
@@ -151,7 +163,7 @@ impl Identity {
 
     fn asked(&self) -> Asked {
         let key = self.key.clone().filter(|name| *name != AUTHORIZATION);
-        Asked { key, bearer: self.takes_bearer() }
+        Asked { key, bearer: self.takes_bearer(), certificate: !self.certificates.is_empty() }
     }
 
     /// Takes credentials out of a request that is passed on to a service with these headers in `forward`, and gives

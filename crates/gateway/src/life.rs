@@ -126,6 +126,7 @@ impl Life {
         mut request: Request<Body>,
         client: Client,
     ) -> Response<Logged> {
+        conform::normalise_target(&mut request);
         let client = client.behind(&self.trusted, &mut request);
         let mut entry = Entry::begin(&self.audience, &request, client); // accept
         let route = self.route(&request, &entry.client); // route
@@ -204,7 +205,7 @@ impl Life {
         }
         let who = {
             let _identifies = entry.trace().phase("identify");
-            let certified = self.identity.by_certificate(entry.client.certificate());
+            let certified = self.identity.by_certificate(entry.client.certificate(), entry.at)?;
             self.identity.identify(request.headers(), certified).await? // identify
         };
         entry.caller = who.caller.clone();

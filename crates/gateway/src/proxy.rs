@@ -21,7 +21,8 @@ impl Proxy {
     /// `None` where there is no such service, which the config's check has seen before.
     pub(crate) fn new(config: &ProxyConfig, route: &RouteConfig, services: &Services) -> Option<Self> {
         let service = Arc::clone(services.get(config.service())?);
-        let before = route.path.strip_suffix("/*").filter(|_| !config.keep_prefix());
+        let path = route.normal_path();
+        let before = path.strip_suffix("/*").filter(|_| !config.keep_prefix());
         Some(Self { services: services.clone(), service, prefix: before.unwrap_or_default().to_owned() })
     }
 

@@ -24,7 +24,7 @@ pub(crate) enum Refusal {
     HostInvalid,
     #[error("nothing is answered here for the host that was asked")]
     HostMisdirected,
-    #[error("the request's target is no http or https URL, or it names a user")]
+    #[error("the request's target is no http or https URL, names a user, or is too long once it is encoded")]
     TargetInvalid,
     #[error("the gateway expects nothing but `100-continue`")]
     ExpectationFailed,

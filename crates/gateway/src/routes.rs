@@ -125,7 +125,7 @@ impl Routes {
 /// The pattern of a route's path. Where an aggregate answers, braces name a part of it.
 fn pattern_of(route: &Route) -> String {
     match &route.way {
-        Way::Aggregate(_) => route.path.to_string(),
+        Way::Aggregate(_) => path::normal_form(&route.path).unwrap_or_else(|| route.path.to_string()),
         _ => pattern(&route.path),
     }
 }
@@ -137,7 +137,8 @@ fn pattern(path: &str) -> String {
     }
 }
 
-/// Braces are the table's own wildcards and have to be doubled.
+/// A path as requests have it, in normal form. Braces are the table's own wildcards and have to be doubled.
 fn literal(path: &str) -> String {
-    path.replace('{', "{{").replace('}', "}}")
+    let normal = path::normal_form(path);
+    normal.as_deref().unwrap_or(path).replace('{', "{{").replace('}', "}}")
 }

@@ -1,6 +1,6 @@
 //! URLs as programs write them, and the paths that may be called.
 //!
-//! A path is never rewritten: what a server behind the gateway might read differently from the
+//! A program's path is never rewritten: what a server behind the gateway might read differently from the
 //! gateway's rules (dot segments, encoded slashes, backslashes, control characters) is refused, each
 //! with a code of its own. What passes goes out byte by byte as it came in. Rules are matched against
 //! the path after one decode, with slashes in a row counted as one.
@@ -135,7 +135,7 @@ pub fn check_start(path: &str) -> Result<(), PathError> {
 }
 
 /// The path of a client's request as a server may read it that decodes, cuts parameters at `;` and takes
-/// slashes in a row for one. `None` where there is nothing of this in it, so that all read it alike.
+/// slashes in a row for one; what is not ASCII stays encoded. `None` where all read it alike.
 ///
 /// # Errors
 /// What [`check`] refuses, other than encoded slashes; and dot segments that were encoded twice, which climb
@@ -159,7 +159,7 @@ pub fn reading(path: &str) -> Result<Option<String>, PathError> {
         if index > 0 && !reading.ends_with('/') {
             reading.push('/');
         }
-        reading.push_str(name);
+        name.bytes().for_each(|byte| push_ascii(&mut reading, byte));
     }
     Ok((reading != path).then_some(reading))
 }
@@ -174,6 +174,55 @@ pub fn has_dot_segment(path: &str) -> bool {
 fn has_dots(text: &[u8]) -> bool {
     let is_dots = |part: &[u8]| matches!(part.split(|byte| *byte == b';').next(), Some(b"." | b".."));
     text.split(|byte| matches!(byte, b'/' | b'\\')).any(is_dots)
+}
+
+/// The normal form of a client's path and query: bytes outside of ASCII are percent-encoded, and escapes of unreserved
+/// characters in the path are decoded (RFC 3986, sections 2.1 and 6.2.2.2). `None` where the text is in normal form.
+///
+/// A decoded `%2e` can complete a dot segment, so that [`reading`] has to see the result. A path with a malformed escape
+/// keeps all of its escapes: decoded in part, `%%32e` would become `%2e`. [`reading`] refuses it.
+#[must_use]
+pub fn normal_form(target: &str) -> Option<String> {
+    // Most targets have neither.
+    if !target.bytes().any(|byte| byte == b'%' || !byte.is_ascii()) {
+        return None;
+    }
+    let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
+    let may_decode = decode(path).is_ok();
+    let mut normal = String::with_capacity(target.len());
+    let mut rest = path.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        match after {
+            [high, low, behind @ ..] if *first == b'%' && may_decode => match unreserved(*high, *low) {
+                Some(letter) => {
+                    normal.push(letter);
+                    rest = behind;
+                }
+                None => normal.push('%'),
+            },
+            _ => push_ascii(&mut normal, *first),
+        }
+    }
+    query.bytes().for_each(|byte| push_ascii(&mut normal, byte));
+    (normal != target).then_some(normal)
+}
+
+/// The unreserved character (RFC 3986, section 2.3) that an escape with these digits stands for.
+fn unreserved(high: u8, low: u8) -> Option<char> {
+    let byte = hex(Some(high)).ok()? << 4 | hex(Some(low)).ok()?;
+    (byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)).then(|| char::from(byte))
+}
+
+fn push_ascii(text: &mut String, byte: u8) {
+    if byte.is_ascii() {
+        text.push(char::from(byte));
+    } else {
+        const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+        text.push('%');
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
 }
 
 /// Refuses dot segments that were encoded twice.

@@ -3,6 +3,7 @@
 //! Lines are appended to a buffer; one thread of its own takes it away and writes it. When the sink
 //! can't keep up and the buffer is full, lines are dropped and counted, and the log says how many.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::io::Write;
 use std::net::IpAddr;
@@ -13,6 +14,7 @@ use std::time::{Duration, SystemTime};
 use services::headers::put_address;
 
 use super::clock::{self, digits};
+use crate::escape::escape;
 
 /// What may wait for the sink.
 const MAX_PENDING: usize = 4 << 20;
@@ -137,10 +139,15 @@ pub(super) fn text(line: &mut Vec<u8>, name: &str, text: &str) {
 }
 
 fn quoted(line: &mut Vec<u8>, text: &str) {
-    let is_special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
+    let is_special = |byte: u8| byte < b' ' || byte > b'~' || byte == b'"' || byte == b'\\';
     // Not `any`, which would stop at each byte to see whether to go on.
     if text.bytes().fold(false, |is, byte| is | is_special(byte)) {
-        let _ = serde_json::to_writer(line, text);
+        let start = line.len();
+        let _ = serde_json::to_writer(&mut *line, text);
+        if let Cow::Owned(escaped) = escape(&line[start..]) {
+            line.truncate(start);
+            line.extend_from_slice(&escaped);
+        }
         return;
     }
     line.reserve(text.len() + 2);
@@ -259,5 +266,19 @@ mod tests {
         drop(log);
         let text = String::from_utf8_lossy(&sink.0.lock().unwrap()).into_owned();
         assert!(text.ends_with("lines were dropped\",\"dropped\":7}\n"), "{}", &text[text.len() - 200..]);
+    }
+
+    #[test]
+    fn what_a_terminal_would_act_on_is_escaped() {
+        for (value, expected) in [
+            ("plain \u{e9}", "plain \u{e9}"),
+            ("\u{9b}31m\u{85}", r"\u009b31m\u0085"),
+            ("a\u{7f}\u{202e}\u{2066}b\u{200f}", r"a\u007f\u202e\u2066b\u200f"),
+            ("\u{1b}[0m\n\"", r#"\u001b[0m\n\""#),
+        ] {
+            let mut line = Vec::new();
+            text(&mut line, "text", value);
+            assert_eq!(String::from_utf8(line).unwrap(), format!(",\"text\":\"{expected}\""));
+        }
     }
 }

@@ -10,7 +10,7 @@ pub(super) enum Denied {
     Path,
     #[error("the admin listener changes nothing: it answers GET and HEAD")]
     Method,
-    #[error("the admin listener answers to the local names of this machine")]
+    #[error("the admin listener does not answer to the host that was asked")]
     Host,
     #[error("the metrics could not be written")]
     Unwritten,
@@ -21,7 +21,7 @@ impl Problem for Denied {
         match self {
             Self::Path => "route-not-found",
             Self::Method => "method-not-allowed",
-            Self::Host => "host-forbidden",
+            Self::Host => "host-misdirected",
             Self::Unwritten => "gateway-failed",
         }
     }
@@ -30,7 +30,7 @@ impl Problem for Denied {
         match self {
             Self::Path => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Host => StatusCode::FORBIDDEN,
+            Self::Host => StatusCode::MISDIRECTED_REQUEST,
             Self::Unwritten => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -45,7 +45,7 @@ impl Problem for Denied {
     fn hint(&self) -> String {
         match self {
             Self::Path => "there are /healthz, /readyz and /metrics",
-            Self::Host => "ask http://127.0.0.1, or let `admin` listen on another address",
+            Self::Host => "ask it by its address, or list the name under `admin.hosts`",
             _ => "",
         }
         .to_owned()

@@ -10,13 +10,17 @@ use super::*;
 use crate::config;
 
 fn gateway() -> Gateway {
-    let text = "admin: 127.0.0.1:0\nroutes: []";
+    gateway_of("admin: 127.0.0.1:0\nroutes: []")
+}
+
+fn gateway_of(text: &str) -> Gateway {
     Gateway::build(config::read_text(text, Path::new("orfa.yaml")).unwrap()).unwrap()
 }
 
 /// A connection that needs no network, so that time can be paused.
 fn connected(gateway: &Gateway) -> DuplexStream {
-    let seen = Seen { gateway: gateway.clone(), process: Arc::new(Process::new()), is_local: true };
+    let hosts = gateway.admin_hosts();
+    let seen = Seen { gateway: gateway.clone(), process: Arc::new(Process::new()), hosts };
     let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     let (ours, theirs) = duplex(1 << 20);
     tokio::spawn(connection(theirs, Arc::new(seen), place));
@@ -112,4 +116,33 @@ async fn nothing_here_changes_anything() {
     let after = state();
     assert_eq!((before.0, before.1), (after.0, after.1));
     assert!(Arc::ptr_eq(&before.2, &after.2), "another config is in force");
+}
+
+#[tokio::test]
+async fn only_addresses_and_names_of_the_config_are_answered_to() {
+    let names = "listen: { address: 127.0.0.1:0, hosts: [shop.example] }
+admin: { address: 0.0.0.0:0, hosts: ['*.shop.svc', orfa-admin] }
+routes: []";
+    let plain = "admin: 0.0.0.0:0\nroutes: []";
+    let status = async |gateway: &Gateway, head: &str| {
+        let mut stream = connected(gateway);
+        stream.write_all(format!("GET /healthz {head}\r\n\r\n").as_bytes()).await.unwrap();
+        rest(stream).await.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok())
+    };
+    for (gateway, is_named) in [(gateway_of(plain), false), (gateway_of(names), true), (gateway(), false)] {
+        for host in ["10.1.2.3:9090", "[fd00::7]:9090", "127.0.0.1", "localhost:9090", "app.localhost"] {
+            let head = format!("HTTP/1.1\r\nhost: {host}\r\nconnection: close");
+            assert_eq!(status(&gateway, &head).await, Some(200), "{host}");
+        }
+        let by_name = if is_named { 200 } else { 421 };
+        for host in ["shop.example", "shop.example:9090", "orfa.shop.svc:9090", "orfa-admin"] {
+            let head = format!("HTTP/1.1\r\nhost: {host}\r\nconnection: close");
+            assert_eq!(status(&gateway, &head).await, Some(by_name), "{host}");
+        }
+        for host in ["rebound.example", "10.1.2.3.rebound.example:9090", "shop.svc", ""] {
+            let head = format!("HTTP/1.1\r\nhost: {host}\r\nconnection: close");
+            assert_eq!(status(&gateway, &head).await, Some(421), "{host}");
+        }
+        assert_eq!(status(&gateway, "HTTP/1.0").await, Some(200), "a health check that names no host");
+    }
 }

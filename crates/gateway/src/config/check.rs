@@ -67,14 +67,15 @@ impl Checker<'_> {
     }
 
     fn listen(&mut self) {
-        let mut pointers = vec!["/listen".to_owned(), "/listen/address".to_owned(), "/admin".to_owned()];
+        let mut pointers =
+            ["/listen", "/listen/address", "/admin", "/admin/address"].map(str::to_owned).to_vec();
         for index in 0..self.count("/listen") {
             pointers.extend([format!("/listen/{index}"), format!("/listen/{index}/address")]);
         }
         let mut taken: HashMap<SocketAddr, String> = HashMap::new();
         for pointer in pointers {
             let Some(listen) = self.text(&pointer) else { continue };
-            if pointer == "/admin" && listen == Config::ADMIN_OFF {
+            if pointer.starts_with("/admin") && listen == Config::ADMIN_OFF {
                 continue;
             }
             let shown = self.shown(&pointer, &listen);
@@ -93,7 +94,8 @@ impl Checker<'_> {
     /// The hosts that listeners answer for.
     fn hosts(&mut self) {
         let listeners = (0..self.count("/listen")).map(|index| format!("/listen/{index}"));
-        for listener in std::iter::once("/listen".to_owned()).chain(listeners).collect::<Vec<_>>() {
+        let alone = ["/listen", "/admin"].map(str::to_owned);
+        for listener in alone.into_iter().chain(listeners).collect::<Vec<_>>() {
             for index in 0..self.count(&format!("{listener}/hosts")) {
                 let pointer = format!("{listener}/hosts/{index}");
                 let Some(text) = self.text(&pointer) else { continue };

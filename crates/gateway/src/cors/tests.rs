@@ -101,6 +101,56 @@ fn a_rebound_page_that_reads_from_its_own_host_is_foreign() {
 }
 
 #[test]
+fn a_page_is_the_gateways_own_only_with_its_scheme_and_port() {
+    for (origin, host, in_clear, over_tls) in [
+        ("http://shop.example", "shop.example", true, false),
+        ("https://shop.example", "shop.example", true, true),
+        ("HTTPS://SHOP.example", "shop.example", true, true),
+        ("http://shop.example:80", "shop.example", true, false),
+        ("http://shop.example", "shop.example:80", true, false),
+        ("https://shop.example", "shop.example:443", true, true),
+        ("https://shop.example:443", "shop.example", true, true),
+        ("http://shop.example:8080", "shop.example:8080", true, false),
+        ("https://shop.example:8443", "shop.example:8443", true, true),
+        ("https://[::1]:8443", "[::1]:8443", true, true),
+        ("http://shop.example", "shop.example:443", false, false),
+        ("https://shop.example", "shop.example:80", false, false),
+        ("https://shop.example:8443", "shop.example", false, false),
+        ("https://shop.example", "shop.example:8443", false, false),
+        ("ftp://shop.example", "shop.example", false, false),
+        ("ws://shop.example", "shop.example", false, false),
+        ("shop.example", "shop.example", false, false),
+        ("null", "null", false, false),
+        ("https://evil.example", "shop.example", false, false),
+    ] {
+        assert_eq!(is_same_host(origin, host, false), in_clear, "{origin} asks {host} in clear text");
+        assert_eq!(is_same_host(origin, host, true), over_tls, "{origin} asks {host} over TLS");
+    }
+}
+
+#[test]
+fn over_tls_a_page_that_came_in_clear_text_is_foreign() {
+    let judged = |origin: &str, client: &Client| {
+        let request =
+            Request::post("/query").header(header::HOST, "localhost").header(header::ORIGIN, origin);
+        Origins::new(None, &own("127.0.0.1:8443")).judge(&request.body(()).unwrap(), client)
+    };
+    let link = Link::new(None, None);
+    link.secure(crate::client::Secured { certificate: None, tls: Arc::default() });
+    let secure = Client::new(([192, 0, 2, 1], 4711).into(), Arc::new(link));
+    assert_eq!(judged("https://localhost", &secure), From::Own);
+    assert_eq!(judged("http://localhost", &secure), From::Foreign);
+    assert_eq!(judged("http://localhost", &client("")), From::Own);
+    // A trusted proxy has ended TLS.
+    let proxies = crate::trusted::TrustedProxies::new(&["192.0.2.1".to_owned()], "x-forwarded-for");
+    let mut request = Request::get("/").header("x-forwarded-for", "198.51.100.7");
+    request = request.header("x-forwarded-proto", "https");
+    let proxied = client("").behind(&proxies, &mut request.body(()).unwrap());
+    assert_eq!(judged("https://localhost", &proxied), From::Own);
+    assert_eq!(judged("http://localhost", &proxied), From::Foreign);
+}
+
+#[test]
 fn two_origins_are_nobodys() {
     let origins = ["http://localhost:8080", "http://evil.example"];
     assert_eq!(judged("127.0.0.1:8080", "localhost:8080", &origins), From::Foreign);
@@ -228,7 +278,7 @@ proptest! {
         if !is_covered {
             let leave = headers.keys().find(|name| name.as_str().starts_with("access-control"));
             prop_assert_eq!(leave, None);
-        } else if !is_same_host(&origin, "gateway.example") {
+        } else if !is_same_host(&origin, "gateway.example", false) {
             prop_assert_eq!(headers.get(header::ACCESS_CONTROL_ALLOW_ORIGIN).unwrap(), origin.as_str());
             let vouched = headers.contains_key(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
             prop_assert_eq!(vouched, credentials && origin != "null");

@@ -16,6 +16,8 @@ pub(crate) enum Unidentified {
     UnknownKey(Asked),
     #[error("the token is not good: {0}")]
     Token(#[from] BadToken),
+    #[error("the client certificate of this connection {0}")]
+    StaleCertificate(&'static str),
     #[error("the keys that tokens are checked with are not there: their issuer can't be reached")]
     NoKeys,
 }
@@ -58,9 +60,23 @@ pub(crate) struct Asked {
     pub(crate) key: Option<HeaderName>,
     /// Whether `Authorization: Bearer` is looked at.
     pub(crate) bearer: bool,
+    /// Whether certificates stand for callers.
+    pub(crate) certificate: bool,
 }
 
 impl Asked {
+    /// The ways of proving who calls that the config has.
+    fn hint(&self) -> String {
+        let mut ways = Vec::new();
+        ways.extend(self.key.as_ref().map(|name| format!("a key as `{name}`")));
+        ways.extend(self.bearer.then(|| "a token as `Authorization: Bearer`".to_owned()));
+        ways.extend(self.certificate.then(|| "a client certificate in the TLS handshake".to_owned()));
+        if ways.is_empty() {
+            return "the operator has configured no callers".to_owned();
+        }
+        format!("send {}", ways.join(", or "))
+    }
+
     /// `WWW-Authenticate` (RFC 9110, section 11.6.1). Keys have no scheme of their own; ours says where.
     fn challenge(&self, headers: &mut HeaderMap) {
         if self.bearer {
@@ -90,6 +106,7 @@ impl Problem for Unidentified {
             Self::UnknownKey(_) => "key-unknown",
             Self::Token(BadToken::Expired) => "token-expired",
             Self::Token(_) => "token-invalid",
+            Self::StaleCertificate(_) => "certificate-expired",
             Self::NoKeys => "token-keys-missing",
         }
     }
@@ -111,11 +128,8 @@ impl Problem for Unidentified {
 
     fn hint(&self) -> String {
         match self {
-            Self::Missing(asked) | Self::UnknownKey(asked) => match (&asked.key, asked.bearer) {
-                (Some(key), true) => format!("send a key as `{key}`, or a token as `Authorization: Bearer`"),
-                (Some(key), false) => format!("send your key as `{key}`"),
-                (None, _) => "send it as `Authorization: Bearer`".to_owned(),
-            },
+            Self::Missing(asked) | Self::UnknownKey(asked) => asked.hint(),
+            Self::StaleCertificate(_) => "connect again, with a certificate that is valid".to_owned(),
             Self::Token(BadToken::Expired) => "get a new one from its issuer".to_owned(),
             Self::NoKeys => "try again later".to_owned(),
             _ => String::new(),
@@ -132,6 +146,7 @@ impl Problem for Unidentified {
             Self::Token(_) => {
                 headers.extend(self.bearer("invalid_token").map(|c| (header::WWW_AUTHENTICATE, c)));
             }
+            Self::StaleCertificate(_) => {}
             Self::NoKeys => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
             }

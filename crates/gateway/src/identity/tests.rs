@@ -242,10 +242,19 @@ async fn a_shared_secret_is_good_for_its_own_algorithms_only() {
 
 /// A client's certificate with this subject and these alternative names.
 fn certificate(subject: &[(rcgen::DnType, &str)], names: &[rcgen::SanType]) -> Certificate {
+    certificate_with(subject, names, |_| {})
+}
+
+fn certificate_with(
+    subject: &[(rcgen::DnType, &str)],
+    names: &[rcgen::SanType],
+    change: impl FnOnce(&mut rcgen::CertificateParams),
+) -> Certificate {
     let mut params = rcgen::CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     subject.iter().for_each(|(kind, text)| params.distinguished_name.push(kind.clone(), *text));
     params.subject_alt_names = names.to_vec();
+    change(&mut params);
     let certificate = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
     Certificate::read(certificate.der()).unwrap()
 }
@@ -253,7 +262,7 @@ fn certificate(subject: &[(rcgen::DnType, &str)], names: &[rcgen::SanType]) -> C
 /// The caller, known by this text in the config, whom the certificate stands for.
 fn certified(text: &str, certificate: &Certificate) -> bool {
     let identity = identity(&format!("callers: {{ warehouse: {{ certificate: '{text}' }} }}"), Path::new(""));
-    identity.by_certificate(Some(certificate)).is_some()
+    identity.by_certificate(Some(certificate), SystemTime::now()).unwrap().is_some()
 }
 
 #[tokio::test]
@@ -262,13 +271,58 @@ async fn a_certificate_names_its_caller_where_no_header_does() {
     let identity = with_file(&issuer, "callers: { warehouse: { certificate: 'dns:warehouse.example' } }");
     let bearer = |host: &str| certificate(&[], &[rcgen::SanType::DnsName(host.try_into().unwrap())]);
     let (ours, other) = (bearer("Warehouse.example"), bearer("other.example"));
-    let ours = identity.by_certificate(Some(&ours));
+    let ours = identity.by_certificate(Some(&ours), SystemTime::now()).unwrap();
     let none = HeaderMap::new();
     assert_eq!(identity.identify(&none, ours).await.unwrap().caller, named("warehouse"));
-    let other = identity.by_certificate(Some(&other));
+    let other = identity.by_certificate(Some(&other), SystemTime::now()).unwrap();
     assert_eq!(identity.identify(&none, other).await.unwrap().caller, Caller::Anonymous);
     let who = identity.identify(&bearing(&issuer.good()), ours).await.unwrap();
     assert_eq!(who.caller, Caller::Subject("ann".into()));
+}
+
+#[test]
+fn an_expired_certificate_is_refused_and_not_taken_for_none() {
+    let identity =
+        identity("callers: { warehouse: { certificate: 'dns:warehouse.example' } }", Path::new(""));
+    let expired = |host: &str| {
+        certificate_with(&[], &[rcgen::SanType::DnsName(host.try_into().unwrap())], |params| {
+            params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+            params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+        })
+    };
+    let valid_at = SystemTime::UNIX_EPOCH + Duration::from_secs(991_400_000);
+    for (host, is_known) in [("warehouse.example", true), ("other.example", false)] {
+        let certificate = expired(host);
+        assert_eq!(identity.by_certificate(Some(&certificate), valid_at).unwrap().is_some(), is_known);
+        for now in [SystemTime::now(), SystemTime::UNIX_EPOCH] {
+            let refusal = identity.by_certificate(Some(&certificate), now).unwrap_err();
+            assert_eq!((refusal.code(), refusal.status()), ("certificate-expired", StatusCode::UNAUTHORIZED));
+        }
+    }
+    assert_eq!(identity.by_certificate(None, SystemTime::now()), Ok(None));
+}
+
+#[test]
+fn missing_credentials_are_hinted_at_as_they_are_configured() {
+    let jwt = "auth: { jwt: { issuer: 'https://x', audience: a } }";
+    let key = format!("callers: {{ shop: {{ key: '{}' }} }}", hash(KEY));
+    let certificate = "callers: { shop: { certificate: 'dns:shop.example' } }".to_owned();
+    for (yaml, expected) in [
+        (key.clone(), "send a key as `x-api-key`"),
+        (jwt.to_owned(), "send a token as `Authorization: Bearer`"),
+        (
+            format!("auth: {{ keys: {{ header: authorization }} }}\n{key}"),
+            "send a token as `Authorization: Bearer`",
+        ),
+        (certificate.clone(), "send a client certificate in the TLS handshake"),
+        (
+            format!("{jwt}\n{certificate}"),
+            "send a token as `Authorization: Bearer`, or a client certificate in the TLS handshake",
+        ),
+        (format!("{jwt}\n{key}"), "send a key as `x-api-key`, or a token as `Authorization: Bearer`"),
+    ] {
+        assert_eq!(identity(&yaml, Path::new("")).missing().hint(), expected, "{yaml}");
+    }
 }
 
 #[test]

@@ -162,12 +162,15 @@ impl Connection {
 }
 
 /// A request's whole life, and what the connection has to know of it. Over HTTP/1.1 a gateway that leaves
-/// says so: the connection ends with this answer, and not under the next request.
+/// says so: the connection ends with this answer, and not under the next request. So does one whose client's certificate
+/// has expired.
 async fn live(current: &Current, request: Request<Body>, client: Client) -> Response<Logged> {
     let is_http1 = request.version() < Version::HTTP_2;
+    let is_stale = is_http1 && client.has_stale_certificate();
     let mut response = current.life().live(request, client).await;
     let is_switch = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-    if is_http1 && !is_switch && current.readiness.state() == State::Draining {
+    let is_last = is_stale || current.readiness.state() == State::Draining;
+    if is_http1 && !is_switch && is_last {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response

@@ -216,7 +216,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             // It would have ended by now if the client wanted it to.
             return Some(Verdict::Cut);
         }
-        if self.idle >= IDLE {
+        if self.idle >= IDLE || (!self.is_ending && self.client.has_stale_certificate()) {
             self.is_ending = true;
             return Some(Verdict::Leave);
         }

@@ -6,6 +6,7 @@
 
 mod certificate;
 mod keys;
+mod tickets;
 
 use std::fs;
 use std::io;
@@ -19,7 +20,7 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{ServerConfig, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
 use rustls::{ProtocolVersion, RootCertStore, ServerConnection};
 use services::config::ConfigProblem;
 use tokio_rustls::TlsAcceptor;
@@ -27,6 +28,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::client::Secured;
 use crate::config::{CertificateConfig, ClientCertificatesConfig, TlsConfig};
 use keys::Keys;
+use tickets::CertificateTickets;
 
 pub(crate) use certificate::Certificate;
 
@@ -126,8 +128,13 @@ fn load(config: &TlsConfig) -> Result<ServerConfig, Vec<ConfigProblem>> {
     let mut tls = builder.with_client_cert_verifier(verifier).with_cert_resolver(Arc::new(keys));
     tls.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     // Tickets keep sessions at the client. Without random bytes for their key there are none.
+    let asks_clients = config.client.is_some();
     if let Ok(ticketer) = ring::Ticketer::new() {
-        tls.ticketer = ticketer;
+        tls.ticketer = if asks_clients { Arc::new(CertificateTickets(ticketer)) } else { ticketer };
+    }
+    if asks_clients {
+        // A session that is kept here would be resumed whatever became of its certificate.
+        tls.session_storage = Arc::new(NoServerSessionStorage {});
     }
     Ok(tls)
 }

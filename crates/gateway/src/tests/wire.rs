@@ -158,7 +158,6 @@ async fn what_is_merely_old_or_odd_is_answered() {
 async fn no_path_gets_past_another_routes_rules() {
     let rig = Rig::new(CONFIG).await;
     for (path, code) in [
-        ("/%61dmin/x", "path-ambiguous"),
         ("//admin/x", "path-ambiguous"),
         ("/;/admin/x", "path-ambiguous"),
         ("/admin;v=1/x", "path-ambiguous"),
@@ -173,6 +172,7 @@ async fn no_path_gets_past_another_routes_rules() {
         ("/echo/x%00", "path-control-character"),
         ("/echo/x%0d%0aHost:b", "path-control-character"),
         ("/echo/%zz", "path-bad-escape"),
+        ("/echo/%%32e%%32e/admin/x", "path-bad-escape"),
     ] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         let answer = raw(&rig, request.as_bytes()).await;
@@ -181,6 +181,37 @@ async fn no_path_gets_past_another_routes_rules() {
     }
     for path in ["/echo/a%20b", "/echo/a//b", "/echo/a;v=1", "/echo/a%2fb", "/echo/%25", "/admin/%61"] {
         assert_eq!(rig.ask(get(path)).await.status(), StatusCode::OK, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_target_has_one_form_for_routes_services_and_the_log() {
+    let rig = Rig::new(CONFIG).await;
+    for (path, service, route) in [
+        ("/%61dmin/%7Eann", "/admin/~ann", "/admin/*"),
+        ("/echo/caf\u{e9}?q=\u{9b}", "/caf%C3%A9?q=%C2%9B", "/echo/*"),
+        ("/%65cho/a%2eb?c=%61", "/a.b?c=%61", "/echo/*"),
+        ("/echo/\u{85}\u{202e}", "/%C2%85%E2%80%AE", "/echo/*"),
+    ] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let answer = raw(&rig, request.as_bytes()).await;
+        assert!(answer.contains(&format!("\"path\":\"{service}\"")), "{route} {path}: {answer}");
+        let answer = rig.ask_h2(get(path)).await;
+        assert_eq!(answer.json()["path"], service, "{route} {path}");
+    }
+    let log = rig.end().await.log;
+    assert_eq!(log.matches("\"route\":\"/admin/*\"").count(), 2, "{log}");
+    assert_eq!(log.matches("\"path\":\"/echo/caf%C3%A9\"").count(), 2, "{log}");
+    assert!(log.is_ascii(), "{log}");
+}
+
+#[tokio::test]
+async fn a_route_outside_of_ascii_answers_however_its_path_is_encoded() {
+    let config = CONFIG.replace("/echo/*", "/caf\u{e9}/*");
+    let rig = Rig::new(&config).await;
+    for path in ["/caf\u{e9}/x", "/caf%C3%A9/x", "/%63af%C3%A9/x"] {
+        let answer = rig.ask(get(path)).await;
+        assert_eq!(answer.json()["path"], "/x", "{path}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Laws of URLs and paths: what passes is what was written, and nothing climbs.
 
-use super::{Glob, PathError, check, check_start, has_dot_segment, parse_target, reading};
+use super::{Glob, PathError, check, check_start, has_dot_segment, normal_form, parse_target, reading};
 use crate::Problem;
 use proptest::prelude::*;
 
@@ -193,6 +193,7 @@ fn a_path_is_read_as_a_careless_server_reads_it() {
         ("/a%2Fadmin", "/a/admin"),
         ("/a/", "/a/"),
         ("/x.json", "/x.json"),
+        ("/caf%C3%A9;v=1/%20", "/caf%C3%A9/ "),
         ("/", "/"),
     ] {
         assert_eq!(read(path).unwrap(), expected, "{path}");
@@ -237,5 +238,41 @@ fn no_request_begins_with_an_empty_segment() {
     for path in ["/", "/x", "/x//y", "/;a=b", "/%20", "/%20x/y", "/x;a//y", "/%252f", "/a%2fb"] {
         let expected = if path == "/%252f" { Err(PathError::EmptySegment) } else { Ok(()) };
         assert_eq!(check_start(path), expected, "{path}");
+    }
+}
+
+#[test]
+fn a_target_has_one_normal_form() {
+    for (target, expected) in [
+        ("/%61dmin/%7Eann/%2D%2e%5f%39", "/admin/~ann/-._9"),
+        ("/a%2E%2e/%2e%2E/b", "/a../../b"),
+        ("/caf\u{e9}/\u{85}\u{202e}?q=\u{9b}", "/caf%C3%A9/%C2%85%E2%80%AE?q=%C2%9B"),
+        // The query is the service's own.
+        ("/%61?b=%61&c=\u{e9}", "/a?b=%61&c=%C3%A9"),
+    ] {
+        assert_eq!(normal_form(target).as_deref(), Some(expected), "{target}");
+        assert_eq!(normal_form(expected), None, "{expected}");
+    }
+    for target in ["/", "*", "/a?b", "/%2F%5c%00%25%3b%20", "/%252e%252e/x", "/%C3%A9", "/?%61"] {
+        assert_eq!(normal_form(target), None, "{target}");
+    }
+}
+
+#[test]
+fn a_malformed_escape_completes_no_other() {
+    for target in ["/%%32e%%32e/x", "/%2%35/%61", "/%61%", "/%6", "/%zz%61"] {
+        assert_eq!(normal_form(target), None, "{target}");
+        assert_eq!(reading(target), Err(PathError::BadEscape), "{target}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_normal_form_means_the_same_and_is_final(target in "/[a%.2eE5/?;\u{80}-\u{a0}\u{202e}]{0,16}") {
+        let normal = normal_form(&target).unwrap_or_else(|| target.clone());
+        prop_assert!(normal.is_ascii());
+        prop_assert_eq!(normal_form(&normal), None);
+        let decoded = |text: &str| text.split('?').next().map(super::decode);
+        prop_assert_eq!(decoded(&normal), decoded(&target));
     }
 }

@@ -45,6 +45,12 @@ runtime: { instances: 128 }
 ",
     ),
     (
+        "admin",
+        "\
+admin: { address: 0.0.0.0:9090, hosts: [orfa-admin.shop.svc.cluster.local] }
+",
+    ),
+    (
         "listen",
         "\
 listen:

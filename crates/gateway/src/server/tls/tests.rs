@@ -97,11 +97,21 @@ impl Files {
         authority: &Authority,
         change: impl FnOnce(&mut CertificateParams),
     ) -> ClientConfig {
+        self.known_client_of(&[&rustls::version::TLS13, &rustls::version::TLS12], authority, change)
+    }
+
+    /// One that speaks these versions of TLS.
+    fn known_client_of(
+        &self,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+        authority: &Authority,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> ClientConfig {
         let (cert, key) = authority.vouch(&["checkout.internal"], change);
         let cert = CertificateDer::from_pem_slice(cert.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
         ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .unwrap()
             .with_root_certificates(self.authority.roots())
             .with_client_auth_cert(vec![cert], key)
@@ -115,9 +125,17 @@ fn shake(
     client: ClientConfig,
     host: &str,
 ) -> Result<(ClientConnection, ServerConnection), String> {
+    shake_with(tls.current.load_full(), client, host)
+}
+
+fn shake_with(
+    server: Arc<ServerConfig>,
+    client: ClientConfig,
+    host: &str,
+) -> Result<(ClientConnection, ServerConnection), String> {
     let name = ServerName::try_from(host.to_owned()).unwrap();
     let mut client = ClientConnection::new(Arc::new(client), name).unwrap();
-    let mut server = ServerConnection::new(tls.current.load_full()).unwrap();
+    let mut server = ServerConnection::new(server).unwrap();
     // A message a turn; a handshake of any version has fewer than these.
     for _ in 0..10 {
         let mut bytes = Vec::new();
@@ -184,6 +202,43 @@ fn a_session_is_taken_up_again() {
     let (tls, client) = (files.tls(), files.client());
     let kind = |_| shake(&tls, client.clone(), "shop.example").unwrap().1.handshake_kind().unwrap();
     assert_eq!([0, 1].map(kind), [rustls::HandshakeKind::Full, rustls::HandshakeKind::Resumed]);
+}
+
+/// The clock of a server whose certificates of 2001 are valid.
+#[derive(Debug)]
+struct YearOf2001;
+
+impl rustls::time_provider::TimeProvider for YearOf2001 {
+    fn current_time(&self) -> Option<rustls::pki_types::UnixTime> {
+        Some(rustls::pki_types::UnixTime::since_unix_epoch(Duration::from_secs(991_400_000)))
+    }
+}
+
+fn valid_in_2001(params: &mut CertificateParams) {
+    params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+}
+
+#[test]
+fn a_session_is_resumed_only_while_its_client_certificate_is_valid() {
+    let mut files = Files::new(&[&["shop.example"]]);
+    for (required, version) in [true, false].into_iter().flat_map(|required| {
+        [&rustls::version::TLS12, &rustls::version::TLS13].map(|version| (required, version))
+    }) {
+        files.ask_clients(required);
+        let tls = files.tls();
+        let valid = files.known_client_of(&[version], &files.authority, |_| {});
+        let kind = |_| shake(&tls, valid.clone(), "shop.example").unwrap().1.handshake_kind().unwrap();
+        assert_eq!([0, 1].map(kind), [rustls::HandshakeKind::Full, rustls::HandshakeKind::Resumed]);
+        // The first handshake of the other client was long ago; its ticket is sealed by the same key.
+        let expired = files.known_client_of(&[version], &files.authority, valid_in_2001);
+        let mut then = (*tls.current.load_full()).clone();
+        then.time_provider = Arc::new(YearOf2001);
+        let (_, server) = shake_with(Arc::new(then), expired.clone(), "shop.example").unwrap();
+        assert!(server.peer_certificates().is_some());
+        let error = shake(&tls, expired, "shop.example").unwrap_err();
+        assert!(error.starts_with("server: invalid peer certificate"), "{:?}: {error}", version.version);
+    }
 }
 
 #[test]

@@ -1,0 +1,87 @@
+//! Control characters in log lines, which a terminal would act on: `CSI` as one character (U+009B) colours it as well as
+//! `ESC [`, and bidirectional controls show a line in another order than it is written.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// A log that is read on terminals, too: control characters beyond those that JSON escapes are written as `\u009b`. Each
+/// write has to have whole characters.
+#[derive(Debug)]
+pub struct EscapingWriter<W>(pub W);
+
+impl<W: Write> Write for EscapingWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match escape(bytes) {
+            Cow::Borrowed(bytes) => self.0.write(bytes),
+            Cow::Owned(escaped) => self.0.write_all(&escaped).map(|()| bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Escapes DEL, C1 and bidirectional control characters as JSON does. In a JSON document they stand within strings only.
+pub(crate) fn escape(text: &[u8]) -> Cow<'_, [u8]> {
+    // Most lines are printable ASCII, and none of the characters is.
+    if !text.iter().any(|byte| *byte > b'~') {
+        return Cow::Borrowed(text);
+    }
+    let Ok(text) = std::str::from_utf8(text) else { return Cow::Borrowed(text) };
+    if !text.chars().any(is_control) {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for letter in text.chars() {
+        if is_control(letter) {
+            let _ = write!(escaped, "\\u{:04x}", u32::from(letter));
+        } else {
+            escaped.push(letter);
+        }
+    }
+    Cow::Owned(escaped.into_bytes())
+}
+
+/// Whether a terminal acts on it, other than what JSON escapes itself: DEL, C1, line separators, and what changes the
+/// direction of text (Unicode's `Bidi_Control`).
+fn is_control(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{7f}'..='\u{9f}'
+            | '\u{61c}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn written(text: &str) -> String {
+        let mut writer = EscapingWriter(Vec::new());
+        writer.write_all(text.as_bytes()).unwrap();
+        String::from_utf8(writer.0).unwrap()
+    }
+
+    #[test]
+    fn a_log_line_changes_no_terminal() {
+        assert_eq!(written("caf\u{e9} \u{9b}2J\u{202e}\n"), "caf\u{e9} \\u009b2J\\u202e\n");
+    }
+
+    proptest! {
+        #[test]
+        fn json_means_the_same_once_it_is_escaped(text in any::<String>()) {
+            let line = written(&serde_json::to_string(&text).unwrap());
+            prop_assert!(!line.chars().any(is_control));
+            prop_assert!(!line.chars().any(char::is_control));
+            prop_assert_eq!(serde_json::from_str::<String>(&line).unwrap(), text);
+        }
+    }
+}

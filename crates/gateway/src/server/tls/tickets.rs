@@ -1,0 +1,99 @@
+//! Session tickets of listeners that ask clients for certificates.
+//!
+//! A resumed session takes its client's certificate over from the first handshake, and rustls does not verify it again:
+//! by tickets that are renewed with each connection, it would outlive its expiry without end. A ticket whose certificate
+//! is not valid now is not accepted, so that the handshake is a full one, in which the client has to show a valid one.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustls::pki_types::CertificateDer;
+use rustls::server::ProducesTickets;
+
+use super::Certificate;
+
+/// Tickets that are good for as long as the certificates in them.
+#[derive(Debug)]
+pub(super) struct CertificateTickets(pub(super) Arc<dyn ProducesTickets>);
+
+impl ProducesTickets for CertificateTickets {
+    fn enabled(&self) -> bool {
+        self.0.enabled()
+    }
+
+    fn lifetime(&self) -> u32 {
+        self.0.lifetime()
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.0.encrypt(plain)
+    }
+
+    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        let plain = self.0.decrypt(cipher)?;
+        is_valid(&plain, SystemTime::now()).then_some(plain)
+    }
+}
+
+/// Whether a session has no client certificate, or one that is valid at this time.
+fn is_valid(session: &[u8], now: SystemTime) -> bool {
+    match client_certificate(session) {
+        Some(None) => true,
+        Some(Some(der)) => {
+            let certificate = Certificate::read(&CertificateDer::from(der));
+            certificate.is_ok_and(|certificate| certificate.staleness(now).is_none())
+        }
+        // Another version of rustls writes sessions in another way: none is resumed, and a test fails.
+        None => false,
+    }
+}
+
+/// The client certificate of a session as rustls writes it (`ServerSessionValue`); `None` where it is written in another
+/// way.
+fn client_certificate(session: &[u8]) -> Option<Option<&[u8]>> {
+    let mut rest = session;
+    if take(&mut rest, 1)? == [1] {
+        block(&mut rest, 1)?; // server name
+    }
+    take(&mut rest, 4)?; // version, cipher suite
+    block(&mut rest, 1)?; // master secret
+    take(&mut rest, 1)?; // extended master secret
+    match take(&mut rest, 1)? {
+        [0] => Some(None),
+        [1] => {
+            let mut chain = block(&mut rest, 3)?;
+            block(&mut chain, 3).map(Some)
+        }
+        _ => None,
+    }
+}
+
+fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+    let (taken, behind) = rest.split_at_checked(length)?;
+    *rest = behind;
+    Some(taken)
+}
+
+/// Takes bytes behind their length, a number of so many bytes.
+fn block<'a>(rest: &mut &'a [u8], width: usize) -> Option<&'a [u8]> {
+    let length = take(rest, width)?.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
+    take(rest, length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_that_is_written_in_another_way_is_not_resumed() {
+        let without = [0, 3, 4, 19, 1, 2, 7, 7, 1, 0, 0];
+        assert!(is_valid(&without, SystemTime::now()));
+        for length in 0..9 {
+            assert!(!is_valid(&without[..length], SystemTime::now()), "{length}");
+        }
+        let odd = [&without[..9], &[2, 0]].concat();
+        assert!(!is_valid(&odd, SystemTime::now()));
+        let no_certificate = [&without[..9], &[1, 0, 0, 4, 0, 0, 1, 5]].concat();
+        assert!(!is_valid(&no_certificate, SystemTime::now()));
+    }
+}
