@@ -302,7 +302,6 @@ impl Services {
         call.check(service.name(), &head.method)?;
         service.check_proxied_path(path.path())?;
         check_method(&head.method)?;
-        headers::check_size(&head.method, path.as_str(), &head.headers)?;
         let number = begin(call, service, &head.method, &path)?;
         let payload = Payload::of(body);
         let upgrade = UpgradeOffer::read(&head, !payload.is_empty(), &service.upgrades);

@@ -46,6 +46,8 @@ enum Where {
     Asleep,
     /// In the connection's line.
     Waiting,
+    /// It is its turn, and the runtime has not polled it yet: it did not wait for that at the end of the runtime's line.
+    CalledUnseen,
     /// In the runtime's line.
     Called,
     /// It is polled.
@@ -73,10 +75,12 @@ pin_project! {
 }
 
 impl Turns {
-    /// Has a request take turns with the others of the connection.
+    /// Has a request take turns with the others of the connection, behind those that are awake. A runtime polls what it is given
+    /// in any case; whoever has to wait has nothing done then.
     pub(super) fn take<F: Future>(&self, future: F) -> Taking<F> {
         let state = Mutex::new(State { at: Where::Asleep, waker: None });
         let place = Arc::new(Place { turns: self.clone(), state });
+        let _ = self.line().enter(&place, &mut lock(&place.state));
         let waker = Waker::from(Arc::clone(&place));
         Taking { place, waker, future }
     }
@@ -109,28 +113,31 @@ impl Line {
         let next = self.waiting.pop_front()?;
         self.active += 1;
         let mut state = lock(&next.state);
-        state.at = Where::Called;
+        state.at = if state.waker.is_some() { Where::Called } else { Where::CalledUnseen };
         state.waker.clone()
     }
 }
 
 impl Place {
-    /// Whether it may be polled now. Else it is called.
-    fn begins(self: &Arc<Self>, waker: &Waker) -> bool {
-        let mut line = self.turns.line();
+    /// Whether it may be polled now. Else it is called when it may.
+    fn begins(&self, waker: &Waker) -> bool {
+        let _line = self.turns.line();
         let mut state = lock(&self.state);
         if state.waker.as_ref().is_none_or(|known| !known.will_wake(waker)) {
             state.waker = Some(waker.clone());
         }
-        // The runtime polls a task that has just been made without having been asked.
-        if state.at == Where::Asleep {
-            let _ = line.enter(self, &mut state);
+        match state.at {
+            Where::Called => {
+                state.at = Where::Polled;
+                return true;
+            }
+            Where::CalledUnseen => {
+                state.at = Where::Called;
+                waker.wake_by_ref();
+            }
+            _ => {}
         }
-        let may_be_polled = state.at == Where::Called;
-        if may_be_polled {
-            state.at = Where::Polled;
-        }
-        may_be_polled
+        false
     }
 
     /// It was polled, and waits.
@@ -153,7 +160,7 @@ impl Place {
         let mut line = self.turns.line();
         let was = std::mem::replace(&mut lock(&self.state).at, Where::Gone);
         let next = match was {
-            Where::Called | Where::Polled | Where::PolledAgain => line.leave(),
+            Where::CalledUnseen | Where::Called | Where::Polled | Where::PolledAgain => line.leave(),
             Where::Waiting => {
                 line.waiting.retain(|place| !std::ptr::eq(&**place, self));
                 None
@@ -179,7 +186,7 @@ impl Wake for Place {
                 state.at = Where::PolledAgain;
                 None
             }
-            Where::Waiting | Where::Called | Where::PolledAgain | Where::Gone => None,
+            Where::Waiting | Where::CalledUnseen | Where::Called | Where::PolledAgain | Where::Gone => None,
         };
         drop((state, line));
         called.into_iter().for_each(Waker::wake);
@@ -206,11 +213,25 @@ impl<F: Future> Future for Taking<F> {
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::future::poll_fn;
     use std::rc::Rc;
 
-    use tokio::task::{LocalSet, spawn_local, yield_now};
+    use tokio::task::{LocalSet, spawn_local};
 
     use super::*;
+
+    /// Waits, and is woken at once.
+    async fn woken_again() {
+        let mut is_woken = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut is_woken, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
 
     #[tokio::test]
     async fn others_wait_behind_few_requests_of_a_connection_and_not_behind_all() {
@@ -224,7 +245,7 @@ mod tests {
                     async move {
                         for _ in 0..3 {
                             polled.borrow_mut().push(name);
-                            yield_now().await;
+                            woken_again().await;
                         }
                     }
                 };
@@ -248,20 +269,26 @@ mod tests {
     #[tokio::test]
     async fn who_leaves_makes_room_wherever_it_was() {
         let turns = Turns::default();
+        let counts = || {
+            let line = turns.line();
+            (line.active, line.waiting.len())
+        };
         let never = || turns.take(std::future::pending::<()>());
         let mut waits: Vec<_> = (0..2 * *MOST + 2).map(|_| Box::pin(never())).collect();
         let mut context = Context::from_waker(Waker::noop());
-        for wait in &mut waits {
-            assert!(wait.as_mut().poll(&mut context).is_pending());
+        // Each has its first turn, those that have to wait when they are polled again.
+        for _ in 0..waits.len() {
+            waits.iter_mut().for_each(|wait| assert!(wait.as_mut().poll(&mut context).is_pending()));
         }
+        assert_eq!(counts(), (0, 0));
         waits.iter().for_each(|wait| wait.waker.wake_by_ref());
-        assert_eq!((turns.line().active, turns.line().waiting.len()), (*MOST, *MOST + 2));
+        assert_eq!(counts(), (*MOST, *MOST + 2));
         waits.drain(..1);
         waits.pop();
-        assert_eq!((turns.line().active, turns.line().waiting.len()), (*MOST, *MOST));
+        assert_eq!(counts(), (*MOST, *MOST));
         waits.clear();
-        assert_eq!((turns.line().active, turns.line().waiting.len()), (0, 0));
+        assert_eq!(counts(), (0, 0));
         turns.take(async {}).await;
-        assert_eq!(turns.line().active, 0);
+        assert_eq!(counts(), (0, 0));
     }
 }

@@ -153,15 +153,6 @@ async fn a_switch_of_protocols_that_nobody_asked_for_is_no_answer() {
     assert_eq!(error.code(), "upstream-broken");
 }
 
-#[tokio::test]
-async fn a_head_that_filters_made_too_large_is_not_sent() {
-    let bench = bench().await;
-    let long = "x".repeat(64 << 10);
-    let error = forward(&bench, message("GET", "/echo", &[("x-a", &long)], empty())).await.unwrap_err();
-    assert_eq!(error.code(), "call-head-too-large");
-    assert_eq!(bench.upstream.hits("/echo"), 0);
-}
-
 #[test]
 fn the_largest_head_that_a_client_may_send_is_sent_on() {
     // As many fields as a client may send, spelt without white space: 64 KiB in all.
