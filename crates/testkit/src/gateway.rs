@@ -195,10 +195,13 @@ fn write(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
+#[expect(
+    clippy::print_stderr,
+    reason = "whoever asks next is told of a broken connection, and not of what ended the gateway"
+)]
 async fn collect(stderr: ChildStderr, log: Arc<watch::Sender<Log>>) {
     let mut lines = BufReader::new(stderr).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        // Its last word: whoever asks next is told of a broken connection.
         if line.contains("beyond ORFA_POLL_LIMIT_MS") {
             eprintln!("{line}");
         }

@@ -139,7 +139,7 @@ pub(super) fn text(line: &mut Vec<u8>, name: &str, text: &str) {
 }
 
 fn quoted(line: &mut Vec<u8>, text: &str) {
-    let is_special = |byte: u8| byte < b' ' || byte > b'~' || byte == b'"' || byte == b'\\';
+    let is_special = |byte: u8| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\');
     // Not `any`, which would stop at each byte to see whether to go on.
     if text.bytes().fold(false, |is, byte| is | is_special(byte)) {
         let start = line.len();
