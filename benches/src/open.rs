@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::client::{Client, Error};
 
-/// Before all other threads, as if it stood on a machine of its own (where the system allows it: as root).
+/// The priority before all other threads.
 const FIRST: i32 = -20;
 
 /// A server that leaves more requests than this without an answer is not asked more: clients give up too.
@@ -27,6 +27,11 @@ pub struct Answered {
     pub status: Option<StatusCode>,
     /// Milliseconds from when it was due.
     pub ms: f64,
+}
+
+/// Puts this thread before all others, as if it stood on a machine of its own (where the system allows it: as root).
+pub fn go_first() {
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), FIRST);
 }
 
 /// Sends so many requests a second for a while; what became of each, in the order of their answers.
@@ -77,7 +82,7 @@ pub async fn ask(client: Arc<Client>, request: Request<Full<Bytes>>, due: Instan
 fn clock(every: Duration, time: Duration) -> UnboundedReceiver<Instant> {
     let (say, due) = unbounded_channel();
     std::thread::spawn(move || {
-        let _ = rustix::process::setpriority_process(None, FIRST);
+        go_first();
         let (mut next, end) = (Instant::now(), Instant::now() + time);
         while next < end && say.send(next).is_ok() {
             next += every;

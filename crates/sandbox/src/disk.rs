@@ -31,7 +31,7 @@ const LABEL: usize = 1 + size_of::<u32>();
 const SHARE: u64 = 2;
 /// How files end that hold a program.
 const ENDING: &str = "code";
-const VERSION: &str = concat!("orfa code ", env!("CARGO_PKG_VERSION"));
+const VERSION: &str = concat!("orfa code 2, ", env!("CARGO_PKG_VERSION"));
 /// The file of the secret, where the config has none.
 const SECRET: &str = "secret";
 

@@ -4,6 +4,7 @@ use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, Module, Pool
 
 use crate::class::{Class, Pool, STACK_KEPT, TABLE_KEPT};
 use crate::disk::Kept;
+use crate::steps::in_steps;
 
 /// Host functions run on the guest's stack: room for them beyond what the guest may use.
 const HOST_STACK: usize = 256 << 10;
@@ -61,12 +62,13 @@ impl Sandbox {
         &self.engine
     }
 
-    /// Validates and compiles a module. It takes milliseconds: call it off the request threads.
+    /// Validates and compiles a module, whose bulk memory is done in steps. It takes milliseconds: call it off the request threads.
     ///
     /// # Errors
     /// When the module is not valid WebAssembly, or uses a feature that is switched off.
     pub fn compile(&self, wasm: &[u8]) -> Result<Module, Error> {
-        Module::from_binary(&self.engine, wasm).map_err(Error::because("the module does not compile"))
+        Module::from_binary(&self.engine, &in_steps(wasm))
+            .map_err(Error::because("the module does not compile"))
     }
 
     /// Loads a module that [`precompile`] made when this program was built; compiles it afresh where the
@@ -115,7 +117,7 @@ impl Sandbox {
 /// When the module does not compile.
 pub fn precompile(class: Class, wasm: &[u8]) -> Result<Vec<u8>, Error> {
     let engine = Engine::new(&settings(class)).map_err(Error::because(NO_ENGINE))?;
-    engine.precompile_module(wasm).map_err(Error::because("the module does not compile"))
+    engine.precompile_module(&in_steps(wasm)).map_err(Error::because("the module does not compile"))
 }
 
 const NO_ENGINE: &str = "no engine";

@@ -14,6 +14,7 @@ mod line;
 mod meter;
 mod room;
 mod snapshot;
+mod steps;
 mod ticker;
 
 pub use cache::{Cache, CacheStats, Key, OwnerId};

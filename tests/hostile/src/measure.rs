@@ -4,18 +4,21 @@
 //! before all others and the attackers' behind them, as if each stood on machines of their own: what is measured is the
 //! gateway.
 
+use std::cell::Cell;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::http::{Request, StatusCode};
 use anyhow::{Context, Result};
-use benches::open::offer;
+use benches::open::{Answered, go_first, offer};
 use benches::scoreboard::{self, Better, Score};
 use benches::stats::{median, percentile, spread};
 use bytes::Bytes;
 use http_body_util::Full;
 use serde::Serialize;
 use testkit::http;
+use tokio::sync::oneshot;
 
 use crate::bounds::BOUNDS;
 use crate::case::{Case, Ending};
@@ -165,18 +168,25 @@ fn long_polls(page: &str) -> u64 {
 /// The neighbour's p99 in milliseconds, and how many of its requests were not answered with 200.
 async fn neighbour(target: &Target, time: Duration) -> Result<(f64, usize)> {
     let address = target.gateway.address;
-    let measured = tokio::task::spawn_blocking(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let turn = std::cell::Cell::new(0_usize);
-        runtime.block_on(offer(address, PER_SECOND, time, || {
-            turn.set(turn.get() + 1);
-            request(turn.get())
-        }))
+    let (tell, told) = oneshot::channel();
+    std::thread::spawn(move || {
+        go_first();
+        let _ = tell.send(measured(address, time));
     });
-    let answered = measured.await??;
+    let answered = told.await.context("the neighbour's thread ended")??;
     let times: Vec<f64> = answered.iter().map(|one| one.ms).collect();
     let refused = answered.iter().filter(|one| one.status != Some(StatusCode::OK)).count();
     Ok((percentile(&times, 99), refused))
+}
+
+/// What became of the neighbour's requests.
+fn measured(address: SocketAddr, time: Duration) -> Result<Vec<Answered>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let turn = Cell::new(0_usize);
+    runtime.block_on(offer(address, PER_SECOND, time, || {
+        turn.set(turn.get() + 1);
+        request(turn.get())
+    }))
 }
 
 /// The neighbour's requests in turn: a kept program, a proxied call, a kept document.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
+use benches::open::go_first;
 use bytes::Bytes;
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
@@ -63,8 +64,7 @@ impl Calm {
         let (tell, told) = std::sync::mpsc::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::spawn(move || {
-            // Threads inherit how nice their parents are; where the system says no, it stays as it is.
-            let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 0);
+            go_first();
             runtime.block_on(async move {
                 let service = misbehave::start().await;
                 let _ = tell.send(service.url());
