@@ -148,6 +148,11 @@ pub(crate) async fn run(
     let result = by(deadline, Pin::new(&mut charged.metered)).await;
     let cpu = charged.metered.spent();
     drop(charged);
+    let guest = store.data();
+    let has_begun_with = if let Program::Plain(_) = program { 0 } else { guest.first };
+    if guest.linear().saturating_sub(has_begun_with) > LARGE {
+        tokio::task::yield_now().await;
+    }
     let entry = match result {
         Some(Ok(Ok(entry))) => entry,
         Some(Ok(Err(error))) => return ended(Err(reason(error)), store.into_data(), cpu),
@@ -167,6 +172,10 @@ pub(crate) async fn run(
     let live = seat.map(|seat| Live { store, seat });
     Ended { live, is_reused, ..finished(Ok(()), answer, console, cpu) }
 }
+
+/// To give back more bytes of memory takes so long that others have their turn before: all of a plain module's, and what an
+/// environment's has grown by, since a program reaches little of the rest.
+const LARGE: usize = 4 << 20;
 
 /// A run that somebody pays for: also one that is dropped because its client went away.
 struct Charged<'g, F: Future> {

@@ -11,7 +11,6 @@ use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::json;
 
 use super::call;
-use super::steps::copy_in;
 use crate::guest::{Guest, View};
 use crate::limits::Limit;
 use crate::problem::QueryError;
@@ -38,18 +37,10 @@ const VALUE: u32 = 4096;
 const NAME: u32 = 64;
 
 pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
-    linker.func_wrap_async(
-        HOST_MODULE,
-        "done",
-        |mut caller: Caller<'_, Guest>, (data, len): (u32, u32)| {
-            Box::new(async move {
-                let most = caller.data().limits.size(Limit::Output);
-                let body = copy_in(&mut caller, "done", (data, len), most).await;
-                let with = |view: &mut View<'_>| Ok(view.note_hash(data, len));
-                call(&mut caller, "done", with, |view| done(view, (data, len), body))
-            })
-        },
-    )?;
+    linker.func_wrap(HOST_MODULE, "done", |mut caller: Caller<'_, Guest>, data: u32, len: u32| {
+        let with = |view: &mut View<'_>| Ok(view.note_hash(data, len));
+        call(&mut caller, "done", with, |view| done(view, data, len))
+    })?;
     linker.func_wrap(HOST_MODULE, "status", |mut caller: Caller<'_, Guest>, code: i32| {
         call(&mut caller, "status", |_| Ok(json!({ "code": code })), |view| Ok(status(view, code)))
     })?;
@@ -66,8 +57,7 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     Ok(())
 }
 
-/// The body of the answer, which was copied already if it is long.
-fn done(view: &mut View<'_>, (data, len): (u32, u32), body: Option<Bytes>) -> GuestResult<()> {
+fn done(view: &mut View<'_>, data: u32, len: u32) -> GuestResult<()> {
     if view.guest.answer.body.is_some() {
         return Err(Trapped::new(QueryError::DoneTwice));
     }
@@ -75,11 +65,7 @@ fn done(view: &mut View<'_>, (data, len): (u32, u32), body: Option<Bytes>) -> Gu
         return Err(Trapped::new(view.guest.limits.exceeded(Limit::Output)));
     }
     view.guest.hold(len as usize).map_err(Trapped::new)?;
-    let body = match body {
-        Some(body) => body,
-        None => Bytes::copy_from_slice(view.slice(data, len)?),
-    };
-    view.guest.answer.body = Some(body);
+    view.guest.answer.body = Some(Bytes::copy_from_slice(view.slice(data, len)?));
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use services::headers::{HeaderError, MAX_CALL_HEAD};
 use services::problem::Kind;
 use services::{CallError, Made, Request, Response, Target};
 
-use super::steps::{copy_in, copy_out, copy_rest};
+use super::steps::{copy_in, copy_out};
 use super::{TEXT, call, called};
 use crate::futures::{Ended, Slot};
 use crate::guest::{Guest, View};
@@ -43,18 +43,12 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
             call(&mut caller, "Response_get", with, |view| response_get(view, future, out))
         },
     )?;
-    linker.func_wrap_async(
+    linker.func_wrap(
         HOST_MODULE,
         "Response_read",
-        |mut caller: Caller<'_, Guest>, (future, part, data, len): (i32, i32, u32, u32)| {
-            Box::new(async move {
-                let with = |_: &mut View<'_>| Ok(json!({ "future": future, "part": part, "len": len }));
-                let mut rest = Bytes::new();
-                let length = call(&mut caller, "Response_read", with, |view| {
-                    response_read(view, future, part, (data, len), &mut rest)
-                })?;
-                copy_rest(&mut caller, "Response_read", rest, data).await.map(|()| length)
-            })
+        |mut caller: Caller<'_, Guest>, future: i32, part: i32, data: u32, len: u32| {
+            let with = |_: &mut View<'_>| Ok(json!({ "future": future, "part": part, "len": len }));
+            call(&mut caller, "Response_read", with, |view| response_read(view, future, part, (data, len)))
         },
     )?;
     linker.func_wrap_async(
@@ -67,11 +61,9 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
                     Ok(json!({ "future": future, "pointer": view.note_text(pointer, pointer_len)?, "len": len }))
                 };
                 let pointer = (pointer, pointer_len);
-                let mut rest = Bytes::new();
-                let length = call(&mut caller, "Response_json", with, |view| {
-                    response_json(view, future, pointer, (data, len), &mut rest)
-                })?;
-                copy_rest(&mut caller, "Response_json", rest, data).await.map(|()| length)
+                call(&mut caller, "Response_json", with, |view| {
+                    response_json(view, future, pointer, (data, len))
+                })
             })
         },
     )?;
@@ -352,13 +344,7 @@ pub(crate) fn header_text(headers: &HeaderMap) -> Vec<u8> {
     text
 }
 
-fn response_read(
-    view: &mut View<'_>,
-    handle: i32,
-    part: i32,
-    out: (u32, u32),
-    rest: &mut Bytes,
-) -> GuestResult<i32> {
+fn response_read(view: &mut View<'_>, handle: i32, part: i32, out: (u32, u32)) -> GuestResult<i32> {
     let response = match view.guest.slot("Response_read", handle).map_err(Trapped::new)? {
         Slot::Ended(Ok(response)) => response,
         Slot::Ended(Err(error)) => return Ok(code(error) as i32),
@@ -369,16 +355,10 @@ fn response_read(
         part if part == Part::Headers as i32 => header_text(&response.headers).into(),
         _ => return Ok(Code::Invalid as i32),
     };
-    copy_out(view, &bytes, out, rest)
+    copy_out(view, &bytes, out)
 }
 
-fn response_json(
-    view: &mut View<'_>,
-    handle: i32,
-    pointer: (u32, u32),
-    out: (u32, u32),
-    rest: &mut Bytes,
-) -> GuestResult<i32> {
+fn response_json(view: &mut View<'_>, handle: i32, pointer: (u32, u32), out: (u32, u32)) -> GuestResult<i32> {
     view.slice(pointer.0, pointer.1)?;
     if pointer.1 > TEXT {
         return Ok(Code::Invalid as i32);
@@ -393,7 +373,7 @@ fn response_json(
         Ok(Some(value)) => {
             let body = view.guest.body(handle);
             view.guest.tape.gives(&value, &body).map_err(Trapped::new)?;
-            copy_out(view, &value, out, rest)
+            copy_out(view, &value, out)
         }
         Ok(None) => Ok(Code::Missing as i32),
         Err(_) => Ok(Code::Invalid as i32),

@@ -4,7 +4,6 @@
 //! A node is the place in the text where a value begins. A program may name any place: where no value
 //! begins there, what it reads is nonsense from its own document, and nothing else.
 
-use bytes::Bytes;
 use json::{Document, Kind, Node, Number};
 use offload::SHORT_TEXT;
 use query_abi::{Code, HOST_MODULE, JSON_VALUE_BYTES, JsonKind};
@@ -12,7 +11,6 @@ use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::json;
 
 use super::calls::code;
-use super::steps::{copy_out, copy_rest};
 use super::{TEXT, call};
 use crate::futures::Slot;
 use crate::guest::{Guest, View};
@@ -85,18 +83,12 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
             call(&mut caller, "Json_children", with, |view| json_children(view, future, node, (data, len)))
         },
     )?;
-    linker.func_wrap_async(
+    linker.func_wrap(
         HOST_MODULE,
         "Json_text",
-        |mut caller: Caller<'_, Guest>, (future, node, data, len): (i32, u32, u32, u32)| {
-            Box::new(async move {
-                let with = |_: &mut View<'_>| Ok(json!({ "future": future, "node": node, "len": len }));
-                let mut rest = Bytes::new();
-                let length = call(&mut caller, "Json_text", with, |view| {
-                    json_text(view, future, node, (data, len), &mut rest)
-                })?;
-                copy_rest(&mut caller, "Json_text", rest, data).await.map(|()| length)
-            })
+        |mut caller: Caller<'_, Guest>, future: i32, node: u32, data: u32, len: u32| {
+            let with = |_: &mut View<'_>| Ok(json!({ "future": future, "node": node, "len": len }));
+            call(&mut caller, "Json_text", with, |view| json_text(view, future, node, (data, len)))
         },
     )?;
     Ok(())
@@ -325,20 +317,16 @@ fn json_children(view: &mut View<'_>, future: i32, node: u32, (data, len): (u32,
     Ok(length((out.text - data) as usize + missing))
 }
 
-fn json_text(
-    view: &mut View<'_>,
-    future: i32,
-    node: u32,
-    (data, len): (u32, u32),
-    rest: &mut Bytes,
-) -> GuestResult<i32> {
+fn json_text(view: &mut View<'_>, future: i32, node: u32, (data, len): (u32, u32)) -> GuestResult<i32> {
     view.slice(data, len)?;
     let document = match view.guest.document("Json_text", future)? {
         Ok(document) => document,
         Err(error) => return Ok(error.code as i32),
     };
-    let text = document.node(node as usize).map_or_else(Bytes::new, Node::slice);
-    copy_out(view, &text, (data, len), rest)
+    let text = document.node(node as usize).map_or(&[][..], Node::text);
+    let count = text.len().min(len as usize);
+    view.bytes[data as usize..][..count].copy_from_slice(&text[..count]);
+    Ok(length(text.len()))
 }
 
 /// Guest memory that values are written to: all of it was checked to be there.

@@ -31,34 +31,9 @@ pub(super) async fn copy_in(
     Some(copied.into())
 }
 
-/// Copies what [`copy_out`] has left.
-pub(super) async fn copy_rest(
-    caller: &mut Caller<'_, Guest>,
-    function: &'static str,
-    mut rest: Bytes,
-    address: u32,
-) -> GuestResult<()> {
-    let mut at = address.saturating_add(STEP);
-    while !rest.is_empty() {
-        tokio::task::yield_now().await;
-        let step = rest.split_to(rest.len().min(STEP as usize));
-        let mut view = View::new(caller, function)?;
-        view.slice_mut(at, step.len() as u32)?.copy_from_slice(&step);
-        at = at.saturating_add(STEP);
-    }
-    Ok(())
-}
-
-/// Copies the first step of as much as fits, leaves the other steps in `rest`, and returns the whole length.
-pub(super) fn copy_out(
-    view: &mut View<'_>,
-    bytes: &Bytes,
-    (address, len): (u32, u32),
-    rest: &mut Bytes,
-) -> GuestResult<i32> {
+/// Copies as much as fits and returns the whole length.
+pub(super) fn copy_out(view: &mut View<'_>, bytes: &[u8], (data, len): (u32, u32)) -> GuestResult<i32> {
     let count = bytes.len().min(len as usize);
-    let first = count.min(STEP as usize);
-    view.slice_mut(address, count as u32)?[..first].copy_from_slice(&bytes[..first]);
-    *rest = bytes.slice(first..count);
+    view.slice_mut(data, count as u32)?.copy_from_slice(&bytes[..count]);
     Ok(i32::try_from(bytes.len()).unwrap_or(i32::MAX))
 }

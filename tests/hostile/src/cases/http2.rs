@@ -1,6 +1,6 @@
 //! HTTP/2 connections that flood, starve, contradict themselves or read nothing.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::Holds;
 use crate::case::{Case, Ending};
@@ -268,6 +268,7 @@ pub(super) const CASES: &[Case] = &[
         &[("HTTP/2 unread bodies", 1)]
     ),
     case!("http2/a hundred answers that are not taken", |it| untaken(&it), [Ending::Closed], UNTAKEN),
+    case!("http2/a hundred requests whose client is gone", |it| gone(&it), [Ending::Closed], UNTAKEN),
 ];
 
 /// Sends frames on a connection of its own; how stream 1 ends.
@@ -334,15 +335,29 @@ async fn empty_data(target: &Target) -> Result<Ending> {
     Ok(connection.ending(1).await)
 }
 
-/// A hundred requests whose answers find no window; the client leaves.
+/// A hundred requests whose answers find no window; the client leaves once all have their heads.
 async fn untaken(target: &Target) -> Result<Ending> {
+    let mut connection = hundred(target).await?;
+    let mut heads = 0;
+    while heads < 100 {
+        let (kind, ..) = connection.next().await.context("the connection has ended")?;
+        heads += usize::from(kind == HEADERS);
+    }
+    Ok(Ending::Closed)
+}
+
+/// The same, but the client leaves at once.
+async fn gone(target: &Target) -> Result<Ending> {
+    hundred(target).await?;
+    Ok(Ending::Closed)
+}
+
+async fn hundred(target: &Target) -> Result<FrameConnection> {
     let mut connection = FrameConnection::open(target, &NO_WINDOW).await?;
     for number in 0..100 {
         let head = get("/up/json?n=1000", &[]);
-        ensure!(
-            connection.send(&frame(HEADERS, WHOLE, number * 2 + 1, &head)).await,
-            "the connection has ended"
-        );
+        let is_taken = connection.send(&frame(HEADERS, WHOLE, number * 2 + 1, &head)).await;
+        ensure!(is_taken, "the connection has ended");
     }
-    Ok(Ending::Closed)
+    Ok(connection)
 }
