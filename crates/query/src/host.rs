@@ -6,7 +6,6 @@
 mod answer;
 mod calls;
 mod json;
-mod steps;
 
 pub(crate) use json::Documents;
 

@@ -78,9 +78,12 @@ impl Ticker {
 #[cfg(target_os = "linux")]
 fn ask_for_short_slices() {
     const SHORTEST: u64 = 100_000; // nanoseconds
+    // SAFETY: asks for a number, of this thread.
+    #[expect(unsafe_code, reason = "no library has this call")]
+    let policy = unsafe { libc::sched_getscheduler(0) };
     let attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
-        sched_policy: libc::SCHED_OTHER as u32,
+        sched_policy: policy.cast_unsigned(),
         sched_flags: 0,
         sched_nice: rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap_or(0),
         sched_priority: 0,

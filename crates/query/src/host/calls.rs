@@ -9,7 +9,6 @@ use services::headers::{HeaderError, MAX_CALL_HEAD};
 use services::problem::Kind;
 use services::{CallError, Made, Request, Response, Target};
 
-use super::steps::{copy_in, copy_out};
 use super::{TEXT, call, called};
 use crate::futures::{Ended, Slot};
 use crate::guest::{Guest, View};
@@ -22,11 +21,8 @@ pub(crate) const HEADERS: u32 = 100;
 const WAITED: u32 = 4096;
 
 pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
-    linker.func_wrap_async(HOST_MODULE, "http", |mut caller: Caller<'_, Guest>, (request,): (u32,)| {
-        Box::new(async move {
-            let body = body_of(&mut caller, request).await;
-            call(&mut caller, "http", |view| view.note_request(request), |view| http(view, request, body))
-        })
+    linker.func_wrap(HOST_MODULE, "http", |mut caller: Caller<'_, Guest>, request: u32| {
+        call(&mut caller, "http", |view| view.note_request(request), |view| http(view, request))
     })?;
     linker.func_wrap(HOST_MODULE, "Handle_del", |mut caller: Caller<'_, Guest>, handle: i32| {
         call(&mut caller, "Handle_del", |_| Ok(json!({ "handle": handle })), |view| handle_del(view, handle))
@@ -77,8 +73,8 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     Ok(())
 }
 
-fn http(view: &mut View<'_>, request: u32, body: Option<Bytes>) -> GuestResult<i32> {
-    let request = read_request(view, request, body)?;
+fn http(view: &mut View<'_>, request: u32) -> GuestResult<i32> {
+    let request = read_request(view, request)?;
     start(view.guest, request).map_err(Trapped::new)
 }
 
@@ -92,15 +88,9 @@ struct Wanted {
     taken: usize,
 }
 
-/// The body of the request at an address, where it is long. What is wrong with the request is told by [`read_request`].
-async fn body_of(caller: &mut Caller<'_, Guest>, address: u32) -> Option<Bytes> {
-    let [.., body, len] = View::new(caller, "http").ok()?.words::<8>(address).ok()?;
-    copy_in(caller, "http", (body, len), usize::MAX).await
-}
-
-/// Reads the request at an address, whose body was copied already if it is long. All that is copied is counted before: a
-/// request may name the same bytes many times. Its head is there twice, as it was read and as it is sent.
-fn read_request(view: &View<'_>, address: u32, copied: Option<Bytes>) -> GuestResult<Wanted> {
+/// Reads the request at an address. All that is copied is counted before: a request may name the same bytes many times. Its head
+/// is there twice, as it was read and as it is sent.
+fn read_request(view: &View<'_>, address: u32) -> GuestResult<Wanted> {
     let words = view.words(address)?;
     let [method, method_len, url, url_len, headers, header_count, body, body_len] = words;
     let bad = || Trapped::new(QueryError::BadText { function: "http" });
@@ -121,10 +111,7 @@ fn read_request(view: &View<'_>, address: u32, copied: Option<Bytes>) -> GuestRe
     let headers = read_headers(view, headers, header_count)?;
     let target = services::parse_target(url);
     let target = target.map_err(|error| Trapped::new(refused(view.guest, url, error.into())))?;
-    let body = match copied {
-        Some(body) => body,
-        None => Bytes::copy_from_slice(view.slice(body, body_len)?),
-    };
+    let body = Bytes::copy_from_slice(view.slice(body, body_len)?);
     Ok(Wanted { method, target, headers, body, taken })
 }
 
@@ -378,6 +365,13 @@ fn response_json(view: &mut View<'_>, handle: i32, pointer: (u32, u32), out: (u3
         Ok(None) => Ok(Code::Missing as i32),
         Err(_) => Ok(Code::Invalid as i32),
     }
+}
+
+/// Copies as much as fits and returns the whole length.
+fn copy_out(view: &mut View<'_>, bytes: &[u8], (data, len): (u32, u32)) -> GuestResult<i32> {
+    let count = bytes.len().min(len as usize);
+    view.slice_mut(data, count as u32)?.copy_from_slice(&bytes[..count]);
+    Ok(i32::try_from(bytes.len()).unwrap_or(i32::MAX))
 }
 
 /// Waits for one of some futures, or for all of them.
