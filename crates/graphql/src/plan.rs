@@ -34,6 +34,8 @@ use graphql_tools::static_graphql::query::{Document, VariableDefinition};
 use graphql_tools::static_graphql::schema::Document as SchemaDocument;
 use hive_router_query_planner::ast::normalization::normalize_operation;
 use hive_router_query_planner::ast::operation::OperationDefinition as Normalized;
+use hive_router_query_planner::ast::selection_item::SelectionItem;
+use hive_router_query_planner::ast::selection_set::SelectionSet;
 use hive_router_query_planner::graph::PlannerOverrideContext;
 use hive_router_query_planner::planner::plan_nodes::PlanNode;
 use hive_router_query_planner::planner::{Planner as Hive, PlannerError, QueryPlannerOptions};
@@ -315,8 +317,9 @@ impl Planner {
         token: &CancellationToken,
     ) -> Result<Option<PlanNode>, Broken> {
         let plan = guarded(|| {
-            let normalized = normalize_operation(&self.hive.supergraph, document, None)
+            let mut normalized = normalize_operation(&self.hive.supergraph, document, None)
                 .map_err(|error| Broken(error.to_string()))?;
+            drop_empty_fragments(&mut normalized.operation.selection_set);
             if normalized.operation.selection_set.is_empty() {
                 return Ok(None);
             }
@@ -340,6 +343,21 @@ impl Planner {
         });
         plan.unwrap_or_else(|| Err(Broken("the planner panicked".to_owned())))
     }
+}
+
+/// Drops fragments without selections, of which `@include(if: false)` has left nothing: the library finds no way to them.
+fn drop_empty_fragments(set: &mut SelectionSet) {
+    set.items.retain_mut(|item| match item {
+        SelectionItem::Field(field) => {
+            drop_empty_fragments(&mut field.selections);
+            true
+        }
+        SelectionItem::InlineFragment(fragment) => {
+            drop_empty_fragments(&mut fragment.selections);
+            !fragment.selections.is_empty()
+        }
+        SelectionItem::FragmentSpread(_) => true,
+    });
 }
 
 /// The library's planner of a supergraph.

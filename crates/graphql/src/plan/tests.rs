@@ -200,6 +200,19 @@ fn plans_conditions_on_fragments_of_a_union_within_it() {
 }
 
 #[test]
+fn plans_fragments_of_which_conditions_leave_nothing() {
+    let planner = planner();
+    for text in [
+        "query($v: Boolean! = true) { ... @include(if: $v) { t @include(if: false) { id } } }",
+        "query($v: Boolean! = true) { any { ... @include(if: $v) { __typename @skip(if: true) } } t { id } }",
+        "query($v: Boolean! = true) { t { ... @include(if: $v) { id @include(if: false) } } }",
+    ] {
+        let plan = planner.plan(text, None);
+        assert!(plan.is_ok(), "{text}: {plan:?}");
+    }
+}
+
+#[test]
 fn kept_plans_weigh_what_they_take_and_each_operation_counts() {
     let planner = planner();
     planner.plan("{ t { id } }", None).expect("a plan");
