@@ -35,7 +35,7 @@ use graphql_tools::static_graphql::schema::Document as SchemaDocument;
 use hive_router_query_planner::ast::normalization::normalize_operation;
 use hive_router_query_planner::ast::operation::OperationDefinition as Normalized;
 use hive_router_query_planner::ast::selection_item::SelectionItem;
-use hive_router_query_planner::ast::selection_set::SelectionSet;
+use hive_router_query_planner::ast::selection_set::{FieldSelection, SelectionSet};
 use hive_router_query_planner::graph::PlannerOverrideContext;
 use hive_router_query_planner::planner::plan_nodes::PlanNode;
 use hive_router_query_planner::planner::{Planner as Hive, PlannerError, QueryPlannerOptions};
@@ -349,7 +349,12 @@ impl Planner {
 fn drop_empty_fragments(set: &mut SelectionSet) {
     set.items.retain_mut(|item| match item {
         SelectionItem::Field(field) => {
+            let is_leaf = field.is_leaf();
             drop_empty_fragments(&mut field.selections);
+            if !is_leaf && field.is_leaf() {
+                // A service refuses an object of which nothing is selected.
+                field.selections.items.push(SelectionItem::Field(FieldSelection::new_skipped_typename()));
+            }
             true
         }
         SelectionItem::InlineFragment(fragment) => {

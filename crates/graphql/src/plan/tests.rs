@@ -210,6 +210,10 @@ fn plans_fragments_of_which_conditions_leave_nothing() {
         let plan = planner.plan(text, None);
         assert!(plan.is_ok(), "{text}: {plan:?}");
     }
+    let emptied =
+        planner.plan("query($v: Boolean!) { t { ... @include(if: $v) { id @skip(if: true) } } }", None);
+    let emptied = format!("{emptied:?}");
+    assert!(emptied.contains("{t{__typename}}"), "{emptied}");
 }
 
 #[test]
