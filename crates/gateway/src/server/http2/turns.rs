@@ -5,7 +5,7 @@
 //! cores stand in the runtime's line at a time; the others that were woken wait in the connection's own, whose first goes
 //! to the runtime when one of them has had its turn.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZero;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -24,16 +24,20 @@ pub(super) struct Turns(Arc<Mutex<Line>>);
 struct Line {
     /// How many stand in the runtime's line, or are polled.
     active: usize,
-    waiting: VecDeque<Arc<Place>>,
+    waiting: VecDeque<u64>,
+    /// The states of the requests that have not ended, by number.
+    states: BTreeMap<u64, State>,
+    /// The number of the next request.
+    next: u64,
 }
 
 /// A request's place.
 struct Place {
     turns: Turns,
-    /// Behind the lock of the line, too: it is never locked by two.
-    state: Mutex<State>,
+    number: u64,
 }
 
+/// A request's state.
 struct State {
     at: Where,
     /// What wakes the task.
@@ -54,8 +58,6 @@ enum Where {
     Polled,
     /// Likewise, and it was woken meanwhile.
     PolledAgain,
-    /// It has ended.
-    Gone,
 }
 
 pin_project! {
@@ -78,32 +80,37 @@ impl Turns {
     /// Has a request take turns with the others of the connection, behind those that are awake. A runtime polls what it is given
     /// in any case; whoever has to wait has nothing done then.
     pub(super) fn take<F: Future>(&self, future: F) -> Taking<F> {
-        let state = Mutex::new(State { at: Where::Asleep, waker: None });
-        let place = Arc::new(Place { turns: self.clone(), state });
-        let _ = self.line().enter(&place, &mut lock(&place.state));
+        let number = self.line().add();
+        let place = Arc::new(Place { turns: self.clone(), number });
         let waker = Waker::from(Arc::clone(&place));
         Taking { place, waker, future }
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
-        lock(&self.0)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Line {
+    /// Adds a request and returns its number. There is no task to wake yet.
+    fn add(&mut self) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.states.insert(number, State { at: Where::Asleep, waker: None });
+        let _ = self.enter(number);
+        number
+    }
+
     /// Has one more stand in the runtime's line, or wait for that; the waker of who is called.
-    fn enter(&mut self, place: &Arc<Place>, state: &mut State) -> Option<Waker> {
+    fn enter(&mut self, number: u64) -> Option<Waker> {
+        let state = self.states.get_mut(&number)?;
         if self.active < *MOST {
             self.active += 1;
             state.at = Where::Called;
             return state.waker.clone();
         }
         state.at = Where::Waiting;
-        self.waiting.push_back(Arc::clone(place));
+        self.waiting.push_back(number);
         None
     }
 
@@ -111,8 +118,8 @@ impl Line {
     fn leave(&mut self) -> Option<Waker> {
         self.active -= 1;
         let next = self.waiting.pop_front()?;
+        let state = self.states.get_mut(&next)?;
         self.active += 1;
-        let mut state = lock(&next.state);
         state.at = if state.waker.is_some() { Where::Called } else { Where::CalledUnseen };
         state.waker.clone()
     }
@@ -121,8 +128,8 @@ impl Line {
 impl Place {
     /// Whether it may be polled now. Else it is called when it may.
     fn begins(&self, waker: &Waker) -> bool {
-        let _line = self.turns.line();
-        let mut state = lock(&self.state);
+        let mut line = self.turns.line();
+        let Some(state) = line.states.get_mut(&self.number) else { return false };
         if state.waker.as_ref().is_none_or(|known| !known.will_wake(waker)) {
             state.waker = Some(waker.clone());
         }
@@ -141,31 +148,31 @@ impl Place {
     }
 
     /// It was polled, and waits.
-    fn ends(self: &Arc<Self>) {
-        let mut line = self.turns.line();
-        let mut state = lock(&self.state);
+    fn ends(&self) {
+        let mut guard = self.turns.line();
+        let line = &mut *guard;
+        let Some(state) = line.states.get_mut(&self.number) else { return };
         let is_woken = std::mem::replace(&mut state.at, Where::Asleep) == Where::PolledAgain;
         if is_woken {
             state.at = Where::Waiting;
-            line.waiting.push_back(Arc::clone(self));
+            line.waiting.push_back(self.number);
         }
-        drop(state);
         let next = line.leave();
-        drop(line);
+        drop(guard);
         next.into_iter().for_each(Waker::wake);
     }
 
     /// It has ended, or was dropped before.
     fn leave(&self) {
         let mut line = self.turns.line();
-        let was = std::mem::replace(&mut lock(&self.state).at, Where::Gone);
-        let next = match was {
-            Where::CalledUnseen | Where::Called | Where::Polled | Where::PolledAgain => line.leave(),
-            Where::Waiting => {
-                line.waiting.retain(|place| !std::ptr::eq(&**place, self));
+        let state = line.states.remove(&self.number);
+        let next = match state.as_ref().map(|state| state.at) {
+            Some(Where::CalledUnseen | Where::Called | Where::Polled | Where::PolledAgain) => line.leave(),
+            Some(Where::Waiting) => {
+                line.waiting.retain(|number| *number != self.number);
                 None
             }
-            Where::Asleep | Where::Gone => None,
+            Some(Where::Asleep) | None => None,
         };
         drop(line);
         next.into_iter().for_each(Waker::wake);
@@ -179,16 +186,16 @@ impl Wake for Place {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let mut line = self.turns.line();
-        let mut state = lock(&self.state);
+        let Some(state) = line.states.get_mut(&self.number) else { return };
         let called = match state.at {
-            Where::Asleep => line.enter(self, &mut state),
+            Where::Asleep => line.enter(self.number),
             Where::Polled => {
                 state.at = Where::PolledAgain;
                 None
             }
-            Where::Waiting | Where::CalledUnseen | Where::Called | Where::PolledAgain | Where::Gone => None,
+            Where::Waiting | Where::CalledUnseen | Where::Called | Where::PolledAgain => None,
         };
-        drop((state, line));
+        drop(line);
         called.into_iter().for_each(Waker::wake);
     }
 }
