@@ -1,12 +1,9 @@
 //! The rows, area by area. A bound that is an estimate says in `setting` of what it is made.
 
-use super::{Bound, bound};
+use super::{Bound, KIB, MIB, bound};
 
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-
-/// All rows.
-pub const BOUNDS: &[Bound] = &[
+/// The rows of all areas but filters.
+pub(super) const ROWS: &[Bound] = &[
     // Connections and HTTP.
     bound(
         "request",
@@ -686,110 +683,5 @@ pub const BOUNDS: &[Bound] = &[
         "`state.size`, of which their paths and captures are part; `resources.most`, `MAX_PATH` and `MAX_CAPTURES`",
         "crates/script-runtime/src/state/instances.rs",
         "crates/script-runtime/src/state/tests/sizes.rs: refuses_a_resource_whose_captures_and_path_have_no_room_in_the_state",
-    ),
-    // Filters.
-    bound(
-        "memory of a filter",
-        64 * MIB,
-        "thread",
-        "`limits.memory`",
-        "crates/filter/src/host.rs",
-        "crates/filter/src/tests/bad.rs: a_loop_ends_with_the_time_and_growth_with_the_memory",
-    ),
-    bound(
-        "body held by a filter",
-        MIB,
-        "request",
-        "`limits.buffer`",
-        "crates/filter/src/body.rs",
-        "crates/filter/src/tests/bodies.rs: too_large_a_body_to_hold_back_is_refused",
-    ),
-    bound(
-        "head made by a filter",
-        MIB,
-        "request",
-        "`MAX_PAIRS`, `MAX_BYTES`",
-        "crates/filter/src/message.rs",
-        "crates/filter/src/tests/bad.rs: headers_without_end_are_refused",
-    ),
-    bound(
-        "calls of a filter",
-        32 * MIB,
-        "request",
-        "`limits.calls`, `buffer` each",
-        "crates/filter/src/host/calls.rs",
-        "crates/filter/src/tests/refusals.rs: a_request_does_not_pass_when_calls_are_used_up",
-    ),
-    bound(
-        "calls of a filter after their requests",
-        1_024 * MIB,
-        "thread",
-        "`MAX_DETACHED`, `buffer` each",
-        "crates/filter/src/host/calls.rs",
-        "crates/filter/src/tests/calls.rs: refuses_a_call_at_the_end_of_a_request_when_too_many_of_those_are_under_way",
-    ),
-    bound(
-        "messages of a gRPC stream of a filter",
-        MIB,
-        "request",
-        "`limits.buffer`, `WAITING` messages",
-        "crates/filter/src/host/grpc.rs",
-        "crates/filter/src/host/grpc.rs: refuses_a_message_when_as_many_wait_as_may_or_as_many_bytes",
-    ),
-    bound(
-        "foreign function of a filter",
-        3 * MIB,
-        "thread",
-        "`limits.buffer` each for argument and result, 1 MiB for its state",
-        "crates/filter/src/host/foreign.rs",
-        "crates/filter/src/tests/shared.rs: refuses_to_decompress_more_than_the_buffer_takes",
-    ),
-    bound(
-        "properties",
-        256 * KIB,
-        "request",
-        "`MAX_PROPERTIES`, `MAX_BYTES`",
-        "crates/filter/src/host/properties.rs",
-        "crates/filter/src/tests/bad.rs: an_exchange_has_so_many_properties_and_no_more",
-    ),
-    bound(
-        "requests that wait for a filter",
-        1_024 * 512 * KIB,
-        "thread",
-        "`MAX_WAITING`, a `request` each",
-        "crates/filter/src/entry.rs",
-        "crates/filter/src/tests/slices.rs: a_full_line_is_refused_and_no_further",
-    ),
-    bound(
-        "streams that a filter is not done with",
-        1_024 * 512 * KIB,
-        "thread",
-        "`MAX_LINGERING`, a `request` each",
-        "crates/filter/src/instance.rs",
-        "crates/filter/src/tests/bad.rs: the_oldest_of_too_many_streams_that_are_not_done_ends",
-    ),
-    bound(
-        "shared data",
-        32 * MIB,
-        "vm_id",
-        "`MAX_BYTES`",
-        "crates/filter/src/shared.rs",
-        "crates/filter/src/shared.rs: shared_data_is_bounded_and_room_comes_back",
-    ),
-    bound(
-        "shared queues",
-        32 * MIB,
-        "vm_id",
-        "`MAX_BYTES`, `MAX_QUEUES`",
-        "crates/filter/src/shared.rs",
-        "crates/filter/src/shared.rs: the_queues_of_one_vm_id_are_bounded_together",
-    ),
-    bound(
-        "metrics of filters",
-        16 * MIB,
-        "process",
-        "`MAX_METRICS`, `MAX_NAME`",
-        "crates/filter/src/metrics.rs",
-        "crates/filter/src/metrics.rs: there_are_so_many_metrics_with_names_so_long_and_no_more",
     ),
 ];
