@@ -22,7 +22,7 @@ const SWEEPS: u32 = 11;
 /// How many idle HTTP/1.1 connections are kept for an address. A burst may open more; they close after it.
 pub(super) const MAX_IDLE: usize = 512;
 /// How many HTTP/2 connections are opened to an address before requests wait for room on one of them.
-const MAX_SHARED: usize = 16;
+pub(super) const MAX_SHARED: usize = 16;
 
 /// Kept connections to one target.
 #[derive(Default)]
@@ -100,12 +100,17 @@ impl Pool {
         }
     }
 
-    /// Offers an HTTP/2 connection to all requests from now on.
+    /// Offers an HTTP/2 connection to all requests from now on; closes it where there are as many as there may be.
     pub(crate) fn share(&self, address: Option<SocketAddr>, connection: http2::Connection) {
         let mut kept = self.lock();
         let used = kept.sweeps;
-        kept.place(address).add(used, Connection::Http2(connection));
-        self.begin_sweeping(kept);
+        let place = kept.place(address);
+        // Requests look for a connection to share even if this one is closed.
+        place.spoken = Some(Protocol::Http2);
+        if place.shared.len() < MAX_SHARED {
+            place.shared.push(Aged { used, connection });
+            self.begin_sweeping(kept);
+        }
     }
 
     /// Opens a connection for all who wait. A task does it, so that none of them can leave it half-open.

@@ -304,6 +304,14 @@ pub(super) const ROWS: &[Bound] = &[
         "crates/services/src/transport/tests/pool.rs: keeps_as_many_idle_connections_of_an_address_as_it_may_and_closes_one_more",
     ),
     bound(
+        "shared connections to an address of a service",
+        16 * 5 * MIB,
+        "address",
+        "`MAX_SHARED`, `CONNECTION_WINDOW` each",
+        "crates/services/src/transport/pool.rs",
+        "crates/services/src/transport/tests/http2.rs: a_request_waits_when_there_are_as_many_shared_connections_to_an_address_as_there_may_be",
+    ),
+    bound(
         "bytes received",
         64 * MIB,
         "request",

@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::sync::{Barrier, Notify, mpsc};
+use tokio::sync::{Barrier, Notify, Semaphore, mpsc};
 
 use super::target::{Target, say};
 use super::*;
@@ -23,6 +23,7 @@ use crate::body::{Error, empty, full};
 use crate::config::RetriesConfig;
 use crate::transport::MAX_HEAD;
 use crate::transport::http2::STREAM_WINDOW;
+use crate::transport::pool::MAX_SHARED;
 
 #[tokio::test]
 async fn requests_share_a_connection() {
@@ -45,6 +46,52 @@ async fn requests_share_a_connection() {
     }
     let pool = format!("{:?}", shop.0.get("shop").unwrap());
     assert!(pool.contains(", 0, 1)"), "one shared connection: {pool}");
+}
+
+#[tokio::test]
+async fn a_request_waits_when_there_are_as_many_shared_connections_to_an_address_as_there_may_be() {
+    // As many as a client takes to be allowed until it knows the peer's settings.
+    const REQUESTS_PER_CONNECTION: u32 = 100;
+    // A request is answered once this is closed.
+    let gate = Arc::new(Semaphore::new(0));
+    let [connections, requests]: [Arc<AtomicUsize>; 2] = Default::default();
+    let (closed, opened, begun) = (Arc::clone(&gate), Arc::clone(&connections), Arc::clone(&requests));
+    let target = Target::accepting(move |socket| {
+        opened.fetch_add(1, SeqCst);
+        let (gate, begun) = (Arc::clone(&closed), Arc::clone(&begun));
+        async move {
+            let service = service_fn(move |_| {
+                begun.fetch_add(1, SeqCst);
+                let gate = Arc::clone(&gate);
+                async move {
+                    let _ = gate.acquire().await;
+                    Ok::<_, Infallible>(Response::new(full("ok")))
+                }
+            });
+            let mut builder = http2::Builder::new(TokioExecutor::new());
+            builder.max_concurrent_streams(REQUESTS_PER_CONNECTION);
+            let _ = builder.serve_connection(TokioIo::new(socket), service).await;
+        }
+    })
+    .await;
+    let shop = Shop::new(at(target.url(), Protocol::Http2));
+    let most = MAX_SHARED * REQUESTS_PER_CONNECTION as usize;
+    let watch = async {
+        while requests.load(SeqCst) < most {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        // Enough for one more to arrive, if it could.
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        assert_eq!((connections.load(SeqCst), requests.load(SeqCst)), (MAX_SHARED, most));
+        gate.close();
+    };
+    let (answers, ()) = tokio::join!(join_all((0..=most).map(|_| shop.get("/"))), watch);
+    for answer in answers {
+        assert_eq!(answer.unwrap(), "ok");
+    }
+    assert_eq!((connections.load(SeqCst), requests.load(SeqCst)), (MAX_SHARED, most + 1));
+    let pool = format!("{:?}", shop.0.get("shop").unwrap());
+    assert!(pool.contains(&format!(", 0, {MAX_SHARED})")), "{pool}");
 }
 
 #[tokio::test]

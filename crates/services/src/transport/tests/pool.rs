@@ -12,8 +12,8 @@ use tokio_util::either::Either;
 use super::target::{Target, head, say};
 use super::*;
 use crate::body::full;
-use crate::transport::http1;
-use crate::transport::pool::{MAX_IDLE, Pool};
+use crate::transport::pool::{MAX_IDLE, MAX_SHARED, Pool};
+use crate::transport::{http1, http2};
 
 const SHORT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
@@ -218,6 +218,21 @@ async fn keeps_as_many_idle_connections_of_an_address_as_it_may_and_closes_one_m
     assert_eq!(format!("{pool:?}"), format!("[(Some({address}), {MAX_IDLE}, 0)]"));
     let mut last = last.unwrap();
     assert_eq!(last.read(&mut [0; 1]).await.unwrap(), 0, "there was no room for it");
+}
+
+#[tokio::test]
+async fn shares_as_many_connections_to_an_address_as_it_may_when_a_target_changes_to_http_2() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let pool = Pool::default();
+    let mut peers = Vec::new();
+    for _ in 0..=MAX_SHARED {
+        let (socket, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        peers.push(accepted.unwrap());
+        let connection = http2::Connection::new(Either::Left(socket.unwrap())).await.unwrap();
+        pool.share(Some(address), connection);
+    }
+    assert_eq!(format!("{pool:?}"), format!("[(Some({address}), 0, {MAX_SHARED})]"));
 }
 
 #[tokio::test]
