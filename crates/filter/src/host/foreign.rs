@@ -1,7 +1,8 @@
 //! Foreign functions: those of Envoy's that mean something here.
 //!
 //! Their work depends on bytes that clients send. So argument and result are bounded by `limits.buffer`, the time counts as the
-//! callback's own, and what takes long is done in steps, between which the callback yields.
+//! callback's own, and what takes long is done in steps, between which the callback yields. Signatures can't be made in steps;
+//! their arguments have a smaller bound.
 
 mod signatures;
 mod zlib;
@@ -60,7 +61,7 @@ pub(super) async fn call(
     }
 }
 
-/// Does what takes no time, and signatures, which can't be made in steps.
+/// Does what takes no time, and signatures, which are bounded since they can't be made in steps.
 fn begin(guest: &mut Guest<'_>, name: Span, argument: Span) -> Done<Work> {
     let name = guest.bytes(name)?;
     if name.len() > LONGEST_NAME {

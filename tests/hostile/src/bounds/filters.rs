@@ -61,6 +61,14 @@ pub(super) const ROWS: &[Bound] = &[
         "crates/filter/src/tests/shared.rs: refuses_to_decompress_more_than_the_buffer_takes",
     ),
     bound(
+        "argument of a filter's signature",
+        256 * KIB,
+        "thread",
+        "`MAX_ARGUMENT`",
+        "crates/filter/src/host/foreign/signatures.rs",
+        "crates/filter/src/host/foreign/signatures/tests.rs: refuses_arguments_above_the_bound",
+    ),
+    bound(
         "properties",
         256 * KIB,
         "request",

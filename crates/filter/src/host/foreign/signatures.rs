@@ -2,6 +2,9 @@
 //!
 //! Keys are RSA's of 2048 bits and more, or on the curves P-256 and P-384. No key, or two, is BAD_ARGUMENT; what else is
 //! wrong stands in the result.
+//!
+//! The library takes no digest in place of a text, so hashing can't be done in steps. Arguments have a bound of their own
+//! instead, so that hashing takes a fraction of a millisecond.
 
 use ring::rand::SystemRandom;
 use ring::signature::{self as algorithms, EcdsaKeyPair, EcdsaSigningAlgorithm, RsaEncoding, RsaKeyPair};
@@ -19,13 +22,16 @@ const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
 const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
 
+/// The longest argument.
+const MAX_ARGUMENT: usize = 256 << 10;
+
 /// Why there is no signature, or it is none, in words for the module.
 type Answer<T> = Result<T, String>;
 
 /// A signature with a private key (PKCS #8). Of the arguments, 1 is the hash function, 2 the key in DER or 4 in PEM,
 /// 3 the text; of the result, 1 is whether there is a signature, 2 that, 3 why there is none.
 pub(super) fn sign(arguments: &[u8]) -> Result<Vec<u8>, Status> {
-    let [hash, der, text, pem] = fields(arguments, [1, 2, 3, 4])?;
+    let [hash, der, text, pem] = bounded_fields(arguments, [1, 2, 3, 4])?;
     let key =
         one(der, pem, |pem| Some(PrivatePkcs8KeyDer::from_pem_slice(pem).ok()?.secret_pkcs8_der().to_vec()))?;
     let signed = signature(&key, hash.unwrap_or_default(), text.unwrap_or_default());
@@ -38,13 +44,21 @@ pub(super) fn sign(arguments: &[u8]) -> Result<Vec<u8>, Status> {
 /// Whether a signature is that of a text. Of the arguments, 1 is the hash function, 2 the public key (SPKI) in DER or
 /// 5 in PEM, 3 the signature, 4 the text; of the result, 1 is whether it is, 2 why not.
 pub(super) fn verify(arguments: &[u8]) -> Result<Vec<u8>, Status> {
-    let [hash, der, signature, text, pem] = fields(arguments, [1, 2, 3, 4, 5])?;
+    let [hash, der, signature, text, pem] = bounded_fields(arguments, [1, 2, 3, 4, 5])?;
     let key = one(der, pem, |pem| Some(SubjectPublicKeyInfoDer::from_pem_slice(pem).ok()?.to_vec()))?;
     let hash = hash.unwrap_or_default();
     Ok(match check(&key, hash, signature.unwrap_or_default(), text.unwrap_or_default()) {
         Ok(()) => vec![8, 1],
         Err(why) => field(2, why.as_bytes()),
     })
+}
+
+/// The fields of an argument that is no longer than it may be.
+fn bounded_fields<const N: usize>(argument: &[u8], numbers: [u64; N]) -> Result<[Option<&[u8]>; N], Status> {
+    if argument.len() > MAX_ARGUMENT {
+        return Err(Status::BadArgument);
+    }
+    fields(argument, numbers)
 }
 
 /// The one key that there has to be; an empty one, if that can't be read.

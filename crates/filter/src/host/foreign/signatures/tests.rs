@@ -52,6 +52,28 @@ fn what_was_signed_is_verified_and_nothing_else() {
     }
 }
 
+/// An argument of so many bytes in all, of which a text takes what is left.
+fn padded(fields: &[(u8, &[u8])], text: u8, length: usize) -> Vec<u8> {
+    let begin = message(fields);
+    // The number of the field takes one byte, and the length of a text of 16 KiB to 2 MiB three.
+    let argument = [&*begin, &*field(text, &vec![b'x'; length - begin.len() - 4])].concat();
+    assert_eq!(argument.len(), length);
+    argument
+}
+
+#[test]
+fn refuses_arguments_above_the_bound() {
+    let signing = |length| sign(&padded(&[(1, b"sha256"), (2, RSA_KEY)], 3, length));
+    let verifying = |length| {
+        let fields: [(u8, &[u8]); 3] = [(1, b"sha1"), (5, RSA_PUBLIC), (3, RSA_SHA1)];
+        verify(&padded(&fields, 4, length))
+    };
+    assert!(signing(MAX_ARGUMENT).unwrap().starts_with(&[8, 1]));
+    assert!(verifying(MAX_ARGUMENT).is_ok());
+    assert_eq!(signing(MAX_ARGUMENT + 1), Err(Status::BadArgument));
+    assert_eq!(verifying(MAX_ARGUMENT + 1), Err(Status::BadArgument));
+}
+
 #[test]
 fn a_signature_made_elsewhere_is_verified_also_with_sha1() {
     let with = |text: &[u8]| verified(&[(1, b"sha1"), (5, RSA_PUBLIC), (3, RSA_SHA1), (4, text)]);
