@@ -10,7 +10,11 @@ const PAD: &str = "const pad = ' '.repeat(5000);";
 
 /// A program whose `check(value)` runs on what `text` is parsed to, and on what comes as an answer.
 fn both(text: &str, checks: &str) -> Query {
-    let text = serde_json::to_string(text).expect("JSON");
+    both_of(&serde_json::to_string(text).expect("JSON"), checks)
+}
+
+/// The same of a text that the program makes.
+fn both_of(text: &str, checks: &str) -> Query {
     Query::javascript(&format!(
         "{PAD}
         const text = {text};
@@ -28,6 +32,32 @@ fn both(text: &str, checks: &str) -> Query {
         }};"
     ))
     .at("/write")
+}
+
+/// An object whose values, names, texts and lists the host reads in more than one part.
+const MEGABYTES: &str = r#"
+    '{"first":1,"escaped":"' + 'a\\n\\u00e9'.repeat(60000) + '","unpaired":"' + 'x'.repeat(600000) + '\\ud800",'
+    + '"digits":' + '7'.repeat(600000) + ', "' + 'k'.repeat(600000) + '":"named","\\u006bk":"escaped",'
+    + '"many":' + JSON.stringify(Array.from({ length: 7000 }, (_, id) => ({ pad: 'p'.repeat(80), id }))) + ','
+    + '"names":' + JSON.stringify(Object.fromEntries(Array.from({ length: 7000 }, (_, n) => ['n'.repeat(80) + n, n]))) + ','
+    + '"texts":["' + 'y'.repeat(600000) + '","z","' + '\u00fc'.repeat(300000) + '"],"last":{"x":1}, "same":1,"same":2}'
+"#;
+
+#[tokio::test]
+async fn an_object_of_megabytes_is_as_one_that_was_parsed() {
+    let house = House::shared().await;
+    for checks in [
+        "(v) => [v.first, v.last.x, v.same, v.none, v['kk'], v['k'.repeat(600000)]]",
+        "(v) => [v.escaped.length, v.escaped.slice(-3), v.escaped === JSON.parse(text).escaped]",
+        "(v) => [v.unpaired.length, v.unpaired.charCodeAt(600000), String(v.digits)]",
+        "(v) => Object.keys(v).map((name) => name.length)",
+        "(v) => [v.many.length, v.many.reduce((sum, { id }) => sum + id, 0), v.many[6999].id, v.many[0].none]",
+        "(v) => [v.names['n'.repeat(80) + 6999], v.names['n'.repeat(80) + 0], v.names.none, Object.keys(v.names).length]",
+        "(v) => v.texts.map((text) => [text.length, text.at(-1)])",
+        "(v) => JSON.stringify(v.many) === JSON.stringify(JSON.parse(text).many)",
+    ] {
+        assert_eq!(house.answer(both_of(MEGABYTES, checks)).await, "[]", "{checks}");
+    }
 }
 
 const DOCUMENT: &str = r#"{

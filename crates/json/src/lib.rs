@@ -142,11 +142,18 @@ impl Document {
         Node::new(self, self.tokens_from(0).next().1, 0)
     }
 
-    /// The value that begins at a place in the text, as [`Node::start`] says it; `None` behind the text.
-    /// At a place where none begins the result means nothing, and lies within the text.
+    /// The value that begins at a place in the text, as [`Node::start`] says it; `None` where no token begins, as within a
+    /// string or behind the text. At a token that is no value the result means nothing, and lies within the text.
     #[must_use]
     pub fn node(&self, start: usize) -> Option<Node<'_>> {
-        (start < self.text.len()).then(|| Node::new(self, start, self.place(start)))
+        let bits = self.blocks.get(start / block::BLOCK)?;
+        (bits >> (start % block::BLOCK) & 1 == 1).then(|| Node::new(self, start, self.place(start)))
+    }
+
+    /// Makes what [`Document::node`] needs for places in any order, which takes time by the length of the text: else the
+    /// first call that needs it does.
+    pub fn index_places(&self) {
+        self.search(0);
     }
 
     /// The value that stands at a spot, as [`Node::spot`] says it; `None` behind the text. By a spot of another document
@@ -155,6 +162,12 @@ impl Document {
     #[inline]
     pub fn at(&self, spot: Spot) -> Option<Node<'_>> {
         Node::at(self, spot)
+    }
+
+    /// The members of an object from the one on that stands at this spot, as [`Members::spot`] says it.
+    #[must_use]
+    pub fn members_at(&self, spot: Spot) -> Members<'_> {
+        Members::at(self, spot)
     }
 
     /// The place in the index of the first container that begins at `start` or behind.

@@ -127,6 +127,32 @@ impl<'a> Node<'a> {
         self.document.text.slice(self.start..self.start + len)
     }
 
+    /// Whether its text is longer than this, or, if it is no container, all up to the next token. A container of which
+    /// the index has nothing is short.
+    #[must_use]
+    pub fn is_longer(self, bytes: usize) -> bool {
+        self.extent().len() > bytes
+    }
+
+    /// The text from where it begins to the next token, sharing the document's memory: of a scalar the same and the white
+    /// space behind it. Where it ends is not looked for.
+    #[must_use]
+    pub fn with_space(self) -> Bytes {
+        self.document.text.slice(self.extent())
+    }
+
+    fn extent(self) -> std::ops::Range<usize> {
+        let end = match self.kind() {
+            Kind::Array | Kind::Object => self.own().map_or(self.start, |own| own.end as usize),
+            _ => {
+                let mut tokens = self.document.tokens_from(self.start);
+                tokens.pass();
+                tokens.peek()
+            }
+        };
+        self.start..end.max(self.start)
+    }
+
     /// How many items or members it has; 0 where it is no container.
     #[must_use]
     pub fn count(self) -> usize {
@@ -321,7 +347,7 @@ impl<'a> Key<'a> {
         match raw.get(same) {
             // What follows the name is its quote.
             Some(b'"') => same == name.len(),
-            Some(b'\\') => self.node.string().is_some_and(|known| *known == *name),
+            Some(b'\\') => string::says(&raw[same..], &name[same..]),
             _ => false,
         }
     }
@@ -444,6 +470,12 @@ impl<'a> Children<'a> {
         start + text.trim_ascii_end().len()
     }
 
+    /// Where the next child stands; `None` behind the last one.
+    fn spot(&self) -> Option<Spot> {
+        let start = self.tokens.map(|mut tokens| tokens.peek())?;
+        Some(Node::new(self.document, start, self.place).spot())
+    }
+
     #[inline(always)]
     fn skip(&mut self, node: Node<'a>) {
         if let Some(container) = node.own() {
@@ -464,6 +496,18 @@ impl<'a> Children<'a> {
 }
 
 impl<'a> Members<'a> {
+    /// The members of an object from the one on whose name stands at this spot, as [`Members::spot`] says it.
+    pub(crate) fn at(document: &'a Document, spot: Spot) -> Self {
+        let tokens = Some(document.tokens_from(spot.start as usize));
+        Self(Children { document, tokens, place: spot.place as usize })
+    }
+
+    /// Where the next member stands, so that a walk may stop there and go on later; `None` behind the last one.
+    #[must_use]
+    pub fn spot(&self) -> Option<Spot> {
+        self.0.spot()
+    }
+
     /// The next member if its name and the colon behind it are spelt like this. Any other one stays the next.
     #[must_use]
     #[inline(always)]
@@ -533,6 +577,13 @@ impl<'a> Passed<'a> {
 pub struct Items<'a>(Children<'a>);
 
 impl<'a> Items<'a> {
+    /// Where the next item stands, so that a walk may stop there and go on later with [`Node::and_following`]; `None` behind
+    /// the last one.
+    #[must_use]
+    pub fn spot(&self) -> Option<Spot> {
+        self.0.spot()
+    }
+
     /// The next item, as it was passed.
     #[must_use]
     #[inline(always)]

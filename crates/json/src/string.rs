@@ -20,6 +20,27 @@ pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
+/// Whether a text says `name` up to its quote. It reads no further than a name of that length can be spelt, however long
+/// the text is.
+pub(crate) fn says(mut raw: &[u8], mut name: &[u8]) -> bool {
+    while let Some((byte, behind)) = raw.split_first() {
+        let mut utf8 = [0; 4];
+        let (said, rest): (&[u8], _) = match byte {
+            b'"' => return name.is_empty(),
+            b'\\' => {
+                let (char, behind) = escape(behind);
+                (char.unwrap_or(char::REPLACEMENT_CHARACTER).encode_utf8(&mut utf8).as_bytes(), behind)
+            }
+            _ => (std::slice::from_ref(byte), behind),
+        };
+        match name.strip_prefix(said) {
+            Some(others) => (raw, name) = (rest, others),
+            None => return false,
+        }
+    }
+    false
+}
+
 /// Whether an escape is an unpaired surrogate.
 pub(crate) fn is_unpaired(raw: &[u8]) -> bool {
     let mut rest = raw;

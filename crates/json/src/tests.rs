@@ -168,6 +168,41 @@ fn a_place_leads_back_to_its_value() {
     assert_eq!(document.root().count(), 2);
 }
 
+#[test]
+fn only_a_token_is_the_place_of_a_value() {
+    let text = r#"{"a{[": [1, "[2"], "b": 34}"#;
+    let document = read(text).unwrap();
+    let places: Vec<_> = (0..text.len() + 70).filter(|place| document.node(*place).is_some()).collect();
+    let tokens: Vec<_> = document.tokens().map(|(_, place)| place).collect();
+    assert_eq!(places, tokens);
+}
+
+#[test]
+fn a_walk_goes_on_where_it_stopped() {
+    let text = format!(r#"{{"one":1, "list":[{}[1,{{"x":2}}]], "":"s","last":{{}} }}"#, "[0],".repeat(100));
+    let document = read(&text).unwrap();
+    let all: Vec<_> = document.root().members().map(|(key, value)| (key.node(), value)).collect();
+    for (number, (name, _)) in all.iter().enumerate() {
+        let rest: Vec<_> = document.members_at(name.spot()).map(|(key, value)| (key.node(), value)).collect();
+        assert_eq!(rest.len(), all.len() - number);
+        for ((name, value), (other, same)) in rest.iter().zip(&all[number..]) {
+            assert_eq!((name.text(), value.text()), (other.text(), same.text()));
+        }
+    }
+}
+
+#[test]
+fn how_long_a_value_is_is_known_without_reading_it() {
+    let text = format!(r#"{{"s":"{}" ,"n":12  , "list":[{}0],"short":[1]}}"#, "x".repeat(500), "1,".repeat(300));
+    let document = read(&text).unwrap();
+    let at = |name: &[u8]| document.root().member(name).unwrap();
+    for (name, length) in [(&b"s"[..], 503), (b"n", 4), (b"list", 603)] {
+        assert!(at(name).is_longer(length - 1) && !at(name).is_longer(length), "{length}");
+        assert_eq!(at(name).with_space().trim_ascii_end(), at(name).text());
+    }
+    assert!(!at(b"short").is_longer(0), "the index has nothing of it");
+}
+
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -232,6 +267,19 @@ proptest! {
         let value: Value = serde_json::from_str(&text).unwrap();
         let document = read(&text).unwrap();
         check(document.root(), &value);
+    }
+
+    #[test]
+    fn a_name_is_found_however_it_is_spelt(name in ".{0,6}", other in ".{0,6}", cut in 0..6_usize) {
+        let escaped: String = name.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+        let half: String = name.chars().take(cut).collect();
+        for text in [json!({ &name: 1 }).to_string(), format!("{{\"{escaped}\" : 1}}")] {
+            let document = read(&text).unwrap();
+            prop_assert!(document.root().member(name.as_bytes()).is_some());
+            for other in [&other, &half, &format!("{name}a")] {
+                prop_assert_eq!(document.root().member(other.as_bytes()).is_some(), *other == name);
+            }
+        }
     }
 
     #[test]

@@ -5,9 +5,12 @@
 
 mod answer;
 mod calls;
+mod documents;
 mod json;
+mod steps;
+mod values;
 
-pub(crate) use json::Documents;
+pub(crate) use documents::Documents;
 
 pub(crate) use calls::{HEADERS, code, head_len, header_text, most_waited};
 use query_abi::{Failure, HOST_MODULE};

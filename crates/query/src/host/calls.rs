@@ -9,6 +9,8 @@ use services::headers::{HeaderError, MAX_CALL_HEAD};
 use services::problem::Kind;
 use services::{CallError, Made, Request, Response, Target};
 
+use super::documents::{Pointed, follow};
+use super::steps::{Step, call_in_steps, copy_out};
 use super::{TEXT, call, called};
 use crate::futures::{Ended, Slot};
 use crate::guest::{Guest, View};
@@ -39,12 +41,18 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
             call(&mut caller, "Response_get", with, |view| response_get(view, future, out))
         },
     )?;
-    linker.func_wrap(
+    linker.func_wrap_async(
         HOST_MODULE,
         "Response_read",
-        |mut caller: Caller<'_, Guest>, future: i32, part: i32, data: u32, len: u32| {
-            let with = |_: &mut View<'_>| Ok(json!({ "future": future, "part": part, "len": len }));
-            call(&mut caller, "Response_read", with, |view| response_read(view, future, part, (data, len)))
+        |mut caller: Caller<'_, Guest>, (future, part, data, len): (i32, i32, u32, u32)| {
+            Box::new(async move {
+                let with =
+                    move |_: &mut View<'_>| Ok(json!({ "future": future, "part": part, "len": len }));
+                call_in_steps(&mut caller, "Response_read", with, move |view| {
+                    response_read(view, future, part, (data, len))
+                })
+                .await
+            })
         },
     )?;
     linker.func_wrap_async(
@@ -53,13 +61,19 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
         |mut caller, (future, pointer, pointer_len, data, len): (i32, u32, u32, u32, u32)| {
             Box::new(async move {
                 caller.data_mut().index(future).await.map_err(Trapped::new)?;
-                let with = |view: &mut View<'_>| {
+                let with = move |view: &mut View<'_>| {
                     Ok(json!({ "future": future, "pointer": view.note_text(pointer, pointer_len)?, "len": len }))
                 };
                 let pointer = (pointer, pointer_len);
-                call(&mut caller, "Response_json", with, |view| {
-                    response_json(view, future, pointer, (data, len))
+                let text = pointer_text(&View::new(&mut caller, "Response_json")?, pointer)?;
+                let followed = match text {
+                    Some(text) => caller.data_mut().follow_pointer(future, text).await.map_err(Trapped::new)?,
+                    None => None,
+                };
+                call_in_steps(&mut caller, "Response_json", with, move |view| {
+                    response_json(view, future, pointer, followed.as_ref(), (data, len))
                 })
+                .await
             })
         },
     )?;
@@ -331,30 +345,45 @@ pub(crate) fn header_text(headers: &HeaderMap) -> Vec<u8> {
     text
 }
 
-fn response_read(view: &mut View<'_>, handle: i32, part: i32, out: (u32, u32)) -> GuestResult<i32> {
+fn response_read(
+    view: &mut View<'_>,
+    handle: i32,
+    part: i32,
+    out: (u32, u32),
+) -> GuestResult<Step<i32>> {
     let response = match view.guest.slot("Response_read", handle).map_err(Trapped::new)? {
         Slot::Ended(Ok(response)) => response,
-        Slot::Ended(Err(error)) => return Ok(code(error) as i32),
-        _ => return Ok(Code::NotReady as i32),
+        Slot::Ended(Err(error)) => return Ok(Step::Done(code(error) as i32)),
+        _ => return Ok(Step::Done(Code::NotReady as i32)),
     };
     let bytes = match part {
         part if part == Part::Body as i32 => response.body.clone(),
         part if part == Part::Headers as i32 => header_text(&response.headers).into(),
-        _ => return Ok(Code::Invalid as i32),
+        _ => return Ok(Step::Done(Code::Invalid as i32)),
     };
     copy_out(view, &bytes, out)
 }
 
-fn response_json(view: &mut View<'_>, handle: i32, pointer: (u32, u32), out: (u32, u32)) -> GuestResult<i32> {
-    view.slice(pointer.0, pointer.1)?;
-    if pointer.1 > TEXT {
-        return Ok(Code::Invalid as i32);
-    }
-    let text = std::str::from_utf8(&view.bytes[pointer.0 as usize..][..pointer.1 as usize]);
-    let text = text.map_err(|_| Trapped::new(QueryError::BadText { function: "Response_json" }))?;
+/// The text of a JSON Pointer, unless it is longer than one may be.
+fn pointer_text(view: &View<'_>, (pointer, len): (u32, u32)) -> GuestResult<Option<String>> {
+    view.slice(pointer, len)?;
+    if len > TEXT { Ok(None) } else { view.text(pointer, len).map(|text| Some(text.to_owned())) }
+}
+
+/// Gives what a pointer leads to, which was looked for in the pool if the document is long.
+fn response_json(
+    view: &mut View<'_>,
+    handle: i32,
+    pointer: (u32, u32),
+    followed: Option<&Pointed>,
+    out: (u32, u32),
+) -> GuestResult<Step<i32>> {
+    let Some(text) = pointer_text(view, pointer)? else {
+        return Ok(Step::Done(Code::Invalid as i32));
+    };
     let found = match view.guest.document("Response_json", handle)? {
-        Ok(document) => document.root().pointer(text).map(|node| node.map(json::Node::slice)),
-        Err(error) => return Ok(error.code as i32),
+        Ok(opened) => followed.cloned().unwrap_or_else(|| follow(opened.document, &text)),
+        Err(error) => return Ok(Step::Done(error.code as i32)),
     };
     match found {
         Ok(Some(value)) => {
@@ -362,16 +391,9 @@ fn response_json(view: &mut View<'_>, handle: i32, pointer: (u32, u32), out: (u3
             view.guest.tape.gives(&value, &body).map_err(Trapped::new)?;
             copy_out(view, &value, out)
         }
-        Ok(None) => Ok(Code::Missing as i32),
-        Err(_) => Ok(Code::Invalid as i32),
+        Ok(None) => Ok(Step::Done(Code::Missing as i32)),
+        Err(_) => Ok(Step::Done(Code::Invalid as i32)),
     }
-}
-
-/// Copies as much as fits and returns the whole length.
-fn copy_out(view: &mut View<'_>, bytes: &[u8], (data, len): (u32, u32)) -> GuestResult<i32> {
-    let count = bytes.len().min(len as usize);
-    view.slice_mut(data, count as u32)?.copy_from_slice(&bytes[..count]);
-    Ok(i32::try_from(bytes.len()).unwrap_or(i32::MAX))
 }
 
 /// Waits for one of some futures, or for all of them.

@@ -1,0 +1,227 @@
+//! The JSON documents of a run: made when they are first asked for, and kept by the handles of their responses.
+
+use bytes::Bytes;
+use json::{Document, Kind, Node};
+use offload::SHORT_TEXT;
+use query_abi::Code;
+use sandbox::{GuestResult, Trapped};
+
+use super::calls::code;
+use super::steps::PART;
+use super::values::LongScalar;
+use crate::futures::Slot;
+use crate::guest::Guest;
+use crate::limits::Limit;
+use crate::problem::QueryError;
+
+/// The documents of a run, or why there are none.
+#[derive(Debug, Default)]
+pub(crate) struct Documents {
+    all: Vec<(i32, Result<Document, json::Error>)>,
+    /// The long scalar that was read last: a program asks for it once to learn how long it is, and once more.
+    scalar: Option<(ScalarPlace, LongScalar)>,
+}
+
+/// Where a scalar stands: in which response's document, and where in that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ScalarPlace {
+    handle: i32,
+    start: usize,
+}
+
+/// A document that is read.
+pub(super) struct OpenDocument<'a> {
+    pub(super) document: &'a Document,
+    handle: i32,
+    scalar: Option<&'a (ScalarPlace, LongScalar)>,
+}
+
+/// A value of a document, as far as it can be read at once.
+pub(super) enum Found<'a> {
+    Short(Node<'a>),
+    Long(&'a LongScalar),
+    /// It is to be read in the pool.
+    Unread(ScalarPlace),
+}
+
+/// Why a response has no document: the code, and the place in its body.
+pub(super) struct NoDocument {
+    pub(super) code: Code,
+    pub(super) place: usize,
+}
+
+/// What a JSON Pointer leads to.
+pub(super) type Pointed = Result<Option<Bytes>, json::Error>;
+
+/// Follows a JSON Pointer.
+pub(super) fn follow(document: &Document, pointer: &str) -> Pointed {
+    document.root().pointer(pointer).map(|node| node.map(Node::slice))
+}
+
+impl Documents {
+    /// The document of a handle. There are few, and the last one is the one that is read.
+    fn get(&self, handle: i32) -> Option<&Result<Document, json::Error>> {
+        self.all.iter().rev().find(|(known, _)| *known == handle).map(|(_, document)| document)
+    }
+
+    fn put(&mut self, handle: i32, document: Result<Document, json::Error>) {
+        self.all.push((handle, document));
+    }
+
+    /// Takes out a document.
+    fn take(&mut self, handle: i32) -> Option<Result<Document, json::Error>> {
+        let place = self.all.iter().position(|(known, _)| *known == handle)?;
+        Some(self.all.swap_remove(place).1)
+    }
+
+    /// Lets go of a document; how many bytes it took beside its text.
+    pub(crate) fn delete(&mut self, handle: i32) -> usize {
+        let index = self.take(handle).and_then(Result::ok).map_or(0, |document| document.index_bytes());
+        index + self.forget_scalar(|place| place.handle == handle)
+    }
+
+    /// Lets go of the long scalar that was read last, if it is this; how many bytes it took.
+    fn forget_scalar(&mut self, is_it: impl FnOnce(&ScalarPlace) -> bool) -> usize {
+        let scalar = self.scalar.take_if(|(place, _)| is_it(place));
+        scalar.map_or(0, |(_, scalar)| scalar.bytes())
+    }
+}
+
+impl<'a> OpenDocument<'a> {
+    /// Whether to pass over all of it takes more than one part.
+    pub(super) fn is_long(&self) -> bool {
+        self.document.text().len() > PART
+    }
+
+    /// One of its values. Of an array or object no more is read than the index says.
+    pub(super) fn value(&self, node: Node<'a>) -> Found<'a> {
+        let is_container = matches!(node.kind(), Kind::Array | Kind::Object);
+        if !self.is_long() || is_container || !node.is_longer(PART) {
+            return Found::Short(node);
+        }
+        let place = ScalarPlace { handle: self.handle, start: node.start() };
+        match self.scalar.filter(|(read, _)| *read == place) {
+            Some((_, scalar)) => Found::Long(scalar),
+            None => Found::Unread(place),
+        }
+    }
+}
+
+impl From<Code> for NoDocument {
+    fn from(code: Code) -> Self {
+        Self { code, place: 0 }
+    }
+}
+
+impl From<json::Error> for NoDocument {
+    fn from(error: json::Error) -> Self {
+        match error {
+            json::Error::TooDeep(place) => Self { code: Code::TooDeep, place },
+            json::Error::NotJson(place) => Self { code: Code::NotJson, place },
+            json::Error::TooLong | json::Error::IndexTooLarge(_) | json::Error::NotPointer => {
+                Code::Invalid.into()
+            }
+        }
+    }
+}
+
+impl Guest {
+    /// Makes the document of a long response before it is looked into: that is a job for the pool, and meanwhile
+    /// others have the thread.
+    pub(super) async fn index(&mut self, handle: i32) -> Result<(), QueryError> {
+        let Some(Slot::Ended(Ok(response))) = self.futures.get(handle) else { return Ok(()) };
+        if response.body.len() <= SHORT_TEXT || self.documents.get(handle).is_some() {
+            return Ok(());
+        }
+        let (text, most) = (response.body.clone(), self.rest_memory());
+        let index = move || Document::within(text, most).inspect(Document::index_places);
+        let document = self.away("json-index", response.body.len(), index).await?;
+        self.keep(handle, document)
+    }
+
+    /// Follows a JSON Pointer in a long document, which the pool has meanwhile; `None` where it is short or not there.
+    pub(super) async fn follow_pointer(
+        &mut self,
+        handle: i32,
+        pointer: String,
+    ) -> Result<Option<Pointed>, QueryError> {
+        let Some(Ok(document)) = self.documents.get(handle) else { return Ok(None) };
+        let bytes = document.text().len();
+        if bytes <= SHORT_TEXT {
+            return Ok(None);
+        }
+        let Some(Ok(document)) = self.documents.take(handle) else { return Ok(None) };
+        let work = move || {
+            let found = follow(&document, &pointer);
+            (document, found)
+        };
+        let (document, found) = self.away("json-pointer", bytes, work).await?;
+        self.documents.put(handle, Ok(document));
+        Ok(Some(found))
+    }
+
+    /// Reads a long scalar: a job for the pool, too. It is part of the run's memory until another one is read.
+    pub(super) async fn read_scalar(&mut self, place: ScalarPlace) -> Result<(), QueryError> {
+        let forgotten = self.documents.forget_scalar(|_| true);
+        self.release(forgotten);
+        let Some(Ok(document)) = self.documents.get(place.handle) else { return Ok(()) };
+        let Some(node) = document.node(place.start) else { return Ok(()) };
+        let text = node.with_space();
+        self.hold(LongScalar::bytes_of(&text))?;
+        let read = move |text| LongScalar::read(text, place.start);
+        let scalar = self.away("json-scalar", text.len(), move || read(text)).await?;
+        self.documents.scalar = Some((place, scalar));
+        Ok(())
+    }
+
+    /// Does work on a long text in the pool.
+    async fn away<T: Send + 'static>(
+        &mut self,
+        kind: &'static str,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, QueryError> {
+        self.steps_aside();
+        let done = services::work_on_text(&self.offload, kind, &self.call, bytes, work);
+        done.await.map_err(|_| self.limits.exceeded(Limit::Deadline))
+    }
+
+    /// Keeps the document of a response.
+    fn keep(&mut self, handle: i32, document: Result<Document, json::Error>) -> Result<(), QueryError> {
+        match &document {
+            Ok(document) => self.hold(document.index_bytes())?,
+            Err(json::Error::IndexTooLarge(_)) => return Err(self.limits.exceeded(Limit::Memory)),
+            Err(_) => {}
+        }
+        self.documents.put(handle, document);
+        Ok(())
+    }
+
+    /// The document of a response, made when it is first asked for; that of a long one is there once
+    /// [`Guest::index`] has made it.
+    pub(super) fn document(
+        &mut self,
+        function: &'static str,
+        handle: i32,
+    ) -> GuestResult<Result<OpenDocument<'_>, NoDocument>> {
+        if self.documents.get(handle).is_none() {
+            let body = match self.slot(function, handle).map_err(Trapped::new)? {
+                Slot::Ended(Ok(response)) => response.body.clone(),
+                Slot::Ended(Err(error)) => return Ok(Err(code(error).into())),
+                _ => return Ok(Err(Code::NotReady.into())),
+            };
+            if body.len() > SHORT_TEXT {
+                return Ok(Err(Code::NotReady.into()));
+            }
+            let document = Document::within(body, self.rest_memory());
+            self.keep(handle, document).map_err(Trapped::new)?;
+        }
+        Ok(match self.documents.get(handle) {
+            Some(Ok(document)) => {
+                Ok(OpenDocument { document, handle, scalar: self.documents.scalar.as_ref() })
+            }
+            Some(Err(error)) => Err((*error).into()),
+            None => Err(Code::Invalid.into()),
+        })
+    }
+}

@@ -1,0 +1,186 @@
+//! JSON values as a program is given them: a record of four words, and the text of what is a text.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use json::{Document, Kind, Node, Number};
+use query_abi::{JSON_VALUE_BYTES, JsonKind};
+
+use super::documents::{Found, ScalarPlace};
+use super::steps::Step;
+
+/// A value, with its text if it has one.
+#[derive(Debug)]
+struct ValueRecord<T> {
+    kind: JsonKind,
+    /// The length of a container. That of a text is its own.
+    len: u32,
+    /// What else there is to say. Of a text the first word is the address, which is not known yet.
+    rest: [u32; 2],
+    text: Option<T>,
+}
+
+impl<'a> ValueRecord<Cow<'a, [u8]>> {
+    /// A value that stands at this place in its document.
+    fn of(node: Node<'a>, place: u32) -> Self {
+        let plain = |kind, len, rest| Self { kind, len, rest, text: None };
+        let whole = |kind, number: u64| plain(kind, 0, [number as u32, (number >> 32) as u32]);
+        let text = |kind, text| Self { kind, len: 0, rest: [0, place], text: Some(text) };
+        match node.kind() {
+            Kind::Null => plain(JsonKind::Null, 0, [0, place]),
+            Kind::Bool(false) => plain(JsonKind::False, 0, [0, place]),
+            Kind::Bool(true) => plain(JsonKind::True, 0, [0, place]),
+            Kind::Number => match node.number() {
+                Some(Number::Unsigned(number)) => whole(JsonKind::Unsigned, number),
+                Some(Number::Negative(number)) => whole(JsonKind::Negative, number.cast_unsigned()),
+                Some(Number::Real(number)) => whole(JsonKind::Real, number.to_bits()),
+                Some(Number::Big) | None => text(JsonKind::Big, Cow::Borrowed(node.text())),
+            },
+            Kind::String => {
+                let kind = if node.is_unpaired() { JsonKind::Unpaired } else { JsonKind::String };
+                text(kind, node.string().unwrap_or_default())
+            }
+            Kind::Array => plain(JsonKind::Array, word(node.count()), [word(node.text().len()), place]),
+            Kind::Object => plain(JsonKind::Object, word(node.count()), [word(node.text().len()), place]),
+        }
+    }
+}
+
+/// A scalar that was read in the pool.
+#[derive(Debug)]
+pub(super) struct LongScalar {
+    /// As it is spelt, with the white space behind it.
+    spelt: Bytes,
+    /// How much of that is its own.
+    len: usize,
+    record: ValueRecord<Bytes>,
+}
+
+impl LongScalar {
+    /// Reads a scalar, which may have white space behind it, from this place in its document.
+    pub(super) fn read(spelt: Bytes, place: usize) -> Self {
+        // It is part of a document that was checked. A colon or a comma, which a program may name, is no value.
+        let document = Document::known(spelt.clone()).ok();
+        let root = document.as_ref().map(Document::root);
+        let record = root.map(|root| ValueRecord::of(root, word(place)));
+        let record = record.map(|ValueRecord { kind, len, rest, text }| {
+            let text = text.map(|text| match text {
+                Cow::Borrowed(text) => spelt.slice_ref(text),
+                Cow::Owned(text) => text.into(),
+            });
+            ValueRecord { kind, len, rest, text }
+        });
+        let none = || ValueRecord { kind: JsonKind::Big, len: 0, rest: [0, word(place)], text: None };
+        let len = root.map_or(0, |root| root.text().len());
+        Self { len, record: record.unwrap_or_else(none), spelt }
+    }
+
+    /// The bytes that it takes at most while it is read, and then: its tokens, and what it says.
+    pub(super) fn bytes_of(spelt: &Bytes) -> usize {
+        2 * spelt.len()
+    }
+
+    /// The bytes that are counted for it.
+    pub(super) fn bytes(&self) -> usize {
+        Self::bytes_of(&self.spelt)
+    }
+
+    /// Its spelling.
+    pub(super) fn text(&self) -> Bytes {
+        self.spelt.slice(..self.len.min(self.spelt.len()))
+    }
+}
+
+/// Guest memory that values are written to: all of it was checked to be there.
+pub(super) struct Out<'a> {
+    pub(super) bytes: &'a mut [u8],
+    /// Where the next text goes, and where the room for texts ends.
+    pub(super) text: u32,
+    pub(super) end: u32,
+}
+
+/// What came of writing a value.
+pub(super) enum Written {
+    Whole,
+    /// There is no room for its text, which takes so many bytes.
+    Short(usize),
+    /// It has to be read before.
+    Unread(ScalarPlace),
+    /// Its text is yet to be copied to where there is room for it.
+    Text(Bytes, u32),
+}
+
+impl Written {
+    /// What follows in a call that writes one value, and then is over.
+    pub(super) fn last<R>(self, result: R) -> Step<R> {
+        match self {
+            Self::Whole | Self::Short(_) => Step::Done(result),
+            Self::Unread(place) => Step::Read(place),
+            Self::Text(bytes, to) => Step::Copy { bytes, to, then: Some(result) },
+        }
+    }
+}
+
+impl Out<'_> {
+    /// Writes a value at `at`, and its text if there is room.
+    pub(super) fn write(&mut self, at: u32, found: Found<'_>) -> Written {
+        match found {
+            Found::Short(node) => self.node(at, node),
+            Found::Long(LongScalar { record, .. }) => match &record.text {
+                None => self.plain(at, record),
+                Some(text) => match self.reserve(at, record, text.len()) {
+                    Some(to) => Written::Text(text.clone(), to),
+                    None => Written::Short(text.len() + 1),
+                },
+            },
+            Found::Unread(place) => Written::Unread(place),
+        }
+    }
+
+    /// Writes that there is no value.
+    pub(super) fn missing(&mut self, at: u32) {
+        self.record(at, JsonKind::Missing, 0, [0, 0]);
+    }
+
+    /// Writes why there is no document, and where in its text that is.
+    pub(super) fn no_document(&mut self, at: u32, place: u32) {
+        self.record(at, JsonKind::Null, 0, [0, place]);
+    }
+
+    fn node(&mut self, at: u32, node: Node<'_>) -> Written {
+        let record = ValueRecord::of(node, word(node.start()));
+        let Some(text) = &record.text else { return self.plain(at, &record) };
+        let Some(to) = self.reserve(at, &record, text.len()) else { return Written::Short(text.len() + 1) };
+        self.bytes[to as usize..][..text.len()].copy_from_slice(text);
+        Written::Whole
+    }
+
+    fn plain<T>(&mut self, at: u32, record: &ValueRecord<T>) -> Written {
+        self.record(at, record.kind, record.len, record.rest);
+        Written::Whole
+    }
+
+    /// Writes the record of a text of this length, and the NUL behind it; where it goes, if there is room.
+    fn reserve<T>(&mut self, at: u32, record: &ValueRecord<T>, len: usize) -> Option<u32> {
+        let to = self.text;
+        let fits = len < (self.end - to) as usize;
+        self.record(at, record.kind, word(len), [if fits { to } else { 0 }, record.rest[1]]);
+        if !fits {
+            return None;
+        }
+        self.bytes[to as usize + len] = 0;
+        self.text += word(len + 1);
+        Some(to)
+    }
+
+    fn record(&mut self, at: u32, kind: JsonKind, len: u32, rest: [u32; 2]) {
+        let words = [kind as u32, len, rest[0], rest[1]];
+        let out = &mut self.bytes[at as usize..][..JSON_VALUE_BYTES as usize];
+        out.as_chunks_mut::<4>().0.iter_mut().zip(words).for_each(|(out, word)| *out = word.to_le_bytes());
+    }
+}
+
+/// Places and lengths of a document fit: it has less than 4 GiB.
+pub(super) fn word(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
