@@ -14,7 +14,7 @@
 #include <string.h>
 #include "environment.h"
 
-enum { GUESS = 512, COLUMNS = 8, COLUMN = 64, COLUMN_NAME = 40, COLUMN_TEXTS = 2048 };
+enum { GUESS = 512, COLUMNS = 8, COLUMN = 64, COLUMN_NAME = 40, COLUMN_TEXTS = 2048, LONGEST_NAME = 16384 };
 
 /* A member that was asked for by its name, which the caller keeps. */
 typedef struct {
@@ -194,6 +194,7 @@ static bool ask(yyjson_val *lazy, const char *name, uint32_t len, yyjson_val *fo
 yyjson_val *lazy_member(yyjson_val *lazy, const char *name, uint32_t len, yyjson_val *scratch) {
     if (lazy->tag & LAZY_FETCHED) return yyjson_obj_getn(lazy_children(lazy), name, len);
     if ((lazy->tag & YYJSON_TAG_MASK) != LAZY_OBJECT) return NULL;
+    if (len > LONGEST_NAME) return yyjson_obj_getn(lazy_children(lazy), name, len); /* the host looks for none that is longer */
     char room[GUESS];
     yyjson_val found;
     column *column = column_of(name, len);

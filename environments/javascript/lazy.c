@@ -12,7 +12,7 @@
 /* The answers from this length on stay with the host: smaller ones are parsed sooner than asked about. */
 static const size_t LAZY_BYTES = 4096;
 
-enum { CHUNK = 128, COLUMNS = 8, COLUMN = 64, COLUMN_TEXTS = 2048 };
+enum { CHUNK = 128, COLUMNS = 8, COLUMN = 64, COLUMN_TEXTS = 2048, LONGEST_NAME = 16384 };
 
 typedef struct Document Document;
 
@@ -291,7 +291,8 @@ static int fetch(JSContext *ctx, Lazy *lazy, JSAtom atom, JSValue *value) {
     const HostJson *read = already_read(column, lazy);
     if (!read && !name_as_text(ctx, atom))
         return last.symbol ? 0 : -1;                                 /* a symbol is none of JSON's */
-    if (!read && has_unpaired(last.text, last.len))                  /* the host's names are UTF-8 */
+    /* The names that the host looks for are UTF-8, and no longer than that. */
+    if (!read && (last.len > LONGEST_NAME || has_unpaired(last.text, last.len)))
         return fetch_all(ctx, lazy) ? take_known(ctx, lazy, atom, value) : -1;
     if (!read)
         read = read_ahead(column, lazy);

@@ -43,9 +43,18 @@ const MEGABYTES: &str = r#"
     + '"texts":["' + 'y'.repeat(600000) + '","z","' + '\u00fc'.repeat(300000) + '"],"last":{"x":1}, "same":1,"same":2}'
 "#;
 
+/// A route on which a program may read megabytes.
+const ROUTES: &str = "
+  - path: /write
+    query:
+      services: [up]
+      methods: [GET, POST]
+      limits: { memory: 64MiB, cpu: 20s, deadline: 60s }
+";
+
 #[tokio::test]
 async fn an_object_of_megabytes_is_as_one_that_was_parsed() {
-    let house = House::shared().await;
+    let house = House::own(ROUTES).await;
     for checks in [
         "(v) => [v.first, v.last.x, v.same, v.none, v['kk'], v['k'.repeat(600000)]]",
         "(v) => [v.escaped.length, v.escaped.slice(-3), v.escaped === JSON.parse(text).escaped]",
