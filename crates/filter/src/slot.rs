@@ -6,12 +6,14 @@
 //! up to a second. Requests wait for the end of an interval.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use offload::QuotaKey;
-use sandbox::{CpuClock, Trapped};
+use sandbox::{CpuClock, Trapped, with_alarm};
 use tokio::sync::oneshot;
 
 use crate::callbacks::PrepareRoot;
@@ -286,7 +288,11 @@ impl StateGuard {
             return Err(EntryError::Gone);
         }
         *is_entered = true;
-        let result = callback.call(instance).await;
+        let engine = slot.core.module.pre.module().engine();
+        let result = {
+            let mut called = pin!(callback.call(instance));
+            poll_fn(|context| with_alarm(engine, || called.as_mut().poll(context))).await
+        };
         let mut trap = None;
         if instance.has_leftovers() && result.is_ok() {
             // A trap at the end of other streams is not this callback's. Its own stream is told like all in the instance.

@@ -67,9 +67,19 @@ struct Lot {
     lives: Vec<Live>,
 }
 
+/// Whether an instance with so many bytes of linear memory, and so many before its first run, is too large to go on living.
+pub(crate) fn has_outgrown(linear: usize, first: usize) -> bool {
+    linear > first + GROWTH
+}
+
 impl Seat {
     pub(crate) fn new(entry: Entry, permit: OwnedSemaphorePermit, owner: OwnerId, first: usize) -> Self {
         Self { entry, _permit: permit, owner, first, uses: 0, last: Instant::now() }
+    }
+
+    /// Bytes of linear memory before its first run.
+    pub(crate) fn first(&self) -> usize {
+        self.first
     }
 
     fn value(&self, now: Instant) -> f64 {
@@ -93,7 +103,7 @@ impl Lives {
 
     /// Gives one back, or a new one.
     pub(crate) fn put(&self, session: Session, key: Key, mut live: Live, now: Instant) {
-        if live.store.data().linear() > live.seat.first + GROWTH || self.most == 0 {
+        if has_outgrown(live.store.data().linear(), live.seat.first) || self.most == 0 {
             return;
         }
         live.seat.uses = live.seat.uses.saturating_add(1);

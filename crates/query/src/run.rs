@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::environment::{CEnvironment, Environment, JavascriptEnvironment};
 use crate::guest::{Answer, Console, Guest};
 use crate::limits::Limit;
-use crate::live::{Live, Seat};
+use crate::live::{Live, Seat, has_outgrown};
 use crate::problem::QueryError;
 use crate::program::{CProgram, Externs, Import, Program};
 use crate::record::Tape;
@@ -143,15 +143,18 @@ pub(crate) async fn run(
     let _runs = trace.phase("run");
     let _running = runtime.ticker.run();
     let most = store.data().limits.millis(Limit::Cpu);
+    let engine = store.engine().clone();
     let entered = enter(runtime, program, &mut store, &within, input);
-    let mut charged = Charged { metered: Metered::new(entered, most, &runtime.gate), payer };
+    let mut charged = Charged { metered: Metered::new(entered, most, &runtime.gate, &engine), payer };
     let result = by(deadline, Pin::new(&mut charged.metered)).await;
     let cpu = charged.metered.spent();
     drop(charged);
     let guest = store.data();
-    let has_begun_with = if let Program::Plain(_) = program { 0 } else { guest.first };
-    if guest.linear().saturating_sub(has_begun_with) > LARGE {
-        tokio::task::yield_now().await;
+    let first = if let Within::Seat(seat) = &within { seat.first() } else { guest.first };
+    let lives = lives.filter(|_| !has_outgrown(guest.linear(), first));
+    if !matches!(result, Some(Ok(Ok(_)))) || lives.is_none() {
+        let begins = if let Program::Plain(_) = program { 0 } else { guest.first };
+        give_back(&mut store, begins).await;
     }
     let entry = match result {
         Some(Ok(Ok(entry))) => entry,
@@ -173,9 +176,20 @@ pub(crate) async fn run(
     Ended { live, is_reused, ..finished(Ok(()), answer, console, cpu) }
 }
 
-/// To give back more bytes of memory takes so long that others have their turn before: all of a plain module's, and what an
-/// environment's has grown by, since a program reaches little of the rest.
-const LARGE: usize = 4 << 20;
+/// Bytes of memory that are given back in one go.
+const PART: usize = 2 << 20;
+
+/// Gives back the memory of a run that is over from a place on, but for a part: others have their turn before each. What an
+/// environment begins with stays as it is, since a program reaches little of it.
+async fn give_back(store: &mut Store<Guest>, begins: usize) {
+    let Some(memory) = store.data().memory else { return };
+    for from in (begins + PART..memory.data_size(&*store)).step_by(PART) {
+        tokio::task::yield_now().await;
+        let bytes = memory.data_mut(&mut *store).get_mut(from..).unwrap_or_default();
+        let end = bytes.len().min(PART);
+        sandbox::discard(&mut bytes[..end]);
+    }
+}
 
 /// A run that somebody pays for: also one that is dropped because its client went away.
 struct Charged<'g, F: Future> {

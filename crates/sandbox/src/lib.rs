@@ -3,11 +3,15 @@
 //! It knows engines, pools, limits and time, and no ABI. A [`Sandbox`] is one engine for one [`Class`]
 //! of guests with its own pool, because what a C query and a JavaScript query keep resident differs by
 //! a factor of four. [`Metered`] charges a guest for the CPU time of its polls; the [`Ticker`] only makes
-//! it yield, and before they run they stand in a [`Line`]. Compiled code is kept in a [`Cache`] and on [`Disk`]. [`snapshot()`] and [`precompile`] are what `environments/build.rs` does at build time.
+//! it yield, and where that is late the alarm of its thread does ([`with_alarm`]). Before guests run they stand in a
+//! [`Line`]. Compiled code is kept in a [`Cache`] and on [`Disk`]. [`snapshot()`] and [`precompile`] are what
+//! `environments/build.rs` does at build time.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod alarm;
 mod cache;
 mod class;
+mod discard;
 mod disk;
 mod engine;
 mod line;
@@ -17,8 +21,10 @@ mod snapshot;
 mod steps;
 mod ticker;
 
+pub use alarm::with_alarm;
 pub use cache::{Cache, CacheStats, Key, OwnerId};
 pub use class::{Class, Pool};
+pub use discard::discard;
 pub use disk::{Content, Disk, DiskError, Kept, Label, Name, secret_in};
 pub use engine::{Error, Sandbox, precompile};
 pub use line::{Line, Place, TooLong};

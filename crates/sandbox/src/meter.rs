@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 
 use offload::CpuClock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wasmtime::Engine;
+
+use crate::alarm::with_alarm;
 
 /// From here on a guest is heavy.
 pub(crate) const HEAVY: Duration = Duration::from_millis(5);
@@ -49,6 +52,7 @@ pub struct Metered<'g, F> {
     spent: Duration,
     limit: Duration,
     gate: &'g Gate,
+    engine: Engine,
     turn: Option<Turn>,
 }
 
@@ -106,9 +110,10 @@ impl Begun {
 }
 
 impl<'g, F: Future> Metered<'g, F> {
-    /// Charges `future`, and ends it when its polls took more than `limit`.
-    pub fn new(future: F, limit: Duration, gate: &'g Gate) -> Self {
-        Self { future: Box::pin(future), spent: Duration::ZERO, limit, gate, turn: None }
+    /// Charges `future`, which runs a guest of an engine, and ends it when its polls took more than `limit`.
+    pub fn new(future: F, limit: Duration, gate: &'g Gate, engine: &Engine) -> Self {
+        let (future, engine) = (Box::pin(future), engine.clone());
+        Self { future, spent: Duration::ZERO, limit, gate, engine, turn: None }
     }
 
     /// What its polls took so far.
@@ -136,7 +141,7 @@ impl<F: Future> Future for Metered<'_, F> {
         let this = &mut *self;
         let _permit = ready!(this.poll_turn(context));
         let begun = Begun::now(this.spent);
-        let polled = this.future.as_mut().poll(context);
+        let polled = with_alarm(&this.engine, || this.future.as_mut().poll(context));
         this.spent += begun.elapsed();
         match polled {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
@@ -159,7 +164,7 @@ mod tests {
         poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Metered<'static, impl Future<Output = T>> {
         static GATE: LazyLock<Gate> = LazyLock::new(|| Gate::new(2));
-        Metered::new(std::future::poll_fn(poll), Duration::from_millis(20), &GATE)
+        Metered::new(std::future::poll_fn(poll), Duration::from_millis(20), &GATE, &Engine::default())
     }
 
     fn spin(span: Duration) {

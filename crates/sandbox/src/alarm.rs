@@ -1,0 +1,224 @@
+//! A thread's own alarm, for guests that the ticker leaves alone for too long.
+//!
+//! The ticker's thread sleeps for a millisecond. In a virtual machine whose core slept meanwhile it wakes up two to ten
+//! milliseconds late, about twice in a thousand times, and a guest on another core runs on for as long. So each
+//! thread that runs guests has a timer that interrupts that thread itself, and the handler of the signal moves the epoch of
+//! the guest's engine. Where the ticks are in time, it finds nothing to do. To set the timer takes one system call
+//! for all polls of [`signal::DELAY`].
+
+use wasmtime::Engine;
+
+/// Polls a guest of an engine, which is made to yield if it runs for much longer than [`signal::DELAY`].
+pub fn with_alarm<T>(engine: &Engine, poll: impl FnOnce() -> T) -> T {
+    let _watch = signal::watch(engine);
+    poll()
+}
+
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "no library has a thread's timer; measured, spinning programs had 10 to 15 long polls in 4.5 s")]
+mod signal {
+    use std::cell::Cell;
+    use std::mem::MaybeUninit;
+    use std::ptr::{self, null, null_mut};
+    use std::sync::Once;
+    use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
+
+    use super::Engine;
+
+    /// The signal of the alarms. Whoever else sends it does no harm: by default it is ignored.
+    const SIGNAL: libc::c_int = libc::SIGURG;
+    /// From when on a poll is late, and when it is looked at: the ticker has had its chance. In nanoseconds.
+    const LATE: u64 = 1_200_000;
+    pub(super) const DELAY: u64 = 1_300_000;
+    /// The shortest delay after which it is looked at again.
+    const AGAIN: u64 = 100_000;
+
+    /// What a thread's handler looks at. Nothing of it has a destructor or is made when it is first used, so that the
+    /// handler may be anywhere.
+    struct Watched {
+        /// The engine of the guest that is polled, null while none is.
+        engine: Cell<*const Engine>,
+        /// When that poll began, in nanoseconds.
+        since: Cell<u64>,
+        /// Whether the timer runs.
+        is_set: Cell<bool>,
+        timer: Cell<libc::timer_t>,
+    }
+
+    thread_local! {
+        static WATCHED: Watched = const {
+            Watched {
+                engine: Cell::new(null()),
+                since: Cell::new(0),
+                is_set: Cell::new(false),
+                timer: Cell::new(null_mut()),
+            }
+        };
+        /// The timer, unless the system has none for this thread.
+        static TIMER: Option<ThreadTimer> = ThreadTimer::new();
+    }
+
+    /// A timer that sends its thread the signal.
+    struct ThreadTimer(libc::timer_t);
+
+    /// The guest of an engine is polled as long as this lives.
+    pub(super) struct WatchGuard {
+        before: *const Engine,
+    }
+
+    /// Watches a poll of a guest of this engine, which must not end before the guard does.
+    pub(super) fn watch(engine: &Engine) -> WatchGuard {
+        let timer = TIMER.with(|timer| timer.as_ref().map(|timer| timer.0));
+        WATCHED.with(|watched| {
+            let before = watched.engine.get();
+            let Some(timer) = timer else { return WatchGuard { before } };
+            watched.since.set(now());
+            watched.timer.set(timer);
+            compiler_fence(SeqCst);
+            watched.engine.set(ptr::from_ref(engine));
+            if !watched.is_set.replace(true) {
+                set(timer, DELAY);
+            }
+            WatchGuard { before }
+        })
+    }
+
+    impl Drop for WatchGuard {
+        fn drop(&mut self) {
+            WATCHED.with(|watched| watched.engine.set(self.before));
+            compiler_fence(SeqCst);
+        }
+    }
+
+    impl ThreadTimer {
+        fn new() -> Option<Self> {
+            static HANDLER: Once = Once::new();
+            HANDLER.call_once(handle);
+            // SAFETY: all zeros are a `sigevent`.
+            let mut event: libc::sigevent = unsafe { MaybeUninit::zeroed().assume_init() };
+            event.sigev_notify = libc::SIGEV_THREAD_ID;
+            event.sigev_signo = SIGNAL;
+            event.sigev_notify_thread_id = rustix::thread::gettid().as_raw_nonzero().get();
+            let mut timer = null_mut();
+            // SAFETY: both pointers are valid for the call, and the kernel keeps neither.
+            let made = unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) };
+            (made == 0).then_some(Self(timer))
+        }
+    }
+
+    impl Drop for ThreadTimer {
+        fn drop(&mut self) {
+            // SAFETY: it was made by `timer_create`, and is deleted once.
+            unsafe { libc::timer_delete(self.0) };
+        }
+    }
+
+    /// Has the handler called for the signal.
+    fn handle() {
+        // SAFETY: all zeros are a `sigaction`: an empty mask, and no flags.
+        let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+        action.sa_sigaction = on_alarm as extern "C" fn(libc::c_int) as usize;
+        action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+        // SAFETY: `action` is valid for the call, and its handler does only what a handler may do: see there.
+        unsafe { libc::sigaction(SIGNAL, &raw const action, null_mut()) };
+    }
+
+    /// Makes the guest of this thread yield if its poll is late. It reads and writes the cells of its own thread, an atomic
+    /// number and the clock, and sets the timer: all of that may be done in a handler (POSIX.1-2024, 2.4.3).
+    extern "C" fn on_alarm(_signal: libc::c_int) {
+        // SAFETY: the location of `errno` is this thread's; what was interrupted finds there what it left.
+        let errno = unsafe { *libc::__errno_location() };
+        WATCHED.with(|watched| {
+            watched.is_set.set(false);
+            let engine = watched.engine.get();
+            if engine.is_null() {
+                return;
+            }
+            let took = now().saturating_sub(watched.since.get());
+            if took >= LATE {
+                // SAFETY: the engine outlives the guard of the poll, which takes the pointer away before it ends on this
+                // thread, which is the one that was interrupted.
+                unsafe { (*engine).increment_epoch() };
+            }
+            watched.is_set.set(true);
+            set(watched.timer.get(), if took >= LATE { DELAY } else { (DELAY - took).max(AGAIN) });
+        });
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = errno };
+    }
+
+    fn now() -> u64 {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+    }
+
+    /// Has a timer end once after so many nanoseconds, fewer than a second.
+    fn set(timer: libc::timer_t, nanos: u64) {
+        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let value = libc::timespec { tv_sec: 0, tv_nsec: nanos.cast_signed() };
+        let value = libc::itimerspec { it_interval: zero, it_value: value };
+        // SAFETY: the timer is of this thread, which has not ended; the kernel reads `value` during the call.
+        unsafe { libc::timer_settime(timer, 0, &raw const value, null_mut()) };
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod signal {
+    use super::Engine;
+
+    #[expect(dead_code, reason = "no alarm is set here")]
+    pub(super) const DELAY: u64 = 0;
+
+    pub(super) fn watch(_engine: &Engine) {}
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// How often the epoch was moved while a guest spins.
+    fn yields_of_a_spinning_guest(alarmed: bool) -> u32 {
+        let mut config = wasmtime::Config::new();
+        config.epoch_interruption(true);
+        let engine = Engine::new(&config).unwrap();
+        let module = wasmtime::Module::new(
+            &engine,
+            wat::parse_str(
+                r#"(module (func (export "spin") (local i32)
+                     (loop $l
+                       (local.set 0 (i32.add (local.get 0) (i32.const 1)))
+                       (br_if $l (i32.lt_u (local.get 0) (i32.const 200000000))))))"#,
+            )
+            .unwrap(),
+        )
+        .unwrap();
+        let mut store = wasmtime::Store::new(&engine, 0_u32);
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_callback(|mut store| {
+            *store.data_mut() += 1;
+            Ok(wasmtime::UpdateDeadline::Continue(1))
+        });
+        let instance = wasmtime::Instance::new(&mut store, &module, &[]).unwrap();
+        let spin = instance.get_typed_func::<(), ()>(&mut store, "spin").unwrap();
+        let mut call = || spin.call(&mut store, ()).unwrap();
+        if alarmed { with_alarm(&engine, call) } else { call() }
+        *store.data()
+    }
+
+    #[test]
+    fn a_guest_that_no_tick_reaches_is_interrupted_all_the_same() {
+        assert_eq!(yields_of_a_spinning_guest(false), 0, "nothing else moves the epoch");
+        assert!(yields_of_a_spinning_guest(true) > 1);
+    }
+
+    #[test]
+    fn an_alarm_that_comes_when_no_guest_is_polled_does_nothing() {
+        let config = wasmtime::Config::new();
+        let engine = Engine::new(&config).unwrap();
+        for _ in 0..3 {
+            with_alarm(&engine, || ());
+            let signal = rustix::process::Signal::URG;
+            rustix::process::kill_process(rustix::process::getpid(), signal).unwrap();
+        }
+    }
+}
