@@ -37,7 +37,7 @@ static orfa_future send(const char *method, const char *url, const char *body, v
     text url_text = {0}, body_text = {0};
     arguments args;
     va_copy(args.list, list);
-    format_url(&url_text, url, &args);
+    format_url(&url_text, url, &args, strcmp(method, "GET") && strcmp(method, "HEAD"));
     text_terminated(&url_text);
     if (body) {
         format_template(&body_text, body, &args);

@@ -44,7 +44,8 @@ void text_json_double(text *out, double number);
 /* Ends it with a NUL that isn't counted, and gives its bytes. */
 char *text_terminated(text *out);
 
-void format_url(text *out, const char *format, arguments *args);
+/* `changes` says that the call may change something. */
+void format_url(text *out, const char *format, arguments *args, bool changes);
 void format_pointer(text *out, const char *format, arguments *args);
 void format_template(text *out, const char *format, arguments *args);
 

@@ -59,28 +59,64 @@ static void format_plain(text *out, const char *format, arguments *args, const l
 
 /* ---- URLs ---- */
 
+/* Ends the run where what was added from `start` on can't stand in a path: what is empty, `.` or `..` would make it
+ * another path. */
+static void check_part(const text *out, uint32_t start) {
+    uint32_t len = out->len - start;
+    bool in_path = start && !memchr(out->data, '?', start);
+    if (in_path && len <= 2 && !memcmp(out->data + start, "..", len))
+        orfa_fail("'%.*s' can't stand in the path behind %.*s", (int)len, out->data + start, (int)start, out->data);
+}
+
 static void url_string(text *out, const char *string) {
-    if (string) text_percent_encoded(out, string, strlen(string));
+    uint32_t start = out->len;
+    if (!string) orfa_fail("NULL can't stand in a URL, behind %.*s", (int)start, out->data ? out->data : "");
+    text_percent_encoded(out, string, strlen(string));
+    check_part(out, start);
+}
+
+static void url_scalar(text *out, orfa_value value) {
+    uint32_t start = out->len;
+    yyjson_val *scalar = raw(value);
+    if (yyjson_is_str(scalar) || is_big(scalar)) {
+        text_percent_encoded(out, unsafe_yyjson_get_str(scalar), unsafe_yyjson_get_len(scalar));
+    } else if (yyjson_is_num(scalar) || yyjson_is_bool(scalar)) {
+        text_json(out, value);
+    } else {
+        const char *kind = !value ? "no value" : yyjson_is_null(scalar) ? "null" : "an object or a nested array";
+        orfa_fail("%%v is %s, which can't stand in a URL, behind %.*s", kind, (int)start, out->data ? out->data : "");
+    }
+    check_part(out, start);
 }
 
 static void url_value(text *out, orfa_value value) {
-    if (yyjson_is_str(json(value)) || is_big(raw(value))) {
-        text_percent_encoded(out, unsafe_yyjson_get_str(json(value)), unsafe_yyjson_get_len(json(value)));
-    } else if (yyjson_is_arr(json(value))) {
-        bool first = true;
-        for orfa_each(item, value) {
-            if (!first) text_byte(out, ',');
-            first = false;
-            if (!is_lazy(raw(item)) && !yyjson_is_ctn(raw(item))) url_value(out, item);
-        }
-    } else if (value && !yyjson_is_ctn(json(value))) {
-        text_json(out, value);
+    if (!yyjson_is_arr(json(value))) {
+        url_scalar(out, value);
+        return;
     }
+    uint32_t start = out->len;
+    bool first = true;
+    for orfa_each(item, value) {
+        if (!first) text_byte(out, ',');
+        first = false;
+        url_scalar(out, item);
+    }
+    check_part(out, start);
 }
 
-void format_url(text *out, const char *format, arguments *args) {
-    static const language url = {url_string, url_value, write_double};
-    format_plain(out, format, args, &url);
+/* A service may take a list that leaves nothing there for everything: none is to change it all. */
+static void url_value_of_change(text *out, orfa_value value) {
+    uint32_t start = out->len;
+    url_value(out, value);
+    if (out->len == start && yyjson_is_arr(json(value)))
+        orfa_fail("%%v is an empty list, which a call that changes something can't have, behind %.*s", (int)start,
+                  out->data ? out->data : "");
+}
+
+void format_url(text *out, const char *format, arguments *args, bool changes) {
+    static const language read = {url_string, url_value, write_double};
+    static const language change = {url_string, url_value_of_change, write_double};
+    format_plain(out, format, args, changes ? &change : &read);
 }
 
 /* ---- Pointers ---- */

@@ -77,7 +77,7 @@ static bool body_open(JSContext *ctx, Body *body, JSValueConst value) {
         body->type = "application/octet-stream", body->data = bytes;
         return true;
     }
-    JSValue form = JS_IsObject(value) ? JS_Call(ctx, hooks[HOOK_UNPACK], JS_UNDEFINED, 2, (JSValueConst[]){value, JS_TRUE}) : JS_UNDEFINED;
+    JSValue form = form_text(ctx, value);
     body->type = JS_IsUndefined(form) ? "application/json" : "application/x-www-form-urlencoded";
     body->holder = JS_IsUndefined(form) ? JS_JSONStringify(ctx, value, JS_UNDEFINED, JS_UNDEFINED) : form;
     if (JS_IsUndefined(body->holder))
@@ -103,7 +103,7 @@ static const Service *service_of(JSContext *ctx, JSValueConst this_val) {
 static JSValue service_call(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv, int verb) {
     const Service *service = service_of(ctx, this_val);
     bool sends = verb == POST || verb == PUT || verb == PATCH;
-    char *url = service ? make_url(ctx, service, argv[0], &argv[sends ? 2 : 1]) : NULL;
+    char *url = service ? make_url(ctx, service, argv[0], &argv[sends ? 2 : 1], verb != GET && verb != HEAD) : NULL;
     if (!url)
         return JS_EXCEPTION;
     Body body;
@@ -166,7 +166,7 @@ static JSValue fetch_parts(JSContext *ctx, const Service *service, char *url, JS
 static JSValue service_fetch(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
     const Service *service = service_of(ctx, this_val);
     JSValue parts = service ? JS_Call(ctx, hooks[HOOK_FETCH], JS_UNDEFINED, 1, &argv[1]) : JS_EXCEPTION;
-    char *url = JS_IsException(parts) ? NULL : make_url(ctx, service, argv[0], NULL);
+    char *url = JS_IsException(parts) ? NULL : make_url(ctx, service, argv[0], NULL, false);
     JSValue promise = url ? fetch_parts(ctx, service, url, parts) : JS_EXCEPTION;
     JS_FreeValue(ctx, parts);
     return promise;

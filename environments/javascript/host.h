@@ -79,8 +79,11 @@ void text_encode(Text *text, const char *data, size_t len, const char *keep);
 
 /* url.c */
 typedef struct { const char *name; size_t len; } Service;
-/* The URL of a call, or NULL and an exception. Without `params` the path is taken as it is. */
-char *make_url(JSContext *ctx, const Service *service, JSValueConst path, const JSValueConst *params);
+/* The URL of a call, or NULL and an exception. Without `params` the path is taken as it is. `changes` says that the call
+   may change something. */
+char *make_url(JSContext *ctx, const Service *service, JSValueConst path, const JSValueConst *params, bool changes);
+/* The text of a URLSearchParams; undefined for everything else. */
+JSValue form_text(JSContext *ctx, JSValueConst value);
 
 /* calls.c */
 int calls_init(JSContext *ctx);
@@ -109,6 +112,9 @@ int write_init(JSContext *ctx);
 /* Writes a value as JSON.stringify does, with lazy objects that nothing was read of as they were spelt. False where
    the value has no JSON form, or an exception was thrown. */
 bool json_write(JSContext *ctx, JSValueConst value, Text *text);
+/* Whether an object is an ordinary one of no class, so that its own properties are all that it holds; false also where
+   an exception was thrown. */
+bool is_plain_object(JSContext *ctx, JSValueConst value);
 
 /* library.c */
 int library_init(JSContext *ctx, JSValue native);

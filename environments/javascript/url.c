@@ -77,10 +77,27 @@ static bool add_scalar(JSContext *ctx, Text *url, JSValueConst value, const char
     return true;
 }
 
+/* Whether what was added from `start` on can stand in a path: what is empty, `.` or `..` would make it another path. */
+static bool check_part(JSContext *ctx, const Text *url, size_t start, const char *name) {
+    const char *part = url->data ? url->data + start : "-";
+    if (*part && strcmp(part, ".") && strcmp(part, ".."))
+        return true;
+    JS_ThrowTypeError(ctx, "{%s} in the path can't be filled with '%s'", name, part);
+    return false;
+}
+
+typedef enum { IN_PATH, IN_QUERY } Place;
+
+static bool add_item(JSContext *ctx, Text *url, JSValueConst value, const char *name, Place place) {
+    size_t start = url->len;
+    return add_scalar(ctx, url, value, name) && (place == IN_QUERY || check_part(ctx, url, start, name));
+}
+
 /* Adds a value: an array is joined by commas. */
-static bool add_value(JSContext *ctx, Text *url, JSValueConst value, const char *name) {
+static bool add_value(JSContext *ctx, Text *url, JSValueConst value, const char *name, Place place) {
     if (!JS_IsArray(value))
-        return add_scalar(ctx, url, value, name);
+        return add_item(ctx, url, value, name, place);
+    size_t start = url->len;
     int64_t len;
     if (JS_GetLength(ctx, value, &len) < 0)
         return false;
@@ -88,24 +105,43 @@ static bool add_value(JSContext *ctx, Text *url, JSValueConst value, const char 
         JSValue item = JS_GetPropertyInt64(ctx, value, i);
         if (i)
             text_puts(url, ",");
-        bool added = !JS_IsException(item) && add_scalar(ctx, url, item, name);
+        bool added = !JS_IsException(item) && add_item(ctx, url, item, name, place);
         JS_FreeValue(ctx, item);
         if (!added)
             return false;
     }
-    return true;
+    return place == IN_QUERY || check_part(ctx, url, start, name);
 }
 
-typedef struct { JSValueConst object; JSPropertyEnum *names; uint32_t count; bool *used; } Params;
+/* Parameters: the properties of a plain object, or a URLSearchParams, whose text is the query. */
+typedef struct {
+    JSValueConst object;
+    JSPropertyEnum *names;
+    uint32_t count;
+    bool *used, changes;
+    JSValue form;
+} Params;
 
-static bool params_open(JSContext *ctx, Params *params, JSValueConst object) {
-    *params = (Params){object, NULL, 0, NULL};
+JSValue form_text(JSContext *ctx, JSValueConst value) {
+    if (!JS_IsObject(value))
+        return JS_UNDEFINED;
+    return JS_Call(ctx, hooks[HOOK_UNPACK], JS_UNDEFINED, 2, (JSValueConst[]){value, JS_TRUE});
+}
+
+/* Other objects keep what they hold elsewhere (a Map, a Date, getters of a class): their parameters would be lost. */
+static bool form_open(JSContext *ctx, Params *params, JSValueConst object) {
+    params->form = form_text(ctx, object);
+    if (JS_IsUndefined(params->form))
+        JS_ThrowTypeError(ctx, "params has to be a plain object such as { limit: 8 }, or a URLSearchParams");
+    return JS_IsString(params->form);
+}
+
+static bool params_open(JSContext *ctx, Params *params, JSValueConst object, bool changes) {
+    *params = (Params){.object = object, .changes = changes, .form = JS_UNDEFINED};
     if (JS_IsUndefined(object) || JS_IsNull(object))
         return true;
-    if (!JS_IsObject(object) || JS_IsArray(object)) {
-        JS_ThrowTypeError(ctx, "params has to be an object such as { limit: 8 }");
-        return false;
-    }
+    if (!is_plain_object(ctx, object))
+        return !JS_HasException(ctx) && form_open(ctx, params, object);
     if (JS_GetOwnPropertyNames(ctx, &params->names, &params->count, object, JS_GPN_STRING_MASK | JS_GPN_ENUM_ONLY) < 0)
         return false;
     params->used = js_calloc(ctx, params->count + 1, 1);
@@ -116,9 +152,10 @@ static void params_close(JSContext *ctx, Params *params) {
     if (params->names)
         JS_FreePropertyEnum(ctx, params->names, params->count);
     js_free(ctx, params->used);
+    JS_FreeValue(ctx, params->form);
 }
 
-/* Fills `{name}` from the parameters. What is empty, `.` or `..` would make it another path. */
+/* Fills `{name}` from the parameters. */
 static bool add_placeholder(JSContext *ctx, Text *url, Params *params, const char *name, size_t len) {
     JSAtom atom = JS_NewAtomLen(ctx, name, len);
     const char *spelt = JS_AtomToCString(ctx, atom);
@@ -127,17 +164,10 @@ static bool add_placeholder(JSContext *ctx, Text *url, Params *params, const cha
         if (params->names[i].atom != atom)
             continue;
         JSValue value = JS_GetProperty(ctx, params->object, atom);
-        size_t start = url->len;
-        filled = params->used[i] = !JS_IsException(value) && add_value(ctx, url, value, spelt);
+        filled = params->used[i] = !JS_IsException(value) && add_value(ctx, url, value, spelt, IN_PATH);
         JS_FreeValue(ctx, value);
         if (!filled)
             break;
-        const char *text = url->data ? url->data + start : "-";
-        if (!*text || !strcmp(text, ".") || !strcmp(text, "..")) {
-            JS_ThrowTypeError(ctx, "{%s} in the path can't be filled with '%s'", spelt, text);
-            filled = false;
-            break;
-        }
     }
     if (!filled && spelt && !JS_HasException(ctx))
         JS_ThrowTypeError(ctx, "the path needs {%s}, and params has no '%s'", spelt, spelt);
@@ -166,23 +196,43 @@ static bool add_path(JSContext *ctx, Text *url, Params *params, const char *path
     return true;
 }
 
-/* Adds `name=value`. */
-static bool add_parameter(JSContext *ctx, Text *url, JSAtom atom, JSValueConst value) {
+/* Adds `name=value`. A list that leaves nothing there may mean everything to a service: none is to change it all. */
+static bool add_parameter(JSContext *ctx, Text *url, JSAtom atom, JSValueConst value, bool changes) {
     JSValue string = JS_AtomToString(ctx, atom);
     size_t len;
     const char *name = JS_IsException(string) ? NULL : string_to_utf8(ctx, &len, string);
     if (name)
         text_encode(url, name, len, "");
     text_puts(url, "=");
-    bool added = name && add_value(ctx, url, value, name);
+    size_t start = url->len;
+    bool added = name && add_value(ctx, url, value, name, IN_QUERY);
+    if (added && changes && JS_IsArray(value) && url->data && url->len == start) {
+        JS_ThrowTypeError(ctx, "the parameter '%s' is an empty list, which a call that changes something can't have", name);
+        added = false;
+    }
     JS_FreeCString(ctx, name);
     JS_FreeValue(ctx, string);
     return added;
 }
 
+/* Adds the text of a URLSearchParams to the query. */
+static bool add_form(JSContext *ctx, Text *url, JSValueConst form, bool first) {
+    size_t len;
+    const char *text = string_to_utf8(ctx, &len, form);
+    if (!text)
+        return false;
+    if (len)
+        text_puts(url, first ? "?" : "&");
+    text_add(url, text, len);
+    JS_FreeCString(ctx, text);
+    return true;
+}
+
 /* Adds the parameters that the path did not take as the query; null and undefined ones are left out. */
 static bool add_query(JSContext *ctx, Text *url, Params *params) {
     bool first = !(url->data && strchr(url->data, '?')), added = true;
+    if (JS_IsString(params->form))
+        return add_form(ctx, url, params->form, first);
     for (uint32_t i = 0; i < params->count && added; i++) {
         if (params->used[i])
             continue;
@@ -190,7 +240,7 @@ static bool add_query(JSContext *ctx, Text *url, Params *params) {
         added = !JS_IsException(value);
         if (added && !JS_IsUndefined(value) && !JS_IsNull(value)) {
             text_puts(url, first ? "?" : "&");
-            added = add_parameter(ctx, url, params->names[i].atom, value);
+            added = add_parameter(ctx, url, params->names[i].atom, value, params->changes);
             first = false;
         }
         JS_FreeValue(ctx, value);
@@ -198,7 +248,7 @@ static bool add_query(JSContext *ctx, Text *url, Params *params) {
     return added;
 }
 
-char *make_url(JSContext *ctx, const Service *service, JSValueConst path, const JSValueConst *params) {
+char *make_url(JSContext *ctx, const Service *service, JSValueConst path, const JSValueConst *params, bool changes) {
     size_t len;
     const char *text = JS_IsString(path) ? string_to_utf8(ctx, &len, path) : NULL;
     if (!text || *text != '/') {
@@ -207,10 +257,10 @@ char *make_url(JSContext *ctx, const Service *service, JSValueConst path, const 
         return JS_FreeCString(ctx, text), NULL;
     }
     Text url = {0};
-    Params open = {0};
+    Params open = {.form = JS_UNDEFINED};
     text_puts(&url, "http://");
     text_add(&url, service->name, service->len);
-    bool made = !params || params_open(ctx, &open, *params);
+    bool made = !params || params_open(ctx, &open, *params, changes);
     made = made && add_path(ctx, &url, params ? &open : NULL, text, text + len) && add_query(ctx, &url, &open);
     params_close(ctx, &open);
     JS_FreeCString(ctx, text);

@@ -198,6 +198,16 @@ bool json_write(JSContext *ctx, JSValueConst value, Text *text) {
     return written;
 }
 
+bool is_plain_object(JSContext *ctx, JSValueConst value) {
+    if (!lazy_is(value) && JS_GetClassID(value) != plain_class)
+        return false;
+    JSValue prototype = JS_GetPrototype(ctx, value), usual = JS_GetClassProto(ctx, plain_class);
+    bool plain = JS_IsNull(prototype) || JS_IsStrictEqual(ctx, prototype, usual);
+    JS_FreeValue(ctx, prototype);
+    JS_FreeValue(ctx, usual);
+    return plain;
+}
+
 int write_init(JSContext *ctx) {
     JSValue object = JS_NewObject(ctx);
     plain_class = JS_GetClassID(object);

@@ -284,6 +284,35 @@ fn arguments_of_urls_are_percent_encoded() {
 }
 
 #[test]
+fn no_argument_of_a_url_is_lost_or_makes_another_path() {
+    let call = |function: &str, url: &str, json: &str| {
+        let mut guest = Guest::new();
+        let value = guest.read(json).expect("JSON");
+        let parameters = [guest.put(url.as_bytes()), guest.arguments(&[Int(value)])];
+        guest.call(function, &parameters).map(|_| guest.store.data_mut().requests.pop().expect("a request"))
+    };
+    for (url, json, reason) in [
+        ("http://a/b?x=%v", "", "no value"),
+        ("http://a/b?x=%v", "null", "null"),
+        ("http://a/b?x=%v", "{}", "an object"),
+        ("http://a/b?x=%v", "[1,[2]]", "a nested array"),
+        ("http://a/%v", r#""""#, "can't stand in the path"),
+        ("http://a/%v", r#""..""#, "can't stand in the path"),
+        ("http://a/%v/x", r#"["a","."]"#, "can't stand in the path"),
+        ("http://a/%v/x", "[]", "can't stand in the path"),
+        ("http://a/b?x=%s", "", "NULL"),
+    ] {
+        let told = call("orfa_get", url, json).expect_err(url);
+        assert!(told.contains(reason), "{url} {json}: {told}");
+    }
+    let told = call("orfa_delete", "http://a/b?x=%v", "[]").expect_err("all of them");
+    assert!(told.contains("an empty list"), "{told}");
+    for (json, sent) in [("[]", ""), (r#""..""#, ".."), ("true", "true"), ("[1,\"a\"]", "1,a")] {
+        assert_eq!(call("orfa_get", "http://a/b?x=%v", json), Ok(format!("GET http://a/b?x={sent}")));
+    }
+}
+
+#[test]
 fn pointers_reach_every_value_and_arguments_are_escaped() {
     let mut guest = Guest::new();
     let input = guest.read(INPUT).expect("JSON");

@@ -14,8 +14,9 @@
  *
  * Formats: three small languages, each with % words that take an argument.
  *   URLs       "http://catalog/catalogs?buyer=%d": %s is percent-encoded, so no argument can change
- *              which service or path is meant. %v is a value: text or number, percent-encoded, and an
- *              array of those with commas between.
+ *              which service or path is meant. %v is a value: text, number, true or false, percent-encoded,
+ *              and an array of those with commas between. All else ends the run: NULL, no value, null, an
+ *              object; in the path what is empty, "." or ".."; an empty list in anything but GET and HEAD.
  *   pointers   "/%d/id": JSON Pointers (RFC 6901); %s is escaped.
  *   templates  "{buyer:%v,second:%s}": JSON whose names and words need no quotes. %v is a value (null
  *              where there is none), %s text (null for NULL), %d int, %u unsigned, %lld long long, %f

@@ -123,31 +123,51 @@ function scalar(value, name) {
   throw new TypeError(`the parameter '${name}' has to be text, a number, a boolean, a Date or an array of them`);
 }
 
-const parameter = (value, name) => (Array.isArray(value) ? Array.from(value, (item) => scalar(item, name)).join(",") : scalar(value, name));
+function checkPart(text, name) {
+  if (["", ".", ".."].includes(text)) throw new TypeError(`{${name}} in the path can't be filled with '${text}'`);
+  return text;
+}
+
+// The values of a parameter, each as `check` has it.
+function parameter(value, name, check = (text) => text) {
+  if (!Array.isArray(value)) return check(scalar(value, name), name);
+  return check(Array.from(value, (item) => check(scalar(item, name), name)).join(","), name);
+}
+
+// A service may take a list that leaves nothing there for everything: none is to change it all.
+function checkList(text, value, name) {
+  if (text === "" && Array.isArray(value))
+    throw new TypeError(`the parameter '${name}' is an empty list, which a call that changes something can't have`);
+}
+
+const isPlain = (value) => typeof value === "object" && [Object.prototype, null].includes(Object.getPrototypeOf(value));
 
 function checkPath(path) {
   if (typeof path !== "string" || path[0] !== "/") throw new TypeError("the path has to be text that begins with '/'");
 }
 
-function makeUrl(service, path, params) {
+function makeUrl(service, path, params, changes) {
   checkPath(path);
-  if (params !== undefined && params !== null && (typeof params !== "object" || Array.isArray(params)))
-    throw new TypeError("params has to be an object such as { limit: 8 }");
-  const open = new Map(Object.entries(params ?? {}));
+  const form = params instanceof URLSearchParams ? String(params) : undefined;
+  const given = form === undefined ? (params ?? {}) : {};
+  if (!isPlain(given)) throw new TypeError("params has to be a plain object such as { limit: 8 }, or a URLSearchParams");
+  const open = new Map(Object.entries(given));
   const filled = path.split(/(\{[\w\-.~$]+\})/).map((part, index) => {
     if (index % 2 === 0) return encode(part, IN_URL);
     const name = part.slice(1, -1);
-    if (!Object.hasOwn(params ?? {}, name)) throw new TypeError(`the path needs {${name}}, and params has no '${name}'`);
-    const text = parameter(params[name], name);
-    if (["", ".", ".."].includes(text)) throw new TypeError(`{${name}} in the path can't be filled with '${text}'`);
+    if (!Object.hasOwn(given, name)) throw new TypeError(`the path needs {${name}}, and params has no '${name}'`);
     open.delete(name);
-    return text;
+    return parameter(given[name], name, checkPart);
   });
   let url = `http://${service}${filled.join("")}`;
+  const add = (text) => (url += `${url.includes("?") ? "&" : "?"}${text}`);
   for (const [name, value] of open) {
     if (value === undefined || value === null) continue;
-    url += `${url.includes("?") ? "&" : "?"}${encode(name)}=${parameter(value, name)}`;
+    const text = parameter(value, name);
+    if (changes) checkList(text, value, name);
+    add(`${encode(name)}=${text}`);
   }
+  if (form) add(form);
   return url;
 }
 
@@ -269,13 +289,14 @@ async function settled(promise) {
 }
 
 function service(name) {
-  const reads = (method) => (path, params) => begin(name, method, makeUrl(name, path, params), bodyBytes(), method.toLowerCase());
-  const writes = (method) => (path, body, params) => begin(name, method, makeUrl(name, path, params), bodyBytes(body), method.toLowerCase());
+  const urlOf = (method, path, params) => makeUrl(name, path, params, !["GET", "HEAD"].includes(method));
+  const bare = (method) => (path, params) => begin(name, method, urlOf(method, path, params), bodyBytes(), method.toLowerCase());
+  const writes = (method) => (path, body, params) => begin(name, method, urlOf(method, path, params), bodyBytes(body), method.toLowerCase());
   const fetch = (path, { method = "GET", body } = {}) => {
     checkPath(path);
     return begin(name, String(method).toUpperCase(), `http://${name}${encode(path, IN_URL)}`, fetchBytes(body), "fetch");
   };
-  const [get, head, remove] = ["GET", "HEAD", "DELETE"].map(reads);
+  const [get, head, remove] = ["GET", "HEAD", "DELETE"].map(bare);
   const [post, put, patch] = ["POST", "PUT", "PATCH"].map(writes);
   return { get, head, post, put, patch, delete: remove, fetch };
 }

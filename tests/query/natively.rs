@@ -31,10 +31,11 @@ export default async function (input, { up, impatient }) {
   const head = await up.head("/json", { n: 1 });
   const fetched = await up.fetch("/json?n=1");
   const late = await impatient.get("/slow", { ms: 20000 }).catch(failed);
-  const wrong = await Promise.all([() => up.get("json"), () => up.get("/{n}"), () => up.get("/{n}", { n: ".." }), () => up.get("/", { n: {} })]
+  const wrong = await Promise.all([() => up.get("json"), () => up.get("/{n}"), () => up.get("/{n}", { n: ".." }), () => up.get("/", { n: {} }),
+    () => up.get("/{n}", { n: ["a", ""] }), () => up.get("/", new Map()), () => up.get("/{n}", new URLSearchParams({ n: "a" })), () => up.delete("/", { n: [] })]
     .map(async (call) => call()).map((promise) => promise.catch((error) => [error.name, error.message])));
   const unknown = (() => { try { services.nobody } catch (error) { return error.name } })();
-  return Response.json({ path: (await up.get("/echo", params)).path, post: post.body, query: post.path, form: [form.body, bytes.method], status,
+  return Response.json({ path: (await up.get("/echo", params)).path, search: (await up.get("/echo?a=1", new URLSearchParams({ b: "1 2" }))).path, post: post.body, query: post.path, form: [form.body, bytes.method], status,
     head: head.get("content-type"), fetched: [fetched.status, fetched.headers.get("content-type"), await fetched.json()], late, wrong, unknown },
     { status: 201 });
 }"#;

@@ -156,6 +156,39 @@ async fn paths_are_filled_in_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn parameters_are_sent_or_refused_and_never_lost() {
+    let house = House::shared().await;
+    let path =
+        |call: &str| Query::javascript(&format!("export default async (_, {{ up }}) => (await {call}).path"));
+    for (params, expected) in [
+        ("new URLSearchParams({ a: 'b c&', d: '1' })", "/echo?a=b+c%26&d=1"),
+        ("new URLSearchParams()", "/echo"),
+        ("Object.assign(Object.create(null), { a: 1 })", "/echo?a=1"),
+        ("{ get a() { return 1 } }", "/echo?a=1"),
+        ("{ a: [] }", "/echo?a="),
+    ] {
+        assert_eq!(house.answer(path(&format!("up.get('/echo', {params})"))).await, expected, "{params}");
+    }
+    for (call, told) in [
+        ("up.get('/echo', new Map([['a', 1]]))", "plain object"),
+        ("up.get('/echo', new Headers({ a: '1' }))", "plain object"),
+        ("up.get('/echo', new Date())", "plain object"),
+        ("up.get('/echo', () => 1)", "plain object"),
+        ("up.get('/echo', new (class { get a() { return 1 } })())", "plain object"),
+        ("up.get('/echo', Object.create({ a: 1 }))", "plain object"),
+        ("up.get('/{a}', new URLSearchParams({ a: 'echo' }))", "params has no 'a'"),
+        ("up.get('/{a}', { a: ['echo', ''] })", "can't be filled with ''"),
+        ("up.get('/{a}', { a: ['echo', '..'] })", "can't be filled with '..'"),
+        ("up.get('/{a}', { a: [] })", "can't be filled with ''"),
+        ("up.delete('/echo', { a: [] })", "'a' is an empty list"),
+        ("up.post('/echo', 1, { a: [''] })", "'a' is an empty list"),
+    ] {
+        let document = house.refuse(path(call), 422, "program-threw").await;
+        assert!(document["detail"].as_str().is_some_and(|text| text.contains(told)), "{call}: {document}");
+    }
+}
+
+#[tokio::test]
 async fn fetch_is_the_standard_one() {
     let house = House::shared().await;
     let source = "export default async (_, { up }) => {

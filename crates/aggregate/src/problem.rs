@@ -73,7 +73,7 @@ pub(crate) enum Reason {
     #[error("`{{{0}}}` is {1}, which can't stand there")]
     WrongKind(String, &'static str),
     #[error(
-        "`{{{0}}}` is no segment of a path: it is empty, `.` or `..`, or has a slash, a backslash or a control character"
+        "`{{{0}}}` is no segment of a path: it is empty, `.` or `..`, as a whole or before a `;`, or has a slash, a backslash or a control character"
     )]
     NoSegment(String),
     #[error("`{0}` is {1} and no array")]

@@ -10,7 +10,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
 use json::Node;
 use services::calls::{self, ROOM};
-use services::path::encode;
+use services::path::{self, encode};
 use services::{CallError, PathError, Request};
 
 use self::found::{Found, Text, Wrong};
@@ -167,8 +167,9 @@ impl<'a> Renderer<'a> {
     }
 
     fn request(&self, url: &str) -> Result<Request, Stop> {
-        let path = || CallError::Path(PathError::Invalid);
-        let path_and_query = PathAndQuery::try_from(url).map_err(|_| Reason::Call(Arc::new(path())))?;
+        let invalid = || CallError::Path(PathError::Invalid);
+        let path_and_query = PathAndQuery::try_from(url).map_err(|_| Reason::Call(Arc::new(invalid())))?;
+        self.check_path(path_and_query.path())?;
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, const { HeaderValue::from_static("application/json") });
         for (name, template) in &self.part.headers {
@@ -187,6 +188,16 @@ impl<'a> Renderer<'a> {
             }
         };
         Ok(Request { method: self.part.method.clone(), path_and_query, headers, body })
+    }
+
+    /// Checks the path of a call. Values that are segments each can begin it with an empty one (`;x`), or be dots behind
+    /// a dot of the declaration's: the fault is that of the first, since a path without values was checked already.
+    fn check_path(&self, path: &str) -> Result<(), Stop> {
+        let is_good = path::check(path).and_then(|()| path::check_start(path)).is_ok();
+        match slots(&self.part.url.path).next() {
+            Some(slot) if !is_good => Err(self.wrong(slot, Wrong::NoSegment)),
+            _ => Ok(()),
+        }
     }
 
     /// A text with its values, each of which has to fit; `None` if one of them is not there.

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use http::Request;
+use http::uri::Scheme;
 use services::headers::settle;
 
 use crate::hosts::HostNames;
@@ -108,6 +109,12 @@ impl Client {
     /// The name that the client asked for in the TLS handshake with the gateway.
     pub(crate) fn server_name(&self) -> Option<&str> {
         self.link.secured.get().and_then(|secured| secured.tls.server_name.as_deref())
+    }
+
+    /// Whether URLs of this scheme may be asked for here: those of `https` over TLS alone, or by a trusted proxy, which may
+    /// end TLS (RFC 9110, section 7.4).
+    pub(crate) fn may_ask(&self, scheme: Option<&Scheme>) -> bool {
+        scheme != Some(&Scheme::HTTPS) || self.is_trusted || self.is_secure()
     }
 
     /// Whether this host is answered for where the connection was taken.

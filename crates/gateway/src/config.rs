@@ -66,8 +66,9 @@ pub struct Config {
     /// client is are written anew, and the rest are removed, except for `proxy_headers`.
     #[serde(default = "Config::default_client_ip_header")]
     pub client_ip_header: String,
-    /// Other `X-Forwarded-*` headers that those proxies set themselves, whatever their clients send, and that go on as they
-    /// come: `x-forwarded-prefix`, `x-forwarded-client-cert`. Headers that mean another method or path are removed always.
+    /// Other `X-Forwarded-*` headers and those of client certificates that those proxies set themselves, whatever their
+    /// clients send, and that go on as they come: `x-forwarded-prefix`, `client-cert`, `ssl-client-verify`. Headers that mean
+    /// another method or path are removed always.
     #[serde(default)]
     pub proxy_headers: Vec<String>,
     /// Where the operator asks for `/healthz`, `/readyz` and `/metrics`; `off` for nowhere. Without it that

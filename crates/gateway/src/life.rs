@@ -182,6 +182,9 @@ impl Life {
             return Err(Refusal::MethodNotAllowed { method: request.method().clone(), allowed: METHODS });
         }
         conform::check(request)?;
+        if !client.may_ask(request.uri().scheme()) {
+            return Err(Refusal::SchemeMisdirected);
+        }
         if !client.answers_for(cors::host_of(request)) {
             return Err(Refusal::HostMisdirected);
         }

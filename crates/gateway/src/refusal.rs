@@ -24,6 +24,8 @@ pub(crate) enum Refusal {
     HostInvalid,
     #[error("nothing is answered here for the host that was asked")]
     HostMisdirected,
+    #[error("the request is for an https URL, and came in clear text")]
+    SchemeMisdirected,
     #[error("the request's target is no http or https URL, names a user, or is too long once it is encoded")]
     TargetInvalid,
     #[error("the gateway expects nothing but `100-continue`")]
@@ -56,6 +58,7 @@ impl Problem for Refusal {
             Self::HeadTooLarge => "head-too-large",
             Self::HostInvalid => "host-invalid",
             Self::HostMisdirected => "host-misdirected",
+            Self::SchemeMisdirected => "scheme-misdirected",
             Self::TargetInvalid => "target-invalid",
             Self::ExpectationFailed => "expectation-failed",
             Self::BodyTooSlow => "body-too-slow",
@@ -84,7 +87,7 @@ impl Problem for Refusal {
             | Self::Path(_)
             | Self::PathAmbiguous
             | Self::TlsRequired => StatusCode::BAD_REQUEST,
-            Self::HostMisdirected => StatusCode::MISDIRECTED_REQUEST,
+            Self::HostMisdirected | Self::SchemeMisdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::ExpectationFailed => StatusCode::EXPECTATION_FAILED,
             Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::LoopDetected { .. } => StatusCode::LOOP_DETECTED,
@@ -109,6 +112,9 @@ impl Problem for Refusal {
             Self::BodyMalformed(_) => "send each chunk with its size, and headers only as trailers",
             Self::BodyTooSlow => "send it without long pauses; the operator sets `limits.body_rate`",
             Self::HostMisdirected => "the operator lists the hosts of each address under `listen.hosts`",
+            Self::SchemeMisdirected => {
+                "connect over TLS; the operator lists the proxies that do so for clients under `trusted_proxies`"
+            }
             Self::TlsRequired => "write https:// instead of http://",
             Self::LoopDetected { .. } => "a service's url leads back to a gateway",
             _ => "",

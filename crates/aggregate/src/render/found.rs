@@ -7,6 +7,7 @@ use json::{Kind, Node, NotArray, Path};
 use services::path::{encode, is_segment};
 
 use super::{Item, Renderer, Stop};
+use crate::plan::Over;
 use crate::problem::{AggregateError, Reason};
 use crate::template::{Slot, Source};
 
@@ -114,14 +115,17 @@ impl<'a> Renderer<'a> {
     /// A value can't stand where it should: the fault is the client's where the value is.
     pub(super) fn wrong(&self, slot: &Slot, wrong: Wrong) -> Stop {
         let must = wrong.must().to_owned();
-        match slot.source {
-            Source::Input(input) => {
+        let over = self.part.each.as_ref().map(|each| &each.over);
+        match (&slot.source, over) {
+            (Source::Input(input), _) | (Source::Each(_), Some(Over::Input(input))) => {
                 let input =
-                    self.known.plan.inputs.all.get(input).map_or_else(|| "".into(), |it| it.name.clone());
+                    self.known.plan.inputs.all.get(*input).map_or_else(|| "".into(), |it| it.name.clone());
                 Stop::Request(AggregateError::InputInvalid { input, must })
             }
-            Source::Body(_) => Stop::Request(AggregateError::BodyInvalid { place: slot.text.clone(), must }),
-            Source::Part(..) | Source::Each(_) => Stop::Part(wrong.reason(slot.text.clone())),
+            (Source::Body(_), _) => {
+                Stop::Request(AggregateError::BodyInvalid { place: slot.text.clone(), must })
+            }
+            (Source::Part(..) | Source::Each(_), _) => Stop::Part(wrong.reason(slot.text.clone())),
         }
     }
 
@@ -142,7 +146,7 @@ impl Wrong {
             Self::HalfPair => "have no half of a surrogate pair",
             Self::Controls => "have no control characters, which no header can have",
             Self::NoSegment => {
-                "be a segment of a path: not empty, no `.` or `..`, no slash, backslash or control character"
+                "be a segment of a path: not empty, no `.` or `..`, as a whole or before a `;`, no slash, backslash or control character"
             }
         }
     }

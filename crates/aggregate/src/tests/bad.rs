@@ -51,6 +51,7 @@ async fn a_value_that_is_missing_or_of_the_wrong_kind_is_told() {
         (r#"{"id":null}"#, "value-missing"),
         (r#"{"id":[1]}"#, "value-kind"),
         (r#"{"id":".."}"#, "value-path"),
+        (r#"{"id":"..;x"}"#, "value-path"),
         (r#"{"id":"a/b"}"#, "value-path"),
         (r#"{"id":""}"#, "value-path"),
     ] {
@@ -62,16 +63,32 @@ async fn a_value_that_is_missing_or_of_the_wrong_kind_is_told() {
 #[tokio::test]
 async fn a_client_can_not_climb_out_of_a_path() {
     let text = r#"{"input": {"id": {"type": "string", "required": true}}, "parts": {"a": {"get": "profile/a/{id}"}}}"#;
-    for id in ["..", ".", "", "%2e%2e", "a%2Fb", "a%5Cb", "a%0Ab"] {
+    for id in ["..", ".", "", "%2e%2e", "a%2Fb", "a%5Cb", "a%0Ab", "..;x", ".%3B", "%252e%252e", "a%252f.."] {
         let (code, status, told) = Rig::new(text, &[]).fails(&format!("/here?id={id}")).await;
         assert_eq!((code, status), ("input-invalid", 400), "{id}: {told}");
     }
     assert_eq!(Rig::new(text, &[]).fails("/here").await.0, "input-missing");
     let list = r#"{"input": {"ids": {"type": "list", "required": true}}, "parts": {"a": {"get": "profile/a/{ids}"}}}"#;
-    for ids in ["..", "a,..", "a,a%2Fb", "%2e", "a%5Cb", "a%0Ab"] {
-        let (code, status, told) = Rig::new(list, &[]).fails(&format!("/here?ids={ids}")).await;
-        assert_eq!((code, status), ("input-invalid", 400), "{ids}: {told}");
+    let each =
+        r#"{"input": {"ids": {"type": "list"}}, "parts": {"a": {"get": "profile/a/{each}", "each": "ids"}}}"#;
+    for ids in ["..", "a,..", "a,a%2Fb", "%2e", "a%5Cb", "a%0Ab", "a,..;x"] {
+        for text in [list, each] {
+            let (code, status, told) = Rig::new(text, &[]).fails(&format!("/here?ids={ids}")).await;
+            assert_eq!((code, status), ("input-invalid", 400), "{ids}: {told}");
+        }
     }
+}
+
+#[tokio::test]
+async fn a_client_is_told_that_its_value_can_not_begin_a_path() {
+    let text = r#"{"input": {"id": {"type": "string", "required": true}}, "parts": {"a": {"get": "profile/{id}/a"}}}"#;
+    for id in [";x", "%20", "%253b"] {
+        let (code, status, told) = Rig::new(text, &[]).fails(&format!("/here?id={id}")).await;
+        assert_eq!((code, status), ("input-invalid", 400), "{id}: {told}");
+    }
+    let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{$.a.id}/b"}}}"#;
+    let (code, status, _) = Rig::new(text, &[("profile/a", 200, r#"{"id":";x"}"#)]).fails("/here").await;
+    assert_eq!((code, status), ("value-path", 502));
 }
 
 #[tokio::test]
@@ -95,6 +112,7 @@ async fn what_a_client_says_that_can_not_be_sent_is_its_own_fault() {
         ("/here?t=%ff", "a", r#"{"path":"p","x":1}"#, "input-invalid", "`t`"),
         ("/here", "caf\u{e9}", r#"{"path":"p","x":1}"#, "input-invalid", "`h`"),
         ("/here", "a", r#"{"path":"..","x":1}"#, "body-invalid", "`body.path`"),
+        ("/here", "a", r#"{"path":"..;x","x":1}"#, "body-invalid", "`body.path`"),
         ("/here", "a", r#"{"path":["p"],"x":1}"#, "body-invalid", "`body.path`"),
         ("/here", "a", r#"{"path":"p","x":{}}"#, "body-invalid", "`body.x`"),
         ("/here", "a", r#"{"path":"p","x":"\ud800"}"#, "body-invalid", "`body.x`"),

@@ -138,7 +138,7 @@ impl Checker<'_> {
             let Some(text) = self.text(&pointer) else { continue };
             if !trusted::is_proxy_header(&text) {
                 let shown = self.shown(&pointer, &text);
-                let hint = "write x-forwarded-prefix, or another X-Forwarded header that is not written anew";
+                let hint = "write x-forwarded-prefix, client-cert, or another that is not written anew";
                 self.wrong(&pointer, format!("{shown} is no header that goes on from a proxy"), hint);
             }
         }

@@ -4,6 +4,9 @@
 //! A task accepts requests and moves frames, each request has a task of its own (`http2/stream.rs`), and those of a connection
 //! take turns (`http2/turns.rs`). A connection ends when
 //! nothing was under way on it for a while, when it stands still, and when its frames are a flood (`http2/traffic.rs`).
+//!
+//! Two malformed messages are read as if they were not, since h2 drops what is wrong before it hands them over: the fragment
+//! of a `:path`, which HTTP/1.1 refuses, and pseudo-header fields in trailers (RFC 9113, 8.1). Nothing of either goes on.
 
 mod body;
 mod stream;

@@ -293,6 +293,24 @@ async fn a_listener_with_hosts_refuses_others() {
 }
 
 #[tokio::test]
+async fn in_clear_text_only_a_trusted_proxy_asks_for_https() {
+    let mut service = Service::new(OK).await;
+    let lines = "GET https://shop.example/x HTTP/1.1\r\nHost: shop.example";
+    let stranger = rig(&service, "").await;
+    assert_eq!(status(&stranger, lines).await, 421);
+    assert_eq!(status(&stranger, &lines.replace("https", "http")).await, 200);
+    service.seen().await;
+    let refused = stranger.ask_h2(super::rig::get("https://shop.example/x")).await;
+    assert_eq!(
+        (refused.status().as_u16(), refused.json()["code"].as_str()),
+        (421, Some("scheme-misdirected"))
+    );
+    let proxied = rig(&service, "trusted_proxies: [127.0.0.1]").await;
+    assert_eq!(status(&proxied, &format!("{lines}\r\nX-Forwarded-Proto: https")).await, 200);
+    assert_eq!(values(&service.seen().await, "x-forwarded-proto"), ["https"]);
+}
+
+#[tokio::test]
 async fn cookies_that_http2_has_split_are_one_field() {
     let mut service = Service::new(OK).await;
     let rig = rig(&service, "").await;

@@ -159,9 +159,11 @@ impl Rig {
         ask_at(self.address, request)
     }
 
+    /// Asks over HTTP/2 in clear text, with the scheme of the request's URL where it has one.
     pub(super) async fn ask_h2(&self, mut request: Request<Body>) -> Answer {
         let path = request.uri().path_and_query().unwrap();
-        *request.uri_mut() = format!("http://{}{path}", self.address).parse().unwrap();
+        let scheme = request.uri().scheme_str().unwrap_or("http");
+        *request.uri_mut() = format!("{scheme}://{}{path}", self.address).parse().unwrap();
         let io = TokioIo::new(self.connect().await);
         let (mut send, connection) = conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
         tokio::spawn(connection);

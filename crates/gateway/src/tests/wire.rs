@@ -100,6 +100,8 @@ async fn a_request_has_one_host_and_a_target_of_the_web() {
         ("GET /echo/x HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n", 400, "host-invalid"),
         ("GET ftp://a/echo/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 400, "target-invalid"),
         ("GET http://u@a/echo/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 400, "target-invalid"),
+        ("GET https://a/echo/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 421, "scheme-misdirected"),
+        ("GET HTTPS://a/nowhere HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 421, "scheme-misdirected"),
         ("CONNECT a:80 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 405, "method-not-allowed"),
         ("GET echo/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 400, ""),
         ("GET /echo/x#/../y HTTP/1.1\r\nHost: a\r\n\r\n", 400, "request-malformed"),

@@ -161,6 +161,9 @@ fn passes_on_only_those_claims_of_a_proxy_that_the_operator_lists() {
         ("x_forwarded_prefix", "/admin"),
         ("x-forwarded-user", "admin"),
         ("x-forwarded-client-cert", "Subject=admin"),
+        ("ssl-client-subject-dn", "CN=admin"),
+        ("incap-client-ip", "6.6.6.6"),
+        ("x-vercel-forwarded-for", "6.6.6.6"),
     ];
     let peer = "10.0.0.1".parse().unwrap();
     for (listed, expected) in [(vec![], None), (vec!["X-Forwarded-Prefix".to_owned()], Some("/shop"))] {
@@ -173,8 +176,26 @@ fn passes_on_only_those_claims_of_a_proxy_that_the_operator_lists() {
             assert!(all(&request, name).is_empty(), "{name}");
         }
     }
-    assert!(is_proxy_header("x-forwarded-prefix") && is_proxy_header("X-Forwarded-User"));
-    for name in ["x-forwarded-for", "x-forwarded-uri", "x-original-url", "x-user", "no name"] {
+    for name in [
+        "x-forwarded-prefix",
+        "X-Forwarded-User",
+        "x-forwarded-client-cert",
+        "Client-Cert",
+        "ssl_client_verify",
+    ] {
+        assert!(is_proxy_header(name), "{name}");
+    }
+    for name in [
+        "x-forwarded-for",
+        "x-forwarded-uri",
+        "x-original-url",
+        "x-user",
+        "no name",
+        "forwarded-host",
+        "x-forwarded-client-ip",
+        "wl-proxy-client-ip",
+        "cf-visitor",
+    ] {
         assert!(!is_proxy_header(name), "{name}");
     }
 }

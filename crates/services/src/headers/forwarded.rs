@@ -29,57 +29,72 @@ const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 /// What the names of most claims begin with.
 const PREFIX: &str = "x-forwarded";
 
-/// Fields that say where the client is, or by which scheme, host and port it came.
-const CLIENT_FIELDS: [&str; 48] = [
-    "ali-cdn-real-ip",
-    "cdn-src-ip",
-    "cf-connecting-ip",
-    "cf-connecting-ipv6",
+/// What the names of fields end with that say where the client is, or what it asked for: products put their own names
+/// before it (`incap-client-ip`, `x-vercel-forwarded-for`).
+const CLIENT_ENDINGS: [&str; 12] = [
     "client-ip",
-    "cloudfront-viewer-address",
-    "fastly-client-ip",
-    "fly-client-ip",
-    "forwarded",
+    "clientip",
+    "connecting-ip",
+    "connecting-ipv6",
+    "connection-ip",
     "forwarded-for",
-    "forwarded-for-ip",
-    "front-end-https",
-    "proxy-client-ip",
+    "forwarded-host",
+    "forwarded-proto",
+    "real-ip",
     "remote-addr",
-    "true-client-ip",
-    "wl-proxy-client-ip",
-    "x-appengine-remote-addr",
-    "x-appengine-user-ip",
-    "x-azure-clientip",
+    "remote-ip",
+    "user-ip",
+];
+
+/// Other fields that say where the client is, or by which scheme, host and port it came.
+const CLIENT_FIELDS: [&str; 27] = [
+    "cdn-src-ip",
+    "cf-pseudo-ipv4",
+    "cf-visitor",
+    "cloudfront-viewer-address",
+    "fastly-ssl",
+    "front-end-https",
+    "wl-proxy-ssl",
+    "x-arr-ssl",
     "x-azure-socketip",
-    "x-client-ip",
-    "x-cluster-client-ip",
     "x-envoy-external-address",
     "x-envoy-original-host",
     "x-forward-for",
     "x-forwarded",
     "x-forwarded-by",
-    "x-forwarded-for",
     "x-forwarded-for-original",
-    "x-forwarded-host",
     "x-forwarded-port",
-    "x-forwarded-proto",
     "x-forwarded-protocol",
     "x-forwarded-scheme",
     "x-forwarded-server",
     "x-forwarded-ssl",
     "x-host",
     "x-http-host-override",
-    "x-nf-client-connection-ip",
-    "x-original-forwarded-for",
     "x-original-host",
     "x-originating-ip",
-    "x-proxyuser-ip",
-    "x-real-ip",
-    "x-remote-addr",
-    "x-remote-ip",
     "x-scheme",
+    "x-ssl",
     "x-url-scheme",
 ];
+
+/// What the names of fields begin with by which proxies that end TLS hand on the client's certificate and what they have
+/// found out of it: `Client-Cert` and `Client-Cert-Chain` (RFC 9440), `SSL-Client-Verify`, `X-SSL-Client-S-DN`.
+const CERTIFICATE_PREFIXES: [&str; 10] = [
+    "cf-client-cert",
+    "client-cert",
+    "ssl-client-",
+    "tls-client-",
+    "wl-proxy-client-",
+    "x-amzn-mtls-",
+    "x-arr-clientcert",
+    "x-client-cert",
+    "x-ssl-",
+    "x-tls-client-",
+];
+
+/// Other fields of that kind.
+const CERTIFICATE_FIELDS: [&str; 2] = ["x-client-dn", "x-client-verify"];
+
 /// Fields by which a method, a path or a proxy is meant in place of those that the gateway has seen.
 const OVERRIDES: [&str; 13] = [
     "proxy",
@@ -179,22 +194,45 @@ impl Forwarded<'_> {
 /// asked. So does one of framing that is spelt with `_`, which is none to the gateway but may be one to a service.
 #[must_use]
 pub fn is_claim(name: &str) -> bool {
-    // Most names begin otherwise, and every request's are asked.
-    if !matches!(
-        name.as_bytes(),
-        [b'c' | b'f' | b'k' | b'p' | b't' | b'w' | b'x', ..]
-            | [b'a', b'l', ..]
-            | [b'h', b't', ..]
-            | [b'r', b'e', b'm', ..]
-    ) {
+    // Most names neither begin nor end like one, and every request's are asked.
+    let bytes = name.as_bytes();
+    let begins = matches!(
+        bytes,
+        [b'c' | b'f' | b'k' | b'p' | b't' | b'w' | b'x', ..] | [b'h', b't', ..] | [b's', b's', ..]
+    );
+    // As `CLIENT_ENDINGS` do.
+    let ends = || {
+        matches!(
+            bytes,
+            [.., b'i', b'p']
+                | [.., b'v', b'6']
+                | [.., b'o' | b'd', b'r']
+                | [.., b't', b'o']
+                | [.., b'-' | b'_', b'h', b'o', b's', b't']
+        )
+    };
+    if !begins && !ends() {
         return false;
     }
     let dashed = canonical(name);
     let name = &*dashed;
     (matches!(dashed, Cow::Owned(_)) && is_of_connection(name))
         || name.starts_with(PREFIX)
-        || CLIENT_FIELDS.contains(&name)
+        || is_of_client(name)
+        || is_of_certificate(name)
         || OVERRIDES.contains(&name)
+}
+
+/// Whether a field says where the client is, or what it asked for.
+fn is_of_client(name: &str) -> bool {
+    name.starts_with("forwarded")
+        || CLIENT_ENDINGS.iter().any(|ending| name.ends_with(ending))
+        || CLIENT_FIELDS.contains(&name)
+}
+
+/// Whether a field says which certificate the client has shown.
+fn is_of_certificate(name: &str) -> bool {
+    CERTIFICATE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || CERTIFICATE_FIELDS.contains(&name)
 }
 
 /// Whether a field says where a message ends, or is for one connection, and has another name with `_`.
@@ -207,7 +245,7 @@ fn is_of_connection(name: &str) -> bool {
 #[must_use]
 pub fn is_passable(name: &str) -> bool {
     let name = &*canonical(name);
-    name.starts_with(PREFIX) && !CLIENT_FIELDS.contains(&name) && !OVERRIDES.contains(&name)
+    (name.starts_with(PREFIX) || is_of_certificate(name)) && !is_of_client(name) && !OVERRIDES.contains(&name)
 }
 
 /// Removes claims, except for those with these names in this spelling.

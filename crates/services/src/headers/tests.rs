@@ -141,7 +141,7 @@ fn an_intermediary_adds_to_what_was_said() {
 }
 
 /// What only a proxy may say, spelt as services may read it.
-const CLAIMED: [(&str, &str); 40] = [
+const CLAIMED: [(&str, &str); 64] = [
     ("forwarded", "for=10.0.0.1"),
     ("x-forwarded", "for=10.0.0.1"),
     ("x-forwarded-for", "10.0.0.1"),
@@ -182,7 +182,67 @@ const CLAIMED: [(&str, &str); 40] = [
     ("x_original_uri", "/admin"),
     ("x-proxyuser-ip", "10.0.0.1"),
     ("x-scheme", "https"),
+    ("incap-client-ip", "10.0.0.1"),
+    ("incap_client_ip", "10.0.0.1"),
+    ("x-true-client-ip", "10.0.0.1"),
+    ("x-real-client-ip", "10.0.0.1"),
+    ("x-vercel-forwarded-for", "10.0.0.1"),
+    ("x-sucuri-clientip", "10.0.0.1"),
+    ("x-original-remote-addr", "10.0.0.1"),
+    ("cf-connecting-ipv6", "2001:db8::1"),
+    ("edge-forwarded-host", "admin.example"),
+    ("cloudfront-forwarded-proto", "https"),
+    ("forwarded-host", "admin.example"),
+    ("forwarded-proto", "https"),
+    ("forwarded-for-ip", "10.0.0.1"),
+    ("forwarded-port", "443"),
+    ("cf-visitor", "{\"scheme\":\"https\"}"),
+    ("ssl-client-cert", "admin"),
+    ("ssl_client_s_dn", "CN=admin"),
+    ("x-client-cert", "admin"),
+    ("x-client-cert-chain", "admin"),
+    ("client-cert", ":YWRtaW4=:"),
+    ("client_cert_chain", ":YWRtaW4=:"),
+    ("x-ssl-client-verify", "SUCCESS"),
+    ("x-amzn-mtls-clientcert-subject", "CN=admin"),
+    ("x-client-verify", "SUCCESS"),
 ];
+
+#[test]
+fn fields_of_applications_are_no_claims() {
+    for name in [
+        "host",
+        "accept-host",
+        "authorization",
+        "content-type",
+        "if-modified-since",
+        "user-agent",
+        "x-request-id",
+        "x-correlation-id",
+        "x-client-id",
+        "x-client-version",
+        "x-api-key",
+        "x-csrf-token",
+        "x-requested-with",
+        "x-tenant",
+        "x-ip-policy",
+        "x-zip",
+        "x-ship-to",
+        "x-forward-to",
+        "x-real-name",
+        "client-id",
+        "client-version",
+        "clientip-hint",
+        "ssl-policy",
+        "cf-ray",
+        "fastly-debug",
+        "tracestate",
+        "forward",
+        "membership",
+    ] {
+        assert!(!is_claim(name), "{name}");
+    }
+}
 
 #[test]
 fn a_client_does_not_speak_in_the_name_of_a_proxy() {

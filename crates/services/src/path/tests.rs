@@ -1,6 +1,9 @@
 //! Laws of URLs and paths: what passes is what was written, and nothing climbs.
 
-use super::{Glob, PathError, check, check_start, has_dot_segment, normal_form, parse_target, reading};
+use super::{
+    Glob, PathError, check, check_start, encode, has_dot_segment, is_segment, normal_form, parse_target,
+    reading,
+};
 use crate::Problem;
 use proptest::prelude::*;
 
@@ -212,6 +215,26 @@ fn a_path_is_read_as_a_careless_server_reads_it() {
     assert_eq!(reading("/a%5Cb"), Err(PathError::Backslash));
     assert_eq!(reading("/a%00"), Err(PathError::ControlCharacter));
     assert_eq!(reading("/a%zz"), Err(PathError::BadEscape));
+}
+
+#[test]
+fn a_value_is_a_segment_only_if_it_may_be_sent_as_one() {
+    for text in ["a", "a.b", "...", ".a", "..a;x", "a;..", "100%", "caf\u{e9}", " ", ";x", "%41"] {
+        assert!(is_segment(text), "{text}");
+    }
+    for text in ["", ".", "..", "..;x", ".;", "%2e%2e", "%2E;x", "a%2f..", "a/b", "a\\b", "a\0", "\u{85}"] {
+        assert!(!is_segment(text), "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_segment_passes_in_every_path(text in "[a.;%2e5/\\\\ ]{0,6}") {
+        if is_segment(&text) {
+            let path = format!("/a/{}", encode(&text));
+            prop_assert_eq!(check(&path).and_then(|()| super::check_twice(&path)), Ok(()));
+        }
+    }
 }
 
 #[test]

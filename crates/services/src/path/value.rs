@@ -1,5 +1,7 @@
 //! Values that are put into URLs.
 
+use super::has_dot_segment;
+
 /// A value as it stands in a URL: all but RFC 3986's unreserved characters is encoded.
 #[must_use]
 pub fn encode(text: &str) -> String {
@@ -18,9 +20,11 @@ pub fn encode(text: &str) -> String {
 }
 
 /// Whether a value can be a segment of a path, or part of one: not empty, no `.` or `..`, no slash, backslash or control
-/// character, which a server may take for more than it is.
+/// character, which a server may take for more than it is. Nor is it one of these to servers that cut parameters (`..;x`)
+/// or decode twice (`%2e%2e`): as [`check`](super::check) has it, so that what passes is not refused on its way.
 #[must_use]
 pub fn is_segment(text: &str) -> bool {
     let is_plain = |letter: char| !matches!(letter, '/' | '\\') && !letter.is_control();
-    !text.is_empty() && !matches!(text, "." | "..") && text.chars().all(is_plain)
+    let has_dots = || text.contains(['.', '%']) && has_dot_segment(text);
+    !text.is_empty() && text.chars().all(is_plain) && !has_dots()
 }
