@@ -234,8 +234,10 @@ impl<'r> Writer<'r> {
             true => Some(shape.parent),
             false => shape.position.and_then(|position| self.run.type_of(position, values)),
         };
-        // Nobody is asked for a type on which nothing depends.
-        let is_untold = |variant: &Variant| variant.only.is_none() && !self.run.tells(shape.position);
+        // Nobody is asked for a type on which nothing depends. Where it may be a hidden one, that depends on it.
+        let hides = !plan.types.hidden_objects(shape.parent).is_empty();
+        let is_untold =
+            |variant: &Variant| variant.only.is_none() && !hides && !self.run.tells(shape.position);
         let ty = ty.or_else(|| shape.variants.iter().any(is_untold).then_some(shape.parent));
         self.told(id, values);
         let Some(ty) = ty.filter(|ty| plan.types.holds(shape.parent, *ty)) else {
