@@ -30,9 +30,10 @@ pub(crate) use source::Source;
 pub(crate) use variables::{Variables, is_short};
 
 /// What a client gets: the whole response.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) tree: Tree,
+    pub(crate) has_errors: bool,
 }
 
 /// What an answer may have.
@@ -56,10 +57,7 @@ pub(crate) async fn run(
 ) -> Answer {
     let mut run = Run::new(plan, variables);
     run.drive(source).await;
-    match Writer::write(&run, schema, rules).await {
-        Some(tree) => Answer { tree },
-        None => Answer::too_large(rules.most),
-    }
+    Writer::write(&run, schema, rules).await.unwrap_or_else(|| Answer::too_large(rules.most))
 }
 
 impl Answer {
@@ -68,7 +66,7 @@ impl Answer {
         let message = format!("the answer has more than {most} bytes: ask for less of it at once");
         let error = GraphqlError::new(Code::AnswerSize, message).json();
         let text = serde_json::json!({ "data": null, "errors": [error] }).to_string();
-        Self { tree: Tree::Text(text.into()) }
+        Self { tree: Tree::Text(text.into()), has_errors: true }
     }
 }
 

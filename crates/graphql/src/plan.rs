@@ -4,6 +4,7 @@
 //! `lower/` only. A plan depends on the document and the operation's name alone: what variables say of `@skip` and
 //! `@include` is looked at when it is run.
 
+mod abstract_types;
 pub(crate) mod data;
 pub(crate) mod explain;
 #[cfg(test)]
@@ -19,7 +20,6 @@ mod response_keys;
 pub(crate) mod shape;
 mod supergraph;
 pub(crate) mod types;
-mod unions;
 mod validate;
 pub(crate) mod values;
 mod weight;
@@ -143,7 +143,9 @@ impl Planner {
         if !has_mutations {
             supergraph::without_mutations(&mut document);
         }
-        let hive = library(&document)?;
+        let mut hive = library(&document)?;
+        let shown = supergraph::without_hidden_names(&hive.consumer_schema.document);
+        hive.consumer_schema = Arc::new(Arc::new(shown).into());
         let again = supergraph::without_interface_objects(&document);
         let again = again.and_then(|document| library(&document).ok());
         let mut types = Types::of(&hive.consumer_schema.document);
@@ -153,9 +155,14 @@ impl Planner {
                 types.hide_values(name, named.values.iter().map(|value| value.name.as_str()));
             }
         }
-        types.note_scalars(subgraphs.iter().map(|subgraph| match &subgraph.kind {
+        types.hide_objects(&document);
+        let bindings = subgraphs.iter().map(|subgraph| match &subgraph.kind {
             crate::Kind::Rest(bindings) | crate::Kind::Remote { bindings, .. } => &**bindings,
-        }));
+        });
+        for (of, objects) in bindings.clone().flat_map(|bindings| &bindings.hidden_objects) {
+            objects.iter().for_each(|object| types.hide_object(of, object));
+        }
+        types.note_scalars(bindings);
         let model = PlanningModel::new(&hive.supergraph, &mut types);
         let types = Arc::new(types);
         let subgraphs = subgraphs.into_iter().map(|subgraph| (Arc::clone(&subgraph.name), subgraph));
@@ -301,7 +308,7 @@ impl Planner {
         let mut lowering = Lowering::new(&self.hive.supergraph, &self.types, &self.subgraphs, operation.kind);
         if let Some(mut document) = operation.planned(fragments) {
             keys.rename(&mut document);
-            unions::without_own_types(&mut document, self.types.root(operation.kind), &self.types);
+            abstract_types::prepare(&mut document, self.types.root(operation.kind), &self.types);
             if let Some(node) = self.planned(&document, operation.kind, token)? {
                 lowering.node(&node)?;
             }

@@ -42,6 +42,10 @@ pub(crate) enum Reason {
     NoSegment(Box<str>),
     /// The value of this parameter can't be in a header.
     NoHeader(Box<str>),
+    /// The value of this parameter has white space around it, and stands in a header.
+    PaddedHeader(Box<str>),
+    /// The value of this parameter is a list with an empty text, and something is changed by it.
+    EmptyItem(Box<str>),
     /// It would take so many calls, where so many are allowed.
     TooMany(usize, usize),
     /// Several items have this key.
@@ -60,7 +64,11 @@ impl Reason {
             Self::NotGraphql => "upstream-not-graphql",
             Self::Told(..) => "upstream-errors",
             Self::NoValue(_) => "argument-missing",
-            Self::WrongKind(..) | Self::NoSegment(_) | Self::NoHeader(_) => "argument-unfit",
+            Self::WrongKind(..)
+            | Self::NoSegment(_)
+            | Self::NoHeader(_)
+            | Self::PaddedHeader(_)
+            | Self::EmptyItem(_) => "argument-unfit",
             Self::TooMany(..) => "link-calls",
             Self::Duplicate(_) => "link-duplicate",
             Self::Kinds { .. } => "link-kinds",
@@ -107,6 +115,12 @@ impl Reason {
                 "`{name}` must be a segment of a path: not empty, no `.` or `..`, no slash, backslash or control character"
             ),
             Self::NoHeader(name) => format!("`{name}` has characters that no header may have"),
+            Self::PaddedHeader(name) => {
+                format!("`{name}` begins or ends with white space, which is no part of a header's value")
+            }
+            Self::EmptyItem(name) => format!(
+                "`{name}` is a list with an empty text in it, which the service `{service}` may take for an empty list"
+            ),
             Self::TooMany(calls, most) => {
                 format!("it would take {calls} calls of the service `{service}`, and {most} are allowed")
             }

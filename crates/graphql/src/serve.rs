@@ -13,7 +13,7 @@ mod persisted;
 mod problem;
 mod refusal;
 
-pub(crate) use answer::{errors, response};
+pub(crate) use answer::{errors, not_kept, response};
 pub(crate) use ask::{Asked, Hash, Unread};
 pub use listed::DocumentFile;
 pub(crate) use listed::{Listed, hash};

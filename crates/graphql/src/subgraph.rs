@@ -49,6 +49,8 @@ pub struct Bindings {
     pub entities: HashMap<Box<str>, Entity>,
     /// The service's scalars beside GraphQL's own, by name, and the values that each takes; `None` where it takes any.
     pub scalars: HashMap<Box<str>, Option<ScalarInput>>,
+    /// The objects that interfaces and unions may be and clients don't see, all by their names.
+    pub hidden_objects: HashMap<Box<str>, Vec<Box<str>>>,
 }
 
 /// The values that a scalar takes which the gateway makes of an OpenAPI format.

@@ -18,11 +18,11 @@ use graphql_tools::static_graphql::query::Field as Asked;
 use graphql_tools::static_graphql::schema::Document as Schema;
 use json::{Kind, Tree};
 
-use super::AnswerRules;
 use super::introspect::{self, IntrospectionLimits};
 use super::leaf::{self, Leaf};
 use super::run::Run;
 use super::val::{Split, Val};
+use super::{Answer, AnswerRules};
 use crate::error::{Code, GraphqlError};
 use crate::plan::data::{Lookup, PositionId, has};
 use crate::plan::shape::{Field, Read, ShapeId, Source, Variant};
@@ -118,16 +118,20 @@ impl<'r> Writer<'r> {
 
     /// The whole response; none if it would be too large. One that is short is written at once, and while another one is
     /// written others have their turn.
-    pub(super) async fn write(run: &'r Run<'r>, schema: &'r Schema, rules: &'r AnswerRules) -> Option<Tree> {
+    pub(super) async fn write(
+        run: &'r Run<'r>,
+        schema: &'r Schema,
+        rules: &'r AnswerRules,
+    ) -> Option<Answer> {
         if size(run) <= SHORT_SOURCES {
             let mut writer = Self::new(run, schema, rules, rules.most.min(SHORT));
             writer.most_steps = SHORT_STEPS;
             let values = writer.begin();
             let is_written = writer.root(&values);
-            if let Some(tree) = writer.end(is_written, rules) {
+            if let Some(answer) = writer.end(is_written, rules) {
                 #[cfg(test)]
-                Self::check_long(run, schema, rules, &tree).await;
-                return Some(tree);
+                Self::check_long(run, schema, rules, &answer.tree).await;
+                return Some(answer);
             }
         }
         let mut writer = Self::new(run, schema, rules, rules.most);
@@ -148,7 +152,7 @@ impl<'r> Writer<'r> {
         let values = writer.begin();
         let is_written = writer.long_root(&values).await;
         let long = writer.end(is_written, rules).expect("an answer");
-        assert_eq!(text(&long), text(short));
+        assert_eq!(text(&long.tree), text(short));
     }
 
     /// The values that the root object is written of.
@@ -171,7 +175,7 @@ impl<'r> Writer<'r> {
     }
 
     /// Writes what stands behind the root object. Who may not see the schema is told nothing of it in errors.
-    fn end(mut self, is_written: bool, rules: &AnswerRules) -> Option<Tree> {
+    fn end(mut self, is_written: bool, rules: &AnswerRules) -> Option<Answer> {
         if !is_written {
             self.cut(b"{\"data\":".len());
             self.out.extend_from_slice(b"null");
@@ -181,7 +185,7 @@ impl<'r> Writer<'r> {
             let message = format!("{} further errors are left out", self.left_out);
             self.errors.push(GraphqlError::new(Code::Value, message));
         }
-        let last = self.errors.len().saturating_sub(1);
+        let (last, has_errors) = (self.errors.len().saturating_sub(1), !self.errors.is_empty());
         for (number, error) in std::mem::take(&mut self.errors).into_iter().enumerate() {
             self.out.extend_from_slice(if number == 0 { b",\"errors\":[" } else { b"," });
             let error = if rules.tells_schema { error } else { error.without_schema() };
@@ -194,7 +198,7 @@ impl<'r> Writer<'r> {
             }
         }
         self.out.push(b'}');
-        (!self.is_full()).then(|| self.known.tree(self.out))
+        (!self.is_full()).then(|| Answer { tree: self.known.tree(self.out), has_errors })
     }
 
     /// Whether the answer is larger than it may be.
@@ -234,8 +238,10 @@ impl<'r> Writer<'r> {
             true => Some(shape.parent),
             false => shape.position.and_then(|position| self.run.type_of(position, values)),
         };
-        // Nobody is asked for a type on which nothing depends.
-        let is_untold = |variant: &Variant| variant.only.is_none() && !self.run.tells(shape.position);
+        // Nobody is asked for a type on which nothing depends. Where it may be a hidden one, that depends on it.
+        let hides = !plan.types.hidden_objects(shape.parent).is_empty();
+        let is_untold =
+            |variant: &Variant| variant.only.is_none() && !hides && !self.run.tells(shape.position);
         let ty = ty.or_else(|| shape.variants.iter().any(is_untold).then_some(shape.parent));
         self.told(id, values);
         let Some(ty) = ty.filter(|ty| plan.types.holds(shape.parent, *ty)) else {

@@ -4,6 +4,7 @@ mod ahead;
 mod aliases;
 mod copied;
 mod federated;
+mod hidden;
 mod large;
 mod nested;
 mod nulls;

@@ -189,7 +189,8 @@ pub(crate) fn is_short(given: &[u8]) -> bool {
     given.len() <= BYTES || given.iter().filter(begins).count() <= VALUES
 }
 
-/// The values that are given for a plan's variables, in their order: of equal names the first.
+/// The values that are given for a plan's variables, in their order. Names that are given twice were refused before
+/// (`serve/ask.rs`).
 fn values<'g>(plan: &Plan, given: Node<'g>) -> Vec<Option<Node<'g>>> {
     let numbers: HashMap<&[u8], usize> =
         plan.variables.iter().enumerate().map(|(number, known)| (known.name.as_bytes(), number)).collect();
@@ -325,19 +326,16 @@ fn object(
         return Err(Wrong::new(format!(" is {}, and not an object of the type `{name}`", shown(node))));
     }
     let mut values: Vec<Option<Node<'_>>> = vec![None; fields.len()];
-    for (count, (key, value)) in node.members().enumerate() {
+    for (key, value) in node.members() {
         let Some(place) = fields.iter().position(|field| key.is(field.name.as_bytes())) else {
             let key = shortened(&String::from_utf8_lossy(&key.node().string().unwrap_or_default()));
             return Err(Wrong::new(format!(" has a field `{key}`, which `{name}` has not")));
         };
-        if count >= fields.len() {
-            return Err(Wrong::new(format!(
-                " has a field `{}` of `{name}` more than once",
-                fields[place].name
-            )));
+        // Readers take the first of equal names, or the last.
+        if values[place].replace(value).is_some() {
+            let field = &fields[place].name;
+            return Err(Wrong::new(format!(" has a field `{field}` of `{name}` more than once")));
         }
-        // Of equal names the last counts.
-        values[place] = Some(value);
     }
     if is_one_of {
         let mut members = node.members();

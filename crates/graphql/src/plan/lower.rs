@@ -144,12 +144,14 @@ impl<'a> Lowering<'a> {
         Ok(target)
     }
 
-    /// The types of these names, with those that the abstract ones of them may be.
+    /// The types of these names, with those that the abstract ones of them may be: hidden ones too, of which services may
+    /// require something.
     fn only<'n>(&self, names: impl Iterator<Item = &'n str>) -> Only {
         let mut types: BTreeSet<TypeId> = BTreeSet::new();
         for id in names.filter_map(|name| self.types.find(name)) {
             types.insert(id);
             types.extend(self.types.objects(id));
+            types.extend(self.types.hidden_objects(id));
         }
         Some(types.into_iter().collect())
     }

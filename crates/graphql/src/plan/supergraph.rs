@@ -1,6 +1,33 @@
-//! Supergraphs with something left out, for the library that plans.
+//! Supergraphs with something left out, for the library that plans, and for clients.
+
+use std::collections::HashSet;
 
 use graphql_tools::static_graphql::schema::{Definition, Document, TypeDefinition};
+
+/// Leaves out of the schema that clients see the names of types that it does not have: the library leaves the hidden types
+/// out, and not that they are members of unions or interfaces of others.
+pub(super) fn without_hidden_names(schema: &Document) -> Document {
+    let mut shown = schema.clone();
+    let names: HashSet<&str> = schema.definitions.iter().filter_map(type_name).collect();
+    for definition in &mut shown.definitions {
+        let Definition::TypeDefinition(definition) = definition else { continue };
+        let named = match definition {
+            TypeDefinition::Object(object) => &mut object.implements_interfaces,
+            TypeDefinition::Interface(interface) => &mut interface.implements_interfaces,
+            TypeDefinition::Union(union) => &mut union.types,
+            _ => continue,
+        };
+        named.retain(|name| names.contains(name.as_str()));
+    }
+    shown
+}
+
+fn type_name(definition: &Definition) -> Option<&str> {
+    match definition {
+        Definition::TypeDefinition(definition) => Some(definition.name()),
+        _ => None,
+    }
+}
 
 /// Leaves the changes out.
 pub(super) fn without_mutations(supergraph: &mut Document) {

@@ -21,6 +21,8 @@ pub(crate) struct Types {
     hidden_values: HashMap<TypeId, Vec<Box<str>>>,
     /// The values that custom scalars take; those that take any are left out.
     scalar_inputs: HashMap<TypeId, ScalarInput>,
+    /// The hidden objects that values of interfaces and unions may be.
+    hidden_objects: HashMap<TypeId, Vec<TypeId>>,
     pub(crate) query: TypeId,
     pub(crate) mutation: Option<TypeId>,
 }
@@ -190,6 +192,30 @@ impl Types {
         }
     }
 
+    /// Notes the objects of interfaces and unions that a supergraph has beside those that clients see.
+    pub(crate) fn hide_objects(&mut self, supergraph: &Document) {
+        for definition in &supergraph.definitions {
+            match definition {
+                Definition::TypeDefinition(TypeDefinition::Object(object)) => {
+                    let interfaces = &object.implements_interfaces;
+                    interfaces.iter().for_each(|interface| self.hide_object(interface, &object.name));
+                }
+                Definition::TypeDefinition(TypeDefinition::Union(union)) => {
+                    union.types.iter().for_each(|object| self.hide_object(&union.name, object));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Notes that values of an interface or a union may be of a type, where clients don't see it.
+    pub(crate) fn hide_object(&mut self, of: &str, object: &str) {
+        let (of, object) = (self.intern(of), self.intern(object));
+        if self.is_hidden(object) && matches!(self.kind_of(of), Kind::Abstract(..)) {
+            self.hidden_objects.entry(of).or_default().push(object);
+        }
+    }
+
     /// Notes the values that services' scalars take. A scalar that one of them takes any value for takes any.
     pub(crate) fn note_scalars<'b>(&mut self, services: impl Iterator<Item = &'b Bindings>) {
         let mut inputs: HashMap<&str, Option<ScalarInput>> = HashMap::new();
@@ -221,12 +247,17 @@ impl Types {
         matches!(self.kind_of(id), Kind::Abstract(fields, _) if fields.is_empty())
     }
 
-    /// The objects that a value of this type may be.
+    /// The objects that a value of this type may be, for clients.
     pub(crate) fn objects(&self, id: TypeId) -> &[TypeId] {
         match self.kind_of(id) {
             Kind::Abstract(_, possible) => possible,
             _ => &[],
         }
+    }
+
+    /// The objects that a value of this type may be and clients don't see: it is `null` in their place.
+    pub(crate) fn hidden_objects(&self, id: TypeId) -> &[TypeId] {
+        self.hidden_objects.get(&id).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Whether a value of the type `id` may be one of `object`, which is an object.

@@ -60,14 +60,20 @@ impl<'a> Renderer<'a> {
                 self.may_leave_out(parameter)?;
                 continue;
             }
+            if !self.is_safe() && value.has_empty_item() {
+                return Err(Reason::EmptyItem(parameter.name.clone()));
+            }
             match parameter.place {
                 In::Path => {}
                 In::Query => query.add(parameter, &value)?,
                 In::Header => {
                     let no_header = || Reason::NoHeader(parameter.name.clone());
                     let name = HeaderName::from_bytes(parameter.name.as_bytes()).map_err(|_| no_header())?;
-                    let text = texts(parameter, &value)?.join(",");
-                    headers.insert(name, HeaderValue::try_from(text).map_err(|_| no_header())?);
+                    let texts = texts(parameter, &value)?;
+                    if texts.iter().any(|text| is_padded(text)) {
+                        return Err(Reason::PaddedHeader(parameter.name.clone()));
+                    }
+                    headers.insert(name, HeaderValue::try_from(texts.join(",")).map_err(|_| no_header())?);
                 }
                 In::Cookie => {
                     let before = if cookies.is_empty() { "" } else { "; " };
@@ -118,11 +124,14 @@ impl<'a> Renderer<'a> {
     /// Whether a parameter may be left out whose value is an empty list or object, which has no spelling (RFC 6570, 2.3). Without it
     /// the request may mean everything: then nothing is changed, and a service that needs it is not asked.
     fn may_leave_out(&self, parameter: &Parameter) -> Result<(), Reason> {
-        let is_safe = matches!(self.operation.method, Method::GET | Method::HEAD);
-        match is_safe && !parameter.is_required {
+        match self.is_safe() && !parameter.is_required {
             true => Ok(()),
             false => Err(Reason::NoValue(parameter.name.clone())),
         }
+    }
+
+    fn is_safe(&self) -> bool {
+        matches!(self.operation.method, Method::GET | Method::HEAD)
     }
 
     /// The JSON body; empty where there is none, or `null` is given for one.
@@ -168,6 +177,16 @@ impl Value<'_> {
         }
     }
 
+    /// Whether it is a list with an empty text in it, which is spelt as an empty list if it is the only item.
+    fn has_empty_item(&self) -> bool {
+        let is_empty = |item: Node<'_>| item.string().is_some_and(|text| text.is_empty());
+        match self {
+            Self::Node(node) => node.kind() == Kind::Array && node.items().any(is_empty),
+            Self::Fixed(_) => false,
+            Self::Texts(texts) => texts.iter().any(|text| text.is_empty()),
+        }
+    }
+
     /// Whether it is something, and so are all its items.
     fn is_whole(&self) -> bool {
         let has_null = match self {
@@ -176,6 +195,11 @@ impl Value<'_> {
         };
         !has_null && !self.is_empty_list()
     }
+}
+
+/// Whether it has white space around it, which is no part of a header's value (RFC 9110, 5.5) nor of an item of it (5.6.1).
+fn is_padded(text: &str) -> bool {
+    text.starts_with([' ', '\t']) || text.ends_with([' ', '\t'])
 }
 
 /// Whether a value in an object of a query has no scalar in it, and so no name and value of its own.

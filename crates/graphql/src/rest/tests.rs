@@ -120,6 +120,35 @@ async fn an_empty_list_beside_the_path_is_left_out_where_that_changes_nothing() 
 }
 
 #[tokio::test]
+async fn nothing_is_changed_by_a_list_with_an_empty_text() {
+    for place in [In::Query, In::Header, In::Cookie] {
+        for is_repeated in [false, true] {
+            let mut operation = get("/items", vec![argument("ids", place)]);
+            operation.parameters[0].is_repeated = is_repeated;
+            for text in [r#"{"ids":[""]}"#, r#"{"ids":["",null]}"#, r#"{"ids":["a",""]}"#] {
+                operation.method = Method::DELETE;
+                assert_eq!(url(&operation, text).await, "argument-unfit", "{text}");
+                operation.method = Method::GET;
+                assert!(url(&operation, text).await.starts_with("GET /items"), "{text}");
+            }
+            operation.method = Method::DELETE;
+            assert!(url(&operation, r#"{"ids":["a"]}"#).await.starts_with("DELETE /items"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_value_with_white_space_around_it_stands_in_no_header() {
+    let operation = get("/", vec![argument("x-tenant", In::Header)]);
+    for value in [r#"" x""#, r#""x ""#, r#""\t""#, r#"["a"," b"]"#, r#"["a\t","b"]"#] {
+        assert_eq!(url(&operation, &format!(r#"{{"x-tenant":{value}}}"#)).await, "argument-unfit", "{value}");
+    }
+    for value in [r#""a b""#, r#""""#, r#"["a","b\tc"]"#] {
+        assert_eq!(url(&operation, &format!(r#"{{"x-tenant":{value}}}"#)).await, "GET /", "{value}");
+    }
+}
+
+#[tokio::test]
 async fn an_object_that_writes_nothing_is_left_out_where_that_changes_nothing() {
     for filter in
         ["{}", r#"{"a":null}"#, r#"{"a":[]}"#, r#"{"a":{}}"#, r#"{"a":[{"b":[null]}],"c":{"d":{}}}"#]

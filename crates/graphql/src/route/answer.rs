@@ -14,8 +14,8 @@ use crate::execute::{self, Answer, AnswerRules, Variables};
 use crate::plan::{Plan, check_size};
 use crate::recipe::Ready;
 use crate::serve::{
-    Asked, Hash, HttpError, Media, Owner, Refusal, Unread, asks_for_page, errors, hash, page, response,
-    status_of_document,
+    Asked, Hash, HttpError, Media, Owner, Refusal, Unread, asks_for_page, errors, hash, not_kept, page,
+    response, status_of_document,
 };
 use crate::sources::Sources;
 use crate::subgraph::OperationKind;
@@ -101,7 +101,8 @@ impl Inner {
             }
             None => Answer::too_large(most),
         };
-        Ok(response(answer.tree, StatusCode::OK, media, to.is_head))
+        let response = response(answer.tree, StatusCode::OK, media, to.is_head);
+        Ok(if answer.has_errors { not_kept(response) } else { response })
     }
 
     /// Runs an operation, or waits for an equal one that is under way.
@@ -119,7 +120,7 @@ impl Inner {
         match flight.await.as_deref() {
             Some((answer, budget)) => {
                 call.budget.cache().note_all(budget.cache());
-                Answer { tree: answer.tree.clone() }
+                answer.clone()
             }
             None => operation.run(&self.sources, call).await,
         }

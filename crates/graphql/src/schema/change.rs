@@ -226,6 +226,11 @@ fn names(models: &[Model], declared: &Links, mistakes: &mut Mistakes) {
                 let message = format!("all fields of `{}` are hidden", it.name);
                 mistakes.add(Kind::Type, at(&["types"]), message, "leave one, or hide the type itself");
             }
+            let objects = model.objects(key);
+            if !it.is_hidden && !objects.is_empty() && objects.iter().all(|key| model.is_hidden(key)) {
+                let message = format!("all types that `{}` may be are hidden", it.name);
+                mistakes.add(Kind::Type, at(&["types"]), message, "leave one, or hide the type itself");
+            }
         }
     }
 }

@@ -60,7 +60,7 @@ pub struct TypeChange {
     /// What it means.
     #[serde(default)]
     pub description: Option<String>,
-    /// Leave it out, with all fields that have it.
+    /// Leave it out, with all fields that have it. An object of it that an interface or a union may be is `null`.
     #[serde(default)]
     pub hide: bool,
     /// What becomes of its fields.

@@ -135,8 +135,11 @@ fn link(
         .map_err(|message| at(message, "call the link otherwise, or rename what is there".to_owned()))
 }
 
-/// Puts a field where its calls go to.
+/// Puts a field where its calls go to. A hidden type gets none: it would show in the service that is called.
 fn put(models: &mut [Model], number: usize, key: &str, understood: Understood) -> Result<(), String> {
+    if models[number].is_hidden(key) {
+        return Ok(());
+    }
     let Understood { target, needs, field } = understood;
     let name = &field.name;
     let is_of_it = |stub: &&Stub| stub.model == number && *stub.of == *key;

@@ -196,6 +196,28 @@ impl Model {
         self.types.get(key).map_or(key, |it| &it.name)
     }
 
+    /// Whether clients don't see a type.
+    pub(super) fn is_hidden(&self, key: &str) -> bool {
+        self.types.get(key).is_some_and(|it| it.is_hidden)
+    }
+
+    /// The keys of the objects that a value of an interface or a union may be.
+    pub(super) fn objects<'a>(&'a self, key: &str) -> Vec<&'a str> {
+        let is_of_it = |it: &Type| {
+            matches!(it.shape, Shape::Object { .. })
+                && it.shape.implements().iter().any(|interface| **interface == *key)
+        };
+        match self.types.get(key).map(|it| &it.shape) {
+            Some(Shape::Union { types, .. }) => {
+                types.iter().map(|key| &**key).filter(|key| self.types.contains_key(*key)).collect()
+            }
+            Some(Shape::Interface { .. }) => {
+                self.types.iter().filter(|(_, it)| is_of_it(it)).map(|(key, _)| &**key).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// A reference as the service itself writes it.
     pub(super) fn own_written(&self, of: &Ref) -> String {
         of.written(&|key| self.types.get(key).and_then(|it| it.own_name.as_deref()).unwrap_or(key))
@@ -232,6 +254,14 @@ impl Shape {
                 Some(fields)
             }
             Self::Scalar | Self::Union { .. } | Self::Enum(_) => None,
+        }
+    }
+
+    /// The keys of the interfaces that it implements.
+    pub(super) fn implements(&self) -> &[Box<str>] {
+        match self {
+            Self::Object { implements, .. } | Self::Interface { implements, .. } => implements,
+            Self::Scalar | Self::Union { .. } | Self::Enum(_) | Self::Input(_) => &[],
         }
     }
 }

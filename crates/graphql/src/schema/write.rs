@@ -86,7 +86,8 @@ impl<'a> Writer<'a> {
         let model = self.model();
         for (key, it) in &model.types {
             let links = it.shape.fields().into_iter().flatten().map(|(_, field)| field);
-            let links: Vec<&Field> = links.filter(|field| matches!(field.from, From::Link(_))).collect();
+            let is_new = |field: &&Field| matches!(field.from, From::Link(_)) && self.is_shown(field);
+            let links: Vec<&Field> = links.filter(is_new).collect();
             if it.keys.is_empty() && links.is_empty() {
                 continue;
             }
@@ -137,17 +138,26 @@ impl<'a> Writer<'a> {
 
     /// Whether the schema has the field: it is not hidden, nor is its type.
     fn is_shown(&self, field: &Field) -> bool {
-        !field.is_hidden && self.model().types.get(field.of.key()).is_none_or(|it| !it.is_hidden)
+        !field.is_hidden && !self.model().is_hidden(field.of.key())
+    }
+
+    /// The directive of a hidden type, which stands in the schema only as the type of a field that others need.
+    fn mark(&self, number: usize, it: &Type) -> &'static str {
+        // A scalar is one for all services, so that another one may show it.
+        let shows = |other: &Type| other.name == it.name && !other.is_hidden;
+        let is_shared = matches!(it.shape, Shape::Scalar)
+            && self.models.iter().any(|model| model.types.values().any(shows));
+        if it.is_hidden && number == self.number && !is_shared { " @inaccessible" } else { "" }
     }
 
     fn write(&mut self, number: usize, key: &'a str, it: &'a Type) {
         self.text.push('\n');
         self.description("", &it.description);
-        let name = &it.name;
+        let (name, mark, model) = (&it.name, self.mark(number, it), &self.models[number]);
         let _ = match &it.shape {
-            Shape::Scalar => writeln!(self.text, "scalar {name}"),
+            Shape::Scalar => writeln!(self.text, "scalar {name}{mark}"),
             Shape::Enum(values) => {
-                let _ = writeln!(self.text, "enum {name} {{");
+                let _ = writeln!(self.text, "enum {name}{mark} {{");
                 for value in values {
                     self.description("  ", &value.description);
                     let _ =
@@ -156,50 +166,32 @@ impl<'a> Writer<'a> {
                 writeln!(self.text, "}}")
             }
             Shape::Union { types, .. } => {
-                let shown = types
-                    .iter()
-                    .filter(|key| self.models[number].types.get(*key).is_some_and(|it| !it.is_hidden));
-                let names: Vec<&str> = shown.clone().map(|key| self.models[number].name(key)).collect();
-                let _ = writeln!(self.text, "union {name} = {}", names.join(" | "));
-                shown.for_each(|key| self.lead(number, key));
+                let mut shown = shown(model, types);
+                shown.retain(|key| model.types.contains_key(*key));
+                let _ = writeln!(self.text, "union {name}{mark} = {}", names(model, &shown).join(" | "));
+                shown.into_iter().for_each(|key| self.lead(number, key));
                 Ok(())
             }
             Shape::Object { fields, implements } => {
-                let keys = self.keys(number, key, it);
-                self.block(
-                    number,
-                    "type",
-                    &format!("{name}{}{keys}", self.implements(number, implements)),
-                    fields,
-                    it,
-                );
-                implements.iter().for_each(|key| self.lead(number, key));
+                let shown = shown(model, implements);
+                let head = format!("{name}{}{}{mark}", interfaces(model, &shown), self.keys(number, key, it));
+                self.block(number, "type", &head, fields, it);
+                shown.into_iter().for_each(|key| self.lead(number, key));
                 Ok(())
             }
             Shape::Interface { fields, implements } => {
-                let head = format!("{name}{}", self.implements(number, implements));
+                let head = format!("{name}{}{mark}", interfaces(model, &shown(model, implements)));
                 self.block(number, "interface", &head, fields, it);
-                for (other, it) in &self.models[number].types {
-                    let theirs = match &it.shape {
-                        Shape::Object { implements, .. } | Shape::Interface { implements, .. } => implements,
-                        _ => continue,
-                    };
-                    if theirs.iter().any(|known| **known == *key) {
-                        self.lead(number, other);
-                    }
-                }
+                let is_of_it = |it: &Type| it.shape.implements().iter().any(|known| **known == *key);
+                let theirs = model.types.iter().filter(|(_, it)| !it.is_hidden && is_of_it(it));
+                theirs.for_each(|(other, _)| self.lead(number, other));
                 Ok(())
             }
             Shape::Input(fields) => {
-                self.block(number, "input", name, fields, it);
+                self.block(number, "input", &format!("{name}{mark}"), fields, it);
                 Ok(())
             }
         };
-    }
-
-    fn implements(&self, number: usize, keys: &[Box<str>]) -> String {
-        let names: Vec<&str> = keys.iter().map(|key| self.models[number].name(key)).collect();
-        if names.is_empty() { String::new() } else { format!(" implements {}", names.join(" & ")) }
     }
 
     /// The keys by which other services know the type. They come here for nothing.
@@ -286,6 +278,11 @@ impl<'a> Writer<'a> {
                 let input = if is_rest { scalar_input(key) } else { None };
                 bindings.scalars.insert(it.name.as_str().into(), input);
             }
+            let hidden = model.objects(key).into_iter().filter(|key| model.is_hidden(key));
+            let hidden: Vec<Box<str>> = hidden.map(|key| model.name(key).into()).collect();
+            if !hidden.is_empty() {
+                bindings.hidden_objects.insert(it.name.as_str().into(), hidden);
+            }
             let links = it.shape.fields().into_iter().flat_map(Fields::values);
             self.links(&mut bindings, &it.name, links, None);
         }
@@ -319,6 +316,21 @@ impl<'a> Writer<'a> {
             bindings.entities.insert(name.into(), entity);
         }
     }
+}
+
+/// Those of the types with these keys that clients see.
+fn shown<'a>(model: &Model, keys: &'a [Box<str>]) -> Vec<&'a str> {
+    keys.iter().map(|key| &**key).filter(|key| !model.is_hidden(key)).collect()
+}
+
+/// What the schema calls types.
+fn names<'a>(model: &'a Model, keys: &[&'a str]) -> Vec<&'a str> {
+    keys.iter().map(|key| model.name(key)).collect()
+}
+
+/// The interfaces with these keys as the head of a type has them.
+fn interfaces(model: &Model, keys: &[&str]) -> String {
+    if keys.is_empty() { String::new() } else { format!(" implements {}", names(model, keys).join(" & ")) }
 }
 
 /// The values that a scalar takes which was made of an OpenAPI format.

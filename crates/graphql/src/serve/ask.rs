@@ -1,6 +1,7 @@
 //! What a request asks, by the GraphQL-over-HTTP specification: nothing of the document itself is looked at here.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -82,7 +83,7 @@ impl Asked {
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let Some(place) = NAMES.iter().position(|known| *known == name) else { continue };
             if texts[place].replace(value).is_some() {
-                return Err(Refusal::Twice(NAMES[place]));
+                return Err(Refusal::Twice(NAMES[place].into()));
             }
         }
         let mut asked = Self::default();
@@ -107,11 +108,13 @@ impl Asked {
             Kind::Array => return Err(Refusal::Batch),
             other => return Err(Refusal::NotObject(other.name())),
         }
-        let mut asked = Self::default();
+        let (mut asked, mut given) = (Self::default(), [false; 5]);
         for (key, value) in document.root().members() {
-            if let Some(name) = NAMES.into_iter().find(|name| key.is(name.as_bytes())) {
-                asked.put(name, value)?;
+            let Some(place) = NAMES.iter().position(|name| key.is(name.as_bytes())) else { continue };
+            if std::mem::replace(&mut given[place], true) {
+                return Err(Refusal::Twice(NAMES[place].into()));
             }
+            asked.put(NAMES[place], value)?;
         }
         asked.whole()
     }
@@ -120,8 +123,14 @@ impl Asked {
         let wrong = |must| Err(Refusal::Parameter { name, must, is: value.kind().name() });
         match (name, value.kind()) {
             (_, Kind::Null) => {}
-            ("variables", Kind::Object) => self.variables = Some(value.slice()),
-            ("extensions", Kind::Object) => self.hash = persisted(value)?,
+            ("variables", Kind::Object) => {
+                check_names(name, value)?;
+                self.variables = Some(value.slice());
+            }
+            ("extensions", Kind::Object) => {
+                check_names(name, value)?;
+                self.hash = persisted(value)?;
+            }
             ("variables" | "extensions", _) => return wrong("an object"),
             (_, Kind::String) => self.put_text(name, text(value)),
             _ => return wrong("a string"),
@@ -153,12 +162,28 @@ impl Asked {
 /// What a request may have; further names are for others.
 const NAMES: [&str; 5] = ["query", "operationName", "variables", "extensions", "documentId"];
 
+/// Checks that an object has each name once, however it is spelt: readers take the first of several, or the last.
+fn check_names(of: &'static str, object: Node<'_>) -> Result<(), Refusal> {
+    /// How many characters of a name are told.
+    const NAME: usize = 40;
+    let mut names = HashSet::new();
+    for (key, _) in object.members() {
+        let name = key.node().string().unwrap_or_default();
+        if names.contains(&name) {
+            let name: String = String::from_utf8_lossy(&name).chars().take(NAME).collect();
+            return Err(Refusal::Twice(format!("{of}.{name}").into()));
+        }
+        names.insert(name);
+    }
+    Ok(())
+}
+
 /// The hash of Apollo's persisted queries.
 fn persisted(extensions: Node<'_>) -> Result<Option<Hash>, Refusal> {
     let Some(persisted) = extensions.last_member(b"persistedQuery") else { return Ok(None) };
     match persisted.kind() {
         Kind::Null => return Ok(None),
-        Kind::Object => {}
+        Kind::Object => check_names("persistedQuery", persisted)?,
         other => {
             let (name, must) = ("persistedQuery", "an object");
             return Err(Refusal::Parameter { name, must, is: other.name() });

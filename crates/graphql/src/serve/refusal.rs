@@ -1,5 +1,7 @@
 //! What is GraphQL over HTTP and refused before its document is looked at: told as GraphQL tells errors.
 
+use std::borrow::Cow;
+
 use http::StatusCode;
 use serde_json::json;
 
@@ -17,7 +19,7 @@ pub(crate) enum Refusal {
     #[error("`{name}` has to be {must}, and is {is}")]
     Parameter { name: &'static str, must: &'static str, is: &'static str },
     #[error("`{0}` stands there twice")]
-    Twice(&'static str),
+    Twice(Cow<'static, str>),
     #[error("there is no `query`")]
     NoQuery,
     #[error("the hash is no SHA-256 in hexadecimal")]

@@ -63,6 +63,15 @@ impl Rig {
         Self { graphs, ..Self::of(services.iter().map(subgraph).collect(), &[]) }
     }
 
+    /// A service `shop` that speaks GraphQL and is no subgraph by itself, with links, and what it knows.
+    pub(super) fn remote(sdl: &str, links: &str, graph: &Value) -> Self {
+        let says = Says::Graphql { path: "/graphql".into(), text: sdl, is_federated: false };
+        let links: Links = serde_json::from_str(links).expect("links");
+        let shop = Described { name: "shop".into(), says };
+        let (subgraphs, _) = subgraphs(&[shop], &links).expect("subgraphs");
+        Self { graphs: serde_json::json!({ "shop": graph }), ..Self::of(subgraphs, &[]) }
+    }
+
     /// A service `shop` that has other names for all it has: `Order` is its `T`, `number` its `no`, `OPEN` its `open`.
     /// `Order.next` is a link to itself.
     pub(super) fn renamed(graph: Value) -> Self {

@@ -259,6 +259,24 @@ async fn variables_that_services_could_read_in_several_ways_are_refused() {
     assert!(coerced(fit).is_ok());
 }
 
+#[tokio::test]
+async fn refuses_a_field_that_an_input_object_has_twice() {
+    let sdl = "type Query { at(of: In): Int } input In { of: [In] by: In n: Int }";
+    let rig = Rig::federated(&[("shop", sdl.to_owned())], serde_json::json!({ "shop": {} }));
+    let plan = rig.planner.plan("query($in: In) { at(of: $in) }", None).expect("a plan");
+    for variables in [
+        r#"{"in":{"n":1,"n":2}}"#,
+        r#"{"in":{"n":1,"\u006e":1}}"#,
+        r#"{"in":{"of":[{},{"by":{"n":1,"n":2}}]}}"#,
+        r#"{"in":{"of":null,"of":[]}}"#,
+    ] {
+        let given = variables.to_owned().into();
+        let errors = crate::execute::Variables::coerce(&plan, given).expect_err(variables);
+        let (code, message) = (errors[0].code, &errors[0].message);
+        assert!(code == "graphql-variables" && message.contains("of `In` more than once"), "{message}");
+    }
+}
+
 /// Scalars of a service that speaks GraphQL are its own, whatever they are called.
 #[tokio::test]
 async fn scalars_of_graphql_services_take_anything() {

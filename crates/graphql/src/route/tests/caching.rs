@@ -6,7 +6,11 @@ use super::*;
 
 /// The response to a query by GET, with what it says to caches.
 async fn kept(route: &Graphql, caller: services::Caller) -> (String, Vec<String>) {
-    let uri = "/?query=%7Bitem%7Bname%7D%7D";
+    kept_at(route, "/?query=%7Bitem%7Bname%7D%7D", caller).await
+}
+
+/// The response to a GET of this URL, with what it says to caches.
+async fn kept_at(route: &Graphql, uri: &str, caller: services::Caller) -> (String, Vec<String>) {
     let request = Request::get(uri).header(ACCEPT, "application/json").body(services::body::empty());
     let call = Call { caller, ..Call::unlimited() };
     let answer = route.handle(request.expect("a request"), call).await;
@@ -52,4 +56,28 @@ async fn who_shares_an_operation_under_way_is_told_the_same() {
     rig.stage.gate.add_permits(1);
     let (first, second) = tokio::join!(first, second);
     assert_eq!((first.0.as_str(), second.0.as_str()), ("no-store", "no-store"));
+}
+
+#[tokio::test]
+async fn no_cache_keeps_a_refusal_or_errors() {
+    let rig = Rig::new(&[("POST /graphql", 200, r#"{"data":{"item":{"name":[1]}}}"#)]).await;
+    *rig.stage.cache_control.lock().unwrap() = "public, max-age=60";
+    let route = route(&rig, r#"{"services":["shop"],"introspection":"off"}"#);
+    let persisted = format!("%7B%22version%22:1,%22sha256Hash%22:%22{}%22%7D", "0".repeat(64));
+    for uri in [
+        "/?operationName=a".to_owned(),
+        "/?documentId=a".to_owned(),
+        format!("/?extensions=%7B%22persistedQuery%22:{persisted}%7D"),
+        "/?query=%7B".to_owned(),
+        "/?query=%7Bnothing%7D".to_owned(),
+        "/?query=%7B__schema%7BqueryType%7Bname%7D%7D%7D".to_owned(),
+        "/?query=query($a:Boolean!)%7Bitem%7Bname@include(if:$a)%7D%7D&variables=%7B%22a%22:1%7D".to_owned(),
+        "/?query=%7Bitem%7Bname%7D%7D".to_owned(),
+    ] {
+        for caller in [services::Caller::Anonymous, services::Caller::Named("ann".into())] {
+            assert_eq!(kept_at(&route, &uri, caller).await.0, "no-store", "{uri}");
+        }
+    }
+    let (control, _) = kept_at(&route, "/?query=%7B__typename%7D", services::Caller::Anonymous).await;
+    assert_eq!(control, "");
 }

@@ -3,6 +3,7 @@
 use super::{bindings, made, told};
 use crate::mistake::{At, Mistake};
 use crate::subgraph::{Ask, From, How, Told};
+use crate::{Part, compose};
 
 const SHOP: &str = r"
 openapi: 3.0.3
@@ -107,6 +108,60 @@ types:
     let told: Vec<String> = mistakes(links).iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(told.join("\n"));
     assert!(mistakes(links).iter().all(|it| it.code == "graphql-type" && matches!(it.at, At::Links(_))));
+}
+
+#[test]
+fn hidden_types_are_in_no_schema_whatever_leads_to_them() {
+    let sdl = "type Query { node: Node any: Any item: Item } union Any = Item | HiddenMember interface Node { id: ID! }
+        interface HiddenFace { name: String } type HiddenMember { x: Int } type HiddenNode implements Node { id: ID! }
+        type Item implements Node & HiddenFace { id: ID! name: String }";
+    let links =
+        "{ types: { HiddenMember: { hide: true }, HiddenFace: { hide: true }, HiddenNode: { hide: true } } }";
+    let (subgraphs, _) = made(&[("a", sdl)], links).expect("no mistake");
+    let text = &subgraphs[0].sdl;
+    assert!(text.contains("type Item implements Node {") && !text.contains("Hidden"), "{text}");
+    let hidden = &bindings(&subgraphs, "a").hidden_objects;
+    assert_eq!((&*hidden["Any"][0], &*hidden["Node"][0]), ("HiddenMember", "HiddenNode"));
+}
+
+#[test]
+fn a_link_shows_no_hidden_type() {
+    let links = r#"
+links: { Post.author: { get: "people/users/{author_id}" } }
+types: { Post: { hide: true } }
+"#;
+    let (subgraphs, _) = made(&SERVICES, links).expect("no mistake");
+    assert!(subgraphs.iter().all(|it| !it.sdl.contains("Post")), "{subgraphs:?}");
+}
+
+#[test]
+fn a_hidden_type_that_a_key_needs_is_inaccessible() {
+    let sdl =
+        "type Query { item: Item } type Item { kind: HiddenKind! name: String } enum HiddenKind { ONE }";
+    let links = r#"
+links: { Item.user: { query: "agents/agent(id: {kind})" } }
+types: { HiddenKind: { hide: true } }
+"#;
+    let (subgraphs, _) = made(&[("shop", sdl), ("agents", AGENTS)], links).expect("no mistake");
+    let text = &subgraphs[0].sdl;
+    assert!(text.contains("enum HiddenKind @inaccessible {"), "{text}");
+    let parts: Vec<Part<'_>> = subgraphs.iter().map(|it| Part { name: &it.name, sdl: &it.sdl }).collect();
+    assert!(compose(&parts).is_ok());
+}
+
+#[test]
+fn an_abstract_type_with_hidden_objects_alone_is_a_mistake() {
+    let sdl =
+        "type Query { any: Any node: Node } union Any = One interface Node { id: ID! } type One { x: Int }
+        type Two implements Node { id: ID! }";
+    let links = "{ types: { One: { hide: true }, Two: { hide: true } } }";
+    let told: Vec<String> =
+        made(&[("a", sdl)], links).expect_err("mistakes").iter().map(ToString::to_string).collect();
+    assert!(told.iter().any(|it| it.contains("all types that `Any` may be are hidden")), "{told:?}");
+    assert!(told.iter().any(|it| it.contains("all types that `Node` may be are hidden")), "{told:?}");
+    let links =
+        "{ types: { One: { hide: true }, Two: { hide: true }, Any: { hide: true }, Node: { hide: true } } }";
+    assert!(made(&[("a", &format!("{sdl} extend type Query {{ x: Int }}"))], links).is_ok());
 }
 
 #[test]

@@ -95,9 +95,42 @@ fn what_has_the_wrong_type_is_told_by_its_name() {
     ] {
         assert_eq!(wrong(body), expected, "{body}");
     }
-    assert_eq!(get("?query={a}&query={b}"), Err(Refusal::Twice("query").into()));
+    assert_eq!(get("?query={a}&query={b}"), Err(Refusal::Twice("query".into()).into()));
     assert_eq!(get("?query={a}&variables=1").map_err(|error| matches!(error, Unread::Graphql(_))), Err(true));
     assert_eq!(get(""), Err(Refusal::NoQuery.into()));
+}
+
+#[test]
+fn refuses_a_name_that_an_object_of_the_request_has_twice() {
+    let hash = "0".repeat(64);
+    for (body, name) in [
+        (r#"{"query": "{a}", "query": "{b}"}"#, "query"),
+        (r#"{"query": "{a}", "qu\u0065ry": "{b}"}"#, "query"),
+        (r#"{"query": null, "query": "{b}"}"#, "query"),
+        (r#"{"query": "{a}", "operationName": "A", "operationName": "B"}"#, "operationName"),
+        (r#"{"query": "{a}", "variables": {"i": 1}, "variables": {"i": 2}}"#, "variables"),
+        (r#"{"query": "{a}", "extensions": {}, "extensions": {}}"#, "extensions"),
+        (r#"{"query": "{a}", "documentId": "a", "documentId": "b"}"#, "documentId"),
+        (r#"{"query": "{a}", "variables": {"i": 1, "i": 2}}"#, "variables.i"),
+        (r#"{"query": "{a}", "variables": {"i": 1, "\u0069": 1}}"#, "variables.i"),
+        (
+            r#"{"query": "{a}", "extensions": {"persistedQuery": null, "persistedQuery": null}}"#,
+            "extensions.persistedQuery",
+        ),
+    ] {
+        assert_eq!(post(body), Err(Refusal::Twice(name.into()).into()), "{body}");
+    }
+    let persisted = format!(r#"{{"version": 1, "sha256Hash": "{hash}", "version": 1}}"#);
+    assert_eq!(
+        post(&format!(r#"{{"extensions": {{"persistedQuery": {persisted}}}}}"#)),
+        Err(Refusal::Twice("persistedQuery.version".into()).into())
+    );
+    assert_eq!(
+        get("?query={a}&variables=%7B%22i%22:1,%22i%22:2%7D"),
+        Err(Refusal::Twice("variables.i".into()).into())
+    );
+    // Names beside those of the protocol are for others.
+    assert!(post(r#"{"query": "{a}", "more": 1, "more": 2}"#).is_ok());
 }
 
 #[test]

@@ -1,12 +1,14 @@
-//! Fragments of a union within that union, written so that the library can plan them.
+//! Selections of interfaces and unions, written for the library that plans.
 //!
-//! The library keeps such a fragment as it is if it has a directive, and then finds no way to it, since a union has no
-//! fields. The same fragment without a type it makes one of each object that the union may be.
+//! The library keeps a fragment of a union within that union as it is if it has a directive, and then finds no way to it, since a
+//! union has no fields. The same fragment without a type it makes one of each object that the union may be.
+//!
+//! Where an object may be of a type that clients don't see, its type is asked for whatever is selected: the object is `null` then.
 
 use std::collections::HashMap;
 
 use graphql_tools::static_graphql::query::{
-    Definition, Directive, Document, InlineFragment, OperationDefinition, Selection, SelectionSet,
+    Definition, Directive, Document, Field, InlineFragment, OperationDefinition, Selection, SelectionSet,
 };
 
 use super::types::{TypeId, Types};
@@ -17,8 +19,9 @@ struct Walk<'t> {
     fragments: HashMap<String, Option<TypeId>>,
 }
 
-/// Takes the type from each fragment with a directive that stands in a union and is of that union.
-pub(super) fn without_own_types(document: &mut Document, root: TypeId, types: &Types) {
+/// Takes the type from each fragment with a directive that stands in a union and is of that union, and adds `__typename` where
+/// objects may be of hidden types.
+pub(super) fn prepare(document: &mut Document, root: TypeId, types: &Types) {
     let mut walk = Walk { types, fragments: HashMap::new() };
     for definition in &document.definitions {
         let Definition::Fragment(fragment) = definition else { continue };
@@ -51,7 +54,11 @@ impl Walk<'_> {
             let replaced = match item {
                 Selection::Field(field) => {
                     let declared = of.and_then(|ty| self.types.field(ty, &field.name));
-                    self.selections(&mut field.selection_set, declared.map(|field| field.ty.named()));
+                    let ty = declared.map(|field| field.ty.named());
+                    self.selections(&mut field.selection_set, ty);
+                    if ty.is_some_and(|ty| !self.types.hidden_objects(ty).is_empty()) {
+                        add_typename(field);
+                    }
                     None
                 }
                 Selection::InlineFragment(fragment) => {
@@ -85,5 +92,23 @@ impl Walk<'_> {
 
     fn is_of_itself(&self, ty: Option<TypeId>, of: Option<TypeId>, directives: &[Directive]) -> bool {
         !directives.is_empty() && ty == of && ty.is_some_and(|ty| self.types.is_union(ty))
+    }
+}
+
+/// Selects `__typename` of a field's objects, once.
+fn add_typename(field: &mut Field) {
+    let (position, span) = (field.position, field.selection_set.span);
+    let items = &mut field.selection_set.items;
+    let is_typename =
+        |item: &Selection| matches!(item, Selection::Field(field) if field.name == "__typename");
+    if !items.iter().any(is_typename) {
+        items.push(Selection::Field(Field {
+            position,
+            alias: None,
+            name: "__typename".to_owned(),
+            arguments: Vec::new(),
+            directives: Vec::new(),
+            selection_set: SelectionSet { span, items: Vec::new() },
+        }));
     }
 }

@@ -1,0 +1,119 @@
+//! Types that clients don't see: by `@inaccessible` of a subgraph, or hidden by the operator.
+
+use serde_json::{Value, json};
+
+use super::federated;
+use super::rig::Rig;
+
+/// A schema whose types are hidden that begin with `Hidden`; `MARK` stands where they are marked.
+const SDL: &str = "
+  type Query { any: Any anys: [Any] node: Node nodes: [Node] item: Item }
+  union Any = Item | HiddenMember
+  interface Node { id: ID! }
+  interface HiddenFace MARK { name: String }
+  type Item implements Node & HiddenFace { id: ID! name: String }
+  type HiddenNode implements Node MARK { id: ID! secret: String }
+  type HiddenMember MARK { secret: String }";
+
+/// What is asked of it, and the data of the answers.
+const ANSWERS: [(&str, &str); 10] = [
+    ("{ any { __typename } }", r#"{"any":null}"#),
+    ("{ any { ... on Item { id } } }", r#"{"any":null}"#),
+    ("{ anys { __typename ... on Item { id } } }", r#"{"anys":[{"__typename":"Item","id":"1"},null]}"#),
+    ("{ anys { ... on Item { id } } }", r#"{"anys":[{"id":"1"},null]}"#),
+    ("{ node { id } }", r#"{"node":null}"#),
+    ("{ node { kind: __typename } }", r#"{"node":null}"#),
+    ("{ nodes { id } }", r#"{"nodes":[{"id":"1"},null]}"#),
+    ("{ nodes { ... on Item { name } } }", r#"{"nodes":[{"name":"one"},null]}"#),
+    ("{ nodes { ... on Node { __typename id } } }", r#"{"nodes":[{"__typename":"Item","id":"1"},null]}"#),
+    (
+        "query { ...F } fragment F on Query { list: nodes { ...G } } fragment G on Node { key: id }",
+        r#"{"list":[{"key":"1"},null]}"#,
+    ),
+];
+
+fn data() -> Value {
+    let item = json!({ "__typename": "Item", "id": "1", "name": "one" });
+    let node = json!({ "__typename": "HiddenNode", "id": "2", "secret": "s" });
+    let member = json!({ "__typename": "HiddenMember", "secret": "s" });
+    json!({ "Query": {
+        "any": member, "anys": [item, member], "node": node, "nodes": [item, node], "item": item,
+    } })
+}
+
+async fn check(rig: &Rig) {
+    for (document, data) in ANSWERS {
+        assert_eq!(rig.ask(document).await, format!(r#"{{"data":{data}}}"#), "{document}");
+    }
+    let schema = rig.planner.schema().to_string();
+    assert!(schema.contains("union Any = Item"), "{schema}");
+    assert!(schema.contains("type Item implements Node {"), "{schema}");
+    for name in ["Hidden", "Covert"] {
+        assert!(!schema.contains(name), "{schema}");
+    }
+    let told = rig
+        .ask(
+            r#"{ __schema { types { name possibleTypes { name } interfaces { name } } }
+                 __type(name: "HiddenNode") { name } }"#,
+        )
+        .await;
+    assert!(told.ends_with(r#""__type":null}}"#) && !told.contains("Hidden"), "{told}");
+    for document in [
+        "{ node { ... on HiddenNode { secret } } }",
+        "{ any { ... on HiddenMember { secret } } }",
+        "{ item { ... on HiddenFace { name } } }",
+        "{ node { secret } }",
+    ] {
+        let told = rig.ask(document).await;
+        assert!(told.contains("graphql-invalid"), "{document}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn objects_of_inaccessible_types_are_null_whatever_is_selected() {
+    let sdl = SDL.replace("MARK", "@inaccessible");
+    check(&federated::rig(&[("shop", &sdl)], json!({ "shop": data() }))).await;
+}
+
+#[tokio::test]
+async fn objects_of_types_that_the_operator_hides_are_null_whatever_is_selected() {
+    let sdl = SDL.replace("MARK", "");
+    let hidden = r#"{ "types": { "HiddenNode": { "hide": true }, "HiddenMember": { "hide": true },
+        "HiddenFace": { "hide": true } } }"#;
+    check(&Rig::remote(&sdl, hidden, &data())).await;
+    let renamed = r#"{ "types": { "HiddenNode": { "hide": true, "rename": "CovertNode" },
+        "HiddenMember": { "hide": true, "rename": "CovertMember" }, "HiddenFace": { "hide": true } } }"#;
+    check(&Rig::remote(&sdl, renamed, &data())).await;
+}
+
+/// A type is asked for only where it may be a hidden one.
+#[tokio::test]
+async fn no_types_are_asked_for_where_none_are_hidden() {
+    let rig = Rig::remote(&SDL.replace("MARK", ""), "{}", &data());
+    let text = rig.planner.plan("{ nodes { id } }", None).expect("a plan").explain().to_string();
+    assert!(!text.contains("__typename"), "{text}");
+    let hidden = r#"{ "types": { "HiddenNode": { "hide": true } } }"#;
+    let rig = Rig::remote(&SDL.replace("MARK", ""), hidden, &data());
+    let text = rig.planner.plan("{ nodes { id } }", None).expect("a plan").explain().to_string();
+    assert!(text.contains("__typename"), "{text}");
+}
+
+/// A service whose pets are cats or dogs, told apart by `kind`.
+const PETS: &str = r##"{ "openapi": "3.1.0", "info": { "title": "zoo", "version": "1" }, "paths": {
+  "/pet": { "get": { "operationId": "pet", "responses": { "200": { "description": "", "content": { "application/json": {
+    "schema": { "$ref": "#/components/schemas/Pet" } } } } } } } },
+  "components": { "schemas": {
+    "Pet": { "oneOf": [{ "$ref": "#/components/schemas/Cat" }, { "$ref": "#/components/schemas/Dog" }] },
+    "Cat": { "type": "object", "required": ["kind", "lives"],
+      "properties": { "kind": { "const": "cat" }, "lives": { "type": "integer" } } },
+    "Dog": { "type": "object", "required": ["kind", "tricks"],
+      "properties": { "kind": { "const": "dog" }, "tricks": { "type": "integer" } } } } } }"##;
+
+#[tokio::test]
+async fn an_object_of_a_rest_service_whose_type_is_hidden_is_null() {
+    let links = r#"{ "types": { "Dog": { "hide": true } } }"#;
+    let rig = Rig::rest(&[("zoo", PETS)], links, &[("zoo/pet", r#"{"kind":"dog","tricks":3}"#)]);
+    for document in ["{ pet { __typename } }", "{ pet { ... on Cat { lives } } }"] {
+        assert_eq!(rig.ask(document).await, r#"{"data":{"pet":null}}"#, "{document}");
+    }
+}
