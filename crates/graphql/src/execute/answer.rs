@@ -16,7 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use graphql_tools::static_graphql::query::Field as Asked;
 use graphql_tools::static_graphql::schema::Document as Schema;
-use json::{Kind, Tree};
+use json::Kind;
 
 use super::introspect::{self, IntrospectionLimits};
 use super::leaf::{self, Leaf};
@@ -142,8 +142,8 @@ impl<'r> Writer<'r> {
 
     /// Checks that an answer is the same where others have their turn while it is written.
     #[cfg(test)]
-    async fn check_long(run: &'r Run<'r>, schema: &'r Schema, rules: &'r AnswerRules, short: &Tree) {
-        let text = |tree: &Tree| {
+    async fn check_long(run: &'r Run<'r>, schema: &'r Schema, rules: &'r AnswerRules, short: &json::Tree) {
+        let text = |tree: &json::Tree| {
             let mut text = Vec::new();
             tree.write(&mut text);
             String::from_utf8(text).expect("UTF-8")

@@ -22,7 +22,7 @@ pub(super) fn without_hidden_names(schema: &Document) -> Document {
     shown
 }
 
-fn type_name(definition: &Definition) -> Option<&str> {
+fn type_name<'s>(definition: &'s Definition<'static, String>) -> Option<&'s str> {
     match definition {
         Definition::TypeDefinition(definition) => Some(definition.name()),
         _ => None,
