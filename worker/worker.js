@@ -114,8 +114,12 @@ export class Worker {
       if (this.#takeSafely(this.#cursor)) return this.#goOn();
     }
     this.turn.leave();
-    this.#send();
-    this.turn.end();
+    try {
+      this.#send();
+    } finally {
+      // Frames that come are taken only where no turn is under way.
+      this.turn.end();
+    }
   }
 
   /** Calls back for a run, in a turn of its own. */
@@ -131,7 +135,13 @@ export class Worker {
   }
 
   #send() {
-    for (const run of this.#answered) run.sendAnswer();
+    for (const run of this.#answered) {
+      try {
+        run.sendAnswer();
+      } catch (error) {
+        run.fail(error);
+      }
+    }
     this.#answered.length = 0;
     this.outbox.flush();
   }
@@ -141,7 +151,7 @@ export class Worker {
     try {
       return this.#take(cursor);
     } catch (error) {
-      log(this, ERROR, `a frame of the gateway's: ${error.stack}`);
+      log(this, ERROR, `a frame of the gateway's: ${describe(error).stack}`);
       return false;
     }
   }
