@@ -3,7 +3,7 @@
 import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
 
-import { BodyError } from "./query.js";
+import { AnswerError, BodyError } from "./query.js";
 import { ResourceError } from "./resource.js";
 import { StateError } from "./values.js";
 
@@ -32,9 +32,6 @@ export class DeclarationError extends Error {
 }
 Object.defineProperty(DeclarationError.prototype, "name", { value: "DeclarationError", configurable: true, writable: true });
 
-/** What was responded has no JSON. */
-export class AnswerError extends Error {}
-
 /**
  * The fields of a FAIL frame. What was thrown may be anything, and its members may throw too.
  * @param {unknown} error
@@ -54,7 +51,7 @@ function described(error) {
   const kind = kindOf(error);
   return {
     kind,
-    site: error[SITE] ?? 0,
+    site: error[SITE] >>> 0,
     status: kind === RESOURCE || kind === DECLARATION ? /** @type {ResourceError} */ (error).status & 0xffff : kind === BODY ? 400 : 0,
     message: kind === THREW ? String(error) : String(error.message),
     stack: stackOf(error),

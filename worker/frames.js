@@ -23,7 +23,7 @@
 // 65 READY     run = program
 // 66 BROKEN    run = program; text message | text stack
 // 67 CALL      run; u32 call | u32 site | u8 flags (1 pass: the answer is my client's; 2 nobody reads the answer: what
-//              comes as JSON has to be JSON, and anything else as text) | u8 method | text url |
+//              comes as JSON has to be JSON) | u8 method | text url |
 //              text query (JSON object; only where the url begins with `/`, it has no `?` then) | body
 // 68 ANSWER    run; u16 status (0: 200, or 204 without a body) | text headers (JSON object or empty) | body
 // 69 COMMIT    run; text changes
@@ -214,11 +214,15 @@ function point(cursor, buffer, at, end) {
   cursor.end = end;
 }
 
-/** Gathers frames, and gives them to the socket in one piece. */
+/**
+ * Gathers frames, and gives them to the socket in one piece. A frame counts once it has ended: what a write that threw
+ * has left of one goes when the next begins, and never leaves.
+ */
 export class Outbox {
   #buffer = Buffer.allocUnsafeSlow(KEPT);
   #at = 0;
-  #start = 0;
+  /** Where the frames that have ended end. */
+  #end = 0;
   #socket;
   #first;
 
@@ -232,9 +236,9 @@ export class Outbox {
   }
 
   begin(type, run) {
-    if (this.#at === 0) this.#first();
+    if (this.#end === 0) this.#first();
+    this.#at = this.#end;
     this.#room(64);
-    this.#start = this.#at;
     this.#at += HEADER;
     this.#buffer[this.#at++] = type;
     this.#put(run);
@@ -243,9 +247,9 @@ export class Outbox {
 
   end() {
     const at = this.#at;
-    this.#at = this.#start;
-    this.#put(at - this.#start - HEADER);
-    this.#at = at;
+    this.#at = this.#end;
+    this.#put(at - this.#end - HEADER);
+    this.#at = this.#end = at;
   }
 
   u8(value) {
@@ -292,10 +296,10 @@ export class Outbox {
 
   /** Everything gathered goes out, with one system call where the socket takes it. */
   flush() {
-    if (this.#at === 0) return;
+    if (this.#end === 0) return;
     const buffer = this.#buffer;
-    this.#socket.write(buffer.subarray(0, this.#at));
-    this.#at = 0;
+    this.#socket.write(buffer.subarray(0, this.#end));
+    this.#end = 0;
     // A buffer that is not written yet, or that one large answer made large, is not used again.
     if (this.#socket.writableLength > 0 || buffer.length > 16 * KEPT) this.#buffer = Buffer.allocUnsafeSlow(KEPT);
   }

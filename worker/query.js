@@ -1,5 +1,7 @@
 // What a handler gets of its request, `query`, and what it sets on its answer beside the body, `response`.
 
+import { inspect } from "node:util";
+
 import { JSON_ASCII, JSON_TEXT } from "./frames.js";
 
 const { parse } = JSON;
@@ -9,8 +11,15 @@ const { keys } = Object;
 const RESERVED = new Set(["$method", "$path", "$headers", "$body"]);
 export const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
+/** Answers of HTTP: what is below comes before one. */
+const LEAST_STATUS = 200;
+const MOST_STATUS = 999;
+
 /** The body is not the JSON that its type claims. */
 export class BodyError extends Error {}
+
+/** What a handler answers can't be sent. */
+export class AnswerError extends Error {}
 
 /** Its members are the parameters, and those of a JSON body; it has nothing of Object.prototype (rules 14, 22). */
 export class Query {
@@ -70,10 +79,19 @@ export class Response {
   #run;
   #headers;
   /** @type {number | undefined} */
-  status = undefined;
+  #status;
 
   constructor(run) {
     this.#run = run;
+  }
+
+  get status() {
+    return this.#status;
+  }
+
+  /** Checked here, so that an error has its place: what a handler sets may come from a request. */
+  set status(status) {
+    this.#status = status === undefined || status === null ? undefined : checkedStatus(status);
   }
 
   get headers() {
@@ -89,6 +107,11 @@ export class Response {
     this.#run.remove();
   }
 
+  /** What was set, whatever a handler made of its object. @param {Response} response */
+  static statusOf(response) {
+    return response.#status;
+  }
+
   /** The headers as JSON, with those of a status response among them; empty if there are none. */
   static headersOf(response, more) {
     const own = response.#headers;
@@ -102,4 +125,16 @@ export class Response {
     }
     return JSON.stringify(all);
   }
+}
+
+/**
+ * A status as a number. A text is one if it is a number's: parameters of a URL are texts.
+ * @param {any} status
+ * @returns {number}
+ */
+export function checkedStatus(status) {
+  const number = typeof status === "string" ? Number(status) : status;
+  if (Number.isInteger(number) && number >= LEAST_STATUS && number <= MOST_STATUS) return number;
+  const is = typeof status === "string" || typeof status === "number" ? inspect(status) : `a value of type ${typeof status}`;
+  throw new AnswerError(`a status is a whole number from ${LEAST_STATUS} to ${MOST_STATUS}, and not ${is} (S rule 13)`);
 }

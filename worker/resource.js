@@ -1,7 +1,9 @@
 // Resources as values: URL templates, what a call makes of them, and the error of a call.
 
-import { stringify } from "./views.js";
+import { types } from "node:util";
+
 import { BYTES, JSON_TEXT, NONE, TEXT } from "./frames.js";
+import { stringify } from "./views.js";
 
 const METHODS = ["get", "head", "post", "put", "patch", "delete", "options"];
 /** Methods whose call may have one argument more than the template has holes: post, put, patch. */
@@ -73,8 +75,7 @@ export class Resource {
     const hasBody = values.length === holes + 1 && HAS_BODY[method];
     if (values.length !== holes && !hasBody) throw new TypeError(this.#miscounted(method, holes, values.length));
     const body = hasBody ? values[holes] : undefined;
-    const kind = bodyKind(body);
-    const content = kind === JSON_TEXT ? stringify(body) : body;
+    const { kind, content } = bodyOf(body, stringify);
     const [first] = this.texts;
     // `//host` is another host, as everywhere on the web.
     if (first[0] !== "/" || first[1] === "/") return { url: this.#filled(values), query: "", kind, content };
@@ -218,9 +219,26 @@ function decode(text) {
   }
 }
 
-/** The kind of body that a value makes (rule 13). */
-export function bodyKind(value) {
-  if (value === undefined) return NONE;
-  if (typeof value === "string") return TEXT;
-  return value instanceof Uint8Array ? BYTES : JSON_TEXT;
+/**
+ * The body that a value makes (rule 13).
+ * @param {unknown} value
+ * @param {(value: unknown) => string | undefined} json
+ * @returns {{ kind: number, content: string | Uint8Array | undefined }}
+ */
+export function bodyOf(value, json) {
+  if (value === undefined) return { kind: NONE, content: undefined };
+  if (typeof value === "string") return { kind: TEXT, content: value };
+  if (types.isUint8Array(value)) return { kind: BYTES, content: bytesOf(value) };
+  return { kind: JSON_TEXT, content: json(value) };
+}
+
+const typedArray = Object.getPrototypeOf(Uint8Array.prototype);
+const [bufferOf, offsetOf, lengthOf] = ["buffer", "byteOffset", "byteLength"].map((name) => {
+  const { get } = /** @type {PropertyDescriptor} */ (Object.getOwnPropertyDescriptor(typedArray, name));
+  return (array) => Reflect.apply(/** @type {() => any} */ (get), array, []);
+});
+
+/** The bytes of an array, whose own members may say otherwise. They are copied, as they are now. @param {Uint8Array} array */
+function bytesOf(array) {
+  return new Uint8Array(new Uint8Array(bufferOf(array), offsetOf(array), lengthOf(array)));
 }

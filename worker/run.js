@@ -1,11 +1,11 @@
 // A run: one request in a handler, from the RUN frame to END or FAIL. Handlers know it as `$r`.
 
 import { SITE, describe, stackOf, unspeakable } from "./errors.js";
-import { ANSWER, CALL, COMMIT, DECLARE, END, FAIL, JSON_TEXT, NONE, REMOVE, TWICE } from "./frames.js";
+import { ANSWER, CALL, COMMIT, DECLARE, END, FAIL, REMOVE, TWICE } from "./frames.js";
 import { par, pfor } from "./par.js";
 import { snapshot } from "./program.js";
-import { METHODS, Response } from "./query.js";
-import { Resource, ResourceError, bodyKind } from "./resource.js";
+import { METHODS, Response, checkedStatus } from "./query.js";
+import { Resource, ResourceError, bodyOf } from "./resource.js";
 import { Transaction } from "./transaction.js";
 import { stringify } from "./views.js";
 
@@ -107,13 +107,13 @@ export class Run {
 
   respond(value) {
     if (this.#answered) return this.#twice();
-    this.#set(this.response.status ?? 0, undefined, value);
+    this.#set(Response.statusOf(this.response) ?? 0, undefined, value);
   }
 
   /** A status response, `respond {302: {Location: …}}`. */
   answer(status, headers, body) {
     if (this.#answered) return this.#twice();
-    this.#set(status, headers, body);
+    this.#set(checkedStatus(status), headers, body);
   }
 
   par(...units) {
@@ -135,12 +135,13 @@ export class Run {
 
   /** A nested resource comes to be, with a snapshot of what it uses. */
   declare(site, resource, path, captures) {
+    const place = String(path);
     const text = snapshot(captures);
     const initials = this.service.initials(resource, text);
     const { outbox } = this.worker;
     const { call, promise } = this.#waiting(site, true, false);
     outbox.begin(DECLARE, this.id).u32(call).u32(site).u16(resource);
-    outbox.text(String(path)).text(text).text(initials).end();
+    outbox.text(place).text(text).text(initials).end();
     return promise;
   }
 
@@ -166,9 +167,9 @@ export class Run {
 
   finish() {
     if (this.ended) return;
-    if (!this.#answered && this.#hasSet()) this.respond(undefined);
     let changes;
     try {
+      if (!this.#answered && this.#hasSet()) this.respond(undefined);
       changes = this.transaction === undefined ? "" : this.#close((transaction) => transaction.commit());
     } catch (error) {
       return this.fail(error);
@@ -234,15 +235,14 @@ export class Run {
   }
 
   #set(status, headers, value) {
-    const kind = value === null ? NONE : bodyKind(value);
-    const content = kind === JSON_TEXT ? json(value) : kind === NONE ? undefined : value;
+    const { kind, content } = bodyOf(value ?? undefined, json);
     this.#answer = { status, headers: Response.headersOf(this.response, headers), kind, content };
     this.#answered = true;
     this.worker.answered(this);
   }
 
   #hasSet() {
-    return this.response.status !== undefined || Response.headersOf(this.response, undefined) !== "";
+    return Response.statusOf(this.response) !== undefined || Response.headersOf(this.response, undefined) !== "";
   }
 
   #writeAnswer(frame) {
@@ -251,7 +251,8 @@ export class Run {
   }
 
   #twice() {
-    this.worker.outbox.begin(TWICE, this.id).text(stackOf(new Error())).end();
+    const stack = stackOf(new Error());
+    this.worker.outbox.begin(TWICE, this.id).text(stack).end();
   }
 
   /** Ends the transaction, and gives its change set. @param {(transaction: Transaction) => string} commit */

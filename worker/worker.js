@@ -39,6 +39,9 @@ const OK = 0;
 const PASSED = 3;
 const REFUSED = 4;
 
+/** The status of a call whose answer is broken, as the gateway has it. */
+const BROKEN_ANSWER = 502;
+
 /** The engine's own: handlers get another (guard.js). */
 const later = setImmediate;
 /** What is read at once: several bodies of 100 KB, as the gateway sends them. */
@@ -114,8 +117,12 @@ export class Worker {
       if (this.#takeSafely(this.#cursor)) return this.#goOn();
     }
     this.turn.leave();
-    this.#send();
-    this.turn.end();
+    try {
+      this.#send();
+    } finally {
+      // Frames that come are taken only where no turn is under way.
+      this.turn.end();
+    }
   }
 
   /** Calls back for a run, in a turn of its own. */
@@ -131,7 +138,13 @@ export class Worker {
   }
 
   #send() {
-    for (const run of this.#answered) run.sendAnswer();
+    for (const run of this.#answered) {
+      try {
+        run.sendAnswer();
+      } catch (error) {
+        run.fail(error);
+      }
+    }
     this.#answered.length = 0;
     this.outbox.flush();
   }
@@ -141,7 +154,7 @@ export class Worker {
     try {
       return this.#take(cursor);
     } catch (error) {
-      log(this, ERROR, `a frame of the gateway's: ${error.stack}`);
+      log(this, ERROR, `a frame of the gateway's: ${describe(error).stack}`);
       return false;
     }
   }
@@ -283,21 +296,26 @@ export class Worker {
     const kind = cursor.u8();
     const content = cursor.content(kind);
     this.turn.enter(run);
-    if (outcome === PASSED) resolve(PASS);
-    else if (outcome === OK) resolve(isUnread ? unread(kind, content) : read(kind, content));
-    else if (outcome === REFUSED && isDeclaration) reject(placed(new DeclarationError(message, status), site));
-    else reject(placed(failure(message, status, headers, kind, content), site));
+    try {
+      if (outcome === PASSED) resolve(PASS);
+      else if (outcome === OK) resolve(isUnread ? unread(kind, content) : read(kind, content));
+      else if (outcome === REFUSED && isDeclaration) throw new DeclarationError(message, status);
+      else throw failure(message, status, headers, kind, content);
+    } catch (error) {
+      reject(placed(error, site));
+    }
     return true;
   }
 }
 
-/** A resource's answer. JSON that is none comes as text, so that a handler can look at it. */
+/** A resource's answer. One that is not the JSON that it claims to be is as broken as one that breaks off. */
 function read(kind, content) {
   if (kind !== JSON_TEXT && kind !== JSON_ASCII) return content;
   try {
     return JSON.parse(content);
-  } catch {
-    return content;
+  } catch (error) {
+    const message = `the answer is not the JSON that its type claims: ${error.message}`;
+    throw new ResourceError(message, BROKEN_ANSWER, {}, content);
   }
 }
 
@@ -306,8 +324,13 @@ function unread(kind, content) {
   return kind === JSON_TEXT || kind === JSON_ASCII ? new Verbatim(content) : content;
 }
 
+/** The error of a call. A body that is not the JSON that it claims to be is a text: the call has failed anyway. */
 function failure(message, status, headers, kind, content) {
-  return new ResourceError(message, status, headers === "" ? {} : JSON.parse(headers), read(kind, content));
+  let body = content;
+  try {
+    body = read(kind, content);
+  } catch {}
+  return new ResourceError(message, status, headers === "" ? {} : JSON.parse(headers), body);
 }
 
 /** For FAIL, if nobody catches it. */

@@ -213,7 +213,7 @@ async fn a_status_without_a_body_keeps_its_connection_in_step() {
     let house = House::shared().await;
     let mut connection = Connection::open(&house.gateway.url).await.expect("a connection");
     let headers = [("content-type", "application/wasm")];
-    for (status, body) in [(204, ""), (304, ""), (200, "body")] {
+    for (status, body) in [(204, ""), (205, ""), (304, ""), (200, "body")] {
         let program =
             format!("(drop (call $status (i32.const {status}))) (call $done (i32.const 0) (i32.const 4))");
         let module = plain("(data (i32.const 0) \"body\")", &program);

@@ -4,8 +4,8 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { END, FAIL, TEXT } from "../frames.js";
-import { ENGINE, gateway } from "./gateway.js";
+import { ANSWER, BYTES, END, FAIL, JSON_TEXT, TEXT } from "../frames.js";
+import { ENGINE, METHODS, gateway } from "./gateway.js";
 
 const plain = (body, cells) => ({ code: `function (query, response, $r) { ${body} }`, cells });
 const async = (body, cells) => ({ code: `async function (query, response, $r) { ${body} }`, cells });
@@ -29,6 +29,7 @@ test("whatever is thrown is told in words", async (t) => {
     "Object.defineProperty(new Error('x'), 'stack', { get() { throw 1 } })": /^something was thrown that can't be looked at$/,
     "new Proxy({}, { get() { throw 1 }, getPrototypeOf() { throw 2 } })": /can't be looked at|thrown: /,
     "Object.assign(new Error('x'), { name: Symbol() })": /can't be looked at|Error/,
+    "new Proxy(new ResourceError('x'), { get: (it, key) => typeof key === 'symbol' ? { valueOf: 1, toString: 1 } : it[key] })": /can't be looked at/,
   };
   const g = await gateway(t);
   const program = await g.service([hello, ...Object.keys(thrown).flatMap((value) => [plain(`throw ${value}`), async(`await ${call}; throw ${value}`)])]);
@@ -40,6 +41,63 @@ test("whatever is thrown is told in words", async (t) => {
     }
   }
   await lives(g, program);
+});
+
+test("what a request has for a status or a header fails its own run, whether the handler waits or not", async (t) => {
+  const g = await gateway(t, { calls: () => ({ kind: TEXT, content: "x" }) });
+  const sets = ["response.status = query.v; $r.respond('x')", "response.status = query.v", "$r.answer(query.v, {}, 'x')"];
+  const headers = ["response.headers.a = query.v; $r.respond('x')", "response.headers.a = query.v", "$r.answer(200, { a: query.v }, 'x')"];
+  const variants = (bodies) => bodies.flatMap((body) => [plain(body), async(`${body}; await ${call}`), async(`await ${call}; ${body}`)]);
+  const program = await g.service([hello, ...variants(sets), ...variants(headers)]);
+  const failed = async (handler, v, kind) => {
+    const end = await g.run(program, handler, { method: METHODS.POST, body: { kind: JSON_TEXT, content: JSON.stringify({ v }) } });
+    assert.deepEqual([end.type, end.kind], [FAIL, kind], `${handler}: ${JSON.stringify(v)}`);
+    await lives(g, program);
+  };
+  for (let handler = 1; handler <= 9; handler++) {
+    for (const v of [{ valueOf: 1, toString: 1 }, {}, [404], true, "", "abc", "4e9", 0, 199, 1000, 404.5, -404, 65_940]) {
+      await failed(handler, v, 3);
+    }
+  }
+  for (let handler = 10; handler <= 18; handler++) await failed(handler, { valueOf: 1, toString: 1 }, 0);
+  assert.deepEqual(g.logs, []);
+});
+
+test("an answer that can't be written fails its own run, and others' answers leave", async (t) => {
+  const g = await gateway(t, { calls: () => new Promise(() => {}) });
+  const headers = "response.headers = { toJSON: Object.assign([], { map: () => () => undefined }) }; $r.respond('x')";
+  const program = await g.service([hello, async(`$r.respond("early"); await ${call}`), async(`${headers}; await ${call}`), plain(headers)]);
+  let runs;
+  g.together(() => (runs = [1, 2, 3, 1].map((handler) => g.start_run(program, handler))));
+  for (const run of [runs[1], runs[2]]) assert.deepEqual([(await run.ended).type, (await run.ended).kind], [FAIL, 0]);
+  await lives(g, program);
+  for (const { frames } of [runs[0], runs[3]]) assert.equal(frames.find(({ type }) => type === ANSWER)?.body, "early");
+});
+
+test("bytes are what an array holds when it is responded, whatever else it says of itself", async (t) => {
+  const g = await gateway(t);
+  const bytes = {
+    "new Uint8Array([1, 2])": [BYTES, [1, 2]],
+    "Buffer.from('ab')": [BYTES, [97, 98]],
+    "new Uint8Array([1, 2, 3]).subarray(1)": [BYTES, [2, 3]],
+    "new (class extends Uint8Array { get length() { throw new Error('no') } })(2)": [BYTES, [0, 0]],
+    "new (class extends Uint8Array { get byteLength() { return 1e9 } get buffer() { return null } })(2)": [BYTES, [0, 0]],
+    "{ __proto__: new Uint8Array(2) }": [JSON_TEXT, "{}"],
+    "Object.create(Uint8Array.prototype)": [JSON_TEXT, "{}"],
+    "new Proxy(new Uint8Array(2), {})": [JSON_TEXT, '{"0":0,"1":0}'],
+  };
+  const values = Object.keys(bytes);
+  const program = await g.service([hello, ...values.flatMap((value) => [plain(`$r.respond(${value})`), async(`$r.respond(${value}); await null`)])]);
+  for (const [index, [kind, content]] of Object.values(bytes).entries()) {
+    for (const handler of [1 + 2 * index, 2 + 2 * index]) {
+      const end = await g.run(program, handler);
+      const answer = end.frames.find(({ type }) => type === ANSWER) ?? end;
+      assert.deepEqual([answer.kind, typeof content === "string" ? answer.body : [...answer.body]], [kind, content], values[index]);
+      await lives(g, program);
+    }
+  }
+  const later = await g.service([plain("const b = new Uint8Array([1]); $r.respond(b); b[0] = 2")]);
+  assert.deepEqual([...(await g.run(later)).body], [1]);
 });
 
 test("the stack is the script's own", async (t) => {

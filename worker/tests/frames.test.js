@@ -88,6 +88,31 @@ test("what a slow socket has not sent is not written over", () => {
   assert.deepEqual(to.pieces.map((piece) => piece.toString("latin1").slice(-3)), ["aaa", "bbb", "ccc"]);
 });
 
+test("a frame whose write throws leaves nothing of itself behind", () => {
+  const to = socket();
+  const outbox = new Outbox(to, () => {});
+  const number = { valueOf: null, toString: null };
+  outbox.begin(1, 1).text("before").end();
+  for (const write of [(frame) => frame.u8(1).u16(number), (frame) => frame.text(undefined), (frame) => frame.u32(number)]) {
+    assert.throws(() => write(outbox.begin(2, 2).text("half")), TypeError);
+  }
+  outbox.flush();
+  assert.throws(() => outbox.begin(2, 2).u16(number), TypeError);
+  outbox.flush();
+  outbox.begin(3, 3).text("behind").end();
+  outbox.flush();
+  const inbox = new Inbox();
+  const cursor = new Cursor();
+  const bytes = Buffer.concat(to.pieces);
+  inbox.push(bytes, bytes.length);
+  const frames = [];
+  while (inbox.next(cursor)) {
+    frames.push([cursor.u8(), cursor.u32(), cursor.text()]);
+    assert.equal(cursor.at, cursor.end);
+  }
+  assert.deepEqual(frames, [[1, 1, "before"], [3, 3, "behind"]]);
+});
+
 test("half a surrogate pair arrives as U+FFFD, short or long", () => {
   const halves = ["\ud800", `${"x".repeat(30)}\udc00`];
   assert.deepEqual(received(written(halves), () => 1000), ["\ufffd", `${"x".repeat(30)}\ufffd`]);

@@ -374,20 +374,24 @@ test("rule 16: a call that fails throws a ResourceError, and one that nobody cat
     "http://down/": { outcome: 2, status: 502, message: "connection refused" },
     "http://self/": { outcome: 4, status: 508, message: "it holds what it asks for" },
     "http://liar/": { kind: JSON_ASCII, content: "<p>" },
+    "http://error/": { outcome: 1, status: 404, message: "404 from http://error/", kind: JSON_ASCII, content: "<p>" },
   };
   const g = await gateway(t, { calls: ({ url }) => answers[url] });
   const call = "await $r.call(6, $s.resource([{ v: query.url }]), 0, [])";
   const program = await g.service([
     async(`try { ${call} } catch (e) { $r.respond([e instanceof ResourceError, e.name, e.status, e.headers, e.body, e.message]) }`),
     async(call),
-    async(`$r.respond(${call})`),
   ]);
   const caught = async (url) => JSON.parse((await g.run(program, 0, { query: { url } })).body);
   assert.deepEqual(await caught("http://status/"), [true, "ResourceError", 404, { x: "y" }, { code: 1 }, "404 from http://status/"]);
   assert.deepEqual(await caught("http://down/"), [true, "ResourceError", 502, {}, null, "connection refused"]);
   assert.deepEqual((await caught("http://self/")).slice(0, 3), [true, "ResourceError", 508]);
-  const liar = await g.run(program, 2, { query: { url: "http://liar/" } });
-  assert.equal(liar.body, "<p>", "JSON that is none is text, which a handler can look at");
+  const liar = (await caught("http://liar/")).slice(0, 5);
+  assert.deepEqual(liar, [true, "ResourceError", 502, {}, "<p>"], "a handler can look at what came in the place of JSON");
+  assert.deepEqual((await caught("http://error/")).slice(2, 5), [404, {}, "<p>"], "the call had failed before");
+  const uncaught = await g.run(program, 1, { query: { url: "http://liar/" } });
+  assert.deepEqual([uncaught.type, uncaught.kind, uncaught.site, uncaught.status], [FAIL, 1, 6, 502]);
+  assert.match(uncaught.message, /^the answer is not the JSON that its type claims: /);
   const fail = await g.run(program, 1, { query: { url: "http://status/" } });
   assert.deepEqual([fail.kind, fail.site, fail.status, fail.message], [1, 6, 404, "404 from http://status/"]);
 });

@@ -135,7 +135,10 @@ impl Messages {
     pub(crate) fn is_bodiless(&self) -> bool {
         let is_head = self.request.as_ref().map_or(self.was.head, |head| head.method == Method::HEAD);
         let status = self.response.as_ref().map(|head| head.status);
-        is_head || matches!(status, Some(StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT))
+        let is_empty = |status| {
+            matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED)
+        };
+        is_head || status.is_some_and(is_empty)
     }
 
     /// Whether a head can still be changed.

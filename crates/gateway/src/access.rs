@@ -490,7 +490,10 @@ impl Drop for Logged {
     fn drop(&mut self) {
         // Nobody asks further once as many bytes are there as were announced, or none are to be sent.
         let is_all = self.body.is_end_stream() || self.body.size_hint().exact() == Some(0);
-        let is_empty = matches!(self.entry.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let is_empty = matches!(
+            self.entry.status,
+            StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED
+        );
         let bodiless = self.entry.method == Method::HEAD || is_empty;
         if self.entry.ended == Ended::NotYet && (is_all || bodiless) {
             self.entry.ended = Ended::Well;

@@ -92,7 +92,7 @@ impl Reply {
         if let Some(location) = headers.get(LOCATION).and_then(|location| mounted(location, mount)) {
             headers.insert(LOCATION, location);
         }
-        if is_head && status != StatusCode::NO_CONTENT {
+        if is_head && !matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT) {
             headers.insert(CONTENT_LENGTH, payload.bytes.len().into());
         }
         let mut response = Response::new(if is_head { body::empty() } else { body::full(payload.bytes) });
@@ -254,5 +254,9 @@ mod tests {
         let response = reply.respond("", true);
         assert_eq!(response.headers()[CONTENT_LENGTH], "4");
         assert!(response.body().is_end_stream());
+        for status in [204, 205] {
+            let reply = self::reply(status, "", Payload::text("four".into())).expect("an answer");
+            assert!(!reply.respond("", true).headers().contains_key(CONTENT_LENGTH), "{status}");
+        }
     }
 }

@@ -121,9 +121,10 @@ impl<'r> Composition<'r> {
         Next::Wait
     }
 
-    /// What a call brought.
-    pub(crate) fn put(&mut self, step: usize, body: Payload) {
-        self.values[step] = Some(Value::of(body));
+    /// What a call brought. `false` if that fails the call, of which a worker has to see what follows.
+    pub(crate) fn put(&mut self, step: usize, body: Payload) -> bool {
+        self.values[step] = Value::of(body);
+        self.values[step].is_some()
     }
 
     /// The body of the answer, when all is done.
@@ -334,18 +335,18 @@ impl Seen<'_> {
 }
 
 impl Value {
-    /// What a service answered. What claims to be JSON and is none is a text, as it is for workers.
-    fn of(body: Payload) -> Self {
-        match body.kind {
+    /// What a service answered. `None` if it is not the JSON that it claims to be.
+    fn of(body: Payload) -> Option<Self> {
+        Some(match body.kind {
             frame::Kind::None => Self::Undefined,
             frame::Kind::Text | frame::Kind::AsciiText => Self::Text(body.bytes),
             frame::Kind::Json | frame::Kind::AsciiJson => match body.document() {
                 Ok(document) => Self::Json(document),
-                Err(json::Error::NotJson(_)) => Self::Text(body.bytes),
+                Err(json::Error::NotJson(_)) => return None,
                 Err(_) => Self::Unusual,
             },
             frame::Kind::Bytes => Self::Unusual,
-        }
+        })
     }
 }
 

@@ -78,24 +78,22 @@ impl Payload {
         Self { kind, bytes }
     }
 
-    /// The same, where what claims to be JSON is, and is a text otherwise: for whoever hands it on without reading it.
-    pub(crate) fn checked(self) -> Self {
-        let kind = match self.kind {
-            Kind::AsciiJson if !self.is_json() => Kind::AsciiText,
-            Kind::Json if !self.is_json() => Kind::Text,
-            kind => kind,
-        };
-        Self { kind, ..self }
-    }
-
-    /// Whether it is JSON. An index is the fastest check; a text whose index would be too large is checked without one.
-    fn is_json(&self) -> bool {
+    /// Checks what claims to be JSON, for those who hand it on without reading it. An index is the fastest check; a text
+    /// whose index would be too large is checked without one.
+    ///
+    /// # Errors
+    /// Why it is not the JSON that it claims to be.
+    pub(crate) fn check(&self) -> Result<(), json::Error> {
+        if !matches!(self.kind, Kind::Json | Kind::AsciiJson) {
+            return Ok(());
+        }
         match self.document() {
             Err(json::Error::IndexTooLarge(_)) => {
                 let mut checker = Checker::default();
-                checker.feed(&self.bytes).and_then(|()| checker.end()).is_ok()
+                checker.feed(&self.bytes)?;
+                checker.end()
             }
-            document => document.is_ok(),
+            document => document.map(drop),
         }
     }
 

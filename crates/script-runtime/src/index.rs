@@ -30,7 +30,7 @@ pub(crate) fn nested(depth: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{Kind, Payload};
+    use crate::frame::Payload;
     use crate::state::fuzz::change_set;
 
     #[test]
@@ -48,9 +48,8 @@ mod tests {
 
     #[test]
     fn json_that_is_handed_on_stays_json_whatever_its_index_would_take() {
-        for (text, kind) in [(nested(1000), Kind::AsciiJson), (format!("{}]", nested(1000)), Kind::AsciiText)]
-        {
-            assert_eq!(Payload::claimed_json(text.into()).checked().kind, kind);
+        for (text, is_json) in [(nested(1000), true), (format!("{}]", nested(1000)), false)] {
+            assert_eq!(Payload::claimed_json(text.into()).check().is_ok(), is_json);
         }
     }
 }

@@ -166,6 +166,7 @@ impl Script {
             least,
             most: self.options.workers.most.map_or(cores, |most| most as usize).max(least),
             time: self.options.limits.time.0,
+            wall: self.options.limits.wall.0,
             memory: scripts.memory,
         };
         let settings = Settings {

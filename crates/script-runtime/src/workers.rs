@@ -69,6 +69,8 @@ pub(crate) struct Size {
     pub(crate) most: usize,
     /// CPU time of a run without a pause.
     pub(crate) time: Duration,
+    /// Time of a run from its beginning to its end.
+    pub(crate) wall: Duration,
     /// Heap of each, in bytes.
     pub(crate) memory: u64,
 }

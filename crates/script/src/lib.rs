@@ -36,6 +36,7 @@ mod prepass;
 pub mod program;
 pub mod recipe;
 mod room;
+mod status;
 mod syntax;
 
 /// The constructs of a text, in its order, and all that is wrong with its grammar.

@@ -32,7 +32,7 @@ use super::{IDLE, LEAST_RATE, UNREAD};
 use crate::client::Client;
 use crate::refusal::Refusal;
 use crate::respond;
-pub(super) use answer::{has_body, may_have_length};
+pub(super) use answer::{has_body, may_have_content};
 use head::{Asked, Head};
 use wire::{Ahead, Shared, Writer};
 

@@ -95,8 +95,8 @@ impl Run {
         entered.place.waits();
         let (number, passes, is_unread) = (call.number, call.passes, call.is_unread);
         if let Some((_, outcome, body)) = self.calls.fetched.iter().find(|(site, ..)| *site == call.site) {
-            let body = if is_unread { body.clone().checked() } else { body.clone() };
-            done(&entered.place, number, outcome, body);
+            let (outcome, body) = received(outcome.clone(), body.clone(), is_unread);
+            done(&entered.place, number, &outcome, body);
             return Ok(());
         }
         if !call.url.starts_with('/') {
@@ -196,6 +196,21 @@ impl Run {
     }
 }
 
+/// How a call ended for its handler. What no code reads goes into an answer as it came, so that JSON is checked here; a
+/// worker finds out about the rest.
+fn received(outcome: Outcome, body: Payload, is_unread: bool) -> (Outcome, Payload) {
+    if !is_unread || outcome != Outcome::Ok {
+        return (outcome, body);
+    }
+    match body.check() {
+        Ok(()) => (outcome, body),
+        Err(error) => {
+            let message = format!("the answer is not the JSON that its type claims: {error}");
+            (Outcome::Failed(502, message), body)
+        }
+    }
+}
+
 /// Tells the handler how its call ended.
 fn done(place: &Place, call: u32, outcome: &Outcome, body: Payload) {
     place.goes_on();
@@ -212,7 +227,8 @@ fn outside(
     let (setup, allowance) = (Arc::clone(setup), Arc::clone(allowance));
     async move {
         let (outcome, body) = setup.outside.send(&allowance, errand).await;
-        Back::Done { call, outcome, body: if is_unread { body.checked() } else { body } }
+        let (outcome, body) = received(outcome, body, is_unread);
+        Back::Done { call, outcome, body }
     }
     .boxed()
 }
@@ -245,7 +261,7 @@ impl Inside {
                 Err(error) => (refused(&error), Payload::default()),
             };
             if let Some(place) = place.upgrade() {
-                let body = if is_unread { body.checked() } else { body };
+                let (outcome, body) = received(outcome, body, is_unread);
                 done(&place, call, &outcome, body);
             }
         }

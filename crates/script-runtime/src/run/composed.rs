@@ -54,9 +54,8 @@ impl Run {
             match under_way.next().await {
                 Some((_, _, Came::Passed(reply))) => return Some(reply),
                 Some((step, site, Came::Done(outcome, body))) => {
-                    match outcome {
-                        Outcome::Ok => composition.put(step, body.clone()),
-                        _ => is_usual = false,
+                    if outcome != Outcome::Ok || !composition.put(step, body.clone()) {
+                        is_usual = false;
                     }
                     self.calls.fetched.push((site, outcome, body));
                 }

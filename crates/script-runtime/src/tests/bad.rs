@@ -11,6 +11,9 @@ use testkit::{misbehave, patiently};
 
 use super::rig::{Written, wish, written};
 
+/// A call of a neighbour.
+const OK: &str = "await $r.call(1, $s.resource(['/ok']), 0, [])";
+
 fn bad() -> Written {
     written()
         .resource("/ok")
@@ -27,6 +30,10 @@ fn bad() -> Written {
         .on(Get, "function (query, response, $r) { $r.respond('first'); $r.respond('second'); }")
         .resource("/status")
         .on(Get, "function (query, response, $r) { response.status = 99; $r.respond('x'); }")
+        .resource("/asked")
+        .on(Put, "function (query, response, $r) { response.status = query.status; $r.respond('x'); }")
+        .resource("/asked-later")
+        .on(Put, &format!("async function (query, response, $r) {{ {OK}; response.status = query.status; $r.respond('x'); {OK}; }}"))
         .resource("/never")
         .on(Get, "async function () { await new Promise(() => {}); }")
         .resource("/loop")
@@ -52,6 +59,29 @@ async fn what_a_script_does_wrong_is_500_and_the_next_request_is_answered() {
     }
     assert_eq!(rig.get("/twice").await, "first", "rule 13: the first answer holds");
     assert_eq!(rig.get("/reject").await, "ok");
+    assert_eq!(rig.script.stats().restarts, 0);
+}
+
+#[tokio::test]
+async fn a_status_that_a_client_sends_is_checked_where_it_is_set_and_the_next_request_is_answered() {
+    let rig = bad().start().await;
+    for path in ["/asked", "/asked-later"] {
+        for status in
+            [r#"{"valueOf":1,"toString":1}"#, "{}", "[404]", "true", r#""x""#, "99", "199", "1000", "404.5"]
+        {
+            let body = format!(r#"{{"status":{status}}}"#);
+            assert_eq!(
+                rig.ask_with("PUT", path, &body).await,
+                (500, "script-answer".into()),
+                "{path} {status}"
+            );
+            assert_eq!(rig.get("/ok").await, "ok");
+        }
+        for (status, sent) in [("404", 404), (r#""404""#, 404), ("999", 999), ("null", 200)] {
+            let body = format!(r#"{{"status":{status}}}"#);
+            assert_eq!(rig.ask_with("PUT", path, &body).await, (sent, "x".into()), "{path} {status}");
+        }
+    }
     assert_eq!(rig.script.stats().restarts, 0);
 }
 

@@ -77,10 +77,33 @@ async fn what_a_handler_only_hands_on_goes_as_it_came_if_it_is_the_json_that_it_
     for (path, body) in [
         ("/deep", &*format!(r#"{{"got":{deep}}}"#)),
         ("/json", r#"{"got":[1.0, 12345678901234567890, "é"]}"#),
-        ("/none", r#"{"got":"[1.0, \"é"}"#),
         ("/inside", r#"{"got":"text"}"#),
     ] {
         assert_eq!(rig.get(path).await, body, "{path}");
+    }
+    assert_eq!(rig.ask("GET", "/none").await, (502, "script-resource".into()));
+}
+
+#[tokio::test]
+async fn rule_16_an_answer_that_is_not_the_json_that_it_claims_to_be_fails_its_call() {
+    let catches = |word: &str| {
+        format!(
+            "async function (query, response, $r) {{ const g = $s.resource(['http://up/body']);
+            try {{ $r.respond({{got: await $r.{word}(3, g, 2, [query.text])}}); }}
+            catch (error) {{ $r.respond({{status: error.status, name: error.name, body: error.body}}); }} }}"
+        )
+    };
+    let written =
+        written().resource("/call").on(Get, &catches("call")).resource("/unread").on(Get, &catches("unread"));
+    let (rig, _upstream) = outside(written, &[]).await;
+    for path in ["/call", "/unread"] {
+        for (text, body) in
+            [("%7B", "{"), ("%5B1,%5D", "[1,]"), ("%7B%7D%00", "{}\0"), ("%EF%BB%BF", ""), ("%C3%A4", "ä")]
+        {
+            let failed = json!({"status": 502, "name": "ResourceError", "body": body});
+            assert_eq!(rig.json(&format!("{path}?text={text}")).await, failed, "{path}: {body}");
+        }
+        assert_eq!(rig.json(&format!("{path}?text=%EF%BB%BF%5B1%5D")).await, json!({"got": [1]}), "{path}");
     }
 }
 

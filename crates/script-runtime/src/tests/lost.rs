@@ -2,7 +2,7 @@
 
 use futures_util::future::join;
 use script::Method::{Get, Put};
-use testkit::misbehave;
+use testkit::{misbehave, patiently};
 
 use super::rig::{wish, written};
 
@@ -58,6 +58,26 @@ async fn whoever_is_answered_by_nobody_since_a_heap_was_full_is_told_its_limit_a
         "{}",
         problem.hint()
     );
+}
+
+#[tokio::test]
+async fn a_worker_that_stands_still_ends_and_another_takes_its_place() {
+    let mut wish = wish();
+    wish.options.limits.wall = services::Duration::from_millis(1000);
+    let stops =
+        "function () { spawn('sh', ['-c', 'kill -STOP ' + process.pid]); return new Promise(() => {}); }";
+    let rig = written()
+        .head("const { spawn } = await $s.import('node:child_process');")
+        .resource("/stops")
+        .on(Get, stops)
+        .resource("/ok")
+        .on(Get, "function (query, response, $r) { $r.respond('ok'); }")
+        .start_as(wish)
+        .await;
+    rig.ready().await;
+    assert_eq!(rig.ask("GET", "/stops").await, (504, "script-wall".into()));
+    patiently("an answer of another worker", async { while rig.ask("GET", "/ok").await.0 != 200 {} }).await;
+    assert!(rig.script.stats().restarts > 0);
 }
 
 #[tokio::test]

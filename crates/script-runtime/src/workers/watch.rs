@@ -3,7 +3,8 @@
 //!
 //! A busy loop can't be stopped from inside, so that its worker ends. A worker's own watchdog says which run keeps it
 //! busy; whether it really computes is asked of the system, since on a busy machine a worker may only wait for its
-//! turn. An engine without a watchdog is noticed by its silence.
+//! turn. An engine without a watchdog is noticed by its silence. So is a worker that computes nothing and answers nothing:
+//! it ends after the time that a run may take, since no run in it can end well.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,12 +17,12 @@ use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use super::Pool;
 use super::host::ScriptHome;
 use super::link::{Link, News, hello};
 use super::process::{self, Places, Sockets};
 use super::scale::{Scale, Step, TICK};
 use super::worker::{Loss, Worker};
+use super::{Pool, Size};
 use crate::frame::Out;
 
 /// In this time a new worker has connected.
@@ -69,9 +70,39 @@ impl Listener {
 struct Seen {
     cpu: Duration,
     activity: u64,
-    /// CPU time in which it said nothing though it was asked.
+    /// Whether it was sent a PING, and has said nothing since.
+    is_asked: bool,
+    /// CPU time that it has used since.
     silent: Duration,
+    /// Looks since. A clock would count the time in which the gateway itself stood still.
+    unanswered: u32,
     idle: u32,
+}
+
+impl Seen {
+    /// Notes a look; returns the CPU time since the last one.
+    fn note(&mut self, cpu: Duration, activity: u64) -> Duration {
+        let used = cpu.saturating_sub(self.cpu);
+        if self.is_asked && activity == self.activity {
+            self.silent += used;
+            self.unanswered += 1;
+        } else {
+            (self.is_asked, self.silent, self.unanswered) = (false, Duration::ZERO, 0);
+        }
+        (self.cpu, self.activity) = (cpu, activity);
+        used
+    }
+
+    /// Why the worker is ended, if its silence is too long.
+    fn silence(&self, size: &Size) -> Option<Loss> {
+        if self.silent > size.time + TICK * 2 {
+            return Some(stuck(None, size.time));
+        }
+        let limit = size.wall + TICK * 2;
+        (TICK * self.unanswered > limit).then(|| {
+            Loss::of(format!("it answered nothing for longer than {}", services::Duration(size.wall)))
+        })
+    }
 }
 
 /// Runs beside a pool until that is gone.
@@ -186,16 +217,14 @@ fn look_at(pool: &Pool, worker: &Arc<Worker>, seen: &mut Seen) -> f64 {
     if process::memory(pid).is_some_and(|memory| memory > pool.size.memory * 2 + (256 << 20)) {
         worker.lose(Loss::of("it held much more memory than `scripts.memory` grants its heap"));
     }
-    let Some(cpu) = process::cpu(pid) else { return 0.0 };
-    let used = cpu.saturating_sub(seen.cpu);
-    let activity = worker.activity.load(Relaxed);
-    let is_silent = worker.load().0 > 0 && activity == seen.activity;
-    seen.silent = if is_silent { seen.silent + used } else { Duration::ZERO };
-    (seen.cpu, seen.activity) = (cpu, activity);
-    if seen.silent > pool.size.time + TICK * 2 {
-        worker.lose(stuck(None, pool.size.time));
-    } else if worker.load().0 > 0 {
+    // Where the system doesn't say, its answers alone count.
+    let cpu = process::cpu(pid).unwrap_or(seen.cpu);
+    let used = seen.note(cpu, worker.activity.load(Relaxed));
+    if let Some(loss) = seen.silence(&pool.size) {
+        worker.lose(loss);
+    } else if !seen.is_asked && worker.load().0 > 0 {
         worker.say(|out| out.ping(0));
+        seen.is_asked = true;
     }
     used.as_secs_f64() / TICK.as_secs_f64()
 }
@@ -318,5 +347,42 @@ async fn ended(status: io::Result<ExitStatus>, told: &mut process::Told, heap: O
             Loss { full: Some(limit), ..Loss::of(text) }
         }
         None => Loss::of(format!("its process ended: {status}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: Size =
+        Size { least: 1, most: 1, time: Duration::from_secs(1), wall: Duration::from_secs(30), memory: 0 };
+
+    /// How many looks it takes until a worker ends that was asked at the first, uses this much of each and says this.
+    fn ends_after(used: Duration, says: impl Fn(u32) -> u64) -> Option<(u32, Option<u32>)> {
+        let mut seen = Seen { is_asked: true, ..Seen::default() };
+        (1..1000).find_map(|look| {
+            seen.note(used * look, says(look));
+            let loss = seen.silence(&SIZE);
+            seen.is_asked = true;
+            loss.map(|loss| (look, loss.culprit))
+        })
+    }
+
+    #[test]
+    fn a_worker_that_answers_nothing_ends_after_the_time_of_a_run_however_little_it_computes() {
+        assert_eq!(ends_after(Duration::ZERO, |_| 0), Some((63, None)), "31 s of half seconds");
+        assert_eq!(ends_after(TICK, |_| 0), Some((5, None)), "2 s of computing");
+        assert_eq!(ends_after(TICK, u64::from), None, "it answers each time");
+        assert_eq!(ends_after(Duration::ZERO, |look| u64::from(look / 60)), None, "it answers at last");
+        assert_eq!(ends_after(Duration::ZERO, |look| u64::from(look.min(100))), Some((163, None)));
+    }
+
+    #[test]
+    fn a_worker_that_was_not_asked_may_say_nothing() {
+        let mut seen = Seen::default();
+        for look in 1..1000 {
+            seen.note(TICK * look, 0);
+            assert!(seen.silence(&SIZE).is_none(), "{look}");
+        }
     }
 }

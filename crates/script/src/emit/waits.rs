@@ -3,9 +3,7 @@
 use std::ops::Range;
 
 use oxc_ast::AstKind;
-use oxc_ast::ast::{
-    CallExpression, Expression, ObjectExpression, ObjectPropertyKind, PropertyKey, PropertyKind,
-};
+use oxc_ast::ast::{CallExpression, Expression, ObjectExpression, ObjectPropertyKind, PropertyKind};
 use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
 
@@ -15,6 +13,7 @@ use crate::analyse::calls::{Wait, call_by};
 use crate::analyse::code::{Code, FunctionId, node_of};
 use crate::analyse::template::Part;
 use crate::method::Method;
+use crate::status::StatusResponse;
 use crate::syntax::ConstructKind;
 
 impl<'a> Emitter<'_, '_, 'a> {
@@ -103,10 +102,7 @@ impl<'a> Emitter<'_, '_, 'a> {
                 }
                 AstKind::ArrayExpression(_) => at = code.past_parentheses(parent),
                 AstKind::ThrowStatement(statement) => {
-                    let is_status = match statement.argument.without_parentheses() {
-                        Expression::ObjectExpression(object) => status_answer(code, object).is_some(),
-                        _ => false,
-                    };
+                    let is_status = StatusResponse::of(&statement.argument).is_some();
                     let construct = code.construct_at(parent).map(|id| &code.construct(id).kind);
                     let is_respond = matches!(construct, Some(ConstructKind::Respond { .. }));
                     return is_respond && !is_status && at != code.past_parentheses(call);
@@ -215,10 +211,8 @@ impl<'a> Emitter<'_, '_, 'a> {
             pieces.push(Piece::words(";"));
             return pieces;
         }
-        if let Expression::ObjectExpression(object) = statement.argument.without_parentheses()
-            && let Some(pieces) = status_answer(code, object)
-        {
-            return pieces;
+        if let Some(response) = StatusResponse::of(&statement.argument) {
+            return status_answer(code, &response);
         }
         vec![Piece::words("$r.respond("), Piece::Source(value), Piece::words(");")]
     }
@@ -271,33 +265,23 @@ pub(super) fn arguments(code: &Code<'_, '_>, call: &CallExpression<'_>) -> Optio
 }
 
 /// `$r.answer(302, {Location: u}, body)` for `respond {302: {Location: u, body: ..}}`.
-fn status_answer(code: &Code<'_, '_>, object: &ObjectExpression<'_>) -> Option<Vec<Piece>> {
-    let [ObjectPropertyKind::ObjectProperty(only)] = object.properties.as_slice() else { return None };
-    let PropertyKey::NumericLiteral(status) = &only.key else { return None };
-    let Expression::ObjectExpression(headers) = only.value.without_parentheses() else { return None };
-    let is_status = (100.0..600.0).contains(&status.value) && status.value.fract() == 0.0 && !only.computed;
-    if !is_status {
-        return None;
-    }
-    let mut pieces = vec![Piece::words(format!("$r.answer({}, {{", status.value))];
-    let mut body = None;
-    let mut is_first = true;
-    for property in &headers.properties {
-        if let ObjectPropertyKind::ObjectProperty(it) = property
-            && it.key.static_name().is_some_and(|name| name == "body")
-            && !it.computed
-        {
-            body = Some(code.source(it.value.span()));
-            continue;
-        }
-        pieces.push(Piece::words(if is_first { "" } else { ", " }));
-        pieces.push(Piece::Source(code.source(property.span())));
-        is_first = false;
+fn status_answer(code: &Code<'_, '_>, response: &StatusResponse<'_, '_>) -> Vec<Piece> {
+    let mut pieces = vec![Piece::words(format!("$r.answer({}, {{", response.status))];
+    for (index, header) in response.headers().enumerate() {
+        pieces.push(Piece::words(if index == 0 { "" } else { ", " }));
+        pieces.push(Piece::Source(code.source(header.span())));
     }
     pieces.push(Piece::words("}"));
-    if let Some(body) = body {
-        pieces.extend([Piece::words(", "), Piece::Source(body)]);
+    match response.bodies().last() {
+        // An edit of a name that stands for a member makes a member of it: `body: $c.body`.
+        Some(body) if body.shorthand => pieces.extend([
+            Piece::words(", ({"),
+            Piece::Source(code.source(body.span)),
+            Piece::words("}).body"),
+        ]),
+        Some(body) => pieces.extend([Piece::words(", "), Piece::Source(code.source(body.value.span()))]),
+        None => {}
     }
     pieces.push(Piece::words(");"));
-    Some(pieces)
+    pieces
 }

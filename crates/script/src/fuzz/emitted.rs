@@ -143,6 +143,28 @@ fn what_a_resource_ends_with_ends_there() {
 }
 
 #[test]
+fn the_members_of_a_status_response_stay_javascript_whatever_they_are() {
+    for members in [
+        "body",
+        "body, Location: '/b'",
+        "Location: '/b', body: (1, body)",
+        "'body': body",
+        "body: 1, body",
+        "['body']: body",
+        "...{ a: 1 }, body",
+        "body: { body }",
+        "get Location() { return '/b' }, body",
+        "async a() {}, *b() {}, set c(x) {}",
+        "",
+    ] {
+        let source = format!(
+            "service s {{ res '/a' on POST {{ state body = 1\n respond {{ 404: {{ {members} }} }} }} }}"
+        );
+        compiled(&source).unwrap_or_else(|| panic!("{source}"));
+    }
+}
+
+#[test]
 fn a_damaged_program_is_compiled_or_every_mistake_has_words() {
     let all = [
         include_str!("../../tests/listings/3.sjs"),

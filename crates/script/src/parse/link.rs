@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use oxc_ast::ast::{
-    ArrayExpressionElement, Expression, ForStatementLeft, Function, Program, ReturnStatement, Statement,
-    UnaryOperator, VariableDeclaration,
+    ArrayExpressionElement, Expression, ForStatementLeft, Function, ObjectProperty, Program, PropertyKind,
+    ReturnStatement, Statement, UnaryOperator, VariableDeclaration,
 };
 use oxc_ast_visit::{Visit, walk};
 use oxc_span::GetSpan;
@@ -12,6 +12,7 @@ use oxc_syntax::scope::{ScopeFlags, ScopeId};
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::prepass::OffsetMap;
+use crate::status::StatusResponse;
 use crate::syntax::{ConstructId, ConstructKind, Name, Syntax};
 
 /// Links, and checks what only the tree tells.
@@ -84,7 +85,10 @@ impl Linker<'_> {
                 None
             }
             Statement::ThrowStatement(statement) => {
-                self.check_value(&statement.argument);
+                match StatusResponse::of(&statement.argument) {
+                    Some(response) => response.bodies().for_each(|body| self.check_body(body)),
+                    None => self.check_value(&statement.argument),
+                }
                 None
             }
             _ => None,
@@ -118,6 +122,20 @@ impl Linker<'_> {
             }
             _ => None,
         }
+    }
+
+    /// The body of a status response is taken out of its object, where only a value can stand.
+    fn check_body(&mut self, body: &ObjectProperty<'_>) {
+        let label = match body.kind {
+            PropertyKind::Get => "this is a getter",
+            PropertyKind::Set => "this is a setter",
+            PropertyKind::Init if body.method => "this is a method",
+            PropertyKind::Init => return self.check_value(&body.value),
+        };
+        let message = "the body of a status response is a value";
+        let help = "write the value behind its name: `body: value`";
+        let span = self.map.span_to_source(body.span);
+        self.diagnostics.push(Diagnostic::error(Code::RespondValue, span, message, label, help));
     }
 
     /// A function is no answer; whoever writes one forgot to call it.

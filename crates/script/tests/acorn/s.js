@@ -236,9 +236,21 @@ class S extends Parser {
     this.type = tokTypes._throw;
     this.next();
     const value = this.parseExpression();
-    if (/^(?:Function|ArrowFunction|Class)Expression$/.test(value.type)) this.raise(value.start, "a function is no answer");
+    for (const { type, start } of this.bodies(value)) {
+      if (/^(?:Function|ArrowFunction|Class)Expression$/.test(type)) this.raise(start, "a function is no answer");
+    }
     this.semicolon();
     return this.finishNode(node, "Respond");
+  }
+
+  // The bodies of `{ 404: { body: .. } }`, or the value itself.
+  bodies(value) {
+    const members = value.type === "ObjectExpression" ? value.properties : [];
+    const [only] = members, status = only?.key?.value;
+    const isNumber = Number.isInteger(status) && status >= 100 && status < 600 && !only.computed;
+    if (members.length !== 1 || !isNumber || only.value.type !== "ObjectExpression") return [value];
+    const named = only.value.properties.filter(({ key, computed }) => !computed && (key?.name ?? key?.value) === "body");
+    return named.map(({ value }) => value);
   }
 
   mayRunHere() {

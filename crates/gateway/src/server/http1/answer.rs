@@ -11,21 +11,25 @@ use services::http1::{Framing, content_length, put};
 
 use super::head::Asked;
 
-/// Whether a body follows (RFC 9110, 6.4.1).
+/// Whether a body follows (RFC 9110, 6.4.1 and 15.3.6).
 pub(in crate::server) fn has_body(status: StatusCode, is_head: bool) -> bool {
-    !is_head && may_have_length(status) && status != StatusCode::NOT_MODIFIED
+    !is_head && may_have_content(status) && status != StatusCode::NOT_MODIFIED
 }
 
-/// Whether an answer may say how long it is or would be (RFC 9110, 8.6).
-pub(in crate::server) fn may_have_length(status: StatusCode) -> bool {
-    !status.is_informational() && status != StatusCode::NO_CONTENT
+/// Whether there is, or to GET would be, a body, of which an answer may say how long it is (RFC 9110, 8.6).
+pub(in crate::server) fn may_have_content(status: StatusCode) -> bool {
+    !status.is_informational() && !matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT)
 }
 
 /// Where its body ends, or would end if it had one.
 pub(super) fn framing(head: &response::Parts, body: &impl Body, asked: &Asked) -> Framing {
     let known = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
     let said = || content_length(&head.headers).ok().flatten();
-    let length = if has_body(head.status, asked.is_head) { known.or_else(said) } else { said().or(known) };
+    let length = match head.status {
+        status if !may_have_content(status) => Some(0),
+        status if has_body(status, asked.is_head) => known.or_else(said),
+        _ => said().or(known),
+    };
     match length {
         Some(length) => Framing::Length(length),
         None if asked.version == Version::HTTP_10 => Framing::UntilClose,
@@ -73,7 +77,9 @@ pub(super) fn head(
 fn put_framing(text: &mut Vec<u8>, head: &response::Parts, framing: Framing, asked: &Asked) {
     let has_body = has_body(head.status, asked.is_head);
     match framing {
-        _ if !may_have_length(head.status) => {}
+        // Without a length, clients would wait for a body of it (RFC 9112, 6.3).
+        _ if head.status == StatusCode::RESET_CONTENT => text.extend_from_slice(b"content-length: 0\r\n"),
+        _ if !may_have_content(head.status) => {}
         // What would have been there is not known by its absence.
         Framing::Length(0) if !has_body && !head.headers.contains_key(CONTENT_LENGTH) => {}
         Framing::Length(length) => {

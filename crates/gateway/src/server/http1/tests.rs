@@ -238,6 +238,7 @@ proptest! {
 async fn an_answer_says_where_it_ends() {
     let length = || Response::builder().header("content-length", "7").body(full("")).unwrap();
     let status = |status| Response::builder().status(status).body(full("")).unwrap();
+    let reset = || Response::builder().status(205).header("content-length", "3").body(full("abc")).unwrap();
     let stream = || {
         let frames = [Ok(http_body::Frame::data(Bytes::from("a"))), Ok(http_body::Frame::data("bc".into()))];
         StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync()
@@ -248,6 +249,8 @@ async fn an_answer_says_where_it_ends() {
         ("HEAD / HTTP/1.1", Response::new(full("abc")), "content-length: 3\r\n", "\r\n\r\n"),
         ("GET / HTTP/1.1", status(204), "204 No Content\r\ndate: ", "\r\n\r\n"),
         ("GET / HTTP/1.1", status(304), "304 Not Modified\r\ndate: ", "\r\n\r\n"),
+        ("GET / HTTP/1.1", reset(), "content-length: 0\r\n", "\r\n\r\n"),
+        ("HEAD / HTTP/1.1", reset(), "content-length: 0\r\n", "\r\n\r\n"),
         ("GET / HTTP/1.1", status(200), "content-length: 0\r\n", "\r\n\r\n"),
         (
             "GET / HTTP/1.1",

@@ -23,7 +23,7 @@ use tokio::task::coop::consume_budget;
 use super::MAX_SEND_BUFFER;
 use super::traffic::RequestGuard;
 use crate::access::Logged;
-use crate::server::http1::{has_body, may_have_length};
+use crate::server::http1::{has_body, may_have_content};
 use crate::server::limiter::LimitReached;
 use crate::server::stall::Stall;
 use crate::server::{LEAST_RATE, UNREAD};
@@ -103,7 +103,7 @@ where
 /// The head as it goes out: without what is for HTTP/1.1, and with what every answer has.
 fn complete(mut head: response::Parts, body: &Logged, has_body: bool) -> Response<()> {
     strip_hop_by_hop(&mut head.headers);
-    if !may_have_length(head.status) {
+    if !may_have_content(head.status) {
         head.headers.remove(CONTENT_LENGTH);
     }
     if has_body && let Some(length) = body.size_hint().exact() {

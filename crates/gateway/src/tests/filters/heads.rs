@@ -49,9 +49,11 @@ async fn rig(modules: &Modules) -> Rig {
 async fn an_answer_that_may_have_no_body_has_none_whatever_a_filter_says() {
     for (code, method) in [
         (ANSWERS.replace("STATUS", "204"), "GET"),
+        (ANSWERS.replace("STATUS", "205"), "GET"),
         (ANSWERS.replace("STATUS", "304"), "GET"),
         (ANSWERS.replace("STATUS", "200"), "HEAD"),
         (RESTATES.replace("STATUS", "204").replace("WANTED", "0"), "GET"),
+        (RESTATES.replace("STATUS", "205").replace("WANTED", "0"), "GET"),
         (RESTATES.replace("STATUS", "304").replace("WANTED", "0"), "GET"),
         (LOOKS.to_owned(), "HEAD"),
         (LIES.replace("CALLBACK", "proxy_on_response_headers").replace("MAP", "2"), "HEAD"),
