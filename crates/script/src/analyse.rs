@@ -1,6 +1,6 @@
 //! What a text means beyond JavaScript, and what of it breaks a rule. Each rule has its file; they share the tree
-//! (`code`), what its names are (`names`), what is changed (`flow`), which variables may hold the same (`sharing`), who waits
-//! for what (`calls`) and who touches which state (`cells`).
+//! (`code`), what its names are (`names`), what is changed (`flow`), which variables may hold the same (`sharing`), what
+//! becomes of a value (`reads`), who waits for what (`calls`) and who touches which state (`cells`).
 
 use oxc_semantic::NodeId;
 
@@ -16,6 +16,7 @@ use names::Names;
 use parallel::Plan;
 use sharing::Sharing;
 
+pub(crate) mod builtins;
 pub(crate) mod calls;
 pub(crate) mod capture;
 pub(crate) mod cells;

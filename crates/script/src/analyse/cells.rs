@@ -7,7 +7,7 @@ use oxc_semantic::NodeId;
 
 use super::code::{Code, FunctionId, Role};
 use super::names::Names;
-use super::reads::Reads;
+use super::reads::{Reads, Usage};
 use super::{Analysis, Handling};
 use crate::diagnostic::{Code as Says, Diagnostic};
 use crate::method::Method;
@@ -19,8 +19,14 @@ pub(crate) struct Access {
     pub(crate) cell: usize,
     /// Where it happens, as its handler sees it: the declaration that captures it, where it is captured.
     pub(crate) node: NodeId,
-    /// It can only be read here.
-    pub(crate) reads: bool,
+    pub(crate) usage: Usage,
+}
+
+impl Access {
+    /// Whether it can only be read here.
+    pub(crate) fn is_read(&self) -> bool {
+        self.usage == Usage::Read
+    }
 }
 
 /// Who touches what.
@@ -39,13 +45,14 @@ impl Touched {
             for reference in code.uses(it.symbol) {
                 let at = reference.node_id();
                 let node = captured_at(code, at, code.declaration(it.symbol)).unwrap_or(at);
-                let reads = node != at || Reads::new(code, names).only_reads(at);
-                touched.accesses.entry(code.home(node)).or_default().push(Access { cell, node, reads });
+                // What is captured is a copy.
+                let usage = if node == at { Reads::new(code, names).usage(at) } else { Usage::Read };
+                touched.accesses.entry(code.home(node)).or_default().push(Access { cell, node, usage });
             }
             if let (Scope::Handler(handler), Some(_)) = (it.scope, it.initial) {
                 let node = code.statements[it.construct];
                 let home = names.handlers[handler].function;
-                touched.accesses.entry(home).or_default().push(Access { cell, node, reads: false });
+                touched.accesses.entry(home).or_default().push(Access { cell, node, usage: Usage::Write });
             }
         }
         for node in code.semantic.nodes().iter() {
@@ -115,7 +122,7 @@ pub(crate) fn classify(names: &Names, touched: &Touched, handler: usize) -> Clas
     let safe = matches!(handler.method, Method::Get | Method::Head);
     let class = if cells.is_empty() {
         Class::Stateless
-    } else if safe || accesses.iter().all(|access| access.reads) {
+    } else if safe || accesses.iter().all(Access::is_read) {
         Class::Reader
     } else {
         Class::Writer

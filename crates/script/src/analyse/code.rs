@@ -16,8 +16,10 @@ use crate::parse::{Parsed, Tree};
 use crate::syntax::{Construct, ConstructId, ConstructKind};
 
 pub(crate) use functions::{Called, Role, Routine};
+pub(crate) use members::{Members, is_data, is_function};
 
 mod functions;
+mod members;
 
 /// An index into `Code::functions`; 0 is the file.
 pub(crate) type FunctionId = usize;
@@ -29,6 +31,7 @@ pub(crate) struct Code<'p, 'a> {
     pub(crate) functions: Vec<Routine>,
     /// The function that a symbol always is.
     pub(crate) named: HashMap<SymbolId, FunctionId>,
+    pub(crate) members: Members,
     /// The node of each construct's statement.
     pub(crate) statements: Vec<NodeId>,
     constructs: HashMap<NodeId, ConstructId>,
@@ -47,6 +50,7 @@ impl<'p, 'a> Code<'p, 'a> {
             semantic,
             functions: Vec::new(),
             named: HashMap::new(),
+            members: Members::default(),
             statements: vec![NodeId::ROOT; parsed.syntax.constructs.len()],
             constructs: HashMap::new(),
             ends: (1..=count).collect(),
@@ -55,6 +59,7 @@ impl<'p, 'a> Code<'p, 'a> {
         code.measure();
         code.find_constructs();
         code.find_functions();
+        code.members = Members::of(&code);
         code
     }
 
@@ -150,6 +155,12 @@ impl<'p, 'a> Code<'p, 'a> {
     /// The construct that a statement stands for.
     pub(crate) fn construct_at(&self, node: NodeId) -> Option<ConstructId> {
         self.constructs.get(&node).copied()
+    }
+
+    /// Whether a statement is a `respond`.
+    pub(crate) fn responds(&self, statement: NodeId) -> bool {
+        let construct = self.construct_at(statement).map(|id| &self.construct(id).kind);
+        matches!(construct, Some(ConstructKind::Respond { .. }))
     }
 
     /// A place of the tree in the S text.

@@ -1,16 +1,19 @@
 //! Rules 5 and 6: where a writer's changes are committed. At its end; or early, after the last statement that can
 //! change state, if nothing was waited for until then and something is waited for later: others need not wait for that.
+//!
+//! Which statement is the last must be sure. State that goes where `reads` does not follow it, functions that change it and
+//! are handed on, and callbacks may change it at any time: then there is none.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use oxc_semantic::NodeId;
 use oxc_syntax::symbol::SymbolId;
 
-use super::calls::{Calls, Wait};
+use super::calls::{Calls, Wait, call_by};
 use super::cells::Touched;
 use super::code::{Called, Code, FunctionId, Role, statements};
-use super::names::Names;
-use super::reads::Reads;
+use super::names::{Names, Thing};
+use super::reads::{Reads, Usage};
 use super::sharing::Sharing;
 use super::{Analysis, Handling};
 use crate::diagnostic::{Code as Says, Diagnostic};
@@ -39,7 +42,8 @@ pub(crate) fn early(
     (!waits(earlier) && waits(later)).then(|| statements[last])
 }
 
-/// The places of a handler where it can change state; none if that can't be told.
+/// The places of a handler where it can change state; none if that can't be told, since what changes it may run at any
+/// time.
 fn writes(
     code: &Code<'_, '_>,
     names: &Names,
@@ -48,37 +52,91 @@ fn writes(
     handler: usize,
 ) -> Option<Vec<NodeId>> {
     let function = names.handlers[handler].function;
-    let accesses = touched.by(function).iter().filter(|access| !access.reads).map(|access| access.node);
-    let changes = accesses.chain(shared(code, names, sharing, touched, function)).collect();
-    let mut writes = execution_places(code, function, changes);
-    // A callback may run at any time.
-    let may_come_later = |node: &NodeId| {
-        let within = code.function_of(*node);
-        within != function && matches!(code.functions[within].called, Called::Unknown | Called::Never)
-    };
-    if writes.iter().any(may_come_later) {
-        return None;
-    }
-    for (used, node) in touched.uses_of(function) {
-        if touched.all_by(*used).iter().any(|access| !access.reads) {
-            writes.push(*node);
+    let reach = touched.reach(function);
+    let accesses = reach.iter().flat_map(|it| touched.by(*it)).map(|access| (access.node, access.usage));
+    let mut changes = Vec::new();
+    for (node, usage) in accesses.chain(shared(code, names, sharing, touched, function)) {
+        match usage {
+            Usage::Read => {}
+            Usage::Write => changes.push(node),
+            Usage::Escape => return None,
         }
     }
+    let writers: BTreeSet<FunctionId> = changes.iter().map(|node| code.home(*node)).collect();
+    if changes.iter().any(|node| may_come_later(code, *node)) {
+        return None;
+    }
+    changes.retain(|node| code.is_inside(*node, code.functions[function].node));
+    let mut writes = execution_places(code, function, changes)?;
+    writes.extend(calls_of(code, touched, &reach, writers, function)?);
     Some(writes)
 }
 
-/// Places of a handler where given nodes of it are executed: the body of a named function is where its name is used.
-fn execution_places(code: &Code<'_, '_>, handler: FunctionId, mut next: Vec<NodeId>) -> Vec<NodeId> {
+/// Whether code may run after the statement that it stands in, as seen from the named function or handler around it: a
+/// callback may run at any time, and an asynchronous function goes on when others wait.
+fn may_come_later(code: &Code<'_, '_>, node: NodeId) -> bool {
+    let home = code.home(node);
+    let mut within = code.functions_around(code.function_of(node)).take_while(|id| *id != home);
+    let is_late = |id: FunctionId| {
+        let routine = &code.functions[id];
+        routine.is_async || matches!(routine.called, Called::Unknown | Called::Never)
+    };
+    let is_asynchronous = code.functions[home].role == Role::Plain && code.functions[home].is_async;
+    is_asynchronous || within.any(is_late)
+}
+
+/// Places of a handler where given nodes of it are executed: the body of a named function is where it is called. None if
+/// one of the functions is handed on.
+fn execution_places(code: &Code<'_, '_>, handler: FunctionId, mut next: Vec<NodeId>) -> Option<Vec<NodeId>> {
     let (mut places, mut seen) = (Vec::new(), BTreeSet::new());
     while let Some(node) = next.pop() {
+        if may_come_later(code, node) {
+            return None;
+        }
         let home = code.home(node);
         if home == handler || code.functions[home].role != Role::Plain {
             places.push(node);
         } else if seen.insert(home) {
-            next.extend(code.mentions(home));
+            for name in code.mentions(home) {
+                call_by(code, name)?;
+                next.push(name);
+            }
         }
     }
-    places
+    Some(places)
+}
+
+/// The places of a handler where it calls functions that change state, themselves or by others. None if one of them is
+/// handed on: who has it may call it at any time.
+fn calls_of(
+    code: &Code<'_, '_>,
+    touched: &Touched,
+    reach: &BTreeSet<FunctionId>,
+    writers: BTreeSet<FunctionId>,
+    handler: FunctionId,
+) -> Option<Vec<NodeId>> {
+    let mut mentions: BTreeMap<FunctionId, Vec<(FunctionId, NodeId)>> = BTreeMap::new();
+    for user in reach {
+        for (used, node) in touched.uses_of(*user) {
+            mentions.entry(*used).or_default().push((*user, *node));
+        }
+    }
+    let (mut places, mut seen) = (Vec::new(), BTreeSet::new());
+    let mut next: Vec<FunctionId> = writers.into_iter().collect();
+    while let Some(writer) = next.pop() {
+        if !seen.insert(writer) {
+            continue;
+        }
+        for (user, node) in mentions.get(&writer).into_iter().flatten() {
+            call_by(code, *node)?;
+            if may_come_later(code, *node) {
+                return None;
+            }
+            places.extend((*user == handler).then_some(*node));
+            next.push(*user);
+        }
+    }
+    Some(places)
 }
 
 /// The places where a handler may change what is in its state by a variable of its own.
@@ -88,18 +146,21 @@ fn shared(
     sharing: &Sharing,
     touched: &Touched,
     function: FunctionId,
-) -> Vec<NodeId> {
+) -> Vec<(NodeId, Usage)> {
     let cells: BTreeSet<SymbolId> =
         touched.all_by(function).iter().map(|access| names.cells[access.cell].symbol).collect();
     let holders: BTreeSet<SymbolId> = cells.iter().map(|cell| sharing.holder(*cell)).collect();
     let symbols = holders.into_iter().flat_map(|holder| sharing.class(holder));
     // What a function returns is looked at where it takes it from.
-    let own = symbols.filter(|symbol| names.cell(*symbol).is_none() && !code.named.contains_key(symbol));
+    let own = symbols.filter(|symbol| {
+        let is_declared = matches!(names.thing(*symbol), Some(Thing::Cell(_) | Thing::External(_)));
+        !is_declared && !code.named.contains_key(symbol)
+    });
     let uses = own.flat_map(|symbol| {
         code.uses(symbol).filter(|it| it.is_read()).map(|it| it.node_id()).collect::<Vec<_>>()
     });
     let in_handler = uses.filter(|node| code.is_inside(*node, code.functions[function].node));
-    in_handler.filter(|node| !Reads::new(code, names).only_reads(*node)).collect()
+    in_handler.map(|node| (node, Reads::new(code, names).usage(node))).collect()
 }
 
 /// Warns where a resource is declared with state in it that may still be dropped.
@@ -113,7 +174,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             continue;
         }
         let accesses = touched.all_by(names.handlers[handler].function);
-        let written = |cell: usize| accesses.iter().find(|access| access.cell == cell && !access.reads);
+        let written = |cell: usize| accesses.iter().find(|access| access.cell == cell && !access.is_read());
         let mut here = accesses.iter().filter(|access| code.is_inside(access.node, *node));
         let Some((read, write)) = here.find_map(|read| Some((read, written(read.cell)?))) else { continue };
         let cell = &names.cells[read.cell];

@@ -9,14 +9,13 @@ use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
 use oxc_syntax::symbol::SymbolId;
 
+use super::Analysis;
+use super::builtins::{Builtin, PURE, is_known};
 use super::calls::Wait;
 use super::code::{Code, FunctionId, identifier, plain};
 use super::flow::{member, roots};
 use super::names::Thing;
-use super::reads::PURE;
-use super::{Analysis, reads};
 use crate::method::Method;
-use crate::syntax::ConstructKind;
 
 /// Something that code can depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,24 +72,6 @@ pub(crate) struct Observer<'o, 'p, 'a> {
     /// What functions do to what is declared outside of them, with those that they use.
     functions: BTreeMap<FunctionId, Effects>,
 }
-
-/// Constructors that change nothing that they are given.
-const MAKING: &[&str] = &[
-    "Array",
-    "Map",
-    "Set",
-    "Date",
-    "RegExp",
-    "Error",
-    "TypeError",
-    "RangeError",
-    "URL",
-    "URLSearchParams",
-    "Uint8Array",
-    "Object",
-    "String",
-    "Number",
-];
 
 impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
     pub(crate) fn new(it: &'o Analysis<'p, 'a>) -> Self {
@@ -235,14 +216,13 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
                 let symbol = code.symbol(inner);
                 effects.writes.extend(symbol.map(Location::Variable));
             }
-            AstKind::ThrowStatement(_) => match code.construct_at(inner) {
-                Some(id) if matches!(code.construct(id).kind, ConstructKind::Respond { .. }) => {
-                    effects.barrier = true;
-                    effects.writes.insert(Location::Response);
-                }
-                _ if code.function_of(inner) == code.function_of(node) => effects.full = true,
-                _ => {}
-            },
+            AstKind::ThrowStatement(_) if code.responds(inner) => {
+                effects.barrier = true;
+                effects.writes.insert(Location::Response);
+            }
+            AstKind::ThrowStatement(_) => {
+                effects.full |= code.function_of(inner) == code.function_of(node);
+            }
             AstKind::ReturnStatement(_) | AstKind::BreakStatement(_) | AstKind::ContinueStatement(_) => {
                 effects.full |=
                     code.function_of(inner) == code.function_of(node) && leaves(code, inner, node);
@@ -250,7 +230,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
             AstKind::CallExpression(call) => self.call(call, effects),
             AstKind::NewExpression(new) => {
                 let made = code.text(code.source(new.callee.span()));
-                if !MAKING.contains(&made) {
+                if !Builtin::is_constructor(made) {
                     self.unknown(new.arguments.iter().filter_map(plain), effects);
                 }
             }
@@ -272,9 +252,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         let arguments = call.arguments.iter().filter_map(plain);
         if let Some((object, method)) = member(&call.callee) {
             let symbol = identifier(code, object);
-            if symbol.is_some_and(|symbol| self.it.names.external(symbol).is_some())
-                || reads::is_known(method)
-            {
+            if symbol.is_some_and(|symbol| self.it.names.external(symbol).is_some()) || is_known(method) {
                 return;
             }
             let callee = code.text(code.source(call.callee.span()));

@@ -4,7 +4,9 @@
 use std::collections::{HashMap, HashSet};
 
 use oxc_ast::AstKind;
-use oxc_ast::ast::{BindingPattern, CallExpression, Expression, ForStatementLeft};
+use oxc_ast::ast::{
+    Argument, BindingPattern, CallExpression, Expression, ForStatementLeft, FormalParameters,
+};
 use oxc_semantic::NodeId;
 use oxc_span::{GetSpan, Span};
 use oxc_syntax::operator::UnaryOperator;
@@ -86,7 +88,7 @@ pub(crate) const VISITING: &[&str] = &[
 ];
 
 /// Functions of JavaScript that change their first argument.
-const CHANGING_FIRST: &[&str] = &[
+pub(crate) const CHANGING_FIRST: &[&str] = &[
     "Object.assign",
     "Object.defineProperty",
     "Object.defineProperties",
@@ -261,14 +263,37 @@ fn identifier_function(code: &Code<'_, '_>, callee: &Expression<'_>) -> Option<F
     code.named.get(&super::code::identifier(code, callee)?).copied()
 }
 
-/// The symbols that each parameter of a function binds.
+/// The symbols that each parameter of a function binds, without `...rest`.
 pub(crate) fn parameters(code: &Code<'_, '_>, function: FunctionId) -> Vec<Vec<SymbolId>> {
+    let Some(parameters) = formal(code, function) else { return Vec::new() };
+    parameters.items.iter().map(|parameter| bound(&parameter.pattern)).collect()
+}
+
+/// The symbols that may hold an argument of a call, by its index.
+pub(crate) fn receivers(
+    code: &Code<'_, '_>,
+    function: FunctionId,
+    arguments: &[Argument<'_>],
+    index: usize,
+) -> Vec<SymbolId> {
+    let mut parameters = parameters(code, function);
+    let rest = formal(code, function).and_then(|it| it.rest.as_ref());
+    let rest = rest.map(|it| bound(&it.rest.argument)).unwrap_or_default();
+    // Those behind a spread are anywhere.
+    if arguments.iter().take(index + 1).any(Argument::is_spread) {
+        parameters.push(rest);
+        return parameters.concat();
+    }
+    if index < parameters.len() { parameters.swap_remove(index) } else { rest }
+}
+
+fn formal<'a>(code: &Code<'_, 'a>, function: FunctionId) -> Option<&'a FormalParameters<'a>> {
     let parameters = match code.kind(code.functions[function].node) {
         AstKind::Function(function) => &function.params,
         AstKind::ArrowFunctionExpression(arrow) => &arrow.params,
-        _ => return Vec::new(),
+        _ => return None,
     };
-    parameters.items.iter().map(|parameter| bound(&parameter.pattern)).collect()
+    Some(&**parameters)
 }
 
 /// The symbols that a pattern binds.

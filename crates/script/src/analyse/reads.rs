@@ -1,114 +1,39 @@
-//! Whether what is done with a value can only read it. Says yes where that is sure: a handler that only reads state
-//! runs beside others, so a doubt makes it a writer.
+//! What becomes of a value: whether what is done with it can only read it, may change it, or loses sight of it.
+//!
+//! Only forms that are listed here are harmless. A handler that only reads state runs beside others, so a doubt makes it
+//! a writer. And a handler whose state goes where it is not followed can't commit early, since it may be changed at any
+//! time from there on. What this follows from variable to variable, `sharing` joins; both have to know a form.
 
 use std::collections::HashSet;
 
 use oxc_ast::AstKind;
-use oxc_ast::ast::{BindingPattern, CallExpression, Expression, ForStatementLeft};
+use oxc_ast::ast::{
+    Argument, AssignmentExpression, AssignmentTarget, BindingPattern, CallExpression, Expression,
+    ForStatementLeft, FormalParameters,
+};
 use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
-use oxc_syntax::operator::UnaryOperator;
+use oxc_syntax::operator::BinaryOperator;
 use oxc_syntax::symbol::SymbolId;
 
+use super::builtins::{
+    ANSWERING, Builtin, COUNTING, DEFERRING, SHARING, TAKING, callback, gives_function, global, mapper,
+};
 use super::calls::call_by;
-use super::code::{Called, Code, Role, identifier, plain};
-use super::flow::{CHANGING, VISITING, bound, is_target, member, parameters};
+use super::code::{Called, Code, FunctionId, Role, identifier, is_data, plain};
+use super::flow::{CHANGING, VISITING, bound, is_target, member, parameters, receivers};
 use super::names::{Names, Thing};
 
-/// Methods that change nothing and whose result has no part of what they are called on.
-const ANSWERING: &[&str] = &[
-    "includes",
-    "indexOf",
-    "lastIndexOf",
-    "join",
-    "has",
-    "some",
-    "every",
-    "findIndex",
-    "findLastIndex",
-    "forEach",
-    "keys",
-    "toString",
-    "startsWith",
-    "endsWith",
-    "charAt",
-    "charCodeAt",
-    "substring",
-    "substr",
-    "split",
-    "trim",
-    "toUpperCase",
-    "toLowerCase",
-    "padStart",
-    "padEnd",
-    "repeat",
-    "replace",
-    "replaceAll",
-    "match",
-    "search",
-    "toFixed",
-    "localeCompare",
-    "hasOwnProperty",
-    "test",
-];
-
-/// Methods that change nothing, but their result may share something.
-const SHARING: &[&str] = &[
-    "at",
-    "find",
-    "findLast",
-    "get",
-    "map",
-    "filter",
-    "slice",
-    "concat",
-    "flat",
-    "flatMap",
-    "reduce",
-    "reduceRight",
-    "values",
-    "entries",
-    "toSorted",
-    "toReversed",
-    "toSpliced",
-    "with",
-    "valueOf",
-];
-
-/// Functions of JavaScript that change nothing, and whose result has no part of their arguments.
-pub(crate) const PURE: &[&str] = &[
-    "JSON.stringify",
-    "JSON.parse",
-    "String",
-    "Number",
-    "Boolean",
-    "parseInt",
-    "parseFloat",
-    "isNaN",
-    "isFinite",
-    "Object.keys",
-    "Array.isArray",
-    "encodeURIComponent",
-    "encodeURI",
-    "decodeURIComponent",
-    "decodeURI",
-    "structuredClone",
-    "Number.isInteger",
-    "Number.isFinite",
-    "Number.isNaN",
-    "Number.parseInt",
-    "Number.parseFloat",
-    "console.log",
-    "console.info",
-    "console.warn",
-    "console.error",
-    "console.debug",
-    "Date.now",
-    "Math.random",
-];
-
-/// The same, but their result may share something.
-const COPYING: &[&str] = &["Object.values", "Object.entries", "Array.from", "Object.fromEntries"];
+/// What is done with a value. The worst comes last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Usage {
+    /// It is only read.
+    Read,
+    /// It may be changed there, or by a variable that `sharing` knows to hold it.
+    Write,
+    /// It goes where it is not followed.
+    Escape,
+}
 
 /// Looks at uses of values.
 pub(crate) struct Reads<'c, 'p, 'a> {
@@ -123,31 +48,37 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
         Self { code, names, seen: HashSet::new() }
     }
 
-    /// Whether this use of a variable can only read what it holds.
-    pub(crate) fn only_reads(mut self, node: NodeId) -> bool {
+    /// What this use of a variable does with what it holds.
+    pub(crate) fn usage(mut self, node: NodeId) -> Usage {
         let is_write = self.code.reference(node).is_some_and(|reference| reference.is_write());
-        !is_write && self.value(node)
+        if is_write { self.target(node) } else { self.value(node) }
     }
 
-    /// Whether the value of an expression is only read.
-    fn value(&mut self, node: NodeId) -> bool {
+    /// What is done with the value of an expression, by what stands around it.
+    fn value(&mut self, node: NodeId) -> Usage {
         let (code, parent, span) = (self.code, self.code.parent(node), self.code.span(node));
         match code.kind(parent) {
+            // Their value is it, or holds it.
             AstKind::ParenthesizedExpression(_)
             | AstKind::ChainExpression(_)
             | AstKind::LogicalExpression(_)
             | AstKind::SpreadElement(_)
             | AstKind::AwaitExpression(_)
             | AstKind::ArrayExpression(_)
-            | AstKind::ObjectExpression(_)
-            | AstKind::ObjectProperty(_)
-            | AstKind::SequenceExpression(_) => self.value(parent),
-            AstKind::ConditionalExpression(either) => either.test.span() == span || self.value(parent),
-            AstKind::StaticMemberExpression(access) => access.object.span() != span || self.part(parent),
-            AstKind::ComputedMemberExpression(access) => access.object.span() != span || self.part(parent),
-            AstKind::UnaryExpression(unary) => unary.operator != UnaryOperator::Delete,
-            AstKind::BinaryExpression(_)
-            | AstKind::TemplateLiteral(_)
+            | AstKind::ObjectProperty(_) => self.value(parent),
+            AstKind::ObjectExpression(object) if is_data(code, object) => self.value(parent),
+            AstKind::SequenceExpression(it) if it.expressions.last().is_some_and(|it| it.span() == span) => {
+                self.value(parent)
+            }
+            AstKind::ConditionalExpression(either) if either.test.span() != span => self.value(parent),
+            AstKind::StaticMemberExpression(access) if access.object.span() == span => self.part(parent),
+            AstKind::ComputedMemberExpression(access) if access.object.span() == span => self.part(parent),
+            // They look at it, or make a text, a number or a truth value of it.
+            AstKind::SequenceExpression(_)
+            | AstKind::ConditionalExpression(_)
+            | AstKind::StaticMemberExpression(_)
+            | AstKind::ComputedMemberExpression(_)
+            | AstKind::UnaryExpression(_)
             | AstKind::IfStatement(_)
             | AstKind::WhileStatement(_)
             | AstKind::DoWhileStatement(_)
@@ -155,103 +86,235 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
             | AstKind::ForInStatement(_)
             | AstKind::SwitchStatement(_)
             | AstKind::SwitchCase(_)
-            | AstKind::ThrowStatement(_) => true,
-            AstKind::ReturnStatement(_) => self.returned(parent, false),
-            AstKind::ExpressionStatement(_) => true,
-            // Without braces.
-            AstKind::ArrowFunctionExpression(_) => self.returned(node, true),
+            | AstKind::ExpressionStatement(_) => Usage::Read,
+            // `Symbol.hasInstance` of the text is given it.
+            AstKind::BinaryExpression(it) => match it.operator {
+                BinaryOperator::Instanceof if global(code, &it.right).is_none() => Usage::Escape,
+                _ => Usage::Read,
+            },
+            AstKind::TemplateLiteral(_) => match code.kind(code.parent(parent)) {
+                AstKind::TaggedTemplateExpression(_) => Usage::Escape,
+                _ => Usage::Read,
+            },
+            AstKind::ReturnStatement(_) | AstKind::ArrowFunctionExpression(_) => self.returned(node),
+            AstKind::ThrowStatement(_) => self.thrown(parent),
             AstKind::VariableDeclarator(declarator) => self.pattern(&declarator.id),
+            // Values by default.
+            AstKind::AssignmentPattern(pattern) => self.pattern(&pattern.left),
+            AstKind::FormalParameter(parameter) => self.pattern(&parameter.pattern),
             AstKind::ForOfStatement(of) => match &of.left {
                 ForStatementLeft::VariableDeclaration(declaration) => {
-                    declaration.declarations.iter().all(|it| self.pattern(&it.id))
+                    self.worst(declaration.declarations.iter(), |reads, it| reads.pattern(&it.id))
                 }
-                _ => false,
+                _ => self.kept(),
             },
-            AstKind::AssignmentExpression(assignment) => {
-                let name = assignment.left.get_identifier_name().is_some();
-                let target =
-                    code.inside(parent).find(|it| code.span(*it) == assignment.left.span() && *it != parent);
-                let symbol = target.filter(|_| name).and_then(|target| code.symbol(target));
-                let is_kept =
-                    !assignment.operator.is_assign() || symbol.is_some_and(|symbol| self.symbol(symbol));
-                is_kept && self.value(parent)
-            }
+            AstKind::AssignmentExpression(assignment) => self.assigned(parent, assignment),
             AstKind::CallExpression(call) => self.argument(parent, node, call),
-            _ => false,
+            AstKind::NewExpression(new) if new.callee.span() != span => {
+                match Builtin::constructed(code, new) {
+                    Some(Builtin::Pure) => Usage::Read,
+                    Some(_) => Usage::Write.max(self.value(parent)),
+                    None => Usage::Escape,
+                }
+            }
+            // Tags, `yield`, `import(..)`, classes with their fields, decorators, values by default in the targets of
+            // assignments, objects with methods, what is called or constructed itself; and what JavaScript may yet get.
+            _ => Usage::Escape,
         }
     }
 
+    fn worst<'l, T: 'l>(
+        &mut self,
+        all: impl IntoIterator<Item = &'l T>,
+        mut usage: impl FnMut(&mut Self, &'l T) -> Usage,
+    ) -> Usage {
+        all.into_iter().map(|it| usage(self, it)).max().unwrap_or(Usage::Read)
+    }
+
     /// `value.part`, and what is done with it.
-    fn part(&mut self, node: NodeId) -> bool {
+    fn part(&mut self, node: NodeId) -> Usage {
         if is_target(self.code, node) {
-            return false;
+            return self.target(node);
         }
         // A number, whatever it is of.
         if matches!(self.code.kind(node), AstKind::StaticMemberExpression(it) if it.property.name == "length")
         {
-            return true;
+            return Usage::Read;
         }
         let parent = self.code.parent(node);
-        let AstKind::CallExpression(call) = self.code.kind(parent) else { return self.value(node) };
-        if call.callee.span() != self.code.span(node) {
-            return self.value(node);
+        match self.code.kind(parent) {
+            AstKind::CallExpression(call) if call.callee.span() == self.code.span(node) => {
+                self.method(parent, call)
+            }
+            _ => self.value(node),
         }
-        let Some((_, method)) = member(&call.callee) else { return false };
-        let known = ANSWERING.contains(&method) || SHARING.contains(&method);
-        let callbacks = !VISITING.contains(&method) || self.callback(call);
-        known && callbacks && (ANSWERING.contains(&method) || self.value(parent))
     }
 
-    /// What a callback does with the parts that it is given.
-    fn callback(&mut self, call: &CallExpression<'a>) -> bool {
-        let parameters = match call.arguments.first().and_then(plain).map(Expression::get_inner_expression) {
-            Some(Expression::ArrowFunctionExpression(arrow)) => &arrow.params,
-            Some(Expression::FunctionExpression(function)) => &function.params,
-            Some(_) => return false,
-            None => return true,
+    /// What is set. What it is set to is the value of the assignment too, and state from there on.
+    fn target(&mut self, node: NodeId) -> Usage {
+        let parent = self.code.parent(node);
+        match self.code.kind(parent) {
+            AstKind::AssignmentExpression(it) if it.operator.is_assign() || it.operator.is_logical() => {
+                Usage::Write.max(self.value(parent))
+            }
+            _ => Usage::Write,
+        }
+    }
+
+    /// A call of a method of it, or of a part of it.
+    fn method(&mut self, node: NodeId, call: &CallExpression<'a>) -> Usage {
+        let Some((_, method)) = member(&call.callee) else { return Usage::Escape };
+        if self.code.members.defines(method) || DEFERRING.contains(&method) {
+            return Usage::Escape;
+        }
+        let visited = match callback(call, method) {
+            Some(callback) => self.visited(callback),
+            None => Usage::Read,
         };
-        parameters.rest.is_none() && parameters.items.iter().all(|parameter| self.pattern(&parameter.pattern))
+        if ANSWERING.contains(&method) {
+            visited
+        } else if SHARING.contains(&method) {
+            visited.max(self.value(node))
+        } else if TAKING.contains(&method) || COUNTING.contains(&method) {
+            Usage::Write
+        } else if CHANGING.contains(&method) || !gives_function(self.code, call) {
+            Usage::Write.max(visited).max(self.value(node))
+        } else {
+            Usage::Escape
+        }
     }
 
-    fn argument(&mut self, call_node: NodeId, node: NodeId, call: &CallExpression<'a>) -> bool {
+    /// What a function does with its parameters that is given to one of JavaScript's.
+    fn visited(&mut self, callback: &Argument<'a>) -> Usage {
         let code = self.code;
-        if call.callee.span() == code.span(node) {
-            return false;
+        match plain(callback).map(Expression::get_inner_expression) {
+            Some(Expression::ArrowFunctionExpression(it)) => self.visitor(&it.params, it.r#async),
+            Some(Expression::FunctionExpression(it)) => {
+                let is_open = code.inside(it.node_id.get()).any(|node| match code.kind(node) {
+                    AstKind::ThisExpression(_) => true,
+                    AstKind::IdentifierReference(name) => name.name == "arguments",
+                    _ => false,
+                });
+                if is_open {
+                    return Usage::Escape;
+                }
+                self.visitor(&it.params, it.r#async || it.generator)
+            }
+            Some(name @ Expression::Identifier(_)) => {
+                let function = identifier(code, name).and_then(|symbol| code.named.get(&symbol));
+                function.map_or(Usage::Escape, |function| {
+                    let all = parameters(code, *function).concat();
+                    self.parameters(*function, &all)
+                })
+            }
+            // `JSON.stringify(value, null, 2)`, or with the names of members
+            Some(Expression::NullLiteral(_) | Expression::ArrayExpression(_)) => Usage::Read,
+            _ => Usage::Escape,
         }
+    }
+
+    fn visitor(&mut self, parameters: &FormalParameters<'a>, is_later: bool) -> Usage {
+        if parameters.rest.is_some() {
+            return Usage::Escape;
+        }
+        let usage = self.worst(parameters.items.iter(), |reads, it| reads.pattern(&it.pattern));
+        if is_later { later(usage) } else { usage }
+    }
+
+    /// What a named function does with some of its parameters.
+    fn parameters(&mut self, function: FunctionId, symbols: &[SymbolId]) -> Usage {
+        if !self.code.arguments_of(function).is_empty() {
+            return Usage::Escape;
+        }
+        let usage = self.worst(symbols, |reads, it| reads.symbol(*it));
+        if self.code.functions[function].is_async { later(usage) } else { usage }
+    }
+
+    fn argument(&mut self, call_node: NodeId, node: NodeId, call: &CallExpression<'a>) -> Usage {
+        let code = self.code;
+        let index = call.arguments.iter().position(|argument| argument.span() == code.span(node));
+        let Some(index) = index else { return Usage::Escape };
         let to_resource = member(&call.callee).and_then(|(object, _)| identifier(code, object));
         if to_resource.is_some_and(|symbol| matches!(self.names.thing(symbol), Some(Thing::External(_)))) {
-            return true;
+            return Usage::Read;
         }
         if let Some(function) = code.callee(call) {
-            let index = call.arguments.iter().position(|argument| argument.span() == code.span(node));
-            let Some(index) = index else { return false };
-            let parameters = parameters(code, function);
-            if !code.arguments_of(function).is_empty() {
-                return false;
+            let symbols = receivers(code, function, &call.arguments, index);
+            return self.parameters(function, &symbols).max(self.value(call_node));
+        }
+        let mapped = mapper(code, call).map_or(Usage::Read, |mapper| self.visited(mapper));
+        match Builtin::called(code, call) {
+            Some(Builtin::Pure) => return mapped,
+            Some(Builtin::Copying) => return mapped.max(self.value(call_node)),
+            Some(Builtin::Keeping) => return self.kept().max(self.value(call_node)),
+            None => {}
+        }
+        match member(&call.callee) {
+            Some((_, method)) if !code.members.defines(method) => self.handed(call_node, call, method, index),
+            _ => Usage::Escape,
+        }
+    }
+
+    /// What a method of JavaScript does with an argument that is not what it is called on.
+    fn handed(&mut self, call_node: NodeId, call: &CallExpression<'a>, method: &str, index: usize) -> Usage {
+        if let Some(callback) = callback(call, method) {
+            let is_initial = matches!(method, "reduce" | "reduceRight") && index == 1;
+            return if is_initial {
+                self.visited(callback).max(self.value(call_node))
+            } else {
+                Usage::Escape
+            };
+        }
+        if ANSWERING.contains(&method) {
+            Usage::Read
+        } else if SHARING.contains(&method) {
+            self.value(call_node)
+        } else if COUNTING.contains(&method) {
+            Usage::Write
+        } else if CHANGING.contains(&method) || method.starts_with("set") {
+            Usage::Write.max(self.value(call_node))
+        } else {
+            Usage::Escape
+        }
+    }
+
+    /// A member of something is set to it, or one that a function of JavaScript copies it to.
+    fn kept(&self) -> Usage {
+        if self.code.members.has_setter { Usage::Escape } else { Usage::Write }
+    }
+
+    fn assigned(&mut self, node: NodeId, assignment: &AssignmentExpression<'a>) -> Usage {
+        let operator = assignment.operator;
+        // `+=` and the like make a number or a text of it.
+        if !operator.is_assign() && !operator.is_logical() {
+            return Usage::Read;
+        }
+        let kept = match &assignment.left {
+            AssignmentTarget::AssignmentTargetIdentifier(name) => {
+                let reference = name.reference_id.get();
+                let symbol =
+                    reference.and_then(|it| self.code.semantic.scoping().get_reference(it).symbol_id());
+                symbol.map_or(Usage::Escape, |symbol| self.symbol(symbol))
             }
-            let only_reads =
-                parameters.get(index).is_some_and(|symbols| symbols.iter().all(|it| self.symbol(*it)));
-            return only_reads && self.value(call_node);
-        }
-        let callee = code.text(code.source(call.callee.span()));
-        let is_global = !call.callee.get_inner_expression().is_function();
-        let pure = PURE.contains(&callee) || callee.starts_with("Math.");
-        is_global && (pure || COPYING.contains(&callee) && self.value(call_node))
+            _ => self.kept(),
+        };
+        kept.max(self.value(node))
     }
 
-    fn pattern(&mut self, pattern: &BindingPattern<'_>) -> bool {
-        bound(pattern).into_iter().all(|symbol| self.symbol(symbol))
+    fn pattern(&mut self, pattern: &BindingPattern<'_>) -> Usage {
+        self.worst(&bound(pattern), |reads, symbol| reads.symbol(*symbol))
     }
 
-    /// Whether all that is done with a variable only reads what it holds. Setting the variable is no matter. If it is
-    /// state, who sets it is a writer for that, and of what it is set to as well.
-    fn symbol(&mut self, symbol: SymbolId) -> bool {
-        if self.names.cell(symbol).is_some() || !self.seen.insert(symbol) {
-            return true;
+    /// All that is done with what a variable holds. Setting the variable is no matter. If it is state, who sets it is a
+    /// writer for that, and of what it is set to as well. The address of a resource is a text.
+    fn symbol(&mut self, symbol: SymbolId) -> Usage {
+        let is_known = matches!(self.names.thing(symbol), Some(Thing::Cell(_) | Thing::External(_)));
+        if is_known || !self.seen.insert(symbol) {
+            return Usage::Read;
         }
-        let uses: Vec<(NodeId, bool)> =
-            self.code.uses(symbol).map(|it| (it.node_id(), it.is_read())).collect();
-        uses.into_iter().all(|(node, is_read)| !is_read || self.value(node) || self.is_update(node))
+        let uses = self.code.uses(symbol).filter(|it| it.is_read()).map(|it| it.node_id());
+        let uses: Vec<NodeId> = uses.filter(|node| !self.is_update(*node)).collect();
+        self.worst(&uses, |reads, node| reads.value(*node))
     }
 
     fn is_update(&self, node: NodeId) -> bool {
@@ -260,32 +323,68 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
 
     /// What a handler returns is nobody's; what a function returns is its callers'. What becomes of a callback's result
     /// is up to the method that it was given to.
-    fn returned(&mut self, node: NodeId, by_callback: bool) -> bool {
+    fn returned(&mut self, node: NodeId) -> Usage {
         let code = self.code;
-        let routine = &code.functions[code.function_of(node)];
+        let function = code.function_of(node);
+        let routine = &code.functions[function];
         match (routine.role, routine.called) {
-            (Role::Handler(_), _) => true,
-            (_, Called::ByName(symbol)) => {
-                let mentions = code.mentions(code.function_of(node));
-                let calls: Vec<Option<NodeId>> =
-                    mentions.into_iter().map(|name| call_by(code, name)).collect();
-                !self.seen.insert(symbol)
-                    || calls.into_iter().all(|call| call.is_some_and(|call| self.value(call)))
+            (Role::Plain, Called::ByName(symbol)) => {
+                if !self.seen.insert(symbol) {
+                    return Usage::Read;
+                }
+                let mentions = code.mentions(function);
+                self.worst(&mentions, |reads, name| match call_by(code, *name) {
+                    Some(call) => reads.value(call),
+                    None => Usage::Escape,
+                })
             }
-            _ => by_callback,
+            (Role::Plain, Called::AtOnce) => self.value(code.parent(code.past_parentheses(routine.node))),
+            (Role::Plain, Called::Unknown) => self.taken(routine.node),
+            (Role::Plain, Called::Never) => Usage::Escape,
+            (Role::Handler(_) | Role::Resource(_) | Role::Service(_) | Role::File, _) => Usage::Read,
         }
+    }
+
+    /// What becomes of the result of a function that stands among the arguments of a call.
+    fn taken(&mut self, function: NodeId) -> Usage {
+        let code = self.code;
+        let node = code.parent(code.past_parentheses(function));
+        let AstKind::CallExpression(call) = code.kind(node) else { return Usage::Escape };
+        if Builtin::called(code, call) == Some(Builtin::Copying) {
+            return self.value(node);
+        }
+        let Some((_, method)) = member(&call.callee) else { return Usage::Escape };
+        if code.members.defines(method) {
+            return Usage::Escape;
+        }
+        match method {
+            "map" | "flatMap" => self.value(node),
+            // The next call of it is given the result.
+            "reduce" | "reduceRight" => {
+                let again = callback(call, method).map_or(Usage::Read, |callback| self.visited(callback));
+                again.max(self.value(node))
+            }
+            // A text, a truth value, a number, or nothing is made of it.
+            _ if method.starts_with("replace") || VISITING.contains(&method) => Usage::Read,
+            _ => Usage::Escape,
+        }
+    }
+
+    /// `respond` answers with it, and a handler that throws is over. Else there may be one who catches it.
+    fn thrown(&self, node: NodeId) -> Usage {
+        let code = self.code;
+        if code.responds(node) {
+            return Usage::Read;
+        }
+        let function = code.function_of(node);
+        let mut around = code.ancestors(node).take_while(|outer| code.function_of(*outer) == function);
+        let is_tried = around.any(|outer| matches!(code.kind(outer), AstKind::TryStatement(_)));
+        let ends = matches!(code.functions[function].role, Role::Handler(_)) && !is_tried;
+        if ends { Usage::Read } else { Usage::Escape }
     }
 }
 
-/// Whether a method changes nothing, and its result has no part of what it is called on.
-pub(crate) fn is_answering(method: &str) -> bool {
-    ANSWERING.contains(&method)
-}
-
-/// Whether it is known what a method does.
-pub(crate) fn is_known(method: &str) -> bool {
-    ANSWERING.contains(&method)
-        || SHARING.contains(&method)
-        || CHANGING.contains(&method)
-        || VISITING.contains(&method)
+/// What is changed by code that may run later is changed at any time.
+fn later(usage: Usage) -> Usage {
+    if usage == Usage::Read { Usage::Read } else { Usage::Escape }
 }

@@ -1,26 +1,24 @@
 //! Which variables may hold the same objects, or parts of them: by what is put into what, given to functions, returned.
 //!
 //! State holds what is assigned to it as the object that it is, until the handler ends. So what changes a local variable's
-//! content may change state, and says so here. A doubt shares.
+//! content may change state, and says so here. A doubt shares. Each form that `reads` follows from one variable to another
+//! is joined here; where it loses sight of a value, it says so itself.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use oxc_ast::AstKind;
 use oxc_ast::ast::{
-    Argument, ArrayExpressionElement, AssignmentTarget, CallExpression, Expression, ForStatementLeft,
-    ObjectPropertyKind,
+    Argument, ArrayExpressionElement, AssignmentTarget, BindingIdentifier, CallExpression, Expression,
+    ForStatementLeft, FormalParameter, ObjectPropertyKind,
 };
-use oxc_semantic::NodeId;
+use oxc_semantic::{AstNode, NodeId};
 use oxc_span::{GetSpan, Span};
 use oxc_syntax::symbol::SymbolId;
 
+use super::builtins::{ANSWERING, TAKING, callback, is_known, is_pure};
 use super::code::{Code, FunctionId, identifier, node_of, plain};
-use super::flow::{CHANGING, Flow, bound, member, parameters};
+use super::flow::{CHANGING, Flow, bound, member, parameters, receivers};
 use super::names::{Names, Thing};
-use super::reads;
-
-/// Methods whose result was in what they are called on, and is there no longer.
-const TAKING: &[&str] = &["pop", "shift", "splice"];
 
 /// Classes of variables.
 #[derive(Debug, Default)]
@@ -37,17 +35,37 @@ struct Links<'l, 'p, 'a> {
     sharing: Sharing,
     /// What is handed to functions: the variables of the parameter, and what may be in it.
     passed: Vec<(FunctionId, Vec<SymbolId>, Vec<SymbolId>)>,
+    /// What is thrown somewhere, and the variables that errors are caught in.
+    thrown: Vec<SymbolId>,
+    caught: Vec<SymbolId>,
+    /// Functions whose parameters are not all that they are given, or whose result is not all that they give.
+    open: BTreeSet<FunctionId>,
 }
 
 impl Sharing {
     pub(crate) fn of(code: &Code<'_, '_>, names: &Names, flow: &Flow) -> Self {
-        let mut links = Links { code, names, sharing: Self::default(), passed: Vec::new() };
+        let mut links = Links {
+            code,
+            names,
+            sharing: Self::default(),
+            passed: Vec::new(),
+            thrown: Vec::new(),
+            caught: Vec::new(),
+            open: open(code),
+        };
         for (a, b) in flow.shares() {
             links.sharing.join(a, b);
+        }
+        for (symbol, function) in &code.named {
+            if links.open.contains(function) {
+                let inside = links.inside(code.functions[*function].node);
+                links.join([*symbol].into_iter().chain(inside));
+            }
         }
         for node in code.semantic.nodes().iter() {
             links.visit(node.id());
         }
+        links.catch();
         links.pass();
         links.sharing
     }
@@ -106,6 +124,23 @@ impl<'a> Links<'_, '_, 'a> {
                 };
                 self.join(left.into_iter().chain(self.held(&of.right)));
             }
+            // Values by default.
+            AstKind::AssignmentPattern(pattern) => {
+                self.join(bound(&pattern.left).into_iter().chain(self.held(&pattern.right)));
+            }
+            AstKind::FormalParameter(parameter) => {
+                if let Some(value) = &parameter.initializer {
+                    self.join(bound(&parameter.pattern).into_iter().chain(self.held(value)));
+                }
+            }
+            AstKind::ThrowStatement(it) if !self.code.responds(node) => {
+                let held = self.held(&it.argument);
+                self.thrown.extend(held);
+            }
+            AstKind::CatchParameter(it) => self.caught.extend(bound(&it.pattern)),
+            // A generator, a function that is replaced, a class: what comes of calling them may be all that they use.
+            AstKind::Function(it) if it.is_declaration() => self.declared(node, it.id.as_ref()),
+            AstKind::Class(it) => self.declared(node, it.id.as_ref()),
             AstKind::CallExpression(call) => self.call(call),
             AstKind::ReturnStatement(it) => {
                 if let Some(value) = &it.argument {
@@ -119,6 +154,21 @@ impl<'a> Links<'_, '_, 'a> {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn declared(&mut self, node: NodeId, name: Option<&BindingIdentifier<'_>>) {
+        let symbol = name.and_then(|name| name.symbol_id.get());
+        if let Some(symbol) = symbol.filter(|symbol| !self.code.named.contains_key(symbol)) {
+            self.join([symbol].into_iter().chain(self.inside(node)));
+        }
+    }
+
+    /// What is thrown may be caught anywhere.
+    fn catch(&mut self) {
+        let (thrown, caught) = (std::mem::take(&mut self.thrown), std::mem::take(&mut self.caught));
+        if !thrown.is_empty() && !caught.is_empty() {
+            self.join(thrown.into_iter().chain(caught));
         }
     }
 
@@ -139,33 +189,88 @@ impl<'a> Links<'_, '_, 'a> {
     }
 
     fn call(&mut self, call: &CallExpression<'a>) {
-        let code = self.code;
-        if let Some(function) = code.callee(call) {
-            let parameters = parameters(code, function);
-            for (index, argument) in call.arguments.iter().enumerate() {
-                // Those behind a spread are anywhere.
-                let is_sure = !call.arguments[..=index].iter().any(Argument::is_spread);
-                let symbols = match parameters.get(index).filter(|_| is_sure) {
-                    Some(symbols) => symbols.clone(),
-                    None => parameters.concat(),
-                };
-                self.passed.push((function, symbols, self.argument(argument)));
-            }
-            return;
+        if let Some(function) = self.code.callee(call) {
+            return self.pass_to(function, call);
         }
-        let arguments: Vec<SymbolId> =
-            call.arguments.iter().flat_map(|argument| self.argument(argument)).collect();
+        let arguments = self.arguments(call);
         let Some((object, method)) = member(&call.callee) else {
-            if !self.is_pure(call) {
-                self.join(arguments);
+            if !is_pure(self.code, call) {
+                self.join(self.held(&call.callee).into_iter().chain(arguments));
             }
             return;
         };
-        let is_quiet = reads::is_known(method) && !CHANGING.contains(&method);
-        if self.is_resource(object) || self.is_pure(call) || is_quiet {
+        if self.is_resource(object) || is_pure(self.code, call) {
             return;
         }
-        self.join(self.held(object).into_iter().chain(arguments));
+        let is_known = is_known(method) && !self.code.members.defines(method);
+        let callback = callback(call, method).and_then(plain).filter(|_| is_known);
+        if let Some(callback) = callback {
+            return self.visited(call, object, callback);
+        }
+        if !is_known || CHANGING.contains(&method) {
+            self.join(self.held(object).into_iter().chain(arguments));
+        }
+    }
+
+    fn pass_to(&mut self, function: FunctionId, call: &CallExpression<'a>) {
+        for (index, argument) in call.arguments.iter().enumerate() {
+            let symbols = receivers(self.code, function, &call.arguments, index);
+            let held = self.argument(argument);
+            self.passed.push((function, symbols, held));
+        }
+        if self.open.contains(&function) {
+            self.join(self.held(&call.callee).into_iter().chain(self.arguments(call)));
+        }
+    }
+
+    /// A callback's parameters may hold parts of what the method is called on, and what else the method is given. The first
+    /// one of `reduce` holds its initial value and what the callback returns.
+    fn visited(&mut self, call: &CallExpression<'a>, object: &Expression<'a>, callback: &Expression<'a>) {
+        let others = call.arguments.iter().skip(1).flat_map(|it| self.argument(it)).collect::<Vec<_>>();
+        let (node, items) = match callback.get_inner_expression() {
+            Expression::ArrowFunctionExpression(it) => (it.node_id.get(), &it.params.items),
+            Expression::FunctionExpression(it) => (it.node_id.get(), &it.params.items),
+            name => {
+                let function = identifier(self.code, name).and_then(|it| self.code.named.get(&it)).copied();
+                if let Some(function) = function {
+                    let given = [self.held(object), others].concat();
+                    self.passed.push((function, parameters(self.code, function).concat(), given));
+                }
+                return;
+            }
+        };
+        let is_reduced = member(&call.callee).is_some_and(|(_, method)| method.starts_with("reduce"));
+        let has_initial = is_reduced && call.arguments.len() > 1;
+        let (first, rest) = items.split_at(usize::from(has_initial).min(items.len()));
+        let symbols = |items: &[FormalParameter<'a>]| -> Vec<SymbolId> {
+            items.iter().flat_map(|it| bound(&it.pattern)).collect()
+        };
+        if is_reduced {
+            let kept = items.first().map(|it| bound(&it.pattern)).unwrap_or_default();
+            self.join(kept.into_iter().chain(self.results(node)));
+        }
+        if has_initial {
+            self.join(symbols(first).into_iter().chain(others));
+            self.join(symbols(rest).into_iter().chain(self.held(object)));
+        } else {
+            self.join(symbols(rest).into_iter().chain(self.held(object)).chain(others));
+        }
+    }
+
+    /// What a function's result may hold.
+    fn results(&self, function: NodeId) -> Vec<SymbolId> {
+        if let AstKind::ArrowFunctionExpression(arrow) = self.code.kind(function)
+            && let Some(value) = arrow.get_expression()
+        {
+            return self.held(value);
+        }
+        let own = self.code.function_at(function);
+        let inside = self.code.inside(function).filter(|node| Some(self.code.function_of(*node)) == own);
+        let values = inside.filter_map(|node| match self.code.kind(node) {
+            AstKind::ReturnStatement(it) => it.argument.as_ref(),
+            _ => None,
+        });
+        values.flat_map(|value| self.held(value)).collect()
     }
 
     /// What parameters hold is shared with what is handed over where the function lets it out, or puts it into another
@@ -233,7 +338,10 @@ impl<'a> Links<'_, '_, 'a> {
                 it.expressions.last().map(|it| self.held(it)).unwrap_or_default()
             }
             Expression::AwaitExpression(it) => self.held(&it.argument),
-            Expression::NewExpression(it) => it.arguments.iter().flat_map(|it| self.argument(it)).collect(),
+            Expression::NewExpression(it) => {
+                let arguments = it.arguments.iter().flat_map(|it| self.argument(it));
+                self.held(&it.callee).into_iter().chain(arguments).collect()
+            }
             Expression::ArrayExpression(it) => it.elements.iter().flat_map(|it| self.element(it)).collect(),
             Expression::ObjectExpression(it) => it
                 .properties
@@ -262,21 +370,29 @@ impl<'a> Links<'_, '_, 'a> {
         }
     }
 
+    fn arguments(&self, call: &CallExpression<'a>) -> Vec<SymbolId> {
+        call.arguments.iter().flat_map(|it| self.argument(it)).collect()
+    }
+
     /// What the result of a call may hold.
     fn result(&self, call: &CallExpression<'a>) -> Vec<SymbolId> {
         if self.code.callee(call).is_some() {
             return identifier(self.code, &call.callee).into_iter().collect();
         }
-        if self.is_pure(call) {
+        if is_pure(self.code, call) {
             return Vec::new();
         }
-        let arguments = || call.arguments.iter().flat_map(|it| self.argument(it)).collect::<Vec<_>>();
         match member(&call.callee) {
             Some((object, _)) if self.is_resource(object) => Vec::new(),
-            Some((_, method)) if TAKING.contains(&method) || reads::is_answering(method) => Vec::new(),
-            Some((object, _)) => [self.held(object), arguments()].concat(),
+            Some((_, method))
+                if !self.code.members.defines(method)
+                    && (TAKING.contains(&method) || ANSWERING.contains(&method)) =>
+            {
+                Vec::new()
+            }
+            Some((object, _)) => [self.held(object), self.arguments(call)].concat(),
             None if call.callee.get_inner_expression().is_function() => self.all_in(NodeId::ROOT, call.span),
-            None => arguments(),
+            None => [self.held(&call.callee), self.arguments(call)].concat(),
         }
     }
 
@@ -285,15 +401,26 @@ impl<'a> Links<'_, '_, 'a> {
         symbol.is_some_and(|symbol| matches!(self.names.thing(symbol), Some(Thing::External(_))))
     }
 
-    fn is_pure(&self, call: &CallExpression<'a>) -> bool {
-        let callee = self.code.text(self.code.source(call.callee.span()));
-        reads::PURE.contains(&callee) || callee.starts_with("Math.")
-    }
-
     /// All variables that are named there.
     fn all_in(&self, outer: NodeId, span: Span) -> Vec<SymbolId> {
-        let node = node_of(self.code, outer, span);
-        let inside = node.into_iter().flat_map(|node| self.code.inside(node));
-        inside.filter_map(|node| self.code.symbol(node)).collect()
+        node_of(self.code, outer, span).map(|node| self.inside(node)).unwrap_or_default()
     }
+
+    fn inside(&self, node: NodeId) -> Vec<SymbolId> {
+        self.code.inside(node).filter_map(|node| self.code.symbol(node)).collect()
+    }
+}
+
+/// The functions that use their `arguments`, in functions with `=>` too, and those that construct objects.
+fn open(code: &Code<'_, '_>) -> BTreeSet<FunctionId> {
+    let is_arrow =
+        |id: &FunctionId| matches!(code.kind(code.functions[*id].node), AstKind::ArrowFunctionExpression(_));
+    let opened = |node: &AstNode<'_>| match node.kind() {
+        AstKind::IdentifierReference(name) if name.name == "arguments" => {
+            code.functions_around(code.function_of(node.id())).find(|id| !is_arrow(id))
+        }
+        AstKind::NewExpression(new) => code.named.get(&identifier(code, &new.callee)?).copied(),
+        _ => None,
+    };
+    code.semantic.nodes().iter().filter_map(opened).collect()
 }

@@ -1,0 +1,104 @@
+//! The methods that a text defines itself. A method that is called is JavaScript's own only where none of them has its
+//! name: which object it is called on is not known.
+
+use std::collections::HashSet;
+
+use oxc_ast::AstKind;
+use oxc_ast::ast::{
+    AssignmentTarget, Expression, MethodDefinitionKind, ObjectExpression, ObjectPropertyKind, PropertyKey,
+    PropertyKind,
+};
+use oxc_span::GetSpan;
+use oxc_syntax::symbol::SymbolId;
+
+use super::{Code, identifier};
+
+/// Members of a text's objects and classes that run code of the text.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    names: HashSet<String>,
+    /// One has a name that is not known.
+    has_computed: bool,
+    /// Setting a member may run code.
+    pub(crate) has_setter: bool,
+}
+
+impl Members {
+    pub(super) fn of(code: &Code<'_, '_>) -> Self {
+        let mut members = Self::default();
+        for node in code.semantic.nodes().iter() {
+            members.visit(code, node.kind());
+        }
+        members
+    }
+
+    /// Whether some object or class of the text has a method of this name.
+    pub(crate) fn defines(&self, name: &str) -> bool {
+        self.has_computed || self.names.contains(name)
+    }
+
+    fn visit(&mut self, code: &Code<'_, '_>, kind: AstKind<'_>) {
+        match kind {
+            AstKind::ObjectProperty(it) => {
+                self.has_setter |= it.kind == PropertyKind::Set;
+                if it.kind != PropertyKind::Init || is_function(code, &it.value) {
+                    self.add(code, &it.key);
+                }
+            }
+            AstKind::MethodDefinition(it) => {
+                self.has_setter |= it.kind == MethodDefinitionKind::Set;
+                if it.kind != MethodDefinitionKind::Constructor {
+                    self.add(code, &it.key);
+                }
+            }
+            AstKind::PropertyDefinition(it) => {
+                if it.value.as_ref().is_some_and(|value| is_function(code, value)) {
+                    self.add(code, &it.key);
+                }
+            }
+            AstKind::AssignmentExpression(it) if is_function(code, &it.right) => match &it.left {
+                AssignmentTarget::StaticMemberExpression(member) => {
+                    self.names.insert(member.property.name.to_string());
+                }
+                AssignmentTarget::ComputedMemberExpression(member) => match &member.expression {
+                    Expression::StringLiteral(name) => {
+                        self.names.insert(name.value.to_string());
+                    }
+                    _ => self.has_computed = true,
+                },
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn add(&mut self, code: &Code<'_, '_>, key: &PropertyKey<'_>) {
+        if let Some(name) = key.static_name() {
+            self.names.insert(name.into_owned());
+            return;
+        }
+        // `[Symbol.iterator]` is called by no name, nor is `#name` by `object.name`.
+        let is_symbol = code.text(code.source(key.span())).starts_with("Symbol.");
+        self.has_computed |= !is_symbol && !key.is_private_identifier();
+    }
+}
+
+/// Whether an object has no code of its own: nothing of it can run but by its members' values.
+pub(crate) fn is_data(code: &Code<'_, '_>, object: &ObjectExpression<'_>) -> bool {
+    object.properties.iter().all(|property| match property {
+        ObjectPropertyKind::ObjectProperty(it) => {
+            let is_arrow = matches!(it.value.get_inner_expression(), Expression::ArrowFunctionExpression(_));
+            it.kind == PropertyKind::Init && (is_arrow || !is_function(code, &it.value))
+        }
+        ObjectPropertyKind::SpreadProperty(_) => true,
+    })
+}
+
+/// Whether an expression is a function for sure, or the name of one.
+pub(crate) fn is_function(code: &Code<'_, '_>, value: &Expression<'_>) -> bool {
+    let is_declared = |symbol: SymbolId| {
+        code.named.contains_key(&symbol)
+            || matches!(code.kind(code.declaration(symbol)), AstKind::Function(_))
+    };
+    value.get_inner_expression().is_function() || identifier(code, value).is_some_and(is_declared)
+}
