@@ -46,10 +46,14 @@ export type Param = string | number | bigint | boolean | Date | readonly (string
 
 /**
  * Parameters of a call: those that the path names as `{name}` are filled in there, percent-encoded (empty
- * text, `.` and `..` are refused), the others become the query. `null` and `undefined` are left out. U+0000 is sent as
- * `%00`, which the gateway refuses in a path; an unpaired surrogate as U+FFFD.
+ * text, `.` and `..` are refused, each item of an array too), the others become the query. `null` and `undefined` are
+ * left out. An array that is empty, or leaves nothing there, is sent by `get` and `head` alone. U+0000 is sent as `%00`,
+ * which the gateway refuses in a path; an unpaired surrogate as U+FFFD.
+ *
+ * A `URLSearchParams` is the query as it is, and fills no place in the path. Other objects than plain ones (a `Map`,
+ * `Headers`, an instance of a class) are a `TypeError`.
  */
-export type Params = Readonly<Record<string, Param | null | undefined>>;
+export type Params = Readonly<Record<string, Param | null | undefined>> | URLSearchParams;
 
 /**
  * A body to send: bytes go as `application/octet-stream`, `URLSearchParams` as a form, all else (strings
