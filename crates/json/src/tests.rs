@@ -193,7 +193,8 @@ fn a_walk_goes_on_where_it_stopped() {
 
 #[test]
 fn how_long_a_value_is_is_known_without_reading_it() {
-    let text = format!(r#"{{"s":"{}" ,"n":12  , "list":[{}0],"short":[1]}}"#, "x".repeat(500), "1,".repeat(300));
+    let text =
+        format!(r#"{{"s":"{}" ,"n":12  , "list":[{}0],"short":[1]}}"#, "x".repeat(500), "1,".repeat(300));
     let document = read(&text).unwrap();
     let at = |name: &[u8]| document.root().member(name).unwrap();
     for (name, length) in [(&b"s"[..], 503), (b"n", 4), (b"list", 603)] {

@@ -15,7 +15,10 @@ pub fn with_alarm<T>(engine: &Engine, poll: impl FnOnce() -> T) -> T {
 }
 
 #[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "no library has a thread's timer; measured, spinning programs had 10 to 15 long polls in 4.5 s")]
+#[expect(
+    unsafe_code,
+    reason = "no library has a thread's timer; measured, spinning programs had 10 to 15 long polls in 4.5 s"
+)]
 mod signal {
     use std::cell::Cell;
     use std::mem::MaybeUninit;
@@ -172,7 +175,8 @@ mod signal {
     pub(super) fn watch(_engine: &Engine) {}
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
 
@@ -201,7 +205,11 @@ mod tests {
         let instance = wasmtime::Instance::new(&mut store, &module, &[]).unwrap();
         let spin = instance.get_typed_func::<(), ()>(&mut store, "spin").unwrap();
         let mut call = || spin.call(&mut store, ()).unwrap();
-        if alarmed { with_alarm(&engine, call) } else { call() }
+        if alarmed {
+            with_alarm(&engine, call);
+        } else {
+            call();
+        }
         *store.data()
     }
 

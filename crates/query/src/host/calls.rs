@@ -46,8 +46,7 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
         "Response_read",
         |mut caller: Caller<'_, Guest>, (future, part, data, len): (i32, i32, u32, u32)| {
             Box::new(async move {
-                let with =
-                    move |_: &mut View<'_>| Ok(json!({ "future": future, "part": part, "len": len }));
+                let with = move |_: &mut View<'_>| Ok(json!({ "future": future, "part": part, "len": len }));
                 call_in_steps(&mut caller, "Response_read", with, move |view| {
                     response_read(view, future, part, (data, len))
                 })
@@ -345,12 +344,7 @@ pub(crate) fn header_text(headers: &HeaderMap) -> Vec<u8> {
     text
 }
 
-fn response_read(
-    view: &mut View<'_>,
-    handle: i32,
-    part: i32,
-    out: (u32, u32),
-) -> GuestResult<Step<i32>> {
+fn response_read(view: &mut View<'_>, handle: i32, part: i32, out: (u32, u32)) -> GuestResult<Step<i32>> {
     let response = match view.guest.slot("Response_read", handle).map_err(Trapped::new)? {
         Slot::Ended(Ok(response)) => response,
         Slot::Ended(Err(error)) => return Ok(Step::Done(code(error) as i32)),

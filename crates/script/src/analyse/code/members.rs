@@ -51,10 +51,10 @@ impl Members {
                     self.add(code, &it.key);
                 }
             }
-            AstKind::PropertyDefinition(it) => {
-                if it.value.as_ref().is_some_and(|value| is_function(code, value)) {
-                    self.add(code, &it.key);
-                }
+            AstKind::PropertyDefinition(it)
+                if it.value.as_ref().is_some_and(|value| is_function(code, value)) =>
+            {
+                self.add(code, &it.key);
             }
             AstKind::AssignmentExpression(it) if is_function(code, &it.right) => match &it.left {
                 AssignmentTarget::StaticMemberExpression(member) => {
