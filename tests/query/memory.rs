@@ -186,6 +186,30 @@ async fn the_index_of_an_answer_is_counted_while_it_is_made() {
 }
 
 #[tokio::test]
+async fn a_long_text_of_an_answer_is_counted_before_it_is_read() {
+    let house = House::own(ROUTES).await;
+    // The limit is 34 MiB: the answer, and twice its text.
+    for (bytes, fits) in [(8_000_000, true), (12_000_000, false)] {
+        let call = request(1024, "GET", &format!("http://up/json?n=1&text={bytes}"), &[], "");
+        let module = plain(
+            &format!("{call} (data (i32.const 96) \"text\")"),
+            "(i32.store (i32.const 16) (call $http (i32.const 1024)))
+            (drop (call $Future_wait (i32.const 16) (i32.const 1) (i32.const 1)))
+            (drop (call $Json_root (i32.const 1) (i32.const 64) (i32.const 0) (i32.const 0)))
+            (drop (call $Json_member (i32.const 1) (i32.const 1) (i32.const 96) (i32.const 4) (i32.const 0)
+              (i32.const 64) (i32.const 0) (i32.const 0)))
+            (call $done (i32.const 68) (i32.const 4))",
+        );
+        let answer = Query::module(module).send(&house).await;
+        if fits {
+            assert_eq!(answer.body[..], u32::to_le_bytes(bytes), "its length: {}", answer.text());
+        } else {
+            assert_eq!(answer.json()["code"], "limit-memory", "{}", answer.text());
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_recording_takes_no_more_than_its_size() {
     let house = House::own(ROUTES).await;
     house.still_answers("/query").await;

@@ -1,7 +1,8 @@
 //! The millisecond that makes guests yield.
 //!
 //! One thread moves the epoch of every engine while guests run, and sleeps when none do: an idle gateway
-//! uses no CPU. It measures nothing; that is [`crate::Metered`]'s part.
+//! uses no CPU. It measures nothing; that is [`crate::Metered`]'s part. Where its thread is late, guests yield all the same:
+//! [`crate::with_alarm`] sees to that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -44,7 +45,6 @@ impl Ticker {
         let weak = Arc::downgrade(&state);
         let engines: Vec<EngineWeak> = engines.iter().map(|engine| engine.weak()).collect();
         let handle = thread::Builder::new().name("ticker".into()).spawn(move || {
-            ask_for_short_slices();
             let mut idle = 0;
             while let Some(state) = weak.upgrade() {
                 idle = if state.running.load(SeqCst) == 0 { idle + 1 } else { 0 };
@@ -71,36 +71,6 @@ impl Ticker {
         Running(&self.state)
     }
 }
-
-/// Has the scheduler of Linux 6.12 and later give this thread a core as soon as it wakes up (its EEVDF goes by the end of a
-/// thread's slice): on a machine without a free core, it would be up to three milliseconds late otherwise, and guests would
-/// run for as long. Where the system knows nothing of it, it stays as it is.
-#[cfg(target_os = "linux")]
-fn ask_for_short_slices() {
-    const SHORTEST: u64 = 100_000; // nanoseconds
-    // SAFETY: asks for a number, of this thread.
-    #[expect(unsafe_code, reason = "no library has this call")]
-    let policy = unsafe { libc::sched_getscheduler(0) };
-    let attributes = libc::sched_attr {
-        size: size_of::<libc::sched_attr>() as u32,
-        sched_policy: policy.cast_unsigned(),
-        sched_flags: 0,
-        sched_nice: rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap_or(0),
-        sched_priority: 0,
-        sched_runtime: SHORTEST,
-        sched_deadline: 0,
-        sched_period: 0,
-    };
-    // SAFETY: the kernel reads as many bytes at the pointer as `size` says, which are there, and keeps none of them.
-    #[expect(
-        unsafe_code,
-        reason = "no library has this call; measured, it halves the long polls of programs that spin"
-    )]
-    let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
-}
-
-#[cfg(not(target_os = "linux"))]
-fn ask_for_short_slices() {}
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {

@@ -197,7 +197,15 @@ impl Target {
     /// # Errors
     /// When the exchange can't be made at all.
     pub async fn module(&self, module: Vec<u8>) -> Result<Ending> {
-        self.ending("POST", "/query", &[("content-type", "application/wasm")], module).await
+        self.module_at("/query", module).await
+    }
+
+    /// The same by another route.
+    ///
+    /// # Errors
+    /// When the exchange can't be made at all.
+    pub async fn module_at(&self, path: &str, module: Vec<u8>) -> Result<Ending> {
+        self.ending("POST", path, &[("content-type", "application/wasm")], module).await
     }
 
     /// Sends bytes as they are over HTTP/1.1, and reads the first answer and whatever else comes.

@@ -414,8 +414,16 @@ pub(super) const ROWS: &[Bound] = &[
         16 * MIB,
         "request",
         "`limits.memory`, the same account",
-        "crates/query/src/host/json.rs",
+        "crates/query/src/host/documents.rs",
         "tests/query/memory.rs: the_index_of_an_answer_is_counted_while_it_is_made",
+    ),
+    bound(
+        "long text of an answer that a program reads",
+        16 * MIB,
+        "request",
+        "`limits.memory`, the same account; twice its length",
+        "crates/query/src/host/documents.rs",
+        "tests/query/memory.rs: a_long_text_of_an_answer_is_counted_before_it_is_read",
     ),
     bound(
         "bytes received by a program",

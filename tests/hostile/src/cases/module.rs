@@ -24,6 +24,14 @@ const COMPILED: Holds = &[
     ("memory held for a program", 1),
 ];
 
+/// The same on the route that reads megabytes.
+const LONG: Holds = &[
+    ("query body", 4),
+    ("module being compiled", 1),
+    ("compiled programs", 1),
+    ("memory held for a program", 2),
+];
+
 pub(super) const CASES: &[Case] = &[
     case!("module/body that is no module", |it| it.module(b"\0asm\x01\0\0\0\xff\xff".to_vec()), [MALFORMED]),
     case!("module/component", |it| it.module(b"\0asm\x0d\0\x01\0".to_vec()), [MALFORMED]),
@@ -91,6 +99,30 @@ pub(super) const CASES: &[Case] = &[
                 (drop (call $json (i32.load (i32.const 2048)) (i32.const 65536) (i32.const 14000000) (i32.const 0) (i32.const 0)))
                 (br $l))))"#,
         [Ending::problem(422, "limit-cpu")]
+    ),
+    case!(
+        "module/long answer that is walked again and again",
+        |it| long_answer(
+            &it,
+            "http://up/json?n=100000",
+            r#"(drop (call $children (local.get $h) (i32.const 0) (i32.const 65536) (i32.const 8000000)))
+               (drop (call $pointer (local.get $h) (i32.const 80) (i32.const 9) (i32.const 65536) (i32.const 64)))"#
+        ),
+        [Ending::problem(422, "limit-cpu")],
+        LONG
+    ),
+    case!(
+        "module/long text that is read again and again",
+        |it| long_answer(
+            &it,
+            "http://up/json?n=1&text=4000000",
+            r#"(drop (call $read (local.get $h) (i32.const 0) (i32.const 65536) (i32.const 8000000)))
+               (drop (call $member (local.get $h) (i32.const 1) (i32.const 96) (i32.const 4) (i32.const 0)
+                 (i32.const 128) (i32.const 65536) (i32.const 8000000)))
+               (drop (call $text (local.get $h) (i32.const 0) (i32.const 65536) (i32.const 8000000)))"#
+        ),
+        [Ending::problem(422, "limit-cpu")],
+        LONG
     ),
     module!(
         "module/memory that begins too large",
@@ -172,6 +204,33 @@ pub(super) const CASES: &[Case] = &[
 
 async fn text(target: &Target, source: &str) -> Result<Ending> {
     target.module(wat::parse_str(source).context("the module's text")?).await
+}
+
+/// A module that has a long answer, `$h`, and does something with it without an end.
+async fn long_answer(target: &Target, url: &str, again: &str) -> Result<Ending> {
+    let source = format!(
+        r#"(module
+            (import "orfa" "http" (func $http (param i32) (result i32)))
+            (import "orfa" "Future_wait" (func $wait (param i32 i32 i32) (result i32)))
+            (import "orfa" "Response_read" (func $read (param i32 i32 i32 i32) (result i32)))
+            (import "orfa" "Response_json" (func $pointer (param i32 i32 i32 i32 i32) (result i32)))
+            (import "orfa" "Json_root" (func $root (param i32 i32 i32 i32) (result i32)))
+            (import "orfa" "Json_member" (func $member (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+            (import "orfa" "Json_children" (func $children (param i32 i32 i32 i32) (result i32)))
+            (import "orfa" "Json_text" (func $text (param i32 i32 i32 i32) (result i32)))
+            (memory (export "memory") 130)
+            (data (i32.const 0) "GET") (data (i32.const 16) "{url}")
+            (data (i32.const 80) "/99999/id") (data (i32.const 96) "text")
+            (data (i32.const 1024) "\00\00\00\00\03\00\00\00\10\00\00\00\{len:02x}\00\00\00")
+            (func (export "orfa") (param i32 i32) (local $h i32)
+              (local.set $h (call $http (i32.const 1024)))
+              (i32.store (i32.const 2048) (local.get $h))
+              (drop (call $wait (i32.const 2048) (i32.const 1) (i32.const 1)))
+              (drop (call $root (local.get $h) (i32.const 128) (i32.const 0) (i32.const 0)))
+              (loop $l {again} (br $l))))"#,
+        len = url.len()
+    );
+    target.module_at("/long", wat::parse_str(&source).context("the module's text")?).await
 }
 
 /// The sections of a module whose functions have these bodies, each as the code section has it.
