@@ -151,7 +151,9 @@ mod signal {
     }
 
     fn now() -> u64 {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `now` is valid for the call, which may be made in a handler.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
         now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
     }
 

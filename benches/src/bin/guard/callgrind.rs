@@ -39,12 +39,17 @@ pub(crate) struct Cost {
     pub(crate) functions: BTreeMap<String, u64>,
 }
 
-/// Keeps this process, and all that it starts from now on, from asking the kernel itself where the vDSO is: `rustix` does, and
-/// valgrind has unmapped it. Refused, it reads `/proc/self/auxv`, which is valgrind's. To be called before there is a second
-/// thread.
+/// Keeps this process, and all that it starts from now on, from two things that valgrind does not bear. One is to ask the
+/// kernel itself where the vDSO is: `rustix` does, and valgrind has unmapped it; refused, it reads `/proc/self/auxv`, which is
+/// valgrind's. The other are timers with signals, which interrupt guests on their own stacks: callgrind loses count of such
+/// signals and ends; refused, guests have the ticker alone. To be called before there is a second thread.
 pub(crate) fn prepare() -> Result<()> {
     let asks = SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, GET_AUXV)?;
-    let rules = BTreeMap::from([(libc::SYS_prctl, vec![SeccompRule::new(vec![asks])?])]);
+    let rules = BTreeMap::from([
+        (libc::SYS_prctl, vec![SeccompRule::new(vec![asks])?]),
+        // However it is called.
+        (libc::SYS_timer_create, Vec::new()),
+    ]);
     let refuse = SeccompAction::Errno(libc::EINVAL.cast_unsigned());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, std::env::consts::ARCH.try_into()?)?;
     Ok(seccompiler::apply_filter(&BpfProgram::try_from(filter)?)?)

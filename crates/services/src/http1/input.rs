@@ -68,7 +68,7 @@ impl Input {
         stream: &mut S,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<bool>> {
-        let mut room = [const { MaybeUninit::uninit() }; STEP];
+        let mut room = const { [MaybeUninit::uninit(); STEP] };
         let mut room = ReadBuf::uninit(&mut room);
         ready!(Pin::new(stream).poll_read(context, &mut room))?;
         self.bytes.extend_from_slice(room.filled());
