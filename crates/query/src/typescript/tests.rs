@@ -29,6 +29,7 @@ const STRIPPED: &[(&str, &str)] = &[
     ("x = {a: 1} satisfies X;", "x = {a: 1}            ;"),
     ("x = a!.b![0]!;", "x = a .b [0] ;"),
     ("x = <T>y", "x =    y"),
+    ("abstract <T><U>accessor", "abstract <T>   accessor"),
     ("(a as any).b = c as const", "(a       ).b = c         "),
     ("[a!, b as T] = c; a! += 1", "[a , b     ] = c; a  += 1"),
     ("for (const a of b as T[]) {}", "for (const a of b       ) {}"),
