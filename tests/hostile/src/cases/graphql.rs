@@ -224,14 +224,7 @@ pub(super) const CASES: &[Case] = &[
             &it,
             format!("{{ nodes {{ {} }} }}", repeated(60, |n| format!("a{n}: next {{ weight name }} ")))
         ),
-        // A machine that is busy with other things may have no time for it.
-        [
-            LIMIT,
-            RATE,
-            Ending::errors("graphql-plan"),
-            Ending::errors("upstream-not-graphql"),
-            Ending::errors("upstream-status")
-        ],
+        [LIMIT, RATE, Ending::errors("upstream-not-graphql"), Ending::errors("upstream-status")],
         PLANNED
     ),
     case!(
