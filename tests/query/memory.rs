@@ -33,12 +33,17 @@ fn filled(byte: u8) -> String {
     GROWN.replace("BYTE", &byte.to_string())
 }
 
-/// The process's peak since [`House::reset`], in bytes.
-fn peak(house: &House) -> usize {
+/// What the system says of the process under a name (proc_pid_status(5)).
+fn status(house: &House, name: &str) -> String {
     let status = format!("/proc/{}/status", house.gateway.pid().expect("a process"));
     let status = fs::read_to_string(status).expect("Linux");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-    line.trim_end_matches("kB").trim().parse::<usize>().expect("a number") * 1024
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.expect(name).trim().to_owned()
+}
+
+/// The process's peak since [`House::reset`], in bytes.
+fn peak(house: &House) -> usize {
+    status(house, "VmHWM").trim_end_matches("kB").trim().parse::<usize>().expect("a number") * 1024
 }
 
 /// Sends a query, and says by how much the process grew for it at most.
@@ -241,4 +246,11 @@ async fn the_paths_of_calls_count_as_long_as_they_are_kept() {
         (loop (call $Handle_del (call $http (i32.const 1024)))
           (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 4000))))";
     house.refuse(Query::module(plain(&call, hoard)), 422, "limit-memory").await;
+}
+
+/// The system would zero such a page while the serving thread that touched it first stands still.
+#[tokio::test]
+async fn the_gateway_has_no_pages_of_two_mebibytes() {
+    let house = House::own(ROUTES).await;
+    assert_eq!(status(&house, "THP_enabled"), "0");
 }

@@ -4,7 +4,11 @@
 //! lists for. The crate that wraps mimalloc asks for an alignment each time, and nearly whatever is larger than a kilobyte, or has
 //! no free block of its size, is then made larger to be aligned within, which takes three times as many instructions. Nearly
 //! everything needs no more alignment than `malloc` gives anyway.
+//!
+//! It asks for no pages of 2 MiB ("transparent huge pages"): the system zeroes one in one piece, while the thread that touched
+//! it first stands still, on some virtual machines for five milliseconds.
 
+mod purge;
 #[cfg(feature = "count")]
 mod usage;
 
@@ -14,6 +18,7 @@ use libmimalloc_sys::{
     mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
 };
 
+pub use purge::purge_in_background;
 #[cfg(feature = "count")]
 pub use usage::{HeapUsage, take_usage};
 

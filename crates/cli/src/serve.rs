@@ -36,6 +36,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     logs::json()?;
     // Before anything is opened that could have their numbers.
     let activated = activation::sockets();
+    // Where the system has no such pages, there is nothing to switch off.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
+    allocator::purge_in_background().context("no thread that gives back memory")?;
     many_threads(serve(&arguments.config, activated))
 }
 

@@ -119,6 +119,7 @@ impl<'a> Builder<'a> {
             Some(life) => life.offload.clone(),
             None => OffloadPool::start(config.runtime.offload()).map_err(BuildError::Offload)?,
         };
+        let services = services.with_offload(offload.clone());
         let runtime = runtime(config, &offload, previous.and_then(|life| life.runtime.as_ref()))?;
         let gate = runtime.as_ref().map(|runtime| runtime.gate().clone());
         let filters = filters(config, gate, previous.and_then(|life| life.filters.as_ref()))?;

@@ -7,8 +7,8 @@
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName};
 use http::request::Parts;
-use services::Body;
 use services::body::{ReadBodyError, read_within};
+use services::{Body, DecoderPool};
 
 use crate::cached::CacheAsk;
 use crate::config::LimitsConfig;
@@ -91,6 +91,7 @@ impl Ask {
         head: &Parts,
         body: Body,
         config: &LimitsConfig,
+        pool: Option<DecoderPool<'_>>,
     ) -> Result<(Which, Self), QueryError> {
         let safe_only = match head.method.as_str() {
             "POST" => false,
@@ -102,7 +103,7 @@ impl Ask {
         let layout = layout(&head.headers)?;
         let cache = CacheAsk::read(fields.cache)?;
         let trust = Signature::read(fields.trust)?;
-        let body = read_body(&head.headers, body, config).await?;
+        let body = read_body(&head.headers, body, config, pool).await?;
         let is_named = cache.as_ref().is_some_and(|cache| cache.named.is_some());
         let (language, input, program) = match layout {
             Layout::Plain(language) => {
@@ -124,12 +125,13 @@ impl Ask {
         head: &Parts,
         body: Body,
         config: &LimitsConfig,
+        pool: Option<DecoderPool<'_>>,
     ) -> Result<Self, QueryError> {
         let rest = Rest::read(&head.headers, &Fields::of(&head.headers), config)?;
         let (input, safe_only) = match head.method.as_str() {
             "GET" | "HEAD" => (parameters(head.uri.query().unwrap_or_default()), true),
-            "POST" => (read_body(&head.headers, body, config).await?, false),
-            "QUERY" => (read_body(&head.headers, body, config).await?, true),
+            "POST" => (read_body(&head.headers, body, config, pool).await?, false),
+            "QUERY" => (read_body(&head.headers, body, config, pool).await?, true),
             _ => return Err(QueryError::Method { method: head.method.clone(), allowed: METHODS }),
         };
         Ok(rest.ask(input, safe_only))
@@ -177,12 +179,17 @@ fn parameters(query: &str) -> Bytes {
     serde_json::Value::Object(input).to_string().into()
 }
 
-async fn read_body(headers: &HeaderMap, body: Body, config: &LimitsConfig) -> Result<Bytes, QueryError> {
+async fn read_body(
+    headers: &HeaderMap,
+    body: Body,
+    config: &LimitsConfig,
+    pool: Option<DecoderPool<'_>>,
+) -> Result<Bytes, QueryError> {
     let body = read_within(body, config.body.0).await.map_err(|error| match error {
         ReadBodyError::TooLarge(limit) => QueryError::BodySize(limit),
         ReadBodyError::Broken(_) => QueryError::BrokenBody,
     })?;
-    Ok(services::decompress(headers, body, config.body.0).await?)
+    Ok(services::decompress(headers, body, config.body.0, pool).await?)
 }
 
 /// `ORFA-Debug`, a boolean (RFC 9651).

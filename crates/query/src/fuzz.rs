@@ -65,7 +65,7 @@ fn a_request_is_understood_or_refused_by_the_clients_fault() {
         let config = LimitsConfig::default();
         let Some(request) = request(text) else { return };
         let (head, body) = request.into_parts();
-        match Ask::read(&head, body, &config).now_or_never().expect("the body is there already") {
+        match Ask::read(&head, body, &config, None).now_or_never().expect("the body is there already") {
             Ok((which, ask)) => {
                 let program = which.program.map_or(0, |program| program.len() as u64);
                 assert!(program <= config.program.0 && ask.input.len() as u64 <= config.body.0);

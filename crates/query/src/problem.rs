@@ -5,6 +5,7 @@
 
 use http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
+use offload::OffloadError;
 use query_abi::Failure;
 use serde_json::{Map, Value};
 use services::call::Outcome;
@@ -67,7 +68,9 @@ pub(crate) enum QueryError {
     ProgramBlocked,
     #[error("there is no stored program `{0}`")]
     StoredUnknown(String),
-    #[error("too many programs that nobody has sent before: compiling takes its time")]
+    #[error(
+        "too many programs that nobody has sent before, or encoded bodies: compiling and decoding take their time"
+    )]
     CompileRate { wait: std::time::Duration },
     #[error("the program is not UTF-8")]
     NotText,
@@ -154,6 +157,16 @@ impl From<DecompressError> for QueryError {
             DecompressError::UnknownCoding(coding) => Self::Encoding(coding),
             DecompressError::Malformed => Self::BrokenEncoding,
             DecompressError::TooLarge(limit) => Self::BodySize(limit),
+            DecompressError::Refused(OffloadError::QuotaExceeded { retry_after }) => {
+                Self::CompileRate { wait: retry_after }
+            }
+            // The request's own deadline is this one, and is told of by who keeps it.
+            DecompressError::Refused(OffloadError::QueueFull | OffloadError::DeadlineExceeded) => {
+                Overloaded.into()
+            }
+            DecompressError::Refused(OffloadError::Panicked) => {
+                Self::Gateway("a body could not be decoded".into())
+            }
         }
     }
 }

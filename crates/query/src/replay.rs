@@ -103,7 +103,7 @@ impl Recording {
         let end = self.end.clone();
         let known = runtime.stored(language, &program).map_err(|error| unfit(&error))?;
         let program = &known.program;
-        let (mut guest, input) = (guest(&self, runtime.offload())?, self.input.0.clone());
+        let (mut guest, input) = (guest(&self, runtime.offload().clone())?, self.input.0.clone());
         guest.tape = Tape::Plays(Box::new(Player::new(self, exact)));
         let stage = Stage::new(runtime, program, guest, None, None);
         let ended = run(runtime, program, stage, &input, None).await;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
-use services::{Body, Call, Caller, ConfigProblem, Fault, Made, Problem, Report, Services, by};
+use services::{Body, Call, Caller, ConfigProblem, DecoderPool, Fault, Made, Problem, Report, Services, by};
 
 use crate::answer::{self, Times};
 use crate::ask::{Ask, METHODS, Which};
@@ -184,7 +184,7 @@ impl Query {
             let call = seen.within(Arc::clone(&budget), std::mem::take(headers));
             let tape = self.tape(ask, claim.as_ref(), program, access, limits);
             let mut guest =
-                Guest::new(Arc::clone(access), call, self.runtime.offload(), *limits, ask.safe_only);
+                Guest::new(Arc::clone(access), call, self.runtime.offload().clone(), *limits, ask.safe_only);
             guest.tape = tape;
             let key = claim.as_ref().map(|claim| claim.key);
             Stage::new(&self.runtime, program, guest, key, session.map(|claim| claim.session))
@@ -233,16 +233,18 @@ impl Query {
         };
         let time = started + Limits::caps(&config).millis(Limit::Deadline);
         let late = || Limits::caps(&config).exceeded(Limit::Deadline);
+        let pool = self.runtime.offload();
+        let pool = Some(DecoderPool { pool, payer: seen.quota_key(), deadline: time });
         if let Some(name) = self.stored_name(head.uri.path()) {
             let program = self.stored.find(name)?;
-            let ask = by(time, pin!(Ask::read_input(head, body, &config))).await.ok_or_else(late)??;
+            let ask = by(time, pin!(Ask::read_input(head, body, &config, pool))).await.ok_or_else(late)??;
             self.may_record(&ask, None, &seen.caller)?;
             let (program, access) = (Arc::clone(program), &self.access);
             let limits = granted(&config, &ask)?;
             let headers = std::mem::take(&mut head.headers);
             return Ok(Ready { program, ask, limits, access, headers, claim: None, compiled: None });
         }
-        let (which, ask) = by(time, pin!(Ask::read(head, body, &config))).await.ok_or_else(late)??;
+        let (which, ask) = by(time, pin!(Ask::read(head, body, &config, pool))).await.ok_or_else(late)??;
         drop(reads);
         let claim = self.claim(&which, seen)?;
         self.may_record(&ask, Some(&claim), &seen.caller)?;

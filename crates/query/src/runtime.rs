@@ -89,8 +89,8 @@ impl Runtime {
     }
 
     /// Where work goes that would keep a serving thread.
-    pub(crate) fn offload(&self) -> OffloadPool {
-        self.offload.clone()
+    pub(crate) fn offload(&self) -> &OffloadPool {
+        &self.offload
     }
 
     /// Where heavy guests take turns.

@@ -20,12 +20,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, StatusCode, Version};
+use offload::OffloadPool;
 use tokio::sync::SemaphorePermit;
 
 use crate::body::Body;
 use crate::call::{Budget, Call, Outcome};
 use crate::config::{ConfigProblem, ServiceConfig};
 use crate::deadline::by;
+use crate::decompress::DecoderPool;
 use crate::headers::{self, MAX_HOPS, Named};
 use crate::path::{PathError, take_apart};
 use crate::receive::{Stopped, receive};
@@ -87,7 +89,8 @@ impl Services {
     /// # Errors
     /// Every mistake in it, not just the first.
     pub fn read(config: &BTreeMap<String, ServiceConfig>, folder: &Path) -> Result<Self, Vec<ConfigProblem>> {
-        let outside = Outside { transport: Arc::new(Live), resolver: Arc::new(SystemResolver) };
+        let outside =
+            Outside { transport: Arc::new(Live), resolver: Arc::new(SystemResolver), offload: None };
         let by_name = by_name(config, folder, &BTreeMap::new())?;
         Ok(Self { by_name: Arc::new(by_name), outside: Arc::new(outside) })
     }
@@ -136,6 +139,13 @@ impl Services {
     #[must_use]
     pub fn with_resolver(self, resolver: Arc<dyn Resolve>) -> Self {
         let outside = Outside { resolver, ..Outside::clone(&self.outside) };
+        Self { outside: Arc::new(outside), ..self }
+    }
+
+    /// The same services, whose answers to programs are decoded in this pool.
+    #[must_use]
+    pub fn with_offload(self, offload: OffloadPool) -> Self {
+        let outside = Outside { offload: Some(offload), ..Outside::clone(&self.outside) };
         Self { outside: Arc::new(outside), ..self }
     }
 
@@ -232,7 +242,7 @@ impl Services {
         })
     }
 
-    /// Reads what [`Services::start_streamed`] began to its end: decoded, and counted.
+    /// Reads what [`Services::start_streamed`] began to its end: decoded where the caller's thread is, and counted.
     ///
     /// # Errors
     /// Those of an answer that breaks off, and [`CallError::Limit`].
@@ -243,10 +253,13 @@ impl Services {
     ) -> Result<Response, CallError> {
         let (head, body) = response.into_parts();
         let mut headers = head.headers;
-        let body = receive(&mut headers, body, &call.budget).await.map_err(|stopped| match stopped {
+        let wrong = |stopped| match stopped {
+            Stopped::Late => OVER,
             Stopped::Limit => CallError::Limit("limit-received"),
             Stopped::Broken(source) => CallError::Broken { service: service.name().clone(), source },
-        })?;
+        };
+        let received = receive(&mut headers, body, &call.budget).await.map_err(wrong)?;
+        let body = received.decoded(&call.budget, None).await.map_err(wrong)?;
         Ok(Response { status: head.status, headers, body })
     }
 
@@ -269,7 +282,7 @@ impl Services {
         call.trace.mark(&mut headers, number);
         let payload = Payload::Whole(body);
         let message = Message { method, path, host: None, headers, payload, upgrade: None };
-        Ok((self.exchange(service, number), message))
+        Ok((self.exchange(call, service, number), message))
     }
 
     /// Sends a client's own request on and streams the answer back. `Via`, `Forwarded` and `CDN-Loop` are
@@ -311,17 +324,18 @@ impl Services {
         service.headers.set_on(&mut head.headers);
         call.trace.mark(&mut head.headers, number);
         let (method, headers) = (head.method, head.headers);
-        Ok((self.exchange(service, number), Message { method, path, host, headers, payload, upgrade }))
+        Ok((self.exchange(call, service, number), Message { method, path, host, headers, payload, upgrade }))
     }
 
-    fn exchange(&self, service: &Arc<Service>, number: usize) -> Exchange {
-        Exchange { outside: Arc::clone(&self.outside), service: Arc::clone(service), number }
+    fn exchange(&self, call: &Call, service: &Arc<Service>, number: usize) -> Exchange {
+        let (outside, service) = (Arc::clone(&self.outside), Arc::clone(service));
+        Exchange { outside, service, number, payer: Some(call.quota_key()) }
     }
 }
 
 impl Exchange {
     /// A program's: within a place, to the last byte.
-    async fn run(&self, budget: &Budget, message: Message) -> Result<Response, CallError> {
+    async fn run(&self, budget: &Arc<Budget>, message: Message) -> Result<Response, CallError> {
         let _place = place(budget).await?;
         let result = self.whole(budget, message).await;
         if result.is_err() {
@@ -333,7 +347,7 @@ impl Exchange {
         }
     }
 
-    async fn whole(&self, budget: &Budget, mut message: Message) -> Result<Response, CallError> {
+    async fn whole(&self, budget: &Arc<Budget>, mut message: Message) -> Result<Response, CallError> {
         let mut clock = Clock::new(&self.service, budget.deadline);
         let answer = self.answer(budget, &mut clock, &mut message).await?;
         let peer = Arc::clone(&answer.lease.peer);
@@ -345,17 +359,25 @@ impl Exchange {
             }
             self.late(late)
         });
-        let body = received?.map_err(|stopped| match stopped {
+        let wrong = |stopped| match stopped {
+            Stopped::Late => OVER,
             Stopped::Limit => CallError::Limit("limit-received"),
             Stopped::Broken(source) => match watched::stood_still(&*source) {
                 Some(time) => self.late(Late::Service(Waited::More, time)),
                 None => self.broken(source),
             },
-        })?;
+        };
+        let body = received?.map_err(wrong)?.decoded(budget, self.decoders(budget)).await.map_err(wrong)?;
         // Not before: an answer that breaks off is none to the program.
         budget.note(self.number, Outcome::Status(head.status.as_u16()));
         budget.cache().note(&headers);
         Ok(Response { status: head.status, headers, body })
+    }
+
+    /// Where an answer is decoded that takes long.
+    fn decoders(&self, budget: &Budget) -> Option<DecoderPool<'_>> {
+        let (pool, payer) = (self.outside.offload.as_ref()?, self.payer?);
+        Some(DecoderPool { pool, payer, deadline: budget.deadline })
     }
 
     /// A client's: to the head of the answer, the rest streams.

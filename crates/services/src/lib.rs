@@ -47,7 +47,7 @@ pub use calls::{Calls, Coalescer};
 pub use client::{CallError, Request, Response, Services};
 pub use config::{Bytes, ConfigProblem, Duration, GraphqlServiceConfig, ServiceConfig};
 pub use deadline::by;
-pub use decompress::{DecompressError, decompress};
+pub use decompress::{DecoderPool, DecompressError, decompress};
 pub use fetch::{Fetch, FetchError};
 pub use flights::{Fingerprint, Flights};
 pub use headers::network;

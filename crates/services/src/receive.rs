@@ -1,18 +1,19 @@
-//! Reading an answer: content decoding, and counting every byte that comes out of it.
+//! Reading an answer, and content decoding, counting every byte that comes out of it.
 //!
-//! The count is of decoded bytes and is taken as they arrive, so that neither a gigabyte nor a bomb of
-//! a few kilobytes ever lies in memory beyond the allowance.
+//! The count is of decoded bytes and is taken as they come out, so that neither a gigabyte nor a bomb of
+//! a few kilobytes ever lies in memory beyond the allowance. What is encoded may be as long as what is left of that, and
+//! is decoded when all of it is there: how long a service may take has nothing to do with it.
+
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::TryStreamExt;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, TRAILER};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use tokio_util::io::StreamReader;
 
 use crate::body::{Body, Error};
 use crate::call::Budget;
-use crate::decompress::{ContentCoding, read_decoded};
+use crate::decompress::{ContentCoding, DecoderPool, read_decoded};
 use crate::headers::strip_hop_by_hop;
 use crate::turn::Turn;
 
@@ -24,31 +25,76 @@ pub(crate) enum Stopped {
     Limit,
     /// The service broke off, or its encoding is broken.
     Broken(Error),
+    /// Time was up before it was decoded.
+    Late,
 }
 
-/// Reads a whole body, and makes the headers say what was read.
-pub(crate) async fn receive(headers: &mut HeaderMap, body: Body, budget: &Budget) -> Result<Bytes, Stopped> {
+/// A whole body, as it came.
+pub(crate) struct Received {
+    bytes: Bytes,
+    /// How it is encoded, and has yet to be counted.
+    coding: Option<ContentCoding>,
+}
+
+/// Reads a whole body, and makes the headers say what it will be once it is [`decoded`](Received::decoded).
+pub(crate) async fn receive(
+    headers: &mut HeaderMap,
+    body: Body,
+    budget: &Budget,
+) -> Result<Received, Stopped> {
     strip_hop_by_hop(headers);
     headers.remove(TRAILER); // Trailers are not kept.
     match coding(headers) {
         Some(coding) if !body.is_end_stream() => {
             headers.remove(CONTENT_ENCODING);
             headers.remove(CONTENT_LENGTH);
-            decode(coding, body, budget).await
+            let left = budget.received_left();
+            let mut encoded = 0_u64;
+            let bytes = collect(body, |length| {
+                encoded = encoded.saturating_add(length);
+                encoded <= left
+            });
+            Ok(Received { bytes: bytes.await?, coding: Some(coding) })
         }
-        _ => collect(body, budget).await,
+        _ => {
+            let bytes = collect(body, |length| budget.take_received(length)).await?;
+            Ok(Received { bytes, coding: None })
+        }
+    }
+}
+
+impl Received {
+    /// What was sent; decoded in the pool, if one is given and it takes long.
+    pub(crate) async fn decoded(
+        self,
+        budget: &Arc<Budget>,
+        pool: Option<DecoderPool<'_>>,
+    ) -> Result<Bytes, Stopped> {
+        let Self { bytes, coding } = self;
+        let Some(coding) = coding else { return Ok(bytes) };
+        let length = bytes.len();
+        // Boxed, since most answers are not encoded.
+        let decoding = Box::pin(decode(coding, bytes, Arc::clone(budget)));
+        match pool {
+            Some(pool) if !coding.is_short(length) => {
+                pool.run_paced(length, decoding).await.map_err(|_| Stopped::Late)?
+            }
+            _ => decoding.await,
+        }
     }
 }
 
 /// Keeps the frames of a body. One frame, which most are, is not copied; several are copied once, into room for all.
-async fn collect(mut body: Body, budget: &Budget) -> Result<Bytes, Stopped> {
+async fn collect(mut body: Body, mut take: impl FnMut(u64) -> bool) -> Result<Bytes, Stopped> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     let mut turn = Turn::default();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(Stopped::Broken)?.into_data() else { continue };
         turn.took(data.len()).await;
-        take(budget, data.len())?;
+        if !take(data.len() as u64) {
+            return Err(Stopped::Limit);
+        }
         if all.is_empty() && first.is_empty() {
             first = data;
         } else {
@@ -69,13 +115,8 @@ fn coding(headers: &HeaderMap) -> Option<ContentCoding> {
     ContentCoding::named(&name).filter(|coding| *coding != ContentCoding::Deflate)
 }
 
-async fn decode(coding: ContentCoding, body: Body, budget: &Budget) -> Result<Bytes, Stopped> {
-    let stream = body.into_data_stream().map_err(std::io::Error::other);
-    let decoder = coding.decoder(StreamReader::new(stream));
+async fn decode(coding: ContentCoding, encoded: Bytes, budget: Arc<Budget>) -> Result<Bytes, Stopped> {
+    let decoder = coding.decoder(&*encoded);
     let decoded = read_decoded(decoder, |length| budget.take_received(length)).await;
     decoded.map_err(|error| Stopped::Broken(error.into()))?.ok_or(Stopped::Limit)
-}
-
-fn take(budget: &Budget, bytes: usize) -> Result<(), Stopped> {
-    if budget.take_received(bytes as u64) { Ok(()) } else { Err(Stopped::Limit) }
 }

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Re
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
+use offload::OffloadPool;
 
 use crate::body::Error;
 use crate::stats::EndpointStats;
@@ -33,6 +34,8 @@ const ALL: usize = 8;
 pub(crate) struct Outside {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) resolver: Arc<dyn Resolve>,
+    /// Where answers are decoded, if not by who asks.
+    pub(crate) offload: Option<OffloadPool>,
 }
 
 /// What the config says of a service's targets. Equal ones share their [`Targets`] across a reload.

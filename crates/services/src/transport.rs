@@ -23,7 +23,8 @@ use crate::config::Protocol;
 use connect::{Connection, Tls, connect};
 use pool::{Found, Pool};
 
-pub(crate) use connect::{Dial, Stream};
+pub(crate) use connect::Dial;
+pub(crate) use http1::Socket;
 
 /// The largest head of an answer.
 const MAX_HEAD: u32 = 64 << 10;

@@ -25,7 +25,7 @@ use tokio_util::io::InspectReader;
 use crate::body::Body;
 use crate::headers::{lists, tokens};
 use crate::targets::Lease;
-use crate::transport::Stream;
+use crate::transport::Socket;
 
 /// Protocols that no connection may be handed over to, by the name before a version: other requests would hide in
 /// them, or the gateway would have to be told their keys.
@@ -47,7 +47,7 @@ pub struct Tunnel(Arc<Mutex<Option<Far>>>);
 type TunnelGuard = Box<dyn Send>;
 
 /// The connection, and what of it was read already.
-type Service = (Stream, Bytes);
+type Service = (Socket, Bytes);
 
 /// The far side of a tunnel. The lease is held until the sides part.
 struct Far {
@@ -58,7 +58,7 @@ struct Far {
 }
 
 impl Switched {
-    pub(crate) fn new(stream: Stream, begun: Bytes) -> Self {
+    pub(crate) fn new(stream: Socket, begun: Bytes) -> Self {
         Self(Arc::new(Mutex::new(Some((stream, begun)))))
     }
 

@@ -5,6 +5,7 @@
 //! write half is closed first, and what the client still sends is read and thrown away for a while.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -42,12 +43,12 @@ impl Lingering {
         if until.as_mut().poll(context).is_ready() {
             return Poll::Ready(());
         }
-        let mut bytes = [0; GULP];
+        let mut bytes = [const { MaybeUninit::uninit() }; GULP];
         loop {
             if let Some(pause) = &mut self.pause {
                 ready!(pause.as_mut().poll(context));
             }
-            let mut buffer = ReadBuf::new(&mut bytes);
+            let mut buffer = ReadBuf::uninit(&mut bytes);
             match ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer)) {
                 Ok(()) if !buffer.filled().is_empty() => self.pause = Some(Box::pin(sleep(BETWEEN))),
                 _ => return Poll::Ready(()),

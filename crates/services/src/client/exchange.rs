@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use http::{Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt;
+use offload::QuotaKey;
 
 use super::clock::{Clock, Late};
 use super::message::{End, Message, Upload};
@@ -37,6 +38,8 @@ pub(super) struct Exchange {
     pub(super) service: Arc<Service>,
     /// Its number among the calls of the request.
     pub(super) number: usize,
+    /// Who pays for the decoding of its answer; `None` where it is the answer of several callers.
+    pub(super) payer: Option<QuotaKey>,
 }
 
 /// An answer that has begun, and the endpoint that gives it.

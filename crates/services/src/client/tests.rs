@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use http::HeaderMap;
+use offload::{OffloadConfig, OffloadPool};
 use serde_json::Value;
 use testkit::misbehave::{self, Upstream};
 
@@ -166,6 +167,30 @@ async fn encodings_are_undone_and_no_longer_claimed() {
     let head =
         bench.services.send(&Call::unlimited(), &bench.shop, request("HEAD", "/encoded")).await.unwrap();
     assert_eq!(head.status, 200);
+}
+
+#[tokio::test]
+async fn encodings_are_undone_in_the_pool() {
+    let Bench { upstream: _upstream, services, shop } = bench().await;
+    let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
+    let services = services.with_offload(pool.clone());
+    let answer = services.send(&Call::unlimited(), &shop, request("GET", "/encoded?with=br")).await.unwrap();
+    assert_eq!(json(&answer).as_array().map(Vec::len), Some(100));
+    assert_eq!(pool.stats().kinds["decompress"].jobs, 1);
+}
+
+#[tokio::test]
+async fn a_caller_without_quota_makes_no_service_look_slow() {
+    let bench = bench_with(|config| config.timeout = Duration(std::time::Duration::from_secs(1))).await;
+    let (services, shop) = (bench.services.clone(), &bench.shop);
+    let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
+    let budget = Budget::new(std::time::Duration::from_millis(200), 1, 1 << 20, 1);
+    let call = Call { budget: Arc::new(budget), ..Call::unlimited() };
+    let months = std::time::Duration::from_secs(1 << 24);
+    pool.quota().charge(call.quota_key().for_answers(), months, std::time::Instant::now());
+    let late = services.with_offload(pool).send(&call, shop, request("GET", "/encoded?with=br")).await;
+    assert_eq!(late.unwrap_err().code(), "limit-deadline");
+    assert!(bench.services.stats()[0].endpoints.iter().all(|endpoint| endpoint.failures == 0));
 }
 
 #[tokio::test]

@@ -58,6 +58,8 @@ where
     let _place = place(&call.budget).await?;
     let flight = coalescer.flights.join(&fingerprint(service, &message), || {
         let budget = Budget::new(service.timeout() * 2, 1, coalescer.received, 1);
+        // Who comes later must not wait for the quota of who came first.
+        exchange.payer = None;
         let path = message.path.as_str().to_owned();
         exchange.number = budget.begin(Arc::clone(service.name()), message.method.clone(), path);
         let budget = Arc::new(budget);

@@ -4,6 +4,7 @@ use std::task::Waker;
 
 use async_compression::tokio::write::{BrotliEncoder, GzipEncoder, ZlibEncoder, ZstdEncoder};
 use async_compression::zstd::CParameter;
+use offload::OffloadConfig;
 use tokio::io::AsyncWriteExt;
 
 use super::*;
@@ -30,7 +31,7 @@ async fn encoded(coding: &str, text: &[u8]) -> Vec<u8> {
 
 async fn decoded(coding: &str, body: Vec<u8>) -> Result<Bytes, DecompressError> {
     let headers = HeaderMap::from_iter([(CONTENT_ENCODING, coding.parse().unwrap())]);
-    decompress(&headers, body.into(), LIMIT).await
+    decompress(&headers, body.into(), LIMIT, None).await
 }
 
 #[tokio::test]
@@ -40,7 +41,7 @@ async fn decodes_what_is_encoded_once() {
         assert_eq!(decoded(coding, encoded(coding, &text).await).await.unwrap(), text, "{coding}");
     }
     assert_eq!(decoded("identity", text.clone()).await.unwrap(), text);
-    assert_eq!(decompress(&HeaderMap::new(), text.clone().into(), 1).await.unwrap(), text);
+    assert_eq!(decompress(&HeaderMap::new(), text.clone().into(), 1, None).await.unwrap(), text);
 }
 
 #[tokio::test]
@@ -102,7 +103,7 @@ async fn refuses_codings_in_codings() {
     headers.append(CONTENT_ENCODING, "gzip".parse().unwrap());
     headers.append(CONTENT_ENCODING, "gzip".parse().unwrap());
     let twice = encoded("gzip", &encoded("gzip", b"x").await).await;
-    let refused = decompress(&headers, twice.into(), LIMIT).await.unwrap_err();
+    let refused = decompress(&headers, twice.into(), LIMIT, None).await.unwrap_err();
     assert_eq!(refused, DecompressError::UnknownCoding("gzip, gzip".to_owned()));
 }
 
@@ -121,4 +122,48 @@ async fn gives_way_to_others_within_a_bomb_and_between_empty_members() {
         let empty = encoded(name, b"").await.repeat(10_000);
         assert!(turns(coding, &empty) >= empty.len() / PORTION - 1, "{name}");
     }
+}
+
+#[tokio::test]
+async fn a_long_body_is_decoded_in_the_pool_at_its_senders_expense() {
+    let hour = Duration::from_secs(3600);
+    let start = || OffloadPool::start(OffloadConfig { threads: 1, quota: hour }).unwrap();
+    let (pool, poor, payer) = (start(), start(), QuotaKey::new(&1));
+    poor.quota().charge(payer, 100 * hour, Instant::now());
+    let mut state = 1_u64;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    })
+    .take(2 * SHORT)
+    .collect();
+    for (coding, text, jobs) in
+        [("gzip", &b"short"[..], 0), ("gzip", &*noise, 1), ("zstd", &*noise, 2), ("br", b"any", 3)]
+    {
+        let headers = HeaderMap::from_iter([(CONTENT_ENCODING, coding.parse().unwrap())]);
+        let body = Bytes::from(encoded(coding, text).await);
+        let decoded_by = |pool| {
+            let given = DecoderPool { pool, payer, deadline: Instant::now() + hour };
+            decompress(&headers, body.clone(), LIMIT, Some(given))
+        };
+        let before = pool.stats().kinds.get("decompress").map_or(0, |kind| kind.jobs);
+        assert_eq!(decoded_by(&pool).await.unwrap(), text, "{coding}");
+        let after = pool.stats().kinds.get("decompress").map_or(0, |kind| kind.jobs);
+        assert_eq!(after, jobs, "{coding}");
+        let is_refused = matches!(
+            decoded_by(&poor).await,
+            Err(DecompressError::Refused(OffloadError::QuotaExceeded { .. }))
+        );
+        assert_eq!(is_refused, after > before, "{coding}");
+    }
+}
+
+#[tokio::test]
+async fn what_comes_too_late_is_not_decoded() {
+    let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
+    let headers = HeaderMap::from_iter([(CONTENT_ENCODING, "br".parse().unwrap())]);
+    let body = encoded("br", b"any").await.into();
+    let past = DecoderPool { pool: &pool, payer: QuotaKey::new(&1), deadline: Instant::now() };
+    let late = decompress(&headers, body, LIMIT, Some(past)).await.unwrap_err();
+    assert_eq!(late, DecompressError::Refused(OffloadError::DeadlineExceeded));
 }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::uri::{Authority, Scheme};
+use rustix::net::sockopt::set_socket_linger;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -85,6 +86,7 @@ pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Connection, Error> {
         secure(origin, socket).await
     };
     let stream = timeout_at(end, stream).await.map_err(|_| late())??;
+    set_socket_linger(tcp(&stream), None)?;
     if is_http2(origin, &stream) {
         Ok(Connection::Http2(http2::Connection::new(stream).await?))
     } else {
@@ -94,7 +96,10 @@ pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Connection, Error> {
 
 async fn open(origin: &Origin, address: SocketAddr) -> io::Result<TcpStream> {
     origin.dial.reach.check(address)?;
-    TcpStream::connect(address).await
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Whoever gives up while it connects keeps no port (`http1/socket.rs`).
+    socket.set_zero_linger()?;
+    socket.connect(address).await
 }
 
 /// A connection to whichever of the name's addresses takes it first. Each gets its share of the time.
@@ -118,6 +123,14 @@ async fn secure(origin: &Origin, socket: TcpStream) -> io::Result<Stream> {
     let Some(tls) = &origin.tls else { return Ok(Either::Left(socket)) };
     let connector = TlsConnector::from(Arc::clone(&tls.config));
     Ok(Either::Right(Box::new(connector.connect(tls.name.clone(), socket).await?)))
+}
+
+/// The socket of a connection.
+pub(crate) fn tcp(stream: &Stream) -> &TcpStream {
+    match stream {
+        Either::Left(socket) => socket,
+        Either::Right(tls) => tls.get_ref().0,
+    }
 }
 
 /// What TLS agreed on (RFC 7301), or what the config says where there is no TLS to ask.

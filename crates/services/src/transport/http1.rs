@@ -12,6 +12,7 @@
 mod body;
 mod request;
 mod response;
+mod socket;
 #[cfg(test)]
 mod tests;
 
@@ -32,12 +33,13 @@ use crate::upgrade::Switched;
 use body::Arriving;
 use request::Outgoing;
 use response::Head;
+pub(crate) use socket::Socket;
 
-/// A connection between two requests, or on its first. Dropped, it is closed.
+/// A connection between two requests, or on its first. Dropped, it is closed, and in the middle of an exchange reset.
 pub(crate) struct Connection(Box<Parts>);
 
 struct Parts {
-    stream: Stream,
+    stream: Socket,
     input: Input,
 }
 
@@ -48,7 +50,7 @@ struct Gone;
 
 impl Connection {
     pub(crate) fn new(stream: Stream) -> Self {
-        Self(Box::new(Parts { stream, input: Input::default() }))
+        Self(Box::new(Parts { stream: Socket::new(stream), input: Input::default() }))
     }
 
     /// Sends a request and waits for the head of its answer. The connection goes home by itself.
@@ -60,6 +62,7 @@ impl Connection {
         if !self.is_idle() {
             return Err(Unsent::Whole(Box::new(request), Gone.into()));
         }
+        self.0.stream.may_close(false);
         let host = home.origin.host(request.uri());
         let mut outgoing = Outgoing::new(request, &host);
         match poll_fn(|context| self.poll_answer(&mut outgoing, context)).await {
@@ -102,7 +105,8 @@ impl Connection {
     fn hand_over(mut self, head: Head, outgoing: Outgoing, home: Endpoint) -> Response<Body> {
         let Head { mut response, framing, is_last } = head;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let Parts { stream, mut input } = *self.0;
+            let Parts { mut stream, mut input } = *self.0;
+            stream.may_close(true);
             response.extensions_mut().insert(Switched::new(stream, input.take_all()));
             return response.map(|()| crate::body::empty());
         }
@@ -110,8 +114,10 @@ impl Connection {
         if let Framing::Length(length) = framing
             && let Some(bytes) = self.0.input.take_exactly(length)
         {
-            if may_stay && outgoing.is_done() {
-                self.keep(home);
+            match (outgoing.is_done(), may_stay) {
+                (true, true) => self.keep(home),
+                (true, false) => self.rest(),
+                (false, _) => {}
             }
             return response.map(|()| full(bytes));
         }
@@ -125,6 +131,11 @@ impl Connection {
             self.0.input.shrink();
             home.origin.pool.keep(home.address, self);
         }
+    }
+
+    /// No exchange is under way: dropped, it is closed.
+    pub(crate) fn rest(&mut self) {
+        self.0.stream.may_close(true);
     }
 
     /// Whether the peer has said nothing since the last answer. From here on nobody is woken when it

@@ -90,11 +90,12 @@ impl Pool {
     }
 
     /// Keeps an HTTP/1.1 connection for the next request.
-    pub(crate) fn keep(&self, address: Option<SocketAddr>, connection: http1::Connection) {
+    pub(crate) fn keep(&self, address: Option<SocketAddr>, mut connection: http1::Connection) {
         let mut kept = self.lock();
         let used = kept.sweeps;
         let idle = &mut kept.place(address).idle;
         if idle.len() < MAX_IDLE {
+            connection.rest();
             idle.push(Aged { used, connection });
             self.begin_sweeping(kept);
         }

@@ -182,6 +182,14 @@ pub(super) const ROWS: &[Bound] = &[
         "crates/services/src/decompress/tests.rs: refuses_a_window_larger_than_rfc_9659_allows",
     ),
     bound(
+        "encoded answer of a service",
+        64 * MIB,
+        "request",
+        "what is left of `received`, until it is decoded",
+        "crates/services/src/receive.rs",
+        "crates/services/src/client/tests/limits.rs: a_gigabyte_and_a_bomb_end_at_the_allowance",
+    ),
+    bound(
         "encoders of answers",
         32 * MIB,
         "connection",

@@ -257,6 +257,8 @@ async fn pipelined(target: &Target) -> Result<Ending> {
 async fn leaves(target: &Target) -> Result<Ending> {
     for _ in 0..100 {
         let mut stream = target.connect().await?;
+        // Without it this machine, which is the neighbour's too, would have no port left to connect by.
+        stream.set_zero_linger()?;
         stream.write_all(b"GET /up/hang HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
     }
     Ok(Ending::Closed)

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use futures_util::FutureExt;
 use http::{HeaderMap, Method, Version};
 use http_body::Body as _;
 use http_body_util::{BodyExt, StreamBody};
@@ -458,6 +459,37 @@ async fn who_takes_no_more_is_cut_off_where_the_connection_took_more_than_the_sy
     let served = serve(Greedy(theirs), &[], Client::for_tests(), Awaited::never(), answer, || true).await;
     assert_eq!(served.unwrap_err().kind(), io::ErrorKind::TimedOut);
     assert_eq!(begun.elapsed(), UNREAD);
+}
+
+#[tokio::test]
+async fn nothing_that_was_read_is_kept_while_a_connection_ends() {
+    /// A connection whose client still sends, so that its end is waited for.
+    struct Lingering(DuplexStream);
+    impl AsyncRead for Lingering {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            buffer: &mut tokio::io::ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(context, buffer)
+        }
+    }
+    impl AsyncWrite for Lingering {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+    let (_peer, theirs) = duplex(64);
+    let wire = Shared::new(Lingering(theirs), &[b'x'; 64 << 10]);
+    assert!(!wire.is_between());
+    assert!(wire.shutdown().now_or_never().is_none());
+    assert!(wire.is_between());
 }
 
 /// Reads an answer of this many bytes over a connection that holds next to nothing: so many at a time, each time after so many

@@ -179,8 +179,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
         Poll::Ready(more)
     }
 
-    /// Says that nothing more will be written.
+    /// Says that nothing more will be written. What was read and nobody took is forgotten: this may wait for a client
+    /// that still sends.
     pub(super) async fn shutdown(&self) -> io::Result<()> {
+        self.lock().input = Input::default();
         poll_fn(|context| match &mut self.lock().stream {
             Some(stream) => Pin::new(stream).poll_shutdown(context),
             None => Poll::Ready(Ok(())),

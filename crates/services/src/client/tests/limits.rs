@@ -10,11 +10,21 @@ async fn code(bench: &Bench, call: &Call, path: &str) -> (&'static str, u16, Kin
 #[tokio::test]
 async fn a_gigabyte_and_a_bomb_end_at_the_allowance() {
     let bench = bench().await;
-    for path in ["/gigabyte", "/bomb"] {
-        let call = call(1, 1 << 20, 1);
+    for (path, received) in [("/gigabyte", 1 << 20), ("/bomb", 4 << 10)] {
+        let call = call(1, received, 1);
         assert_eq!(code(&bench, &call, path).await, ("limit-received", 422, Kind::Limit), "{path}");
         bench.upstream.closed(path).await;
         assert_eq!(call.budget.made()[0].outcome, Outcome::NoAnswer, "it never came to its end");
+    }
+}
+
+#[tokio::test]
+async fn what_comes_out_of_a_short_text_counts() {
+    let bench = bench().await;
+    for coding in ["gzip", "br", "zstd"] {
+        let path = format!("/encoded?with={coding}");
+        assert_eq!(code(&bench, &call(1, 1 << 10, 1), &path).await.0, "limit-received", "{coding}");
+        assert_eq!(bench.get(&path).await.unwrap().status, 200);
     }
 }
 

@@ -44,9 +44,11 @@ impl Arriving {
 
     /// Sends the connection home once the answer is there to its end.
     fn finish(&mut self) {
-        let Some(Open { connection, outgoing, home }) = self.open.take() else { return };
-        if let Some(home) = home.filter(|_| outgoing.is_done()) {
-            connection.keep(home);
+        let Some(Open { mut connection, outgoing, home }) = self.open.take() else { return };
+        match home {
+            _ if !outgoing.is_done() => {}
+            Some(home) => connection.keep(home),
+            None => connection.rest(),
         }
     }
 }

@@ -7,8 +7,8 @@ use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, TE, TRANSFER_E
 use http::{Method, Request, request};
 use http_body::Body as _;
 
-use super::super::connect::Stream;
 use super::super::{TransportError, Unsent};
+use super::Socket;
 use crate::body::{Body, Error, empty};
 use crate::http1::{Framing, Sending, announced, put};
 
@@ -45,7 +45,7 @@ impl Outgoing {
     ///
     /// # Errors
     /// The body's own.
-    pub(super) fn go_on(&mut self, stream: &mut Stream, context: &mut Context<'_>) -> Result<(), Error> {
+    pub(super) fn go_on(&mut self, stream: &mut Socket, context: &mut Context<'_>) -> Result<(), Error> {
         self.sending.go_on(stream, context).map(drop)
     }
 

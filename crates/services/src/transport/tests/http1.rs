@@ -117,3 +117,41 @@ async fn a_body_that_breaks_off_is_not_taken_for_a_shorter_one() {
     let error = shop.send(http::Request::post("/").body(body).unwrap()).await.unwrap_err();
     assert_eq!(error.code(), "upstream-broken");
 }
+
+/// What a target reads behind a request, once nobody waits for its answer any more: `Ok(0)` where the gateway closed the
+/// connection.
+async fn left_behind(path: &str) -> Result<usize, std::io::ErrorKind> {
+    let (tell, mut told) = tokio::sync::mpsc::channel(1);
+    let target = Target::accepting(move |mut socket| {
+        let tell = tell.clone();
+        async move {
+            let asked = head(&mut socket).await.unwrap_or_default();
+            if asked.contains("/answered") {
+                say(&mut socket, SHORT).await;
+            } else {
+                tell.send(Ok(1)).await.unwrap();
+            }
+            let read = socket.read(&mut [0; 1]).await.map_err(|error| error.kind());
+            tell.send(read).await.unwrap();
+        }
+    })
+    .await;
+    let shop = Shop::new(at(target.url(), Protocol::Http1));
+    tokio::select! {
+        answer = shop.get(path) => assert_eq!(answer.unwrap(), "ok"),
+        // The request is there, and its answer never comes.
+        _ = told.recv() => {}
+    }
+    drop(shop);
+    told.recv().await.unwrap()
+}
+
+#[tokio::test]
+async fn an_exchange_that_is_given_up_is_reset_and_keeps_no_port() {
+    assert_eq!(left_behind("/hang").await, Err(std::io::ErrorKind::ConnectionReset));
+}
+
+#[tokio::test]
+async fn a_connection_without_an_exchange_is_closed_and_not_reset() {
+    assert_eq!(left_behind("/answered").await, Ok(0));
+}
