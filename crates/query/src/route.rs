@@ -231,26 +231,26 @@ impl Query {
             Some(caller) => self.config.limits.and(caller),
             None => self.config.limits,
         };
-        let time = started + Limits::caps(&config).millis(Limit::Deadline);
-        let late = || Limits::caps(&config).exceeded(Limit::Deadline);
+        let caps = Limits::caps(&config);
+        let time = started + caps.millis(Limit::Deadline);
         let pool = self.runtime.offload();
         let pool = Some(DecoderPool { pool, payer: seen.quota_key(), deadline: time });
         if let Some(name) = self.stored_name(head.uri.path()) {
             let program = self.stored.find(name)?;
-            let ask = by(time, pin!(Ask::read_input(head, body, &config, pool))).await.ok_or_else(late)??;
+            let ask = in_time(by(time, pin!(Ask::read_input(head, body, &config, pool))).await, &caps)?;
             self.may_record(&ask, None, &seen.caller)?;
             let (program, access) = (Arc::clone(program), &self.access);
             let limits = granted(&config, &ask)?;
             let headers = std::mem::take(&mut head.headers);
             return Ok(Ready { program, ask, limits, access, headers, claim: None, compiled: None });
         }
-        let (which, ask) = by(time, pin!(Ask::read(head, body, &config, pool))).await.ok_or_else(late)??;
+        let (which, ask) = in_time(by(time, pin!(Ask::read(head, body, &config, pool))).await, &caps)?;
         drop(reads);
         let claim = self.claim(&which, seen)?;
         self.may_record(&ask, Some(&claim), &seen.caller)?;
         let _compiles = seen.trace.phase("compile");
         let found = by(time, pin!(self.runtime.program(&claim, which.program, started, time))).await;
-        let (known, compiled) = found.ok_or_else(late)??;
+        let (known, compiled) = in_time(found, &caps)?;
         known.check_size(config.program.0)?;
         let (access, config) = match &claim.trusted {
             Some(key) => (self.by_key.get(&key.name).unwrap_or(&self.access), config.and(&key.config.limits)),
@@ -315,6 +315,14 @@ impl Query {
     fn judge(&self) -> Judge<'_> {
         let (blocked, trusted, sealer) = (&*self.blocked, &*self.trusted, &self.runtime.sealer);
         Judge { blocked, trusted, sealer, programs: self.config.programs, modes: &self.config.modes }
+    }
+}
+
+/// What was done by the request's deadline.
+fn in_time<T>(done: Option<Result<T, QueryError>>, caps: &Limits) -> Result<T, QueryError> {
+    match done {
+        None | Some(Err(QueryError::Late)) => Err(caps.exceeded(Limit::Deadline)),
+        Some(result) => result,
     }
 }
 
@@ -389,4 +397,28 @@ fn methods(config: &QueryConfig, problems: &mut Vec<ConfigProblem>) -> Vec<Metho
 
 fn problem(pointer: &str, message: String, hint: &str) -> ConfigProblem {
     ConfigProblem { pointer: pointer.to_owned(), message, hint: hint.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use offload::OffloadError;
+
+    use super::*;
+
+    #[test]
+    fn what_the_pool_has_not_done_in_time_is_told_as_the_deadline_and_what_it_refuses_as_what_it_is() {
+        let caps = Limits::caps(&LimitsConfig::default());
+        let told = |done: Option<OffloadError>| {
+            let error = in_time::<()>(done.map(|error| Err(error.into())), &caps).unwrap_err();
+            (error.code(), error.status().as_u16(), error.to_string())
+        };
+        let late = told(None);
+        assert_eq!((late.0, late.1), ("limit-deadline", 422));
+        assert_eq!(told(Some(OffloadError::DeadlineExceeded)), late);
+        let full = told(Some(OffloadError::QueueFull));
+        assert_eq!((full.0, full.1), ("gateway-overloaded", 503));
+        let quota = told(Some(OffloadError::QuotaExceeded { retry_after: Duration::from_secs(1) }));
+        assert_eq!((quota.0, quota.1), ("compile-rate", 429));
+        assert_eq!(told(Some(OffloadError::Panicked)).1, 500);
+    }
 }

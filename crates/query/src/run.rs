@@ -17,10 +17,13 @@ use bytes::Bytes;
 use query_abi::{ALLOC, CONSTRUCTORS, ENTRY, MEMORY};
 use sandbox::{
     Extern, Func, GuestResult, Instance, Key, Linker, Metered, Module, ModuleExport, OwnerId, Store, Trap,
-    Trapped, TypedFunc, UpdateDeadline,
+    Trapped, TypedFunc, UpdateDeadline, discard_memory,
 };
+use scopeguard::ScopeGuard;
 use serde_json::Value;
 use services::{Budget, Call, Overloaded, Payer, by};
+use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// How a run ended.
 pub(crate) struct Ended {
@@ -135,27 +138,30 @@ pub(crate) async fn run(
         None => return exceeded(Limit::Deadline, stage.store, Duration::ZERO),
     }
     // While one stands in line, others leave their instances. Whoever took one before would only keep it from them.
-    let Stage { mut store, within, .. } = stage.again(runtime);
+    let Stage { store, within, .. } = stage.again(runtime);
     if let Within::Seat(_) = within {
         permit = None;
     }
+    let is_plain = matches!(program, Program::Plain(_));
+    let mut staged = scopeguard::guard((store, within, permit), |staged| abandon(staged, is_plain));
+    let (store, within, _) = &mut *staged;
     drop(waits);
     let _runs = trace.phase("run");
     let _running = runtime.ticker.run();
     let most = store.data().limits.millis(Limit::Cpu);
     let engine = store.engine().clone();
-    let entered = enter(runtime, program, &mut store, &within, input);
+    let entered = enter(runtime, program, store, within, input);
     let mut charged = Charged { metered: Metered::new(entered, most, &runtime.gate, &engine), payer };
     let result = by(deadline, Pin::new(&mut charged.metered)).await;
     let cpu = charged.metered.spent();
     drop(charged);
     let guest = store.data();
-    let first = if let Within::Seat(seat) = &within { seat.first() } else { guest.first };
+    let first = if let Within::Seat(seat) = within { seat.first() } else { guest.first };
     let lives = lives.filter(|_| !has_outgrown(guest.linear(), first));
     if !matches!(result, Some(Ok(Ok(_)))) || lives.is_none() {
-        let begins = if let Program::Plain(_) = program { 0 } else { guest.first };
-        give_back(&mut store, begins).await;
+        give_back(store, is_plain).await;
     }
+    let (mut store, within, permit) = ScopeGuard::into_inner(staged);
     let entry = match result {
         Some(Ok(Ok(entry))) => entry,
         Some(Ok(Err(error))) => return ended(Err(reason(error)), store.into_data(), cpu),
@@ -176,18 +182,28 @@ pub(crate) async fn run(
     Ended { live, is_reused, ..finished(Ok(()), answer, console, cpu) }
 }
 
-/// Bytes of memory that are given back in one go.
-const PART: usize = 2 << 20;
+/// Gives back the memory of a run that is over. What an environment begins with stays as it is, since a program reaches
+/// little of it.
+async fn give_back(store: &mut Store<Guest>, is_plain: bool) {
+    let guest = store.data();
+    let begin = if is_plain { 0 } else { guest.first };
+    if let Some(memory) = guest.memory {
+        discard_memory(store, memory, begin).await;
+    }
+}
 
-/// Gives back the memory of a run that is over from a place on, but for a part: others have their turn before each. What an
-/// environment begins with stays as it is, since a program reaches little of it.
-async fn give_back(store: &mut Store<Guest>, begins: usize) {
-    let Some(memory) = store.data().memory else { return };
-    for from in (begins + PART..memory.data_size(&*store)).step_by(PART) {
-        tokio::task::yield_now().await;
-        let bytes = memory.data_mut(&mut *store).get_mut(from..).unwrap_or_default();
-        let end = bytes.len().min(PART);
-        sandbox::discard(&mut bytes[..end]);
+/// Lets an instance go whose run was dropped. It keeps its place until its memory is given back.
+fn abandon(staged: (Store<Guest>, Within, Option<OwnedSemaphorePermit>), is_plain: bool) {
+    if staged.0.data().memory.is_some()
+        && let Ok(runtime) = Handle::try_current()
+    {
+        runtime.spawn(async move {
+            let (mut store, within, permit) = staged;
+            store.data_mut().steps_aside();
+            give_back(&mut store, is_plain).await;
+            drop(store);
+            drop((within, permit));
+        });
     }
 }
 

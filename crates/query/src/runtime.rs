@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use offload::{CpuClock, JobContext, JobRequest, OffloadError, OffloadPool, QuotaBook, QuotaKey};
+use offload::{CpuClock, JobContext, JobRequest, OffloadPool, QuotaBook, QuotaKey};
 use sandbox::{Cache, CacheStats, Content, Disk, Gate, Key, Label, Line, Module, Name, Sandbox, Ticker};
-use services::Overloaded;
 use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -288,14 +287,7 @@ impl Runtime {
             runtime.cache.sweep(name.owner);
             made
         };
-        self.offload.run(request, job).await.unwrap_or_else(|error| {
-            Err(match error {
-                OffloadError::QuotaExceeded { retry_after } => QueryError::CompileRate { wait: retry_after },
-                // The request's own deadline is this one, and is told of by who keeps it.
-                OffloadError::QueueFull | OffloadError::DeadlineExceeded => Overloaded.into(),
-                OffloadError::Panicked => QueryError::Gateway("a program could not be compiled".into()),
-            })
-        })
+        self.offload.run(request, job).await?
     }
 
     /// A program of the operator's, at once.

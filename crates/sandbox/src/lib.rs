@@ -24,7 +24,7 @@ mod ticker;
 pub use alarm::with_alarm;
 pub use cache::{Cache, CacheStats, Key, OwnerId};
 pub use class::{Class, Pool};
-pub use discard::discard;
+pub use discard::discard_memory;
 pub use disk::{Content, Disk, DiskError, Kept, Label, Name, secret_in};
 pub use engine::{Error, Sandbox, precompile};
 pub use line::{Line, Place, TooLong};

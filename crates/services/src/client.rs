@@ -36,6 +36,7 @@ use crate::stats::ServiceStats;
 use crate::targets::{Outside, Resolve, SystemResolver, Verdict};
 use crate::transport::{Live, Transport};
 use crate::upgrade::{self, UpgradeOffer};
+use crate::work::unfinished;
 use clock::{Clock, Late};
 use exchange::{Answer, Exchange};
 use message::{Message, Payload};
@@ -254,7 +255,7 @@ impl Services {
         let (head, body) = response.into_parts();
         let mut headers = head.headers;
         let wrong = |stopped| match stopped {
-            Stopped::Late => OVER,
+            Stopped::Refused(error) => unfinished(error),
             Stopped::Limit => CallError::Limit("limit-received"),
             Stopped::Broken(source) => CallError::Broken { service: service.name().clone(), source },
         };
@@ -360,7 +361,7 @@ impl Exchange {
             self.late(late)
         });
         let wrong = |stopped| match stopped {
-            Stopped::Late => OVER,
+            Stopped::Refused(error) => unfinished(error),
             Stopped::Limit => CallError::Limit("limit-received"),
             Stopped::Broken(source) => match watched::stood_still(&*source) {
                 Some(time) => self.late(Late::Service(Waited::More, time)),
@@ -408,7 +409,7 @@ impl Exchange {
 }
 
 /// The request's time is up.
-const OVER: CallError = CallError::Limit("limit-deadline");
+pub(crate) const OVER: CallError = CallError::Limit("limit-deadline");
 
 /// Waits for a place among the calls under way at once.
 async fn place(budget: &Budget) -> Result<Option<SemaphorePermit<'_>>, CallError> {

@@ -74,8 +74,8 @@ impl DecoderPool<'_> {
         bytes: usize,
         decoding: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, OffloadError> {
-        let job = move |job: &JobContext| to_its_end(decoding, job);
-        self.pool.run(self.request(self.payer, bytes), job).await?.ok_or(OffloadError::DeadlineExceeded)
+        let request = self.request(self.payer, bytes);
+        self.pool.run(request, |job| to_its_end(decoding, job)).await?.ok_or(OffloadError::DeadlineExceeded)
     }
 
     /// The same for what a service sent: a payer without quota waits.
@@ -84,8 +84,8 @@ impl DecoderPool<'_> {
         bytes: usize,
         decoding: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, OffloadError> {
-        let job = move |job: &JobContext| to_its_end(decoding, job);
         let request = self.request(self.payer.for_answers(), bytes);
+        let job = |job: &JobContext| to_its_end(decoding, job);
         self.pool.run_paced(request, job).await?.ok_or(OffloadError::DeadlineExceeded)
     }
 

@@ -11,7 +11,7 @@ use crate::body::Error;
 use crate::config::Duration;
 use crate::headers::{HeaderError, MAX_HOPS};
 use crate::path::PathError;
-use crate::problem::{Fault, Kind, Problem};
+use crate::problem::{Fault, Kind, Problem, Unfinished};
 
 /// Why a call brought no answer.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +39,9 @@ pub enum CallError {
     /// The allowance of the whole request is used up: `limit-calls`, `limit-received`, `limit-deadline`.
     #[error("{}", limit_text(.0))]
     Limit(&'static str),
+    /// The answer takes long to read, and the gateway has more of that to do than it can.
+    #[error(transparent)]
+    Unfinished(#[from] Unfinished),
     /// The request has come through too many gateways.
     #[error("the request has passed {MAX_HOPS} gateways already: `{0}` seems to lead back here")]
     Loop(Arc<str>),
@@ -137,7 +140,7 @@ impl CallError {
             | Self::ServiceForbidden(_)
             | Self::ServiceMethodForbidden { .. }
             | Self::PrivateAddress { .. } => Kind::Forbidden,
-            Self::Limit(_) => Kind::Limit,
+            Self::Limit(_) | Self::Unfinished(_) => Kind::Limit,
             Self::Unreachable { .. } => Kind::Unreachable,
             Self::Timeout { .. } => Kind::Timeout,
             Self::Stalled { .. } => Kind::Invalid,
@@ -155,6 +158,7 @@ impl Problem for CallError {
             Self::ServiceForbidden(_) => "service-forbidden",
             Self::ServiceMethodForbidden { .. } => "service-method-forbidden",
             Self::Limit(code) => code,
+            Self::Unfinished(unfinished) => unfinished.code(),
             Self::Loop(_) => "upstream-loop",
             Self::Unreachable { .. } => "upstream-unreachable",
             Self::PrivateAddress { .. } => "host-address-private",
@@ -170,6 +174,7 @@ impl Problem for CallError {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
             Self::ServiceForbidden(_) | Self::ServiceMethodForbidden { .. } => StatusCode::FORBIDDEN,
+            Self::Unfinished(unfinished) => unfinished.status(),
             Self::Loop(_) => StatusCode::LOOP_DETECTED,
             Self::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::Stalled { .. } => StatusCode::REQUEST_TIMEOUT,
@@ -185,6 +190,7 @@ impl Problem for CallError {
             Self::ServiceForbidden(_) | Self::ServiceMethodForbidden { .. } | Self::Stalled { .. } => {
                 Fault::Client
             }
+            Self::Unfinished(unfinished) => unfinished.fault(),
             _ => Fault::Upstream,
         }
     }
@@ -193,6 +199,7 @@ impl Problem for CallError {
         match self {
             Self::Path(error) => return error.hint(),
             Self::Header(error) => return error.hint(),
+            Self::Unfinished(unfinished) => return unfinished.hint(),
             Self::Method(_) => "Use a method that the service documents.",
             Self::ServiceForbidden(_) | Self::ServiceMethodForbidden { .. } => {
                 "The operator writes under `rights` what each caller may use."

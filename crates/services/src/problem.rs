@@ -82,6 +82,31 @@ impl<P: Problem> From<P> for Box<dyn Problem> {
 #[error("the gateway has more to do than it can just now")]
 pub struct Overloaded;
 
+/// The gateway has more to do than it can, and gives up an answer that takes long to read or to compose. Unlike with
+/// [`Overloaded`], services were asked before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the gateway has more to do than it can just now, and has not finished this answer")]
+pub struct Unfinished;
+
+impl Problem for Unfinished {
+    fn code(&self) -> &'static str {
+        "answer-unfinished"
+    }
+
+    fn status(&self) -> StatusCode {
+        StatusCode::SERVICE_UNAVAILABLE
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Unavailable
+    }
+
+    fn hint(&self) -> String {
+        "what the request asked of services may have had its effect; ask for less at once, or later"
+            .to_owned()
+    }
+}
+
 impl Problem for Overloaded {
     fn code(&self) -> &'static str {
         "gateway-overloaded"

@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, TRAILER};
 use http_body::Body as _;
 use http_body_util::BodyExt;
+use offload::OffloadError;
 
 use crate::body::{Body, Error};
 use crate::call::Budget;
@@ -25,8 +26,8 @@ pub(crate) enum Stopped {
     Limit,
     /// The service broke off, or its encoding is broken.
     Broken(Error),
-    /// Time was up before it was decoded.
-    Late,
+    /// The pool has not decoded it.
+    Refused(OffloadError),
 }
 
 /// A whole body, as it came.
@@ -77,7 +78,7 @@ impl Received {
         let decoding = Box::pin(decode(coding, bytes, Arc::clone(budget)));
         match pool {
             Some(pool) if !coding.is_short(length) => {
-                pool.run_paced(length, decoding).await.map_err(|_| Stopped::Late)?
+                pool.run_paced(length, decoding).await.map_err(Stopped::Refused)?
             }
             _ => decoding.await,
         }

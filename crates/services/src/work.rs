@@ -6,27 +6,33 @@ use std::time::{Duration, Instant};
 use offload::{JobRequest, OffloadError, OffloadPool, QuotaKey, SHORT_TEXT};
 
 use crate::call::Call;
+use crate::client::OVER;
 use crate::error::CallError;
-use crate::problem::Overloaded;
+use crate::problem::Unfinished;
 
 /// Makes an answer movable: it is in the pool for a while where it asks for that by [`offload::leave`]. Given are who pays,
 /// and until when it is wanted.
 ///
 /// # Errors
-/// When the pool has too much to do.
+/// As [`work_on_text`].
 pub fn movable<T: Send + 'static>(
     pool: &OffloadPool,
     kind: &'static str,
     (payer, deadline): (QuotaKey, Instant),
     answer: impl Future<Output = T> + Send + 'static,
-) -> impl Future<Output = Result<T, Overloaded>> + Send + 'static {
+) -> impl Future<Output = Result<T, CallError>> + Send + 'static {
     let movable = pool.movable(kind, payer.for_answers(), deadline, answer);
-    async move {
-        match movable.await {
-            // It is what a panic on a serving thread is.
-            Err(OffloadError::Panicked) => std::panic::resume_unwind(Box::new(kind)),
-            moved => moved.map_err(|_| Overloaded),
-        }
+    async move { movable.await.map_err(unfinished) }
+}
+
+/// The error of a call whose answer the pool has not worked on.
+pub(crate) fn unfinished(error: OffloadError) -> CallError {
+    match error {
+        // Who waits for quota waits until the deadline at most.
+        OffloadError::DeadlineExceeded | OffloadError::QuotaExceeded { .. } => OVER,
+        OffloadError::QueueFull => Unfinished.into(),
+        // It is what a panic on a serving thread is.
+        OffloadError::Panicked => std::panic::resume_unwind(Box::new("work on an answer")),
     }
 }
 
@@ -34,7 +40,8 @@ pub fn movable<T: Send + 'static>(
 /// waits until it has some.
 ///
 /// # Errors
-/// [`CallError::Limit`] with `limit-deadline`, when it can't be done in time.
+/// [`CallError::Limit`] with `limit-deadline`, when it can't be done in time, and [`CallError::Unfinished`] when the pool has
+/// too much to do.
 pub async fn work_on_text<T: Send + 'static>(
     pool: &OffloadPool,
     kind: &'static str,
@@ -49,5 +56,5 @@ pub async fn work_on_text<T: Send + 'static>(
     let estimate = Duration::from_nanos(2 * bytes as u64);
     let payer = call.quota_key().for_answers();
     let request = JobRequest { kind, payer, estimate, deadline: call.budget.deadline };
-    pool.run_paced(request, move |_| work()).await.map_err(|_| CallError::Limit("limit-deadline"))
+    pool.run_paced(request, move |_| work()).await.map_err(unfinished)
 }

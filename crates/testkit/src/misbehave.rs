@@ -112,7 +112,7 @@ impl Upstream {
     /// Waits until so many requests for a path have come.
     pub async fn seen_times(&self, path: &str, times: usize) {
         let seen = |counts: &Counts| counts.hits.get(path).is_some_and(|hits| *hits >= times);
-        patiently(format_args!("{times} requests for {path}"), self.wait(seen)).await;
+        patiently(format!("{times} requests for {path}"), self.wait(seen)).await;
     }
 
     /// Waits until the peer has closed a connection whose last request was for a path.

@@ -192,20 +192,7 @@ fn size(response: &Response) -> usize {
 
 /// The error of a run whose call may not be made.
 fn refused(guest: &Guest, url: &str, error: CallError) -> QueryError {
-    match limit(&error) {
-        Some(limit) => guest.limits.exceeded(limit),
-        None => QueryError::Call { url: short(url), reason: error },
-    }
-}
-
-/// Which of the run's limits a call went over.
-fn limit(error: &CallError) -> Option<Limit> {
-    match error {
-        CallError::Limit("limit-calls") => Some(Limit::Calls),
-        CallError::Limit("limit-received") => Some(Limit::Received),
-        CallError::Limit(_) => Some(Limit::Deadline),
-        _ => None,
-    }
+    guest.end_of_run(&error).unwrap_or_else(|| QueryError::Call { url: short(url), reason: error })
 }
 
 impl Guest {
@@ -230,11 +217,24 @@ impl Guest {
         ended.map_or(Ok(false), |ended| self.settle_one(ended).map(|()| true))
     }
 
+    /// The error of the run, where a call without an answer ends it: it went over one of the run's limits, or the gateway
+    /// has no time for its answer.
+    pub(crate) fn end_of_run(&self, error: &CallError) -> Option<QueryError> {
+        let limit = match error {
+            CallError::Unfinished(unfinished) => return Some((*unfinished).into()),
+            CallError::Limit("limit-calls") => Limit::Calls,
+            CallError::Limit("limit-received") => Limit::Received,
+            CallError::Limit(_) => Limit::Deadline,
+            _ => return None,
+        };
+        Some(self.limits.exceeded(limit))
+    }
+
     /// A call that met a limit of the run ends the run; what others received counts as its memory, and
     /// what they sent no longer does.
     fn settle_one(&mut self, ended: Ended) -> Result<(), QueryError> {
-        if let Some(limit) = ended.1.as_ref().err().and_then(limit) {
-            return Err(self.limits.exceeded(limit));
+        if let Some(error) = ended.1.as_ref().err().and_then(|error| self.end_of_run(error)) {
+            return Err(error);
         }
         let received = ended.1.as_ref().map_or(0, size);
         if let Some(handle) = self.futures.pending(ended.0) {

@@ -183,7 +183,8 @@ impl Guest {
     ) -> Result<T, QueryError> {
         self.steps_aside();
         let done = services::work_on_text(&self.offload, kind, &self.call, bytes, work);
-        done.await.map_err(|_| self.limits.exceeded(Limit::Deadline))
+        done.await
+            .map_err(|error| self.end_of_run(&error).unwrap_or_else(|| self.limits.exceeded(Limit::Deadline)))
     }
 
     /// Keeps the document of a response.

@@ -14,8 +14,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use http::HeaderMap;
-use offload::{OffloadConfig, OffloadPool};
+use offload::{JobRequest, OffloadConfig, OffloadPool};
 use serde_json::Value;
 use testkit::misbehave::{self, Upstream};
 
@@ -191,6 +192,29 @@ async fn a_caller_without_quota_makes_no_service_look_slow() {
     let late = services.with_offload(pool).send(&call, shop, request("GET", "/encoded?with=br")).await;
     assert_eq!(late.unwrap_err().code(), "limit-deadline");
     assert!(bench.services.stats()[0].endpoints.iter().all(|endpoint| endpoint.failures == 0));
+}
+
+#[tokio::test]
+async fn a_pool_that_is_full_is_told_from_time_that_is_up() {
+    let Bench { upstream: _upstream, services, shop } = bench().await;
+    let pool = OffloadPool::start(OffloadConfig { threads: 1, ..OffloadConfig::default() }).unwrap();
+    let call = Call::unlimited();
+    let request_for_pool = || JobRequest {
+        kind: "test",
+        payer: call.quota_key().for_answers(),
+        estimate: std::time::Duration::ZERO,
+        deadline: std::time::Instant::now() + std::time::Duration::from_secs(3600),
+    };
+    let (release, wait) = std::sync::mpsc::channel::<()>();
+    let mut queued = vec![pool.run(request_for_pool(), move |_| wait.recv().is_ok()).boxed()];
+    while queued.last_mut().unwrap().now_or_never().is_none() {
+        queued.push(pool.run(request_for_pool(), |_| true).boxed());
+    }
+    let full =
+        services.with_offload(pool.clone()).send(&call, &shop, request("GET", "/encoded?with=br")).await;
+    let full = full.unwrap_err();
+    assert_eq!((full.code(), full.status().as_u16()), ("answer-unfinished", 503));
+    drop(release);
 }
 
 #[tokio::test]

@@ -1,11 +1,14 @@
 //! What a client may send in a coding: bombs, windows, members, and what follows them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::Waker;
 
 use async_compression::tokio::write::{BrotliEncoder, GzipEncoder, ZlibEncoder, ZstdEncoder};
 use async_compression::zstd::CParameter;
 use offload::OffloadConfig;
-use tokio::io::AsyncWriteExt;
+use testkit::patiently;
+use tokio::io::{AsyncWriteExt, BufReader};
 
 use super::*;
 
@@ -156,6 +159,50 @@ async fn a_long_body_is_decoded_in_the_pool_at_its_senders_expense() {
         );
         assert_eq!(is_refused, after > before, "{coding}");
     }
+}
+
+/// A text of gzip's empty members that never ends.
+struct Endless {
+    member: Vec<u8>,
+    at: usize,
+    /// How often it was read.
+    reads: Arc<AtomicUsize>,
+}
+
+impl AsyncRead for Endless {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.reads.fetch_add(1, SeqCst);
+        let bytes = &this.member[this.at..];
+        let length = bytes.len().min(buffer.remaining());
+        buffer.put_slice(&bytes[..length]);
+        this.at = (this.at + length) % this.member.len();
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_job_stops_within_a_text_that_never_ends_once_its_caller_is_gone() {
+    let pool = OffloadPool::start(OffloadConfig { threads: 1, ..OffloadConfig::default() }).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(3600);
+    let decoders = DecoderPool { pool: &pool, payer: QuotaKey::new(&1), deadline };
+    let reads = Arc::<AtomicUsize>::default();
+    let endless = Endless { member: encoded("gzip", b"").await, at: 0, reads: Arc::clone(&reads) };
+    let decoding = decoders.run(20, async {
+        let decoder = ContentCoding::Gzip.decoder(BufReader::new(endless));
+        read_decoded(decoder, |_| true).await
+    });
+    tokio::select! {
+        _ = decoding => panic!("it has no end"),
+        () = async { while reads.load(SeqCst) < 100 { tokio::task::yield_now().await } } => {}
+    }
+    // The pool has one thread.
+    let after = patiently("the next job", decoders.run(1, async { 1 })).await;
+    assert_eq!(after, Ok(1));
 }
 
 #[tokio::test]

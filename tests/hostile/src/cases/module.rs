@@ -72,6 +72,7 @@ pub(super) const CASES: &[Case] = &[
                 (br $l))))"#,
         [Ending::problem(422, "limit-memory"), Ending::problem(422, "limit-cpu")]
     ),
+    case!("module/client that leaves a memory that is full", |it| left_full(&it), [Ending::Closed], COMPILED),
     // The request at 1024: `GET`, a URL of 14 MB, no headers, no body.
     module!(
         "module/call with a URL of megabytes",
@@ -204,6 +205,32 @@ pub(super) const CASES: &[Case] = &[
 
 async fn text(target: &Target, source: &str) -> Result<Ending> {
     target.module(wat::parse_str(source).context("the module's text")?).await
+}
+
+/// A module that has filled its memory and waits for a service that does not answer, ten times; its client leaves.
+async fn left_full(target: &Target) -> Result<Ending> {
+    let source = r#"(module (import "orfa" "http" (func $http (param i32) (result i32)))
+        (import "orfa" "Future_wait" (func $wait (param i32 i32 i32) (result i32)))
+        (memory (export "memory") 240)
+        (data (i32.const 0) "GET") (data (i32.const 16) "http://up/hang")
+        (data (i32.const 1024) "\00\00\00\00\03\00\00\00\10\00\00\00\0e\00\00\00")
+        (func (export "orfa") (param i32 i32) (local $at i32)
+          (local.set $at (i32.const 65536))
+          (loop $l
+            (memory.fill (local.get $at) (i32.const 7) (i32.const 131072))
+            (local.set $at (i32.add (local.get $at) (i32.const 131072)))
+            (br_if $l (i32.lt_u (local.get $at) (i32.const 15400000))))
+          (i32.store (i32.const 2048) (call $http (i32.const 1024)))
+          (drop (call $wait (i32.const 2048) (i32.const 1) (i32.const 1)))))"#;
+    let module = wat::parse_str(source).context("the module's text")?;
+    for _ in 0..10 {
+        let waiting = target.upstream.hits("/hang") + 1;
+        tokio::select! {
+            ending = target.module(module.clone()) => return ending,
+            () = target.upstream.seen_times("/hang", waiting) => {}
+        }
+    }
+    Ok(Ending::Closed)
 }
 
 /// A module that has a long answer, `$h`, and does something with it without an end.

@@ -2,6 +2,8 @@
 
 use futures_util::future::{join, join_all};
 
+use testkit::patiently;
+
 use super::*;
 use crate::{Calls, Coalescer};
 
@@ -38,6 +40,24 @@ async fn equal_reads_at_the_same_time_are_made_once_and_each_request_answers_for
     let later = calls(&bench, &coalescer, call(1, 1000, 1));
     later.send(&bench.shop, request("GET", "/json?n=1")).await.unwrap();
     assert_eq!(bench.upstream.hits("/json"), 2, "nothing is kept");
+}
+
+#[tokio::test]
+async fn nobody_waits_until_another_may_cause_work_again() {
+    let Bench { upstream, services, shop } = bench().await;
+    let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
+    let (first, second) = (call(10, 1 << 20, 1), call(10, 1 << 20, 1));
+    let months = std::time::Duration::from_secs(1 << 24);
+    pool.quota().charge(first.quota_key().for_answers(), months, std::time::Instant::now());
+    let bench = Bench { upstream, services: services.with_offload(pool), shop };
+    let coalescer = coalescer();
+    let (first, second) = (calls(&bench, &coalescer, first), calls(&bench, &coalescer, second));
+    let path = "/encoded?with=br";
+    let both =
+        join(first.send(&bench.shop, request("GET", path)), second.send(&bench.shop, request("GET", path)));
+    let both = patiently("an answer that is shared", both).await;
+    assert!(both.0.is_ok_and(|answer| answer.status == 200) && both.1.is_ok());
+    assert_eq!(bench.upstream.hits("/encoded"), 1);
 }
 
 #[tokio::test]

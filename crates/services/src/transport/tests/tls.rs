@@ -9,6 +9,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tempfile::TempDir;
+use tokio::io::AsyncReadExt;
+use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
 use super::target::{Target, serve};
@@ -130,6 +132,30 @@ async fn a_good_certificate_is_trusted_and_the_better_http_is_spoken() {
     let config = ServiceConfig { protocol: Protocol::Http1, ..trusting(url, tls) };
     let shop = Shop::reading(config, authority.folder.path()).unwrap();
     assert!(shop.get("/").await.unwrap().starts_with(b"HTTP/1.1"));
+}
+
+#[tokio::test]
+async fn a_handshake_that_is_given_up_is_reset_and_keeps_no_port() {
+    let (tell, mut told) = mpsc::channel(1);
+    let target = Target::accepting(move |mut socket| {
+        let tell = tell.clone();
+        async move {
+            let mut hello = [0; 4096];
+            while let Ok(1..) = socket.read(&mut hello).await.inspect_err(|error| {
+                let _ = tell.try_send(error.kind());
+            }) {
+                let _ = tell.try_send(std::io::ErrorKind::Other);
+            }
+        }
+    })
+    .await;
+    let shop = Authority::new().shop(format!("https://localhost:{}", target.address.port()), |_| ());
+    tokio::select! {
+        _ = shop.begin("/") => panic!("the target says nothing"),
+        // The hello is there, and is never answered.
+        _ = told.recv() => {}
+    }
+    assert_eq!(told.recv().await, Some(std::io::ErrorKind::ConnectionReset));
 }
 
 #[tokio::test]
