@@ -62,8 +62,8 @@ pub(crate) struct Load {
     in_flight: AtomicUsize,
     taken: AtomicU64,
     refused: AtomicU64,
-    /// Connections that have had their first turn.
-    connected: AtomicU64,
+    /// First and last turns of connections: who opens or closes thousands at once has the threads take that many.
+    turns: AtomicU64,
     /// Nanoseconds from one request that is taken to the next; 0 while nothing is shed, and [`CLOSED`].
     every: AtomicU64,
     /// When the next one may be taken, in nanoseconds.
@@ -126,7 +126,7 @@ impl Shed {
         }
         let before = load.in_flight.fetch_add(1, Relaxed);
         let taken = Taken(Arc::clone(load));
-        let has_room = || load.has_room(now) || (before == 0 && load.is_empty());
+        let has_room = || load.has_room(now) || (before == 0 && load.is_empty(now));
         if before >= self.max_in_flight || !way() || !has_room() {
             load.refused.fetch_add(1, Relaxed);
             return Err(Overloaded);
@@ -155,9 +155,15 @@ impl Shed {
         self.load.in_flight.load(Relaxed)
     }
 
-    /// A connection has its first turn.
-    pub(crate) fn note_connection(&self) {
-        self.load.connected.fetch_add(1, Relaxed);
+    /// A connection has its first turn, or its last.
+    pub(crate) fn note_turn(&self) {
+        self.load.turns.fetch_add(1, Relaxed);
+    }
+
+    /// How many of these there were.
+    #[cfg(test)]
+    pub(crate) fn turns(&self) -> u64 {
+        self.load.turns.load(Relaxed)
     }
 
     /// How many were refused since the process began.
@@ -178,7 +184,7 @@ impl Load {
             in_flight: AtomicUsize::new(0),
             taken: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            connected: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
             every: AtomicU64::new(0),
             next: AtomicU64::new(0),
             waits: AtomicU64::new(0),
@@ -204,9 +210,11 @@ impl Load {
         self.waits.store(nanos(now.saturating_duration_since(self.opened)), Relaxed);
     }
 
-    /// Whether nothing of the gateway's own waits for a thread, as far as the probe has seen.
-    fn is_empty(&self) -> bool {
-        self.waits.load(Relaxed) == 0 && self.own_wait.load(Relaxed) <= nanos(law::good(self.target()))
+    /// Whether next to nothing of the gateway's own waits for a thread, as far as the probe has seen and sees.
+    fn is_empty(&self, now: Instant) -> bool {
+        let good = law::good(self.target());
+        let now = nanos(now.saturating_duration_since(self.opened));
+        self.own_wait.load(Relaxed) <= nanos(good) && !self.waits_for(now, |wait| wait > good)
     }
 
     fn target(&self) -> Duration {
@@ -230,13 +238,18 @@ impl Load {
 
     /// Whether the probe has waited for so long already that nothing is to be taken before it is through.
     fn is_stuck(&self, now: u64) -> bool {
+        self.waits_for(now, |wait| law::closes(wait, self.target()))
+    }
+
+    /// Whether the probe waits, and what it has waited so far is long.
+    fn waits_for(&self, now: u64, is_long: impl Fn(Duration) -> bool) -> bool {
         let since = self.waits.load(Relaxed);
         let wall = Duration::from_nanos(now.saturating_sub(since));
         // The clock of the CPU is a system call: it is asked only where the wait is long by the wall clock.
-        since > 0 && law::closes(wall, self.target()) && {
+        since > 0 && is_long(wall) && {
             let cpu = (self.cpu_time)().saturating_sub(Duration::from_nanos(self.waits_cpu.load(Relaxed)));
             let threads = self.threads.load(Relaxed);
-            law::closes(own::Elapsed { wall, cpu }.own(threads), self.target())
+            is_long(own::Elapsed { wall, cpu }.own(threads))
         }
     }
 

@@ -51,7 +51,13 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) async fn run(self, stream: TcpStream) {
-        self.current.life().shed.note_connection();
+        let current = Arc::clone(&self.current);
+        current.life().shed.note_turn();
+        self.serve_any(stream).await;
+        current.life().shed.note_turn();
+    }
+
+    async fn serve_any(self, stream: TcpStream) {
         // Without it an answer of two packets waits for the client's delayed acknowledgement.
         let _ = stream.set_nodelay(true);
         let Some(first) = self.first_byte(&stream).await else { return };

@@ -20,7 +20,7 @@ const EVERY: Duration = Duration::from_millis(2);
 const IDLE: u32 = 50;
 
 /// How long those wait that a thread's own queue had no place for: as long as it takes until so many have had their turn
-/// (Little's law), requests and new connections. A thread looks at the common queue only now and then while it has tasks of
+/// (Little's law), requests and connections that come or go. A thread looks at the common queue only now and then while it has tasks of
 /// its own, the probe among them, so that the probe is none of those who wait there.
 fn queued(passed: u64, since: Duration) -> Duration {
     let waiting = Handle::current().metrics().global_queue_depth();
@@ -44,7 +44,7 @@ pub(super) async fn watch(weak: Weak<Load>) {
         tokio::task::yield_now().await;
         let (now, used) = (Instant::now(), cpu_time());
         load.waits.store(0, Relaxed);
-        let count = (load.taken.load(Relaxed), load.refused.load(Relaxed), load.connected.load(Relaxed));
+        let count = (load.taken.load(Relaxed), load.refused.load(Relaxed), load.turns.load(Relaxed));
         let (taken, refused) = (count.0.saturating_sub(counted.0), count.1.saturating_sub(counted.1));
         let passed = taken + refused + count.2.saturating_sub(counted.2);
         let threads = load.threads.load(Relaxed);

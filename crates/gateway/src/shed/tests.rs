@@ -171,16 +171,23 @@ fn other_processes_make_no_overload_of_a_sequential_client() {
 
 #[test]
 fn who_is_alone_is_taken_whatever_the_rate() {
-    let shed = Shed::new(&ShedConfig::default(), None);
     let now = Instant::now();
+    let mut load = Load::new(now);
+    load.cpu_time = || Duration::from_secs(1);
+    load.target.store(nanos(TARGET), Relaxed);
+    let shed = Shed { max_in_flight: 2, load: Arc::new(load) };
     shed.load.keep_to(Some(0.0));
     assert!(shed.admit(now, || true).is_err(), "nothing is known of the queue");
     shed.load.own_wait.store(0, Relaxed);
     let alone = shed.admit(now, || true).unwrap();
     assert!(shed.admit(now, || true).is_err(), "two are not alone");
     drop(alone);
-    shed.load.begin_wait(now, Duration::ZERO);
-    assert!(shed.admit(now, || true).is_err(), "the probe waits for others");
+    let later = now + 2 * law::good(TARGET);
+    shed.load.begin_wait(now + Duration::from_nanos(1), Duration::ZERO);
+    assert!(shed.admit(later, || true).is_err(), "the probe waits for others");
+    shed.load.begin_wait(now + Duration::from_nanos(1), Duration::from_secs(1));
+    drop(shed.admit(later, || true).expect("the probe waits for a processor that another process has"));
+    drop(shed.admit(now, || true).expect("the probe has only begun to wait"));
     shed.load.waits.store(0, Relaxed);
     shed.load.own_wait.store(nanos(TARGET), Relaxed);
     assert!(shed.admit(now, || true).is_err(), "the last probe waited for others");

@@ -59,3 +59,20 @@ async fn the_operator_is_never_shed() {
     rig.upstream.release();
     assert_eq!(taken.await.unwrap().status(), StatusCode::OK);
 }
+
+/// A queue's length says how long one waits in it only beside how many leave it: thousands of connections that a client closes
+/// at once were taken for an overload of seconds.
+#[tokio::test]
+async fn a_connection_counts_when_it_comes_and_when_it_goes() {
+    let rig = Rig::new(CONFIG).await;
+    let turns = || rig.gateway.current.life().shed.turns();
+    let before = turns();
+    let connection = tokio::net::TcpStream::connect(rig.address).await.unwrap();
+    while turns() != before + 1 {
+        tokio::task::yield_now().await;
+    }
+    drop(connection);
+    while turns() != before + 2 {
+        tokio::task::yield_now().await;
+    }
+}
