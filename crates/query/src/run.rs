@@ -193,13 +193,14 @@ async fn give_back(store: &mut Store<Guest>, is_plain: bool) {
 }
 
 /// Lets an instance go whose run was dropped. It keeps its place until its memory is given back.
-fn abandon(staged: (Store<Guest>, Within, Option<OwnedSemaphorePermit>), is_plain: bool) {
+fn abandon(mut staged: (Store<Guest>, Within, Option<OwnedSemaphorePermit>), is_plain: bool) {
+    // Its calls end now, and nobody stands in line behind it.
+    staged.0.data_mut().rest();
     if staged.0.data().memory.is_some()
         && let Ok(runtime) = Handle::try_current()
     {
         runtime.spawn(async move {
             let (mut store, within, permit) = staged;
-            store.data_mut().steps_aside();
             give_back(&mut store, is_plain).await;
             drop(store);
             drop((within, permit));

@@ -30,9 +30,8 @@ pub(crate) fn unfinished(error: OffloadError) -> CallError {
     match error {
         // Who waits for quota waits until the deadline at most.
         OffloadError::DeadlineExceeded | OffloadError::QuotaExceeded { .. } => OVER,
-        OffloadError::QueueFull => Unfinished.into(),
-        // It is what a panic on a serving thread is.
-        OffloadError::Panicked => std::panic::resume_unwind(Box::new("work on an answer")),
+        // A panic is in the log, and ends this answer alone.
+        OffloadError::QueueFull | OffloadError::Panicked => Unfinished.into(),
     }
 }
 

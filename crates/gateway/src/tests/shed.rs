@@ -68,11 +68,11 @@ async fn a_connection_counts_when_it_comes_and_when_it_goes() {
     let turns = || rig.gateway.current.life().shed.turns();
     let before = turns();
     let connection = tokio::net::TcpStream::connect(rig.address).await.unwrap();
-    while turns() != before + 1 {
+    while turns() < before + 1 {
         tokio::task::yield_now().await;
     }
     drop(connection);
-    while turns() != before + 2 {
+    while turns() < before + 2 {
         tokio::task::yield_now().await;
     }
 }

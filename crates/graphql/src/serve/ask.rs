@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use foldhash::quality::RandomState;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, Method};
@@ -167,7 +166,7 @@ const NAMES: [&str; 5] = ["query", "operationName", "variables", "extensions", "
 fn check_names(of: &'static str, object: Node<'_>) -> Result<(), Refusal> {
     /// How many characters of a name are told.
     const NAME: usize = 40;
-    let mut names = HashSet::with_capacity_and_hasher(object.count(), RandomState::default());
+    let mut names = HashSet::with_capacity(object.count());
     for (key, _) in object.members() {
         let name = key.node().string().unwrap_or_default();
         if names.contains(&name) {
