@@ -155,7 +155,7 @@ impl Shed {
         self.load.in_flight.load(Relaxed)
     }
 
-    /// A connection has its first turn, or its last.
+    /// A connection has its first turn, or its last without having asked for anything.
     pub(crate) fn note_turn(&self) {
         self.load.turns.fetch_add(1, Relaxed);
     }

@@ -51,16 +51,14 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) async fn run(self, stream: TcpStream) {
-        let current = Arc::clone(&self.current);
-        current.life().shed.note_turn();
-        self.serve_any(stream).await;
-        current.life().shed.note_turn();
-    }
-
-    async fn serve_any(self, stream: TcpStream) {
+        self.current.life().shed.note_turn();
         // Without it an answer of two packets waits for the client's delayed acknowledgement.
         let _ = stream.set_nodelay(true);
-        let Some(first) = self.first_byte(&stream).await else { return };
+        let Some(first) = self.first_byte(&stream).await else {
+            // It waited for a turn to end, and for nothing else. One that asked is counted by its requests.
+            self.current.life().shed.note_turn();
+            return;
+        };
         let link = Link::new(stream.local_addr().ok(), Some(Arc::clone(&self.permit)));
         let link = Arc::new(link.for_hosts(Arc::clone(&self.port.hosts)));
         let stream = Lingering::new(stream, Arc::clone(&link));
