@@ -103,6 +103,22 @@ async fn a_client_that_goes_away_takes_its_calls_along() {
 }
 
 #[tokio::test]
+async fn calls_that_wait_for_a_place_are_not_made_for_a_client_that_went_away() {
+    let route = "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { parallel: 1, deadline: 60s } } }";
+    let house = House::own(route).await;
+    let query = "export default (_, { up }) => Promise.all([up.get('/hang'), up.post('/status/201', {})])";
+    let query = Query::javascript(query);
+    tokio::select! {
+        answer = query.send(&house) => panic!("{}", answer.text()),
+        () = house.upstream.seen("/hang") => {}
+    }
+    house.upstream.closed("/hang").await;
+    house.gateway.logged(|line| line.contains("499")).await.expect("a line for it in the access log");
+    house.still_answers("/query").await;
+    assert_eq!(house.upstream.hits("/status/201"), 0);
+}
+
+#[tokio::test]
 async fn a_client_that_goes_away_ends_a_program_that_spins() {
     let route = "  - { path: /query, query: { services: [up], limits: { cpu: 60s, deadline: 120s } } }";
     let house = House::own(route).await;

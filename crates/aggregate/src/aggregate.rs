@@ -99,9 +99,9 @@ impl Aggregate {
         let call = Call { budget: Arc::clone(&budget), ..seen };
         let caller = call.caller.clone();
         let this = Arc::clone(self);
-        let account = (call.quota_key(), call.budget.deadline);
+        let payer = call.quota_key();
         let budget_used = Arc::clone(&budget);
-        let answer = services::movable(&self.offload, "aggregate", account, async move {
+        let answer = services::movable(&self.offload, "aggregate", payer, &budget, async move {
             let mut answer = this.answer(request, call).await;
             if let Ok(response) = &mut answer
                 && this.plan.method == Method::GET

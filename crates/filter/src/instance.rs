@@ -5,6 +5,7 @@
 //! are not are measured at all. Until it has ended nothing else may enter the instance, which `entry.rs` sees to.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,7 +16,6 @@ use sandbox::{
     Extern, GuestResult, Instance as Guest, Ref, Store, Trapped, TypedFunc, UpdateDeadline, WasmParams,
     WasmResults, discard_memory,
 };
-use tokio::runtime::Handle;
 
 use crate::abi::{Action, Side};
 use crate::exports::{Exports, Headers, find, initialise};
@@ -458,12 +458,14 @@ impl Instance {
         }
     }
 
-    /// Tells every stream in it, ends its calls and timers, and gives its memory back.
-    pub(crate) fn bury(mut self) {
-        let host = self.store.data_mut();
-        host.bury();
-        if let (Some(memory), Ok(runtime)) = (host.memory, Handle::try_current()) {
-            runtime.spawn(async move { discard_memory(&mut self.store, memory, 0).await });
+    /// Tells every stream in it, and ends its calls and timers. What is left to do is to give its memory back.
+    pub(crate) fn bury(mut self) -> impl Future<Output = ()> + Send {
+        self.store.data_mut().bury();
+        async move {
+            if let Some(memory) = self.store.data().memory {
+                discard_memory(&mut self.store, memory, 0).await;
+            }
+            drop(self);
         }
     }
 }

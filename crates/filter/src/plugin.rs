@@ -26,7 +26,7 @@ static NUMBERS: AtomicU64 = AtomicU64::new(0);
 /// A filter of a route. When it is dropped, its root contexts end.
 pub(crate) struct Plugin {
     pub(crate) spec: Arc<Spec>,
-    vm: Arc<Vm>,
+    pub(crate) vm: Arc<Vm>,
 }
 
 /// What was configured, and what of it the host needs at every turn.

@@ -6,15 +6,18 @@
 //! up to a second. Requests wait for the end of an interval.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use offload::QuotaKey;
+use offload::polls::{PollSite, watched};
 use sandbox::{CpuClock, Trapped, with_alarm};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::callbacks::PrepareRoot;
 use crate::entry::{EntryError, ModuleCallback, Target};
@@ -66,6 +69,8 @@ pub(crate) struct State {
     back_off: Option<BackOff>,
     /// The client whose request trapped the instance before: it pays for this one.
     debtor: Option<QuotaKey>,
+    /// The task that gives back the memory of the instance before.
+    burial: Option<JoinHandle<()>>,
     /// A callback has begun and not ended.
     is_entered: bool,
 }
@@ -174,6 +179,11 @@ impl Slot {
 
     /// Makes a filter's root context, and before it the instance.
     async fn make_root(&self, state: &mut State, spec: &Arc<Spec>) -> Result<(), EntryError> {
+        if let Some(burial) = &mut state.burial {
+            // There are never two memories of one place. What panicked is gone as well.
+            let _ = burial.await;
+            state.burial = None;
+        }
         state.is_entered = true;
         let debtor = state.debtor;
         let (made, cpu) = measured(self.start_root(state, spec)).await;
@@ -231,15 +241,33 @@ impl Slot {
         if !specs.is_empty() {
             self.revive(specs, state.back_off.map(|back_off| back_off.until));
         }
-        dead.bury();
+        let giving_back = dead.bury();
+        state.burial = self.beside(giving_back, payer);
         if let Some(payer) = payer {
             self.core.filters.restarts.charge(payer, clock.elapsed());
         }
     }
 
+    /// Does what is left to do for an instance that trapped, in a task whose CPU time is charged to the client whose request
+    /// trapped it.
+    pub(crate) fn beside(
+        &self,
+        work: impl Future<Output = ()> + Send + 'static,
+        payer: Option<QuotaKey>,
+    ) -> Option<JoinHandle<()>> {
+        let runtime = Handle::try_current().ok()?;
+        let core = Arc::clone(&self.core);
+        Some(runtime.spawn(watched(PollSite::Filters, async move {
+            let ((), cpu) = measured(work).await;
+            if let Some(payer) = payer {
+                core.filters.restarts.charge(payer, cpu);
+            }
+        })))
+    }
+
     /// Makes the next instance beside requests, for the filter that trapped and for those with timers.
     fn revive(&self, specs: Vec<Arc<Spec>>, again: Option<Instant>) {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Ok(runtime) = Handle::try_current() else { return };
         let me = self.me.clone();
         runtime.spawn(async move {
             if let Some(again) = again {

@@ -192,13 +192,13 @@ impl Graphql {
         let call = Call { budget: Arc::clone(&budget), ..seen };
         let (is_get, caller) = (matches!(*request.method(), Method::GET | Method::HEAD), call.caller.clone());
         let inner = Arc::clone(&self.0);
-        let account = (call.quota_key(), call.budget.deadline);
+        let payer = call.quota_key();
         let answer = async move { inner.answer(request, call).await };
-        let answer = services::movable(&self.0.offload, "graphql-answer", account, answer);
+        let answer = services::movable(&self.0.offload, "graphql-answer", payer, &budget, answer);
         async move {
             let mut answer: Result<_, Box<dyn Problem>> = match answer.await {
                 Ok(answer) => answer.map_err(Into::into),
-                Err(error) => Err(error.into()),
+                Err(problem) => Err(problem),
             };
             request_budget.report(Report::of(&budget));
             if let (true, Ok(response)) = (is_get, &mut answer) {

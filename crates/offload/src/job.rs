@@ -30,10 +30,10 @@ pub struct JobContext {
 /// Why a job has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OffloadError {
-    /// Too many jobs wait already, of this payer or in all.
+    /// Too many jobs wait already.
     #[error("too much work is queued")]
     QueueFull,
-    /// The payer has caused as much work as it may.
+    /// The payer has caused as much work as it may, or has as many jobs waiting as it may.
     #[error("the caller has caused as much work as it may for now")]
     QuotaExceeded {
         /// When it may cause some again.

@@ -185,10 +185,10 @@ impl OffloadPool {
                 self.refund(&displaced.request);
                 rank
             }
-            Admission::Refused => {
+            Admission::Refused(error) => {
                 self.refund(&request);
-                self.lock().stats.reject(OffloadError::QueueFull.reason());
-                return Err(OffloadError::QueueFull);
+                self.lock().stats.reject(error.reason());
+                return Err(error);
             }
         };
         self.start_jobs();

@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::job::{JobContext, JobRequest};
+use crate::job::{JobContext, JobRequest, OffloadError};
 use crate::key::BLOCK_SHARE;
 use crate::worker::Work;
 
@@ -16,6 +16,8 @@ use crate::worker::Work;
 pub(crate) const MAX_QUEUED: usize = 256;
 /// Those of one payer.
 pub(crate) const MAX_QUEUED_PER_PAYER: usize = 64;
+/// What a payer is told that has so many waiting.
+const PAYER_QUEUE_FULL: OffloadError = OffloadError::QuotaExceeded { retry_after: Duration::from_secs(1) };
 
 /// The place of a job in the queue: by its round, then by its payer's debt, then by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,7 +57,7 @@ pub(crate) enum Admission {
     Queued(JobRank),
     /// In the place of another one, which is not served any more.
     Displaced(JobRank, QueuedJob),
-    Refused,
+    Refused(OffloadError),
 }
 
 impl JobQueue {
@@ -85,7 +87,7 @@ impl JobQueue {
             of_block += u64::from(other.shares_block(key));
         }
         if of_payer >= MAX_QUEUED_PER_PAYER {
-            return Admission::Refused;
+            return Admission::Refused(PAYER_QUEUE_FULL);
         }
         let round = round.max(self.round + of_block / u64::from(BLOCK_SHARE));
         let rank = JobRank { round, owed_until, number: self.next };
@@ -100,7 +102,7 @@ impl JobQueue {
                 self.queued.insert(rank, job);
                 Admission::Displaced(rank, displaced)
             }
-            _ => Admission::Refused,
+            _ => Admission::Refused(OffloadError::QueueFull),
         }
     }
 

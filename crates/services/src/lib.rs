@@ -53,7 +53,7 @@ pub use flights::{Fingerprint, Flights};
 pub use headers::network;
 pub use hosts::{Hosts, HostsError};
 pub use path::{PathError, Target, parse_target};
-pub use problem::{Fault, Kind, Overloaded, Problem, Told, Unfinished};
+pub use problem::{AnswerTimeout, Fault, Kind, Overloaded, Problem, Told, Unfinished};
 pub use service::Service;
 pub use stats::{EndpointStats, ServiceStats};
 pub use targets::{Resolve, SystemResolver};

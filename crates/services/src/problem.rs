@@ -107,6 +107,29 @@ impl Problem for Unfinished {
     }
 }
 
+/// A long answer was not composed within the deadline of its route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answer was not composed within the route's `deadline`")]
+pub struct AnswerTimeout;
+
+impl Problem for AnswerTimeout {
+    fn code(&self) -> &'static str {
+        "answer-timeout"
+    }
+
+    fn status(&self) -> StatusCode {
+        StatusCode::SERVICE_UNAVAILABLE
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Unavailable
+    }
+
+    fn hint(&self) -> String {
+        "ask for less at once, or have the operator raise the route's `deadline`".to_owned()
+    }
+}
+
 impl Problem for Overloaded {
     fn code(&self) -> &'static str {
         "gateway-overloaded"

@@ -1,5 +1,10 @@
 //! Instances that trap, and what that means for requests of other clients.
 
+use std::future::{Future, poll_fn};
+
+use offload::QuotaKey;
+use sandbox::CpuClock;
+
 use super::*;
 use crate::OnTrap;
 
@@ -95,6 +100,42 @@ async fn refuses_the_client_whose_requests_trap_too_often_and_no_other() {
         assert_eq!(send_as("neighbour", &chain, get("/good")).await.unwrap().status, StatusCode::OK);
     }
     assert_eq!(bench.stats().traps, traps);
+}
+
+#[tokio::test]
+async fn the_next_instance_is_made_once_the_memory_of_the_last_is_given_back() {
+    let bench = Bench::new();
+    let fills = "(drop (memory.grow (i32.const 256)))
+        (memory.fill (i32.const 262144) (i32.const 7) (i32.const 16777216))";
+    let mut filter =
+        bench.filter("test", &GUARD.replace("(then unreachable)", &format!("(then {fills} unreachable)")));
+    filter.limits.time = services::Duration::from_millis(10_000);
+    let chain = bench.chain(&[filter]);
+    for _ in 0..5 {
+        assert_eq!(send_as("attacker", &chain, get("/bad")).await.map(|answer| answer.status), trapped());
+        let mut next = Box::pin(send_as("neighbour", &chain, get("/secret")));
+        let mut turns = 0;
+        let answer = poll_fn(|context| {
+            turns += 1;
+            next.as_mut().poll(context)
+        });
+        assert_eq!(answer.await.unwrap().status, StatusCode::FORBIDDEN);
+        assert!(turns > 1, "it waits for its place");
+    }
+}
+
+#[tokio::test]
+async fn what_an_instance_that_trapped_leaves_to_do_is_charged_to_its_client() {
+    let bench = Bench::with_restarts(Duration::from_millis(20));
+    let chain = bench.of(PASSES);
+    let payer = QuotaKey::new(&"attacker");
+    let work = async {
+        let clock = CpuClock::now();
+        while clock.elapsed() < Duration::from_millis(40) {}
+    };
+    chain.plugins()[0].vm.slots[0].beside(work, Some(payer)).unwrap().await.unwrap();
+    assert!(bench.filters.restarts.retry_after(|| payer).is_some());
+    assert!(bench.filters.restarts.retry_after(|| QuotaKey::new(&"neighbour")).is_none());
 }
 
 #[tokio::test]

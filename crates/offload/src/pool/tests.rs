@@ -54,13 +54,14 @@ async fn bounds_the_queue_of_one_payer_and_keeps_room_for_others() {
     let (go, blocked) = block(&pool, 0).await;
     let many: Vec<_> = (0..=MAX_QUEUED_PER_PAYER).map(|_| pool.run(of(1), |_| ()).boxed()).collect();
     let (full, at, others) = select_all(many).await;
-    assert_eq!((full, at), (Err(OffloadError::QueueFull), MAX_QUEUED_PER_PAYER));
+    assert!(matches!(full, Err(OffloadError::QuotaExceeded { .. })), "{full:?}");
+    assert_eq!(at, MAX_QUEUED_PER_PAYER);
     let other = pool.run(of(2), |_| ());
     drop(go);
     assert_eq!(other.await, Ok(()));
     assert!(join_all(others).await.iter().all(Result::is_ok));
     blocked.await.unwrap();
-    assert_eq!(pool.stats().rejected["queue-full"], 1);
+    assert_eq!(pool.stats().rejected["quota"], 1);
 }
 
 #[tokio::test]
