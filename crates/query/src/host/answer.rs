@@ -1,6 +1,6 @@
 //! `done`, `status`, `header`: the answer, as far as a stranger's program may decide it.
 
-use bytes::Bytes;
+use bytes::BytesMut;
 use http::StatusCode;
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LANGUAGE, CONTENT_TYPE, ETAG, EXPIRES, HeaderName,
@@ -11,6 +11,7 @@ use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::json;
 
 use super::call;
+use super::steps::{Step, call_in_steps, copy_in};
 use crate::guest::{Guest, View};
 use crate::limits::Limit;
 use crate::problem::QueryError;
@@ -37,10 +38,17 @@ const VALUE: u32 = 4096;
 const NAME: u32 = 64;
 
 pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
-    linker.func_wrap(HOST_MODULE, "done", |mut caller: Caller<'_, Guest>, data: u32, len: u32| {
-        let with = |view: &mut View<'_>| Ok(view.note_hash(data, len));
-        call(&mut caller, "done", with, |view| done(view, data, len))
-    })?;
+    linker.func_wrap_async(
+        HOST_MODULE,
+        "done",
+        |mut caller: Caller<'_, Guest>, (data, len): (u32, u32)| {
+            Box::new(async move {
+                let with = move |view: &mut View<'_>| Ok(view.note_hash(data, len));
+                let mut body = BytesMut::new();
+                call_in_steps(&mut caller, "done", with, move |view| done(view, (data, len), &mut body)).await
+            })
+        },
+    )?;
     linker.func_wrap(HOST_MODULE, "status", |mut caller: Caller<'_, Guest>, code: i32| {
         call(&mut caller, "status", |_| Ok(json!({ "code": code })), |view| Ok(status(view, code)))
     })?;
@@ -57,16 +65,22 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     Ok(())
 }
 
-fn done(view: &mut View<'_>, data: u32, len: u32) -> GuestResult<()> {
+fn done(view: &mut View<'_>, text: (u32, u32), body: &mut BytesMut) -> GuestResult<Step<()>> {
     if view.guest.answer.body.is_some() {
         return Err(Trapped::new(QueryError::DoneTwice));
     }
-    if view.slice(data, len)?.len() > view.guest.limits.size(Limit::Output) {
+    let len = view.slice(text.0, text.1)?.len();
+    if len > view.guest.limits.size(Limit::Output) {
         return Err(Trapped::new(view.guest.limits.exceeded(Limit::Output)));
     }
-    view.guest.hold(len as usize).map_err(Trapped::new)?;
-    view.guest.answer.body = Some(Bytes::copy_from_slice(view.slice(data, len)?));
-    Ok(())
+    if body.is_empty() {
+        view.guest.hold(len).map_err(Trapped::new)?;
+    }
+    if !copy_in(view, text, body)? {
+        return Ok(Step::Turn);
+    }
+    view.guest.answer.body = Some(std::mem::take(body).freeze());
+    Ok(Step::Done(()))
 }
 
 fn status(view: &mut View<'_>, code: i32) -> i32 {

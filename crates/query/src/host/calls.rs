@@ -1,6 +1,6 @@
 //! `http` and what follows it: upstream calls that overlap, and reading their answers.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use query_abi::{Code, HEADER_BYTES, HOST_MODULE, Part};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
@@ -10,7 +10,7 @@ use services::problem::Kind;
 use services::{CallError, Made, Request, Response, Target};
 
 use super::documents::{Pointed, follow};
-use super::steps::{Step, call_in_steps, copy_out};
+use super::steps::{Step, call_in_steps, copy_in, copy_out};
 use super::{TEXT, call, called};
 use crate::futures::{Ended, Slot};
 use crate::guest::{Guest, View};
@@ -23,8 +23,12 @@ pub(crate) const HEADERS: u32 = 100;
 const WAITED: u32 = 4096;
 
 pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
-    linker.func_wrap(HOST_MODULE, "http", |mut caller: Caller<'_, Guest>, request: u32| {
-        call(&mut caller, "http", |view| view.note_request(request), |view| http(view, request))
+    linker.func_wrap_async(HOST_MODULE, "http", |mut caller: Caller<'_, Guest>, (request,): (u32,)| {
+        Box::new(async move {
+            let with = move |view: &mut View<'_>| view.note_request(request);
+            let mut body = BytesMut::new();
+            call_in_steps(&mut caller, "http", with, move |view| http(view, request, &mut body)).await
+        })
     })?;
     linker.func_wrap(HOST_MODULE, "Handle_del", |mut caller: Caller<'_, Guest>, handle: i32| {
         call(&mut caller, "Handle_del", |_| Ok(json!({ "handle": handle })), |view| handle_del(view, handle))
@@ -86,9 +90,9 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     Ok(())
 }
 
-fn http(view: &mut View<'_>, request: u32) -> GuestResult<i32> {
-    let request = read_request(view, request)?;
-    start(view.guest, request).map_err(Trapped::new)
+fn http(view: &mut View<'_>, request: u32, body: &mut BytesMut) -> GuestResult<Step<i32>> {
+    let Some(request) = read_request(view, request, body)? else { return Ok(Step::Turn) };
+    start(view.guest, request).map(Step::Done).map_err(Trapped::new)
 }
 
 /// An `orfa_request` out of guest memory.
@@ -102,8 +106,9 @@ struct Wanted {
 }
 
 /// Reads the request at an address. All that is copied is counted before: a request may name the same bytes many times. Its head
-/// is there twice, as it was read and as it is sent.
-fn read_request(view: &View<'_>, address: u32) -> GuestResult<Wanted> {
+/// is there twice, as it was read and as it is sent. Nothing is
+/// returned while there is more of its body to copy.
+fn read_request(view: &View<'_>, address: u32, copied: &mut BytesMut) -> GuestResult<Option<Wanted>> {
     let words = view.words(address)?;
     let [method, method_len, url, url_len, headers, header_count, body, body_len] = words;
     let bad = || Trapped::new(QueryError::BadText { function: "http" });
@@ -119,13 +124,16 @@ fn read_request(view: &View<'_>, address: u32) -> GuestResult<Wanted> {
     if taken > view.guest.rest_memory() {
         return Err(Trapped::new(view.guest.limits.exceeded(Limit::Memory)));
     }
+    if !copy_in(view, (body, body_len), copied)? {
+        return Ok(None);
+    }
     let method = Method::from_bytes(view.slice(method, method_len)?).map_err(|_| bad())?;
     let url = view.text(url, url_len)?;
     let headers = read_headers(view, headers, header_count)?;
     let target = services::parse_target(url);
     let target = target.map_err(|error| Trapped::new(refused(view.guest, url, error.into())))?;
-    let body = Bytes::copy_from_slice(view.slice(body, body_len)?);
-    Ok(Wanted { method, target, headers, body, taken })
+    let body = std::mem::take(copied).freeze();
+    Ok(Some(Wanted { method, target, headers, body, taken }))
 }
 
 /// The bytes of the head of an `orfa_request`: its method, its URL, and its headers, as lines.

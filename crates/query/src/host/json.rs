@@ -11,7 +11,7 @@ use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::json;
 
 use super::documents::{Found, OpenDocument};
-use super::steps::{PART, Step, call_in_steps, copy_out};
+use super::steps::{Pass, Step, call_in_steps, copy_out};
 use super::values::{Out, Written, word};
 use super::{TEXT, call};
 use crate::guest::{Guest, View};
@@ -115,6 +115,8 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
 
 /// Values that one call of `Json_column` gives at most: a program that asks for more asks again.
 const COLUMN: u32 = 1024;
+/// The bytes from the first item to the last one of a column, and of one item: all their members may be read, which may be short.
+const NEAR: usize = 96 << 10;
 
 /// The member that is asked for.
 struct Wanted {
@@ -171,10 +173,10 @@ impl Search {
             Some(next) => Some(document.members_at(next)),
             None => document.node(wanted.node as usize).map(Node::members),
         };
-        let mut first = None;
+        let mut pass = Pass::default();
         for (key, value) in members.into_iter().flatten() {
             let here = key.node();
-            if here.start() - *first.get_or_insert(here.start()) > PART {
+            if pass.is_over(here.start()) {
                 self.next = Some(here.spot());
                 return;
             }
@@ -247,9 +249,10 @@ fn json_column(
     let places = (values..values + room).step_by(JSON_VALUE_BYTES as usize);
     let first = wanted.node as usize;
     let items = opened.document.node(first).into_iter().flat_map(Node::and_following);
-    let is_near = |item: Node<'_>| item.start() - first <= PART && !item.is_longer(PART);
+    let is_long = opened.document.text().len() > NEAR;
+    let is_near = |item: Node<'_>| item.start() - first <= NEAR && !item.is_longer(NEAR);
     let filled = places.zip(items).take_while(|(at, item)| {
-        if opened.is_long() && !is_near(*item) {
+        if is_long && !is_near(*item) {
             return false;
         }
         let Some(found) = wanted.of(*item, &name) else {
@@ -294,10 +297,10 @@ impl Filling {
         let members = self.is_object.then(|| document.members_at(next)).into_iter().flatten();
         let items = document.at(next).filter(|_| !self.is_object).map(Node::and_following);
         let items = items.into_iter().flatten().map(|item| (item, None));
-        let mut first = None;
+        let mut pass = Pass::default();
         for (name, value) in members.map(|(key, value)| (key.node(), Some(value))).chain(items) {
             self.next = Some(name.spot());
-            if name.start() - *first.get_or_insert(name.start()) > PART {
+            if pass.is_over(name.start()) {
                 return Some(Step::Turn);
             }
             for node in [Some(name), value].into_iter().flatten().skip(self.written) {

@@ -3,7 +3,7 @@
 //! An answer of a service has as many bytes as a run may receive, and a call can make the host pass over all of them, or
 //! copy them. What is read of a scalar as long as that is read in the pool.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use sandbox::{Caller, GuestResult, Trapped};
 use serde_json::Value;
 
@@ -14,6 +14,25 @@ use crate::problem::QueryError;
 
 /// Bytes that are passed over, or copied, in one go.
 pub(super) const PART: usize = 512 << 10;
+
+/// The bytes that each value counts as beside its text: reading its record takes about as long.
+pub(super) const VALUE: usize = 128;
+
+/// The part of a host call that passes over the values of a document.
+#[derive(Default)]
+pub(super) struct Pass {
+    begin: Option<usize>,
+    values: usize,
+}
+
+impl Pass {
+    /// Counts a value that begins here. Returns whether it is left for the next part.
+    pub(super) fn is_over(&mut self, start: usize) -> bool {
+        let begin = *self.begin.get_or_insert(start);
+        self.values += 1;
+        self.values > 1 && start - begin + VALUE * self.values > PART
+    }
+}
 
 /// What a part of a host call came to.
 pub(super) enum Step<R> {
@@ -50,6 +69,15 @@ pub(super) async fn call_in_steps<R: Gives + Send>(
     };
     caller.data_mut().tape.gave(result.number()).map_err(Trapped::new)?;
     Ok(result)
+}
+
+/// Copies one part more of a text of the guest's memory. Returns whether all of it is copied.
+pub(super) fn copy_in(view: &View<'_>, (data, len): (u32, u32), copied: &mut BytesMut) -> GuestResult<bool> {
+    let text = view.slice(data, len)?;
+    copied.reserve(text.len() - copied.len());
+    let rest = &text[copied.len()..];
+    copied.extend_from_slice(&rest[..rest.len().min(PART)]);
+    Ok(copied.len() == text.len())
 }
 
 /// Copies as much as fits and gives the whole length.

@@ -125,6 +125,57 @@ pub(super) const CASES: &[Case] = &[
         [Ending::problem(422, "limit-cpu")],
         LONG
     ),
+    case!(
+        "module/list of short values that is walked again and again",
+        |it| echoed(
+            &it,
+            ("[", "0,", "0]", 480_000),
+            "(drop (call $children (local.get $h) (i32.const 0) (i32.const 65536) (i32.const 8000000)))"
+        ),
+        [Ending::problem(422, "limit-cpu")],
+        LONG
+    ),
+    case!(
+        "module/object of short members that is searched again and again",
+        |it| echoed(
+            &it,
+            (r#"{"#, r#""":0,"#, r#""":0}"#, 200_000),
+            r#"(drop (call $member (local.get $h) (i32.const 0) (i32.const 96) (i32.const 4) (i32.const 1)
+                 (i32.const 128) (i32.const 65536) (i32.const 8000000)))"#
+        ),
+        [Ending::problem(422, "limit-cpu")],
+        LONG
+    ),
+    case!(
+        "module/column of objects of short members",
+        |it| echoed(
+            &it,
+            (r#"[{"#, r#""":0,"#, r#""":0}]"#, 100_000),
+            r#"(drop (call $column (local.get $h) (i32.const 1) (i32.const 96) (i32.const 4) (i32.const 1)
+                 (i32.const 65536) (i32.const 1000) (i32.const 128000) (i32.const 1000)))"#
+        ),
+        [Ending::problem(422, "limit-cpu")],
+        LONG
+    ),
+    case!(
+        "module/calls with bodies of megabytes",
+        |it| async move {
+            let words = [0, 3, 16, "http://up/status/200".len(), 0, 0, 65536, 14_000_000];
+            let source = format!(
+                r#"(module (import "orfa" "http" (func $http (param i32) (result i32)))
+                    (memory (export "memory") 230)
+                    (data (i32.const 0) "GET") (data (i32.const 16) "http://up/status/200")
+                    (data (i32.const 1024) "{}")
+                    (func (export "orfa") (param i32 i32)
+                      (memory.fill (i32.const 65536) (i32.const 97) (i32.const 14000000))
+                      (loop $l (drop (call $http (i32.const 1024))) (br $l))))"#,
+                words_in_text(&words)
+            );
+            it.module_at("/long", wat::parse_str(&source).context("the module's text")?).await
+        },
+        [Ending::problem(422, "limit-memory")],
+        LONG
+    ),
     module!(
         "module/memory that begins too large",
         r#"(module (memory (export "memory") 65536) (func (export "orfa") (param i32 i32)))"#,
@@ -256,6 +307,65 @@ async fn long_answer(target: &Target, url: &str, again: &str) -> Result<Ending> 
               (drop (call $root (local.get $h) (i32.const 128) (i32.const 0) (i32.const 0)))
               (loop $l {again} (br $l))))"#,
         len = url.len()
+    );
+    target.module_at("/long", wat::parse_str(&source).context("the module's text")?).await
+}
+
+/// Little-endian words as a string of WebAssembly text.
+fn words_in_text(words: &[usize]) -> String {
+    words.iter().flat_map(|word| (*word as u32).to_le_bytes()).map(|byte| format!("\\{byte:02x}")).collect()
+}
+
+/// A program that asks for JSON of its own making, so many parts between a beginning and an end, and then makes calls about it
+/// again and again.
+async fn echoed(
+    target: &Target,
+    (open, part, close, count): (&str, &str, &str, usize),
+    again: &str,
+) -> Result<Ending> {
+    const URL: &str = "http://up/body";
+    let body = 8_300_000;
+    let words = [0, 3, 16, URL.len(), 0, 0, body, open.len() + count * part.len() + close.len()];
+    let request: String = words
+        .iter()
+        .flat_map(|word| (*word as u32).to_le_bytes())
+        .map(|byte| format!("\\{byte:02x}"))
+        .collect();
+    let (open, part, close) = [open, part, close].map(|text| (text.replace('"', "\\22"), text.len())).into();
+    let source = format!(
+        r#"(module
+            (import "orfa" "http" (func $http (param i32) (result i32)))
+            (import "orfa" "Future_wait" (func $wait (param i32 i32 i32) (result i32)))
+            (import "orfa" "Json_root" (func $root (param i32 i32 i32 i32) (result i32)))
+            (import "orfa" "Json_member" (func $member (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+            (import "orfa" "Json_column" (func $column (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+            (import "orfa" "Json_children" (func $children (param i32 i32 i32 i32) (result i32)))
+            (memory (export "memory") 150)
+            (data (i32.const 0) "GET") (data (i32.const 16) "{URL}") (data (i32.const 96) "text")
+            (data (i32.const 200) "{open}") (data (i32.const 300) "{part}") (data (i32.const 400) "{close}")
+            (data (i32.const 1024) "{request}")
+            (func (export "orfa") (param i32 i32) (local $h i32) (local $to i32) (local $left i32)
+              (local.set $to (i32.const {body}))
+              (memory.copy (local.get $to) (i32.const 200) (i32.const {open_len}))
+              (local.set $to (i32.add (local.get $to) (i32.const {open_len})))
+              (local.set $left (i32.const {count}))
+              (loop $parts
+                (memory.copy (local.get $to) (i32.const 300) (i32.const {part_len}))
+                (local.set $to (i32.add (local.get $to) (i32.const {part_len})))
+                (br_if $parts (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+              (memory.copy (local.get $to) (i32.const 400) (i32.const {close_len}))
+              (local.set $h (call $http (i32.const 1024)))
+              (i32.store (i32.const 2048) (local.get $h))
+              (drop (call $wait (i32.const 2048) (i32.const 1) (i32.const 1)))
+              (if (i32.ne (call $root (local.get $h) (i32.const 128) (i32.const 0) (i32.const 0)) (i32.const 0))
+                (then unreachable))
+              (loop $l {again} (br $l))))"#,
+        open = open.0,
+        open_len = open.1,
+        part = part.0,
+        part_len = part.1,
+        close = close.0,
+        close_len = close.1,
     );
     target.module_at("/long", wat::parse_str(&source).context("the module's text")?).await
 }
