@@ -1,4 +1,4 @@
-//! The CPU time of one thread, and the wall's.
+//! Clocks: the CPU time of a thread, and monotonic time.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ impl CpuClock {
     }
 }
 
-/// The wall's clock in nanoseconds, from a moment that is the same for the whole process (`CLOCK_MONOTONIC`). It costs
-/// less than an `Instant`, where only spans count.
+/// Returns the monotonic clock in nanoseconds since a fixed time in the process (`CLOCK_MONOTONIC`). Cheaper
+/// than `Instant` for measuring durations.
 pub(crate) fn wall_nanos() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)

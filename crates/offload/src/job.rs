@@ -1,24 +1,24 @@
-//! A job: what its caller asks for, what it sees while it runs, and why it was not done.
+//! Jobs: the caller's request, the context of a running job, and errors.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::key::QuotaKey;
 
-/// What a job is and who answers for it.
+/// The description of a job and its payer.
 #[derive(Clone, Copy, Debug)]
 pub struct JobRequest {
-    /// The kind of work, as metrics have it: a name of this code's, never of a client's.
+    /// The kind of work, as a metrics label. A constant of the code, never a value from clients.
     pub kind: &'static str,
-    /// Who pays.
+    /// The payer.
     pub payer: QuotaKey,
-    /// The CPU time that it will take at most, as far as can be seen beforehand.
+    /// The estimated upper limit of the CPU time.
     pub estimate: Duration,
-    /// The moment from which on nobody wants the result.
+    /// The time after which the result is not needed any more.
     pub deadline: Instant,
 }
 
-/// What a running job sees of its caller.
+/// The connection of a running job to its caller.
 #[derive(Debug)]
 pub struct JobContext {
     deadline: Instant,
@@ -27,16 +27,16 @@ pub struct JobContext {
     cpu_nanos: AtomicU64,
 }
 
-/// Why a job has no result.
+/// The reason why a job has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OffloadError {
-    /// Too many jobs wait already.
+    /// The queue is full.
     #[error("too much work is queued")]
     QueueFull,
-    /// The payer has caused as much work as it may, or has as many jobs waiting as it may.
-    #[error("the caller has caused as much work as it may for now")]
+    /// The payer has used up its quota, or has too many jobs waiting.
+    #[error("the caller has used up its quota of work for now")]
     QuotaExceeded {
-        /// When it may cause some again.
+        /// The time until the payer has quota again.
         retry_after: Duration,
     },
     /// The deadline passed before the job was done.
@@ -57,20 +57,20 @@ impl JobContext {
         }
     }
 
-    /// Whether nobody wants the result any more: the caller is gone, or the deadline has passed. A look takes some
+    /// Whether the result is not needed any more: the caller is gone, or the deadline has passed. Takes some
     /// tens of nanoseconds.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.is_abandoned.load(Relaxed) || Instant::now() >= self.deadline
     }
 
-    /// The moment from which on nobody wants the result.
+    /// The time after which the result is not needed any more.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Adds CPU time that the job took on threads of its own.
+    /// Adds CPU time that the job used on threads of its own.
     pub fn add_cpu(&self, cpu: Duration) {
         self.elsewhere_nanos.fetch_add(nanos(cpu), Relaxed);
     }
@@ -79,12 +79,12 @@ impl JobContext {
         self.is_abandoned.store(true, Relaxed);
     }
 
-    /// Notes what the worker's thread took.
+    /// Sets the CPU time on the worker thread.
     pub(crate) fn set_cpu(&self, cpu: Duration) {
         self.cpu_nanos.store(nanos(cpu), Relaxed);
     }
 
-    /// All that the job took.
+    /// The total CPU time of the job.
     pub(crate) fn cpu(&self) -> Duration {
         let own = self.cpu_nanos.load(Relaxed);
         Duration::from_nanos(own.saturating_add(self.elsewhere_nanos.load(Relaxed)))
@@ -92,7 +92,7 @@ impl JobContext {
 }
 
 impl OffloadError {
-    /// The label of metrics.
+    /// The label in metrics.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::QueueFull => "queue-full",

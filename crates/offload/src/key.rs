@@ -1,21 +1,21 @@
-//! Who pays for a job.
+//! The payers of jobs.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::LazyLock;
 
-/// A block's quota, and its jobs in a round, in those of one payer.
+/// The factor of a block's quota, and of its jobs per round, relative to a single payer.
 pub(crate) const BLOCK_SHARE: u32 = 16;
 
-/// What a payer has for work on answers, in quotas: a fraction of a core.
+/// The factor of the quota for work on responses: a fraction of a core.
 const ANSWERS_SHARE: u32 = 8;
 
-/// The hash is keyed by the process, so that clients can't choose names whose accounts are the same.
+/// The hash is keyed per process, so that clients cannot choose names with colliding accounts.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// The payer of jobs: a caller, a network without a name, a key of the operator's.
+/// The payer of jobs: a caller, the network of an anonymous client, or a key of the operator.
 ///
-/// A payer may belong to a block of payers, which has an account, too: one customer often has all networks of an IPv6
-/// block.
+/// A payer may belong to a block of payers, which has an account too: a single customer often owns all
+/// networks of an IPv6 block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QuotaKey {
     payer: u64,
@@ -25,27 +25,28 @@ pub struct QuotaKey {
 }
 
 impl QuotaKey {
-    /// The key of a payer. Whatever hashes differently is another payer.
+    /// Creates the key of a payer. Values with different hashes are different payers.
     #[must_use]
     pub fn new(payer: &impl Hash) -> Self {
         Self { payer: HASHER.hash_one((false, payer)), block: None, share: 1, is_exempt: false }
     }
 
-    /// The same payer as a member of a block.
+    /// Makes the payer a member of a block.
     #[must_use]
     pub fn in_block(self, block: &impl Hash) -> Self {
         Self { block: Some(HASHER.hash_one((true, block))), ..self }
     }
 
-    /// The same payer where work is on what services answer to it. That has an account of its own, of eight quotas: who gets
-    /// long answers may have new programs compiled all the same.
+    /// Returns the payer's account for work on services' responses. It is separate, with eight times the
+    /// quota, so that clients with long responses can still have new programs compiled.
     #[must_use]
     pub fn for_answers(self) -> Self {
         let account = |account: u64| HASHER.hash_one(("answers", account));
         Self { payer: account(self.payer), block: self.block.map(account), share: ANSWERS_SHARE, ..self }
     }
 
-    /// The same payer, charged nothing: for work that the operator answers for. Its jobs still run one after another.
+    /// Exempts the payer from charges, for work that the operator is responsible for. Its jobs still
+    /// run one at a time.
     #[must_use]
     pub fn exempt(self) -> Self {
         Self { is_exempt: true, ..self }
@@ -57,12 +58,12 @@ impl QuotaKey {
         self.block.is_some() && self.block == other.block
     }
 
-    /// The payer alone.
+    /// The payer without its block.
     pub(crate) fn payer(self) -> u64 {
         self.payer
     }
 
-    /// The accounts that are charged, each with its share of the quota.
+    /// Returns the accounts that are charged, each with the factor of its quota.
     pub(crate) fn accounts(self) -> impl Iterator<Item = (u64, u32)> {
         let block = self.block.map(|block| (block, BLOCK_SHARE * self.share));
         let accounts = [Some((self.payer, self.share)), block];

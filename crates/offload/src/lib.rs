@@ -1,11 +1,12 @@
-//! One place for work that clients cause: compiling, planning, type stripping, and whatever else takes a thread for
-//! longer than a moment.
+//! Thread pool for CPU-heavy work that clients cause: compiling, query planning, type stripping, and other
+//! work that occupies a thread for long.
 //!
-//! [`OffloadPool::run`] runs a job on a thread of low priority. Jobs wait in a bounded queue (`queue.rs`), are charged to
-//! their payer before they start (`quota.rs`; [`QuotaKey`] names the payer), have a deadline, and leave the queue when
-//! their caller's future is dropped. A job that can look stops when [`JobContext::is_cancelled`]. A request that does long
-//! work between others moves there for a while ([`leave`]). What should have gone
-//! there and did not, [`polls`] shows: it counts the polls that keep a serving thread for too long.
+//! [`OffloadPool::run`] runs a job on a low-priority thread. Jobs wait in a bounded queue (`queue.rs`), are
+//! charged to their payer before they start (`quota.rs`, with a [`QuotaKey`] for the payer), have a deadline,
+//! and leave the queue when their caller's future is dropped. A job can check for cancellation by
+//! [`JobContext::is_cancelled`]. A request with long work between short steps moves to the pool for a while
+//! ([`leave`]). Work that should have been offloaded but was not is visible in [`polls`], which counts the
+//! polls that block a serving thread for too long.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod clock;

@@ -1,14 +1,15 @@
-//! Requests that leave their serving thread for a while.
+//! Requests that move from their serving thread to the pool for a while.
 //!
-//! Most of a request is short, and some of it is not: reading a service's long answer, and composing one. Before such
-//! work a request calls [`leave`]. A [`Movable`] then has its next poll made in the pool, as a job of its payer: all
-//! that the request does until it waits for something is done there. Then it is back on its serving thread.
+//! Most steps of a request are short, but parsing or composing a long response is not. Before such work, a
+//! request calls [`leave`]. A [`Movable`] then runs its next poll in the pool, as a job of its payer:
+//! everything that the request does until it has to wait. Afterwards it returns to its serving thread.
 //!
-//! A poll in the pool has a budget as on a serving thread (`tokio::task::coop`): 128 units, of which each tokio resource
-//! that is ready and each [`leave`] takes one. Without it a request would hold its thread for as long as anything is
-//! ready. When the budget is used up the future is woken and returned. It goes on where it serves, or at its [`leave`],
-//! which queues and charges a new job behind those of other payers. The work between two calls of [`leave`] is one unit
-//! however long it takes: those who call it bound that work by the size of a text.
+//! A poll in the pool has a cooperative budget as on a serving thread (`tokio::task::coop`): 128 units. Each
+//! ready tokio resource and each [`leave`] consumes one. Without a budget, a request would occupy its thread
+//! as long as any resource is ready. When the budget is used up, the future is woken and returned. It
+//! continues on its serving thread, or at its [`leave`], which queues and charges a new job behind those of
+//! other payers. The work between two calls of [`leave`] is one unit whatever its duration: callers must
+//! bound it by the size of a text.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -25,18 +26,18 @@ use crate::job::{JobRequest, OffloadError};
 use crate::key::QuotaKey;
 use crate::pool::OffloadPool;
 
-/// The CPU time that a move takes, before that is known.
+/// The estimated CPU time of a move.
 const ESTIMATE: Duration = Duration::from_millis(2);
 
-/// Where the future that is polled has its thread.
+/// The thread that the current future is polled on.
 enum Seat {
-    /// It can't move.
+    /// The future cannot move.
     Fixed,
-    /// On a serving thread.
+    /// The future is on a serving thread.
     Serving,
-    /// Likewise, and it wants to leave.
+    /// The future is on a serving thread and has requested to move.
     Leaving,
-    /// In the pool; whether it was dropped meanwhile.
+    /// The future is in the pool. The flag is set if it was dropped meanwhile.
     Pool(Arc<AtomicBool>),
 }
 
@@ -45,12 +46,12 @@ thread_local! {
 }
 
 type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-/// A poll that is made in the pool: the future, unless it was lost, and what it returned.
+/// A poll in the pool, which returns the future, unless it was lost, and the result of the poll.
 type Away<T> = BoxedFuture<Result<(BoxedFuture<T>, Poll<T>), OffloadError>>;
 
-/// A future whose polls are made in the pool where it wants that: see [`leave`].
+/// A future whose polls can run in the pool, on request: see [`leave`].
 ///
-/// Its output is an error when the pool refused a move or was not done in time.
+/// The output is an error if the pool rejected a move or missed the deadline.
 pub struct Movable<T> {
     state: State<T>,
     mover: Mover,
@@ -59,11 +60,11 @@ pub struct Movable<T> {
 enum State<T> {
     Here(BoxedFuture<T>),
     Away(Away<T>),
-    /// Between two of the others, and at the end.
+    /// A transitional state, and the final state.
     Nowhere,
 }
 
-/// What a move is asked for with.
+/// The parameters of moves.
 struct Mover {
     pool: OffloadPool,
     kind: &'static str,
@@ -72,9 +73,9 @@ struct Mover {
     is_dropped: Arc<AtomicBool>,
 }
 
-/// Has the rest of this poll made in the pool, where the future is part of a [`Movable`]; else goes on. In the pool it
-/// goes on, too, unless the caller has dropped the [`Movable`]. A poll that has used up its budget there is continued in
-/// a new job.
+/// Moves the rest of this poll to the pool, if the future is part of a [`Movable`]; otherwise returns at
+/// once. In the pool it also returns at once, unless the [`Movable`] was dropped. If the poll's budget is
+/// used up there, it continues in a new job.
 pub async fn leave() {
     poll_fn(|context| {
         SEAT.with_borrow_mut(|seat| match seat {
@@ -83,7 +84,7 @@ pub async fn leave() {
             Seat::Pool(_) => poll_proceed(context).map(|unit| unit.made_progress()),
             Seat::Serving | Seat::Leaving => {
                 *seat = Seat::Leaving;
-                // Whoever polls this among others polls it again.
+                // Wake the task, since combinators poll only those of their futures that were woken.
                 context.waker().wake_by_ref();
                 Poll::Pending
             }
@@ -93,7 +94,7 @@ pub async fn leave() {
 }
 
 impl OffloadPool {
-    /// Makes a future movable. Its moves are jobs of this kind that the payer pays for until the deadline.
+    /// Makes a future movable. Its moves are jobs of this kind, charged to the payer, until the deadline.
     pub fn movable<T: Send + 'static>(
         &self,
         kind: &'static str,
@@ -107,7 +108,7 @@ impl OffloadPool {
 }
 
 impl Mover {
-    /// Has a future polled once in the pool.
+    /// Polls a future once in the pool.
     fn send_away<T: Send + 'static>(&self, mut future: BoxedFuture<T>, context: &Context<'_>) -> Away<T> {
         let Self { pool, kind, payer, deadline, is_dropped } = self;
         let request = JobRequest { kind, payer: *payer, estimate: ESTIMATE, deadline: *deadline };
@@ -115,8 +116,9 @@ impl Mover {
         let seat = Seat::Pool(Arc::clone(is_dropped));
         Box::pin(async move {
             let poll = move || {
-                // Timers and sockets are those of the runtime that it comes from. Unlike `Handle::enter`, `block_on` gives
-                // the poll a budget; it returns at once, as its own future is ready after the poll.
+                // The future needs the timers and sockets of its own runtime. Unlike `Handle::enter`,
+                // `block_on` sets up a cooperative budget. It returns at once, since its own future is ready
+                // after the poll.
                 let polled = handle.block_on(async {
                     let (polled, _) = seated(seat, || future.as_mut().poll(&mut Context::from_waker(&waker)));
                     polled
@@ -154,7 +156,7 @@ impl<T: Send + 'static> Future for Movable<T> {
                         this.state = State::Nowhere;
                         return Poll::Ready(Ok(output));
                     }
-                    // It may have been woken while it was away.
+                    // The future may have been woken while it was in the pool.
                     Ok((future, Poll::Pending)) => this.state = State::Here(future),
                     Err(error) => {
                         this.state = State::Nowhere;
@@ -173,9 +175,9 @@ impl<T> Drop for Movable<T> {
     }
 }
 
-/// Does something in a seat; the seat as it is left.
+/// Runs a closure in a seat. Returns the seat's state afterwards.
 fn seated<R>(seat: Seat, work: impl FnOnce() -> R) -> (R, Seat) {
-    /// Puts the seat back that was there before, also where the work panics.
+    /// Restores the previous seat, even if the closure panics.
     struct Before(Option<Seat>);
     impl Before {
         fn restore(&mut self) -> Seat {
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn works_elsewhere_until_it_waits() {
+    async fn runs_in_the_pool_until_it_waits() {
         let serving = here();
         let (before, away, back) = movable(&pool(), async {
             let before = here();
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn goes_on_where_it_is_if_it_cannot_move() {
+    async fn continues_in_place_if_it_cannot_move() {
         let serving = here();
         assert_eq!(async { leave().map(|()| here()).await }.await, serving);
     }
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_moved_future_gives_way_to_jobs_of_others() {
+    async fn a_moved_future_yields_to_other_jobs() {
         let pool = pool();
         let (begins, begun) = tokio::sync::oneshot::channel();
         let (go, gone) = std::sync::mpsc::channel::<()>();
@@ -294,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_moved_future_comes_back_once_its_budget_is_used_up() {
+    async fn a_moved_future_returns_when_its_budget_is_used_up() {
         let serving = here();
         let is_back = movable(&pool(), async move {
             leave().await;
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_elsewhere_is_told() {
+    async fn reports_a_panic_in_the_pool() {
         let moved = movable(&pool(), async {
             leave().await;
             panic!("on purpose")
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn stops_where_nobody_waits_for_it() {
+    async fn stops_when_its_caller_is_gone() {
         let pool = pool();
         let (begins, begun) = tokio::sync::oneshot::channel();
         let (go, gone) = std::sync::mpsc::channel::<()>();

@@ -1,13 +1,14 @@
-//! Polls that keep a serving thread for too long.
+//! Detection of polls that block a serving thread for too long.
 //!
-//! A thread that serves many connections serves none of the others while it polls one. So a poll that takes more than
-//! [`LONG_POLL`] of its thread's CPU time is counted, by the [`PollSite`] that it was at. The wall's clock would count
-//! neighbours and other processes, and reading the CPU clock takes a system call: so the CPU clock is read when a poll
-//! begins only where the last reading is older than [`STALE_NANOS`], and when it ends only where the wall's clock says that
-//! it may have been long. What is counted is a lower bound of what the poll took, at most [`STALE_NANOS`] less than that.
+//! While a thread polls one of its connections, it serves none of the others. A poll that takes more than
+//! [`LONG_POLL`] of its thread's CPU time is therefore counted, by its [`PollSite`]. Wall-clock time would
+//! include time of other threads and processes, but reading the CPU clock takes a system call. So the CPU
+//! clock is read at the start of a poll only if the last reading is older than [`STALE_NANOS`], and at the
+//! end only if the wall clock shows that the poll may have been long. The measured time is a lower bound, at
+//! most [`STALE_NANOS`] below the actual time.
 //!
-//! In debug builds a poll beyond the milliseconds in the environment variable `ORFA_POLL_LIMIT_MS` ends the process,
-//! so that no test can miss it.
+//! In debug builds, a poll longer than the milliseconds in the environment variable `ORFA_POLL_LIMIT_MS`
+//! aborts the process, so that no test can miss it.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -23,19 +24,19 @@ use crate::clock::{CpuClock, wall_nanos};
 
 /// The CPU time above which a poll is long.
 pub const LONG_POLL: Duration = Duration::from_millis(2);
-/// The same in nanoseconds.
+/// [`LONG_POLL`] in nanoseconds.
 const LONG_POLL_NANOS: u64 = LONG_POLL.as_nanos() as u64;
-/// The age in nanoseconds from which on a reading of the CPU clock is made again.
+/// The age in nanoseconds from which a reading of the CPU clock is stale.
 const STALE_NANOS: u64 = 500_000;
 
-/// Where a thread is while it polls.
+/// The part of the gateway that a thread is polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollSite {
-    /// A TLS handshake, which may take longer: it is bounded by the number of handshakes at once.
+    /// A TLS handshake, which may take longer: the number of concurrent handshakes is limited.
     Handshake,
-    /// A connection that speaks HTTP/1.1.
+    /// An HTTP/1.1 connection.
     Http1,
-    /// A connection that speaks HTTP/2: its frames.
+    /// The frames of an HTTP/2 connection.
     Http2,
     /// A request, before and after its handler.
     Request,
@@ -43,7 +44,7 @@ pub enum PollSite {
     Filters,
     /// A query.
     Query,
-    /// A script's request.
+    /// A request to a script.
     Script,
     /// An aggregate.
     Aggregate,
@@ -51,9 +52,9 @@ pub enum PollSite {
     Graphql,
     /// A proxied request.
     Proxy,
-    /// The encoding of an answer.
+    /// The encoding of a response.
     Encode,
-    /// The body of an answer, as it is sent.
+    /// The body of a response while it is sent.
     Body,
     /// The admin listener.
     Admin,
@@ -76,10 +77,10 @@ const SITES: [(PollSite, &str); 13] = [
     (PollSite::Admin, "admin"),
 ];
 
-/// The long polls of the process, by site.
+/// The number of long polls of the process, by site.
 static LONG_POLLS: [AtomicU64; SITES.len()] = [const { AtomicU64::new(0) }; SITES.len()];
 
-/// What the clocks said.
+/// A reading of both clocks.
 #[derive(Clone, Copy)]
 struct Reading {
     wall_nanos: u64,
@@ -93,7 +94,7 @@ thread_local! {
 }
 
 pin_project! {
-    /// A task whose polls are watched: see [`watched`].
+    /// A task with measured polls: see [`watched`].
     pub struct Watched<F> {
         site: PollSite,
         #[pin]
@@ -102,7 +103,7 @@ pin_project! {
 }
 
 pin_project! {
-    /// A future at a site: see [`entered`].
+    /// A future that sets a site: see [`entered`].
     pub struct Entered<F> {
         site: PollSite,
         #[pin]
@@ -110,17 +111,18 @@ pin_project! {
     }
 }
 
-/// Watches the polls of a task. A long one counts for the site that was [`entered`] last during it, or for this one.
+/// Measures the polls of a task. A long poll counts for the site that was [`entered`] last during it,
+/// or for this one.
 pub fn watched<F: Future>(site: PollSite, future: F) -> Watched<F> {
     Watched { site, future }
 }
 
-/// Has what its task does from here on in a poll count for a site, where the task is [`watched`].
+/// Attributes the rest of each poll to a site, if the task is [`watched`].
 pub fn entered<F: Future>(site: PollSite, future: F) -> Entered<F> {
     Entered { site, future }
 }
 
-/// Has what this poll does from here on count for a site.
+/// Attributes the rest of the current poll to a site.
 pub fn enter(site: PollSite) {
     SITE.set(site);
 }
@@ -152,13 +154,13 @@ impl<F: Future> Future for Entered<F> {
     }
 }
 
-/// The long polls of this process so far, by the names of their sites.
+/// Returns the numbers of long polls of this process, by the names of their sites.
 #[must_use]
 pub fn long_polls() -> Vec<(&'static str, u64)> {
     SITES.iter().zip(&LONG_POLLS).map(|((_, name), count)| (*name, count.load(Relaxed))).collect()
 }
 
-/// A reading of the CPU clock that is not stale.
+/// Returns a reading of the CPU clock that is not stale.
 fn last_reading(now: u64) -> Reading {
     match LAST.get() {
         Some(last) if now.saturating_sub(last.wall_nanos) < STALE_NANOS => last,
@@ -175,7 +177,7 @@ fn last_reading(now: u64) -> Reading {
 fn judge(began: u64, ended: u64, read: Reading) {
     let cpu = CpuClock::now();
     LAST.set(Some(Reading { wall_nanos: ended, cpu }));
-    // What the thread did between the reading and the poll was other polls.
+    // The time between the reading and the poll belongs to other polls.
     let others = Duration::from_nanos(began.saturating_sub(read.wall_nanos));
     let took = cpu.since(read.cpu).saturating_sub(others);
     if took < LONG_POLL {
@@ -190,7 +192,7 @@ fn judge(began: u64, ended: u64, read: Reading) {
     }
 }
 
-/// The CPU time beyond which a poll ends the process, if any.
+/// The CPU time beyond which a poll aborts the process, if any.
 fn limit() -> Option<Duration> {
     static LIMIT: OnceLock<Option<Duration>> = OnceLock::new();
     *LIMIT.get_or_init(|| {
@@ -199,7 +201,7 @@ fn limit() -> Option<Duration> {
     })
 }
 
-#[expect(clippy::print_stderr, reason = "the process ends here, and says why")]
+#[expect(clippy::print_stderr, reason = "the process aborts here and prints the reason")]
 fn refuse(site: PollSite, took: Duration) {
     eprintln!("a poll took {took:?} of CPU time at {site:?}, beyond ORFA_POLL_LIMIT_MS");
     std::process::abort();
@@ -224,21 +226,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn counts_a_poll_that_keeps_its_thread() {
+    async fn counts_a_poll_that_uses_cpu_time() {
         let before = count(PollSite::Encode);
         watched(PollSite::Request, entered(PollSite::Encode, async { spin(2 * LONG_POLL) })).await;
         assert_eq!(count(PollSite::Encode), before + 1);
     }
 
     #[tokio::test]
-    async fn does_not_count_a_poll_whose_thread_waits() {
+    async fn does_not_count_a_poll_that_sleeps() {
         let before = count(PollSite::Admin);
         watched(PollSite::Admin, async { std::thread::sleep(5 * LONG_POLL) }).await;
         assert_eq!(count(PollSite::Admin), before);
     }
 
     #[tokio::test]
-    async fn does_not_count_what_other_polls_of_the_thread_took() {
+    async fn does_not_count_the_time_of_other_polls() {
         let before = count(PollSite::Body);
         for _ in 0..20 {
             watched(PollSite::Body, async { spin(LONG_POLL / 4) }).await;

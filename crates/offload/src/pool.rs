@@ -1,8 +1,8 @@
-//! The pool: what a caller does with it, and what happens to its job.
+//! The pool: submission of jobs and their lifecycle.
 //!
-//! A job is charged and queued by its caller's task, and given to a thread as soon as one is free. What is to be done
-//! when a thread is done is done by a task of the runtime, and by the job's caller if that comes first: the threads
-//! themselves take no lock (see `worker.rs`).
+//! A job is charged and queued by its caller's task, and assigned to a thread as soon as one is idle. The
+//! completion of a job is handled by a task of the runtime, or by the job's caller if that comes first: the
+//! threads themselves take no lock (see `worker.rs`).
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,8 +18,8 @@ use crate::quota::QuotaBook;
 use crate::stats::OffloadStats;
 use crate::worker::{self, Assignment, Delivery, Work};
 
-/// A text up to this length is read or written at once, on the thread of its request: that takes some tenths of a
-/// millisecond. A longer one is a job ([`OffloadPool::run_paced`]).
+/// The maximum length in bytes of a text that is parsed or written inline on the request's thread, which
+/// takes some tenths of a millisecond. Longer texts are processed in jobs ([`OffloadPool::run_paced`]).
 pub const SHORT_TEXT: usize = 512 << 10;
 
 /// The settings of a pool.
@@ -27,11 +27,11 @@ pub const SHORT_TEXT: usize = 512 << 10;
 pub struct OffloadConfig {
     /// The number of threads.
     pub threads: usize,
-    /// The CPU time that one payer may cause in ten seconds.
+    /// The CPU time that one payer may use in ten seconds.
     pub quota: Duration,
 }
 
-/// A pool of threads of low priority. Clones are handles of the same one; the threads end with the last of them.
+/// A pool of low-priority threads. Clones share the pool; the threads end with the last clone.
 #[derive(Clone)]
 pub struct OffloadPool(Arc<Shared>);
 
@@ -46,7 +46,7 @@ struct State {
     stats: OffloadStats,
 }
 
-/// A job that its caller waits for: dropped, it is given up.
+/// A guard for a job that its caller waits for; dropping it cancels the job.
 struct Waiting<'a> {
     pool: &'a OffloadPool,
     rank: JobRank,
@@ -64,7 +64,7 @@ impl OffloadPool {
     /// Starts the threads.
     ///
     /// # Errors
-    /// When the system refuses them.
+    /// An error of the system while starting threads.
     pub fn start(config: OffloadConfig) -> io::Result<Self> {
         let threads = config.threads.max(1);
         let workers = (0..threads).map(worker::start).collect::<io::Result<Vec<_>>>()?;
@@ -73,13 +73,13 @@ impl OffloadPool {
         Ok(Self(Arc::new(Shared { workers, quota, state: Mutex::new(state) })))
     }
 
-    /// Runs a job on one of the threads and waits for its result, until the deadline at the latest.
+    /// Runs a job on one of the threads and waits for its result, at most until the deadline.
     ///
-    /// The payer is charged the estimate at once, and what the job took when it is over. Where this future is dropped,
-    /// a job that waits is taken back, and one that runs can see it.
+    /// The payer is charged the estimate in advance, and the actual CPU time when the job is over. If this
+    /// future is dropped, a waiting job is withdrawn, and a running one is marked as cancelled.
     ///
     /// # Errors
-    /// When the payer has used up its quota, too many jobs wait, the deadline passes, or the job panics.
+    /// An error if the payer's quota is used up, too many jobs wait, the deadline passes, or the job panics.
     pub async fn run<T: Send + 'static>(
         &self,
         request: JobRequest,
@@ -90,11 +90,11 @@ impl OffloadPool {
         self.run_charged(request, owed_until, job).await
     }
 
-    /// Runs a job as [`OffloadPool::run`] does, but waits for as long as the payer's quota is used up: for work that
-    /// services cause by what they answer, which is done later then, and not refused.
+    /// Like [`OffloadPool::run`], but waits while the payer's quota is used up. For work caused by services'
+    /// responses, which is delayed instead of refused.
     ///
     /// # Errors
-    /// When too many jobs wait, the deadline passes, or the job panics.
+    /// An error if too many jobs wait, the deadline passes, or the job panics.
     pub async fn run_paced<T: Send + 'static>(
         &self,
         request: JobRequest,
@@ -116,7 +116,7 @@ impl OffloadPool {
         self.run_charged(request, owed_until, job).await
     }
 
-    /// Runs a job that its payer has paid for.
+    /// Runs a job that has been charged already.
     async fn run_charged<T: Send + 'static>(
         &self,
         request: JobRequest,
@@ -127,7 +127,7 @@ impl OffloadPool {
         let work = Box::new(move |context: &JobContext| -> Delivery {
             let result = match context.is_cancelled() {
                 true => Err(OffloadError::DeadlineExceeded),
-                // A panic ends this job alone.
+                // A panic ends only this job.
                 false => catch_unwind(AssertUnwindSafe(|| job(context))).map_err(|_| OffloadError::Panicked),
             };
             Box::new(move || drop(sender.send(result)))
@@ -135,7 +135,7 @@ impl OffloadPool {
         let mut waiting = self.submit(request, owed_until, work)?;
         let result = tokio::select! {
             biased;
-            // What was displaced is dropped, and has no result.
+            // A displaced job is dropped, and so has no result.
             result = result => result.unwrap_or(Err(OffloadError::QueueFull)),
             () = tokio::time::sleep_until(request.deadline.into()) => Err(OffloadError::DeadlineExceeded),
         };
@@ -149,13 +149,13 @@ impl OffloadPool {
         result
     }
 
-    /// The accounts of all payers, for work that is done elsewhere.
+    /// The quota accounts of all payers, for work outside of the pool.
     #[must_use]
     pub fn quota(&self) -> &QuotaBook {
         &self.0.quota
     }
 
-    /// What it has to do, and did.
+    /// Returns the statistics of the pool.
     #[must_use]
     pub fn stats(&self) -> OffloadStats {
         let state = self.lock();
@@ -163,7 +163,7 @@ impl OffloadPool {
         OffloadStats { queued, running, ..state.stats.clone() }
     }
 
-    /// Charges for a job; the moment at which its payer owed nothing before that.
+    /// Charges for a job. Returns the time at which the payer's previous debts are earned back.
     fn charge(&self, request: &JobRequest) -> Result<Instant, OffloadError> {
         let charged = self.0.quota.try_charge(request.payer, request.estimate, Instant::now());
         charged.map_err(|retry_after| OffloadError::QuotaExceeded { retry_after })
@@ -195,7 +195,7 @@ impl OffloadPool {
         Ok(Waiting { pool: self, rank, context, is_done: false })
     }
 
-    /// Gives jobs to threads for as long as there are both.
+    /// Assigns jobs to threads as long as there are waiting jobs and idle threads.
     fn start_jobs(&self) {
         while let Some((number, worker, assignment, finished)) = self.next_job() {
             if let Some(sender) = self.0.workers.get(worker) {
@@ -219,7 +219,7 @@ impl OffloadPool {
         Some((number, worker, Assignment { context, work, finished: sender }, finished))
     }
 
-    /// Notes that a thread is done with a job, the first time that it is told so, and gives it another one.
+    /// Handles the end of a job, on the first report of it, and starts further jobs.
     fn finish(&self, number: u64) {
         let mut state = self.lock();
         let Some(job) = state.jobs.finish(number) else { return };
@@ -230,7 +230,7 @@ impl OffloadPool {
         self.start_jobs();
     }
 
-    /// Gives back what a job was charged that was never begun.
+    /// Refunds the charge of a job that never started.
     fn refund(&self, request: &JobRequest) {
         self.0.quota.correct(request.payer, request.estimate, Duration::ZERO, Instant::now());
     }
@@ -249,7 +249,7 @@ impl Drop for Waiting<'_> {
         }
         let withdrawn = state.jobs.withdraw(self.rank);
         drop(state);
-        // Its work is dropped here, out of the lock.
+        // The work is dropped here, outside of the lock.
         if let Some(job) = withdrawn {
             self.pool.refund(&job.request);
         }

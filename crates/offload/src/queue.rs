@@ -1,8 +1,9 @@
-//! The jobs that wait, and those that threads have.
+//! The queue of waiting jobs, and the running jobs.
 //!
-//! Jobs are served in rounds, one of each payer a round: the tenth job of one payer waits behind the first of another.
-//! Within a round a payer that owes much waits behind one that owes little. A block of payers has sixteen jobs a round.
-//! Where the queue is full, the job that would be served last has to go. One payer has one thread at a time.
+//! Jobs are served in rounds with one job per payer: the tenth job of one payer waits behind the first of
+//! another. Within a round, payers with large debts wait behind those with small debts. A block of payers has
+//! sixteen jobs per round. If the queue is full, the job that would be served last is displaced. Each payer
+//! occupies at most one thread at a time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,14 +13,14 @@ use crate::job::{JobContext, JobRequest, OffloadError};
 use crate::key::BLOCK_SHARE;
 use crate::worker::Work;
 
-/// The number of jobs that wait at most.
+/// The maximum number of waiting jobs.
 pub(crate) const MAX_QUEUED: usize = 256;
-/// Those of one payer.
+/// The maximum number of waiting jobs of one payer.
 pub(crate) const MAX_QUEUED_PER_PAYER: usize = 64;
-/// What a payer is told that has so many waiting.
+/// The error for a payer with too many waiting jobs.
 const PAYER_QUEUE_FULL: OffloadError = OffloadError::QuotaExceeded { retry_after: Duration::from_secs(1) };
 
-/// The place of a job in the queue: by its round, then by its payer's debt, then by its number.
+/// The rank of a job in the queue: ordered by round, payer's debt, and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct JobRank {
     round: u64,
@@ -27,14 +28,14 @@ pub(crate) struct JobRank {
     pub(crate) number: u64,
 }
 
-/// A job that waits.
+/// A waiting job.
 pub(crate) struct QueuedJob {
     pub(crate) request: JobRequest,
     pub(crate) context: Arc<JobContext>,
     pub(crate) work: Work,
 }
 
-/// A job that a thread has.
+/// A running job.
 pub(crate) struct RunningJob {
     pub(crate) request: JobRequest,
     pub(crate) context: Arc<JobContext>,
@@ -45,17 +46,17 @@ pub(crate) struct RunningJob {
 pub(crate) struct JobQueue {
     queued: BTreeMap<JobRank, QueuedJob>,
     running: HashMap<u64, RunningJob>,
-    /// The threads that have nothing to do.
+    /// The idle threads.
     idle: Vec<usize>,
     /// The round of the job that was started last.
     round: u64,
     next: u64,
 }
 
-/// What became of a job that was to be queued.
+/// The result of queuing a job.
 pub(crate) enum Admission {
     Queued(JobRank),
-    /// In the place of another one, which is not served any more.
+    /// The job took the place of another one, which is not served any more.
     Displaced(JobRank, QueuedJob),
     Refused(OffloadError),
 }
@@ -74,7 +75,7 @@ impl JobQueue {
         self.running.len()
     }
 
-    /// Puts a job in its place.
+    /// Queues a job by its rank.
     pub(crate) fn push(&mut self, owed_until: Instant, job: QueuedJob) -> Admission {
         let key = job.request.payer;
         let (mut of_payer, mut of_block, mut round) = (0, 0, self.round);
@@ -106,12 +107,12 @@ impl JobQueue {
         }
     }
 
-    /// Takes a job out that is not wanted any more; `None` if it does not wait.
+    /// Removes a waiting job; returns `None` if it does not wait.
     pub(crate) fn withdraw(&mut self, rank: JobRank) -> Option<QueuedJob> {
         self.queued.remove(&rank)
     }
 
-    /// Gives the next job to a thread that has nothing to do: the job's number, the thread's, and the work.
+    /// Assigns the next job to an idle thread. Returns the number of the job, the number of the thread, and the work.
     pub(crate) fn start(&mut self) -> Option<(u64, usize, Work)> {
         let worker = *self.idle.last()?;
         let is_busy = |payer| self.running.values().any(|job| job.request.payer.payer() == payer);
@@ -124,14 +125,14 @@ impl JobQueue {
         Some((rank.number, worker, work))
     }
 
-    /// The job that a thread had until now; `None` if that was noted before.
+    /// Removes a running job and marks its thread as idle; returns `None` if that was done before.
     pub(crate) fn finish(&mut self, number: u64) -> Option<RunningJob> {
         let job = self.running.remove(&number)?;
         self.idle.push(job.worker);
         Some(job)
     }
 
-    /// The context of a job that a thread has.
+    /// Returns the context of a running job.
     pub(crate) fn context(&self, number: u64) -> Option<Arc<JobContext>> {
         self.running.get(&number).map(|job| Arc::clone(&job.context))
     }

@@ -1,10 +1,11 @@
-//! The CPU time that each payer may cause.
+//! The CPU time quota of each payer.
 //!
-//! Of an account one number is kept, as in the generic cell rate algorithm (ITU-T I.371): the moment at which all that
-//! was charged will have been earned back. A payer whose moment lies more than [`PERIOD`] ahead has used up its quota.
-//! Work is charged by an estimate before it starts, so that jobs that wait count, and corrected to what it took.
+//! Each account is a single value, as in the generic cell rate algorithm (ITU-T I.371): the time at which all
+//! charges will have been earned back. A payer whose time is more than [`PERIOD`] ahead has used up its
+//! quota. Work is charged by an estimate before it starts, so that queued jobs count, and corrected to its
+//! actual CPU time afterwards.
 //!
-//! The number of accounts is bounded: where there are too many, those that owe least are forgotten first.
+//! The number of accounts is bounded: beyond the limit, those with the smallest debts are evicted first.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,44 +15,44 @@ use crate::key::QuotaKey;
 
 /// The time in which a whole quota is earned back.
 const PERIOD: Duration = Duration::from_secs(10);
-/// The charge for any piece of work, however short it was: it is received, queued and kept, too.
+/// The minimum charge for any work, which covers receiving and queuing it.
 const MIN_CHARGE: Duration = Duration::from_millis(1);
-/// The number of accounts above which some are forgotten. Each takes some 30 bytes.
+/// The number of accounts beyond which some are evicted. Each takes about 30 bytes.
 const MAX_ACCOUNTS: usize = 16 << 10;
-/// The longest debt, in periods, that one charge can make.
+/// The maximum debt from a single charge, in periods.
 const MAX_PERIODS: f64 = 100.0;
 
 /// The accounts of all payers.
 #[derive(Debug)]
 pub struct QuotaBook {
     limit: Duration,
-    /// By account, the moment at which nothing is owed any more.
+    /// The time at which each account is free of debt.
     accounts: Mutex<HashMap<u64, Instant>>,
 }
 
 impl QuotaBook {
-    /// Opens a book in which each payer may use `limit` of CPU time in ten seconds.
+    /// Creates a book in which each payer may use `limit` of CPU time in ten seconds.
     #[must_use]
     pub fn new(limit: Duration) -> Self {
         Self { limit, accounts: Mutex::default() }
     }
 
-    /// The time until a payer that has used up its quota, or that of its block, has some again.
+    /// Returns the time until a payer that has used up its quota, or that of its block, has quota again.
     #[must_use]
     pub fn retry_after(&self, key: QuotaKey, now: Instant) -> Option<Duration> {
         wait(&self.lock(), key, now)
     }
 
-    /// Charges for work that was done.
+    /// Charges for completed work.
     pub fn charge(&self, key: QuotaKey, cpu: Duration, now: Instant) {
         self.add(&mut self.lock(), key, cpu, now);
     }
 
-    /// Charges for work that is to be done, unless the payer's quota is used up. The result is the moment at which
-    /// nothing was owed before that: payers with little debt are served first.
+    /// Charges for work in advance, unless the payer's quota is used up. Returns the time at which previous
+    /// debts are earned back: payers with little debt are served first.
     ///
     /// # Errors
-    /// The time until the payer has some quota again.
+    /// The time until the payer has quota again.
     pub fn try_charge(&self, key: QuotaKey, estimate: Duration, now: Instant) -> Result<Instant, Duration> {
         let mut accounts = self.lock();
         if let Some(wait) = wait(&accounts, key, now) {
@@ -62,13 +63,13 @@ impl QuotaBook {
         Ok(clear.map_or(now, |clear| clear.max(now)))
     }
 
-    /// Puts what work took in the place of its estimate.
+    /// Replaces the estimate of work with its actual CPU time.
     pub fn correct(&self, key: QuotaKey, estimate: Duration, actual: Duration, now: Instant) {
         let mut accounts = self.lock();
         for (id, share) in key.accounts() {
             let (charged, actual) = (self.debt(estimate, share), self.debt(actual, share));
             if let Some(clear) = accounts.get_mut(&id) {
-                // What was earned back since then stays earned.
+                // Time that has been earned back since then remains earned.
                 *clear = clear.checked_sub(charged.saturating_sub(actual)).unwrap_or(now);
                 *clear = (*clear).max(now) + actual.saturating_sub(charged);
             }
@@ -85,7 +86,7 @@ impl QuotaBook {
         }
     }
 
-    /// The time in which CPU time is earned back.
+    /// Returns the time in which this CPU time is earned back.
     fn debt(&self, cpu: Duration, share: u32) -> Duration {
         let limit = self.limit.as_secs_f64().max(1e-6) * f64::from(share);
         PERIOD.mul_f64((cpu.max(MIN_CHARGE).as_secs_f64() / limit).min(MAX_PERIODS))
@@ -101,8 +102,8 @@ fn wait(accounts: &HashMap<u64, Instant>, key: QuotaKey, now: Instant) -> Option
     debts.max()?.checked_sub(PERIOD).filter(|wait| !wait.is_zero())
 }
 
-/// Forgets accounts that owe nothing where there are too many; if those are too few, then a quarter of all, those that
-/// owe least.
+/// Evicts accounts without debt if there are too many accounts. If that is not enough, evicts the quarter
+/// with the smallest debts.
 fn make_room(accounts: &mut HashMap<u64, Instant>, now: Instant) {
     if accounts.len() < MAX_ACCOUNTS {
         return;
@@ -127,7 +128,7 @@ mod tests {
         QuotaKey::new(&number)
     }
 
-    /// The number of jobs that a payer is granted, all at once.
+    /// The number of jobs granted to payers at the same time.
     fn granted(
         book: &QuotaBook,
         keys: impl Iterator<Item = QuotaKey>,
@@ -144,11 +145,11 @@ mod tests {
         let wait = book.try_charge(key(1), MILLI, now).unwrap_err();
         assert!(wait <= PERIOD / 50, "{wait:?}");
         assert!(book.try_charge(key(2), MILLI, now).is_ok());
-        assert!(book.try_charge(key(1), MILLI, now + wait).is_ok(), "it is earned back");
+        assert!(book.try_charge(key(1), MILLI, now + wait).is_ok(), "quota is earned back");
     }
 
     #[test]
-    fn charges_an_estimate_before_the_work_starts_and_gives_back_what_it_did_not_take() {
+    fn charges_the_estimate_in_advance_and_refunds_the_rest() {
         let (book, now) = (QuotaBook::new(100 * MILLI), Instant::now());
         book.try_charge(key(1), 150 * MILLI, now).unwrap();
         assert!(book.try_charge(key(1), MILLI, now).is_err(), "the estimate counts at once");
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(granted(&book, std::iter::repeat(key(1)), 10 * MILLI, now), 10);
         book.correct(key(1), 10 * MILLI, 500 * MILLI, now);
         let wait = book.retry_after(key(1), now).unwrap();
-        assert!(wait > 4 * PERIOD, "what it took beyond the estimate is charged: {wait:?}");
+        assert!(wait > 4 * PERIOD, "CPU time beyond the estimate is charged: {wait:?}");
     }
 
     #[test]
@@ -172,16 +173,16 @@ mod tests {
     fn grants_a_block_of_networks_no_more_than_sixteen_quotas() {
         let (book, now) = (QuotaBook::new(100 * MILLI), Instant::now());
         let network = |number: u64| key(number).in_block(&"block");
-        assert_eq!(granted(&book, (0..10_000).map(network), 10 * MILLI, now), 161, "each asks once");
+        assert_eq!(granted(&book, (0..10_000).map(network), 10 * MILLI, now), 161, "one request each");
         assert!(book.try_charge(key(20_000), MILLI, now).is_ok());
     }
 
     #[test]
-    fn work_on_answers_has_an_account_of_eight_quotas() {
+    fn work_on_responses_has_a_separate_account_of_eight_quotas() {
         let (book, now) = (QuotaBook::new(100 * MILLI), Instant::now());
         let answers = key(1).for_answers();
         assert_eq!(granted(&book, std::iter::repeat(answers), 10 * MILLI, now), 81);
-        assert!(book.try_charge(key(1), MILLI, now).is_ok(), "its programs are charged elsewhere");
+        assert!(book.try_charge(key(1), MILLI, now).is_ok(), "programs have a separate account");
         let network = |number: u64| key(number).in_block(&"block").for_answers();
         assert_eq!(granted(&book, (10..10_000).map(network), 80 * MILLI, now), 161);
     }
@@ -194,13 +195,13 @@ mod tests {
     }
 
     #[test]
-    fn bounds_its_accounts_though_each_of_them_owes() {
+    fn bounds_the_accounts_even_if_all_have_debts() {
         let (book, now) = (QuotaBook::new(100 * MILLI), Instant::now());
         book.charge(key(u64::MAX), 300 * MILLI, now);
         for number in 0..(4 * MAX_ACCOUNTS as u64) {
             book.charge(key(number), MILLI * (1 + number as u32 % 7), now);
             assert!(book.lock().len() <= MAX_ACCOUNTS);
         }
-        assert!(book.retry_after(key(u64::MAX), now).is_some(), "who owes most is forgotten last");
+        assert!(book.retry_after(key(u64::MAX), now).is_some(), "the largest debt is evicted last");
     }
 }

@@ -1,27 +1,27 @@
-//! What a pool counts, for metrics.
+//! Statistics of a pool, for metrics.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What a pool has to do, and did.
+/// The jobs of a pool, current and past.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OffloadStats {
-    /// Jobs that wait for a thread.
+    /// The number of queued jobs.
     pub queued: usize,
-    /// Jobs that a thread has.
+    /// The number of running jobs.
     pub running: usize,
-    /// Jobs that were not done, by reason: `queue-full`, `quota`, `deadline`, `panic`, `cancelled`.
+    /// The numbers of rejected jobs, by reason: `queue-full`, `quota`, `deadline`, `panic`, `cancelled`.
     pub rejected: BTreeMap<&'static str, u64>,
-    /// Jobs that threads were given, by kind.
+    /// Statistics of the jobs that ran, by kind.
     pub kinds: BTreeMap<&'static str, JobKindStats>,
 }
 
-/// The jobs of one kind.
+/// Statistics of the jobs of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobKindStats {
-    /// How many have run.
+    /// The number of jobs that ran.
     pub jobs: u64,
-    /// The CPU time that they took.
+    /// Their CPU time.
     pub cpu: Duration,
 }
 

@@ -1,9 +1,9 @@
 //! The threads of a pool.
 //!
-//! Their priority is the system's lowest but one step, so that a thread that answers requests gets a core as soon as it
-//! asks for one. For the same reason they take no lock that others take: a thread of low priority that is preempted with
-//! a lock in its hands keeps those waiting that have a high one. What is to be done comes through a channel, and that it
-//! is done goes through another.
+//! Their priority is one step above the system's lowest, so that a thread that serves requests gets a core as
+//! soon as it needs one. For the same reason they take no lock shared with other threads: a low-priority
+//! thread that is preempted while it holds a lock blocks high-priority threads (priority inversion). Work
+//! arrives through a channel, and its completion is reported through another.
 
 use std::io;
 use std::sync::Arc;
@@ -15,29 +15,29 @@ use tokio::sync::oneshot;
 use crate::clock::CpuClock;
 use crate::job::JobContext;
 
-/// How much nicer than others these threads are.
+/// The nice value of these threads.
 const NICENESS: i32 = 18;
-/// How long these threads ask to run at a time: the longest that Linux grants. From 6.12 on a thread that asks for less, as all do
-/// that ask for nothing, goes first when it wakes, and does not wait for the end of a turn (`PREEMPT_SHORT`); earlier ones
-/// ignore it.
+/// The requested time slice of these threads: the longest that Linux grants. Since Linux 6.12, a waking
+/// thread with a shorter slice, such as the default, preempts them without waiting for the end of the slice
+/// (`PREEMPT_SHORT`). Earlier versions ignore the value.
 const SLICE_NANOS: u64 = 100_000_000;
-/// Reserved for each thread's stack; pages that nothing reaches are never there.
+/// The reserved stack size of each thread; pages that are never touched use no memory.
 const STACK_BYTES: usize = 16 << 20;
 
-/// A job, which leaves what gives its result to the caller.
+/// The work of a job. Returns a closure that delivers the result to the caller.
 pub(crate) type Work = Box<dyn FnOnce(&JobContext) -> Delivery + Send>;
-/// Gives a result to the caller, or drops it here where nobody wants it any more.
+/// Delivers a result to the caller, or drops it if it is not needed any more.
 pub(crate) type Delivery = Box<dyn FnOnce() + Send>;
 
 /// A job for a thread.
 pub(crate) struct Assignment {
     pub(crate) context: Arc<JobContext>,
     pub(crate) work: Work,
-    /// Told, by a value or by being dropped, when the job is over.
+    /// Completes, by a value or by being dropped, when the job is over.
     pub(crate) finished: oneshot::Sender<()>,
 }
 
-/// Starts a thread, which ends when the sender is gone.
+/// Starts a thread, which ends when the sender is dropped.
 pub(crate) fn start(number: usize) -> io::Result<Sender<Assignment>> {
     let (sender, assignments) = channel();
     let thread = thread::Builder::new().name(format!("offload-{number}")).stack_size(STACK_BYTES);
@@ -45,12 +45,12 @@ pub(crate) fn start(number: usize) -> io::Result<Sender<Assignment>> {
     Ok(sender)
 }
 
-/// Has this thread give way to others. Where the system doesn't let it, it works as they do.
+/// Lowers the priority of this thread. If the system refuses, the thread runs at normal priority.
 fn give_way() {
     let mut attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
         sched_policy: libc::SCHED_OTHER as u32,
-        // The operator's choice of a policy stays.
+        // Keep the scheduling policy that the operator has set.
         sched_flags: libc::SCHED_FLAG_KEEP_POLICY as u64,
         sched_nice: NICENESS,
         sched_priority: 0,
@@ -58,8 +58,8 @@ fn give_way() {
         sched_deadline: 0,
         sched_period: 0,
     };
-    // SAFETY: sched_setattr(2) reads `size` bytes of the structure, which lives until it returns, writes none but `size` itself,
-    // and changes nothing else but how this thread (0) is scheduled.
+    // SAFETY: sched_setattr(2) reads `size` bytes of the structure, which lives until the call returns, writes
+    // to no field but `size`, and has no other effect than to change the scheduling of this thread (0).
     #[expect(
         unsafe_code,
         reason = "rustix has no such call; measured, it takes 1 ms off the p99 that long jobs add"

@@ -1,26 +1,26 @@
-//! What a client says it takes: lists of weighted things (RFC 9110, section 12).
+//! Content negotiation: weighted lists in request headers (RFC 9110, section 12).
 
 use http::{HeaderMap, HeaderName};
 
-/// One of the things that a client takes, as `br;q=0.8`.
+/// An item of a weighted list, such as `br;q=0.8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
-    /// What it is called.
+    /// The name, without parameters.
     pub name: &'a str,
-    /// In thousandths. One that can't be read stands for nothing: the plain form is never wrong.
+    /// The weight in thousandths; 0 if it is malformed, since the identity form is always acceptable.
     pub weight: u16,
-    /// What else stands there, `;` between: `q` as well.
+    /// All parameters, separated by `;`, including `q`.
     pub parameters: &'a str,
 }
 
-/// What a list says of a thing, by any of its names.
+/// Returns the weight of the first item with one of the given names.
 #[must_use]
 pub fn weight(headers: &HeaderMap, list: HeaderName, names: &[&str]) -> Option<u16> {
     let is_it = |item: &Item<'_>| names.iter().any(|name| item.name.eq_ignore_ascii_case(name));
     items(headers, list).find(is_it).map(|item| item.weight)
 }
 
-/// What stands in a list of weighted things.
+/// Returns the items of a weighted list.
 pub fn items(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = Item<'_>> {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(|item| {
@@ -30,7 +30,7 @@ pub fn items(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = Item
     })
 }
 
-/// A parameter of what stands behind a name: `charset` of `charset=utf-8; q=1`.
+/// Returns a parameter from the part after a name: `charset` from `charset=utf-8; q=1`.
 #[must_use]
 pub fn parameter<'a>(parameters: &'a str, name: &str) -> Option<&'a str> {
     parameters.split(';').find_map(|part| {
@@ -39,7 +39,7 @@ pub fn parameter<'a>(parameters: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// `0.8` as 800.
+/// Parses a weight into thousandths: `0.8` is 800.
 fn thousandths(weight: &str) -> u16 {
     let (whole, fraction) = weight.split_once('.').unwrap_or((weight, ""));
     let is_weight = fraction.len() <= 3 && fraction.bytes().all(|digit| digit.is_ascii_digit());

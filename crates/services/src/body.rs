@@ -1,5 +1,5 @@
-//! The body of every message in the house, requests and responses alike: boxed, so that the types of
-//! the parts stay readable, and `Send` only, since one task polls it.
+//! The body type of all messages in the gateway, requests and responses alike. It is boxed to keep the types
+//! of its users readable, and only `Send`, since a single task polls it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,39 +10,39 @@ use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
 
 use crate::turn::Turn;
 
-/// Why a body broke off.
+/// The error of an incomplete body.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// A streamed body.
 pub type Body = UnsyncBoxBody<Bytes, Error>;
 
-/// The memory in bytes that an answer keeps until its body is taken. Handlers that compose answers set it as an extension of the
-/// response: of such a body, the piece in hand is a small part of what is kept for it.
+/// The memory in bytes that a response occupies until its body is read. Handlers that compose responses set it
+/// as a response extension: the current frame of such a body is a small part of the memory that it occupies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldBytes(pub u64);
 
-/// A body that is there already.
+/// Returns a body from a single buffer.
 pub fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// No body.
+/// Returns an empty body.
 #[must_use]
 pub fn empty() -> Body {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A body of pieces that are there when they are asked for, `length` bytes in all.
+/// Returns a body of pieces that are available without waiting, `length` bytes in total.
 pub fn pieces(length: usize, pieces: impl Iterator<Item = Bytes> + Send + Unpin + 'static) -> Body {
     Pieces { pieces, rest: length as u64 }.boxed_unsync()
 }
 
-/// Reads a body of at most `limit` bytes to its end, into one buffer however small its pieces are: a list of pieces of a byte each
-/// takes sixty times as much. What comes in one piece is not copied. Other tasks have their turn between pieces that are there
-/// already.
+/// Reads a body of at most `limit` bytes to its end into one buffer, whatever the size of its pieces: a list
+/// of one-byte pieces would take sixty times as much memory. A single piece is not copied. Yields to other
+/// tasks between pieces that are available at once.
 ///
 /// # Errors
-/// [`ReadBodyError::TooLarge`] once more has come, and [`ReadBodyError::Broken`] where the body breaks off.
+/// [`ReadBodyError::TooLarge`] if the body exceeds the limit, and [`ReadBodyError::Broken`] if it is incomplete.
 pub async fn read_within(mut body: Body, limit: u64) -> Result<Bytes, ReadBodyError> {
     let mut buffer = BodyBuffer::default();
     let mut turn = Turn::default();
@@ -57,18 +57,18 @@ pub async fn read_within(mut body: Body, limit: u64) -> Result<Bytes, ReadBodyEr
     Ok(buffer.finish())
 }
 
-/// Why a body was not read to its end.
+/// An error from reading a body.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadBodyError {
-    /// It has more bytes than this.
+    /// The body exceeds this number of bytes.
     #[error("the body is larger than {0} bytes")]
     TooLarge(u64),
-    /// It broke off.
+    /// The body ended early.
     #[error("the body broke off")]
     Broken(#[source] Error),
 }
 
-/// The pieces of a body, put into one buffer from the second piece on.
+/// The pieces of a body, copied into one buffer from the second piece on.
 #[derive(Debug, Default)]
 pub struct BodyBuffer {
     first: Bytes,
@@ -92,13 +92,13 @@ impl BodyBuffer {
         self.first.len() + self.all.len()
     }
 
-    /// Whether there are none.
+    /// Whether the buffer is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All bytes.
+    /// Returns all bytes.
     #[must_use]
     pub fn finish(self) -> Bytes {
         if self.all.is_empty() { self.first } else { self.all.freeze() }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn puts_pieces_into_one_buffer_and_copies_no_single_one() {
+    fn joins_pieces_in_one_buffer_without_copying_a_single_piece() {
         let (mut one, mut many) = (BodyBuffer::default(), BodyBuffer::default());
         let piece = Bytes::from(vec![b'x'; 100]);
         one.put(piece.clone());

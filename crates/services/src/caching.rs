@@ -1,7 +1,8 @@
-//! What caches may do with an answer that is made of services' answers (RFC 9111).
+//! The cacheability of responses composed from services' responses (RFC 9111).
 //!
-//! A response without a word may be kept by any cache and given to anybody. What a gateway makes of others says nothing by itself: so
-//! each request notes what its services said, and its answer is no more public than theirs are.
+//! A response without `Cache-Control` may be stored by any cache and served to any client. A composed
+//! response would have none by itself. Each request therefore records the directives of its services, and its
+//! response is no more public than theirs.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
@@ -10,22 +11,22 @@ use http::header::{AGE, CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, VARY}
 
 use crate::call::Caller;
 
-/// What the services of a request said of their answers. The strictest counts.
+/// The combined caching directives of a request's services. The strictest ones apply.
 #[derive(Debug)]
 pub struct CacheNotes {
     scope: AtomicU8,
-    /// For how many seconds the answers may be used, if they are public.
+    /// The seconds for which the responses may be used, if they are public.
     max_age: AtomicU32,
-    /// The same for shared caches, which obey `s-maxage` instead.
+    /// The seconds for shared caches, which use `s-maxage` instead.
     shared_max_age: AtomicU32,
-    /// Whether no cache may use them once they are stale.
+    /// Whether caches must not use stale responses.
     must_revalidate: AtomicBool,
 }
 
-/// Who may keep an answer; what is stricter is more.
+/// The scope of caching, in ascending order of strictness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Scope {
-    /// No service was asked.
+    /// No service was called.
     Unknown,
     Public,
     Private,
@@ -33,7 +34,7 @@ enum Scope {
     NoStore,
 }
 
-/// The directives of `Cache-Control` that matter here.
+/// The relevant directives of `Cache-Control`.
 #[derive(Debug, Default)]
 struct Directives {
     is_public: bool,
@@ -57,7 +58,7 @@ impl Default for CacheNotes {
 }
 
 impl CacheNotes {
-    /// Notes what a service's response says.
+    /// Records the directives of a service's response.
     pub fn note(&self, headers: &HeaderMap) {
         let directives = Directives::of(headers);
         let varies = headers.get_all(VARY).iter().any(|value| value.as_bytes().contains(&b'*'));
@@ -75,17 +76,17 @@ impl CacheNotes {
         self.add(scope, max_age.saturating_sub(age), shared.saturating_sub(age));
     }
 
-    /// Notes that a service did not answer: what is made without it is not to be kept.
+    /// Records that a service failed: a response composed without it must not be stored.
     pub fn note_failure(&self) {
         self.add(Scope::NoStore, 0, 0);
     }
 
-    /// Notes that the answer depends on who the client is.
+    /// Records that the response depends on the client's identity.
     pub fn note_private(&self) {
         self.add(Scope::Private, 0, 0);
     }
 
-    /// Notes all that was noted of another request whose answer this one gets.
+    /// Records all directives of another request whose response is shared by this one.
     pub fn note_all(&self, other: &Self) {
         self.scope.fetch_max(other.scope.load(Relaxed), Relaxed);
         self.max_age.fetch_min(other.max_age.load(Relaxed), Relaxed);
@@ -99,7 +100,7 @@ impl CacheNotes {
         self.shared_max_age.fetch_min(shared_max_age, Relaxed);
     }
 
-    /// `Cache-Control` of an answer whose parts are all public.
+    /// Returns the `Cache-Control` of a response whose parts are all public.
     fn public(&self) -> Option<HeaderValue> {
         let (max_age, shared) = (self.max_age.load(Relaxed), self.shared_max_age.load(Relaxed));
         let mut text = format!("public, max-age={max_age}");
@@ -112,8 +113,9 @@ impl CacheNotes {
         HeaderValue::try_from(text).ok()
     }
 
-    /// Says in the head of an answer to `GET` what was noted, unless the head says so itself, and which of the client's headers
-    /// the services got. What a caller was recognized for is private in any case.
+    /// Sets `Cache-Control` of a response to `GET` from the recorded directives, unless it is set already,
+    /// and adds the client headers that were forwarded to services to `Vary`. Responses to authenticated
+    /// callers are always private.
     pub fn mark<'n>(
         &self,
         headers: &mut HeaderMap,
@@ -140,7 +142,7 @@ impl CacheNotes {
     }
 }
 
-/// Adds names to `Vary` that it does not have.
+/// Adds missing names to `Vary`.
 pub fn vary<'n>(headers: &mut HeaderMap, names: impl Iterator<Item = &'n HeaderName>) {
     let has = |headers: &HeaderMap, name: &str| {
         let values = headers.get_all(VARY).iter().filter_map(|value| value.to_str().ok());
@@ -157,11 +159,11 @@ pub fn vary<'n>(headers: &mut HeaderMap, names: impl Iterator<Item = &'n HeaderN
 impl Directives {
     fn of(headers: &HeaderMap) -> Self {
         let mut directives = Self::default();
-        // A line that can't be read may say that the response is private.
+        // An unreadable line may contain `private`.
         let lines = headers.get_all(CACHE_CONTROL).iter().map(|line| line.to_str().unwrap_or("private"));
         for directive in lines.flat_map(|line| line.split(',')) {
             let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
-            // What can't be read is stale, and what is said twice ends first (RFC 9111, 4.2.1).
+            // An unreadable value counts as stale; of repeated values the shortest applies (RFC 9111, section 4.2.1).
             let seconds = || value.trim().trim_matches('"').parse().unwrap_or(0);
             let least = |before: Option<u32>| Some(before.map_or(seconds(), |before| before.min(seconds())));
             let name = name.trim();
@@ -185,7 +187,7 @@ impl Directives {
 mod tests {
     use super::*;
 
-    /// The head of an answer that is made of responses with these `Cache-Control`s.
+    /// Returns the `Cache-Control` of a response composed from responses with these `Cache-Control` values.
     fn made_of(said: &[&'static str], caller: &Caller) -> Option<String> {
         let notes = CacheNotes::default();
         for said in said {
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_as_private_as_the_strictest_of_what_it_is_made_of() {
+    fn a_response_is_as_private_as_its_strictest_part() {
         for (said, expected) in [
             (&[][..], None),
             (&[""], Some("private")),
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_cannot_be_read_is_private() {
+    fn an_unreadable_cache_control_line_is_private() {
         let notes = CacheNotes::default();
         let mut headers = HeaderMap::new();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"));
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_shaped_an_answer_are_named_once() {
+    fn forwarded_headers_are_added_to_vary_once() {
         let notes = CacheNotes::default();
         notes.note_failure();
         let mut headers = HeaderMap::new();

@@ -1,8 +1,7 @@
-//! What a request is allowed to do, handed down to every upstream call made for it.
+//! The context of a client's request, passed down to each upstream call made for it.
 //!
-//! A [`Call`] is cheap to clone: the clones share one [`Budget`], so that calls in flight at once count
-//! together. It also keeps the list of the calls that were [`Made`], which answers, problems and
-//! `orfa dev` show.
+//! A [`Call`] is cheap to clone. The clones share one [`Budget`], so that concurrent calls count together. The
+//! budget also keeps the list of calls [`Made`] so far, which responses, problem documents and `orfa dev` show.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,74 +20,74 @@ use crate::error::CallError;
 use crate::headers::{Arrival, network};
 use crate::trace::Trace;
 
-/// On whose behalf a request is made. Two callers are equal only if they are the same one: a token's
-/// subject never passes for a caller of the config, whatever it is called.
+/// The caller on whose behalf a request is made. Variants never compare equal: a token's subject never passes
+/// for a caller from the config of the same name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Caller {
-    /// Nobody said who they are.
+    /// An unauthenticated caller.
     #[default]
     Anonymous,
-    /// A caller that the config knows, by the name that it gives.
+    /// A caller from the config, by its configured name.
     Named(Arc<str>),
-    /// One that only the issuer of its token knows, by the name in the token.
+    /// A caller that is known only to the issuer of its token, by the name in the token.
     Subject(Arc<str>),
 }
 
-/// What a caller may ask of services, within what the route opens to everybody.
+/// Restricts the services and methods that a caller may use, within the limits of the route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
-    /// The services, in lower case; `None` where all are open.
+    /// The permitted services, in lower case; `None` permits all.
     pub services: Option<BTreeSet<Box<str>>>,
-    /// The methods; `None` where all are open.
+    /// The permitted methods; `None` permits all.
     pub methods: Option<Vec<Method>>,
 }
 
-/// Who is charged for the CPU time that a request's program used.
+/// The account that is charged for the CPU time of a request's program.
 pub trait Payer: fmt::Debug + Send + Sync {
-    /// Charges for a run that is over, or was given up by its client.
+    /// Charges for a run that is complete or was cancelled by its client.
     fn charge(&self, cpu: Duration);
 }
 
-/// The call that a client's request is: its caller, its budget, its hops.
+/// The context of a client's request: its caller, its budget, its hop count.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// On whose behalf.
+    /// The caller on whose behalf the request is made.
     pub caller: Caller,
-    /// What this caller may ask; `None` where nothing is kept from it.
+    /// The caller's rights; `None` for no restrictions.
     pub rights: Option<Arc<Rights>>,
-    /// Who is charged for CPU time, if anybody.
+    /// The account that is charged for CPU time, if any.
     pub payer: Option<Arc<dyn Payer>>,
-    /// The client's own headers, of which a service gets those that its `forward` names; `None` where none are lent.
+    /// The client's own headers. A service gets those that its `forward` setting lists. `None` forwards no headers.
     pub headers: Option<Arc<HeaderMap>>,
-    /// The trace that it belongs to.
+    /// The trace that the request belongs to.
     pub trace: Trace,
-    /// How the client's request came; `None` where there is no client.
+    /// The connection details of the client's request; `None` for requests without a client.
     pub arrival: Option<Arrival>,
-    /// How many gateways the request has passed (`CDN-Loop`, RFC 8586).
+    /// The number of gateways that the request has passed (`CDN-Loop`, RFC 8586).
     pub hops: u8,
-    /// What is left.
+    /// The remaining allowance.
     pub budget: Arc<Budget>,
 }
 
-/// What is left of a request's allowance, and what was done of it.
+/// The remaining allowance of a request, and a record of its use.
 #[derive(Debug)]
 pub struct Budget {
-    /// When the request began: calls are timed from here.
+    /// The start of the request; the times of calls are relative to it.
     pub started: Instant,
-    /// When time is up.
+    /// The deadline of the request.
     pub deadline: Instant,
     calls: AtomicU32,
     received: AtomicU64,
     parallel: Semaphore,
     made: Mutex<Vec<Made>>,
-    /// Whether any was made: whose request made none need not look for them.
+    /// Whether any call was made. Avoids locking the list for requests without calls.
     has_made: AtomicBool,
     refused: AtomicBool,
     report: Mutex<Option<Report>>,
     cache: Arc<CacheNotes>,
 }
 
-/// An upstream call that was made, or tried.
+/// A record of an upstream call that was made or attempted.
 #[derive(Clone, Debug)]
 pub struct Made {
     /// The service's name.
@@ -97,41 +96,41 @@ pub struct Made {
     pub method: Method,
     /// Path and query as sent.
     pub path: String,
-    /// Which of the service's addresses it was sent to last.
+    /// The address of the endpoint that the last attempt was sent to.
     pub address: Option<SocketAddr>,
-    /// How it ended.
+    /// The outcome of the call.
     pub outcome: Outcome,
-    /// When it was sent again, each time to another endpoint: from the start of the request.
+    /// The times of the retries, each on another endpoint, relative to the start of the request.
     pub again: Vec<Duration>,
-    /// From the start of the request to the start of the call, and to its end where it ended.
+    /// The start and, once it is over, the end of the call, relative to the start of the request.
     pub span: (Duration, Option<Duration>),
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It waits for its turn, or was refused: nothing left the gateway.
+    /// The call is queued or was rejected: nothing left the gateway.
     NotSent,
-    /// It was sent; no answer has come, or not to its end (yet).
+    /// The request was sent; there is no complete response, or not yet.
     NoAnswer,
-    /// It was answered with this status.
+    /// The response had this status.
     Status(u16),
 }
 
-/// What a request cost, for the access log and `orfa dev`. A handler that has an allowance of its own leaves it with
-/// the request's: [`Budget::report`].
+/// The cost of a request, for the access log and `orfa dev`. A handler with a budget of its own stores its
+/// report in the request's budget, see [`Budget::report`].
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The upstream calls.
     pub made: Vec<Made>,
-    /// The moment that their times are counted from.
+    /// The start time that the times of the calls are relative to.
     pub since: Option<Instant>,
-    /// CPU time of the program that was run, if any.
+    /// The CPU time of the program that was run, if any.
     pub cpu: Duration,
 }
 
 impl Report {
-    /// Of a handler whose calls were made by this allowance, and are not listed there any more.
+    /// Creates the report of a handler whose calls used this budget, and moves the list of calls out of it.
     #[must_use]
     pub fn of(budget: &Budget) -> Self {
         Self { made: budget.take_made(), since: Some(budget.started), cpu: Duration::ZERO }
@@ -139,7 +138,7 @@ impl Report {
 }
 
 impl Call {
-    /// A call for nobody in particular, with room for everything: tests, health checks, benches.
+    /// Returns an anonymous call with practically no limits, for tests, health checks and benchmarks.
     #[must_use]
     pub fn unlimited() -> Self {
         let budget = Budget::new(Duration::from_secs(3600), u32::MAX, u64::MAX, 1024);
@@ -155,7 +154,7 @@ impl Call {
         }
     }
 
-    /// The same call by another allowance, with these headers to lend.
+    /// Returns a copy of the call with another budget, and with these client headers for forwarding.
     #[must_use]
     pub fn within(&self, budget: Arc<Budget>, headers: HeaderMap) -> Self {
         Self {
@@ -170,13 +169,13 @@ impl Call {
         }
     }
 
-    /// Who pays for the work that it causes in the gateway.
+    /// Returns the quota key that is charged for the work that this call causes in the gateway.
     #[must_use]
     pub fn quota_key(&self) -> QuotaKey {
         quota_key(&self.caller, self.arrival.map(|arrival| arrival.client))
     }
 
-    /// Whether the caller may send this method to this service.
+    /// Checks that the caller may send this method to this service.
     ///
     /// # Errors
     /// [`CallError::ServiceForbidden`] and [`CallError::ServiceMethodForbidden`].
@@ -193,8 +192,8 @@ impl Call {
     }
 }
 
-/// Who pays for the work that a client causes: the caller, or without a name its network, which in IPv6 is one of a block
-/// of 48 bits. That many networks often belong to one customer.
+/// Returns the quota key that is charged for a client's work: the named caller, or for anonymous clients their
+/// network. An IPv6 network is also part of a /48 block, since a single customer often owns the whole block.
 #[must_use]
 pub fn quota_key(caller: &Caller, client: Option<IpAddr>) -> QuotaKey {
     match (caller, client.map(network)) {
@@ -210,7 +209,7 @@ pub fn quota_key(caller: &Caller, client: Option<IpAddr>) -> QuotaKey {
 }
 
 impl Caller {
-    /// What the caller is called, for logs; `None` for nobody.
+    /// Returns the caller's name, for logs; `None` for an anonymous caller.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         match self {
@@ -228,13 +227,13 @@ impl Rights {
 }
 
 impl Budget {
-    /// An allowance that begins now.
+    /// Creates a budget that starts now.
     #[must_use]
     pub fn new(time: Duration, calls: u32, received: u64, parallel: usize) -> Self {
         Self::since(Instant::now(), time, calls, received, parallel)
     }
 
-    /// An allowance that began at this moment.
+    /// Creates a budget that started at the given time.
     #[must_use]
     pub fn since(started: Instant, time: Duration, calls: u32, received: u64, parallel: usize) -> Self {
         Self {
@@ -251,79 +250,79 @@ impl Budget {
         }
     }
 
-    /// The same, as a part of another request's: what services say of their answers is noted for that one.
+    /// Makes this a partial budget of another request: cache directives of responses are recorded for `whole`.
     #[must_use]
     pub fn part_of(self, whole: &Self) -> Self {
         Self { cache: Arc::clone(&whole.cache), ..self }
     }
 
-    /// What services said of their answers.
+    /// The cache directives of the services' responses so far.
     #[must_use]
     pub fn cache(&self) -> &CacheNotes {
         &self.cache
     }
 
-    /// Leaves what the request cost, whether it went well or not: for whoever made the allowance.
+    /// Stores the cost of the request, whether it succeeded or not, for the creator of the budget.
     pub fn report(&self, report: Report) {
         *guard(&self.report) = Some(report);
     }
 
-    /// What was left so, given away.
+    /// Takes the stored report.
     #[must_use]
     pub fn take_report(&self) -> Option<Report> {
         guard(&self.report).take()
     }
 
-    /// Takes one call out of the allowance; `false` if there is none left.
+    /// Takes one call out of the allowance; returns `false` if none is left.
     pub fn take_call(&self) -> bool {
         self.calls.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
-    /// Takes bytes that an upstream sent out of the allowance; `false` if there are not so many left.
+    /// Takes received bytes out of the allowance; returns `false` if too few are left.
     pub fn take_received(&self, bytes: u64) -> bool {
         self.received.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes)).is_ok()
     }
 
-    /// How many bytes upstreams may still send.
+    /// The number of bytes that upstreams may still send.
     #[must_use]
     pub fn received_left(&self) -> u64 {
         self.received.load(Relaxed)
     }
 
-    /// One of the places of calls under way at once, if one is free. Held until dropped.
+    /// Returns a concurrency permit for a call if one is free. It is released on drop.
     pub(crate) fn try_place(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
         self.parallel.try_acquire().ok()
     }
 
-    /// Waits for one of the places of calls under way at once. Held until dropped.
+    /// Waits for a concurrency permit for a call. It is released on drop.
     pub async fn place(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
         self.parallel.acquire().await.ok()
     }
 
-    /// The calls so far, in the order in which they were asked for.
+    /// Returns the calls so far, in the order of their start.
     #[must_use]
     pub fn made(&self) -> Vec<Made> {
         self.lock().clone()
     }
 
-    /// What is to be seen in them, without a copy.
+    /// Runs a closure on the calls so far, without a copy. The list is locked meanwhile.
     pub fn see_made<T>(&self, see: impl FnOnce(&[Made]) -> T) -> T {
         see(&self.lock())
     }
 
-    /// The same, given away: for whoever comes last.
+    /// Takes the list of calls; for the last reader.
     #[must_use]
     pub fn take_made(&self) -> Vec<Made> {
         if self.has_made.load(Acquire) { std::mem::take(&mut *self.lock()) } else { Vec::new() }
     }
 
-    /// How many calls there were so far.
+    /// The number of calls so far.
     #[must_use]
     pub fn made_count(&self) -> usize {
         self.lock().len()
     }
 
-    /// Notes a call that is about to be made; the number is what [`Budget::note`] takes.
+    /// Records a call that is about to be made and returns its index, for [`Budget::note`].
     pub fn begin(&self, service: Arc<str>, method: Method, path: String) -> usize {
         let span = (self.started.elapsed(), None);
         self.has_made.store(true, Release);
@@ -333,15 +332,15 @@ impl Budget {
         made.len() - 1
     }
 
-    /// Notes a call that the allowance has no room for. Only the first is kept, so that a program that
-    /// goes on asking can't fill the memory.
+    /// Records a call that exceeds the allowance. Only the first one is recorded, so that a program that
+    /// keeps calling cannot exhaust memory.
     pub fn refuse(&self, service: Arc<str>, method: Method, path: String) {
         if !self.refused.swap(true, Relaxed) {
             self.begin(service, method, path);
         }
     }
 
-    /// Notes how far a call has come.
+    /// Updates the outcome of a call.
     pub fn note(&self, number: usize, outcome: Outcome) {
         let end = matches!(outcome, Outcome::Status(_)).then(|| self.started.elapsed());
         if let Some(made) = self.lock().get_mut(number) {
@@ -350,7 +349,7 @@ impl Budget {
         }
     }
 
-    /// Notes that a call is sent, to this address.
+    /// Records that a call is being sent to this address.
     pub fn sent(&self, number: usize, address: Option<SocketAddr>) {
         if let Some(made) = self.lock().get_mut(number) {
             made.outcome = Outcome::NoAnswer;
@@ -358,7 +357,7 @@ impl Budget {
         }
     }
 
-    /// Notes that a call is sent once more, to another endpoint.
+    /// Records that a call is being retried on another endpoint.
     pub fn again(&self, number: usize, address: Option<SocketAddr>) {
         let now = self.started.elapsed();
         if let Some(made) = self.lock().get_mut(number) {
@@ -367,7 +366,7 @@ impl Budget {
         }
     }
 
-    /// Notes what became of a call that another request made for this one, too, by that one's budget.
+    /// Copies the record of a coalesced call from the budget of the request that made it.
     pub(crate) fn note_made(&self, number: usize, by: &Self) {
         let Some(other) = by.see_made(|made| made.first().cloned()) else { return };
         let now = self.started.elapsed();
@@ -379,7 +378,7 @@ impl Budget {
         }
     }
 
-    /// Notes that a call is over, however it went: from here on nothing of it is under way.
+    /// Records the end of a call, whatever its outcome: afterwards no part of it is in flight.
     pub fn end(&self, number: usize) {
         if let Some(made) = self.lock().get_mut(number) {
             made.span.1.get_or_insert_with(|| self.started.elapsed());
@@ -391,7 +390,7 @@ impl Budget {
     }
 }
 
-/// What a panic could leave half done is a list of calls, which is still a list of calls.
+/// Ignores poisoning: a panic cannot leave the list of calls in an inconsistent state.
 fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -401,18 +400,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_pays_as_one_and_as_a_part_of_its_block() {
+    fn quota_key_is_per_network_and_shares_ipv6_block() {
         let key = |text: &str| quota_key(&Caller::Anonymous, Some(text.parse().unwrap()));
         assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:1"));
         assert_eq!(key("::ffff:192.0.2.1"), key("192.0.2.1"));
         let keys = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8:0:1::1", "2001:db8:1::1"].map(key);
         let distinct: std::collections::HashSet<QuotaKey> = keys.into_iter().collect();
         assert_eq!(distinct.len(), keys.len());
-        assert!(keys[2].shares_block(keys[3]), "its neighbour may be itself");
+        assert!(keys[2].shares_block(keys[3]), "same /48 block");
         assert!(!keys[3].shares_block(keys[4]) && !keys[0].shares_block(keys[1]));
         let address = Some("192.0.2.1".parse().unwrap());
         let named = Caller::Named("a".into());
-        assert_eq!(quota_key(&named, address), quota_key(&named, None), "a name pays, wherever it is");
+        assert_eq!(quota_key(&named, address), quota_key(&named, None), "independent of the address");
         assert_ne!(quota_key(&named, None), quota_key(&Caller::Subject("a".into()), None));
     }
 }

@@ -1,6 +1,7 @@
-//! The calls of one request, for ways of asking that know many of them at once: equal safe ones are made once, also
-//! with those of other requests where that is wanted; of many only some are under way at a time, and lists of ids are
-//! divided so that no URL grows too long.
+//! The calls of one request, for handlers that issue many of them.
+//!
+//! Equal safe calls are made once, optionally also across requests. Concurrency is bounded, and lists of ids
+//! are split so that no URL grows too long.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -19,13 +20,13 @@ use crate::flights::Flights;
 use crate::retry::is_safe;
 use crate::service::Service;
 
-/// URLs are kept this short where a list can be divided: what common servers take at least.
+/// The longest URL for lists that can be split; common servers accept at least this length.
 pub const ROOM: usize = 8000;
 
-/// What a call brought, for everybody who asked for the same.
+/// The response or error of a call, shared by all callers of an equal call.
 pub type Answered<T = Response> = Result<T, Arc<CallError>>;
 
-/// The calls of one request. `T` is what is made of an answer, once for all who get it.
+/// The calls of one request. `T` is made from a response once, and shared by all callers that get the response.
 pub struct Calls<T = Response> {
     services: Services,
     call: Call,
@@ -33,26 +34,27 @@ pub struct Calls<T = Response> {
     known: Mutex<HashMap<Key, Vec<Known<T>>>>,
 }
 
-/// What two calls that are equal have in common, but for their headers and bodies.
+/// The parts of a call that are compared by hash; headers and bodies are compared one by one.
 type Key = (Arc<str>, Method, PathAndQuery);
 
-/// A call that changes nothing and was made, or is under way.
+/// A call without side effects that was made or is in flight.
 struct Known<T> {
     headers: HeaderMap,
     body: Bytes,
     answer: Shared<BoxFuture<'static, Answered<T>>>,
 }
 
-/// Equal calls of several requests that are under way at the same time are made once: same method, URL, body, and all headers
-/// that the service gets, credentials among them.
+/// Request coalescing across requests: equal calls that are in flight at the same time are made once. Calls
+/// are equal if they have the same method, URL and body, and the same headers as sent to the service,
+/// credentials included.
 #[derive(Debug)]
 pub struct Coalescer<T> {
     pub(crate) flights: Arc<Flights<Landed<T>>>,
-    /// The most bytes of an answer.
+    /// The maximum size of a shared response in bytes.
     pub(crate) received: u64,
 }
 
-/// What a call brought that was made for several requests, and what it took.
+/// The result of a coalesced call, with its cost.
 #[derive(Clone, Debug)]
 pub(crate) struct Landed<T> {
     pub(crate) answer: Answered<T>,
@@ -61,7 +63,7 @@ pub(crate) struct Landed<T> {
 }
 
 impl<T> Coalescer<T> {
-    /// Nothing is under way yet. No answer may be longer than so many bytes.
+    /// Creates a coalescer without calls in flight. `received` is the maximum size of a shared response in bytes.
     #[must_use]
     pub fn new(received: u64) -> Self {
         Self { flights: Arc::default(), received }
@@ -69,32 +71,32 @@ impl<T> Coalescer<T> {
 }
 
 impl<T: From<Response> + Clone + Send + Sync + 'static> Calls<T> {
-    /// None yet.
+    /// Creates an empty set of calls.
     #[must_use]
     pub fn new(services: Services, call: Call) -> Self {
         Self { services, call, coalescer: None, known: Mutex::default() }
     }
 
-    /// The same; those that change nothing are made together with equal ones of other requests.
+    /// Coalesces calls without side effects with equal calls of other requests.
     #[must_use]
     pub fn together(self, coalescer: Arc<Coalescer<T>>) -> Self {
         Self { coalescer: Some(coalescer), ..self }
     }
 
-    /// What they are made for.
+    /// The context that the calls are made in.
     #[must_use]
     pub fn call(&self) -> &Call {
         &self.call
     }
 
-    /// The services that they go to.
+    /// The services that the calls can use.
     #[must_use]
     pub fn services(&self) -> &Services {
         &self.services
     }
 
-    /// Sends a request, as [`Services::send`] does. A safe one without a body that equals one before it gets that one's
-    /// answer, and takes nothing out of the allowance.
+    /// Sends a request, as [`Services::send`] does. A safe request without a body that equals an earlier one
+    /// shares its response, and takes nothing out of the budget.
     pub fn send(
         &self,
         service: &Arc<Service>,
@@ -109,8 +111,7 @@ impl<T: From<Response> + Clone + Send + Sync + 'static> Calls<T> {
         }
     }
 
-    /// The same for a request of which the sender knows that it changes nothing, whatever its method says of it: one that
-    /// equals one before it gets that one's answer.
+    /// Like `send`, but treats the request as safe whatever its method. Duplicates share one response.
     pub fn ask(
         &self,
         service: &Arc<Service>,
@@ -137,11 +138,11 @@ impl<T: From<Response> + Clone + Send + Sync + 'static> Calls<T> {
     }
 }
 
-/// Waits for many futures, of which only so many are under way at once. The results are in the order of the futures; the
-/// first error ends those under way.
+/// Runs futures with at most `most` of them in flight at a time. The results are in the order of the futures.
+/// The first error cancels those in flight.
 ///
 /// # Errors
-/// That of the first future in order that failed.
+/// The error of the first future in order that failed.
 pub async fn at_once<T, E, F>(futures: impl Iterator<Item = F>, most: usize) -> Result<Vec<T>, E>
 where
     F: Future<Output = Result<T, E>>,
@@ -149,8 +150,8 @@ where
     stream::iter(futures).buffered(most.max(1)).try_collect().await
 }
 
-/// Divides values that stand in a URL, each behind `between` bytes: at most `most` of them together, and as many bytes
-/// as there is `room` for. A value that is longer than the room is alone.
+/// Splits values for URLs into groups of at most `most` values and `room` bytes. `between` is the number of
+/// bytes that precede each value. A value longer than `room` gets a group of its own.
 #[must_use]
 pub fn divide(lengths: &[usize], between: usize, most: usize, room: usize) -> Vec<Range<usize>> {
     let mut parts: Vec<Range<usize>> = Vec::new();
@@ -168,7 +169,7 @@ pub fn divide(lengths: &[usize], between: usize, most: usize, room: usize) -> Ve
     parts
 }
 
-/// A request for a GET without more ado.
+/// Returns a GET request without headers and body.
 #[must_use]
 pub fn get(path_and_query: PathAndQuery) -> Request {
     Request { method: Method::GET, path_and_query, headers: HeaderMap::new(), body: Bytes::new() }

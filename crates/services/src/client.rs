@@ -1,9 +1,9 @@
-//! The way of one request to a service.
+//! The client for upstream services: the path of one request.
 //!
-//! A program's request ([`Services::send`]): check → take from the allowance → wait for a place → choose
-//! an endpoint and send (`client/exchange.rs`) → receive, counting. A proxied one ([`Services::forward`])
-//! streams both ways instead. Nothing unsafe that was sent is ever sent again, unless the service says that
-//! it did nothing with it. Dropping a future ends the exchange behind it.
+//! A program's request ([`Services::send`]) is checked, taken out of the budget, waits for a concurrency
+//! permit, is sent to an endpoint (`client/exchange.rs`), and its response is received and counted. A proxied
+//! request ([`Services::forward`]) streams both ways instead. An unsafe request that was sent is never sent
+//! again, unless the service reports that it did not process it. Dropping a future cancels its exchange.
 
 mod clock;
 mod exchange;
@@ -46,12 +46,12 @@ pub use crate::error::{CallError, Waited};
 /// All services of a config. Clones share connections.
 #[derive(Clone)]
 pub struct Services {
-    /// By name in lower case, since the hosts of URLs know no other.
+    /// Services by name in lower case, since hosts of URLs are case-insensitive.
     by_name: Arc<BTreeMap<String, Arc<Service>>>,
     outside: Arc<Outside>,
 }
 
-/// What a program asks of a service.
+/// A program's request to a service.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The method.
@@ -60,35 +60,35 @@ pub struct Request {
     pub path_and_query: PathAndQuery,
     /// The program's own headers.
     pub headers: HeaderMap,
-    /// The body, all of it.
+    /// The complete body.
     pub body: Bytes,
 }
 
-/// What a service answered.
+/// A service's response to a program's request.
 #[derive(Clone, Debug)]
 pub struct Response {
     /// The status.
     pub status: StatusCode,
-    /// The headers, without those of the connection.
+    /// The headers, without hop-by-hop headers.
     pub headers: HeaderMap,
-    /// The body, all of it, after content decoding.
+    /// The complete body, after content decoding.
     pub body: Bytes,
 }
 
 impl Services {
-    /// Makes ready objects out of a config that names no files. Connects to nothing yet.
+    /// Creates the services of a config that refers to no files. Opens no connections.
     ///
     /// # Errors
-    /// Every mistake in it, not just the first.
+    /// All mistakes in the config, not just the first.
     pub fn new(config: &BTreeMap<String, ServiceConfig>) -> Result<Self, Vec<ConfigProblem>> {
         Self::read(config, Path::new(""))
     }
 
-    /// Makes ready objects out of the config, and reads the files that it names: their paths start in the
-    /// folder. Connects to nothing yet.
+    /// Creates the services of a config, and reads the files that it refers to, relative to `folder`. Opens
+    /// no connections.
     ///
     /// # Errors
-    /// Every mistake in it, not just the first.
+    /// All mistakes in the config, not just the first.
     pub fn read(config: &BTreeMap<String, ServiceConfig>, folder: &Path) -> Result<Self, Vec<ConfigProblem>> {
         let outside =
             Outside { transport: Arc::new(Live), resolver: Arc::new(SystemResolver), offload: None };
@@ -96,12 +96,12 @@ impl Services {
         Ok(Self { by_name: Arc::new(by_name), outside: Arc::new(outside) })
     }
 
-    /// The services of a new config, which take over what is known of the old ones: connections, counts,
-    /// and the health of every endpoint that stays. The old ones serve on for whoever still holds them;
-    /// nothing of them has changed before [`Services::watch`].
+    /// Creates the services of a new config, which take over the state of these: connections, counts, and the
+    /// health of every endpoint that remains. These services keep working for their remaining users and do
+    /// not change before [`Services::watch`] is called.
     ///
     /// # Errors
-    /// Every mistake in the config.
+    /// All mistakes in the config.
     pub fn renewed(
         &self,
         config: &BTreeMap<String, ServiceConfig>,
@@ -111,9 +111,9 @@ impl Services {
         Ok(Self { by_name: Arc::new(by_name), outside: Arc::clone(&self.outside) })
     }
 
-    /// Begins what goes on beside requests, once these services are in force: health checks. Those that a
-    /// config before this one asked for end. Without it, and outside of a runtime, they begin with a
-    /// service's first request. They end when the last clone of these services is gone.
+    /// Starts the health checks, once these services are in force, and ends those of the previous config.
+    /// Without this call, or outside of a runtime, the checks of a service start with its first request. They
+    /// end when the last clone of these services is dropped.
     pub fn watch(&self) {
         if tokio::runtime::Handle::try_current().is_err() {
             return;
@@ -123,39 +123,39 @@ impl Services {
         }
     }
 
-    /// What the services have done so far, in alphabetical order.
+    /// Returns the statistics of all services, in alphabetical order.
     #[must_use]
     pub fn stats(&self) -> Vec<ServiceStats> {
         self.by_name.values().map(|service| ServiceStats::of(service)).collect()
     }
 
-    /// The same services behind another transport: a recording, a test.
+    /// Replaces the transport, for recordings and tests.
     #[must_use]
     pub fn with_transport(self, transport: Arc<dyn Transport>) -> Self {
         let outside = Outside { transport, ..Outside::clone(&self.outside) };
         Self { outside: Arc::new(outside), ..self }
     }
 
-    /// The same services, found by another resolver.
+    /// Replaces the resolver.
     #[must_use]
     pub fn with_resolver(self, resolver: Arc<dyn Resolve>) -> Self {
         let outside = Outside { resolver, ..Outside::clone(&self.outside) };
         Self { outside: Arc::new(outside), ..self }
     }
 
-    /// The same services, whose answers to programs are decoded in this pool.
+    /// Decodes responses to programs in this pool.
     #[must_use]
     pub fn with_offload(self, offload: OffloadPool) -> Self {
         let outside = Outside { offload: Some(offload), ..Outside::clone(&self.outside) };
         Self { outside: Arc::new(outside), ..self }
     }
 
-    /// The names of all services, in alphabetical order.
+    /// Returns the names of all services, in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.by_name.values().map(|service| service.name())
     }
 
-    /// The service of this name, in whichever case it is spelt.
+    /// Returns the service with this name, ignoring case.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<Service>> {
         if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
@@ -164,23 +164,23 @@ impl Services {
         self.by_name.get(name)
     }
 
-    /// The service that has a target at this `host:port`. Without a port it is that of the target's scheme.
+    /// Returns the service that has a target at this `host:port`. The default port is that of the target's scheme.
     #[must_use]
     pub fn at(&self, authority: &str) -> Option<&Arc<Service>> {
         self.by_name.values().find(|service| service.is_at(authority))
     }
 
-    /// The service and the path that a program's URL means.
+    /// Returns the service and the path that a program's URL refers to.
     ///
     /// # Errors
-    /// What [`parse_target`](crate::parse_target) refuses, and names of no service.
+    /// The errors of [`parse_target`](crate::parse_target), and [`PathError::UnknownService`].
     pub fn resolve(&self, url: &str) -> Result<(&Arc<Service>, PathAndQuery), PathError> {
         let (name, path) = take_apart(url)?;
         let service = self.get(name).ok_or(PathError::UnknownService)?;
         Ok((service, path))
     }
 
-    /// Sends a program's request: [`Services::start`], and all that follows.
+    /// Sends a program's request: [`Services::start`], and awaits its response.
     pub fn send(
         &self,
         call: &Call,
@@ -188,7 +188,7 @@ impl Services {
         request: Request,
     ) -> impl Future<Output = Result<Response, CallError>> + Send + 'static + use<> {
         let (begun, budget) = (self.begin(call, service, request), Arc::clone(&call.budget));
-        // Boxed, since it is large, and its callers would copy it from one of their futures into the next.
+        // Boxed, since the future is large, and its callers would copy it from future to future.
         Box::pin(async move {
             let (exchange, message) = begun?;
             let result = exchange.run(&budget, message).await;
@@ -197,10 +197,10 @@ impl Services {
         })
     }
 
-    /// Checks a program's request, takes it out of the allowance, and returns what sends it when polled.
+    /// Checks a program's request, takes it out of the budget, and returns a future that sends it.
     ///
     /// # Errors
-    /// What can be said at once: a path, a method or a header that is refused, no calls left.
+    /// Errors that need no exchange: a forbidden path, method or header, or no calls left.
     pub fn start(
         &self,
         call: &Call,
@@ -216,11 +216,11 @@ impl Services {
         })
     }
 
-    /// The same as [`Services::start`], for an answer that nobody has to hold: its body streams, is not decoded and not
-    /// counted. The service's timeout holds until it begins.
+    /// Like [`Services::start`], but streams the body of the response, without decoding and counting it. The
+    /// service's timeout applies until the response begins.
     ///
     /// # Errors
-    /// The same.
+    /// The errors of [`Services::start`].
     pub fn start_streamed(
         &self,
         call: &Call,
@@ -243,10 +243,11 @@ impl Services {
         })
     }
 
-    /// Reads what [`Services::start_streamed`] began to its end: decoded where the caller's thread is, and counted.
+    /// Reads the response to [`Services::start_streamed`] to its end, counts it, and decodes it on the
+    /// current thread.
     ///
     /// # Errors
-    /// Those of an answer that breaks off, and [`CallError::Limit`].
+    /// The errors of an incomplete response, and [`CallError::Limit`].
     pub async fn finish(
         call: &Call,
         service: &Service,
@@ -264,7 +265,7 @@ impl Services {
         Ok(Response { status: head.status, headers, body })
     }
 
-    /// Checks a program's request, and takes it out of the allowance.
+    /// Checks a program's request, and takes it out of the budget.
     fn begin(
         &self,
         call: &Call,
@@ -286,9 +287,9 @@ impl Services {
         Ok((self.exchange(call, service, number), message))
     }
 
-    /// Sends a client's own request on and streams the answer back. `Via`, `Forwarded` and `CDN-Loop` are
-    /// appended, the operator's headers for the service set. The service is called by its own name, unless
-    /// the request's extensions have a [`Named`]. Its timeout holds until the answer begins.
+    /// Forwards a client's own request and streams the response back. Appends to `Via`, `Forwarded` and
+    /// `CDN-Loop`, and sets the operator's headers for the service. `Host` is the service's own name, unless
+    /// the request's extensions contain a [`Named`]. The service's timeout applies until the response begins.
     pub fn forward(
         &self,
         call: &Call,
@@ -335,7 +336,7 @@ impl Services {
 }
 
 impl Exchange {
-    /// A program's: within a place, to the last byte.
+    /// Runs the exchange of a program's request under a concurrency permit, to the last byte.
     async fn run(&self, budget: &Arc<Budget>, message: Message) -> Result<Response, CallError> {
         let _place = place(budget).await?;
         let result = self.whole(budget, message).await;
@@ -369,19 +370,19 @@ impl Exchange {
             },
         };
         let body = received?.map_err(wrong)?.decoded(budget, self.decoders(budget)).await.map_err(wrong)?;
-        // Not before: an answer that breaks off is none to the program.
+        // Recorded only now: to the program, an incomplete response is an error.
         budget.note(self.number, Outcome::Status(head.status.as_u16()));
         budget.cache().note(&headers);
         Ok(Response { status: head.status, headers, body })
     }
 
-    /// Where an answer is decoded that takes long.
+    /// Returns the pool that decodes large responses.
     fn decoders(&self, budget: &Budget) -> Option<DecoderPool<'_>> {
         let (pool, payer) = (self.outside.offload.as_ref()?, self.payer?);
         Some(DecoderPool { pool, payer, deadline: budget.deadline })
     }
 
-    /// A client's: to the head of the answer, the rest streams.
+    /// Runs the exchange of a client's own request up to the head of the response; the body streams.
     async fn stream(&self, budget: &Budget, mut message: Message) -> Result<http::Response<Body>, CallError> {
         let mut clock = Clock::new(&self.service, budget.deadline);
         let answer = self.answer(budget, &mut clock, &mut message).await?;
@@ -408,21 +409,21 @@ impl Exchange {
     }
 }
 
-/// The request's time is up.
+/// The error for a request whose deadline has passed.
 pub(crate) const OVER: CallError = CallError::Limit("limit-deadline");
 
-/// Waits for a place among the calls under way at once.
+/// Waits for a concurrency permit.
 async fn place(budget: &Budget) -> Result<Option<SemaphorePermit<'_>>, CallError> {
-    // Most need no clock, since there is a place at once.
+    // The fast path needs no timer: usually a permit is free.
     let place = match budget.try_place() {
         Some(place) => Some(place),
         None => by(budget.deadline, pin!(budget.place())).await.ok_or(OVER)?,
     };
-    // It may come from a call that ran out of time just now.
+    // The permit may have been released by a call that ran into the deadline just now.
     if std::time::Instant::now() >= budget.deadline { Err(OVER) } else { Ok(place) }
 }
 
-/// Takes a call out of the allowance and notes it; its number among the calls of the request.
+/// Takes a call out of the budget and records it. Returns its index among the calls of the request.
 fn begin(
     call: &Call,
     service: &Arc<Service>,
@@ -440,7 +441,7 @@ fn begin(
     Ok(call.budget.begin(name, method, path))
 }
 
-/// Services out of their configs, with what is known of those `before`.
+/// Creates services from their configs, with the state of the services `before`.
 fn by_name(
     config: &BTreeMap<String, ServiceConfig>,
     folder: &Path,
@@ -473,7 +474,7 @@ fn same_name(name: &str, other: &str) -> ConfigProblem {
     ConfigProblem {
         pointer: format!("/{name}"),
         message: format!("`{name}` and `{other}` differ only in case"),
-        hint: "The names stand as hosts in URLs, where case does not count: rename one.".to_owned(),
+        hint: "The names are used as hosts in URLs, which ignore case: rename one.".to_owned(),
     }
 }
 

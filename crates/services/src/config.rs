@@ -1,7 +1,7 @@
-//! The `services:` section of `orfa.yaml`: what was typed, before anything is checked or opened.
+//! The `services:` section of `orfa.yaml` as it is written, before anything is checked or opened.
 //!
-//! [`crate::Services::new`] makes ready objects out of it and reports every mistake at once, as
-//! [`ConfigProblem`]s. The words for time, size and rates, which all sections use, stand in `units.rs`.
+//! [`crate::Services::new`] checks it and reports all mistakes at once, as [`ConfigProblem`]s. The types for
+//! durations, sizes and rates, which all sections share, are in `units.rs`.
 
 mod balance;
 mod connection;
@@ -15,80 +15,85 @@ pub use balance::{HealthConfig, RetriesConfig, Statuses};
 pub use connection::{Protocol, ServiceTlsConfig};
 pub use units::{Bytes, CpuPerTime, Duration, PerTime, Percent, UnitError};
 
-/// An upstream service: where it is, and what travels there.
+/// An upstream service: its targets, the protocol and limits of calls to it, and its headers.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceConfig {
-    /// Where the service is: one URL, or a list of targets. Each address that a name stands for is an
-    /// endpoint; a request goes to the one with the fewest under way.
+    /// The service's targets: one URL, or a list of them. Each address that a host name resolves to is an
+    /// endpoint; a request goes to the endpoint with the fewest requests in flight.
     pub url: OneOrMany,
-    /// How often the names in the URLs are looked up again while the service is used. Addresses that are
-    /// gone get no new requests; where a look-up fails, the old ones stay.
+    /// The interval at which the host names in the URLs are resolved again while the service is in use.
+    /// Endpoints whose addresses disappear get no new requests; if a lookup fails, the previous addresses
+    /// remain in use.
     #[serde(default = "default_dns")]
     pub dns: Duration,
-    /// The service's OpenAPI document (2.0 to 3.1, JSON or YAML), a path relative to the config: what a query route
-    /// says of the service, and the types of programs.
+    /// The service's OpenAPI document (2.0 to 3.1, JSON or YAML), a path relative to the config. Query routes
+    /// publish it as the service's description, and types for programs are generated from it.
     #[serde(default)]
     pub openapi: Option<String>,
-    /// The service speaks GraphQL: where, and by which schema. For routes with `graphql`.
+    /// Marks a service that offers a GraphQL API, with its path and schema. For routes with `graphql`.
     #[serde(default)]
     pub graphql: Option<GraphqlServiceConfig>,
-    /// How long one call of a program may take, from connecting to the last byte, retries included. For a
-    /// proxied request: how long until the answer begins, once the request's body is there.
+    /// The timeout of one call by a program, from connecting to the last byte, retries included. For a
+    /// proxied request: the time until the response begins, counted from the end of the request body.
     #[serde(default = "default_timeout")]
     pub timeout: Duration,
-    /// How long connecting to a target may take, with TLS.
+    /// The timeout for connecting to a target, including the TLS handshake.
     #[serde(default = "default_connect_timeout")]
     pub connect_timeout: Duration,
-    /// Which HTTP its targets are spoken to in: `auto`, `http1` or `http2`.
+    /// The HTTP version used with the targets: `auto`, `http1` or `http2`.
     #[serde(default)]
     pub protocol: Protocol,
-    /// Whom TLS trusts, and who the gateway says it is. Without it: the public authorities, nobody.
+    /// TLS settings: the trusted authorities and the gateway's client certificate. Default: the public
+    /// authorities and no client certificate.
     #[serde(default)]
     pub tls: Option<ServiceTlsConfig>,
-    /// How long one target may take to begin its answer, once it has the request. A safe request is then
-    /// sent to another one. Without it, only `timeout` counts.
+    /// The timeout for the first byte of a target's response, counted from the end of the request. A safe
+    /// request is then retried on another target. Without it, only `timeout` applies.
     #[serde(default)]
     pub first_byte_timeout: Option<Duration>,
-    /// How long a streamed answer, or a streamed request, may stand still.
+    /// The longest pause without data in a streamed response or request body.
     #[serde(default = "default_idle_timeout")]
     pub idle_timeout: Duration,
-    /// How long a connection may be silent, both ways, that was handed over to another protocol, such as a
-    /// WebSocket: longer than `idle_timeout`, since there silence is no fault.
+    /// The idle timeout of connections that were upgraded to another protocol, such as WebSocket, in both
+    /// directions. Longer than `idle_timeout`, since silence is normal for these protocols.
     #[serde(default = "default_upgrade_idle_timeout")]
     pub upgrade_idle_timeout: Duration,
-    /// The protocols that a client's connection may be handed over to (`Upgrade`). Others that a client offers are not
-    /// passed on, and its request is answered without them. Never `h2c` or `TLS`: requests would pass unchecked.
+    /// The protocols to which a client's connection may be upgraded (`Upgrade`). Other protocols that a
+    /// client offers are not forwarded, and its request is handled without an upgrade. `h2c` and `TLS` are
+    /// never allowed: requests would pass unchecked.
     #[serde(default = "default_upgrades")]
     pub upgrades: Vec<String>,
-    /// When a request is sent to another target.
+    /// Retries of requests on other targets.
     #[serde(default)]
     pub retries: RetriesConfig,
-    /// Requests of the gateway's own that find out whether a target is well. Without it, only the answers
-    /// to requests show it: a target that fails in a row is left out for a while.
+    /// Active health checks of the targets. Without it, health is derived from responses only: a target with
+    /// consecutive failures is ejected for a while.
     #[serde(default)]
     pub health: Option<HealthConfig>,
-    /// Which of the client's own headers travel on to this service.
+    /// The client request headers that are forwarded to this service.
     #[serde(default)]
     pub forward: Vec<String>,
-    /// Headers that the gateway adds to every call: credentials that programs use and never see.
+    /// Headers that the gateway adds to every call, for example credentials that programs use but cannot
+    /// read.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// Which paths may be called, as globs: `/buyers/*`. Without it: all.
+    /// The paths that may be called, as globs: `/buyers/*`. Default: all paths.
     #[serde(default)]
     pub paths: Vec<String>,
 }
 
-/// A service that speaks GraphQL.
+/// The GraphQL API of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GraphqlServiceConfig {
-    /// The path at which it answers, below the service's URL.
+    /// The path of the GraphQL endpoint, relative to the service's URL.
     pub path: String,
-    /// Its schema in the schema definition language: a path relative to the config. Without it the service is asked by
-    /// introspection when the config is put to work.
+    /// The schema in the schema definition language: a path relative to the config. Without it, the schema is
+    /// fetched by introspection when the config is activated.
     pub schema: Option<String>,
-    /// Whether it is a subgraph of Apollo Federation: it finds objects by their keys (`_entities`).
+    /// Whether the service is an Apollo Federation subgraph, which resolves objects by their keys
+    /// (`_entities`).
     pub federated: bool,
 }
 
@@ -98,13 +103,13 @@ impl Default for GraphqlServiceConfig {
     }
 }
 
-/// One text or a list of them.
+/// A single string or a list of strings.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum OneOrMany {
-    /// Just one.
+    /// A single string.
     One(String),
-    /// A list, not empty.
+    /// A non-empty list.
     Many(#[schemars(length(min = 1))] Vec<String>),
 }
 
@@ -112,15 +117,15 @@ pub enum OneOrMany {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{pointer}: {message}")]
 pub struct ConfigProblem {
-    /// Where it stands, as a JSON Pointer below `/services`: `/catalog/url/0`.
+    /// The location, as a JSON Pointer below `/services`: `/catalog/url/0`.
     pub pointer: String,
-    /// What is wrong.
+    /// The mistake.
     pub message: String,
-    /// What to do about it.
+    /// The suggested correction.
     pub hint: String,
 }
 
-/// The nearest of the known words, where one is near enough to be what was meant: a hint.
+/// Returns a hint with the known word closest to `word`, if one is close enough to be the intended word.
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     known
         .into_iter()
@@ -131,7 +136,7 @@ pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) ->
 }
 
 impl ServiceConfig {
-    /// A service at one URL, and all else as it is where nothing is written: `orfa dev`, tests.
+    /// Returns a service at one URL with defaults for all other settings, for `orfa dev` and tests.
     #[must_use]
     pub fn at(url: impl Into<String>) -> Self {
         Self {
@@ -157,7 +162,7 @@ impl ServiceConfig {
 }
 
 impl OneOrMany {
-    /// The texts, however many.
+    /// The strings as a slice.
     #[must_use]
     pub fn as_slice(&self) -> &[String] {
         match self {
@@ -179,8 +184,8 @@ fn default_idle_timeout() -> Duration {
     Duration::from_secs(60)
 }
 
-/// Longer than most load balancers and proxies have it (a minute, in nginx), so that what lives behind those
-/// lives here too.
+/// Longer than the default of most load balancers and proxies (one minute in nginx), so that connections
+/// which survive those also survive here.
 fn default_upgrade_idle_timeout() -> Duration {
     Duration::from_secs(5 * 60)
 }

@@ -1,4 +1,4 @@
-//! Waiting until a moment, for what is mostly there at once.
+//! Waiting with a deadline for futures that are usually ready at once.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -8,8 +8,9 @@ use std::time::Instant;
 use tokio::task::unconstrained;
 use tokio::time::sleep_until;
 
-/// Waits for a future until the moment; `None` if it was over first. The future stays where it is, and a timer is made
-/// only for one that is not done when it is first looked at: tokio's `timeout_at` takes it over and makes one for all.
+/// Waits for a future until the deadline; returns `None` if the deadline passes first. The future is not
+/// moved, and a timer is created only if the first poll is pending; tokio's `timeout_at` takes the future by
+/// value and always creates a timer.
 pub async fn by<F: Future + ?Sized>(moment: Instant, mut future: Pin<&mut F>) -> Option<F::Output> {
     let mut timer = pin!(None);
     poll_fn(|context| {
@@ -17,7 +18,7 @@ pub async fn by<F: Future + ?Sized>(moment: Instant, mut future: Pin<&mut F>) ->
             return Poll::Ready(Some(output));
         }
         if timer.is_none() {
-            // A future that has done much already is told to wait by its runtime, and must not wait for ever.
+            // If the future has used up tokio's cooperative budget, the timer must still fire.
             timer.set(Some(unconstrained(sleep_until(moment.into()))));
         }
         match timer.as_mut().as_pin_mut() {
@@ -36,7 +37,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_there_counts_whatever_the_clock_says_and_what_never_comes_is_given_up() {
+    async fn ready_futures_win_and_pending_futures_end_at_the_deadline() {
         let now = tokio::time::Instant::now();
         assert_eq!(by(now.into_std(), pin!(ready(7))).await, Some(7));
         let moment = now + Duration::from_secs(5);
@@ -45,7 +46,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_future_that_gives_way_while_it_is_waited_for_goes_on_behind_the_others() {
+    async fn a_future_that_yields_continues_after_other_tasks() {
         let order = std::cell::RefCell::new(Vec::new());
         let gives_way = async {
             order.borrow_mut().push("begins");
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_future_that_uses_up_its_turn_each_time_is_given_up_all_the_same() {
+    async fn the_deadline_applies_to_a_future_that_uses_up_its_coop_budget() {
         let greedy = async {
             loop {
                 tokio::task::consume_budget().await;

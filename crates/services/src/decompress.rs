@@ -1,9 +1,10 @@
-//! Undoing `Content-Encoding`, of requests and of answers.
+//! Content decoding (`Content-Encoding`) of requests and responses.
 //!
-//! What comes out is bounded by its reader, and what a decoder keeps by the window that a zstd frame may ask for (RFC
-//! 9659); brotli's own is 16 MiB at most. A small text can keep a decoder busy for long, by a bomb, by thousands of empty
-//! members, or by a window that is zeroed first. So decoding is a job of the pool. What is short, and has no such window, is
-//! decoded at once; a task that does so gives way after so much that went in, and after so much that came out.
+//! Readers limit the decoded size. A decoder's own memory is limited by the window that a zstd frame may
+//! request (RFC 9659); brotli's window is 16 MiB at most. A small text can keep a decoder busy for long: by a
+//! compression bomb, by thousands of empty members, or by a window that is zeroed first. Decoding is
+//! therefore a job of the pool. Short texts that cannot request such a window are decoded inline; the task
+//! yields after a number of bytes of input and of output.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -17,20 +18,20 @@ use http::header::{CONTENT_ENCODING, HeaderMap};
 use offload::{JobContext, JobRequest, OffloadError, OffloadPool, QuotaKey};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncReadExt, ReadBuf};
 
-/// How much is decoded at a time.
+/// The number of bytes decoded at a time.
 const STEP: usize = 16 << 10;
-/// How many steps a task takes before others have their turn: some tenths of a millisecond.
+/// The number of steps before the task yields: some tenths of a millisecond.
 const STEPS: usize = 4;
-/// How much a decoder is given before others have their turn: a member of gzip takes 20 bytes and some microseconds.
+/// The number of input bytes before the task yields: a gzip member takes 20 bytes and some microseconds.
 const PORTION: usize = 4 << 10;
-/// The longest text that is decoded at once: some tenths of a millisecond, as answers of services mostly are.
+/// The longest text that is decoded inline: some tenths of a millisecond. Most responses of services are shorter.
 const SHORT: usize = 16 << 10;
-/// The CPU time that decoding is charged before it is known: for a job, and for each byte that went in.
+/// The estimated CPU time that decoding is charged in advance: per job, and per byte of input.
 const ESTIMATE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_nanos(50));
-/// The largest window that a zstd frame may ask for, as a power of two: 8 MiB, as RFC 9659 has it.
+/// The largest window that a zstd frame may request, as a power of two: 8 MiB, as in RFC 9659.
 const ZSTD_WINDOW: u32 = 23;
 
-/// A coding that can be undone.
+/// A supported content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContentCoding {
     Gzip,
@@ -39,36 +40,36 @@ pub(crate) enum ContentCoding {
     Zstd,
 }
 
-/// Why a body can't be decoded.
+/// An error from decoding a body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecompressError {
-    /// A coding that is not known, or several of them.
+    /// An unknown coding, or several codings.
     #[error("the Content-Encoding `{0}` is not known")]
     UnknownCoding(String),
-    /// The text is not what its coding says, or something follows it.
-    #[error("the body is not what its Content-Encoding says")]
+    /// The text is invalid in its coding, or followed by other data.
+    #[error("the body is not valid in its Content-Encoding")]
     Malformed,
-    /// More than the limit came out.
-    #[error("the body is larger than {0} bytes once it is decoded")]
+    /// The decoded text exceeds the limit.
+    #[error("the body is larger than {0} bytes when decoded")]
     TooLarge(u64),
-    /// It is long, and the pool has not decoded it.
+    /// The pool did not decode a long text.
     #[error(transparent)]
     Refused(#[from] OffloadError),
 }
 
-/// Where long texts are decoded: in this pool, at this payer's expense, until a deadline.
+/// The pool that decodes long texts, the account that is charged, and the deadline.
 #[derive(Clone, Copy)]
 pub struct DecoderPool<'a> {
     /// The pool.
     pub pool: &'a OffloadPool,
-    /// Who pays.
+    /// The account that is charged.
     pub payer: QuotaKey,
-    /// Until when the result is wanted.
+    /// The deadline of the result.
     pub deadline: Instant,
 }
 
 impl DecoderPool<'_> {
-    /// Decodes a text of so many bytes. A payer without quota is refused.
+    /// Decodes a text of `bytes` bytes. Fails if the payer's quota is used up.
     async fn run<T: Send + 'static>(
         self,
         bytes: usize,
@@ -78,7 +79,7 @@ impl DecoderPool<'_> {
         self.pool.run(request, |job| to_its_end(decoding, job)).await?.ok_or(OffloadError::DeadlineExceeded)
     }
 
-    /// The same for what a service sent: a payer without quota waits.
+    /// Like `run`, for a service's response: waits if the payer's quota is used up.
     pub(crate) async fn run_paced<T: Send + 'static>(
         self,
         bytes: usize,
@@ -96,7 +97,7 @@ impl DecoderPool<'_> {
     }
 }
 
-/// Polls what waits for nothing, but gives way, to its end; `None` once nobody wants the result.
+/// Polls to its end a future that yields but waits for nothing; returns `None` once the job is cancelled.
 fn to_its_end<T>(decoding: impl Future<Output = T>, job: &JobContext) -> Option<T> {
     let (mut decoding, mut context) = (pin!(decoding), Context::from_waker(Waker::noop()));
     while !job.is_cancelled() {
@@ -108,7 +109,7 @@ fn to_its_end<T>(decoding: impl Future<Output = T>, job: &JobContext) -> Option<
 }
 
 impl ContentCoding {
-    /// The coding of this name (RFC 9110, 8.4.1), in lower case.
+    /// Returns the coding of this lower-case name (RFC 9110, section 8.4.1).
     pub(crate) fn named(name: &str) -> Option<Self> {
         match name {
             "gzip" | "x-gzip" => Some(Self::Gzip),
@@ -119,12 +120,13 @@ impl ContentCoding {
         }
     }
 
-    /// Whether a text of so many bytes is decoded at once.
+    /// Whether a text of this length is decoded inline.
     pub(crate) fn is_short(self, bytes: usize) -> bool {
         self != Self::Brotli && bytes <= SHORT
     }
 
-    /// A reader of what is decoded. All members and frames count: half a text must not pass for all of it.
+    /// Returns a reader of the decoded text. Decodes all members and frames, so that a part of the text never
+    /// passes for all of it.
     pub(crate) fn decoder<'a>(
         self,
         encoded: impl AsyncBufRead + Send + Unpin + 'a,
@@ -148,11 +150,11 @@ impl ContentCoding {
     }
 }
 
-/// Decodes a body as its headers say; in the pool, if one is given and it takes long. What comes out is bounded like what came
-/// in.
+/// Decodes a body according to its headers; in the pool, if one is given and the body is long. `limit`
+/// applies to the decoded size.
 ///
 /// # Errors
-/// An unknown coding, several codings, a text that is not in its coding or is too large, and what the pool refuses.
+/// An unknown coding, several codings, an invalid or too large text, and errors of the pool.
 pub async fn decompress(
     headers: &HeaderMap,
     body: Bytes,
@@ -170,7 +172,7 @@ pub async fn decompress(
     }
     let Some(coding) = ContentCoding::named(&name) else { return Err(DecompressError::UnknownCoding(name)) };
     let bytes = body.len();
-    // Boxed, since most requests need no decoder, and would keep the room for it otherwise.
+    // Boxed, since most requests need no decoder and would otherwise reserve the space for it.
     let decoding = Box::pin(decode(coding, body, limit));
     match pool {
         Some(pool) if !coding.is_short(bytes) => pool.run(bytes, decoding).await?,
@@ -192,7 +194,7 @@ async fn decode(coding: ContentCoding, body: Bytes, limit: u64) -> Result<Bytes,
     if rest.is_empty() { Ok(decoded) } else { Err(DecompressError::Malformed) }
 }
 
-/// Reads all that a decoder gives; `None` once `take` refuses the length of a piece.
+/// Reads the whole output of a decoder; returns `None` once `take` refuses the length of a piece.
 pub(crate) async fn read_decoded(
     mut decoder: Box<dyn AsyncRead + Send + Unpin + '_>,
     mut take: impl FnMut(u64) -> bool,
@@ -212,7 +214,7 @@ pub(crate) async fn read_decoded(
     Ok(Some(all.freeze()))
 }
 
-/// A reader that lets others have their turn after each portion.
+/// A reader that yields to other tasks after each portion of input.
 struct Portioned<R> {
     encoded: R,
     given: usize,

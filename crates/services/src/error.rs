@@ -1,7 +1,7 @@
-//! Every way in which a call to a service can fail, with its code, its status and whose fault it is.
+//! All errors of a call to a service, with the code, the status and the party at fault.
 //!
-//! Texts name the service and never its address: they are shown to clients. Addresses stand in the
-//! `source` only, which goes to the log.
+//! Messages name the service but never its address, since they are shown to clients. Addresses appear only in
+//! `source`, which is logged.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::headers::{HeaderError, MAX_HOPS};
 use crate::path::PathError;
 use crate::problem::{Fault, Kind, Problem, Unfinished};
 
-/// Why a call brought no answer.
+/// An error from a call to a service.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// The URL or its path may not be called.
@@ -22,81 +22,81 @@ pub enum CallError {
     /// A header may not be sent.
     #[error("{0}")]
     Header(#[from] HeaderError),
-    /// `CONNECT` and `TRACE` are no requests to a service.
+    /// `CONNECT` and `TRACE` cannot be sent to a service.
     #[error("the method {0} can't be sent to a service")]
     Method(Method),
-    /// The caller's rights leave this service out.
+    /// The caller's rights exclude this service.
     #[error("the caller may not use the service `{0}`")]
     ServiceForbidden(Arc<str>),
-    /// The caller's rights leave this method out.
+    /// The caller's rights exclude this method.
     #[error("the caller may not send {method} to the service `{service}`")]
     ServiceMethodForbidden {
         /// The service's name.
         service: Arc<str>,
-        /// What was to be sent.
+        /// The method of the request.
         method: Method,
     },
-    /// The allowance of the whole request is used up: `limit-calls`, `limit-received`, `limit-deadline`.
+    /// The budget of the whole request is used up: `limit-calls`, `limit-received`, `limit-deadline`.
     #[error("{}", limit_text(.0))]
     Limit(&'static str),
-    /// The answer takes long to read, and the gateway has more of that to do than it can.
+    /// The response takes long to decode, and the pool is overloaded.
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
-    /// The request has come through too many gateways.
+    /// The request has passed too many gateways.
     #[error("the request has passed {MAX_HOPS} gateways already: `{0}` seems to lead back here")]
     Loop(Arc<str>),
-    /// No connection.
+    /// There was no connection.
     #[error("the service `{service}` can't be reached")]
     Unreachable {
         /// The service's name.
         service: Arc<str>,
-        /// What happened, with the address.
+        /// The cause, with the address.
         source: Error,
     },
-    /// The host's name leads to an address that only the operator could open.
-    #[error("the host `{service}` has a private address, which no pattern of hosts writes out")]
+    /// The host name resolved to an address that requires an explicit permission by the operator.
+    #[error("the host `{service}` has a private address, which no pattern of `hosts` permits explicitly")]
     PrivateAddress {
         /// Host and port.
         service: Arc<str>,
-        /// What happened, with the address.
+        /// The cause, with the address.
         source: Error,
     },
-    /// It took longer than it may.
+    /// A timeout expired.
     #[error("the service `{service}` {} {timeout} ({})", .waited.text(), .waited.setting())]
     Timeout {
         /// The service's name.
         service: Arc<str>,
-        /// How long was waited.
+        /// The timeout.
         timeout: Duration,
-        /// For what.
+        /// The awaited event.
         waited: Waited,
     },
-    /// The client itself stopped sending the body of its request.
-    #[error("the body of the request stood still for {timeout} before it was complete")]
+    /// The client stopped sending the body of its request.
+    #[error("the request body stalled for {timeout} before it was complete")]
     Stalled {
-        /// How long was waited.
+        /// The timeout.
         timeout: Duration,
     },
-    /// It broke off, or what came is not HTTP.
-    #[error("the service `{service}` broke off, or what it sent is not HTTP")]
+    /// The response was incomplete or not HTTP.
+    #[error("the service `{service}` closed the connection early, or its response is not HTTP")]
     Broken {
         /// The service's name.
         service: Arc<str>,
-        /// What happened, with the address.
+        /// The cause, with the address.
         source: Error,
     },
 }
 
-/// For what was waited in vain.
+/// The event that did not occur within a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// For the answer.
+    /// The complete response.
     Answer,
-    /// For its beginning.
+    /// The first byte of the response.
     FirstByte,
-    /// For more of it, or for the service to take more of the request.
+    /// Progress of the response or of the upload.
     More,
-    /// For the answer, within the time that the route has for the whole request.
+    /// The response, within the deadline of the whole request.
     Deadline,
 }
 
@@ -105,7 +105,7 @@ impl Waited {
         match self {
             Self::Answer | Self::Deadline => "did not answer within",
             Self::FirstByte => "did not begin its answer within",
-            Self::More => "stood still for",
+            Self::More => "made no progress for",
         }
     }
 
@@ -121,15 +121,15 @@ impl Waited {
 
 fn limit_text(code: &str) -> &'static str {
     match code {
-        "limit-calls" => "the request has made all the upstream calls that it may make",
+        "limit-calls" => "the request has used up its upstream calls",
         "limit-received" => "the services sent more bytes than the request may receive",
-        "limit-deadline" => "the request's time was up before the services had answered",
+        "limit-deadline" => "the request's deadline passed before the services had responded",
         _ => "a limit of the request is used up",
     }
 }
 
 impl CallError {
-    /// How a caller that knows only few reasons should see it.
+    /// The category of the error, for programs.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -202,16 +202,16 @@ impl Problem for CallError {
             Self::Unfinished(unfinished) => return unfinished.hint(),
             Self::Method(_) => "Use a method that the service documents.",
             Self::ServiceForbidden(_) | Self::ServiceMethodForbidden { .. } => {
-                "The operator writes under `rights` what each caller may use."
+                "The operator sets the rights of each caller under `rights`."
             }
-            Self::Limit(_) => "Ask for less, or grant more with `ORFA-Limit`, up to the operator's cap.",
-            Self::Loop(_) => "The operator should look where the service's `url` leads.",
+            Self::Limit(_) => "Request less, or grant more with `ORFA-Limit`, up to the operator's cap.",
+            Self::Loop(_) => "The operator should check the destination of the service's `url`.",
             Self::PrivateAddress { .. } => {
-                "The operator can write the name or the network out under `hosts`."
+                "The operator can list the name or the network explicitly under `hosts`."
             }
             Self::Unreachable { .. } | Self::Timeout { .. } => "Try again later.",
             Self::Stalled { .. } => "Send the body without long pauses.",
-            Self::Broken { .. } => "The call may have had its effect; ask the service before repeating it.",
+            Self::Broken { .. } => "The call may have had an effect; check this before repeating it.",
         }
         .to_owned()
     }

@@ -1,7 +1,7 @@
-//! The gateway's own calls to URLs of the operator's: keys to check tokens with, a collector of traces.
+//! Requests of the gateway itself to URLs in the config: signing keys for tokens, trace collectors.
 //!
-//! They belong to no client's request and take nothing out of a budget; instead each brings its own
-//! bounds. Redirects are answers, not followed: the operator wrote where to go.
+//! They belong to no client's request and use no budget; each has limits of its own. Redirects are not
+//! followed but returned: the operator configures the final URL.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,42 +19,42 @@ use crate::headers::AGENT;
 use crate::hosts::Reach;
 use crate::transport::{Dial, Endpoint, Live, Origin, Transport, TransportError, tls};
 
-/// How long connecting may take, where the caller gives more for all of it.
+/// The timeout for connecting, if the total timeout is longer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A client for the gateway's own errands. Clones share connections.
+/// A client for requests of the gateway itself. Clones share connections.
 #[derive(Clone, Debug)]
 pub struct Fetch {
     dial: Dial,
-    /// Where it has been sent to: as many places as the config names URLs.
+    /// The origins contacted so far; their number is limited by the URLs in the config.
     origins: Arc<Mutex<Vec<Arc<Origin>>>>,
 }
 
-/// Why nothing was fetched.
+/// An error from fetching a URL.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The URL can't be fetched.
+    /// The URL is not supported.
     #[error("the URL can't be fetched: {0}")]
     Url(&'static str),
-    /// No connection, or the target gave the request back: nothing was done with it.
+    /// There was no connection, or the target refused the request unprocessed.
     #[error("no connection")]
     Unreachable(#[source] Error),
-    /// No answer, or not all of it, within the time given.
-    #[error("no whole answer within {0:?}")]
+    /// The response was not complete within the timeout.
+    #[error("no complete response within {0:?}")]
     Timeout(Duration),
-    /// The answer is longer than allowed, in bytes.
-    #[error("the answer is larger than {0} bytes")]
+    /// The response exceeds this number of bytes.
+    #[error("the response is larger than {0} bytes")]
     TooLarge(u64),
-    /// The connection broke, or what came was not HTTP.
-    #[error("the connection broke, or what came is not HTTP")]
+    /// The connection broke, or the response is not HTTP.
+    #[error("the connection broke, or the response is not HTTP")]
     Broken(#[source] Error),
 }
 
 impl Fetch {
-    /// A client with connections of its own. Connects to nothing yet.
+    /// Creates a client with a connection pool of its own. Opens no connections.
     ///
     /// # Errors
-    /// If the cryptography that TLS needs is missing from the build.
+    /// An error if the build lacks the cryptography that TLS needs.
     pub fn new() -> Result<Self, Error> {
         let tls = tls::client(&ServiceTlsConfig::default(), Protocol::Auto, Path::new(""));
         let tls = Some(tls.map_err(|mistake| mistake.message)?);
@@ -68,11 +68,11 @@ impl Fetch {
         Ok(Self { dial, origins: Arc::default() })
     }
 
-    /// Sends one request to the `http` or `https` URL that it names, and reads the answer, whatever its
-    /// status, to its end: `limit` bytes at most, within `time` from connecting to the last byte.
+    /// Sends a request to its `http` or `https` URL, and reads the response, whatever its status, to its end.
+    /// The response may have at most `limit` bytes; `time` covers everything from connecting to the last byte.
     ///
     /// # Errors
-    /// What [`FetchError`] lists. Only after [`FetchError::Unreachable`] was nothing done for sure.
+    /// See [`FetchError`]. Only [`FetchError::Unreachable`] guarantees that the request was not processed.
     pub async fn send(
         &self,
         request: Request<Bytes>,
@@ -96,7 +96,7 @@ impl Fetch {
         };
         let authority = uri.authority().ok_or("it has no host")?;
         if authority.as_str().contains('@') {
-            return Err("it names a user; credentials belong into headers");
+            return Err("it contains a user name; send credentials in headers");
         }
         let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
         let known = origins.iter().find(|known| known.scheme == *scheme && known.authority == *authority);

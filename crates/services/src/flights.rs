@@ -1,8 +1,9 @@
-//! Work that several requests want at the same time is done once, for all of them.
+//! Request coalescing: work that several requests need at the same time is done once, for all of them.
 //!
-//! Who comes while it is under way gets the same result; who comes behind its end begins anew, so nothing is ever kept,
-//! and no failure is handed to anybody who could have tried again. It runs as a task of its own: it goes on when the
-//! request that began it is given up, and ends when nobody waits for it any more.
+//! Requests that arrive while the work is in flight share its result. Requests that arrive after its end
+//! start it anew, so results are never cached, and no failure reaches a request that could have tried again.
+//! The work runs as a task of its own: it continues if the request that started it is cancelled, and ends
+//! when the last waiting request is gone.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -14,23 +15,23 @@ use futures_util::FutureExt;
 use futures_util::future::{Shared, WeakShared};
 use tokio::task::JoinHandle;
 
-/// What is under way, by what it is.
+/// The work in flight, by fingerprint.
 #[derive(Debug)]
 pub struct Flights<T>(Mutex<UnderWay<T>>);
 
 #[derive(Debug)]
 struct UnderWay<T> {
     by_key: HashMap<Fingerprint, (u64, WeakShared<Flight<T>>)>,
-    /// How many there have been: each has a number of its own.
+    /// The number of tasks so far, which is the number of the latest.
     count: u64,
 }
 
-/// What makes work the same: everything that its result depends on, one part after the other.
+/// The identity of a piece of work: everything that its result depends on, part by part.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fingerprint(Vec<u8>);
 
 impl Fingerprint {
-    /// Adds a part. Where it ends is part of the whole: `ab` and `c` are not `a` and `bc`.
+    /// Adds a part. Parts are length-prefixed: `ab` and `c` differ from `a` and `bc`.
     pub fn add(&mut self, part: &[u8]) {
         self.0.extend_from_slice(&part.len().to_le_bytes());
         self.0.extend_from_slice(part);
@@ -44,8 +45,8 @@ impl<T> Default for Flights<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> Flights<T> {
-    /// Waits for the result of the work of this key that is under way; where there is none, `begin` says what it is. `None`
-    /// if it panicked. Has to be called in a runtime.
+    /// Waits for the result of the work with this key, started by `begin` unless it is in flight. The result
+    /// is `None` if the work panicked. Must be called in a runtime.
     pub fn join<F>(self: &Arc<Self>, key: &Fingerprint, begin: impl FnOnce() -> F) -> Shared<Flight<T>>
     where
         F: Future<Output = T> + Send + 'static,
@@ -74,7 +75,7 @@ impl<T> Flights<T> {
     }
 }
 
-/// Work in a task, which ends with this.
+/// Work in a task, which is aborted on drop.
 #[derive(Debug)]
 pub struct Flight<T>(JoinHandle<T>);
 
@@ -92,7 +93,7 @@ impl<T> Drop for Flight<T> {
     }
 }
 
-/// Nobody joins what has ended, however it did.
+/// Removes the work from the map when it ends, however it ends, so that no later request joins it.
 struct Landing<T> {
     flights: Arc<Flights<T>>,
     key: Fingerprint,

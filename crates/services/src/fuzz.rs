@@ -1,4 +1,4 @@
-//! Whatever names a service, a path, a header or a number from outside: see `fuzz/src/lib.rs`.
+//! Fuzz tests of parsers for untrusted service names, paths, headers and numbers: see `fuzz/src/lib.rs`.
 
 use std::fmt::{Debug, Display};
 use std::str::{FromStr, from_utf8};
@@ -11,7 +11,7 @@ use crate::path::{self, Glob};
 use crate::{Hosts, Services, headers};
 
 #[test]
-fn a_number_with_a_unit_is_what_it_is_written_as() {
+fn numbers_with_units_round_trip() {
     fn is_kept<T: FromStr<Err: Debug + PartialEq> + Display + Debug + PartialEq>(text: &str) {
         if let Ok(read) = text.parse::<T>() {
             assert_eq!(read.to_string().parse(), Ok(read), "{text}");
@@ -62,7 +62,7 @@ fn a_target_stays_below_its_service() {
 }
 
 #[test]
-fn a_glob_matches_in_time_and_itself() {
+fn a_glob_matches_itself_in_bounded_time() {
     let words = &["/", "*", "**", "a", "ab", "/*", "/**/", "%2e", "."];
     ::fuzz::check(words, |text: &[u8]| {
         let Ok(text) = from_utf8(text) else { return };
@@ -74,7 +74,7 @@ fn a_glob_matches_in_time_and_itself() {
 }
 
 #[test]
-fn a_host_is_a_place_that_is_read_the_same_way_again() {
+fn host_names_round_trip() {
     let words =
         &["a", ".", "*", "example.org", ":", "80", "[", "]", "::1", "10.0.0.1", "/8", "ffff:", "@", "-"];
     let all = Hosts::new(&["*".to_owned()]).unwrap();
@@ -128,7 +128,7 @@ fn headers_from_outside_are_checked_and_stripped() {
 }
 
 #[test]
-fn a_service_of_the_config_is_refused_in_words() {
+fn invalid_service_configs_are_refused_with_a_message() {
     let words =
         &["http://", "https://", "a", ":80", "/", "%2e", "x-api-key", "*", "..", "@", "[::1]", "\r\n"];
     ::fuzz::check(words, |text: &[u8]| {

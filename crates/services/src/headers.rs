@@ -1,11 +1,11 @@
-//! Which headers travel where.
+//! Rules for the headers of requests to services.
 //!
-//! Two ways lead to a service. A *program* writes its headers itself, so [`check`] refuses those that
-//! say things which only the gateway may say. A *proxied* request brings its client's headers.
-//! [`settle`] makes them the request's alone as soon as they have come, before filters see them: what was meant for the
-//! client's connection goes, and what its sender may not say. [`mark_forwarded`] does the rest when it is sent on: what
-//! a filter has added for a connection goes (RFC 9110, 7.6.1), and what an intermediary has to say of itself is added:
-//! `Via`, `Forwarded` (`headers/forwarded.rs`) and `CDN-Loop` (RFC 8586).
+//! There are two kinds of requests to a service. A *program* sets its headers itself, so [`check`] refuses
+//! those that only the gateway may set. A *proxied* request carries its client's headers. [`settle`] cleans
+//! them when the request arrives, before filters run: it removes headers of the client's connection, and
+//! claims that the client may not make. [`mark_forwarded`] completes them when the request is sent on: it
+//! removes hop-by-hop headers that a filter added (RFC 9110, section 7.6.1), and adds those that an
+//! intermediary must send: `Via`, `Forwarded` (`headers/forwarded.rs`) and `CDN-Loop` (RFC 8586).
 
 pub mod forwarded;
 
@@ -23,19 +23,19 @@ use http::{Method, Version, request};
 use crate::problem::{Fault, Kind, Problem};
 use forwarded::{Forwarded, is_claim};
 
-/// `CDN-Loop`: every gateway that a request has passed adds its name.
+/// `CDN-Loop`: every gateway that a request passes appends its name.
 pub const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
-/// How many ORFA gateways a request may pass before it is taken for a circle.
+/// The number of ORFA gateways that a request may pass before it is considered a loop.
 pub const MAX_HOPS: u8 = 8;
-/// The most bytes of a call's request line and headers together. What belongs to the connection, the trace and the hops is
-/// added to them.
+/// The maximum size in bytes of a call's request line and headers. Headers of the connection, the trace and
+/// the hops are added on top.
 pub const MAX_CALL_HEAD: usize = 64 << 10;
-/// Our name in `Via` and `CDN-Loop`.
+/// The gateway's name in `Via` and `CDN-Loop`.
 const NAME: HeaderValue = HeaderValue::from_static("orfa");
-/// What a service sees as the client where a program names nothing else.
+/// The default `User-Agent` of programs' requests.
 pub(crate) const AGENT: &str = concat!("orfa/", env!("CARGO_PKG_VERSION"));
 
-/// Headers of one connection only, besides those that `Connection` names.
+/// Hop-by-hop headers, in addition to those listed in `Connection`.
 pub(crate) static HOP_BY_HOP: [HeaderName; 10] = [
     CONNECTION,
     HeaderName::from_static("http2-settings"),
@@ -49,12 +49,13 @@ pub(crate) static HOP_BY_HOP: [HeaderName; 10] = [
     UPGRADE,
 ];
 
-/// Fields that a client can't take away by naming them in `Connection`: the gateway has yet to check them, or they are
-/// those of intermediaries, which end loops.
+/// Fields that a client cannot remove by listing them in `Connection`: the gateway has yet to check them, or
+/// they are intermediaries' fields, which end loops.
 static KEPT_FIELDS: [HeaderName; 8] =
     [CDN_LOOP, CONTENT_LENGTH, EXPECT, HOST, TE, TRANSFER_ENCODING, UPGRADE, VIA];
 
-/// What a program may not say, besides claims ([`is_claim`]) and names that begin with one of [`FORBIDDEN_PREFIXES`].
+/// Headers that a program may not send, in addition to claims ([`is_claim`]) and names with one of
+/// [`FORBIDDEN_PREFIXES`].
 const FORBIDDEN: [&str; 13] = [
     "connection",
     "http2-settings",
@@ -73,8 +74,8 @@ const FORBIDDEN: [&str; 13] = [
 
 const FORBIDDEN_PREFIXES: [&str; 2] = ["proxy-", "orfa-"];
 
-/// Fields that are never trailers (RFC 9110, 6.5.1), besides claims and those of [`FORBIDDEN`]: credentials, conditions,
-/// and whatever changes how a request is routed or answered.
+/// Fields that may not be trailers (RFC 9110, section 6.5.1), in addition to claims and [`FORBIDDEN`]:
+/// credentials, conditions, and fields that affect routing or the response.
 const HEAD_ONLY: [&str; 16] = [
     "authorization",
     "cache-control",
@@ -96,22 +97,22 @@ const HEAD_ONLY: [&str; 16] = [
 
 const HEAD_ONLY_PREFIXES: [&str; 5] = ["accept", "access-control-", "content-", "if-", "sec-"];
 
-/// Digests of the content, which are made for trailers (RFC 9530), although their names begin as those of its metadata.
+/// Digests of the content, which are meant for trailers (RFC 9530), although their names look like content metadata.
 const CONTENT_DIGESTS: [&str; 2] = ["content-digest", "content-md5"];
 
-/// How a client's request came: part of its [`Call`](crate::Call).
+/// The connection details of a client's request; part of its [`Call`](crate::Call).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The address of who is connected: the client, or a proxy before the gateway.
+    /// The address of the connection's peer: the client, or a proxy in front of the gateway.
     pub peer: IpAddr,
-    /// The address of the client, as far as those proxies are believed.
+    /// The address of the client, as reported by trusted proxies.
     pub client: IpAddr,
-    /// Whether the client speaks TLS, to the gateway or to those proxies.
+    /// Whether the client uses TLS, to the gateway or to those proxies.
     pub is_secure: bool,
 }
 
-/// The network that an address belongs to, for what its client is one owner of: an IPv4 address itself, the first 64 bits of
-/// an IPv6 address.
+/// Returns the network of an address that is assumed to have a single owner: an IPv4 address itself, the /64
+/// prefix of an IPv6 address.
 #[must_use]
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -123,38 +124,38 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What a service is to be called in a request, in the place of its own name: in the request's extensions. Who makes
-/// the request says so; what a client says of itself is no such thing.
+/// A request extension with the name of the service for this request, in place of its own name. Set by the
+/// creator of the request, never taken from the client's headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named(pub Authority);
 
 /// A header that a program may not send.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// Only the gateway may say this.
+    /// The header is reserved for the gateway.
     #[error("a program may not send the header `{0}`")]
     Forbidden(HeaderName),
-    /// The operator's config sets it for this service.
+    /// The operator's config sets the header for this service.
     #[error("the header `{0}` is set by the operator for this service")]
     Reserved(HeaderName),
-    /// The request line and the headers are longer than [`MAX_CALL_HEAD`].
+    /// The request line and the headers exceed [`MAX_CALL_HEAD`].
     #[error("the request line and the headers of a call are larger than {} KiB together", MAX_CALL_HEAD >> 10)]
     TooLarge,
 }
 
-/// What the config of one service says about headers.
+/// The header rules in the config of one service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
-    /// Of the client's own headers, those that travel on.
+    /// The client headers that are forwarded.
     pub(crate) forward: Vec<HeaderName>,
-    /// What the gateway adds to every call.
+    /// The headers that the gateway adds to every call.
     pub(crate) set: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// Whether a program may send these headers to a service at all.
+/// Checks that a program may send these headers to services.
 ///
 /// # Errors
-/// The first header that it may not.
+/// The first forbidden header.
 pub fn check(headers: &HeaderMap) -> Result<(), HeaderError> {
     match headers.iter().find(|(name, value)| is_forbidden(name, value)) {
         Some((name, _)) => Err(HeaderError::Forbidden(name.clone())),
@@ -162,8 +163,8 @@ pub fn check(headers: &HeaderMap) -> Result<(), HeaderError> {
     }
 }
 
-/// Checks the size of a call's head. Each line counts as its shortest spelling in HTTP/1.1, so that no head that the gateway
-/// has accepted from a client is too large to be sent on.
+/// Checks the size of a call's head. Each line counts as its shortest form in HTTP/1.1, so that every head
+/// that the gateway accepted from a client can be sent on.
 ///
 /// # Errors
 /// [`HeaderError::TooLarge`].
@@ -184,12 +185,12 @@ fn is_forbidden(name: &HeaderName, value: &HeaderValue) -> bool {
     }
 }
 
-/// Servers behind CGI-like interfaces read `_` and `-` as the same character.
+/// Converts `_` to `-`: servers behind CGI-like interfaces treat the two as the same character.
 fn canonical(name: &str) -> Cow<'_, str> {
     if name.contains('_') { name.replace('_', "-").into() } else { name.into() }
 }
 
-/// Whether a server behind a CGI-like interface may take two fields for one.
+/// Whether a server behind a CGI-like interface may treat two field names as the same.
 #[must_use]
 pub fn is_same_field(one: &HeaderName, other: &HeaderName) -> bool {
     let (one, other) = (one.as_str(), other.as_str());
@@ -198,7 +199,7 @@ pub fn is_same_field(one: &HeaderName, other: &HeaderName) -> bool {
 }
 
 impl Rules {
-    /// Refuses what a program may not send to this service.
+    /// Refuses headers that a program may not send to this service.
     pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), HeaderError> {
         check(headers)?;
         match headers.keys().find(|name| self.sets(name)) {
@@ -207,7 +208,7 @@ impl Rules {
         }
     }
 
-    /// Completes a program's headers: those of the client that travel on, the operator's, our own.
+    /// Completes a program's headers with forwarded client headers, the operator's headers, and the gateway's own.
     pub(crate) fn complete(&self, headers: &mut HeaderMap, client: &HeaderMap) {
         for name in &self.forward {
             if !headers.contains_key(name) {
@@ -221,13 +222,13 @@ impl Rules {
         headers.append(CDN_LOOP, NAME);
     }
 
-    /// Whether the operator sets this header, or one that a server may take it for.
+    /// Whether the operator sets this header, or one that a server may treat as the same.
     fn sets(&self, name: &HeaderName) -> bool {
         let name = canonical(name.as_str());
         self.set.iter().any(|(set, _)| canonical(set.as_str()) == name)
     }
 
-    /// Puts the operator's headers in the place of those that could be taken for them.
+    /// Sets the operator's headers, and removes headers that a server may treat as the same.
     pub(crate) fn set_on(&self, headers: &mut HeaderMap) {
         let guesses: Vec<_> = headers.keys().filter(|name| self.sets(name)).cloned().collect();
         for name in guesses {
@@ -245,8 +246,8 @@ fn append_all(headers: &mut HeaderMap, name: &HeaderName, from: &HeaderMap) {
     }
 }
 
-/// The values of a field, in all its lines. Most messages have a handful of fields and not this one: to compare its name with
-/// theirs takes less than to hash it, above all where `http` has no constant of it.
+/// Returns the values of a field, from all its lines. Most messages have a few fields and not this one:
+/// comparing names is cheaper than hashing the name, above all without a constant in `http`.
 pub fn values<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -255,47 +256,48 @@ pub fn values<'a>(
     is_there.then(|| headers.get_all(name)).into_iter().flatten()
 }
 
-/// A field that may stand there once, for whoever looks for several of them in one pass.
+/// A field that may occur only once, for reading several fields in one pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Only<'a> {
     value: Option<&'a HeaderValue>,
     is_repeated: bool,
 }
 
-/// It stands there more than once.
+/// The error for a field that occurs more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repeated;
 
 impl<'a> Only<'a> {
-    /// It stands there, once more.
+    /// Adds an occurrence of the field.
     #[inline]
     pub fn add(&mut self, value: &'a HeaderValue) {
         self.is_repeated = self.value.replace(value).is_some();
     }
 
-    /// What it says, if it is there.
+    /// Returns the value, if the field is present.
     ///
     /// # Errors
-    /// When it is there more than once.
+    /// [`Repeated`] if the field occurs more than once.
     #[inline]
     pub fn value(self) -> Result<Option<&'a HeaderValue>, Repeated> {
         if self.is_repeated { Err(Repeated) } else { Ok(self.value) }
     }
 }
 
-/// The members of a list that a field is (RFC 9110, 5.6.1), in all its lines.
+/// Returns the members of a list field (RFC 9110, section 5.6.1), from all its lines.
 pub fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> + use<'a> {
     let lines = values(headers, name).map(HeaderValue::as_bytes);
     lines.flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
 }
 
-/// Whether a list has this member, which is a token.
+/// Whether a list field contains this token.
 #[must_use]
 pub fn lists(headers: &HeaderMap, name: &HeaderName, member: &[u8]) -> bool {
     tokens(headers, name).any(|found| found.eq_ignore_ascii_case(member))
 }
 
-/// How many ORFA gateways a request has passed, from its `CDN-Loop`. For [`crate::Call::hops`].
+/// Returns the number of ORFA gateways that a request has passed, from its `CDN-Loop`. For
+/// [`crate::Call::hops`].
 #[must_use]
 pub fn hops(headers: &HeaderMap) -> u8 {
     let ours = tokens(headers, &CDN_LOOP).filter(|info| {
@@ -305,10 +307,10 @@ pub fn hops(headers: &HeaderMap) -> u8 {
     u8::try_from(ours.count()).unwrap_or(u8::MAX)
 }
 
-/// Takes away the headers of one connection only, those that `Connection` names included. `Trailer` stays:
-/// so do the trailers that it announces.
+/// Removes hop-by-hop headers, including those listed in `Connection`. `Trailer` remains, since the trailers
+/// that it announces remain too.
 pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    // Most messages have none, and looking is cheaper than taking away.
+    // Most messages have none, and checking is cheaper than removing.
     if !headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
         return;
     }
@@ -319,12 +321,12 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Makes the fields of a request that has just come those of the request, whoever reads them next: what `Connection`
-/// names goes with the connection (RFC 9110, 7.6.1), cookies that HTTP/2 has split are one field (RFC 9113, 8.2.3), and
-/// unless it `keeps_claims` what a client says in the name of a proxy is dropped.
+/// Cleans the fields of a request that has just arrived for all further readers: removes the fields that
+/// `Connection` lists (RFC 9110, section 7.6.1), joins cookies that HTTP/2 split (RFC 9113, section 8.2.3),
+/// and, unless `keeps_claims` is set, drops claims of a client in the name of a proxy.
 pub fn settle(headers: &mut HeaderMap, keeps_claims: bool) {
     let (mut has_options, mut has_claims, mut cookies) = (false, false, 0);
-    // One pass, since most requests have none of them.
+    // One pass, since most requests have none of these fields.
     for (name, _) in headers.iter() {
         match name.as_str() {
             "connection" => has_options = true,
@@ -343,8 +345,9 @@ pub fn settle(headers: &mut HeaderMap, keeps_claims: bool) {
     }
 }
 
-/// Removes from the trailers of a client's request what may not stand there (RFC 9110, 6.5.1), what its head may not
-/// say, and the operator's own field for the client's address: some services merge the two.
+/// Removes from the trailers of a client's request the fields that are not allowed there (RFC 9110, section
+/// 6.5.1), those that a client may not send in the head, and the operator's own field for the client's
+/// address: some services merge trailers into the head.
 pub fn settle_trailers(trailers: &mut HeaderMap, address_field: Option<&HeaderName>) {
     forwarded::strip(trailers, |name| {
         is_head_only(name.as_str()) || address_field.is_some_and(|field| is_same_field(field, name))
@@ -361,14 +364,15 @@ fn is_head_only(name: &str) -> bool {
         || (begins(&HEAD_ONLY_PREFIXES) && !CONTENT_DIGESTS.contains(&canonical))
 }
 
-/// Removes trailers that a server could take for a field of the head. One that merges the two finds nothing beside what
-/// the operator or a filter has written.
+/// Removes trailers that a server may treat as a field of the head, so that a server which merges the two
+/// adds no value to a field that the operator or a filter has set.
 pub(crate) fn strip_repeated(trailers: &mut HeaderMap, head: &[HeaderName]) {
     forwarded::strip(trailers, |name| head.iter().any(|field| is_same_field(field, name)));
 }
 
-/// Removes what `Connection` names, and leaves of it the option that goes with `Upgrade`. Where a client could name a
-/// field when the request is sent on, it could take away what the gateway or a filter has written.
+/// Removes the fields listed in `Connection`, and keeps only the option that belongs to `Upgrade`. If the
+/// list were still in effect when the request is sent on, a client could remove fields that the gateway or a
+/// filter has set.
 fn settle_connection(headers: &mut HeaderMap) {
     let upgrades = lists(headers, &CONNECTION, UPGRADE.as_str().as_bytes());
     let named: Vec<HeaderName> =
@@ -382,8 +386,8 @@ fn settle_connection(headers: &mut HeaderMap) {
     }
 }
 
-/// Makes the head of a client's request one of the gateway's: hop-by-hop headers go, and what an
-/// intermediary has to say is appended to what others before it said.
+/// Turns the head of a client's request into one from the gateway: removes hop-by-hop headers, and appends to
+/// the fields of intermediaries.
 pub fn mark_forwarded(head: &mut request::Parts, arrival: Option<Arrival>) {
     let takes_trailers = takes_trailers(&head.headers);
     strip_hop_by_hop(&mut head.headers);
@@ -391,7 +395,7 @@ pub fn mark_forwarded(head: &mut request::Parts, arrival: Option<Arrival>) {
         head.headers.insert(TE, HeaderValue::from_static("trailers"));
     }
     say_forwarded(head, arrival);
-    // The connection to the service has its own; the length is known from the body.
+    // `Host` and `Expect` belong to the client's connection; the content length follows from the body.
     for name in [HOST, CONTENT_LENGTH, EXPECT] {
         head.headers.remove(name);
     }
@@ -400,7 +404,7 @@ pub fn mark_forwarded(head: &mut request::Parts, arrival: Option<Arrival>) {
     head.headers.append(CDN_LOOP, NAME);
 }
 
-/// Says where the request comes from, unless a trusted proxy or a filter has been heard on that.
+/// Adds the origin of the request, unless a trusted proxy or a filter has set it.
 fn say_forwarded(head: &mut request::Parts, arrival: Option<Arrival>) {
     let addresses = arrival.map(|arrival| arrival.client);
     let authority = head.uri.authority().map(|authority| authority.as_str());
@@ -414,12 +418,12 @@ fn say_forwarded(head: &mut request::Parts, arrival: Option<Arrival>) {
     forwarded.write_forwarded(&mut head.headers);
 }
 
-/// Whether the sender says that trailers won't be lost on it (RFC 9110, 10.1.4); we don't lose them either.
+/// Whether the sender accepts trailers (RFC 9110, section 10.1.4); the gateway forwards them.
 pub fn takes_trailers(headers: &HeaderMap) -> bool {
     lists(headers, &TE, b"trailers")
 }
 
-/// Appends our `Via`, for a message that was received in this version of HTTP.
+/// Appends the gateway's `Via`, for a message that was received in this version of HTTP.
 pub fn mark_via(headers: &mut HeaderMap, received: Version) {
     headers.append(
         VIA,
@@ -431,7 +435,7 @@ pub fn mark_via(headers: &mut HeaderMap, received: Version) {
     );
 }
 
-/// HTTP/2 may split cookies over several headers, HTTP/1.1 may not (RFC 9113, 8.2.3).
+/// Joins cookie fields: HTTP/2 may split them, HTTP/1.1 may not (RFC 9113, section 8.2.3).
 fn join_cookies(headers: &mut HeaderMap) {
     let cookies: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if cookies.len() > 1
@@ -441,7 +445,7 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Appends an address as text. Every request's has to be written, several times.
+/// Appends an address as text. Optimized for IPv4, since every request needs it several times.
 pub fn put_address(text: &mut Vec<u8>, address: IpAddr) {
     let IpAddr::V4(address) = address else { return drop(write!(text, "{address}")) };
     let mut digits = itoa::Buffer::new();
@@ -454,7 +458,7 @@ pub fn put_address(text: &mut Vec<u8>, address: IpAddr) {
 }
 
 impl HeaderError {
-    /// How a caller that knows only few reasons should see it.
+    /// The category of the error, for programs.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -484,9 +488,9 @@ impl Problem for HeaderError {
     fn hint(&self) -> String {
         let hint = match self {
             Self::Forbidden(_) | Self::Reserved(_) => {
-                "Leave the header out; the gateway sends what belongs there."
+                "Leave the header out; the gateway sets it where it is needed."
             }
-            Self::TooLarge => "Send what is long in the body.",
+            Self::TooLarge => "Send long data in the body.",
         };
         hint.to_owned()
     }

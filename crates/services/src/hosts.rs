@@ -1,8 +1,9 @@
-//! Hosts beside the services, by an operator's patterns: `auth.internal:8080`, `*.example.org`, `10.0.0.0/8`.
+//! External hosts that are not configured services, permitted by patterns: `auth.internal:8080`,
+//! `*.example.org`, `10.0.0.0/8`.
 //!
-//! A host that a pattern opens is called as a service of which nothing is configured. A name says little about
-//! where it leads, so what is checked is the very address that is connected to (`reach.rs`): whoever writes a
-//! `*` has opened the public internet and nothing behind the gateway.
+//! A permitted host is called as a service with default settings. Since a name can resolve to any address,
+//! the resolved address is checked on connect (`reach.rs`): a `*` permits the public internet, but no
+//! internal hosts (no SSRF).
 
 mod pattern;
 mod reach;
@@ -14,18 +15,18 @@ pub use pattern::HostsError;
 use pattern::{Pattern, Place};
 pub(crate) use reach::{Reach, is_private};
 
-/// How many hosts are kept ready, with their connections. Of more, the one goes that was called least recently.
+/// The number of hosts that are cached with their connections. Beyond that, the least recently used one is evicted.
 const KEPT: usize = 64;
 
-/// The hosts that somebody may call, and those that were called lately.
+/// The permitted hosts, and a cache of recently used ones.
 #[derive(Debug, Default)]
 pub struct Hosts {
     patterns: Vec<Pattern>,
-    /// The last one called is the last. Few enough to be searched one by one.
+    /// Ordered by use, the most recent last. Small enough for linear search.
     kept: Mutex<Vec<(Key, Arc<Service>)>>,
 }
 
-/// What tells one ad-hoc service from another.
+/// The identity of a cached host.
 #[derive(Debug, PartialEq, Eq)]
 struct Key {
     is_secure: bool,
@@ -33,17 +34,17 @@ struct Key {
 }
 
 impl Hosts {
-    /// Hosts by their patterns; none opens none.
+    /// Creates the permitted hosts from patterns; without patterns, no host is permitted.
     ///
     /// # Errors
-    /// The first text that is no pattern, and why.
+    /// The first invalid pattern, with the reason.
     pub fn new(patterns: &[String]) -> Result<Self, HostsError> {
         let patterns = patterns.iter().map(|text| Pattern::parse(text)).collect::<Result<_, _>>()?;
         Ok(Self { patterns, kept: Mutex::default() })
     }
 
-    /// The host as a service, if a pattern opens it: `auth.internal:8080`. Without a port it is that of `https`
-    /// or of `http`.
+    /// Returns the host as a service, if a pattern permits it: `auth.internal:8080`. The default port is that
+    /// of `https` or `http`.
     #[must_use]
     pub fn service(&self, authority: &str, is_secure: bool) -> Option<Arc<Service>> {
         if self.patterns.is_empty() {
@@ -67,7 +68,7 @@ impl Hosts {
         Some(service)
     }
 
-    /// Which addresses may be connected to for this place; `None` if no pattern opens it.
+    /// Returns the addresses that are permitted for this host; `None` if no pattern permits the host.
     fn reach(&self, place: &Place) -> Option<Reach> {
         let mut opening = self.patterns.iter().filter(|pattern| pattern.opens(place)).peekable();
         opening.peek()?;

@@ -1,9 +1,8 @@
-//! HTTP/1.1 (RFC 9112) as far as both ends of a connection do it alike: what was read and is not used yet,
-//! header fields, where a body ends, and a message on its way out. `transport/http1` is the client made of it,
-//! `gateway/src/server/http1` the server.
+//! HTTP/1.1 (RFC 9112), as far as clients and servers share it: buffered input, header fields, message framing,
+//! and sending of messages. `transport/http1` is the client built on it, `gateway/src/server/http1` the server.
 //!
-//! `httparse` reads heads; where a message ends is decided here, strictly, and fuzzed: what one reader takes for
-//! the end of a body, another must not take for the middle of it.
+//! `httparse` parses heads. Message framing is implemented here, strictly, and fuzzed: two readers must never
+//! disagree about the end of a body (request smuggling).
 
 mod decoder;
 mod fields;

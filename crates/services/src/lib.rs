@@ -1,13 +1,15 @@
-//! The upstream services, and what every way of asking hands down to them.
+//! Upstream services and the client that every handler calls them through.
 //!
-//! [`Services`] is the only thing in the house that opens a connection to a service. Whoever asks
-//! (a query program, a proxied request, later a script or GraphQL) brings a [`Call`]: on whose behalf,
-//! and how much time, how many calls and bytes are left. What goes wrong is a [`Problem`]: a code, a
-//! status, whose fault; `gateway` alone turns it into HTTP.
+//! [`Services`] is the only component of the gateway that opens connections to services. Its callers (query
+//! programs, proxied requests, scripts, GraphQL) pass a [`Call`], which identifies the caller and carries the
+//! remaining time, calls and bytes. Errors implement [`Problem`]: an error code, a status and the party at
+//! fault. Only `gateway` turns them into HTTP responses.
 //!
-//! Read next: `call.rs` and `problem.rs` (the seam), `config.rs` (what an operator writes),
-//! `client.rs` (the way of one request), `calls.rs` (many for one request), `flights.rs` (one for many requests), `targets.rs` (where it goes), `hosts.rs` (hosts that are no services),
-//! `transport.rs` (what may be swapped for a recording), `fetch.rs` (the gateway's own errands).
+//! Read next: `call.rs` and `problem.rs` (the interface to the handlers), `config.rs` (the operator's
+//! settings), `client.rs` (the path of one request), `calls.rs` (several calls of one request), `flights.rs`
+//! (request coalescing across requests), `targets.rs` (endpoint selection), `hosts.rs` (external hosts that
+//! are not configured services), `transport.rs` (the part that a recording can replace), `fetch.rs` (requests
+//! of the gateway itself).
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod accept;

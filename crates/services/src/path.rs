@@ -1,9 +1,9 @@
 //! URLs as programs write them, and the paths that may be called.
 //!
-//! A program's path is never rewritten: what a server behind the gateway might read differently from the
-//! gateway's rules (dot segments, encoded slashes, backslashes, control characters) is refused, each
-//! with a code of its own. What passes goes out byte by byte as it came in. Rules are matched against
-//! the path after one decode, with slashes in a row counted as one.
+//! A program's path is never rewritten. Parts that a server behind the gateway may interpret differently from
+//! the gateway's rules (dot segments, encoded slashes, backslashes, control characters) are refused, each
+//! with its own code. Accepted paths are sent byte for byte as they arrived. Rules are matched against the
+//! path after one decoding, with consecutive slashes counted as one.
 
 mod glob;
 mod value;
@@ -17,7 +17,7 @@ use crate::problem::{Fault, Kind, Problem};
 pub use glob::Glob;
 pub use value::{encode, is_segment};
 
-/// Where a program's request goes: `http://catalog/catalogs?limit=2`.
+/// The target of a program's request: `http://catalog/catalogs?limit=2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The host of the URL, which is a service's name.
@@ -26,29 +26,29 @@ pub struct Target {
     pub path_and_query: PathAndQuery,
 }
 
-/// Why a URL or its path may not be called.
+/// The reason why a URL or its path may not be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// Not of the form `http://service/path?query`.
-    #[error("this is no URL of the form `http://service/path?query`")]
+    #[error("this is not a URL of the form `http://service/path?query`")]
     Invalid,
-    /// Something else than `http://` at the front.
+    /// A scheme other than `http`.
     #[error("the URL of a service begins with `http://`")]
     Scheme,
     /// `http://user@service/`.
-    #[error("the URL names a user before the service")]
+    #[error("the URL contains a user name before the service")]
     Userinfo,
     /// `http://service:80/`.
-    #[error("the URL names a port, but services go by name alone")]
+    #[error("the URL contains a port, but services are addressed by name only")]
     Port,
     /// `http://service/#there`.
     #[error("the URL has a fragment, which is never sent")]
     Fragment,
-    /// `/../`, `/./`, also encoded or with parameters behind it.
+    /// `/../` or `/./`, also encoded or followed by parameters.
     #[error("the path has a `.` or `..` segment")]
     DotSegment,
     /// `//x`, `/;a/x`, `/%2Fx`.
-    #[error("the path begins with an empty segment: a server may take what follows for a host")]
+    #[error("the path begins with an empty segment: a server may interpret the rest as a host")]
     EmptySegment,
     /// `%2F`.
     #[error("the path has an encoded slash")]
@@ -56,30 +56,30 @@ pub enum PathError {
     /// `\` or `%5C`.
     #[error("the path has a backslash")]
     Backslash,
-    /// Anything below a space, or DEL, encoded.
+    /// An encoded control character: below a space, or DEL.
     #[error("the path has an encoded control character")]
     ControlCharacter,
     /// `%` without two hexadecimal digits.
     #[error("the path has a `%` that is not followed by two hexadecimal digits")]
     BadEscape,
-    /// No service of this name.
+    /// There is no service of this name.
     #[error("there is no service of this name")]
     UnknownService,
-    /// None of the service's `paths` matches.
-    #[error("the rules of this service do not open this path")]
+    /// No pattern of the service's `paths` matches.
+    #[error("the rules of this service do not permit this path")]
     NotOpen,
 }
 
-/// Takes a program's URL apart.
+/// Parses a program's URL.
 ///
 /// # Errors
-/// Whatever is not plainly `http://service/path?query`, and every path that [`check`] refuses.
+/// URLs that are not of the form `http://service/path?query`, and paths that [`check`] refuses.
 pub fn parse_target(url: &str) -> Result<Target, PathError> {
     let (service, path_and_query) = take_apart(url)?;
     Ok(Target { service: service.to_owned(), path_and_query })
 }
 
-/// The service's name, and the rest.
+/// Splits a URL into the service's name and the rest.
 pub(crate) fn take_apart(url: &str) -> Result<(&str, PathAndQuery), PathError> {
     let (scheme, rest) = url.split_once(':').ok_or(PathError::Invalid)?;
     let rest = rest.strip_prefix("//").ok_or(PathError::Invalid)?;
@@ -97,26 +97,26 @@ pub(crate) fn take_apart(url: &str) -> Result<(&str, PathAndQuery), PathError> {
     Ok((host, path_and_query))
 }
 
-/// Whether a path may be sent at all, whatever the rules of a service say.
+/// Checks whether a path may be sent to any service.
 ///
 /// # Errors
-/// The first reason against it.
+/// The first reason for refusing the path.
 pub fn check(path: &str) -> Result<(), PathError> {
-    // Most paths have none of the characters that make the rest of this necessary.
+    // Fast path: most paths have none of the characters that need checks.
     if !path.bytes().any(|byte| matches!(byte, b'%' | b'.' | b'\\')) {
         return Ok(());
     }
     path.split('/').try_for_each(check_segment)
 }
 
-/// Whether a path that [`check`] lets pass may be what a request to a service begins with. Where the first segment is
-/// empty, `//admin/x` is a host and a path to those who read it as a reference (RFC 3986, section 4.2), and another
-/// path to those who count slashes in a row as one.
+/// Checks the start of a path that passed [`check`]. With an empty first segment, `//admin/x` is a host and a
+/// path to servers that parse it as a reference (RFC 3986, section 4.2), and another path to servers that
+/// merge consecutive slashes.
 ///
 /// # Errors
-/// [`PathError::EmptySegment`], also where it is empty only for those who decode or cut parameters.
+/// [`PathError::EmptySegment`], also if the segment is empty only after decoding or cutting parameters.
 pub fn check_start(path: &str) -> Result<(), PathError> {
-    // Nearly all begin with a name.
+    // Fast path: nearly all paths begin with a name.
     if !matches!(path.as_bytes().get(1), Some(b'/' | b'\\' | b';' | b'%')) {
         return Ok(());
     }
@@ -134,14 +134,15 @@ pub fn check_start(path: &str) -> Result<(), PathError> {
     }
 }
 
-/// The path of a client's request as a server may read it that decodes, cuts parameters at `;` and takes
-/// slashes in a row for one; what is not ASCII stays encoded. `None` where all read it alike.
+/// Returns the path of a client's request as a lenient server may interpret it: decoded, without parameters
+/// after `;`, and with consecutive slashes merged; non-ASCII bytes remain encoded. Returns `None` if the
+/// interpretations agree.
 ///
 /// # Errors
-/// What [`check`] refuses, other than encoded slashes; and dot segments that were encoded twice, which climb
-/// behind whoever decodes once more.
+/// The errors of [`check`], except for encoded slashes; and dot segments that were encoded twice, which a
+/// server that decodes once more would follow.
 pub fn reading(path: &str) -> Result<Option<String>, PathError> {
-    // Byte by byte, since it is asked of every request, and most paths are short.
+    // Byte by byte, since this runs for every request, and most paths are short.
     let is_special = |byte: u8| matches!(byte, b'%' | b'.' | b'\\' | b';');
     if !path.bytes().any(is_special) && !path.as_bytes().windows(2).any(|pair| pair == b"//") {
         return Ok(None);
@@ -155,7 +156,7 @@ pub fn reading(path: &str) -> Result<Option<String>, PathError> {
     let mut reading = String::with_capacity(decoded.len());
     for (index, segment) in decoded.split('/').enumerate() {
         let name = segment.split(';').next().unwrap_or_default();
-        // The first is what stands before the leading slash, the last what stands behind a closing one.
+        // The first segment precedes the leading slash; the last one follows a trailing slash.
         if index > 0 && !reading.ends_with('/') {
             reading.push('/');
         }
@@ -164,8 +165,8 @@ pub fn reading(path: &str) -> Result<Option<String>, PathError> {
     Ok((reading != path).then_some(reading))
 }
 
-/// Whether a path, once decoded, has a `.` or `..` segment, also with parameters behind it. Unlike [`check`] it takes what is
-/// no escape as it is.
+/// Whether a path, once decoded, contains a `.` or `..` segment, also with parameters. Unlike [`check`], it
+/// treats malformed escapes as text.
 #[must_use]
 pub fn has_dot_segment(path: &str) -> bool {
     has_dots(&decode_leniently(path.as_bytes()))
@@ -176,14 +177,16 @@ fn has_dots(text: &[u8]) -> bool {
     text.split(|byte| matches!(byte, b'/' | b'\\')).any(is_dots)
 }
 
-/// The normal form of a client's path and query: bytes outside of ASCII are percent-encoded, and escapes of unreserved
-/// characters in the path are decoded (RFC 3986, sections 2.1 and 6.2.2.2). `None` where the text is in normal form.
+/// Returns the normal form of a client's path and query: non-ASCII bytes are percent-encoded, and escapes of
+/// unreserved characters in the path are decoded (RFC 3986, sections 2.1 and 6.2.2.2). Returns `None` if the
+/// text is in normal form already.
 ///
-/// A decoded `%2e` can complete a dot segment, so that [`reading`] has to see the result. A path with a malformed escape
-/// keeps all of its escapes: decoded in part, `%%32e` would become `%2e`. [`reading`] refuses it.
+/// A decoded `%2e` can complete a dot segment, so the result must be checked by [`reading`]. A path with a
+/// malformed escape keeps all of its escapes: decoded in part, `%%32e` would become `%2e`. [`reading`]
+/// refuses such a path.
 #[must_use]
 pub fn normal_form(target: &str) -> Option<String> {
-    // Most targets have neither.
+    // Fast path: most targets have neither.
     if !target.bytes().any(|byte| byte == b'%' || !byte.is_ascii()) {
         return None;
     }
@@ -208,7 +211,7 @@ pub fn normal_form(target: &str) -> Option<String> {
     (normal != target).then_some(normal)
 }
 
-/// The unreserved character (RFC 3986, section 2.3) that an escape with these digits stands for.
+/// Returns the unreserved character (RFC 3986, section 2.3) that an escape with these digits represents.
 fn unreserved(high: u8, low: u8) -> Option<char> {
     let byte = hex(Some(high)).ok()? << 4 | hex(Some(low)).ok()?;
     (byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)).then(|| char::from(byte))
@@ -240,7 +243,7 @@ pub(crate) fn check_twice(path: &str) -> Result<(), PathError> {
     }
 }
 
-/// Percent-decodes once, and leaves what is no escape as it is.
+/// Percent-decodes once, treating malformed escapes as text.
 fn decode_leniently(text: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -259,7 +262,7 @@ fn decode_leniently(text: &[u8]) -> Vec<u8> {
     decoded
 }
 
-/// Whether a name can stand as the host of a URL: letters, digits, `-` and `_`.
+/// Whether a name can be the host of a URL: letters, digits, `-` and `_`.
 #[must_use]
 pub fn is_service_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -289,8 +292,8 @@ fn to_path_and_query(rest: &str) -> Result<PathAndQuery, PathError> {
     }
 }
 
-/// One segment as the server behind might see it: decoded once, cut at `;`, where some servers begin
-/// parameters, and at every encoded slash.
+/// Checks one segment as a server may interpret it: decoded once, and split at `;`, where some servers begin
+/// parameters, and at encoded slashes.
 fn check_segment(segment: &str) -> Result<(), PathError> {
     let text = decode(segment)?;
     if has_dots(&text) {
@@ -304,7 +307,7 @@ fn check_segment(segment: &str) -> Result<(), PathError> {
     }
 }
 
-/// Percent-decodes once. What comes out need not be UTF-8.
+/// Percent-decodes once. The result need not be UTF-8.
 fn decode(text: &str) -> Result<Vec<u8>, PathError> {
     let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());
@@ -329,7 +332,7 @@ impl fmt::Display for Target {
 }
 
 impl PathError {
-    /// How a caller that knows only few reasons should see it.
+    /// The category of the error, for programs.
     #[must_use]
     pub fn kind(self) -> Kind {
         match self {
@@ -373,9 +376,9 @@ impl Problem for PathError {
                 "Write `http://`, the service's name, then path and query, percent-encoded where needed."
             }
             Self::BadEscape => "Write `%25` for a percent sign.",
-            Self::UnknownService => "Use one of the services that the route names.",
-            Self::NotOpen => "Call one of the paths that the operator opened, or ask for this one.",
-            _ => "Write the path as the service's documentation has it; the gateway rewrites none.",
+            Self::UnknownService => "Use one of the route's services.",
+            Self::NotOpen => "Call one of the permitted paths, or ask the operator to permit this one.",
+            _ => "Write the path as documented by the service; the gateway does not rewrite paths.",
         }
         .to_owned()
     }

@@ -1,73 +1,73 @@
-//! What every error of the house can say of itself.
+//! The [`Problem`] trait, which all errors of the gateway implement.
 //!
-//! Errors become HTTP in one place, `gateway`, as problem details (RFC 9457). Here stands what it needs
-//! to know: a stable code, a status, whose fault it is, and members of its own for the document.
+//! Errors become HTTP responses in one place, `gateway`, as problem details (RFC 9457). The trait supplies
+//! the parts of the document: a stable code, a status, the party at fault, and additional members.
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value};
 
-/// Why an upstream call brought no answer, in the few words that programs are told.
+/// The category of a failed upstream call, as reported to programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The request makes no sense.
+    /// The request is invalid.
     Invalid,
-    /// The rules of the gateway forbid it.
+    /// The gateway's rules forbid the request.
     Forbidden,
-    /// There is no such service.
+    /// There is no service of this name.
     UnknownService,
-    /// No connection to the service.
+    /// There was no connection to the service.
     Unreachable,
-    /// The service did not answer in time.
+    /// The service did not respond in time.
     Timeout,
-    /// The service broke off, or what came was not HTTP.
+    /// The service's response was incomplete or not HTTP.
     Broken,
-    /// The allowance of the whole request is used up: it ends here.
+    /// The budget of the whole request is used up, so the request ends.
     Limit,
 }
 
-/// Whose fault an error is. It decides the status class, and whether the text is shown or masked.
+/// The party at fault for an error. Determines the status class, and whether the text is shown or masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The request was wrong: 4xx.
+    /// The client's request: 4xx.
     Client,
-    /// The program that the client sent refused, threw, trapped or went over a limit: 422.
+    /// The client's program refused, threw, trapped or exceeded a limit: 422.
     Program,
     /// A service behind the gateway: 502 or 504.
     Upstream,
-    /// The gateway itself: 500; the text stays in the log.
+    /// The gateway itself: 500. The text is only logged.
     Gateway,
-    /// The gateway again, but only for now: 503. There is nothing to mask.
+    /// The gateway itself, temporarily: 503. The text is shown.
     Unavailable,
 }
 
-/// An error that can become an answer.
+/// An error that can become a response.
 pub trait Problem: std::error::Error + Send + Sync + 'static {
-    /// The stable code, in kebab-case: `limit-cpu`. It never changes its meaning.
+    /// The stable code, in kebab-case: `limit-cpu`. Its meaning never changes.
     fn code(&self) -> &'static str;
 
-    /// The status of the answer.
+    /// The status of the response.
     fn status(&self) -> StatusCode;
 
-    /// Whose fault it is.
+    /// The party at fault.
     fn fault(&self) -> Fault;
 
-    /// What the reader can do about it, in one sentence; empty where there is nothing to say.
+    /// A suggested correction in one sentence; empty if there is none.
     fn hint(&self) -> String {
         String::new()
     }
 
-    /// Members of the problem document beyond those of RFC 9457: `calls`, `console`, `line`.
+    /// Members of the problem document in addition to those of RFC 9457: `calls`, `console`, `line`.
     fn members(&self) -> Map<String, Value> {
         Map::new()
     }
 
-    /// Headers that belong to the answer: `Allow`, `Accept-Query`, `Retry-After`.
+    /// Headers of the response: `Allow`, `Accept-Query`, `Retry-After`.
     fn headers(&self) -> HeaderMap {
         HeaderMap::new()
     }
 }
 
-/// The code of what went wrong, in the extensions of an answer that tells it in a form of its own.
+/// The code of an error, as an extension of responses that report the error in a format of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told(pub &'static str);
 
@@ -77,15 +77,15 @@ impl<P: Problem> From<P> for Box<dyn Problem> {
     }
 }
 
-/// The gateway has more to do than it can: refused by any phase that knows, before work is done in vain.
+/// The gateway is overloaded. Any phase that detects overload rejects the request before useless work is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the gateway has more to do than it can just now")]
+#[error("the gateway is overloaded")]
 pub struct Overloaded;
 
-/// The gateway has more to do than it can, and gives up an answer that takes long to read or to compose. Unlike with
-/// [`Overloaded`], services were asked before.
+/// The gateway is overloaded, and gave up a response that takes long to read or to compose. Unlike
+/// [`Overloaded`], services may have been called before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the gateway has more to do than it can just now, and has not finished this answer")]
+#[error("the gateway is overloaded, and did not finish this response")]
 pub struct Unfinished;
 
 impl Problem for Unfinished {
@@ -102,14 +102,14 @@ impl Problem for Unfinished {
     }
 
     fn hint(&self) -> String {
-        "what the request asked of services may have had its effect; ask for less at once, or later"
+        "the request's calls to services may have had an effect; request less at once, or try later"
             .to_owned()
     }
 }
 
-/// A long answer was not composed within the deadline of its route.
+/// A long response was not composed within the deadline of its route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the answer was not composed within the route's `deadline`")]
+#[error("the response was not composed within the route's `deadline`")]
 pub struct AnswerTimeout;
 
 impl Problem for AnswerTimeout {
@@ -126,7 +126,7 @@ impl Problem for AnswerTimeout {
     }
 
     fn hint(&self) -> String {
-        "ask for less at once, or have the operator raise the route's `deadline`".to_owned()
+        "request less at once, or have the operator raise the route's `deadline`".to_owned()
     }
 }
 

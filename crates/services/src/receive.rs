@@ -1,8 +1,8 @@
-//! Reading an answer, and content decoding, counting every byte that comes out of it.
+//! Reading and content decoding of a response, with a limit on the decoded size.
 //!
-//! The count is of decoded bytes and is taken as they come out, so that neither a gigabyte nor a bomb of
-//! a few kilobytes ever lies in memory beyond the allowance. What is encoded may be as long as what is left of that, and
-//! is decoded when all of it is there: how long a service may take has nothing to do with it.
+//! Decoded bytes are counted as they are produced, so that neither a huge response nor a compression bomb
+//! occupies memory beyond the allowance. An encoded body may be as long as the remaining allowance, and is
+//! decoded when it is complete: the time that a service takes does not affect decoding.
 
 use std::sync::Arc;
 
@@ -18,33 +18,33 @@ use crate::decompress::{ContentCoding, DecoderPool, read_decoded};
 use crate::headers::strip_hop_by_hop;
 use crate::turn::Turn;
 
-/// The most room that is made for a body before it comes, whatever length it claims to have.
+/// The largest buffer to reserve in advance for a body, whatever its declared length.
 const ROOM: u64 = 1 << 20;
-/// Why an answer was not read to its end.
+/// The reason for not reading a response to its end.
 pub(crate) enum Stopped {
     /// The allowance is used up.
     Limit,
-    /// The service broke off, or its encoding is broken.
+    /// The response is incomplete, or its encoding is invalid.
     Broken(Error),
-    /// The pool has not decoded it.
+    /// The pool did not decode the response.
     Refused(OffloadError),
 }
 
-/// A whole body, as it came.
+/// A complete body as received, possibly encoded.
 pub(crate) struct Received {
     bytes: Bytes,
-    /// How it is encoded, and has yet to be counted.
+    /// The content coding of the body. Encoded bodies are counted when they are decoded.
     coding: Option<ContentCoding>,
 }
 
-/// Reads a whole body, and makes the headers say what it will be once it is [`decoded`](Received::decoded).
+/// Reads a whole body, and changes the headers to match it once it is [`decoded`](Received::decoded).
 pub(crate) async fn receive(
     headers: &mut HeaderMap,
     body: Body,
     budget: &Budget,
 ) -> Result<Received, Stopped> {
     strip_hop_by_hop(headers);
-    headers.remove(TRAILER); // Trailers are not kept.
+    headers.remove(TRAILER); // Trailers are dropped.
     match coding(headers) {
         Some(coding) if !body.is_end_stream() => {
             headers.remove(CONTENT_ENCODING);
@@ -65,7 +65,7 @@ pub(crate) async fn receive(
 }
 
 impl Received {
-    /// What was sent; decoded in the pool, if one is given and it takes long.
+    /// Returns the decoded body. Large bodies are decoded in the pool, if there is one.
     pub(crate) async fn decoded(
         self,
         budget: &Arc<Budget>,
@@ -74,7 +74,7 @@ impl Received {
         let Self { bytes, coding } = self;
         let Some(coding) = coding else { return Ok(bytes) };
         let length = bytes.len();
-        // Boxed, since most answers are not encoded.
+        // Boxed, since most responses are not encoded.
         let decoding = Box::pin(decode(coding, bytes, Arc::clone(budget)));
         match pool {
             Some(pool) if !coding.is_short(length) => {
@@ -85,7 +85,7 @@ impl Received {
     }
 }
 
-/// Keeps the frames of a body. One frame, which most are, is not copied; several are copied once, into room for all.
+/// Collects the frames of a body. A single frame, the common case, is not copied; several are copied once.
 async fn collect(mut body: Body, mut take: impl FnMut(u64) -> bool) -> Result<Bytes, Stopped> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
@@ -110,7 +110,7 @@ async fn collect(mut body: Body, mut take: impl FnMut(u64) -> bool) -> Result<By
     Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
-/// The coding that the service says it used. What is unknown, or was not asked for, is passed on with its header.
+/// Returns the declared coding. Unknown codings, and those that were not requested, are passed on with their header.
 fn coding(headers: &HeaderMap) -> Option<ContentCoding> {
     let name = headers.get(CONTENT_ENCODING)?.to_str().ok()?.trim().to_ascii_lowercase();
     ContentCoding::named(&name).filter(|coding| *coding != ContentCoding::Deflate)

@@ -1,8 +1,8 @@
-//! What may be sent again, and how often in all.
+//! Retry rules and the retry budget of a service.
 //!
-//! Retries help against the failure of one endpoint and hurt against that of all: each request would be
-//! sent three times to services that can't bear one. So all retries of a service come out of one budget,
-//! a part of the requests of the last ten seconds, as in Finagle and linkerd.
+//! Retries help if one endpoint fails, and hurt if all fail: each request would be sent three times to
+//! services that are overloaded already. All retries of a service therefore share one budget, a share of the
+//! requests of the last ten seconds, as in Finagle and linkerd.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -12,24 +12,24 @@ use tokio::time::Instant;
 
 use crate::config::Percent;
 
-/// The window, in seconds.
+/// The length of the window in seconds.
 const WINDOW: usize = 10;
-/// How many retries a second are free.
+/// The number of retries per second that are allowed in addition to the share.
 const FREE: u64 = 3;
 
-/// Whether a request with this method may be sent again although it may have arrived: it asks and does
-/// not change (RFC 9110, 9.2.1), as does `QUERY` (RFC 10008).
+/// Whether a request with this method may be retried even if it may have arrived: the method is safe (RFC
+/// 9110, section 9.2.1), or is `QUERY` (RFC 10008).
 pub(crate) fn is_safe(method: &Method) -> bool {
     method.is_safe() || method.as_str() == "QUERY"
 }
 
-/// The budget of one service's retries.
+/// The retry budget of one service.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
     epoch: Instant,
-    /// Requests by second: the second in the upper half, the count in the lower.
+    /// Request counts by second: the second in the upper half, the count in the lower half.
     requests: [AtomicU64; WINDOW],
-    /// Retries by second: the second, the count.
+    /// Retry counts by second, as pairs of second and count.
     retries: Mutex<[(u32, u32); WINDOW]>,
 }
 
@@ -49,7 +49,7 @@ impl RetryBudget {
         let _ = slot.fetch_update(Relaxed, Relaxed, count);
     }
 
-    /// Takes one retry out of the budget; `false` if it is used up.
+    /// Takes one retry out of the budget; returns `false` if the budget is used up.
     pub(crate) fn withdraw(&self, budget: Percent, now: Instant) -> bool {
         let second = self.second(now);
         let recent = |then: u32| then <= second && second - then < WINDOW as u32;
@@ -71,7 +71,7 @@ impl RetryBudget {
         true
     }
 
-    /// Whole seconds since the budget was made, beginning at 1: 0 is a slot that was never used.
+    /// Returns whole seconds since the creation of the budget, starting at 1; 0 marks an unused slot.
     fn second(&self, now: Instant) -> u32 {
         let elapsed = now.saturating_duration_since(self.epoch).as_secs();
         u32::try_from(elapsed).unwrap_or(u32::MAX - 1).saturating_add(1)

@@ -1,4 +1,4 @@
-//! A service as the config made it: every text parsed, so that a call costs none of that.
+//! A service, built from its config: all settings are parsed in advance, so that calls need not parse them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::targets::{Checks, Plan, Targets};
 use crate::transport::{Dial, Origin, tls};
 use crate::upgrade::listed_protocol;
 
-/// How often a request may be sent again at most, whatever the config says.
+/// The maximum number of retries of a request, whatever the config.
 const MAX_ATTEMPTS: u32 = 10;
 
 /// An upstream service, ready to be called.
@@ -33,48 +33,48 @@ pub struct Service {
     pub(crate) targets: Arc<Targets>,
     pub(crate) tally: Arc<Tally>,
     pub(crate) headers: Rules,
-    /// The protocols that a client's connection may be handed over to.
+    /// The protocols that clients' connections may be upgraded to.
     pub(crate) upgrades: Vec<HeaderValue>,
     paths: Vec<Glob>,
 }
 
 impl Service {
-    /// The name that programs and routes call it by.
+    /// The name that programs and routes use.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// How long one call may take.
+    /// The timeout of one call.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Which of the client's own headers travel on to it: what its answers may depend on.
+    /// The client headers that are forwarded to the service, and that its responses may depend on.
     #[must_use]
     pub fn forwarded(&self) -> &[HeaderName] {
         &self.headers.forward
     }
 
-    /// Whether one of its targets is at this `host:port`. Without a port it is that of the target's scheme.
+    /// Whether one of the targets is at this `host:port`. The default port is that of the target's scheme.
     #[must_use]
     pub fn is_at(&self, authority: &str) -> bool {
         self.targets.plan().origins.iter().any(|origin| origin.is_at(authority))
     }
 
-    /// Whether a program may call this path.
+    /// Checks whether a program may call this path.
     ///
     /// # Errors
-    /// What [`path::check`] refuses, and what the service's `paths` don't open.
+    /// The errors of [`path::check`], and paths that the service's `paths` do not permit.
     pub fn check_path(&self, path: &str) -> Result<(), PathError> {
         path::check(path)?;
         path::check_start(path)?;
         self.check_open(path)
     }
 
-    /// Whether a proxied request may call this path: encoded slashes are its own business as long as no
-    /// rule has to see through them.
+    /// Checks whether a proxied request may call this path. Encoded slashes are permitted if no `paths` rule
+    /// has to be matched against the decoded path.
     pub(crate) fn check_proxied_path(&self, path: &str) -> Result<(), PathError> {
         path::check_start(path)?;
         match path::check(path) {
@@ -92,8 +92,8 @@ impl Service {
         if open { Ok(()) } else { Err(PathError::NotOpen) }
     }
 
-    /// Makes a service of its config, whose files start in the folder, or names every mistake in it. What was known of the service
-    /// `before` stays: its counts, and the endpoints that it still has.
+    /// Creates a service from its config, with files relative to `folder`, or returns all mistakes in the
+    /// config. The state of the service `before` is kept: its counters, and the endpoints that remain.
     pub(crate) fn new(
         name: &str,
         config: &ServiceConfig,
@@ -105,7 +105,7 @@ impl Service {
         Self::read(reader, name, (config, folder), before, Reach::Everywhere)
     }
 
-    /// A host that is called as a service of which nothing is configured; `None` if there can be none.
+    /// Creates a service for an external host with default settings; `None` if the authority is invalid.
     pub(crate) fn at(authority: &str, scheme: &str, reach: Reach) -> Option<Self> {
         let config = ServiceConfig::at(format!("{scheme}://{authority}"));
         Self::read(Reader::new(authority), authority, (&config, Path::new("")), None, reach).ok()
@@ -156,14 +156,14 @@ impl Service {
     }
 }
 
-/// The origin that was there before, with its connections, if it is the same.
+/// Returns the equal origin from before, with its connections, if there is one.
 fn kept(origin: Origin, before: Option<&Service>) -> Arc<Origin> {
     let known =
         before.and_then(|before| before.targets.plan().origins.iter().find(|known| ***known == origin));
     known.map_or_else(|| Arc::new(origin), Arc::clone)
 }
 
-/// Collects what is wrong with one service's config.
+/// A reader of one service's config that collects mistakes.
 struct Reader {
     base: String,
     problems: Vec<ConfigProblem>,
@@ -185,24 +185,24 @@ impl Reader {
             self.report(
                 "",
                 message,
-                "The name stands as host in URLs: letters, digits, `-` and `_`, at most 63.",
+                "The name is used as the host in URLs: letters, digits, `-` and `_`, at most 63.",
             );
         }
     }
 
-    /// A time that has to be one.
+    /// Checks that a duration is not zero.
     fn time(&mut self, below: &str, time: Duration) -> Duration {
         if time.is_zero() {
             let message = match below {
-                "/dns" | "/health/every" => "an interval of nothing leaves time for nothing else",
-                _ => "a timeout of nothing lets no call through",
+                "/dns" | "/health/every" => "an interval of zero is not possible",
+                _ => "with a timeout of zero, every call fails",
             };
             self.report(below, message.to_owned(), "Write a time such as `2s`.");
         }
         time
     }
 
-    /// How the service's targets are connected to.
+    /// Reads the connection settings.
     fn dial(&mut self, config: &ServiceConfig, folder: &Path) -> Dial {
         let timeout = self.time("/connect_timeout", config.connect_timeout.0);
         let is_https = |url: &String| url.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("https:"));
@@ -226,13 +226,13 @@ impl Reader {
         let tls = tls::client(&written, config.protocol, folder);
         let tls = tls.or_else(|mistake| {
             self.report(&format!("/tls{}", mistake.below), mistake.message, mistake.hint);
-            // The targets are not to blame.
+            // Continue with the defaults, so that the targets are checked too.
             tls::client(&ServiceTlsConfig::default(), config.protocol, folder)
         });
         let server_name = written.server_name.and_then(|name| {
             let parsed = ServerName::try_from(name.clone());
             if parsed.is_err() {
-                let message = format!("`{name}` is no name that a certificate could bear");
+                let message = format!("`{name}` is not a valid server name");
                 self.report("/tls/server_name", message, "Write a host name or an IP address.");
             }
             parsed.ok()
@@ -252,16 +252,16 @@ impl Reader {
 
     fn retries(&mut self, retries: &RetriesConfig) {
         if retries.attempts > MAX_ATTEMPTS {
-            let message = format!("{} attempts more are too many for one request", retries.attempts);
-            self.report("/retries/attempts", message, "At most 10; 2 are enough for most.");
+            let message = format!("{} retries are too many for one request", retries.attempts);
+            self.report("/retries/attempts", message, "At most 10; 2 are usually enough.");
         }
     }
 
     fn checks(&mut self, health: &HealthConfig, headers: &Rules) -> Option<Checks> {
         for (below, count) in [("/health/healthy", health.healthy), ("/health/unhealthy", health.unhealthy)] {
             if count == 0 {
-                let message = "no answers at all would decide".to_owned();
-                self.report(below, message, "Write how many answers in a row decide: at least 1.");
+                let message = "the number of checks is 0".to_owned();
+                self.report(below, message, "Write a number of consecutive checks: at least 1.");
             }
         }
         let every = self.time("/health/every", health.every.0);
@@ -269,7 +269,7 @@ impl Reader {
         let whole = Some(health.path.as_str()).filter(|path| path.starts_with('/') && !path.contains('#'));
         let parsed = whole.and_then(|path| path.parse::<PathAndQuery>().ok());
         let Some(path) = parsed.filter(|parsed| path::check(parsed.path()).is_ok()) else {
-            let message = format!("`{}` is no path to ask for", health.path);
+            let message = format!("`{}` is not a path", health.path);
             self.report("/health/path", message, "Write it as in `/healthz`.");
             return None;
         };
@@ -281,7 +281,7 @@ impl Reader {
         use crate::config::OneOrMany;
         let urls = config.url.as_slice();
         if urls.is_empty() {
-            self.report("/url", "the list of targets is empty".to_owned(), "Name at least one URL.");
+            self.report("/url", "the list of targets is empty".to_owned(), "List at least one URL.");
         }
         let mut origins = Vec::with_capacity(urls.len());
         for (index, url) in urls.iter().enumerate() {
@@ -291,12 +291,12 @@ impl Reader {
             };
             match origin(name, url, dial) {
                 Ok(origin) if origins.contains(&origin) => {
-                    let message = format!("`{url}` stands here twice");
-                    self.report(&below, message, "Name each target once; all get the same share.");
+                    let message = format!("`{url}` occurs twice");
+                    self.report(&below, message, "List each target once; all get the same share.");
                 }
                 Ok(origin) => origins.push(origin),
                 Err(reason) => {
-                    let message = format!("`{}` is no URL of a service: {reason}", without_userinfo(url));
+                    let message = format!("`{}` is not a URL of a service: {reason}", without_userinfo(url));
                     self.report(&below, message, "Write it as in `http://catalog:8080`.");
                 }
             }
@@ -319,10 +319,10 @@ impl Reader {
                     value.set_sensitive(true);
                     set.extend(header_name.map(|name| (name, value)));
                 }
-                // The value may be a secret: it is not shown.
+                // The value may be a secret, so it is not shown.
                 Err(_) => {
                     let message =
-                        format!("the value of the header `{name}` holds characters that no header may hold");
+                        format!("the value of the header `{name}` contains characters not valid in headers");
                     self.report(
                         &below,
                         message,
@@ -336,12 +336,12 @@ impl Reader {
 
     fn header_name(&mut self, below: &str, text: &str) -> Option<HeaderName> {
         let Ok(name) = HeaderName::from_bytes(text.as_bytes()) else {
-            self.report(below, format!("`{text}` is no name of a header"), "Write it as in `authorization`.");
+            self.report(below, format!("`{text}` is not a header name"), "Write it as in `authorization`.");
             return None;
         };
         if HOP_BY_HOP.contains(&name) || [HOST, CONTENT_LENGTH, CDN_LOOP].contains(&name) {
             let message = format!("the header `{text}` belongs to the connection");
-            self.report(below, message, "Leave it out; the gateway sends what the service needs.");
+            self.report(below, message, "Leave it out; the gateway sets it itself.");
             return None;
         }
         Some(name)
@@ -353,7 +353,7 @@ impl Reader {
             match listed_protocol(text) {
                 Ok(protocol) => listed.push(protocol),
                 Err(reason) => {
-                    let message = format!("connections are never handed over to `{text}`: {reason}");
+                    let message = format!("connections can't be upgraded to `{text}`: {reason}");
                     self.report(&format!("/upgrades/{index}"), message, "Write it as in `websocket`.");
                 }
             }
@@ -367,7 +367,7 @@ impl Reader {
             match Glob::parse(pattern) {
                 Ok(glob) => globs.push(glob),
                 Err(reason) => {
-                    let message = format!("`{pattern}` is no path pattern: {reason}");
+                    let message = format!("`{pattern}` is not a path pattern: {reason}");
                     self.report(&format!("/paths/{index}"), message, "Write it as in `/buyers/*`.");
                 }
             }
@@ -388,10 +388,10 @@ fn origin(service: &Arc<str>, url: &str, dial: &Dial) -> Result<Origin, &'static
     let authority = parts.authority.ok_or("it has no host")?;
     let port = authority.as_str().strip_prefix(authority.host());
     match port {
-        None => return Err("it names a user; credentials belong into `headers`"),
+        None => return Err("it contains a user name; put credentials into `headers`"),
         Some(_) if authority.host().is_empty() => return Err("it has no host"),
         Some(port) if !port.is_empty() && authority.port_u16().is_none_or(|port| port == 0) => {
-            return Err("its port is no number from 1 to 65535");
+            return Err("its port is not a number from 1 to 65535");
         }
         Some(_) => {}
     }
@@ -407,7 +407,7 @@ fn origin(service: &Arc<str>, url: &str, dial: &Dial) -> Result<Origin, &'static
     Origin::new(service.clone(), (scheme, authority), base, dial.clone())
 }
 
-/// A URL that can be shown: a password that stands in it is not.
+/// Returns a URL without credentials, for display.
 fn without_userinfo(url: &str) -> String {
     match (url.find("://"), url.rfind('@')) {
         (Some(scheme), Some(at)) if scheme + 3 <= at => {
@@ -417,7 +417,7 @@ fn without_userinfo(url: &str) -> String {
     }
 }
 
-/// A name as a step of a JSON Pointer.
+/// Escapes a name for a JSON Pointer.
 fn escape(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }

@@ -1,4 +1,4 @@
-//! What the services have done so far, as numbers: for metrics. Nothing in them comes from a client.
+//! Statistics of the services, for metrics. They contain no data from clients.
 
 mod histogram;
 
@@ -11,45 +11,46 @@ use crate::service::Service;
 
 pub use histogram::{Histogram, Reading};
 
-/// What one service has done. The counts begin with the process and outlive a reload of the config.
+/// Statistics of one service. The counts start with the process and survive config reloads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceStats {
-    /// Its name.
+    /// The service's name.
     pub service: Arc<str>,
-    /// Calls, each counted once, however often it was sent.
+    /// The number of calls, each counted once, whatever the number of attempts.
     pub requests: u64,
-    /// Calls that ended with an answer of 500 or more, or without one.
+    /// The number of calls that ended with a status of 500 or more, or without a response.
     pub failures: u64,
-    /// How often a call was sent to another endpoint.
+    /// The number of retries on other endpoints.
     pub retries: u64,
-    /// How often one was not, because the budget for retries was used up.
+    /// The number of retries that the retry budget did not permit.
     pub retries_refused: u64,
-    /// From sending to the head of the answer, of calls that were answered.
+    /// The time from sending to the head of the response, of calls with a response.
     pub took: Reading,
-    /// Its endpoints as they are now.
+    /// The current endpoints.
     pub endpoints: Vec<EndpointStats>,
 }
 
-/// What one endpoint of a service has done.
+/// Statistics of one endpoint of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointStats {
-    /// Host and port as the config has them.
+    /// Host and port as written in the config.
     pub target: String,
-    /// Which of the addresses that the name stands for.
+    /// The address of the endpoint, one of those that the host name resolves to.
     pub address: Option<SocketAddr>,
-    /// Requests that were given to it, retries included.
+    /// The number of requests sent to the endpoint, retries included.
     pub requests: u64,
-    /// Those that failed: no connection, broken off, too slow, or answered with 500, 502, 503 or 504.
+    /// The number of failed requests: no connection, an incomplete response, a timeout, or status 500,
+    /// 502, 503 or 504.
     pub failures: u64,
-    /// How often it was left out for failing, trials that failed included.
+    /// The number of outlier ejections, including failed probes.
     pub ejections: u64,
-    /// How many requests are under way there, streamed answers included.
+    /// The number of requests in flight, streamed responses included.
     pub outstanding: u32,
-    /// Whether it gets requests.
+    /// Whether the endpoint receives requests.
     pub healthy: bool,
 }
 
-/// The counts of one service, kept across reloads.
+/// The counters of one service, kept across config reloads.
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) requests: AtomicU64,

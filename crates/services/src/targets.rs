@@ -1,9 +1,9 @@
-//! Where a service is: its endpoints, and which of them gets the next request.
+//! Load balancing: the endpoints of a service, and the choice of an endpoint for each request.
 //!
-//! Each address of each target is an endpoint ([`Peer`]). A request goes to the one with the fewest under
-//! way; those that failed are left out for a while (`standing.rs`); if all are out, all are tried. Names
-//! are followed as they change (`names.rs`), and checks are made where the config asks for them
-//! (`checks.rs`), by tasks that end with the [`Targets`].
+//! Each address of each target is an endpoint ([`Peer`]). A request goes to the endpoint with the fewest
+//! requests in flight. Endpoints that fail are ejected for a while (`standing.rs`); if all are ejected, all
+//! are tried. Names are resolved again periodically (`names.rs`), and health checks run if the config enables
+//! them (`checks.rs`), in tasks that end with the [`Targets`].
 
 mod checks;
 mod names;
@@ -25,24 +25,24 @@ pub use names::{Resolve, SystemResolver};
 pub(crate) use peer::{Lease, Peer};
 pub(crate) use standing::Verdict;
 
-/// Up to how many endpoints are all looked at for the one with the fewest requests. Of more, two are
-/// taken at random, and the better one wins: nearly as even, and as cheap for a thousand.
+/// The largest number of endpoints for which all are compared. With more endpoints, the better of two random
+/// ones is chosen (power of two choices): nearly as even, at a constant cost.
 const ALL: usize = 8;
 
-/// What of the outside the tasks need.
+/// The external dependencies of the background tasks.
 #[derive(Clone)]
 pub(crate) struct Outside {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) resolver: Arc<dyn Resolve>,
-    /// Where answers are decoded, if not by who asks.
+    /// The pool that decodes responses; `None` to decode them on the caller's thread.
     pub(crate) offload: Option<OffloadPool>,
 }
 
-/// What the config says of a service's targets. Equal ones share their [`Targets`] across a reload.
+/// The settings of a service's targets. Equal plans share their [`Targets`] across a reload.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) origins: Vec<Arc<Origin>>,
-    /// How often names are looked up.
+    /// The interval between lookups of names.
     pub(crate) dns: std::time::Duration,
     pub(crate) checks: Option<Checks>,
 }
@@ -53,18 +53,18 @@ pub(crate) struct Targets {
     plan: Plan,
     peers: ArcSwap<Vec<Arc<Peer>>>,
     turn: AtomicUsize,
-    /// Whether requests may be shared out: the names are known, the tasks are at work.
+    /// Whether requests can be distributed: the names are resolved, and the tasks are running.
     ready: AtomicBool,
-    /// Whether there was a request since the names were last looked up.
+    /// Whether there was a request since the last lookup of the names.
     used: AtomicBool,
     names: names::Names,
     checking: Mutex<Option<tokio::task::JoinHandle<()>>>,
-    /// What this takes the place of once it is in force.
+    /// The previous targets, which these replace once they are in force.
     before: Mutex<Weak<Targets>>,
 }
 
 impl Targets {
-    /// Endpoints for a plan, taking over what is known of those that were there before.
+    /// Creates endpoints for a plan, taking over the state of previous endpoints.
     pub(crate) fn new(plan: Plan, before: Option<&Arc<Self>>) -> Self {
         let known = before.map(|before| before.peers.load_full()).unwrap_or_default();
         let mut peers = Vec::with_capacity(plan.origins.len());
@@ -96,7 +96,7 @@ impl Targets {
         &self.plan
     }
 
-    /// Whether a request that is there now can be shared out at once.
+    /// Whether a request can be assigned an endpoint without waiting.
     pub(crate) fn is_ready(&self) -> bool {
         if !self.used.load(Relaxed) {
             self.used.store(true, Relaxed);
@@ -104,10 +104,10 @@ impl Targets {
         self.ready.load(Acquire)
     }
 
-    /// Waits until requests can be shared out: at first use, until the names are looked up.
+    /// Waits until requests can be distributed: on first use, until the names are resolved.
     ///
     /// # Errors
-    /// What the look-up failed with, if not one endpoint is known.
+    /// The error of the lookup, if not a single endpoint is known.
     pub(crate) async fn ready(self: &Arc<Self>, outside: &Outside) -> Result<(), Error> {
         if self.is_ready() {
             return Ok(());
@@ -120,8 +120,8 @@ impl Targets {
         self.look_up(outside).await
     }
 
-    /// Begins what goes on beside requests: the checks, if there are any. Ends those of what this takes
-    /// the place of, and forgets what only they said.
+    /// Starts the background tasks: health checks, if configured. Stops those of the previous targets, and
+    /// clears health state that only they had determined.
     pub(crate) fn watch(self: &Arc<Self>, outside: &Outside) {
         let before = std::mem::take(&mut *self.before.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(before) = before.upgrade() {
@@ -131,12 +131,12 @@ impl Targets {
             self.peers.load().iter().for_each(|peer| _ = peer.standing.set_ill(false));
         } else if !self.ready.load(Acquire) {
             let (targets, outside) = (Arc::clone(self), outside.clone());
-            // The first look-up of the names may take its time.
+            // The first lookup of the names may take long.
             tokio::spawn(async move { targets.ready(&outside).await });
         }
     }
 
-    /// The endpoint for a request that `tried` others in vain; `None` if there is no other one.
+    /// Leases an endpoint for a request that has failed on the `tried` ones; `None` if there is no other.
     pub(crate) fn pick(&self, tried: &[Arc<Peer>]) -> Option<Lease> {
         let peers = self.peers.load();
         match (peers.as_slice(), tried) {
@@ -146,7 +146,7 @@ impl Targets {
         }
     }
 
-    /// How many endpoints there are, well or not.
+    /// The number of endpoints, healthy or not.
     pub(crate) fn count(&self) -> usize {
         self.peers.load().len()
     }
@@ -181,17 +181,17 @@ fn pick(peers: &[Arc<Peer>], tried: &[Arc<Peer>], turn: usize) -> Option<Lease> 
             return Some(peer.lease(true));
         }
     }
-    // If all are out, any of them is better than none.
+    // If all endpoints are ejected, any of them is better than none.
     let may = |peer: &&Arc<Peer>| peer.standing.is_in() == any_in && !is_tried(peer);
     let least = peers.iter().filter(may).map(|peer| peer.outstanding()).min()?;
     let mut ties = peers.iter().filter(may).filter(|peer| peer.outstanding() <= least);
-    // Between looking and looking again, all may have got busier, or left.
+    // Between the two passes, all endpoints may have become busier or unavailable.
     let count = ties.clone().count().max(1);
     let peer = ties.nth(turn % count).or_else(|| peers.iter().find(may))?;
     Some(peer.lease(!any_in))
 }
 
-/// Two different places among `count`, spread by the turn (the finaliser of SplitMix64).
+/// Returns two different indices below `count`, pseudo-randomly chosen by the turn (the finalizer of SplitMix64).
 fn pair(turn: usize, count: usize) -> (usize, usize) {
     let mut mixed = (turn as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -202,8 +202,8 @@ fn pair(turn: usize, count: usize) -> (usize, usize) {
     (one, (one + 1 + low % (count - 1)) % count)
 }
 
-/// The endpoint at this address: the one that is known, or one that knows what that one knew if it is
-/// connected to in another way now.
+/// Returns the endpoint at this address: the known one, or a copy of it with its state if its connection
+/// settings have changed, or a new one.
 fn peer(known: &[Arc<Peer>], origin: &Arc<Origin>, address: Option<SocketAddr>) -> Arc<Peer> {
     let endpoint = || Endpoint { origin: Arc::clone(origin), address };
     match known.iter().find(|peer| peer.endpoint.address == address && peer.is_at(origin)) {
@@ -213,7 +213,7 @@ fn peer(known: &[Arc<Peer>], origin: &Arc<Origin>, address: Option<SocketAddr>) 
     }
 }
 
-/// The address that stands in the URL itself, which nobody has to look up.
+/// Returns the IP address in the URL, if it contains one, so that no lookup is needed.
 fn literal(origin: &Origin) -> Option<SocketAddr> {
     let host = origin.authority.host();
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

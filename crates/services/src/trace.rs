@@ -1,10 +1,10 @@
-//! The trace that a request belongs to, by the W3C's Trace Context: what services are told of it, and the
-//! time that each phase of the request took.
+//! The trace that a request belongs to (W3C Trace Context): its propagation to services, and the durations of
+//! the request's phases.
 //!
-//! Most requests have none, and pay nothing. One that came with a `traceparent` and is not recorded here
-//! hands it on as it is, so that the trace stays whole. One that is recorded has a span of its own, with one
-//! below it for each upstream call: their ids follow from its own and the call's number, so that nobody has
-//! to remember them.
+//! Most requests have no trace and incur no cost. A trace that arrives with a `traceparent` and is not
+//! recorded here is propagated unchanged, so that it stays complete. A recorded request has its own span with
+//! a child span for each upstream call. The ids of child spans are derived from the parent id and the index
+//! of the call, so they need not be stored.
 
 mod context;
 
@@ -15,15 +15,15 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 pub use context::Context;
 
-/// Trace, span, and whether it is sampled.
+/// The trace id, the parent span id, and the sampled flag.
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-/// What tracing systems add for themselves.
+/// Vendor-specific data of tracing systems.
 pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// Phases that are kept of one request.
+/// The maximum number of recorded phases per request.
 const MAX_PHASES: usize = 64;
 
-/// The trace of a request, if it has one. Clones are of the same one.
+/// The trace of a request, if it has one. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Trace(Option<Arc<Inner>>);
 
@@ -31,20 +31,20 @@ pub struct Trace(Option<Arc<Inner>>);
 struct Inner {
     context: Context,
     state: Option<HeaderValue>,
-    /// Those that are over, where spans are recorded.
+    /// The completed phases, if spans are recorded.
     phases: Option<Mutex<Vec<Phase>>>,
 }
 
-/// A part of a request that took time.
+/// A timed part of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// What was done: `compile`, `run`.
+    /// The name: `compile`, `run`.
     pub name: &'static str,
-    /// From when to when.
+    /// The start and the end.
     pub span: (Instant, Instant),
 }
 
-/// A phase that goes on until this is dropped.
+/// A phase in progress, which ends on drop.
 #[derive(Debug)]
 #[must_use = "a phase ends when it is dropped"]
 pub struct Running<'a> {
@@ -53,27 +53,27 @@ pub struct Running<'a> {
 }
 
 impl Trace {
-    /// The trace that a request's headers name, to be handed on as it is.
+    /// Creates a trace that is propagated unchanged, from the headers of a request.
     #[must_use]
     pub fn handed_on(context: Context, headers: &HeaderMap) -> Self {
         Self(Some(Arc::new(Inner { context, state: context::state(headers), phases: None })))
     }
 
-    /// A trace that is recorded here, in a span with this context. `headers` are those of a request that
-    /// belongs to it already.
+    /// Creates a trace that is recorded here, in a span with this context. `headers` are those of a request
+    /// that belongs to the trace already.
     #[must_use]
     pub fn recorded(context: Context, headers: Option<&HeaderMap>) -> Self {
         let phases = Some(Mutex::default());
         Self(Some(Arc::new(Inner { context, state: headers.and_then(context::state), phases })))
     }
 
-    /// Where the request stands in its trace.
+    /// The request's position in its trace.
     #[must_use]
     pub fn context(&self) -> Option<&Context> {
         self.0.as_ref().map(|inner| &inner.context)
     }
 
-    /// What other tracing systems said.
+    /// The `tracestate` of other tracing systems.
     #[must_use]
     pub fn state(&self) -> Option<&HeaderValue> {
         self.0.as_ref()?.state.as_ref()
@@ -85,20 +85,21 @@ impl Trace {
         self.0.as_ref().is_some_and(|inner| inner.phases.is_some())
     }
 
-    /// A phase of the request, from now on.
+    /// Starts a phase of the request.
     pub fn phase(&self, name: &'static str) -> Running<'_> {
         let phases = self.0.as_ref().and_then(|inner| inner.phases.as_ref());
         Running { phases: phases.map(|phases| (phases, Instant::now())), name }
     }
 
-    /// The phases that are over.
+    /// Returns the completed phases.
     #[must_use]
     pub fn phases(&self) -> Vec<Phase> {
         let phases = self.0.as_ref().and_then(|inner| inner.phases.as_ref());
         phases.map_or_else(Vec::new, |phases| lock(phases).clone())
     }
 
-    /// Tells a service of the trace: it is the call with this number of the request.
+    /// Sets the trace headers of a request to a service. `call` is the index of the call among the calls
+    /// of the request.
     pub fn mark(&self, headers: &mut HeaderMap, call: usize) {
         let Some(inner) = &self.0 else { return };
         let context = match inner.phases {

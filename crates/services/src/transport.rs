@@ -1,7 +1,7 @@
-//! The one seam through which bytes leave for a service: [`Live`] here, a recording elsewhere.
+//! The interface for sending requests to services: [`Live`] here, recordings elsewhere.
 //!
-//! A request takes a kept connection (`transport/pool.rs`) or makes one (`connect.rs`, `tls.rs`), and
-//! is exchanged for an answer on it (`http1.rs`, `http2.rs`).
+//! A request takes an idle connection (`transport/pool.rs`) or opens one (`connect.rs`, `tls.rs`), and is
+//! exchanged for a response on it (`http1.rs`, `http2.rs`).
 
 mod connect;
 mod http1;
@@ -26,15 +26,15 @@ use pool::{Found, Pool};
 pub(crate) use connect::Dial;
 pub(crate) use http1::Socket;
 
-/// The largest head of an answer.
+/// The maximum size of a response head in bytes.
 const MAX_HEAD: u32 = 64 << 10;
-/// How many new connections a request tries that the target closes before they are of use.
+/// The number of new connections that a request tries if the target closes them before use.
 const NEW_CONNECTIONS: usize = 3;
 
-/// Sends requests to services. Dropping the future ends the exchange.
+/// Sends requests to services. Dropping the future cancels the exchange.
 pub trait Transport: Send + Sync {
-    /// Sends one request to one target. The request's URI is complete, and nothing is added to it but
-    /// what the protocol needs. No redirect is followed, and nothing that was sent is sent again.
+    /// Sends one request to one target. The request's URI is complete; only headers that the protocol needs
+    /// are added. Redirects are not followed, and requests that were sent are not sent again.
     fn send(
         &self,
         endpoint: &Endpoint,
@@ -42,7 +42,7 @@ pub trait Transport: Send + Sync {
     ) -> BoxFuture<'static, Result<Response<Body>, TransportError>>;
 }
 
-/// One of a service's targets, taken apart when the config was read, and the connections kept to it.
+/// A target of a service, parsed when the config was read, with its connection pool.
 #[derive(Debug)]
 pub struct Origin {
     /// The service's name.
@@ -51,51 +51,51 @@ pub struct Origin {
     pub scheme: Scheme,
     /// Host and port.
     pub authority: Authority,
-    /// What stands before every path; empty for most.
+    /// The path prefix of all requests; usually empty.
     pub base: String,
-    /// What HTTP/1.1 calls it: the port is left out where it is the scheme's own.
+    /// The `Host` header of HTTP/1.1 requests, without the scheme's default port.
     host: HeaderValue,
     dial: Dial,
     tls: Option<Tls>,
     pool: Pool,
 }
 
-/// Where one request goes: a target, and which of its addresses.
+/// The destination of one request: a target and one of its addresses.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// The target.
     pub origin: Arc<Origin>,
-    /// What its name stands for at the moment; `None` where that is yet to be found out.
+    /// The address from the target's host name; `None` if it is not resolved yet.
     pub address: Option<SocketAddr>,
 }
 
-/// Why no answer came.
+/// An error from sending a request.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
-    /// No connection, or one that was closed before it took a byte: nothing was sent.
+    /// There was no connection, or it was closed before it took a byte: nothing was sent.
     #[error("no connection")]
     Unreachable(#[source] Error),
-    /// The target gave it back, and says that nothing was done with it. Another connection may have it, even
-    /// one to the same target.
-    #[error("the target gave it back")]
+    /// The target reports that it did not process the request. It may be sent again on another connection,
+    /// even to the same target.
+    #[error("the target refused the request unprocessed")]
     Refused(#[source] Error),
-    /// No answer in time.
-    #[error("no answer in time")]
+    /// There was no response in time.
+    #[error("no response in time")]
     Timeout(#[source] Error),
-    /// The connection broke, or what came was not HTTP. Something may have been sent.
+    /// The connection broke, or the response was not HTTP. Parts of the request may have been sent.
     #[error("the connection broke")]
     Broken(#[source] Error),
 }
 
-/// What is left of a request that got no answer.
+/// The remainder of a request without a response.
 pub(crate) enum Unsent {
-    /// All of it: nothing was begun, another connection may have it.
+    /// The complete request: nothing was sent, so it may use another connection.
     Whole(Box<Request<Body>>, Error),
-    /// Nothing.
+    /// The request cannot be sent again.
     Lost(TransportError),
 }
 
-/// Real connections: pooled, HTTP/1.1 or HTTP/2. The connections are kept by each [`Origin`].
+/// Real connections over HTTP/1.1 or HTTP/2. The connections are pooled by each [`Origin`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Live;
 
@@ -119,10 +119,10 @@ async fn send(endpoint: Endpoint, mut request: Request<Body>) -> Result<Response
                 probe.wait().await.map_err(TransportError::Unreachable)?;
                 continue;
             }
-            // Rare and large: boxed, so that the future of every other request is small.
+            // Rare and large: boxed, so that the futures of all other requests stay small.
             Found::Nothing => match connect(&endpoint).boxed().await.map_err(TransportError::Unreachable)? {
                 Connection::Http1(connection) => (connection.send(request, endpoint.clone()).await, true),
-                // It spoke HTTP/1.1 before.
+                // The target used HTTP/1.1 for earlier connections.
                 Connection::Http2(connection) => {
                     endpoint.origin.pool.share(endpoint.address, connection);
                     continue;
@@ -142,7 +142,7 @@ async fn send(endpoint: Endpoint, mut request: Request<Body>) -> Result<Response
 }
 
 impl Origin {
-    /// A target, to which nothing is connected yet; or why there can be none.
+    /// Creates a target without connections, or returns the reason why it is invalid.
     pub(crate) fn new(
         service: Arc<str>,
         (scheme, authority): (Scheme, Authority),
@@ -154,12 +154,12 @@ impl Origin {
             Some(port) if port != default_port(&scheme) => authority.as_str(),
             _ => authority.host(),
         };
-        // What stands in an authority may stand in a header.
+        // All characters of an authority are valid in headers.
         let host = HeaderValue::from_str(host).unwrap_or(HeaderValue::from_static(""));
         Ok(Self { service, scheme, authority, base, host, dial, tls, pool: Pool::default() })
     }
 
-    /// Whether requests may share a connection to it, on which the target may give one of them back.
+    /// Whether requests may share a connection, on which the target may refuse single requests unprocessed.
     pub(crate) fn is_shared(&self) -> bool {
         match self.dial.protocol {
             Protocol::Auto => self.tls.is_some(),
@@ -167,7 +167,7 @@ impl Origin {
         }
     }
 
-    /// Whether it is at this `host:port`; the scheme's own port need not be written.
+    /// Whether the target is at this `host:port`; the scheme's default port may be omitted.
     pub(crate) fn is_at(&self, authority: &str) -> bool {
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
@@ -176,12 +176,12 @@ impl Origin {
         self.authority.host().eq_ignore_ascii_case(host) && port == Some(self.port())
     }
 
-    /// The port that is connected to.
+    /// The port for connections.
     pub(crate) fn port(&self) -> u16 {
         self.authority.port_u16().unwrap_or(default_port(&self.scheme))
     }
 
-    /// The complete URI of a path at this target, called so or by its own name.
+    /// Returns the complete URI of a path at this target, with the authority `called` or the target's own.
     pub(crate) fn uri(&self, path: PathAndQuery, called: Option<&Authority>) -> Result<Uri, http::Error> {
         let path = match self.base.as_str() {
             "" => path,
@@ -194,7 +194,7 @@ impl Origin {
         Ok(Uri::from_parts(parts)?)
     }
 
-    /// What HTTP/1.1 calls it in a request to this URI.
+    /// Returns the `Host` header of HTTP/1.1 for a request to this URI.
     fn host(&self, uri: &Uri) -> HeaderValue {
         let called = uri.authority().filter(|called| **called != self.authority);
         let called = called.and_then(|called| HeaderValue::from_str(called.as_str()).ok());
@@ -202,8 +202,7 @@ impl Origin {
     }
 }
 
-/// Whether they are the same target, connected to in the same way: connections to one will do for the
-/// other.
+/// Compares targets including their connection settings: connections to equal targets are interchangeable.
 impl PartialEq for Origin {
     fn eq(&self, other: &Self) -> bool {
         (&self.service, &self.scheme, &self.authority, &self.base, &self.dial)

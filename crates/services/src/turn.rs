@@ -1,18 +1,19 @@
-//! The turns of tasks that take what is there already.
+//! Cooperative scheduling for tasks that process data which is available at once.
 
 use tokio::task::{coop::consume_budget, yield_now};
 
-/// The bytes that a task takes in a turn: what it costs to receive and copy them is a small part of a millisecond.
+/// The bytes that a task processes before it yields: receiving and copying them takes a small part of a millisecond.
 pub const TURN_BYTES: usize = 128 * 1024;
 
-/// What a task has taken in its turn. Tokio counts the pieces that a task takes, which may be of a byte or of a mebibyte each.
+/// A counter of the bytes processed since the last yield. Tokio's budget counts pieces, which may be of one
+/// byte or one mebibyte each.
 #[derive(Debug, Default)]
 pub struct Turn {
     bytes: usize,
 }
 
 impl Turn {
-    /// Counts a piece, and lets other tasks run if it was this one's last: [`TURN_BYTES`], or as many pieces as tokio allows.
+    /// Counts a piece, and yields after [`TURN_BYTES`] bytes, or after as many pieces as tokio's budget allows.
     pub async fn took(&mut self, bytes: usize) {
         self.bytes += bytes;
         if self.bytes < TURN_BYTES {
@@ -48,7 +49,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn others_have_their_turn_after_so_many_bytes_or_pieces() {
+    async fn yields_after_a_number_of_bytes_or_pieces() {
         assert_eq!(polls(4, TURN_BYTES).await, 5);
         assert_eq!(polls(8, TURN_BYTES / 2).await, 5);
         assert_eq!(polls(1, TURN_BYTES - 1).await, 1);

@@ -1,15 +1,15 @@
-//! Proxied requests that offer another protocol for their connection (RFC 9110, 7.8): WebSocket.
+//! Protocol upgrades of proxied requests (RFC 9110, section 7.8), such as WebSocket.
 //!
-//! Behind a switch of protocols the gateway sees bytes and no requests: rights, filters, `paths` and the stripping of
-//! credentials end there. So of a client's offers only those are passed on that the service's config lists. All
-//! others are dropped, and the request is answered as if they had not been made; a service that switches to
-//! something that was not offered is broken. HTTP itself is never tunnelled (`h2c`): it would be requests that
-//! nothing has checked. Upgrades are a matter of HTTP/1.1 alone.
+//! After a switch of protocols the gateway sees bytes instead of requests: rights, filters, `paths` and the
+//! removal of credentials no longer apply. Of a client's offers, only those that the service's config lists
+//! are forwarded. Others are dropped, and the request proceeds without them. A service that switches to a
+//! protocol that was not offered is treated as broken. HTTP itself is never tunnelled (`h2c`), since its
+//! requests would bypass all checks. Upgrades exist in HTTP/1.1 only.
 //!
-//! After a switch the server of the client joins the two sides by a [`Tunnel`].
+//! After a switch, the server connects the client with the service by a [`Tunnel`].
 //!
-//! All that can be seen of such a connection is whether anything moves. One on which nothing does for
-//! `upgrade_idle_timeout` is closed: a peer that vanished says nothing, and would be kept for ever.
+//! A tunnel without traffic in either direction for `upgrade_idle_timeout` is closed: a vanished peer cannot
+//! be detected otherwise, and its tunnel would stay open forever.
 
 use std::io::Cursor;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,29 +27,29 @@ use crate::headers::{lists, tokens};
 use crate::targets::Lease;
 use crate::transport::Socket;
 
-/// Protocols that no connection may be handed over to, by the name before a version: other requests would hide in
-/// them, or the gateway would have to be told their keys.
+/// Protocols that connections are never upgraded to, by the name before a version: they would hide other
+/// requests, or require the gateway to have their keys.
 const NEVER_TUNNELLED: [&str; 5] = ["http", "h2", "h2c", "h3", "tls"];
 
-/// The protocols that a request offers for its connection and the service's config lists.
+/// The protocols that a request offers and the service's config lists.
 pub(crate) struct UpgradeOffer(Vec<HeaderValue>);
 
-/// A service's side of a connection that is no longer one of HTTP, among the extensions of its answer.
+/// The service's side of an upgraded connection, as an extension of its response.
 #[derive(Clone)]
 pub(crate) struct Switched(Arc<Mutex<Option<Service>>>);
 
-/// What follows an answer that switches protocols, among its extensions: whoever serves the client joins its
-/// side, once the answer is written.
+/// A tunnel to the service, as an extension of a 101 response. The server connects the client's side to it
+/// once the response is written.
 #[derive(Clone)]
 pub struct Tunnel(Arc<Mutex<Option<Far>>>);
 
-/// What a tunnel keeps until its sides part: a place among what is counted at once.
+/// A guard that a tunnel holds until it is closed, such as a concurrency permit.
 type TunnelGuard = Box<dyn Send>;
 
-/// The connection, and what of it was read already.
+/// The connection, and the bytes that were read from it already.
 type Service = (Socket, Bytes);
 
-/// The far side of a tunnel. The lease is held until the sides part.
+/// The service's side of a tunnel. The lease is held until the tunnel closes.
 struct Far {
     service: Service,
     idle: Duration,
@@ -68,8 +68,8 @@ impl Switched {
 }
 
 impl Tunnel {
-    /// Passes bytes on both ways until both sides have ended, one of them breaks, or nothing has moved for
-    /// too long. A second time there is nobody to pass them to.
+    /// Copies bytes in both directions until both sides have ended, one of them fails, or the idle timeout
+    /// expires. Further calls have no effect.
     pub async fn join(&self, client: impl AsyncRead + AsyncWrite + Unpin) {
         let far = self.lock().take();
         let Some(Far { service: (stream, begun), idle, _lease, guards: _guards }) = far else { return };
@@ -77,7 +77,7 @@ impl Tunnel {
         splice(client, join(Cursor::new(begun).chain(reader), writer), idle).await;
     }
 
-    /// Keeps a value until the sides part, so that a tunnel counts for as long as it lasts.
+    /// Holds a guard until the tunnel closes, so that limits include open tunnels.
     pub fn keep(&self, guard: impl Send + 'static) {
         if let Some(far) = &mut *self.lock() {
             far.guards.push(Box::new(guard));
@@ -90,8 +90,8 @@ impl Tunnel {
 }
 
 impl UpgradeOffer {
-    /// Reads what a request without a body offers, as far as it is `listed`. A request with a body would go on in the
-    /// middle of it.
+    /// Reads the offers of a request that are `listed`. Requests with a body are excluded, since the switch
+    /// could occur in the middle of the body.
     pub(crate) fn read(head: &request::Parts, has_body: bool, listed: &[HeaderValue]) -> Option<Self> {
         let headers = &head.headers;
         let is_offer = head.version == Version::HTTP_11
@@ -106,14 +106,15 @@ impl UpgradeOffer {
         (!offered.is_empty()).then_some(Self(offered))
     }
 
-    /// Makes the offer to the service: the client's own was for its connection alone and has been taken away.
+    /// Adds the offer for the service: the client's own header was hop-by-hop, and has been removed.
     pub(crate) fn make(&self, headers: &mut HeaderMap) {
         for protocol in &self.0 {
             headers.append(UPGRADE, protocol.clone());
         }
     }
 
-    /// The offered protocol that a response switches to; none where it names another, none or several.
+    /// Returns the offered protocol that a response switches to; `None` if it names another protocol,
+    /// none or several.
     fn accepted(&self, response: &Response<Body>) -> Option<&HeaderValue> {
         let mut named = tokens(response.headers(), &UPGRADE);
         let (Some(named), None) = (named.next(), named.next()) else { return None };
@@ -125,7 +126,8 @@ impl UpgradeOffer {
         self.accepted(response).is_some()
     }
 
-    /// Makes of a response that accepts the offer one to the client, with a tunnel to the service.
+    /// Turns an accepting response of the service into the response to the client, with a tunnel to the
+    /// service. Returns `false` if the response does not accept the offer.
     pub(crate) fn grant(&self, response: &mut Response<Body>, lease: Lease, idle: Duration) -> bool {
         let protocol = self.accepted(response).cloned();
         let service = response.extensions_mut().remove::<Switched>().and_then(|switched| switched.take());
@@ -139,47 +141,47 @@ impl UpgradeOffer {
     }
 }
 
-/// A protocol as a config lists it: a name, and perhaps a version behind a slash (RFC 9110, 7.8).
+/// Parses a protocol from the config: a name, and optionally a version after a slash (RFC 9110, section 7.8).
 ///
 /// # Errors
-/// Why connections can't be handed over to it.
+/// The reason why connections cannot be upgraded to the protocol.
 pub(crate) fn listed_protocol(text: &str) -> Result<HeaderValue, &'static str> {
     let mut parts = text.split('/');
     let (name, version) = (parts.next().unwrap_or_default(), parts.next());
-    // Field names are tokens, as the parts of a protocol are.
+    // Field names are tokens, as are the parts of a protocol.
     let is_token = |part: &str| HeaderName::from_bytes(part.as_bytes()).is_ok();
     if !is_token(name) || version.is_some_and(|version| !is_token(version)) || parts.next().is_some() {
-        return Err("it is no protocol of an `Upgrade` field");
+        return Err("it is not a protocol of an `Upgrade` field");
     }
     if NEVER_TUNNELLED.iter().any(|never| name.eq_ignore_ascii_case(never)) {
-        return Err("requests in it would pass by the gateway's checks");
+        return Err("its requests would bypass the gateway's checks");
     }
-    HeaderValue::from_str(text).map_err(|_| "it is no protocol of an `Upgrade` field")
+    HeaderValue::from_str(text).map_err(|_| "it is not a protocol of an `Upgrade` field")
 }
 
-/// Whether a response says that its connection has become something else.
+/// Whether a response switches protocols.
 pub(crate) fn is_switch(response: &Response<Body>) -> bool {
     response.status() == StatusCode::SWITCHING_PROTOCOLS
 }
 
-/// Passes bytes on both ways until both sides have ended, one of them breaks, or nothing has moved for so long.
+/// Copies bytes in both directions until both sides have ended, one of them fails, or the idle timeout expires.
 async fn splice(
     client: impl AsyncRead + AsyncWrite + Unpin,
     service: impl AsyncRead + AsyncWrite + Unpin,
     idle: Duration,
 ) {
     let moved = Moved(Mutex::new(Instant::now()));
-    // A side that no longer takes what the other says is not read from for the other either: it is silence too.
+    // A side that stops reading also stalls the other side, which counts as idle.
     let mut client = InspectReader::new(client, |_: &[u8]| moved.note());
     let mut service = InspectReader::new(service, |_: &[u8]| moved.note());
     tokio::select! {
-        // Whoever breaks off is no trouble of the gateway's.
+        // Errors of either side just end the tunnel.
         _ = copy_bidirectional(&mut client, &mut service) => {}
         () = moved.not_for(idle) => {}
     }
 }
 
-/// When bytes last came, from either side.
+/// The time of the last bytes from either side.
 struct Moved(Mutex<Instant>);
 
 impl Moved {
@@ -187,7 +189,8 @@ impl Moved {
         *self.lock() = Instant::now();
     }
 
-    /// Waits until there were none for so long. Looks only when they could be up: bytes wake nobody.
+    /// Waits until there was no traffic for `idle`. Rechecks only when the timeout could have expired:
+    /// traffic wakes no task.
     async fn not_for(&self, idle: Duration) {
         loop {
             let end = *self.lock() + idle;

@@ -1,4 +1,4 @@
-//! What takes long of answering a call: it is done in the pool, and the caller pays.
+//! CPU work for responses, done in the offload pool and charged to the caller.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::client::OVER;
 use crate::error::CallError;
 use crate::problem::{AnswerTimeout, Overloaded, Problem, Unfinished};
 
-/// Makes an answer movable: it is in the pool for a while where it asks for that by [`offload::leave`]. Given are who pays,
-/// and the budget that the answer's calls are made by.
+/// Makes the computation of a response movable: it runs in the pool for a while if it requests that by
+/// [`offload::leave`]. The payer is charged for the work; `budget` is the budget of the calls made for the response.
 ///
 /// # Errors
-/// [`AnswerTimeout`] when it can't be done by the budget's deadline. When the pool has too much to do, [`Overloaded`] where no
-/// service was asked, and else [`Unfinished`].
+/// [`AnswerTimeout`] when the budget's deadline cannot be met. If the pool is overloaded, [`Overloaded`] if
+/// no call was sent to a service, otherwise [`Unfinished`].
 pub fn movable<T: Send + 'static>(
     pool: &OffloadPool,
     kind: &'static str,
@@ -35,29 +35,29 @@ pub fn movable<T: Send + 'static>(
     }
 }
 
-/// Whether anything of these calls has left the gateway.
+/// Whether any of these calls has left the gateway.
 fn has_sent(made: &[Made]) -> bool {
     made.iter().any(|made| !matches!(made.outcome, Outcome::NotSent))
 }
 
-/// The error of a call whose answer the pool has not worked on.
+/// Returns the error of a call whose response the pool did not process.
 pub(crate) fn unfinished(error: OffloadError) -> CallError {
     match error {
         OffloadError::DeadlineExceeded => OVER,
-        // Who waits for quota waits until the deadline at most: what is exceeded is the number of jobs that wait. A panic is
-        // in the log, and ends this answer alone.
+        // Jobs wait for quota until their deadline, so `QuotaExceeded` is about the number of waiting jobs. A
+        // panic is in the log and ends this response only.
         OffloadError::QuotaExceeded { .. } | OffloadError::QueueFull | OffloadError::Panicked => {
             Unfinished.into()
         }
     }
 }
 
-/// Does work on a text of so many bytes: at once where it is short, and else as a job. A caller that has no quota left
-/// waits until it has some.
+/// Does work on a text of `bytes` bytes: inline for short texts, otherwise as a job in the pool. A caller
+/// whose quota is used up waits for more.
 ///
 /// # Errors
-/// [`CallError::Limit`] with `limit-deadline`, when it can't be done in time, and [`CallError::Unfinished`] when the pool has
-/// too much to do.
+/// [`CallError::Limit`] with `limit-deadline` when the deadline cannot be met, and [`CallError::Unfinished`]
+/// if the pool is overloaded.
 pub async fn work_on_text<T: Send + 'static>(
     pool: &OffloadPool,
     kind: &'static str,
@@ -68,7 +68,7 @@ pub async fn work_on_text<T: Send + 'static>(
     if bytes <= SHORT_TEXT {
         return Ok(work());
     }
-    // Half a gigabyte a second: what is not taken is given back.
+    // Estimated at half a gigabyte per second; unused quota is refunded.
     let estimate = Duration::from_nanos(2 * bytes as u64);
     let payer = call.quota_key().for_answers();
     let request = JobRequest { kind, payer, estimate, deadline: call.budget.deadline };
@@ -89,7 +89,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     #[tokio::test]
-    async fn a_long_answer_that_is_not_composed_is_told_by_whether_services_were_asked() {
+    async fn the_error_of_an_unfinished_response_depends_on_sent_calls() {
         let pool = OffloadPool::start(OffloadConfig { threads: 1, ..OffloadConfig::default() }).unwrap();
         let payer = QuotaKey::new(&"payer");
         let (release, wait) = mpsc::channel::<()>();
@@ -105,7 +105,7 @@ mod tests {
         let number = used.begin("shop".into(), Method::POST, "/".to_owned());
         used.note(number, Outcome::NoAnswer);
         fresh.refuse("shop".into(), Method::POST, "/".to_owned());
-        // Another caller is not refused, and late.
+        // The other caller's job is not rejected, but late.
         let other = QuotaKey::new(&"other");
         for (payer, budget, told) in [
             (payer, &fresh, ("gateway-overloaded", 503, true)),

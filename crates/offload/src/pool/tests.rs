@@ -1,4 +1,4 @@
-//! That jobs are bounded, fair, charged, cancelled and contained, whatever threads do meanwhile.
+//! The pool: limits, fairness, charges, cancellation, and panics.
 
 use std::sync::mpsc;
 
@@ -20,7 +20,7 @@ fn of(payer: u64) -> JobRequest {
     JobRequest { kind: "test", payer: QuotaKey::new(&payer), estimate, deadline: Instant::now() + HOUR }
 }
 
-/// A job that keeps a thread until the sender is dropped.
+/// Starts a job that occupies a thread until the sender is dropped.
 async fn block(pool: &OffloadPool, payer: u64) -> (mpsc::Sender<()>, tokio::task::JoinHandle<()>) {
     let (go, gone) = mpsc::channel::<()>();
     let (begins, begun) = oneshot::channel();
@@ -65,7 +65,7 @@ async fn bounds_the_queue_of_one_payer_and_keeps_room_for_others() {
 }
 
 #[tokio::test]
-async fn bounds_the_whole_queue_and_displaces_whoever_owes_most() {
+async fn bounds_the_queue_and_displaces_the_job_with_the_worst_rank() {
     let pool = pool(1, HOUR);
     let (go, blocked) = block(&pool, 0).await;
     let greedy = (0..MAX_QUEUED_PER_PAYER).map(|_| 1);
@@ -73,7 +73,7 @@ async fn bounds_the_whole_queue_and_displaces_whoever_owes_most() {
     let mut waiting: Vec<_> = payers.map(|payer| pool.run(of(payer), |_| ()).boxed()).collect();
     assert!(waiting.iter_mut().all(|job| job.now_or_never().is_none()));
     let mut newcomer = pool.run(of(u64::MAX), |_| ()).boxed();
-    assert!((&mut newcomer).now_or_never().is_none(), "it is queued");
+    assert!((&mut newcomer).now_or_never().is_none(), "the newcomer is queued");
     let (displaced, at, rest) = select_all(waiting).await;
     assert_eq!((displaced, at), (Err(OffloadError::QueueFull), MAX_QUEUED_PER_PAYER - 1));
     assert_eq!(pool.stats().queued, MAX_QUEUED);
@@ -83,7 +83,7 @@ async fn bounds_the_whole_queue_and_displaces_whoever_owes_most() {
 }
 
 #[tokio::test]
-async fn serves_a_payer_s_first_job_before_another_s_tenth() {
+async fn serves_first_jobs_before_the_tenth_of_another_payer() {
     let pool = pool(1, HOUR);
     let (go, blocked) = block(&pool, 0).await;
     let (sender, order) = mpsc::channel();
@@ -101,7 +101,7 @@ async fn serves_a_payer_s_first_job_before_another_s_tenth() {
 }
 
 #[tokio::test]
-async fn gives_a_block_of_networks_sixteen_jobs_a_round() {
+async fn gives_a_block_of_networks_sixteen_jobs_per_round() {
     let pool = pool(1, HOUR);
     let (go, blocked) = block(&pool, 0).await;
     let (sender, order) = mpsc::channel();
@@ -133,7 +133,7 @@ async fn gives_one_payer_one_thread_at_a_time() {
 }
 
 #[tokio::test]
-async fn takes_a_job_back_that_nobody_waits_for() {
+async fn withdraws_a_job_whose_caller_is_gone() {
     let pool = pool(1, HOUR);
     let (go, blocked) = block(&pool, 0).await;
     let kept = Arc::new(());
@@ -147,13 +147,13 @@ async fn takes_a_job_back_that_nobody_waits_for() {
     drop(job);
     let stats = pool.stats();
     assert_eq!((stats.queued, stats.rejected["cancelled"]), (0, 1));
-    assert_eq!(Arc::strong_count(&kept), 1, "what it held is let go");
+    assert_eq!(Arc::strong_count(&kept), 1, "the job is dropped");
     drop(go);
     blocked.await.unwrap();
 }
 
 #[tokio::test]
-async fn shows_a_running_job_that_its_caller_is_gone() {
+async fn cancels_a_running_job_whose_caller_is_gone() {
     let pool = pool(1, HOUR);
     let (begins, begun) = oneshot::channel();
     let (ends, ended) = oneshot::channel();
@@ -169,7 +169,7 @@ async fn shows_a_running_job_that_its_caller_is_gone() {
 }
 
 #[tokio::test]
-async fn gives_up_a_job_at_its_deadline() {
+async fn cancels_a_job_at_its_deadline() {
     let pool = pool(1, HOUR);
     let (go, blocked) = block(&pool, 0).await;
     let deadline = Instant::now() + Duration::from_millis(5);
@@ -182,17 +182,17 @@ async fn gives_up_a_job_at_its_deadline() {
 }
 
 #[tokio::test]
-async fn begins_no_job_whose_deadline_has_passed() {
+async fn does_not_start_a_job_after_its_deadline() {
     let pool = pool(1, HOUR);
     let late = JobRequest { deadline: Instant::now(), ..of(1) };
     let (sender, begun) = mpsc::channel();
     let ended = pool.run(late, move |_| sender.send(())).await;
     assert_eq!(ended, Err(OffloadError::DeadlineExceeded));
-    assert!(begun.recv().is_err(), "it was dropped and not run");
+    assert!(begun.recv().is_err(), "the job was dropped without running");
 }
 
 #[tokio::test]
-async fn charges_before_a_job_starts_and_corrects_after_it() {
+async fn charges_in_advance_and_corrects_afterwards() {
     let pool = pool(1, Duration::from_millis(100));
     let costly = JobRequest { estimate: Duration::from_millis(150), ..of(1) };
     let (go, blocked) = block(&pool, 0).await;
@@ -203,10 +203,10 @@ async fn charges_before_a_job_starts_and_corrects_after_it() {
     drop(go);
     assert_eq!(first.await, Ok(()));
     blocked.await.unwrap();
-    assert_eq!(pool.run(of(1), |_| ()).await, Ok(()), "it took less than the estimate");
+    assert_eq!(pool.run(of(1), |_| ()).await, Ok(()), "the first job used less than its estimate");
     let spin = |job: &JobContext| job.add_cpu(Duration::from_secs(1));
     assert_eq!(pool.run(of(2), spin).await, Ok(()));
-    assert!(pool.quota().retry_after(QuotaKey::new(&2_u64), Instant::now()).is_some(), "it took more");
+    assert!(pool.quota().retry_after(QuotaKey::new(&2_u64), Instant::now()).is_some(), "more than estimated");
     let stats = pool.stats();
     assert_eq!(stats.kinds["test"].jobs, 4);
     assert!(stats.kinds["test"].cpu >= Duration::from_secs(1));
@@ -214,13 +214,13 @@ async fn charges_before_a_job_starts_and_corrects_after_it() {
 }
 
 #[tokio::test]
-async fn has_a_payer_without_quota_wait_for_it() {
+async fn paced_jobs_wait_for_quota() {
     const SECOND: Duration = Duration::from_secs(1);
     let pool = pool(1, 10 * SECOND);
     pool.quota().charge(of(1).payer, 10 * SECOND + SECOND / 50, Instant::now());
     let refused = pool.run(of(1), |_| ()).await;
     assert!(matches!(refused, Err(OffloadError::QuotaExceeded { .. })), "{refused:?}");
-    assert_eq!(pool.run_paced(of(1), |_| ()).await, Ok(()), "it has earned some");
+    assert_eq!(pool.run_paced(of(1), |_| ()).await, Ok(()), "the payer has quota again");
     pool.quota().charge(of(1).payer, 10 * SECOND, Instant::now());
     let late = JobRequest { deadline: Instant::now(), ..of(1) };
     assert_eq!(pool.run_paced(late, |_| ()).await, Err(OffloadError::DeadlineExceeded));

@@ -1,4 +1,4 @@
-//! Which calls are made, and how many at once, against a real service.
+//! Deduplication, concurrency and splitting of calls, with a real service.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -25,7 +25,7 @@ fn ask(path: &str, tenant: &str) -> Request {
 }
 
 #[tokio::test]
-async fn equal_safe_calls_are_made_once_and_others_each() {
+async fn deduplicates_equal_safe_calls_only() {
     let (_upstream, calls, shop) = calls().await;
     let asked = [("/echo?a", "1"), ("/echo?a", "1"), ("/echo?a", "2"), ("/echo?b", "1"), ("/echo?a", "1")];
     let answers = join_all(asked.map(|(path, tenant)| calls.send(&shop, ask(path, tenant)))).await;
@@ -37,7 +37,7 @@ async fn equal_safe_calls_are_made_once_and_others_each() {
 }
 
 #[tokio::test]
-async fn all_who_asked_for_the_same_learn_why_it_failed() {
+async fn duplicates_share_an_error() {
     let (_upstream, calls, shop) = calls().await;
     let answers =
         join_all([calls.send(&shop, ask("/garbage", "1")), calls.send(&shop, ask("/garbage", "1"))]).await;
@@ -45,7 +45,7 @@ async fn all_who_asked_for_the_same_learn_why_it_failed() {
 }
 
 #[tokio::test]
-async fn of_many_only_some_are_under_way_in_order_until_one_fails() {
+async fn at_once_limits_concurrency_and_ends_at_the_first_error() {
     let (under_way, most) = (&AtomicUsize::new(0), &AtomicUsize::new(0));
     let futures = (0..20).map(|number| async move {
         most.fetch_max(under_way.fetch_add(1, SeqCst) + 1, SeqCst);
@@ -59,7 +59,7 @@ async fn of_many_only_some_are_under_way_in_order_until_one_fails() {
 }
 
 #[test]
-fn ids_are_divided_by_number_and_by_length() {
+fn splits_ids_by_count_and_length() {
     assert_eq!(divide(&[1; 10], 1, 4, 1000), [0..4, 4..8, 8..10]);
     assert_eq!(divide(&[3; 4], 1, 100, 8), [0..2, 2..4]);
     assert_eq!(divide(&[1, 100, 1], 1, 100, 10), [0..1, 1..2, 2..3]);
@@ -69,7 +69,7 @@ fn ids_are_divided_by_number_and_by_length() {
 
 proptest! {
     #[test]
-    fn every_value_is_in_one_part_that_is_not_too_long(
+    fn every_value_is_in_exactly_one_part_within_the_limits(
         lengths in prop::collection::vec(0..40_usize, 0..200), most in 1..50_usize, room in 1..300_usize,
     ) {
         let parts = divide(&lengths, 1, most, room);

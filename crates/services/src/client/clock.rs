@@ -1,4 +1,4 @@
-//! How long an exchange may take, and which of its times is up first.
+//! The timeouts of an exchange.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,27 +11,27 @@ use crate::deadline::by;
 use crate::error::Waited;
 use crate::service::Service;
 
-/// The times of one exchange, from its beginning to its last attempt.
+/// The timers of one exchange, from its start to its last attempt.
 #[derive(Clone, Copy)]
 pub(super) struct Clock {
     begun: Instant,
-    /// When the attempt that is under way began.
+    /// The start of the current attempt.
     attempt: Instant,
-    /// When the whole request's time is up.
+    /// The deadline of the whole request.
     deadline: Instant,
     whole: Duration,
     first_byte: Option<Duration>,
     idle: Duration,
 }
 
-/// The time that was up.
+/// The timeout that expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Late {
-    /// What the service is to blame for, and how long it was waited for.
+    /// A timeout of the service: the awaited event and the duration.
     Service(Waited, Duration),
-    /// The request's own time.
+    /// The deadline of the whole request.
     Deadline(Duration),
-    /// The client did not go on sending.
+    /// The idle timeout of the client's upload.
     Client(Duration),
 }
 
@@ -52,18 +52,18 @@ impl Clock {
         self.begun
     }
 
-    /// When the attempt that is under way began.
+    /// The start of the current attempt.
     pub(super) fn attempt(&self) -> Instant {
         self.attempt
     }
 
-    /// Another attempt begins; `false` if there is no time for it.
+    /// Starts another attempt; returns `false` if there is no time for it.
     pub(super) fn again(&mut self) -> bool {
         self.attempt = Instant::now();
         self.attempt < self.deadline.min(self.begun + self.whole)
     }
 
-    /// Waits for an answer to begin.
+    /// Waits for a response to begin.
     pub(super) async fn answer<F: Future + ?Sized>(
         &self,
         upload: Option<&Upload>,
@@ -74,7 +74,7 @@ impl Clock {
             if let Some(value) = by(end.into(), future.as_mut()).await {
                 return Ok(value);
             }
-            // An upload may have moved meanwhile, which moves the end.
+            // Progress of an upload meanwhile postpones the end.
             let (end, late) = self.end(upload);
             if end <= Instant::now() {
                 return Err(late);
@@ -82,18 +82,18 @@ impl Clock {
         }
     }
 
-    /// Waits for what has to come within the whole time, whatever the attempt.
+    /// Waits for a future within the service's timeout, which covers all attempts.
     pub(super) async fn whole<F: Future>(&self, future: Pin<&mut F>) -> Result<F::Output, Late> {
         let (end, late) =
             self.earliest([(self.begun + self.whole, Late::Service(Waited::Answer, self.whole))]);
         by(end.into(), future).await.ok_or(late)
     }
 
-    /// The next time that may be up.
+    /// Returns the earliest time at which a timeout can expire, and that timeout.
     fn end(&self, upload: Option<&Upload>) -> (Instant, Late) {
         let glance = upload.map(Upload::glance);
         let (whole, first) = match &glance {
-            // The service has had all of the request since then.
+            // The service has had the complete request since the end of the upload.
             Some(glance) => match glance.end {
                 Some(End::Done(at)) => (self.begun.max(at), self.attempt.max(at)),
                 Some(End::Broken) => (self.begun, self.attempt),
@@ -102,7 +102,7 @@ impl Clock {
                         true => Late::Client(self.idle),
                         false => Late::Service(Waited::More, self.idle),
                     };
-                    // Looked at again before any other time could be up once the upload ends.
+                    // Wake up early enough to notice the end of the upload before any later timeout can expire.
                     let again = Instant::now() + self.first_byte.unwrap_or(self.whole).min(self.whole);
                     return self
                         .earliest([(glance.moved.max(self.attempt) + self.idle, late), (again, late)]);

@@ -1,10 +1,10 @@
-//! One exchange with a service: the endpoint, the answer, and another endpoint where that one failed.
+//! An exchange with a service: endpoint selection, the attempts, and the response.
 //!
-//! A safe request that can be sent whole is sent again after an endpoint broke off before its answer, was
-//! too slow to begin it, or answered that it is not well; every other one only if nothing of it was sent, or
-//! the endpoint says that it did nothing with it. Each time another endpoint gets it, within the service's
-//! budget for retries and before its time is up; where there is no other one, what was given back goes to the
-//! same one on another connection.
+//! A safe request with a complete body is retried if an endpoint closed the connection before its response,
+//! was too slow to begin it, or responded with an error status. Any other request is retried only if nothing
+//! of it was sent, or if the endpoint reports that it did not process the request. Each retry goes to another
+//! endpoint, within the service's retry budget and before the deadline. If there is no other endpoint, a
+//! request that was refused unprocessed is retried on another connection to the same endpoint.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,37 +29,37 @@ use crate::targets::{Lease, Outside, Peer, Verdict};
 use crate::transport::TransportError;
 use crate::upgrade;
 
-/// Why a 101 is no answer to a request that did not offer that protocol.
+/// The error for a 101 response to a request that did not offer that protocol.
 const UNASKED: &str = "it switched to a protocol that was not offered";
 
-/// An exchange on behalf of one call.
+/// The exchange of one call.
 pub(super) struct Exchange {
     pub(super) outside: Arc<Outside>,
     pub(super) service: Arc<Service>,
-    /// Its number among the calls of the request.
+    /// The index of the call among the calls of the request.
     pub(super) number: usize,
-    /// Who pays for the decoding of its answer; `None` where it is the answer of several callers.
+    /// The account that is charged for decoding the response; `None` for a response shared by several callers.
     pub(super) payer: Option<QuotaKey>,
 }
 
-/// An answer that has begun, and the endpoint that gives it.
+/// A response whose head has arrived, with the lease of its endpoint.
 pub(super) struct Answer {
     pub(super) response: Response<Body>,
     pub(super) lease: Lease,
-    /// Whether its endpoint is still to be told that it ended well.
+    /// Whether the successful end of the response is still to be reported to the endpoint.
     pub(super) untold: bool,
-    /// The request's body, which may still be on its way.
+    /// The request's body, which may still be in transit.
     upload: Option<Arc<Upload>>,
 }
 
-/// How one attempt failed.
+/// The failure of one attempt.
 enum Failure {
     Transport(TransportError),
     Late(Late),
 }
 
 impl Exchange {
-    /// Sends the message until there is an answer, or no reason to go on.
+    /// Sends the message, with retries, until there is a response or a final error.
     pub(super) async fn answer(
         &self,
         budget: &Budget,
@@ -128,8 +128,9 @@ impl Exchange {
         }
     }
 
-    /// Another endpoint, if the time, the budget and the others' health allow it; any one, if the last gave
-    /// the request back. Where nobody was there, nobody was burdened: that takes nothing from the budget.
+    /// Leases another endpoint for a retry, if the deadline, the retry budget and the health of the endpoints
+    /// permit it; any endpoint, if the last one refused the request unprocessed. A retry after an attempt
+    /// that reached no endpoint takes nothing out of the budget, since it added no load.
     fn next(
         &self,
         clock: &mut Clock,
@@ -151,7 +152,7 @@ impl Exchange {
         Some(lease)
     }
 
-    /// Sends the message to one endpoint, and waits until the answer begins.
+    /// Sends the message to one endpoint, and waits until the response begins.
     async fn attempt(
         &self,
         clock: &Clock,
@@ -174,7 +175,7 @@ impl Exchange {
         })
     }
 
-    /// A client's answer: it counts as under way until its body ends.
+    /// Returns the response with a body that holds the lease: the request counts as in flight until the body ends.
     pub(super) fn streamed(&self, answer: Answer) -> Response<Body> {
         let Answer { response, lease, untold, upload } = answer;
         if response.body().is_end_stream() {
@@ -226,12 +227,12 @@ impl Exchange {
     }
 }
 
-/// Whether a response that switches protocols may: to one that was offered.
+/// Whether a switch of protocols is permitted: the request offered the protocol.
 fn is_accepted(message: &Message, response: &Response<Body>) -> bool {
     message.upgrade.as_ref().is_some_and(|offer| offer.is_accepted(response))
 }
 
-/// What an attempt says of its endpoint; nothing, where the client broke off or its time was up.
+/// Returns the verdict of an attempt on its endpoint; `None` if the client aborted or its deadline passed.
 fn verdict(result: &Result<Response<Body>, Failure>, message: &Message) -> Option<Verdict> {
     match result {
         Ok(response) => Some(match response.status() {
@@ -241,13 +242,13 @@ fn verdict(result: &Result<Response<Body>, Failure>, message: &Message) -> Optio
         }),
         Err(Failure::Late(Late::Deadline(_) | Late::Client(_))) => None,
         Err(_) if broke_off(message) => None,
-        // Whoever goes away, or is full for a moment, is not ill; whoever only ever refuses is.
+        // An endpoint that shuts down or is full for a moment is healthy. One that only ever refuses is not.
         Err(Failure::Transport(TransportError::Refused(_))) => Some(Verdict::Error),
         Err(_) => Some(Verdict::Failed),
     }
 }
 
-/// Whether another endpoint may be asked the same.
+/// Whether the request may be repeated on another endpoint.
 fn may_repeat(result: &Result<Response<Body>, Failure>, safe: bool, message: &Message) -> bool {
     let repeatable = match result {
         Ok(response) => {
@@ -263,12 +264,12 @@ fn may_repeat(result: &Result<Response<Body>, Failure>, safe: bool, message: &Me
     repeatable && message.payload.is_whole()
 }
 
-/// Whether the endpoint says that it did nothing with the request.
+/// Whether the endpoint reported that it did not process the request.
 fn is_given_back(result: &Result<Response<Body>, Failure>) -> bool {
     matches!(result, Err(Failure::Transport(TransportError::Refused(_))))
 }
 
-/// Whether nobody listens at the endpoint, or no way leads there.
+/// Whether the connection was refused, or there is no route to the endpoint.
 fn is_nobody_there(result: &Result<Response<Body>, Failure>) -> bool {
     use std::io::ErrorKind::{AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable};
     let Err(Failure::Transport(TransportError::Unreachable(error))) = result else { return false };
@@ -280,12 +281,12 @@ fn is_nobody_there(result: &Result<Response<Body>, Failure>) -> bool {
     })
 }
 
-/// The statuses of a service that can't answer at the moment (RFC 9110, 15.6.3 to 15.6.5).
+/// Whether the status indicates a temporary failure of the service (RFC 9110, sections 15.6.3 to 15.6.5).
 fn is_unwell(status: StatusCode) -> bool {
     matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
 }
 
-/// Whether the client broke its own request off.
+/// Whether the client aborted its own request.
 fn broke_off(message: &Message) -> bool {
     message.payload.upload().is_some_and(|upload| matches!(upload.glance().end, Some(End::Broken)))
 }

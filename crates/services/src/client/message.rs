@@ -1,7 +1,7 @@
-//! A request as it is sent: once, or again to another endpoint.
+//! A request as it is sent to an endpoint, with support for retries.
 //!
-//! A body that is there already can be sent again. One that streams can be too, as long as nobody has
-//! begun to read it. While it streams, [`Upload`] tells how far it has come.
+//! A buffered body can be sent again. A streamed body can be sent again until its first bytes are read. While
+//! it streams, [`Upload`] tracks its progress.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,15 +24,15 @@ use crate::upgrade::UpgradeOffer;
 pub(super) struct Message {
     pub(super) method: Method,
     pub(super) path: PathAndQuery,
-    /// What the target is called, where that is not its own name.
+    /// The value of `Host`, if it differs from the target's own name.
     pub(super) host: Option<Authority>,
     pub(super) headers: HeaderMap,
     pub(super) payload: Payload,
-    /// What its connection may become instead (RFC 9110, 7.8).
+    /// The protocol upgrade that the request offers (RFC 9110, section 7.8).
     pub(super) upgrade: Option<UpgradeOffer>,
 }
 
-/// Its body.
+/// The body of a request.
 pub(super) enum Payload {
     Whole(Bytes),
     Stream(Arc<Upload>),
@@ -44,13 +44,13 @@ pub(super) struct Upload {
     state: Mutex<Progress>,
 }
 
-/// How far an upload has come.
+/// The progress of an upload.
 struct Progress {
-    /// The body, until somebody reads it.
+    /// The body, until its first read.
     unread: Option<Body>,
-    /// When the last of it came, or it was made.
+    /// The time of the last read, or of the creation.
     moved: Instant,
-    /// Whether the service waits for the client, and not the other way round.
+    /// Whether the service is waiting for the client, and not the client for the service.
     awaited: bool,
     end: Option<End>,
 }
@@ -58,13 +58,13 @@ struct Progress {
 /// The end of an upload.
 #[derive(Clone, Copy)]
 pub(super) enum End {
-    /// All of it was read, or the service wants no more.
+    /// The body was read completely, or the service stopped reading it.
     Done(Instant),
-    /// It broke off: nothing that follows is the service's fault.
+    /// The client aborted it: subsequent errors are not the service's fault.
     Broken,
 }
 
-/// What an upload looks like at one moment.
+/// A snapshot of an upload's progress.
 pub(super) struct Glance {
     pub(super) moved: Instant,
     pub(super) awaited: bool,
@@ -72,7 +72,7 @@ pub(super) struct Glance {
 }
 
 impl Message {
-    /// The request as it goes to one target. With `keep` it can be made once more.
+    /// Builds the request for one target. With `keep`, it can be built again for a retry.
     pub(super) fn bound(&mut self, origin: &Origin, keep: bool) -> Result<http::Request<Body>, PathError> {
         let body = match &mut self.payload {
             Payload::Whole(bytes) if keep => full(bytes.clone()),
@@ -93,7 +93,7 @@ impl Message {
 }
 
 impl Payload {
-    /// The body of a client's own request.
+    /// Creates the payload from the body of a client's own request.
     pub(super) fn of(body: Body) -> Self {
         if body.is_end_stream() {
             return Self::Whole(Bytes::new());
@@ -114,7 +114,7 @@ impl Payload {
         }
     }
 
-    /// Whether all of it can be sent, the first bytes included.
+    /// Whether the complete body can still be sent.
     pub(super) fn is_whole(&self) -> bool {
         self.upload().is_none_or(|upload| upload.lock().unread.is_some())
     }
@@ -131,12 +131,12 @@ impl Upload {
     }
 }
 
-/// The body that is handed to the transport: the client's, from when it is first read.
+/// The body that is passed to the transport. Takes the client's body on the first read.
 struct Sending {
     upload: Arc<Upload>,
     body: Option<Body>,
-    /// The names of the head's fields, which no trailer may have. `None` where the length is known: such a body has no
-    /// trailers over HTTP/1.1, and ordinary uploads keep no names.
+    /// The header names, which must not occur again as trailers. `None` if the length is known: such a body
+    /// has no trailers over HTTP/1.1, so ordinary uploads need no list of names.
     head: Option<Vec<HeaderName>>,
 }
 
@@ -174,7 +174,7 @@ impl http_body::Body for Sending {
     }
 
     fn is_end_stream(&self) -> bool {
-        // Only a body that has something in it is sent like this.
+        // Empty bodies are never sent through this type.
         self.body.as_ref().is_some_and(|body| body.is_end_stream())
     }
 

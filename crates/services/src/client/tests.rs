@@ -1,4 +1,4 @@
-//! What a call promises, against a service that breaks every promise of its own.
+//! Tests of calls to a misbehaving service.
 
 mod balance;
 mod fleet;
@@ -26,7 +26,7 @@ use crate::{
     Services,
 };
 
-/// One misbehaving service under the name `shop`.
+/// A misbehaving service with the name `shop`.
 struct Bench {
     upstream: Upstream,
     services: Services,
@@ -55,7 +55,7 @@ fn request(method: &str, path: &str) -> Request {
     }
 }
 
-/// A call that may receive so many bytes and make so many calls, for an hour.
+/// Returns a call with these limits on calls, received bytes and concurrency, and a deadline of one hour.
 fn call(calls: u32, received: u64, parallel: usize) -> Call {
     let hour = std::time::Duration::from_secs(3600);
     Call { budget: Arc::new(Budget::new(hour, calls, received, parallel)), ..Call::unlimited() }
@@ -69,7 +69,7 @@ impl Bench {
     async fn fails(&self, path: &str) -> (&'static str, u16, Kind) {
         let error = self.get(path).await.unwrap_err();
         let told = format!("{error} {}", error.hint());
-        assert!(!told.contains("127.0.0.1"), "an address is told: {told}");
+        assert!(!told.contains("127.0.0.1"), "the error reveals an address: {told}");
         (error.code(), error.status().as_u16(), error.kind())
     }
 }
@@ -79,7 +79,7 @@ fn json(response: &Response) -> Value {
 }
 
 #[tokio::test]
-async fn a_request_arrives_as_it_was_meant() {
+async fn sends_a_request_unchanged() {
     let bench = bench().await;
     let mut asked = request("POST", "/echo?a=%20b");
     asked.headers.insert("content-type", "text/plain".parse().unwrap());
@@ -97,7 +97,7 @@ async fn a_request_arrives_as_it_was_meant() {
 }
 
 #[tokio::test]
-async fn the_config_speaks_on_every_call() {
+async fn adds_configured_and_forwarded_headers_to_every_call() {
     let bench = bench_with(|config| {
         config.forward = vec!["Authorization".into()];
         config.headers = BTreeMap::from([("x-api-key".into(), "secret".into())]);
@@ -121,7 +121,7 @@ async fn the_config_speaks_on_every_call() {
 }
 
 #[tokio::test]
-async fn a_base_path_stands_before_every_path() {
+async fn prepends_the_base_path() {
     let bench =
         bench_with(|config| config.url = OneOrMany::One(format!("{}/status/", config.url.as_slice()[0])))
             .await;
@@ -129,7 +129,7 @@ async fn a_base_path_stands_before_every_path() {
 }
 
 #[tokio::test]
-async fn targets_take_turns_on_kept_connections() {
+async fn alternates_targets_on_pooled_connections() {
     let other = misbehave::start().await;
     let bench = bench_with(|config| {
         config.url = OneOrMany::Many(vec![config.url.as_slice()[0].clone(), other.url()]);
@@ -143,7 +143,7 @@ async fn targets_take_turns_on_kept_connections() {
 }
 
 #[tokio::test]
-async fn redirects_and_errors_are_answers() {
+async fn redirects_and_error_statuses_are_responses() {
     let bench = bench().await;
     for (path, status) in [("/redirect", 302), ("/status/500", 500), ("/status/204", 204), ("/nothing", 404)]
     {
@@ -153,7 +153,7 @@ async fn redirects_and_errors_are_answers() {
 }
 
 #[tokio::test]
-async fn encodings_are_undone_and_no_longer_claimed() {
+async fn decodes_responses_and_removes_their_coding_headers() {
     let bench = bench().await;
     for with in ["gzip", "br", "zstd"] {
         let answer = bench.get(&format!("/encoded?with={with}")).await.unwrap();
@@ -171,7 +171,7 @@ async fn encodings_are_undone_and_no_longer_claimed() {
 }
 
 #[tokio::test]
-async fn encodings_are_undone_in_the_pool() {
+async fn decodes_responses_in_the_pool() {
     let Bench { upstream: _upstream, services, shop } = bench().await;
     let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
     let services = services.with_offload(pool.clone());
@@ -181,7 +181,7 @@ async fn encodings_are_undone_in_the_pool() {
 }
 
 #[tokio::test]
-async fn a_caller_without_quota_makes_no_service_look_slow() {
+async fn waiting_for_quota_is_not_counted_as_a_service_failure() {
     let bench = bench_with(|config| config.timeout = Duration(std::time::Duration::from_secs(1))).await;
     let (services, shop) = (bench.services.clone(), &bench.shop);
     let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
@@ -195,7 +195,7 @@ async fn a_caller_without_quota_makes_no_service_look_slow() {
 }
 
 #[tokio::test]
-async fn a_pool_that_is_full_is_told_from_time_that_is_up() {
+async fn a_full_pool_and_a_missed_deadline_are_different_errors() {
     let Bench { upstream: _upstream, services, shop } = bench().await;
     let pool = OffloadPool::start(OffloadConfig { threads: 1, ..OffloadConfig::default() }).unwrap();
     let call = Call::unlimited();
@@ -218,7 +218,7 @@ async fn a_pool_that_is_full_is_told_from_time_that_is_up() {
 }
 
 #[tokio::test]
-async fn a_service_that_misbehaves_is_at_fault() {
+async fn a_misbehaving_service_is_reported_as_broken() {
     let bench = bench().await;
     for path in ["/reset", "/short", "/garbage", "/chunked-broken"] {
         assert_eq!(bench.fails(path).await, ("upstream-broken", 502, Kind::Broken), "{path}");
@@ -229,7 +229,7 @@ async fn a_service_that_misbehaves_is_at_fault() {
 }
 
 #[tokio::test]
-async fn a_connection_that_went_stale_is_not_the_callers_trouble() {
+async fn recovers_from_stale_connections() {
     let bench = bench().await;
     for _ in 0..20 {
         assert_eq!(bench.get("/stale").await.unwrap().status, 200);
@@ -238,7 +238,7 @@ async fn a_connection_that_went_stale_is_not_the_callers_trouble() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_told_from_no_answer() {
+async fn a_refused_connection_and_a_timeout_are_different_errors() {
     let bench = bench_with(|config| config.timeout = Duration::from_millis(20)).await;
     for path in ["/hang", "/stall"] {
         assert_eq!(bench.fails(path).await, ("upstream-timeout", 504, Kind::Timeout));
@@ -249,7 +249,7 @@ async fn nobody_there_is_told_from_no_answer() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_sent_is_not_sent() {
+async fn forbidden_requests_are_not_sent() {
     let bench = bench_with(|config| config.paths = vec!["/echo".into(), "/status/*".into()]).await;
     for (method, path, code) in [
         ("GET", "/json", "path-forbidden"),
@@ -275,7 +275,7 @@ async fn what_may_not_be_sent_is_not_sent() {
 }
 
 #[tokio::test]
-async fn services_go_by_name_in_any_case() {
+async fn service_names_are_case_insensitive() {
     let bench = bench().await;
     let (service, path) = bench.services.resolve("http://SHOP/a?b").unwrap();
     assert_eq!((&**service.name(), path.as_str()), ("shop", "/a?b"));
@@ -285,7 +285,7 @@ async fn services_go_by_name_in_any_case() {
 }
 
 #[tokio::test]
-async fn a_dropped_future_ends_the_exchange() {
+async fn dropping_the_future_cancels_the_exchange() {
     let bench = bench().await;
     let call = Call::unlimited();
     let sending = tokio::spawn(bench.services.send(&call, &bench.shop, request("POST", "/hang")));

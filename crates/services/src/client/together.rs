@@ -1,8 +1,8 @@
-//! One call for several requests that want the same at the same time.
+//! Request coalescing: one call for several requests that need the same response at the same time.
 //!
-//! Each of them takes it out of its own allowance, as if it had made the call alone: what a request may do doesn't depend on
-//! who else is there. The call itself has an allowance of its own, so that nobody's short time or small limit ends it
-//! for the others.
+//! The call is taken out of the budget of each request, as if the request had made it alone, so that limits
+//! do not depend on concurrent requests. The shared call itself has a budget of its own, so that the short
+//! deadline or small limit of one request cannot end it for the others.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::service::Service;
 use crate::trace::{TRACEPARENT, TRACESTATE};
 
 impl Services {
-    /// Sends a request as [`Services::send`] does, unless an equal one is under way: then it gets that one's answer.
+    /// Sends a request as [`Services::send`] does, unless an equal one is in flight: then shares its response.
     pub(crate) fn send_together<T>(
         &self,
         coalescer: &Arc<Coalescer<T>>,
@@ -58,7 +58,7 @@ where
     let _place = place(&call.budget).await?;
     let flight = coalescer.flights.join(&fingerprint(service, &message), || {
         let budget = Budget::new(service.timeout() * 2, 1, coalescer.received, 1);
-        // Who comes later must not wait for the quota of who came first.
+        // Later requests must not wait for the quota of the first.
         exchange.payer = None;
         let path = message.path.as_str().to_owned();
         exchange.number = budget.begin(Arc::clone(service.name()), message.method.clone(), path);
@@ -79,7 +79,7 @@ where
     }
 }
 
-/// All that the service sees of a request, but for the trace that it belongs to.
+/// Returns the fingerprint of all parts of a request that the service sees, except for its trace context.
 fn fingerprint(service: &Service, message: &Message) -> Fingerprint {
     let mut key = Fingerprint::default();
     key.add(service.name().as_bytes());
@@ -98,5 +98,5 @@ fn fingerprint(service: &Service, message: &Message) -> Fingerprint {
 }
 
 fn broken(service: &Service) -> CallError {
-    CallError::Broken { service: Arc::clone(service.name()), source: "the task of the call is gone".into() }
+    CallError::Broken { service: Arc::clone(service.name()), source: "the shared call was cancelled".into() }
 }

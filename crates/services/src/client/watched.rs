@@ -1,5 +1,5 @@
-//! The body of an answer on its way to a client: it counts as under way until its end, and may not stand
-//! still for too long.
+//! The body of a response on its way to a client. It counts as in flight until its end, and is subject to
+//! the idle timeout.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,36 +15,37 @@ use crate::body::{Body, Error};
 use crate::config;
 use crate::targets::{Lease, Verdict};
 
-/// Why a body ends that stood still.
+/// The error of a body that exceeded the idle timeout.
 #[derive(Debug, thiserror::Error)]
-#[error("the answer stood still for {0} (the service's `idle_timeout`)")]
+#[error("the response stalled for {0} (the service's `idle_timeout`)")]
 pub(super) struct StoodStill(pub(super) config::Duration);
 
-/// How long a body stood still, if that is what ended it.
+/// Returns the idle timeout that was exceeded, if that is the cause of the error.
 pub(super) fn stood_still(error: &(dyn std::error::Error + 'static)) -> Option<Duration> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(StoodStill(time)) = error.downcast_ref() {
             return Some(time.0);
         }
-        // An `io::Error` passes over what it holds when asked for its source.
+        // `io::Error::source` skips the error that it wraps.
         let held = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         next = held.map(|held| held as _).or_else(|| error.source());
     }
     None
 }
 
-/// A body with a lease and a clock.
+/// A body with an endpoint lease and an idle timeout.
 pub(super) struct Watched {
     body: Body,
     lease: Option<Lease>,
-    /// Whether a good end is still to be told.
+    /// Whether a successful end is still to be reported.
     untold: bool,
     idle: Duration,
-    /// Runs only while somebody waits. Made when somebody first does: most answers come at once.
+    /// The idle timer, active only while a read is pending. Created on the first pending read: most responses
+    /// arrive at once.
     timer: Option<Pin<Box<Sleep>>>,
     waiting: bool,
-    /// The request's own body, which may still be moving.
+    /// The request's own body, which may still be in transit.
     upload: Option<Arc<Upload>>,
 }
 
@@ -59,7 +60,7 @@ impl Watched {
         Self { body, lease: Some(lease), untold, idle, timer: None, waiting: false, upload }
     }
 
-    /// It is over, this way.
+    /// Ends the exchange with a verdict on the endpoint.
     fn end(&mut self, verdict: Verdict) {
         if let Some(lease) = self.lease.take()
             && (self.untold || verdict != Verdict::Good)
@@ -68,7 +69,7 @@ impl Watched {
         }
     }
 
-    /// Whether it has stood still for too long.
+    /// Completes when the idle timeout has expired. Progress of the upload postpones it.
     fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if !self.waiting {
             self.waiting = true;
@@ -94,7 +95,7 @@ impl Watched {
         }
     }
 
-    /// Whether the client broke its own request off, so that what follows is not the service's fault.
+    /// Whether the client aborted its own request, so that subsequent errors are not the service's fault.
     fn is_clients_fault(&self) -> bool {
         self.upload.as_ref().is_some_and(|upload| matches!(upload.glance().end, Some(End::Broken)))
     }
@@ -113,7 +114,7 @@ impl http_body::Body for Watched {
             Poll::Pending => {
                 ready!(this.poll_idle(context));
                 this.end(Verdict::Failed);
-                this.body = crate::body::empty(); // Ends the exchange behind it.
+                this.body = crate::body::empty(); // Drops the old body, which cancels the exchange.
                 Poll::Ready(Some(Err(StoodStill(config::Duration(this.idle)).into())))
             }
             Poll::Ready(frame) => {
@@ -140,7 +141,7 @@ impl http_body::Body for Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // Whoever knows that nothing follows need not ask for it.
+        // Readers may skip the final poll if `is_end_stream` is already true.
         if self.body.is_end_stream() {
             self.end(Verdict::Good);
         }

@@ -1,4 +1,4 @@
-//! How a service's targets are watched and when a request is tried again, as an operator writes it.
+//! Retry and health check settings of a service.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,57 +8,58 @@ use serde::Deserialize;
 
 use super::units::{Duration, NumberOrText, Percent, written};
 
-/// When a request is sent to another target. Only safe methods (RFC 9110, 9.2.1) are sent again, after a
-/// target broke off before its answer, was too slow to begin it, or answered 500, 502, 503 or 504; any
-/// request is, as long as nothing of it was sent, or a target says over HTTP/2 that it did nothing with it.
+/// Retries of requests on other targets. Safe methods (RFC 9110, section 9.2.1) are retried after a target
+/// closed the connection before its response, exceeded `first_byte_timeout`, or responded with 500, 502, 503
+/// or 504. Other requests are retried only if nothing of them was sent, or if a target reports over HTTP/2
+/// that it did not process them.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RetriesConfig {
-    /// How often one request may be sent again, each time to another target; at most 10, 0 for never.
+    /// The number of retries of one request, each on another target: at most 10, or 0 for none.
     #[serde(default = "default_attempts")]
     pub attempts: u32,
-    /// How much the retries of all requests may add to the traffic of the last ten seconds. Three a second
-    /// are free on top, so that a service with few requests has some; and those after a target where nobody
-    /// listens.
+    /// The share that retries may add to the traffic of the last ten seconds. Three retries per second are
+    /// always allowed, so that services with little traffic can retry too. Retries after a refused connection
+    /// do not count.
     #[serde(default = "default_budget")]
     pub budget: Percent,
 }
 
-/// Requests of the gateway's own that find out whether a target is well. One that is not gets no
-/// requests until it is.
+/// Active health checks: requests that the gateway sends to each target. An unhealthy target gets no other
+/// requests until it has recovered.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HealthConfig {
-    /// Path and query of a `GET`, below the target's URL: `/healthz`.
+    /// The path and query of a `GET` request, relative to the target's URL: `/healthz`.
     pub path: String,
-    /// How often each target is asked.
+    /// The interval between health checks of each target.
     #[serde(default = "default_every")]
     pub every: Duration,
-    /// How long it may take to answer.
+    /// The timeout of one health check.
     #[serde(default = "default_health_timeout")]
     pub timeout: Duration,
-    /// Which statuses say that it is well: one, or a range of them.
+    /// The statuses of a healthy target: one status or a range.
     #[serde(default)]
     pub status: Statuses,
-    /// How many good answers in a row bring a target back.
+    /// The number of consecutive successful checks that restore a target.
     #[serde(default = "default_healthy")]
     pub healthy: u32,
-    /// How many bad or missing answers in a row take a target out.
+    /// The number of consecutive failed checks, or checks without a response, that eject a target.
     #[serde(default = "default_unhealthy")]
     pub unhealthy: u32,
 }
 
-/// Statuses as they are written: `204`, `200-299`.
+/// A status or a range of statuses in its written form: `204`, `200-299`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statuses {
-    /// The first.
+    /// The first status of the range.
     pub from: u16,
-    /// The last.
+    /// The last status of the range.
     pub to: u16,
 }
 
 impl Statuses {
-    /// Whether this status is one of them.
+    /// Whether the range contains the status.
     #[must_use]
     pub fn contain(&self, status: http::StatusCode) -> bool {
         (self.from..=self.to).contains(&status.as_u16())
@@ -88,7 +89,7 @@ impl FromStr for Statuses {
         };
         match (status(from), status(to)) {
             (Some(from), Some(to)) if from <= to => Ok(Self { from, to }),
-            _ => Err(format!("`{text}` is no range of statuses: write it as in `204` or `200-299`")),
+            _ => Err(format!("`{text}` is not a status range: write it as in `204` or `200-299`")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What an operator may write for a time or a size, and what is said about the rest.
+//! Parsing of durations, sizes and rates, and the errors for invalid texts.
 
 use std::time;
 
@@ -6,7 +6,7 @@ use super::{Bytes, CpuPerTime, Duration, PerTime, Percent, ServiceConfig, Status
 use proptest::prelude::*;
 
 #[test]
-fn times_and_sizes_read_as_written() {
+fn parses_durations_and_sizes() {
     for (text, millis) in [("50ms", 50), ("2s", 2_000), ("5m", 300_000), ("1h", 3_600_000), ("0s", 0)] {
         assert_eq!(text.parse(), Ok(Duration::from_millis(millis)), "{text}");
     }
@@ -16,7 +16,7 @@ fn times_and_sizes_read_as_written() {
 }
 
 #[test]
-fn a_wrong_word_is_named_with_what_to_write() {
+fn errors_quote_the_text_and_suggest_the_right_form() {
     let time = "50 bananas".parse::<Duration>().unwrap_err().to_string();
     assert!(time.contains("`50 bananas`") && time.contains("as in `50ms`"), "{time}");
     let size = "16mb".parse::<Bytes>().unwrap_err().to_string();
@@ -30,7 +30,7 @@ fn a_wrong_word_is_named_with_what_to_write() {
 }
 
 #[test]
-fn times_and_sizes_are_written_in_the_largest_unit_that_is_whole() {
+fn writes_durations_and_sizes_in_the_largest_exact_unit() {
     for text in ["0s", "1ns", "1500us", "90s", "61m", "1h", "1500ms"] {
         assert_eq!(text.parse::<Duration>().unwrap().to_string(), text);
     }
@@ -42,7 +42,7 @@ fn times_and_sizes_are_written_in_the_largest_unit_that_is_whole() {
 }
 
 #[test]
-fn rates_read_as_written() {
+fn parses_rates() {
     let seconds = time::Duration::from_secs;
     for (text, count, span) in [("100/s", 100, 1), ("6000/m", 6000, 60), ("01/h", 1, 3600)] {
         assert_eq!(text.parse(), Ok(PerTime { count, span: seconds(span) }), "{text}");
@@ -63,7 +63,7 @@ fn rates_read_as_written() {
 }
 
 #[test]
-fn parts_and_statuses_read_as_written() {
+fn parses_percentages_and_statuses() {
     for (text, part) in [("20%", 20), ("0%", 0), ("100%", 100), ("007%", 7)] {
         assert_eq!(text.parse(), Ok(Percent(part)), "{text}");
     }
@@ -81,7 +81,7 @@ fn parts_and_statuses_read_as_written() {
 }
 
 #[test]
-fn a_service_needs_only_its_url_and_no_typo_is_silent() {
+fn only_the_url_is_required_and_unknown_keys_are_errors() {
     let config: ServiceConfig = serde_json::from_str(r#"{ "url": "http://a" }"#).unwrap();
     assert_eq!(config.timeout, Duration::from_secs(10));
     assert_eq!(config.url.as_slice(), ["http://a"]);
@@ -99,7 +99,7 @@ fn the_schema_shows_defaults_and_patterns() {
 
 proptest! {
     #[test]
-    fn what_is_read_is_written_so_that_it_reads_the_same(
+    fn parsing_and_display_round_trip(
         count: u64, time in "ns|us|ms|s|m|h", size in "B|kB|KiB|MB|MiB|GB|GiB|TB|TiB|"
     ) {
         if let Ok(duration) = format!("{count}{time}").parse::<Duration>() {
@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_too_strange_for_an_answer(text: String) {
+    fn parsing_never_panics(text: String) {
         let _ = text.parse::<Duration>();
         let _ = text.parse::<Bytes>();
     }

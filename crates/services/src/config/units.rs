@@ -1,67 +1,67 @@
-//! Time, size, parts and rates as people write them: `50ms`, `16MiB`, `20%`, `100/s`.
+//! Durations, sizes, percentages and rates in their written form: `50ms`, `16MiB`, `20%`, `100/s`.
 //!
-//! All sections of the config use them, and all are read here: a whole number and a unit out of a table. Reading and
-//! writing are inverses of each other, and the schema refuses with a pattern and a description what the parser would
-//! refuse, so that `orfa check` finds `50 bananas` with its line.
+//! All sections of the config use these types. Each value is a whole number and a unit from a table. Parsing
+//! and display are inverses of each other. The JSON schema rejects, by pattern, the values that the parser
+//! would reject, so that `orfa check` reports `50 bananas` with its line.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::Deserialize;
 
-/// A span of time as it is written: `50ms`, `2s`, `5m`, `1h`.
+/// A duration in its written form: `50ms`, `2s`, `5m`, `1h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(pub std::time::Duration);
 
-/// A number of bytes as it is written: `64KiB`, `16MiB`, `1GiB`, `4kB`, or a plain number.
+/// A number of bytes in its written form: `64KiB`, `16MiB`, `1GiB`, `4kB`, or a plain number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(pub u64);
 
-/// A part of a hundred as it is written: `20%`.
+/// A percentage in its written form: `20%`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Percent(pub u8);
 
-/// A number of times in a span: `100/s`.
+/// A rate: a count per unit of time, such as `100/s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerTime {
-    /// How many.
+    /// The count, at least 1.
     pub count: u64,
-    /// In how much time.
+    /// The unit of time: a second, a minute or an hour.
     pub span: std::time::Duration,
 }
 
-/// CPU time in a span of time: `500ms/s`.
+/// A rate of CPU time, such as `500ms/s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuPerTime {
-    /// How much.
+    /// The CPU time.
     pub cpu: std::time::Duration,
-    /// In how much time.
+    /// The unit of time: a second, a minute or an hour.
     pub span: std::time::Duration,
 }
 
-/// Why a text is none of the above.
+/// An error in the written form of a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// It is not a whole number followed by a unit of time.
-    #[error("`{0}` is no span of time: write a whole number and one of ns, us, ms, s, m, h, as in `50ms`")]
+    /// Not a whole number followed by a unit of time.
+    #[error("`{0}` is not a duration: write a whole number and one of ns, us, ms, s, m, h, as in `50ms`")]
     Duration(String),
-    /// It is not a whole number, alone or followed by a unit of size.
+    /// Not a whole number, alone or followed by a unit of size.
     #[error(
-        "`{0}` is no size: write a whole number and one of B, kB, KiB, MB, MiB, GB, GiB, TB, TiB, as in `16MiB`"
+        "`{0}` is not a size: write a whole number and one of B, kB, KiB, MB, MiB, GB, GiB, TB, TiB, as in `16MiB`"
     )]
     Bytes(String),
-    /// It is not a whole number up to 100 followed by `%`.
-    #[error("`{0}` is no part of a hundred: write it as in `20%`")]
+    /// Not a whole number up to 100 followed by `%`.
+    #[error("`{0}` is not a percentage: write it as in `20%`")]
     Percent(String),
-    /// It is nothing, or nothing by which a gateway could count.
-    #[error("`{0}` is no rate: write 100/s, or 500ms/s of CPU time")]
+    /// Not a rate, or a rate of zero.
+    #[error("`{0}` is not a rate: write 100/s, or 500ms/s of CPU time")]
     Rate(String),
-    /// The number is beyond what can be counted.
+    /// The number is out of range.
     #[error("`{0}` is too large")]
     TooLarge(String),
 }
 
-/// Units by name, and what each stands for, in the order of preference when writing.
+/// Unit names with their factors, in order of preference for display.
 type Units = [(&'static str, u64)];
 
 const TIMES: &Units =
@@ -69,7 +69,7 @@ const TIMES: &Units =
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Each kind of thousand on its own.
+/// Binary and decimal units, in descending order within each kind.
 const SIZES: &Units = &[
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -83,7 +83,7 @@ const SIZES: &Units = &[
     ("B", 1),
 ];
 
-/// A whole number times its unit; of an error, the variant for what is no such thing.
+/// Parses a whole number with a unit from `units`. `wrong` makes the error for texts of another form.
 fn read(text: &str, units: &Units, wrong: fn(String) -> UnitError) -> Result<u128, UnitError> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -93,14 +93,14 @@ fn read(text: &str, units: &Units, wrong: fn(String) -> UnitError) -> Result<u12
     Ok(u128::from(count) * u128::from(*each))
 }
 
-/// In the first unit that leaves a whole number; nothing at all is so in any, and is said in this one.
+/// Writes the amount in the first unit that divides it; zero is written in the unit `of_nothing`.
 fn write(out: &mut fmt::Formatter<'_>, amount: u128, units: &Units, of_nothing: &str) -> fmt::Result {
     let whole = |(_, each): &&(&str, u64)| amount > 0 && amount.is_multiple_of(u128::from(*each));
     let (unit, each) = units.iter().find(whole).copied().unwrap_or((of_nothing, 1));
     write!(out, "{}{unit}", amount / u128::from(each))
 }
 
-/// What stands before the slash of a rate, and the second, minute or hour behind it.
+/// Splits a rate at the slash into the amount and the duration of its unit: a second, a minute or an hour.
 fn halves(text: &str) -> Option<(&str, std::time::Duration)> {
     let (amount, unit) = text.split_once('/')?;
     let (_, nanos) = TIMES.iter().find(|(name, nanos)| *name == unit && *nanos >= SECOND)?;
@@ -108,13 +108,13 @@ fn halves(text: &str) -> Option<(&str, std::time::Duration)> {
 }
 
 impl Duration {
-    /// So many milliseconds.
+    /// Creates a duration from milliseconds.
     #[must_use]
     pub const fn from_millis(count: u64) -> Self {
         Self(std::time::Duration::from_millis(count))
     }
 
-    /// So many seconds.
+    /// Creates a duration from seconds.
     #[must_use]
     pub const fn from_secs(count: u64) -> Self {
         Self(std::time::Duration::from_secs(count))
@@ -122,19 +122,19 @@ impl Duration {
 }
 
 impl Bytes {
-    /// So many times 1024 bytes.
+    /// Creates a size from units of 1024 bytes.
     #[must_use]
     pub const fn kib(count: u64) -> Self {
         Self(count << 10)
     }
 
-    /// So many times 1024 times 1024 bytes.
+    /// Creates a size from units of 1024 * 1024 bytes.
     #[must_use]
     pub const fn mib(count: u64) -> Self {
         Self(count << 20)
     }
 
-    /// The number, for what counts in `usize`; what doesn't fit is more than there is memory.
+    /// The size as a `usize`, saturated at `usize::MAX`.
     #[must_use]
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
@@ -231,7 +231,7 @@ impl fmt::Display for CpuPerTime {
     }
 }
 
-/// What is a text, but may be written as a plain number.
+/// A string that may also be written as a plain number.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum NumberOrText {
@@ -248,8 +248,8 @@ impl fmt::Display for NumberOrText {
     }
 }
 
-/// Has the config read a type by its `FromStr` and write it by its `Display`: what it is in the file (a `String` or a
-/// [`NumberOrText`]), and its schema.
+/// Implements config traits for a type: deserialization through its `FromStr`, serialization through its
+/// `Display`, and the given schema. `$in_file` is the type in the file, `String` or [`NumberOrText`].
 macro_rules! written {
     ($type:ident as $in_file:ty, $schema:tt) => {
         impl<'de> serde::Deserialize<'de> for $type {
@@ -282,30 +282,30 @@ pub(super) use written;
 written!(Duration as String, {
     "type": "string",
     "pattern": "^[0-9]+(ns|us|ms|s|m|h)$",
-    "description": "A span of time: a whole number and one of ns, us, ms, s, m, h, as in `50ms`.",
+    "description": "A duration: a whole number and one of ns, us, ms, s, m, h, as in `50ms`.",
 });
 
 written!(Bytes as NumberOrText, {
     "type": ["string", "integer"],
     "minimum": 0,
     "pattern": "^[0-9]+(B|kB|KiB|MB|MiB|GB|GiB|TB|TiB)?$",
-    "description": "A size: a whole number of bytes, or one with a unit out of B, kB, KiB, MB, MiB, GB, GiB, TB, TiB, as in `16MiB`.",
+    "description": "A size: a whole number of bytes, alone or with one of the units B, kB, KiB, MB, MiB, GB, GiB, TB, TiB, as in `16MiB`.",
 });
 
 written!(Percent as String, {
     "type": "string",
     "pattern": "^0*([0-9]{1,2}|100)%$",
-    "description": "A part of a hundred, as in `20%`.",
+    "description": "A percentage, as in `20%`.",
 });
 
 written!(PerTime as String, {
     "type": "string",
     "pattern": "^0*[1-9][0-9]{0,11}/(s|m|h)$",
-    "description": "A number in a second, a minute or an hour, as in `100/s`.",
+    "description": "A rate per second, minute or hour, as in `100/s`.",
 });
 
 written!(CpuPerTime as String, {
     "type": "string",
     "pattern": "^0*[1-9][0-9]{0,11}(us|ms|s|m)/(s|m|h)$",
-    "description": "CPU time in a second, a minute or an hour, as in `500ms/s`.",
+    "description": "CPU time per second, minute or hour, as in `500ms/s`.",
 });

@@ -1,4 +1,4 @@
-//! What a client may send in a coding: bombs, windows, members, and what follows them.
+//! Content decoding: bombs, windows, members, and trailing data.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -38,7 +38,7 @@ async fn decoded(coding: &str, body: Vec<u8>) -> Result<Bytes, DecompressError> 
 }
 
 #[tokio::test]
-async fn decodes_what_is_encoded_once() {
+async fn decodes_a_single_coding() {
     let text = b"a program ".repeat(10_000);
     for coding in CODINGS {
         assert_eq!(decoded(coding, encoded(coding, &text).await).await.unwrap(), text, "{coding}");
@@ -69,7 +69,7 @@ async fn counts_all_members_and_frames() {
 }
 
 #[tokio::test]
-async fn refuses_what_follows_and_what_is_missing() {
+async fn refuses_trailing_data_and_truncated_texts() {
     for coding in CODINGS {
         let whole = encoded(coding, b"a program").await;
         let more = [&whole[..], b"more"].concat();
@@ -81,7 +81,7 @@ async fn refuses_what_follows_and_what_is_missing() {
 
 #[tokio::test]
 async fn refuses_a_window_larger_than_rfc_9659_allows() {
-    // A text of unknown length: the frame says how large a window it wants.
+    // Text of unknown length: the frame requests its window size.
     for (log, fits) in [(23, true), (24, false), (27, false)] {
         let mut encoder = ZstdEncoder::with_quality_and_params(
             Vec::new(),
@@ -97,7 +97,7 @@ async fn refuses_a_window_larger_than_rfc_9659_allows() {
 }
 
 #[tokio::test]
-async fn refuses_codings_in_codings() {
+async fn refuses_multiple_codings() {
     for coding in ["gzip, gzip", "gzip,br", "identity, gzip", "aes128gcm", ""] {
         let body = encoded("gzip", b"x").await;
         assert!(matches!(decoded(coding, body).await, Err(DecompressError::UnknownCoding(_))), "{coding:?}");
@@ -110,7 +110,7 @@ async fn refuses_codings_in_codings() {
     assert_eq!(refused, DecompressError::UnknownCoding("gzip, gzip".to_owned()));
 }
 
-/// How often a task that decodes this gives way.
+/// Returns how often a task that decodes this body yields.
 fn turns(coding: ContentCoding, body: &[u8]) -> usize {
     let mut reading = Box::pin(read_decoded(coding.decoder(body), |_| true));
     let mut context = Context::from_waker(Waker::noop());
@@ -118,7 +118,7 @@ fn turns(coding: ContentCoding, body: &[u8]) -> usize {
 }
 
 #[tokio::test]
-async fn gives_way_to_others_within_a_bomb_and_between_empty_members() {
+async fn yields_within_a_bomb_and_between_empty_members() {
     let bomb = encoded("gzip", &vec![0; 4 << 20]).await;
     assert!(turns(ContentCoding::Gzip, &bomb) >= (4 << 20) / (STEP * STEPS) - 1);
     for (name, coding) in [("gzip", ContentCoding::Gzip), ("zstd", ContentCoding::Zstd)] {
@@ -128,7 +128,7 @@ async fn gives_way_to_others_within_a_bomb_and_between_empty_members() {
 }
 
 #[tokio::test]
-async fn a_long_body_is_decoded_in_the_pool_at_its_senders_expense() {
+async fn decodes_long_bodies_in_the_pool_and_charges_the_sender() {
     let hour = Duration::from_secs(3600);
     let start = || OffloadPool::start(OffloadConfig { threads: 1, quota: hour }).unwrap();
     let (pool, poor, payer) = (start(), start(), QuotaKey::new(&1));
@@ -161,11 +161,11 @@ async fn a_long_body_is_decoded_in_the_pool_at_its_senders_expense() {
     }
 }
 
-/// A text of gzip's empty members that never ends.
+/// An endless text of empty gzip members.
 struct Endless {
     member: Vec<u8>,
     at: usize,
-    /// How often it was read.
+    /// The number of reads.
     reads: Arc<AtomicUsize>,
 }
 
@@ -186,7 +186,7 @@ impl AsyncRead for Endless {
 }
 
 #[tokio::test]
-async fn a_job_stops_within_a_text_that_never_ends_once_its_caller_is_gone() {
+async fn a_job_stops_within_an_endless_text_when_its_caller_is_gone() {
     let pool = OffloadPool::start(OffloadConfig { threads: 1, ..OffloadConfig::default() }).unwrap();
     let deadline = Instant::now() + Duration::from_secs(3600);
     let decoders = DecoderPool { pool: &pool, payer: QuotaKey::new(&1), deadline };
@@ -197,7 +197,7 @@ async fn a_job_stops_within_a_text_that_never_ends_once_its_caller_is_gone() {
         read_decoded(decoder, |_| true).await
     });
     tokio::select! {
-        _ = decoding => panic!("it has no end"),
+        _ = decoding => panic!("the text is endless"),
         () = async { while reads.load(SeqCst) < 100 { tokio::task::yield_now().await } } => {}
     }
     // The pool has one thread.
@@ -206,7 +206,7 @@ async fn a_job_stops_within_a_text_that_never_ends_once_its_caller_is_gone() {
 }
 
 #[tokio::test]
-async fn what_comes_too_late_is_not_decoded() {
+async fn does_not_decode_after_the_deadline() {
     let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
     let headers = HeaderMap::from_iter([(CONTENT_ENCODING, "br".parse().unwrap())]);
     let body = encoded("br", b"any").await.into();

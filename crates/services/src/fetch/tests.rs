@@ -1,4 +1,4 @@
-//! An errand brings back what its URL answers, and ends within its bounds.
+//! Requests of the gateway itself: responses, limits and errors.
 
 use super::*;
 use testkit::misbehave;
@@ -11,7 +11,7 @@ async fn get(url: &str, time: Duration, limit: u64) -> Result<Response<Bytes>, F
 }
 
 #[tokio::test]
-async fn a_request_arrives_and_its_answer_comes_back() {
+async fn sends_a_request_and_returns_the_response() {
     let upstream = misbehave::start().await;
     let request = Request::post(format!("{}/echo?a=b", upstream.url()))
         .header("content-type", "application/x-protobuf")
@@ -28,7 +28,7 @@ async fn a_request_arrives_and_its_answer_comes_back() {
 }
 
 #[tokio::test]
-async fn redirects_and_errors_are_answers() {
+async fn redirects_and_error_statuses_are_responses() {
     let upstream = misbehave::start().await;
     for (path, status) in [("/redirect", 302), ("/status/500", 500)] {
         let answer = get(&format!("{}{path}", upstream.url()), HOUR, 1 << 20).await.unwrap();
@@ -38,7 +38,7 @@ async fn redirects_and_errors_are_answers() {
 }
 
 #[tokio::test]
-async fn an_answer_is_bounded_in_size_and_time() {
+async fn limits_the_size_and_time_of_a_response() {
     let upstream = misbehave::start().await;
     let large = get(&format!("{}/gigabyte", upstream.url()), HOUR, 1 << 16).await;
     assert!(matches!(large, Err(FetchError::TooLarge(65536))), "{large:?}");
@@ -50,7 +50,7 @@ async fn an_answer_is_bounded_in_size_and_time() {
 }
 
 #[tokio::test]
-async fn what_went_wrong_is_told_apart() {
+async fn reports_distinct_errors() {
     let upstream = misbehave::start().await;
     let broken = get(&format!("{}/reset", upstream.url()), HOUR, 1 << 16).await;
     assert!(matches!(broken, Err(FetchError::Broken(_))), "{broken:?}");

@@ -1,4 +1,4 @@
-//! Who shares work with whom, and what becomes of it when some of them leave.
+//! Request coalescing: sharing of work, and cancellation.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
@@ -18,7 +18,7 @@ fn under_way(flights: &Flights<usize>) -> usize {
 }
 
 #[tokio::test]
-async fn equal_work_at_the_same_time_is_done_once_and_other_work_each() {
+async fn coalesces_equal_work_only() {
     let (flights, done) = (Arc::new(Flights::default()), Arc::new(AtomicUsize::new(0)));
     let work = |parts: &[&str]| {
         let done = Arc::clone(&done);
@@ -30,7 +30,7 @@ async fn equal_work_at_the_same_time_is_done_once_and_other_work_each() {
 }
 
 #[tokio::test]
-async fn who_comes_after_the_end_begins_anew() {
+async fn results_are_not_cached() {
     let flights = Arc::new(Flights::default());
     for round in 0..3 {
         assert_eq!(flights.join(&key(&["a"]), || async move { round }).await, Some(round));
@@ -38,7 +38,7 @@ async fn who_comes_after_the_end_begins_anew() {
 }
 
 #[tokio::test]
-async fn who_began_it_may_leave() {
+async fn work_continues_without_the_request_that_started_it() {
     let flights = Arc::new(Flights::default());
     let (end, ended) = oneshot::channel();
     let first = flights.join(&key(&["a"]), || async { ended.await.unwrap_or(0) });
@@ -49,7 +49,7 @@ async fn who_began_it_may_leave() {
 }
 
 #[tokio::test]
-async fn it_ends_when_nobody_waits_for_it() {
+async fn work_ends_with_its_last_waiting_request() {
     let (flights, gone) = (Arc::new(Flights::default()), Arc::new(Notify::new()));
     struct Gone(Arc<Notify>);
     impl Drop for Gone {
@@ -68,9 +68,9 @@ async fn it_ends_when_nobody_waits_for_it() {
 }
 
 #[tokio::test]
-async fn what_panics_is_gone_for_all_who_waited_and_for_nobody_after() {
+async fn a_panic_ends_the_work_for_all_current_waiters_only() {
     let flights: Arc<Flights<usize>> = Arc::default();
-    let work = || flights.join(&key(&["a"]), || async { panic!("as the test wants it") });
+    let work = || flights.join(&key(&["a"]), || async { panic!("on purpose") });
     assert_eq!(join_all([work(), work()]).await, [None, None]);
     assert_eq!(flights.join(&key(&["a"]), || async { 1 }).await, Some(1));
 }

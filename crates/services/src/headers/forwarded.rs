@@ -1,11 +1,13 @@
-//! What proxies say of a client: where it is, and what it asked for.
+//! Fields by which proxies report a client's address and the URL that it requested.
 //!
-//! Two families of fields say the same: `Forwarded` (RFC 7239) and the older `X-Forwarded-*` with `X-Real-IP`. Services
-//! believe whichever they know, so all that leave the gateway are written from one value, [`Forwarded`], and what came
-//! in other fields is dropped: by [`strip_claims`], where the peer is a trusted proxy only after the gateway has read
-//! the field that the operator chose (`gateway/src/trusted.rs`).
+//! Two families of fields carry the same information: `Forwarded` (RFC 7239), and the older `X-Forwarded-*`
+//! with `X-Real-IP`. Services trust the ones that they support. All such fields that leave the gateway are
+//! therefore written from one value, [`Forwarded`], and incoming ones are dropped by [`strip_claims`]. If the
+//! peer is a trusted proxy, the gateway first reads the field that the operator chose
+//! (`gateway/src/trusted.rs`).
 //!
-//! A filter's own fields are written after that and stay as they are: the gateway adds only those that are missing.
+//! Fields set by a filter are written before the gateway's and remain as they are: the gateway adds only
+//! missing fields.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -15,22 +17,22 @@ use http::header::{FORWARDED, HeaderMap, HeaderName, HeaderValue};
 
 use super::{canonical, is_same_field, put_address};
 
-/// The addresses that a request came from: the client's first, the nearest proxy's last.
+/// The addresses that a request passed: the client's first, the nearest proxy's last.
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// The scheme that the client used.
 pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-/// The host that the client asked.
+/// The host that the client requested.
 pub const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-/// The port that the client asked.
+/// The port that the client connected to.
 pub const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 /// The client's address alone.
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
-/// What the names of most claims begin with.
+/// The common prefix of most claims.
 const PREFIX: &str = "x-forwarded";
 
-/// What the names of fields end with that say where the client is, or what it asked for: products put their own names
-/// before it (`incap-client-ip`, `x-vercel-forwarded-for`).
+/// Suffixes of fields with the client's address or the requested URL. Products put their own names in front
+/// (`incap-client-ip`, `x-vercel-forwarded-for`).
 const CLIENT_ENDINGS: [&str; 12] = [
     "client-ip",
     "clientip",
@@ -46,7 +48,7 @@ const CLIENT_ENDINGS: [&str; 12] = [
     "user-ip",
 ];
 
-/// Other fields that say where the client is, or by which scheme, host and port it came.
+/// Other fields with the client's address, or the scheme, host or port that it used.
 const CLIENT_FIELDS: [&str; 27] = [
     "cdn-src-ip",
     "cf-pseudo-ipv4",
@@ -77,8 +79,8 @@ const CLIENT_FIELDS: [&str; 27] = [
     "x-url-scheme",
 ];
 
-/// What the names of fields begin with by which proxies that end TLS hand on the client's certificate and what they have
-/// found out of it: `Client-Cert` and `Client-Cert-Chain` (RFC 9440), `SSL-Client-Verify`, `X-SSL-Client-S-DN`.
+/// Prefixes of fields by which TLS-terminating proxies forward the client's certificate and its properties:
+/// `Client-Cert` and `Client-Cert-Chain` (RFC 9440), `SSL-Client-Verify`, `X-SSL-Client-S-DN`.
 const CERTIFICATE_PREFIXES: [&str; 10] = [
     "cf-client-cert",
     "client-cert",
@@ -92,10 +94,10 @@ const CERTIFICATE_PREFIXES: [&str; 10] = [
     "x-tls-client-",
 ];
 
-/// Other fields of that kind.
+/// Other fields with certificate properties.
 const CERTIFICATE_FIELDS: [&str; 2] = ["x-client-dn", "x-client-verify"];
 
-/// Fields by which a method, a path or a proxy is meant in place of those that the gateway has seen.
+/// Fields that override the method, the path or the proxy that the gateway has checked.
 const OVERRIDES: [&str; 13] = [
     "proxy",
     "x-envoy-original-method",
@@ -112,24 +114,24 @@ const OVERRIDES: [&str; 13] = [
     "x-rewrite-url",
 ];
 
-/// Fields of framing and of one connection, as far as their names can be spelt with `_`; besides them, `proxy-*`.
+/// Fields of message framing and of the connection whose names may be spelt with `_`; in addition to `proxy-*`.
 const CONNECTION_FIELDS: [&str; 4] = ["content-length", "http2-settings", "keep-alive", "transfer-encoding"];
 
-/// Where a request comes from, as services are to see it.
+/// The origin of a request, as reported to services.
 #[derive(Clone, Copy, Debug)]
 pub struct Forwarded<'a> {
-    /// The client's address, then those of the proxies behind it, the nearest last.
+    /// The client's address, followed by those of the proxies, the nearest last.
     pub addresses: &'a [IpAddr],
-    /// Whether the client speaks TLS.
+    /// Whether the client uses TLS.
     pub is_secure: bool,
-    /// The host that it asked, perhaps with a port.
+    /// The requested host, with or without a port.
     pub host: Option<&'a str>,
-    /// The port that it asked, where that was said apart from the host.
+    /// The requested port, if it was reported separately from the host.
     pub port: Option<u16>,
 }
 
 impl Forwarded<'_> {
-    /// Writes `Forwarded` where it is missing.
+    /// Writes `Forwarded` if it is missing.
     pub fn write_forwarded(&self, headers: &mut HeaderMap) {
         if headers.keys().any(|name| *name == FORWARDED) {
             return;
@@ -141,7 +143,7 @@ impl Forwarded<'_> {
                 IpAddr::V6(address) => drop(write!(text, "\"[{address}]\"")),
                 address => put_address(&mut text, address),
             }
-            // What the client asked for is said of the first hop alone: later ones could only contradict it.
+            // Host and scheme are reported for the first hop only: later ones could only contradict it.
             if index == 0 {
                 self.put_request(&mut text);
             }
@@ -153,7 +155,7 @@ impl Forwarded<'_> {
         headers.extend(HeaderValue::from_bytes(&text).ok().map(|value| (FORWARDED, value)));
     }
 
-    /// Writes the fields of both families that are missing.
+    /// Writes the missing fields of both families.
     pub fn write(&self, headers: &mut HeaderMap) {
         self.write_forwarded(headers);
         let mut chain = Vec::with_capacity(16 * self.addresses.len());
@@ -190,17 +192,18 @@ impl Forwarded<'_> {
     }
 }
 
-/// Whether a field says what services believe a proxy alone: who the client is, or what is meant instead of what was
-/// asked. So does one of framing that is spelt with `_`, which is none to the gateway but may be one to a service.
+/// Whether a field is a claim, which services trust only from a proxy: the identity of the client, or a
+/// replacement for the URL or method. Framing fields spelt with `_` are claims too: the gateway ignores them,
+/// but a service might not.
 #[must_use]
 pub fn is_claim(name: &str) -> bool {
-    // Most names neither begin nor end like one, and every request's are asked.
+    // A quick check of the first and last letters, since this runs for every field of every request.
     let bytes = name.as_bytes();
     let begins = matches!(
         bytes,
         [b'c' | b'f' | b'k' | b'p' | b't' | b'w' | b'x', ..] | [b'h', b't', ..] | [b's', b's', ..]
     );
-    // As `CLIENT_ENDINGS` do.
+    // The endings of `CLIENT_ENDINGS`.
     let ends = || {
         matches!(
             bytes,
@@ -223,42 +226,42 @@ pub fn is_claim(name: &str) -> bool {
         || OVERRIDES.contains(&name)
 }
 
-/// Whether a field says where the client is, or what it asked for.
+/// Whether a field reports the client's address or the requested URL.
 fn is_of_client(name: &str) -> bool {
     name.starts_with("forwarded")
         || CLIENT_ENDINGS.iter().any(|ending| name.ends_with(ending))
         || CLIENT_FIELDS.contains(&name)
 }
 
-/// Whether a field says which certificate the client has shown.
+/// Whether a field reports the client's certificate.
 fn is_of_certificate(name: &str) -> bool {
     CERTIFICATE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || CERTIFICATE_FIELDS.contains(&name)
 }
 
-/// Whether a field says where a message ends, or is for one connection, and has another name with `_`.
+/// Whether a field concerns message framing or a single connection.
 fn is_of_connection(name: &str) -> bool {
     CONNECTION_FIELDS.contains(&name) || name.starts_with("proxy-")
 }
 
-/// Whether a trusted proxy may have a claim of its own passed on: one that is not written anew, and means no other method
-/// or path than those that the gateway has checked.
+/// Whether a trusted proxy may have its own claim forwarded: one that the gateway does not write itself, and
+/// that overrides no method or path that the gateway has checked.
 #[must_use]
 pub fn is_passable(name: &str) -> bool {
     let name = &*canonical(name);
     (name.starts_with(PREFIX) || is_of_certificate(name)) && !is_of_client(name) && !OVERRIDES.contains(&name)
 }
 
-/// Removes claims, except for those with these names in this spelling.
+/// Removes claims, except for those in `passed`, compared by exact spelling.
 pub fn strip_claims(headers: &mut HeaderMap, passed: &[HeaderName]) {
     strip(headers, |name| is_claim(name.as_str()) && !passed.contains(name));
 }
 
-/// Removes a field, and those that a server may take for it.
+/// Removes a field, and those that a server may treat as the same.
 pub fn strip_field(headers: &mut HeaderMap, field: &HeaderName) {
     strip(headers, |name| is_same_field(field, name));
 }
 
-/// Removes the fields whose names are of this kind.
+/// Removes all fields whose names match.
 pub(super) fn strip(headers: &mut HeaderMap, is_one: impl Fn(&HeaderName) -> bool) {
     let removed: Vec<HeaderName> = headers.keys().filter(|name| is_one(name)).cloned().collect();
     for name in removed {

@@ -1,4 +1,4 @@
-//! What a program may say to a service, and what an intermediary adds.
+//! Header rules for programs and for proxied requests.
 
 use super::*;
 use http::Request;
@@ -11,7 +11,7 @@ fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
 }
 
 #[test]
-fn a_program_may_not_speak_for_the_gateway() {
+fn programs_may_not_send_reserved_headers() {
     for name in [
         "host",
         "connection",
@@ -54,19 +54,19 @@ fn a_program_may_not_speak_for_the_gateway() {
 }
 
 #[test]
-fn an_underscore_gets_nobody_past_the_operators_header() {
+fn underscores_do_not_bypass_the_operators_headers() {
     for (set, guess) in [("x-api-key", "x_api_key"), ("x_api_key", "x-api-key"), ("x_api_key", "x_api_key")] {
         let value = HeaderValue::from_static("secret");
         let rules = Rules { forward: Vec::new(), set: vec![(HeaderName::from_static(set), value)] };
         let mut sent = headers(&[(guess, "guess")]);
         assert_eq!(rules.check(&sent).unwrap_err().code(), "header-reserved", "{set} {guess}");
         rules.set_on(&mut sent);
-        assert_eq!(sent, headers(&[(set, "secret")]), "a proxied request sends {guess} beside {set}");
+        assert_eq!(sent, headers(&[(set, "secret")]), "a proxied request sends {guess} in addition to {set}");
     }
 }
 
 #[test]
-fn the_operators_headers_are_the_operators() {
+fn programs_may_not_send_the_operators_headers() {
     let rules =
         Rules { forward: Vec::new(), set: vec![("x-api-key".parse().unwrap(), "secret".parse().unwrap())] };
     for name in ["x-api-key", "x_api_key"] {
@@ -76,7 +76,7 @@ fn the_operators_headers_are_the_operators() {
 }
 
 #[test]
-fn a_programs_headers_are_completed() {
+fn completes_a_programs_headers() {
     let set = vec![("x-api-key".parse().unwrap(), "secret".parse().unwrap())];
     let rules = Rules { forward: vec!["authorization".parse().unwrap(), "cookie".parse().unwrap()], set };
     let client = headers(&[("authorization", "client"), ("cookie", "client"), ("x-private", "client")]);
@@ -91,14 +91,14 @@ fn a_programs_headers_are_completed() {
 }
 
 #[test]
-fn hops_are_counted_by_name_only() {
+fn counts_hops_by_name_only() {
     assert_eq!(hops(&headers(&[])), 0);
     assert_eq!(hops(&headers(&[("cdn-loop", "orfa, other; orfa=1, ORFA;v=\"1\"")])), 2);
     assert_eq!(hops(&headers(&[("cdn-loop", "orfa"), ("cdn-loop", "orfa")])), 2);
 }
 
 #[test]
-fn what_connection_names_goes_too() {
+fn removes_headers_listed_in_connection() {
     let mut map = headers(&[
         ("connection", "close, X-Private"),
         ("x-private", "1"),
@@ -110,7 +110,7 @@ fn what_connection_names_goes_too() {
     assert_eq!(map, headers(&[("accept", "*/*")]));
 }
 
-/// A request as it comes, and as it is sent on.
+/// Returns the headers of a request after its arrival and forwarding.
 fn sent_on(fields: &[(&'static str, &'static str)], is_trusted: bool) -> HeaderMap {
     let (mut head, ()) = Request::builder().uri("/x").body(()).unwrap().into_parts();
     head.headers = headers(fields);
@@ -121,7 +121,7 @@ fn sent_on(fields: &[(&'static str, &'static str)], is_trusted: bool) -> HeaderM
 }
 
 #[test]
-fn an_intermediary_adds_to_what_was_said() {
+fn appends_to_the_fields_of_earlier_intermediaries() {
     let request = Request::builder()
         .uri("/x")
         .header("host", "shop.example")
@@ -140,7 +140,7 @@ fn an_intermediary_adds_to_what_was_said() {
     assert!(!head.headers.contains_key(HOST));
 }
 
-/// What only a proxy may say, spelt as services may read it.
+/// Claims that only proxies may make, in all spellings that services may accept.
 const CLAIMED: [(&str, &str); 64] = [
     ("forwarded", "for=10.0.0.1"),
     ("x-forwarded", "for=10.0.0.1"),
@@ -209,7 +209,7 @@ const CLAIMED: [(&str, &str); 64] = [
 ];
 
 #[test]
-fn fields_of_applications_are_no_claims() {
+fn application_headers_are_not_claims() {
     for name in [
         "host",
         "accept-host",
@@ -245,7 +245,7 @@ fn fields_of_applications_are_no_claims() {
 }
 
 #[test]
-fn a_client_does_not_speak_in_the_name_of_a_proxy() {
+fn drops_claims_of_clients() {
     for (name, value) in CLAIMED {
         let mut came = headers(&[(name, value), ("x-request-id", "7"), ("content-type", "text/plain")]);
         settle(&mut came, false);
@@ -258,7 +258,7 @@ fn a_client_does_not_speak_in_the_name_of_a_proxy() {
 }
 
 #[test]
-fn no_field_of_a_connection_reaches_a_service_in_another_spelling() {
+fn drops_connection_fields_in_other_spellings() {
     for name in [
         "content_length",
         "http2_settings",
@@ -275,18 +275,18 @@ fn no_field_of_a_connection_reaches_a_service_in_another_spelling() {
     let mut plain =
         headers(&[("content-length", "1"), ("keep-alive", "1"), ("transfer-encoding", "chunked")]);
     settle(&mut plain, false);
-    assert_eq!(plain.len(), 3, "they are read from the head, and removed when it is sent on");
+    assert_eq!(plain.len(), 3, "framing fields are removed only when the request is sent on");
 }
 
 #[test]
-fn what_was_written_after_a_request_came_reaches_the_service() {
+fn keeps_claims_that_are_set_after_arrival() {
     for (name, value) in CLAIMED {
         assert_eq!(sent_on(&[(name, value)], true)[name], value, "{name}");
     }
 }
 
 #[test]
-fn no_option_of_a_connection_takes_away_what_is_written_later() {
+fn connection_options_do_not_remove_headers_set_later() {
     let mut came = headers(&[
         ("connection", "close, X-User, x-forwarded-for"),
         ("connection", "authorization, cdn-loop, host, content-length, via, te"),
@@ -309,7 +309,7 @@ fn no_option_of_a_connection_takes_away_what_is_written_later() {
         ("accept", "*/*"),
     ];
     assert_eq!(came, headers(&kept));
-    // A filter writes them.
+    // Fields that a filter sets later must survive.
     let (mut head, ()) = Request::builder().uri("/x").body(()).unwrap().into_parts();
     head.headers = headers(&[("connection", "x-user"), ("x-user", "spoofed")]);
     settle(&mut head.headers, false);
@@ -319,7 +319,7 @@ fn no_option_of_a_connection_takes_away_what_is_written_later() {
 }
 
 #[test]
-fn an_upgrade_keeps_the_option_that_goes_with_it() {
+fn an_upgrade_keeps_its_connection_option() {
     for connection in ["Upgrade", "keep-alive, upgrade", "upgrade, HTTP2-Settings"] {
         let mut came = headers(&[("connection", connection), ("upgrade", "h2c"), ("http2-settings", "x")]);
         settle(&mut came, false);
@@ -333,7 +333,7 @@ fn an_upgrade_keeps_the_option_that_goes_with_it() {
 }
 
 #[test]
-fn trailers_say_no_more_than_a_head_may() {
+fn drops_trailers_that_clients_may_not_send() {
     let plain = [("x-checksum", "7"), ("grpc-status", "0"), ("content-digest", "sha-256=:7:")];
     let mut trailers = headers(&plain);
     trailers.extend(headers(&CLAIMED));
@@ -362,7 +362,7 @@ fn trailers_say_no_more_than_a_head_may() {
 }
 
 #[test]
-fn no_trailer_has_the_name_of_a_field_of_the_head() {
+fn drops_trailers_that_repeat_fields_of_the_head() {
     let head = ["x-user", "x_internal_token"].map(HeaderName::from_static);
     let mut trailers = headers(&[
         ("x-sum", "7"),
@@ -376,7 +376,7 @@ fn no_trailer_has_the_name_of_a_field_of_the_head() {
 }
 
 #[test]
-fn split_cookies_are_one_field_wherever_they_go() {
+fn joins_split_cookies() {
     let split = [("cookie", "a=1"), ("accept", "*/*"), ("cookie", "b=2; c=3"), ("cookie", "d=4")];
     let mut came = headers(&split);
     settle(&mut came, false);

@@ -1,30 +1,31 @@
-//! One pattern, and the places that it opens.
+//! Host patterns.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-/// What an operator writes.
+/// A pattern as an operator writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Pattern {
-    /// `auth.internal`: this name, wherever it leads.
+    /// `auth.internal`: this name, whatever its address.
     Name(Box<str>, Option<u16>),
-    /// `*.example.org`: every name below, held with its dot; `*`: every name and every address.
+    /// `*.example.org`: all names below a domain, stored with the leading dot; `*`: all names and addresses.
     Below(Box<str>, Option<u16>),
-    /// `10.0.0.0/8`, `10.1.2.3:8080`: these addresses, and names that lead there if another pattern opens them.
+    /// `10.0.0.0/8`, `10.1.2.3:8080`: these addresses, and names that resolve to them if another pattern
+    /// permits the name.
     Network(IpNet, Option<u16>),
 }
 
-/// Why a text is no pattern of hosts.
+/// The reason why a text is not a host pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{pattern}` is no pattern of hosts: {reason}")]
+#[error("`{pattern}` is not a host pattern: {reason}")]
 pub struct HostsError {
     pattern: String,
     reason: &'static str,
 }
 
-/// A host and a port, as a caller names them.
+/// A host and a port, as a caller specifies them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     host: Host,
@@ -33,9 +34,9 @@ pub(super) struct Place {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Host {
-    /// In lower case.
+    /// A name in lower case.
     Name(Box<str>),
-    /// IPv4 in IPv6's clothes is IPv4.
+    /// An address. IPv4-mapped IPv6 addresses are converted to IPv4.
     Address(IpAddr),
 }
 
@@ -49,15 +50,15 @@ impl Pattern {
             return Ok(Self::Network(network.trunc(), None));
         }
         if text.contains('/') {
-            return Err(wrong("it has a path, and is no network either"));
+            return Err(wrong("it has a path, and is not a network"));
         }
-        let (host, port) = split(text).ok_or_else(|| wrong("its port is no number from 1 to 65535"))?;
+        let (host, port) = split(text).ok_or_else(|| wrong("its port is not a number from 1 to 65535"))?;
         if let Some(below) = host.strip_prefix('*') {
             let below = below.to_ascii_lowercase();
             let is_whole = below.is_empty() || below.strip_prefix('.').is_some_and(is_name);
             return match is_whole {
                 true => Ok(Self::Below(below.into(), port)),
-                false => Err(wrong("a `*` stands alone or before the first dot: `*.example.org`")),
+                false => Err(wrong("a `*` must be alone or before the first dot: `*.example.org`")),
             };
         }
         match Host::read(host) {
@@ -67,7 +68,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it opens this place.
+    /// Whether the pattern permits this host and port.
     pub(super) fn opens(&self, place: &Place) -> bool {
         let (is_host, port) = match (self, &place.host) {
             (Self::Name(name, port), Host::Name(host)) => (name == host, port),
@@ -79,12 +80,12 @@ impl Pattern {
         is_host && port.is_none_or(|port| port == place.port)
     }
 
-    /// Whether the operator wrote out the name itself.
+    /// Whether the pattern is an exact name.
     pub(super) fn is_name(&self) -> bool {
         matches!(self, Self::Name(..))
     }
 
-    /// The addresses that the operator wrote out.
+    /// Returns the addresses that the pattern lists explicitly.
     pub(super) fn network(&self) -> Option<(IpNet, Option<u16>)> {
         match self {
             Self::Network(network, port) => Some((*network, *port)),
@@ -94,7 +95,7 @@ impl Pattern {
 }
 
 impl Place {
-    /// `auth.internal:8080`, `[::1]:8080`, with or without the port.
+    /// Parses `auth.internal:8080` or `[::1]:8080`, with or without the port.
     pub(super) fn read(authority: &str, default: u16) -> Option<Self> {
         let (host, port) = split(authority)?;
         Some(Self { host: Host::read(host)?, port: port.unwrap_or(default) })
@@ -123,7 +124,7 @@ impl Host {
     }
 }
 
-/// The host and the port of a text, if it has one; `None` if that is no port.
+/// Splits a text into host and optional port; returns `None` if the port is invalid.
 fn split(text: &str) -> Option<(&str, Option<u16>)> {
     // An IPv6 address without brackets has no port.
     if text.parse::<Ipv6Addr>().is_ok() {
@@ -138,8 +139,8 @@ fn split(text: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
-/// Whether a name can be a host's. One that ends in a number is none: some resolvers take `127.1` and
-/// `2130706433` for addresses.
+/// Whether a text is a valid host name. Names that end in a number are not: some resolvers interpret `127.1`
+/// and `2130706433` as addresses.
 fn is_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(is_plain);

@@ -1,8 +1,8 @@
-//! Which addresses may be connected to on somebody else's word: public ones, and those that the operator wrote
-//! out.
+//! Address checks for untrusted host names: only public addresses, and those that the operator lists, may
+//! be connected to.
 //!
-//! The check stands where the connection is made (`transport/connect.rs`), after the name was looked up: a name
-//! that leads elsewhere the next time (DNS rebinding) is checked the next time.
+//! The check runs when the connection is opened (`transport/connect.rs`), after name resolution. It is repeated
+//! for every connection, which also covers names that resolve to another address later (DNS rebinding).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,22 +12,22 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::body::Error;
 
-/// Which addresses a target may have.
+/// The addresses that a target may have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// All: the operator named the target.
+    /// All addresses: the operator configured the target.
     #[default]
     Everywhere,
-    /// Public ones, and these.
+    /// Public addresses, and the listed ones.
     Public(Arc<[(IpNet, Option<u16>)]>),
 }
 
-/// An address that is not public, and that nobody wrote out.
+/// The error for an address that is neither public nor listed explicitly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is not public, and no pattern of hosts writes it out")]
+#[error("{0} is not public, and no pattern of `hosts` lists it")]
 struct Private(SocketAddr);
 
-/// What is not public of IPv4 (the registry of RFC 6890).
+/// Special-purpose IPv4 networks that are not public (the registry of RFC 6890).
 const PRIVATE_V4: [Ipv4Net; 15] = [
     v4([0, 0, 0, 0], 8),
     v4([10, 0, 0, 0], 8),
@@ -45,12 +45,12 @@ const PRIVATE_V4: [Ipv4Net; 15] = [
     v4([224, 0, 0, 0], 4),
     v4([240, 0, 0, 0], 4),
 ];
-/// What is public of IPv6, and what of that is not: protocols' own (Teredo among them), examples, and 6to4, which
-/// hides an IPv4 address.
+/// The public IPv6 networks, and the exceptions within: protocol assignments (including Teredo),
+/// documentation prefixes, and 6to4, which embeds an IPv4 address.
 const GLOBAL_V6: Ipv6Net = v6([0x2000, 0], 3);
 const PRIVATE_V6: [Ipv6Net; 4] =
     [v6([0x2001, 0], 23), v6([0x2001, 0xdb8], 32), v6([0x2002, 0], 16), v6([0x3fff, 0], 20)];
-/// How a network with IPv6 alone writes the IPv4 address in the last four bytes (NAT64, RFC 6052).
+/// The prefix of IPv6-only networks for an IPv4 address in the last four bytes (NAT64, RFC 6052).
 const NAT64: Ipv6Net = v6([0x64, 0xff9b], 96);
 
 const fn v4([a, b, c, d]: [u8; 4], prefix: u8) -> Ipv4Net {
@@ -62,7 +62,7 @@ const fn v6([a, b]: [u16; 2], prefix: u8) -> Ipv6Net {
 }
 
 impl Reach {
-    /// Whether this address may be connected to.
+    /// Checks that this address may be connected to.
     pub(crate) fn check(&self, address: SocketAddr) -> io::Result<()> {
         let Self::Public(written) = self else { return Ok(()) };
         let (ip, port) = (address.ip().to_canonical(), address.port());
@@ -76,7 +76,7 @@ impl Reach {
     }
 }
 
-/// Whether a connection was refused since its address is private.
+/// Whether a connection was refused because the address is private.
 pub(crate) fn is_private(error: &Error) -> bool {
     let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     inner.is_some_and(|inner| inner.is::<Private>())

@@ -1,4 +1,4 @@
-//! What patterns open, where it may lead, and how many hosts are kept.
+//! Host patterns, address checks, and the cache of hosts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -15,14 +15,14 @@ fn opens(patterns: &[&str], authority: &str) -> bool {
     hosts(patterns).service(authority, false).is_some()
 }
 
-/// Whether a host that the patterns open may be connected to at this address.
+/// Whether the patterns permit a connection of this host to this address.
 fn reaches(patterns: &[&str], authority: &str, address: &str) -> bool {
     let place = Place::read(authority, 80).unwrap();
     hosts(patterns).reach(&place).unwrap().check(address.parse().unwrap()).is_ok()
 }
 
 #[test]
-fn a_pattern_opens_what_it_says() {
+fn patterns_permit_matching_hosts_only() {
     for (pattern, opened, closed) in [
         (
             "auth.internal",
@@ -60,34 +60,34 @@ fn a_pattern_opens_what_it_says() {
         ("[fd00::1]:80", &["[FD00::1]:80", "fd00::1"], &["[fd00::1]:81", "[fd00::2]:80"]),
         ("fd00::/8", &["[fd00::1]:8080"], &["[fe80::1]"]),
     ] {
-        opened.iter().for_each(|host| assert!(opens(&[pattern], host), "{pattern} opens {host}"));
-        closed.iter().for_each(|host| assert!(!opens(&[pattern], host), "{pattern} does not open {host}"));
+        opened.iter().for_each(|host| assert!(opens(&[pattern], host), "{pattern} permits {host}"));
+        closed.iter().for_each(|host| assert!(!opens(&[pattern], host), "{pattern} does not permit {host}"));
     }
-    assert!(!opens(&[], "a.example.org"), "nothing opens nothing");
+    assert!(!opens(&[], "a.example.org"), "no patterns permit no host");
 }
 
 #[test]
-fn what_is_no_pattern_is_said() {
+fn reports_invalid_patterns() {
     for (text, reason) in [
         ("https://a.example.org", "it begins with a scheme"),
-        ("a.example.org/b", "it has a path, and is no network either"),
-        ("10.0.0.0/33", "it has a path, and is no network either"),
-        ("a.example.org:0", "its port is no number from 1 to 65535"),
-        ("a.example.org:+80", "its port is no number from 1 to 65535"),
-        ("a.example.org:65536", "its port is no number from 1 to 65535"),
+        ("a.example.org/b", "it has a path, and is not a network"),
+        ("10.0.0.0/33", "it has a path, and is not a network"),
+        ("a.example.org:0", "its port is not a number from 1 to 65535"),
+        ("a.example.org:+80", "its port is not a number from 1 to 65535"),
+        ("a.example.org:65536", "its port is not a number from 1 to 65535"),
         ("a.*.example.org", "it is neither a name nor an address"),
-        ("*example.org", "a `*` stands alone or before the first dot: `*.example.org`"),
-        ("**", "a `*` stands alone or before the first dot: `*.example.org`"),
+        ("*example.org", "a `*` must be alone or before the first dot: `*.example.org`"),
+        ("**", "a `*` must be alone or before the first dot: `*.example.org`"),
         ("127.1", "it is neither a name nor an address"),
         ("", "it is neither a name nor an address"),
     ] {
         let error = Hosts::new(&[text.to_owned()]).unwrap_err();
-        assert_eq!(error.to_string(), format!("`{text}` is no pattern of hosts: {reason}"));
+        assert_eq!(error.to_string(), format!("`{text}` is not a host pattern: {reason}"));
     }
 }
 
 #[test]
-fn a_private_address_is_reached_only_where_it_or_the_name_is_written_out() {
+fn private_addresses_require_an_explicit_address_or_name() {
     for private in [
         "127.0.0.1:80",
         "10.1.2.3:80",
@@ -122,14 +122,14 @@ fn a_private_address_is_reached_only_where_it_or_the_name_is_written_out() {
 }
 
 #[test]
-fn as_many_hosts_are_kept_as_there_is_room_for() {
+fn evicts_the_least_recently_used_host() {
     let hosts = hosts(&["*.example.org"]);
     let call = |number: usize| hosts.service(&format!("h{number}.example.org"), false).unwrap();
     let (first, second) = (call(0), call(1));
     (2..KEPT).for_each(|number| _ = call(number));
-    assert!(Arc::ptr_eq(&call(0), &first), "it is kept");
-    assert!(!Arc::ptr_eq(&hosts.service("h0.example.org", true).unwrap(), &first), "TLS is another matter");
-    assert!(!Arc::ptr_eq(&call(1), &second), "it went, as the one that nobody called for the longest time");
+    assert!(Arc::ptr_eq(&call(0), &first), "the host is cached");
+    assert!(!Arc::ptr_eq(&hosts.service("h0.example.org", true).unwrap(), &first), "TLS uses another entry");
+    assert!(!Arc::ptr_eq(&call(1), &second), "the least recently used host is evicted");
     assert!(Arc::ptr_eq(&call(0), &first));
     assert_eq!(hosts.kept.lock().unwrap().len(), KEPT);
     assert_eq!((&**first.name(), Arc::strong_count(&second)), ("h0.example.org:80", 1));
@@ -141,7 +141,7 @@ fn name() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn names_below_a_name_are_those_that_end_with_it_and_a_dot(name in name(), host in name(), port in 1..=u16::MAX) {
+    fn wildcards_match_subdomains_only(name in name(), host in name(), port in 1..=u16::MAX) {
         let pattern = format!("*.{name}");
         let expected = host.strip_suffix(&*name).is_some_and(|before| before.ends_with('.'));
         prop_assert_eq!(opens(&[&pattern], &host), expected);
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn an_ipv4_address_is_as_public_in_every_spelling(bits: u32) {
+    fn an_ipv4_address_is_equally_public_in_every_notation(bits: u32) {
         let v4 = Ipv4Addr::from(bits);
         let check = |ip: IpAddr| Reach::Public(Arc::default()).check(SocketAddr::new(ip, 80)).is_ok();
         let [a, b, c, d] = v4.octets().map(u16::from);
@@ -166,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn an_ipv6_address_that_is_local_is_not_public(bits: u128, prefix in prop::sample::select(vec![0u16, 0xfc00, 0xfd12, 0xfe80, 0xff02])) {
+    fn local_ipv6_addresses_are_not_public(bits: u128, prefix in prop::sample::select(vec![0u16, 0xfc00, 0xfd12, 0xfe80, 0xff02])) {
         let low = bits & (u128::MAX >> 16);
         let ip = IpAddr::from(Ipv6Addr::from(u128::from(prefix) << 112 | low));
         let is_nat64 = low >> 32 == 0x64_ff9b << 64;

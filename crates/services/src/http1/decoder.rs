@@ -1,4 +1,4 @@
-//! Where the body of a message ends (RFC 9112, sections 6 and 7), as it arrives.
+//! Incremental decoding of message bodies (RFC 9112, sections 6 and 7).
 
 use std::task::{Context, Poll, ready};
 
@@ -12,71 +12,71 @@ use super::fields::trailers;
 use super::input::Input;
 use crate::body::Error;
 
-/// The longest line with a chunk's size and extensions, and the largest trailers.
+/// The longest line with a chunk's size and extensions, and the largest trailers, in bytes.
 const MAX_LINE: usize = 4 << 10;
 const MAX_TRAILERS: usize = 16 << 10;
 
-/// What tells where a body ends.
+/// The framing of a body, which determines its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// After so many bytes.
+    /// The body ends after this number of bytes.
     Length(u64),
-    /// After the last chunk and the trailers.
+    /// The body ends after the last chunk and the trailers.
     Chunked,
-    /// With the connection.
+    /// The body ends when the connection closes.
     UntilClose,
 }
 
-/// Finds the body in what comes.
+/// The state of decoding a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoder {
-    /// So much is still to come.
+    /// This number of bytes is expected.
     Length(u64),
-    /// All that comes.
+    /// All bytes until the connection closes belong to the body.
     UntilClose,
-    /// The line with a chunk's size.
+    /// A line with the size of a chunk is expected.
     Size,
-    /// So much of a chunk.
+    /// This number of bytes of a chunk is expected.
     Chunk(u64),
-    /// The line end after a chunk.
+    /// The line end after a chunk is expected.
     ChunkEnd,
-    /// The fields after the last chunk.
+    /// The trailers after the last chunk are expected.
     Trailers,
-    /// Nothing is to come.
+    /// The body has ended.
     Done,
-    /// Where the body ends is not known, and so nothing behind it is read: the connection has to end.
+    /// The end of the body is unknown, so no further messages can be read: the connection must be closed.
     Refused(Wrong),
 }
 
-/// What a decoder finds.
+/// A part of a body.
 #[derive(Debug, PartialEq)]
 pub enum Part {
-    /// Some of the body.
+    /// Data of the body.
     Data(Bytes),
-    /// What follows it.
+    /// The trailers after the body.
     Trailers(HeaderMap),
-    /// Its end.
+    /// The end of the body.
     End,
-    /// Nothing before more has come.
+    /// More input is needed.
     More,
 }
 
-/// Why a body is none.
+/// An error in the framing of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
-    /// A chunk that is none.
-    #[error("a chunk of the body has no size, or does not end where it says")]
+    /// A malformed chunk.
+    #[error("a chunk of the body has no size, or a wrong one")]
     Chunk,
-    /// Trailers that are none.
-    #[error("the trailers are no headers, or too large")]
+    /// Malformed trailers.
+    #[error("the trailers are malformed or too large")]
     Trailers,
-    /// The connection ended before.
-    #[error("the body broke off before its end")]
+    /// The connection ended before the body.
+    #[error("the body is incomplete")]
     Short,
 }
 
 impl Decoder {
-    /// For a body that ends so.
+    /// Creates a decoder for a body with this framing.
     #[must_use]
     pub fn new(framing: Framing) -> Self {
         match framing {
@@ -87,10 +87,10 @@ impl Decoder {
         }
     }
 
-    /// The next part of the body.
+    /// Returns the next part of the body.
     ///
     /// # Errors
-    /// When two readers could find different ends.
+    /// A body whose end two readers could interpret differently.
     pub fn next(&mut self, input: &mut Input) -> Result<Part, Wrong> {
         self.settle(input)?;
         self.take(input).inspect_err(|wrong| *self = Self::Refused(*wrong))
@@ -117,10 +117,10 @@ impl Decoder {
         }
     }
 
-    /// Goes on to where data or trailers begin, as far as what has come allows.
+    /// Advances to the start of data or trailers, as far as the input permits.
     ///
     /// # Errors
-    /// As [`Self::next`].
+    /// The errors of [`Self::next`].
     pub fn settle(&mut self, input: &mut Input) -> Result<(), Wrong> {
         self.advance(input).inspect_err(|wrong| *self = Self::Refused(*wrong))
     }
@@ -159,8 +159,9 @@ impl Decoder {
         }
     }
 
-    /// The next of the body, reading as much as it takes. Each frame takes of the task's budget: a buffer of tiny chunks is
-    /// thousands of frames that nobody waits for, and other tasks have their turn between them.
+    /// Returns the next frame of the body, reading input as needed. Each frame consumes tokio's cooperative
+    /// budget: a buffer of tiny chunks may contain thousands of frames that are available at once, and other
+    /// tasks must run in between.
     pub fn poll_frame<S: AsyncRead + Unpin>(
         &mut self,
         input: &mut Input,
@@ -180,14 +181,14 @@ impl Decoder {
                     continue;
                 }
             };
-            // Whoever reads may know the length and not ask again: the end is looked for at once.
+            // The reader may know the length and not poll again, so the end is processed at once.
             self.settle(input)?;
             budget.made_progress();
             return Poll::Ready(Ok(frame));
         }
     }
 
-    /// How much is still to come, as far as that is known.
+    /// The remaining length, if it is known.
     #[must_use]
     pub fn size_hint(&self) -> SizeHint {
         match *self {
@@ -197,10 +198,10 @@ impl Decoder {
         }
     }
 
-    /// The connection has ended.
+    /// Handles the end of the connection.
     ///
     /// # Errors
-    /// Where the body had not.
+    /// [`Wrong::Short`] if the body is incomplete.
     fn end(&mut self) -> Result<(), Wrong> {
         let (next, end) = match self {
             Self::UntilClose | Self::Done => (Self::Done, Ok(())),
@@ -215,7 +216,7 @@ fn piece(input: &mut Input, left: u64) -> Bytes {
     input.take(usize::try_from(left).unwrap_or(usize::MAX))
 }
 
-/// What the next line says, if all of it is there.
+/// Parses the next line, if it is complete.
 fn line<T>(input: &mut Input, read: impl FnOnce(&[u8]) -> Option<T>) -> Result<Option<T>, Wrong> {
     let bytes = input.bytes();
     let Some(end) = bytes.iter().take(MAX_LINE).position(|byte| *byte == b'\n') else {
@@ -227,7 +228,7 @@ fn line<T>(input: &mut Input, read: impl FnOnce(&[u8]) -> Option<T>) -> Result<O
     Ok(Some(said))
 }
 
-/// The size in a chunk's line, before its extensions, which have no control characters (RFC 9112, 7.1.1).
+/// Parses the size of a chunk. Its extensions must not contain control characters (RFC 9112, section 7.1.1).
 fn size(line: &[u8]) -> Option<u64> {
     if line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
         return None;

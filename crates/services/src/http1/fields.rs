@@ -1,7 +1,7 @@
-//! Header fields as text (RFC 9112, section 5), and what they say of where a body ends (section 6.3).
+//! Header fields as text (RFC 9112, section 5), and the framing that they determine (section 6.3).
 //!
-//! Whatever another reader could understand in another way is refused: where this message ends, the next one
-//! begins.
+//! Fields that another reader could interpret differently are rejected: the end of this message is the start
+//! of the next one.
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING};
@@ -10,22 +10,22 @@ use httparse::Status;
 
 use crate::headers::{strip_hop_by_hop, tokens};
 
-/// The most fields of trailers.
+/// The maximum number of trailer fields.
 const MAX_TRAILERS: usize = 64;
-/// What no trailer may say (RFC 9110, 6.5.1).
+/// Fields that are not permitted in trailers (RFC 9110, section 6.5.1).
 const NOT_AFTERWARDS: [HeaderName; 6] = [AUTHORIZATION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING];
 
-/// Why the length of a body is not known.
+/// The reason why the framing of a body is ambiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// It is said twice, or is no number.
+    /// The length is contradictory or malformed.
     Length,
-    /// The transfer coding is not the one that all know, or said twice.
+    /// The transfer coding is not `chunked`, or is repeated.
     Coding,
 }
 
-/// Fields whose values share the memory of the text that they were found in; `None` where a name or a value
-/// is none. There is room for two more: the gateway's own, and a filter's.
+/// Returns fields whose values share the memory of `text`; `None` if a name or a value is invalid. Reserves
+/// capacity for two more: the gateway's own and a filter's.
 #[must_use]
 pub fn fields(text: &Bytes, found: &[httparse::Header<'_>]) -> Option<HeaderMap> {
     let mut fields = HeaderMap::with_capacity(found.len() + 2);
@@ -37,20 +37,20 @@ pub fn fields(text: &Bytes, found: &[httparse::Header<'_>]) -> Option<HeaderMap>
     Some(fields)
 }
 
-/// Whether some line ends with a line feed alone, which some take for its end and others do not.
+/// Whether a line ends with a line feed alone, which only some readers accept as a line end.
 #[must_use]
 pub fn has_bare_line_feed(text: &[u8]) -> bool {
     let after = |before: u8, byte: u8| byte == b'\n' && before != b'\r';
-    // All pairs, and not from line to line: lines are short, and many pairs are looked at at once.
+    // Compares all pairs of bytes instead of searching line by line: lines are short, and the loop is vectorized.
     let pairs = text.iter().zip(text.get(1..).unwrap_or_default());
     text.first() == Some(&b'\n') || pairs.fold(false, |found, (before, byte)| found | after(*before, *byte))
 }
 
-/// Trailers without those that would say something of the message that was read already (RFC 9110, 6.5.1).
+/// Parses trailers and removes fields that concern the framing or routing of the message (RFC 9110, section 6.5.1).
 pub(super) fn trailers(text: &Bytes) -> Option<HeaderMap> {
     let mut room = [httparse::EMPTY_HEADER; MAX_TRAILERS];
     let Ok(Status::Complete((length, found))) = httparse::parse_headers(text, &mut room) else { return None };
-    // What ends elsewhere for others, or has lines that only some see, is none.
+    // Reject trailers with an ambiguous end, or with lines that only some readers recognize.
     if length != text.len() || has_bare_line_feed(text) {
         return None;
     }
@@ -62,17 +62,18 @@ pub(super) fn trailers(text: &Bytes) -> Option<HeaderMap> {
     Some(trailers)
 }
 
-/// The names that `Trailer` announces, and may: a recipient may have to decide by it whether to wait for them.
+/// Returns the permitted names that `Trailer` announces. Recipients may use it to decide whether to
+/// wait for trailers.
 #[must_use]
 pub fn announced(headers: &HeaderMap) -> Box<[HeaderName]> {
     let names = tokens(headers, &TRAILER).filter_map(|name| HeaderName::from_bytes(name).ok());
     names.filter(|name| !NOT_AFTERWARDS.contains(name)).collect()
 }
 
-/// `Content-Length`, which may be said several times if it is the same.
+/// Parses `Content-Length`. Repeated fields are permitted if they are equal.
 ///
 /// # Errors
-/// Where it is no number, or several.
+/// [`Doubt::Length`] if the length is malformed or contradictory.
 pub fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Doubt> {
     let mut length = None;
     for value in headers.get_all(CONTENT_LENGTH) {
@@ -86,10 +87,10 @@ pub fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Doubt> {
     Ok(length)
 }
 
-/// Whether the body comes in chunks: the one transfer coding that all know, and that is understood here.
+/// Whether the body is chunked: the only transfer coding that is supported.
 ///
 /// # Errors
-/// Where it is another, or said twice.
+/// [`Doubt::Coding`] for other or repeated codings.
 pub fn is_chunked(headers: &HeaderMap) -> Result<bool, Doubt> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     match (codings.next(), codings.next()) {

@@ -1,4 +1,4 @@
-//! What was read from a connection and is not used yet.
+//! The input buffer of a connection.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,22 +9,22 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
-/// How much is asked for at first, and at most: four times as much each time that all of it came.
+/// The size of the first read. It grows fourfold, up to a maximum, each time a read fills the buffer.
 const STEP: usize = 8 << 10;
 const MAX_STEP: usize = 64 << 10;
-/// The room that a connection keeps while nothing goes on: there may be tens of thousands.
+/// The buffer capacity that an idle connection may keep: there may be tens of thousands.
 const KEPT: usize = 2 << 10;
-/// The longest body that is waited for in one piece.
+/// The longest body that is read into one piece.
 const PIECE: u64 = 128 << 10;
-/// What is copied, so that the room can be used again, and not given away with the room.
+/// The longest data that is copied instead of splitting the buffer, so that the buffer can be reused.
 const SMALL: usize = 4 << 10;
 
-/// Bytes in the order in which they came.
+/// Received bytes that were not consumed yet.
 #[derive(Debug)]
 pub struct Input {
     bytes: BytesMut,
     step: usize,
-    /// How far a head's end was looked for and not found.
+    /// The number of bytes already searched for the end of a head.
     searched: usize,
 }
 
@@ -35,19 +35,19 @@ impl Default for Input {
 }
 
 impl Input {
-    /// What is there.
+    /// The buffered bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Whether nothing is.
+    /// Whether the buffer is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Reads more; `false` at the end.
+    /// Reads more bytes; returns `false` at the end of the stream.
     pub fn poll_more<S: AsyncRead + Unpin>(
         &mut self,
         stream: &mut S,
@@ -62,7 +62,7 @@ impl Input {
         Poll::Ready(Ok(read > 0))
     }
 
-    /// The same by way of the stack, so that nobody has room of its own while it waits.
+    /// Reads through a buffer on the stack, so that waiting connections hold no buffer of their own.
     fn poll_little<S: AsyncRead + Unpin>(
         &mut self,
         stream: &mut S,
@@ -82,27 +82,27 @@ impl Input {
         }
     }
 
-    /// Reads a body of this length on to its end, as far as it has come. What is there in one piece nobody has to wait
-    /// for, nor to put together. What comes slowly, or is long, is better handed on as it comes.
+    /// Reads the rest of a body of this length, as far as it is available without waiting, so that it can be passed
+    /// on in one piece. Does nothing for long bodies and for slow connections, whose bodies are better streamed.
     pub fn fill<S: AsyncRead + Unpin>(&mut self, length: u64, stream: &mut S, context: &mut Context<'_>) {
         let length = if length > PIECE { 0 } else { length as usize };
         while self.step > STEP && self.bytes.len() < length {
-            // One byte more, since less than was asked for means that there is no more to read.
+            // One byte more, so that a short read shows that no more data is available.
             self.bytes.reserve(length - self.bytes.len() + 1);
-            // An error is there again for whoever reads the rest.
+            // The error recurs when the rest is read.
             let Poll::Ready(Ok(1..)) = poll_read_buf(Pin::new(stream), context, &mut self.bytes) else {
                 return;
             };
         }
     }
 
-    /// Bytes that were read by somebody else.
+    /// Appends bytes that were read elsewhere.
     pub fn put(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// How long the head at the beginning is, with its empty line; `None` before all of it is there. What was
-    /// searched is not searched again: a head may come byte by byte.
+    /// Returns the length of the head at the start of the buffer, including its empty line; `None` if it is
+    /// incomplete. Bytes that were searched are not searched again, since a head may arrive byte by byte.
     pub fn head_length(&mut self) -> Option<usize> {
         let mut from = self.searched;
         while let Some(end) = memchr::memchr(b'\n', &self.bytes[from..]) {
@@ -110,7 +110,7 @@ impl Input {
             match self.bytes.get(next..) {
                 Some([b'\n', ..]) => return Some(next + 1),
                 Some([b'\r', b'\n', ..]) => return Some(next + 2),
-                // What follows this line has not come.
+                // The bytes after this line have not arrived.
                 Some([] | [b'\r']) | None => {
                     self.searched = from + end;
                     return None;
@@ -122,7 +122,7 @@ impl Input {
         None
     }
 
-    /// The first bytes, at most so many.
+    /// Takes up to `most` bytes from the start.
     pub fn take(&mut self, most: usize) -> Bytes {
         let length = most.min(self.bytes.len());
         self.searched = 0;
@@ -134,24 +134,24 @@ impl Input {
         bytes
     }
 
-    /// The first bytes, if so many are there.
+    /// Takes exactly `length` bytes from the start, if they are available.
     pub fn take_exactly(&mut self, length: u64) -> Option<Bytes> {
         let length = usize::try_from(length).ok().filter(|length| *length <= self.bytes.len())?;
         Some(self.take(length))
     }
 
-    /// All of them.
+    /// Takes all bytes.
     pub fn take_all(&mut self) -> Bytes {
         self.take(self.bytes.len())
     }
 
-    /// Passes over the first.
+    /// Skips bytes at the start.
     pub fn skip(&mut self, length: usize) {
         self.searched = 0;
         self.bytes.advance(length);
     }
 
-    /// Gives up room that only a large message needed.
+    /// Releases capacity that only a large message needed.
     pub fn shrink(&mut self) {
         self.step = STEP;
         if self.bytes.is_empty() && self.bytes.capacity() > KEPT {

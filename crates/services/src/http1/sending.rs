@@ -1,4 +1,4 @@
-//! A message on its way out (RFC 9112): its head, then its body as it comes.
+//! Sending of a message (RFC 9112): its head, followed by its body as it arrives.
 
 use std::io::{self, Cursor, Write};
 use std::mem;
@@ -16,50 +16,50 @@ use super::decoder::Framing;
 use super::fields::put;
 use crate::body::Error;
 
-/// What is copied, to be written in one piece: the system takes longer over two than copying takes.
+/// The size in bytes up to which data is copied, to be written in one piece: a second write costs more than copying.
 const SMALL: usize = 2 << 10;
 
-/// A message, and how far it has come.
+/// A message with its progress.
 #[derive(Debug)]
 pub struct Sending<B> {
-    /// Whole until the first of it is taken, and gone with the last: before that is written, so that whoever
-    /// counts by the body has counted when the other side has read it.
+    /// Complete until the first frame is taken, and dropped with the last frame. It is dropped before that
+    /// frame is written, so that accounting attached to the body is complete before the peer has read it.
     body: Option<B>,
     framing: Framing,
-    /// The trailers that may follow the body.
+    /// The permitted trailers.
     trailers: Box<[HeaderName]>,
     stage: Stage,
     pending: Pending,
     is_begun: bool,
-    /// How many bytes the connection took.
+    /// The number of bytes that the connection has accepted.
     sent: u64,
-    /// Whether the connection did not take, or not pass on, what it was given last: over TLS it takes more
-    /// than the system does.
+    /// Whether the connection did not accept, or not flush, the last data: with TLS it buffers more than the
+    /// system accepts.
     is_stuck: bool,
 }
 
-/// What is to be written now: a text, data of the body, a text.
+/// The data to be written now: a text, data of the body, a text.
 type Pending = Chain<Chain<Text, Bytes>, Text>;
 type Text = Cursor<Vec<u8>>;
 
 #[derive(Debug)]
 enum Stage {
-    /// The body has more.
+    /// The body has more data.
     Body,
-    /// The last of it is to be written.
+    /// The last data is to be written.
     End,
     Done,
-    /// The connection takes no more of it.
+    /// The connection accepts no more data.
     Failed(Option<io::Error>),
 }
 
-/// Why a body can't be sent.
+/// The error for a body whose length differs from its head.
 #[derive(Debug, thiserror::Error)]
-#[error("the body is longer or shorter than its head says")]
+#[error("the length of the body differs from its head")]
 struct OtherLength;
 
 impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
-    /// A message with this head, whose body ends so. Of its trailers, these may follow.
+    /// Creates a message with this head, body and framing, and these permitted trailers.
     #[must_use]
     pub fn new(head: Vec<u8>, body: B, framing: Framing, trailers: Box<[HeaderName]>) -> Self {
         let pending = Cursor::new(head).chain(Bytes::new()).chain(Cursor::new(Vec::new()));
@@ -76,7 +76,7 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
         }
     }
 
-    /// A message that is its head alone.
+    /// Creates a message without a body.
     #[must_use]
     pub fn head_only(head: Vec<u8>) -> Self {
         let pending = Cursor::new(head).chain(Bytes::new()).chain(Cursor::new(Vec::new()));
@@ -84,31 +84,31 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
         Self { body: None, framing, trailers, stage, pending, is_begun: false, sent: 0, is_stuck: false }
     }
 
-    /// Whether all of it is written.
+    /// Whether the message is written completely.
     #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Done)
     }
 
-    /// Whether the connection has yet to take what is there.
+    /// Whether the connection has yet to accept the pending data.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.is_stuck
     }
 
-    /// Whether the body gave something, and whether the system took something.
+    /// Whether the body has produced data, and whether the system has accepted data.
     #[must_use]
     pub fn progress(&self) -> (bool, bool) {
         (self.is_begun, self.sent > 0)
     }
 
-    /// How many bytes the connection took so far, the head among them.
+    /// The number of bytes that the connection has accepted, including the head.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Why the connection takes no more, said once.
+    /// Takes the error of the connection, if writing failed.
     pub fn failure(&mut self) -> Option<io::Error> {
         match &mut self.stage {
             Stage::Failed(reason) => reason.take(),
@@ -116,17 +116,17 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
         }
     }
 
-    /// The body, if it is still whole.
+    /// Returns the body, if no data was taken from it.
     #[must_use]
     pub fn into_body(self) -> Option<B> {
         self.body.filter(|_| !self.is_begun)
     }
 
-    /// Writes what there is, and whether something was written. That the connection takes no more is no error
-    /// here: see [`Self::failure`].
+    /// Writes the available data, and returns whether anything was written. A connection that accepts no more
+    /// data is not an error here: see [`Self::failure`].
     ///
     /// # Errors
-    /// The body's own.
+    /// The error of the body.
     pub fn go_on<S: AsyncWrite + Unpin>(
         &mut self,
         stream: &mut S,
@@ -152,7 +152,7 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
         }
     }
 
-    /// Takes the next part of the body, once the one before is written.
+    /// Takes the next part of the body, once the previous one is written.
     fn fill(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, Error> {
         if self.pending.first_ref().last_ref().has_remaining() || self.pending.last_ref().has_remaining() {
             return Ok(Poll::Ready(()));
@@ -178,7 +178,7 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
 
     fn put(&mut self, data: Bytes) -> Result<(), OtherLength> {
         let length = data.len();
-        // An empty chunk would be the last one.
+        // An empty chunk would mark the end of the body.
         let is_chunk = self.framing == Framing::Chunked && length > 0;
         if let Framing::Length(left) = &mut self.framing {
             *left = left.checked_sub(length as u64).ok_or(OtherLength)?;
@@ -216,7 +216,7 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
         }
     }
 
-    /// The text at the end of what is to be written: before the data if there is none.
+    /// Returns the text at the end of the pending data: the one before the data if there is no data.
     fn last(&mut self) -> &mut Vec<u8> {
         let has_data = self.pending.first_ref().last_ref().has_remaining();
         unwritten(if has_data { self.pending.last_mut() } else { self.pending.first_mut().first_mut() })
@@ -232,7 +232,7 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
         while self.pending.has_remaining() {
             let first = self.pending.chunk();
             let written = if first.len() == self.pending.remaining() {
-                // One piece has a system call of its own, which is cheaper.
+                // A single piece is written without vectored I/O, which is cheaper.
                 let written = ready!(stream.as_mut().poll_write(context, first))?;
                 self.pending.advance(written);
                 written
@@ -249,7 +249,7 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
     }
 }
 
-/// A text that can be added to, without what was written of it.
+/// Returns a text for appending. Clears it first if it was written completely.
 fn unwritten(text: &mut Text) -> &mut Vec<u8> {
     if !text.has_remaining() {
         text.set_position(0);

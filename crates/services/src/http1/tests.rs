@@ -1,5 +1,5 @@
-//! The law of bodies: what is found does not depend on the pieces in which it came, and nothing after the
-//! end is taken.
+//! Decoding of bodies: the result does not depend on how the input is split, and bytes after the end
+//! are not consumed.
 
 use std::future::poll_fn;
 use std::task::{Context, Waker};
@@ -10,10 +10,10 @@ use proptest::prelude::*;
 
 use super::{Decoder, Framing, Input, Part, Wrong};
 
-/// A body, its trailers, and what is left behind it.
+/// A body, its trailers, and the unconsumed bytes after it.
 pub(crate) type Found = (Vec<u8>, Option<HeaderMap>, Vec<u8>);
 
-/// What is found in these pieces.
+/// Decodes the input in these pieces.
 pub(crate) fn decode(decoder: Decoder, pieces: &[&[u8]]) -> Result<Found, Wrong> {
     let (mut decoder, mut input) = (decoder, Input::default());
     let (mut data, mut trailers) = (Vec::new(), None);
@@ -30,7 +30,7 @@ pub(crate) fn decode(decoder: Decoder, pieces: &[&[u8]]) -> Result<Found, Wrong>
     Ok((data, trailers, input.bytes().to_vec()))
 }
 
-/// A text in pieces that end at these places.
+/// Splits a text at these positions.
 pub(crate) fn cut<'a>(text: &'a [u8], places: &[prop::sample::Index]) -> Vec<&'a [u8]> {
     let mut places: Vec<usize> = places.iter().map(|place| place.index(text.len() + 1)).collect();
     places.extend([0, text.len()]);
@@ -56,13 +56,13 @@ async fn lets_other_tasks_run_between_small_chunks() {
         frames += 1;
     }
     assert_eq!(frames, COUNT);
-    // A poll that gives no frame ends the turn of the task.
+    // Each poll without a frame ends the turn of the task.
     assert!(polls - frames > COUNT / 1_000, "{polls} polls");
 }
 
 proptest! {
     #[test]
-    fn a_chunked_body_is_the_same_in_any_pieces(
+    fn decodes_a_chunked_body_in_any_pieces(
         chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..9000), 0..6),
         has_trailer: bool,
         places in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
@@ -83,13 +83,13 @@ proptest! {
         prop_assert_eq!(rest, b"HTTP/1.1 200 OK\r\n");
         prop_assert_eq!(trailers.is_some(), has_trailer);
         if let Some(trailers) = trailers {
-            // What would say something of a message that was read already is left out.
+            // Trailers about the framing of the message are dropped.
             prop_assert_eq!(trailers, HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())]));
         }
     }
 
     #[test]
-    fn a_body_of_known_length_leaves_what_follows(
+    fn a_body_of_known_length_leaves_the_following_bytes(
         body in prop::collection::vec(any::<u8>(), 0..20_000),
         places in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {
@@ -101,7 +101,7 @@ proptest! {
 }
 
 #[test]
-fn what_could_be_read_in_two_ways_is_no_chunked_body() {
+fn rejects_ambiguous_chunked_bodies() {
     for text in [
         "x\r\n",
         "\r\n",
@@ -132,7 +132,7 @@ fn what_could_be_read_in_two_ways_is_no_chunked_body() {
 }
 
 #[test]
-fn a_refused_body_stays_refused_and_nothing_behind_it_is_read() {
+fn a_rejected_body_stays_rejected() {
     for text in
         ["x\r\n", "1\r\nab\r\n", "0\r\nno header\r\n\r\n", "0\r\na: b\r\n c\r\n\r\n", "0\r\n : b\r\n\r\n"]
     {
@@ -155,7 +155,7 @@ fn a_refused_body_stays_refused_and_nothing_behind_it_is_read() {
 }
 
 #[test]
-fn a_body_that_has_come_lies_in_one_piece_unless_it_is_long() {
+fn reads_an_available_body_into_one_piece_unless_it_is_long() {
     for (length, is_read_on) in [(100_000, true), (1 << 20, false)] {
         let text = vec![b'x'; length];
         let (mut input, mut stream) = (Input::default(), &text[..]);
@@ -168,7 +168,7 @@ fn a_body_that_has_come_lies_in_one_piece_unless_it_is_long() {
 }
 
 #[test]
-fn a_body_that_comes_slowly_is_given_no_room_before() {
+fn reserves_no_memory_for_a_slow_body() {
     let (mut input, mut first, mut more) = (Input::default(), &b"only a little"[..], &[b'x'; 1000][..]);
     let mut context = Context::from_waker(Waker::noop());
     assert!(input.poll_more(&mut first, &mut context).is_ready());
@@ -177,7 +177,7 @@ fn a_body_that_comes_slowly_is_given_no_room_before() {
 }
 
 #[test]
-fn small_parts_do_not_hold_on_to_the_room_of_large_ones() {
+fn small_parts_do_not_retain_large_buffers() {
     let mut input = Input::default();
     input.put(&[b'x'; 60_000]);
     let part: Bytes = input.take(10);

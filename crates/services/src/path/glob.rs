@@ -1,11 +1,12 @@
-//! The operator's patterns for paths: `*` stands for anything within a segment, `**` for any number
-//! of segments, and a last segment `*` for everything below.
+//! Path patterns of operators: `*` matches any characters within a segment, `**` any number of segments, and
+//! a final segment `*` everything below.
 //!
-//! Matching takes time proportional to pattern times path at worst: paths come from strangers.
+//! Matching takes at most time proportional to pattern length times path length, since paths come from
+//! untrusted clients.
 
 use super::decode;
 
-/// A pattern for paths: `/buyers/*`, `/v*/items`, `/**/public`.
+/// A path pattern: `/buyers/*`, `/v*/items`, `/**/public`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob {
     segments: Vec<Segment>,
@@ -15,15 +16,15 @@ pub struct Glob {
 enum Segment {
     /// `**`
     Any,
-    /// Text in which `*` stands for any run of characters.
+    /// Text in which `*` matches any run of characters.
     Text(Vec<u8>),
 }
 
 impl Glob {
-    /// Reads a pattern; the error says what is wrong with it.
+    /// Parses a pattern; the error describes the mistake.
     ///
     /// # Errors
-    /// Patterns that don't begin with `/`, that hold `//`, `?`, `#` or `%`, or `**` beside other text.
+    /// Patterns that do not begin with `/`, that contain `//`, `?`, `#` or `%`, or `**` next to other text.
     pub fn parse(pattern: &str) -> Result<Self, &'static str> {
         let below = pattern.strip_prefix('/').ok_or("a path pattern begins with `/`")?;
         if pattern.contains(['?', '#', '%']) {
@@ -40,14 +41,14 @@ impl Glob {
                 "*" if index + 1 == texts.len() => {
                     segments.extend([Segment::Text(b"*".to_vec()), Segment::Any]);
                 }
-                text if text.contains("**") => return Err("`**` stands alone between slashes"),
+                text if text.contains("**") => return Err("`**` must be alone between slashes"),
                 text => segments.push(Segment::Text(text.as_bytes().to_vec())),
             }
         }
         Ok(Self { segments })
     }
 
-    /// Whether a path, as it stands in a URL, fits. What doesn't decode fits nothing.
+    /// Whether a path, as written in a URL, matches. A path that cannot be decoded matches nothing.
     #[must_use]
     pub fn matches(&self, path: &str) -> bool {
         let collapsed = path.split('/').enumerate();
@@ -72,8 +73,8 @@ impl Segment {
     }
 }
 
-/// Matches items against a pattern in which some items stand for any run. Only the last such item is
-/// ever tried again, which is enough, and keeps the worst case at the product of both lengths.
+/// Matches items against a pattern with wildcards. Only the last wildcard is ever retried, which is
+/// sufficient, and limits the worst case to the product of both lengths.
 fn wildcard<P, T>(
     pattern: &[P],
     text: &[T],

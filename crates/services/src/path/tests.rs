@@ -1,4 +1,4 @@
-//! Laws of URLs and paths: what passes is what was written, and nothing climbs.
+//! Properties of URLs and paths: accepted paths are sent unchanged, and never climb.
 
 use super::{
     Glob, PathError, check, check_start, encode, has_dot_segment, is_segment, normal_form, parse_target,
@@ -12,7 +12,7 @@ fn code(url: &str) -> &'static str {
 }
 
 #[test]
-fn dot_segments_are_found_in_any_spelling_and_not_in_names() {
+fn finds_dot_segments_in_any_encoding() {
     for path in ["/..", "/a/./b", "/%2e%2E", "/a/..;x=1", "/a%2F..", "/a%5C..", "/50%/.."] {
         assert!(has_dot_segment(path), "{path}");
     }
@@ -22,7 +22,7 @@ fn dot_segments_are_found_in_any_spelling_and_not_in_names() {
 }
 
 #[test]
-fn a_url_names_a_service_and_a_path() {
+fn parses_a_url_into_service_and_path() {
     let target = parse_target("http://catalog/catalogs?buyer=7&sort=-created").unwrap();
     assert_eq!(target.service, "catalog");
     assert_eq!(target.path_and_query, "/catalogs?buyer=7&sort=-created");
@@ -32,7 +32,7 @@ fn a_url_names_a_service_and_a_path() {
 }
 
 #[test]
-fn each_trick_is_refused_with_its_own_code() {
+fn rejects_each_trick_with_its_own_code() {
     for (url, expected) in [
         ("/buyers", "url-invalid"),
         ("http:///buyers", "url-invalid"),
@@ -71,7 +71,7 @@ fn each_trick_is_refused_with_its_own_code() {
 }
 
 #[test]
-fn what_only_looks_odd_passes() {
+fn accepts_unusual_but_harmless_paths() {
     for url in [
         "http://a/...",
         "http://a/.well-known/x",
@@ -86,7 +86,7 @@ fn what_only_looks_odd_passes() {
 }
 
 #[test]
-fn globs_open_what_they_say() {
+fn globs_match_paths() {
     let open = |pattern: &str, path: &str| Glob::parse(pattern).unwrap().matches(path);
     for (pattern, path) in [
         ("/", "/"),
@@ -106,7 +106,7 @@ fn globs_open_what_they_say() {
         ("/**", "/"),
         ("/*.json", "/a.b.json"),
     ] {
-        assert!(open(pattern, path), "{pattern} should open {path}");
+        assert!(open(pattern, path), "{pattern} should match {path}");
     }
     for (pattern, path) in [
         ("/", "/a"),
@@ -118,24 +118,24 @@ fn globs_open_what_they_say() {
         ("/v*/items", "/v1/2/items"),
         ("/**/rating", "/rating/x"),
     ] {
-        assert!(!open(pattern, path), "{pattern} should not open {path}");
+        assert!(!open(pattern, path), "{pattern} should not match {path}");
     }
 }
 
 #[test]
-fn a_wrong_glob_says_why() {
+fn rejects_invalid_globs() {
     for pattern in ["buyers", "", "/a?b", "/a%20b", "/a**b"] {
         assert!(Glob::parse(pattern).is_err(), "{pattern:?}");
     }
 }
 
 #[test]
-fn stars_do_not_multiply() {
+fn matching_many_wildcards_is_fast() {
     let glob = Glob::parse(&"/**/a".repeat(20)).unwrap();
     assert!(!glob.matches(&format!("{}/b", "/a".repeat(5_000))));
 }
 
-/// Text in which tricks are likely.
+/// Returns texts in which path tricks are likely.
 fn tricky() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("/"),
@@ -159,7 +159,7 @@ fn tricky() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn nothing_that_passes_climbs(rest in tricky()) {
+    fn accepted_paths_never_climb(rest in tricky()) {
         if let Ok(target) = parse_target(&format!("http://a{rest}")) {
             let once = super::decode(target.path_and_query.path()).unwrap();
             let text = String::from_utf8(once).unwrap();
@@ -169,14 +169,14 @@ proptest! {
     }
 
     #[test]
-    fn what_passes_reads_back_as_itself(rest in tricky()) {
+    fn accepted_urls_round_trip(rest in tricky()) {
         if let Ok(target) = parse_target(&format!("http://a{rest}")) {
             prop_assert_eq!(parse_target(&target.to_string()), Ok(target));
         }
     }
 
     #[test]
-    fn no_text_is_too_strange_for_an_answer(url: String) {
+    fn parsing_never_panics(url: String) {
         let _ = parse_target(&url);
         let _: Result<(), PathError> = check(&url);
         if let Ok(glob) = Glob::parse(&url) {
@@ -186,7 +186,7 @@ proptest! {
 }
 
 #[test]
-fn a_path_is_read_as_a_careless_server_reads_it() {
+fn reading_is_that_of_a_lenient_server() {
     let read = |path: &str| reading(path).map(|reading| reading.unwrap_or_else(|| path.to_owned()));
     for (path, expected) in [
         ("/admin/x", "/admin/x"),
@@ -218,7 +218,7 @@ fn a_path_is_read_as_a_careless_server_reads_it() {
 }
 
 #[test]
-fn a_value_is_a_segment_only_if_it_may_be_sent_as_one() {
+fn recognizes_values_that_can_be_segments() {
     for text in ["a", "a.b", "...", ".a", "..a;x", "a;..", "100%", "caf\u{e9}", " ", ";x", "%41"] {
         assert!(is_segment(text), "{text}");
     }
@@ -229,7 +229,7 @@ fn a_value_is_a_segment_only_if_it_may_be_sent_as_one() {
 
 proptest! {
     #[test]
-    fn a_segment_passes_in_every_path(text in "[a.;%2e5/\\\\ ]{0,6}") {
+    fn segments_pass_the_path_checks(text in "[a.;%2e5/\\\\ ]{0,6}") {
         if is_segment(&text) {
             let path = format!("/a/{}", encode(&text));
             prop_assert_eq!(check(&path).and_then(|()| super::check_twice(&path)), Ok(()));
@@ -238,7 +238,7 @@ proptest! {
 }
 
 #[test]
-fn no_request_begins_with_an_empty_segment() {
+fn rejects_an_empty_first_segment() {
     for path in [
         "//x",
         "//evil.example/x",
@@ -265,12 +265,12 @@ fn no_request_begins_with_an_empty_segment() {
 }
 
 #[test]
-fn a_target_has_one_normal_form() {
+fn converts_targets_to_normal_form() {
     for (target, expected) in [
         ("/%61dmin/%7Eann/%2D%2e%5f%39", "/admin/~ann/-._9"),
         ("/a%2E%2e/%2e%2E/b", "/a../../b"),
         ("/caf\u{e9}/\u{85}\u{202e}?q=\u{9b}", "/caf%C3%A9/%C2%85%E2%80%AE?q=%C2%9B"),
-        // The query is the service's own.
+        // The query is not normalized.
         ("/%61?b=%61&c=\u{e9}", "/a?b=%61&c=%C3%A9"),
     ] {
         assert_eq!(normal_form(target).as_deref(), Some(expected), "{target}");
@@ -282,7 +282,7 @@ fn a_target_has_one_normal_form() {
 }
 
 #[test]
-fn a_malformed_escape_completes_no_other() {
+fn a_malformed_escape_prevents_decoding() {
     for target in ["/%%32e%%32e/x", "/%2%35/%61", "/%61%", "/%6", "/%zz%61"] {
         assert_eq!(normal_form(target), None, "{target}");
         assert_eq!(reading(target), Err(PathError::BadEscape), "{target}");
@@ -291,7 +291,7 @@ fn a_malformed_escape_completes_no_other() {
 
 proptest! {
     #[test]
-    fn a_normal_form_means_the_same_and_is_final(target in "/[a%.2eE5/?;\u{80}-\u{a0}\u{202e}]{0,16}") {
+    fn the_normal_form_is_equivalent_and_idempotent(target in "/[a%.2eE5/?;\u{80}-\u{a0}\u{202e}]{0,16}") {
         let normal = normal_form(&target).unwrap_or_else(|| target.clone());
         prop_assert!(normal.is_ascii());
         prop_assert_eq!(normal_form(&normal), None);

@@ -1,8 +1,8 @@
-//! Values that are put into URLs.
+//! Values for use in URLs.
 
 use super::has_dot_segment;
 
-/// A value as it stands in a URL: all but RFC 3986's unreserved characters is encoded.
+/// Returns a value encoded for a URL: all characters except RFC 3986's unreserved ones are percent-encoded.
 #[must_use]
 pub fn encode(text: &str) -> String {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
@@ -19,9 +19,10 @@ pub fn encode(text: &str) -> String {
     out
 }
 
-/// Whether a value can be a segment of a path, or part of one: not empty, no `.` or `..`, no slash, backslash or control
-/// character, which a server may take for more than it is. Nor is it one of these to servers that cut parameters (`..;x`)
-/// or decode twice (`%2e%2e`): as [`check`](super::check) has it, so that what passes is not refused on its way.
+/// Whether a value can be a path segment, or a part of one: it is not empty, `.` or `..`, and has no slash,
+/// backslash or control character that a server may interpret. It must also not become `.` or `..` for
+/// servers that cut parameters (`..;x`) or decode twice (`%2e%2e`). The rules agree with
+/// [`check`](super::check), so that accepted values are not refused later.
 #[must_use]
 pub fn is_segment(text: &str) -> bool {
     let is_plain = |letter: char| !matches!(letter, '/' | '\\') && !letter.is_control();

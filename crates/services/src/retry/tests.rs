@@ -1,4 +1,4 @@
-//! The law of the budget: whatever comes when, retries are at most so much of the traffic.
+//! The retry budget: retries are at most a share of the traffic, whatever the sequence of events.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What happens next.
+/// The next event.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Requests(u32),
@@ -26,7 +26,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 proptest! {
     #[test]
-    fn retries_are_a_part_of_the_requests_of_the_window(events in events(), percent in 0..=100u8) {
+    fn retries_are_a_share_of_the_requests_in_the_window(events in events(), percent in 0..=100u8) {
         let budget = RetryBudget::new();
         let mut now = budget.epoch;
         let (mut requests, mut retries): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
@@ -43,7 +43,7 @@ proptest! {
                     let allowed = recent(&requests) * u64::from(percent) / 100 + FREE * WINDOW as u64;
                     let spent = recent(&retries);
                     let granted = budget.withdraw(Percent(percent), now);
-                    // No more than the law allows, and no less.
+                    // Grants exactly as many retries as the budget permits.
                     prop_assert_eq!(granted, spent < allowed, "{} of {} at {}", spent, allowed, second);
                     retries.extend(granted.then_some(second));
                 }
@@ -53,7 +53,7 @@ proptest! {
 }
 
 #[test]
-fn safe_is_what_only_asks() {
+fn recognizes_safe_methods() {
     for (method, safe) in [
         ("GET", true),
         ("HEAD", true),

@@ -1,4 +1,4 @@
-//! What is said about a config that its schema lets pass.
+//! Mistakes in configs that the schema cannot detect.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn pointers(problems: &[ConfigProblem]) -> Vec<&str> {
 }
 
 #[test]
-fn a_service_is_found_by_where_its_targets_are() {
+fn finds_a_service_by_the_authority_of_its_targets() {
     let config = BTreeMap::from([
         ("a".to_owned(), ServiceConfig::at("http://a.example")),
         ("b".to_owned(), ServiceConfig::at("https://[::1]:8443/base")),
@@ -28,7 +28,7 @@ fn a_service_is_found_by_where_its_targets_are() {
 }
 
 #[test]
-fn good_urls_pass() {
+fn accepts_valid_urls() {
     for url in [
         "http://a",
         "https://a.example/",
@@ -42,7 +42,7 @@ fn good_urls_pass() {
 }
 
 #[test]
-fn bad_urls_do_not() {
+fn rejects_invalid_urls() {
     for url in [
         "",
         "a",
@@ -68,7 +68,7 @@ fn bad_urls_do_not() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once() {
+fn reports_all_mistakes_at_once() {
     let mut wrong = ServiceConfig::at("");
     wrong.url = OneOrMany::Many(vec!["http://a".into(), "nothing".into()]);
     wrong.timeout = Duration::from_secs(0);
@@ -93,7 +93,7 @@ fn all_mistakes_are_told_at_once() {
 }
 
 #[test]
-fn what_would_never_work_is_told() {
+fn reports_settings_without_effect() {
     let mut wrong = ServiceConfig::at("http://a");
     wrong.dns = Duration::from_secs(0);
     wrong.first_byte_timeout = Some(wrong.timeout);
@@ -128,14 +128,14 @@ fn what_would_never_work_is_told() {
 }
 
 #[test]
-fn a_target_is_named_once() {
+fn rejects_duplicate_targets() {
     let mut twice = ServiceConfig::at("");
     twice.url = OneOrMany::Many(vec!["http://a".into(), "http://b".into(), "http://A/".into()]);
     assert_eq!(pointers(&problems(vec![("a", twice)])), ["/a/url/2"]);
 }
 
 #[test]
-fn no_targets_and_two_of_a_name_are_mistakes() {
+fn rejects_missing_targets_and_duplicate_names() {
     let mut none = ServiceConfig::at("");
     none.url = OneOrMany::Many(Vec::new());
     let found = problems(vec![

@@ -1,35 +1,35 @@
-//! Times in buckets, by two atomic additions each.
+//! A histogram of durations. Recording takes two atomic additions.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Upper bounds in microseconds: steps of 2 to 2.5 from what a gateway takes by itself to what no client
-/// waits for.
+/// Upper bounds in microseconds, in steps of 2 to 2.5, from the gateway's own overhead to the longest common
+/// client timeouts.
 const BOUNDS: [u64; 15] = [
     250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
     5_000_000, 10_000_000,
 ];
 
-/// How often something took how long.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 pub struct Histogram {
     counts: [AtomicU64; BOUNDS.len() + 1],
     nanos: AtomicU64,
 }
 
-/// A histogram at one moment.
+/// A snapshot of a histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// Seconds, and how often it took no longer, but longer than the bucket before.
+    /// The upper bound in seconds of each bucket, and the number of durations in it, not cumulated.
     pub buckets: Vec<(f64, u64)>,
-    /// Seconds in all.
+    /// The sum in seconds.
     pub sum: f64,
-    /// How often in all.
+    /// The number of durations.
     pub count: u64,
 }
 
 impl Histogram {
-    /// It took so long.
+    /// Records a duration.
     pub fn observe(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.iter().position(|bound| nanos <= bound * 1000).unwrap_or(BOUNDS.len());
@@ -37,7 +37,7 @@ impl Histogram {
         self.nanos.fetch_add(nanos, Relaxed);
     }
 
-    /// As it is now.
+    /// Returns a snapshot.
     #[must_use]
     pub fn read(&self) -> Reading {
         let bounds = BOUNDS.iter().map(|micros| Duration::from_micros(*micros).as_secs_f64());
@@ -55,7 +55,7 @@ mod tests {
     use super::Histogram;
 
     #[test]
-    fn a_time_falls_into_the_first_bucket_that_holds_it() {
+    fn a_duration_counts_in_the_first_bucket_that_fits() {
         let histogram = Histogram::default();
         for micros in [0, 250, 251, 10_000_000, 10_000_001] {
             histogram.observe(Duration::from_micros(micros));

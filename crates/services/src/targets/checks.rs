@@ -1,7 +1,7 @@
-//! Active health: requests of the gateway's own to every endpoint, at a steady pace.
+//! Active health checks: periodic requests of the gateway to every endpoint.
 //!
-//! An endpoint counts as well until the checks say otherwise. They say it once so many answers in a row
-//! agree, and end with the service.
+//! An endpoint is considered healthy until its checks change that. The state changes after a number of
+//! consecutive equal results. The checks end with the service.
 
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::body::empty;
 use crate::config::Statuses;
 use crate::transport::Transport;
 
-/// How much of an answer is read, so that its connection can be used again.
+/// The part of a response body in bytes that is read, so that its connection can be reused.
 const READ: usize = 64 * 1024;
 const AGENT: HeaderValue = HeaderValue::from_static("orfa-health");
 
-/// What is asked, how often, and what the answers mean.
+/// The settings of the checks: the request, the interval, and the evaluation of the results.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Checks {
     pub(crate) path: PathAndQuery,
@@ -35,7 +35,7 @@ pub(crate) struct Checks {
 }
 
 impl Targets {
-    /// Begins the checks, if there are to be any and they have not begun.
+    /// Starts the checks, if they are configured and not running.
     pub(super) fn check(self: &Arc<Self>, outside: &Outside) {
         let Some(checks) = &self.plan.checks else { return };
         let mut checking = self.checking.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +62,7 @@ async fn run(targets: Weak<Targets>, checks: Checks, transport: Arc<dyn Transpor
     }
 }
 
-/// Asks one endpoint once.
+/// Checks one endpoint once.
 async fn check(peer: &Peer, checks: &Checks, transport: &dyn Transport) {
     let well = timeout(checks.timeout, ask(peer, checks, transport)).await.unwrap_or(false);
     let needed = if well { checks.healthy } else { checks.unhealthy };
@@ -71,9 +71,9 @@ async fn check(peer: &Peer, checks: &Checks, transport: &dyn Transport) {
     }
     let (service, endpoint) = (&*peer.endpoint.origin.service, peer.place());
     if well {
-        tracing::info!(service, endpoint, "an endpoint is well again, by its checks");
+        tracing::info!(service, endpoint, "an endpoint is healthy again, according to its health checks");
     } else {
-        tracing::warn!(service, endpoint, "an endpoint is not well, by its checks, and is left out");
+        tracing::warn!(service, endpoint, "an endpoint is unhealthy, according to its health checks");
     }
 }
 
@@ -87,7 +87,8 @@ async fn ask(peer: &Peer, checks: &Checks, transport: &dyn Transport) -> bool {
     }
     let Ok(answer) = transport.send(&peer.endpoint, request).await else { return false };
     let status = answer.status();
-    // However the body ends: what counts is the status. But an endpoint that never ends it is not well.
+    // The status alone decides, even if the body is incomplete. But an endpoint that never ends the body runs
+    // into the timeout.
     let (mut body, mut read) = (answer.into_body(), 0);
     while let Some(Ok(frame)) = body.frame().await {
         read += frame.data_ref().map_or(0, bytes::Bytes::len);

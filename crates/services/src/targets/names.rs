@@ -1,8 +1,8 @@
-//! The names in a service's URLs, followed as they change.
+//! Name resolution for the hosts in a service's URLs.
 //!
-//! They are looked up when the service is first used, and again and again for as long as it is used or
-//! has checks. A task does it, so that no request waits but the first. Where a look-up fails, the
-//! addresses that were known stay.
+//! Names are resolved when the service is first used, and then periodically as long as it is used or has
+//! health checks. A background task does this, so that only the first request waits. If a lookup fails, the
+//! previous addresses remain.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,20 +20,20 @@ use super::{Outside, Peer, Targets, literal, peer};
 use crate::body::Error;
 use crate::transport::Origin;
 
-/// How long one look-up may take. The old addresses serve meanwhile.
+/// The timeout of one lookup. The previous addresses are used meanwhile.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a request waits for a look-up where there are old addresses.
+/// The longest time that a request waits for a lookup if there are previous addresses.
 const PATIENCE_WITH_OLD: Duration = Duration::from_secs(1);
-/// After how many look-ups without a request in between a service counts as no longer used.
+/// The number of lookups without a request in between after which a service is considered unused.
 const UNUSED: u32 = 12;
 
-/// Finds the addresses that a name stands for: the system, or a table in tests.
+/// A resolver of host names: the system's, or a table in tests.
 pub trait Resolve: Send + Sync {
-    /// All addresses of a host, with this port.
+    /// Returns all addresses of a host, with this port.
     fn resolve(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
 }
 
-/// The system's resolver: `/etc/hosts`, DNS, whatever it is told to ask.
+/// The system's resolver, with `/etc/hosts` and DNS as configured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
@@ -44,18 +44,18 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// The task that follows the names, and what it last told.
+/// The background task that resolves the names, and its last result.
 #[derive(Debug)]
 pub(super) struct Names {
     task: Mutex<Option<JoinHandle<()>>>,
     told: watch::Sender<Result<(), Arc<str>>>,
 }
 
-/// What a look-up brought for one origin.
+/// The result of a lookup for one origin.
 type Found = io::Result<Vec<SocketAddr>>;
 
 impl Targets {
-    /// Waits for the next look-up, and makes sure that one is under way.
+    /// Waits for the next lookup, and starts the task if it is not running.
     pub(super) async fn look_up(self: &Arc<Self>, outside: &Outside) -> Result<(), Error> {
         let mut told = self.names.told.subscribe();
         {
@@ -67,7 +67,7 @@ impl Targets {
                 *task = Some(tokio::spawn(follow(Arc::downgrade(self), outside.clone())));
             }
         }
-        // The sender lives as long as `self`. Addresses from before are better than a long wait.
+        // The sender lives as long as `self`. Previous addresses are better than a long wait.
         let patience = if self.count() > 0 { PATIENCE_WITH_OLD } else { Duration::MAX };
         if timeout(patience, told.changed()).await.is_err() {
             return Ok(());
@@ -82,7 +82,7 @@ impl Targets {
         }
     }
 
-    /// Takes in what was found. `Err` if there is no endpoint then.
+    /// Updates the endpoints from the results of a lookup. Returns an error if no endpoint remains.
     fn learn(&self, found: Vec<Found>) -> Result<(), Arc<str>> {
         let known = self.peers.load_full();
         let mut peers: Vec<Arc<Peer>> = Vec::with_capacity(known.len());
@@ -100,8 +100,8 @@ impl Targets {
                 Err(error) => error.to_string(),
             };
             let (service, name) = (&*origin.service, origin.authority.as_str());
-            tracing::warn!(service, name, reason, "a name can't be looked up; what was known of it stays");
-            failed = format!("the name in `{}` can't be looked up: {reason}", origin.authority).into();
+            tracing::warn!(service, name, reason, "a name can't be resolved; its old addresses remain");
+            failed = format!("the name in `{}` can't be resolved: {reason}", origin.authority).into();
             peers.extend(known.iter().filter(|peer| peer.is_at(origin)).cloned());
         }
         if peers.is_empty() {
@@ -127,8 +127,8 @@ impl Names {
     }
 }
 
-/// Looks the names up, again and again; ends when the service is no longer used, no longer there, or has
-/// no address, so that the next request begins anew.
+/// Resolves the names periodically. Ends when the service is unused, dropped, or without addresses, so that
+/// the next request starts a new task.
 async fn follow(targets: Weak<Targets>, outside: Outside) {
     let mut unused = 0;
     while let Some(strong) = targets.upgrade() {
@@ -141,7 +141,7 @@ async fn follow(targets: Weak<Targets>, outside: Outside) {
         unused = if strong.used.swap(false, Relaxed) { 0 } else { unused + 1 };
         let asleep = unused >= UNUSED && strong.plan.checks.is_none();
         {
-            // Under the lock, so that whoever finds this task has not missed what it tells.
+            // Under the lock, so that a request that sees this task cannot miss its result.
             let mut task = strong.names.lock();
             strong.ready.store(!failed && !asleep, Release);
             if failed || asleep {

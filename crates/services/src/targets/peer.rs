@@ -1,4 +1,4 @@
-//! One endpoint of a service: its address, what it has done, what is under way there.
+//! An endpoint of a service: its address, its counters, and its requests in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -7,7 +7,7 @@ use super::standing::{Change, Standing, Verdict};
 use crate::stats::EndpointStats;
 use crate::transport::{Endpoint, Origin};
 
-/// An endpoint that requests are shared out to.
+/// An endpoint that requests are distributed to.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) endpoint: Endpoint,
@@ -18,11 +18,11 @@ pub(crate) struct Peer {
     ejections: AtomicU64,
 }
 
-/// A request's hold on its endpoint: it counts as under way until this is dropped.
+/// A guard for a request on its endpoint: the request counts as in flight until the lease is dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) peer: Arc<Peer>,
-    /// Whether the endpoint was out, and this request is to show whether it can come back.
+    /// Whether the endpoint was ejected, and this request is a probe.
     chance: bool,
 }
 
@@ -38,7 +38,7 @@ impl Peer {
         }
     }
 
-    /// The same endpoint, connected to in another way: what is known of it stays.
+    /// Returns the same endpoint with other connection settings, keeping its state.
     pub(super) fn moved(&self, endpoint: Endpoint) -> Self {
         Self {
             endpoint,
@@ -50,25 +50,25 @@ impl Peer {
         }
     }
 
-    /// Whether it belongs to this target, however that is connected to.
+    /// Whether the endpoint belongs to this target, whatever the connection settings.
     pub(super) fn is_at(&self, origin: &Origin) -> bool {
         let own = &self.endpoint.origin;
         (&own.scheme, &own.authority, &own.base) == (&origin.scheme, &origin.authority, &origin.base)
     }
 
-    /// How many requests are under way there.
+    /// The number of requests in flight.
     pub(super) fn outstanding(&self) -> u32 {
         self.outstanding.load(Relaxed)
     }
 
-    /// One more request for it.
+    /// Counts a request, and returns its lease.
     pub(super) fn lease(self: &Arc<Self>, chance: bool) -> Lease {
         self.outstanding.fetch_add(1, Relaxed);
         self.requests.fetch_add(1, Relaxed);
         Lease { peer: Arc::clone(self), chance }
     }
 
-    /// Takes in what came of a request; `chance` says that it was sent although the endpoint was out.
+    /// Records the outcome of a request. `chance` marks a request that was sent although the endpoint was ejected.
     pub(crate) fn note(&self, verdict: Verdict, chance: bool) {
         if verdict != Verdict::Good {
             self.failures.fetch_add(1, Relaxed);
@@ -78,11 +78,11 @@ impl Peer {
             Some(Change::Out(pause)) => {
                 self.ejections.fetch_add(1, Relaxed);
                 let (endpoint, pause) = (self.place(), pause.as_secs_f64());
-                tracing::warn!(service, endpoint, pause, "an endpoint failed too often and is left out");
+                tracing::warn!(service, endpoint, pause, "an endpoint failed too often and is ejected");
             }
             Some(Change::Back) => {
                 let endpoint = self.place();
-                tracing::info!(service, endpoint, "an endpoint is back");
+                tracing::info!(service, endpoint, "an endpoint is restored");
             }
             None => {}
         }
@@ -100,7 +100,7 @@ impl Peer {
         }
     }
 
-    /// Where it is, for the log.
+    /// Returns the endpoint's name and address, for the log.
     pub(super) fn place(&self) -> String {
         let authority = &self.endpoint.origin.authority;
         match self.endpoint.address {
@@ -111,12 +111,12 @@ impl Peer {
 }
 
 impl Lease {
-    /// Takes in what came of the request.
+    /// Records the outcome of the request.
     pub(crate) fn note(&self, verdict: Verdict) {
         self.peer.note(verdict, self.chance);
     }
 
-    /// Whether this request is to show that an endpoint can come back.
+    /// Whether this request is a probe of an ejected endpoint.
     pub(crate) fn is_chance(&self) -> bool {
         self.chance
     }

@@ -1,9 +1,9 @@
-//! Whether an endpoint is trusted with requests: what its answers say (passive health), and what the
-//! checks say (active health), where there are any.
+//! The health of an endpoint: outlier ejection from its responses (passive health), and the results of health
+//! checks (active health), if there are any.
 //!
-//! An endpoint that fails in a row, or answers every other request with 500, is *out*: it gets no
-//! requests for a while, then one as a trial. Each trial that fails doubles the while. A healthy endpoint
-//! costs two loads an answer, and neither a clock nor a lock.
+//! An endpoint that fails several times in a row, or responds to every other request with 500, is *ejected*:
+//! it gets no requests for a while, then a single one as a probe. Each failed probe doubles the pause. A
+//! healthy endpoint costs two loads per response, and no clock or lock.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -11,57 +11,56 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How many failures in a row put an endpoint out.
+/// The number of consecutive failures after which an endpoint is ejected.
 const FAILURES: u32 = 3;
-/// How many of the last [`ANSWERS`] answers may be 500 before an endpoint is out.
+/// The number of 500 responses among the last [`ANSWERS`] after which an endpoint is ejected.
 const ERRORS: u32 = 8;
-/// How many answers are remembered for [`ERRORS`].
+/// The number of responses that [`ERRORS`] applies to.
 const ANSWERS: u32 = 16;
-/// The first pause, and the longest.
+/// The shortest and the longest pause of an ejection.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// What came of a request.
+/// The outcome of a request, as evidence about the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// An answer that does not speak against the endpoint.
+    /// A response that is not evidence against the endpoint.
     Good,
-    /// It answered 500, or gave the request back: the fault of the endpoint, or of this one request.
+    /// A 500 response, or a request refused unprocessed: caused by the endpoint or by this request.
     Error,
-    /// No connection, no answer, no answer in time, or 502, 503 or 504.
+    /// No connection, no response, no response in time, or 502, 503 or 504.
     Failed,
 }
 
-/// What a verdict has changed, for the log.
+/// A change of state by a verdict, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The endpoint is out, for so long.
+    /// The endpoint was ejected for this time.
     Out(Duration),
-    /// It is back.
+    /// The endpoint was restored.
     Back,
 }
 
-/// The standing of one endpoint.
+/// The health of one endpoint.
 #[derive(Debug)]
 pub(crate) struct Standing {
     epoch: Instant,
-    /// Failures with nothing good in between.
+    /// The number of consecutive failures.
     failures: AtomicU32,
-    /// The last answers, one bit each, the newest lowest: set for a 500.
+    /// The last responses, one bit each, the newest lowest; set for a 500.
     errors: AtomicU32,
-    /// When the next trial is due, in milliseconds since the epoch; 0 for an endpoint that is in.
+    /// The time of the next probe, in milliseconds since the epoch; 0 unless the endpoint is ejected.
     due: AtomicU64,
-    /// How often in a row it was put out: the exponent of the pause.
+    /// The number of consecutive ejections: the exponent of the pause.
     level: AtomicU32,
-    /// When it came back, in milliseconds since the epoch.
+    /// The time of the last restoration, in milliseconds since the epoch.
     back: AtomicU64,
-    /// Whether the checks say that it is not well.
+    /// Whether the endpoint is unhealthy according to the health checks.
     ill: AtomicBool,
-    /// The answers to checks that agree with the last one: how many, and whether that was a good one in
-    /// the highest bit.
+    /// The number of consecutive checks with the same result as the last one, with that result in the highest bit.
     heard: AtomicU32,
 }
 
-/// The bit of [`Standing::heard`] for good answers.
+/// The bit of [`Standing::heard`] for successful checks.
 const WELL: u32 = 1 << 31;
 
 impl Standing {
@@ -78,7 +77,7 @@ impl Standing {
         }
     }
 
-    /// The same, to be kept apart from now on.
+    /// Returns an independent copy.
     pub(super) fn copy(&self) -> Self {
         Self {
             epoch: self.epoch,
@@ -92,12 +91,12 @@ impl Standing {
         }
     }
 
-    /// Whether it gets requests as any other.
+    /// Whether the endpoint gets regular requests.
     pub(super) fn is_in(&self) -> bool {
         self.due.load(Relaxed) == 0 && !self.ill.load(Relaxed)
     }
 
-    /// Takes in the answer to a check; how many in a row have agreed with it, itself included.
+    /// Records the result of a check. Returns the number of consecutive equal results, including this one.
     pub(super) fn heard(&self, well: bool) -> u32 {
         let (last, bit) = (self.heard.load(Relaxed), if well { WELL } else { 0 });
         let count = if last & WELL == bit { (last & !WELL).saturating_add(1).min(!WELL) } else { 1 };
@@ -105,13 +104,13 @@ impl Standing {
         count
     }
 
-    /// What the checks say; `true` if they said something else before.
+    /// Sets the health according to the checks; returns `true` if it changed.
     pub(super) fn set_ill(&self, ill: bool) -> bool {
         self.ill.swap(ill, Relaxed) != ill
     }
 
-    /// Takes the trial that is due, if one is. The next is due after another pause, for the case that
-    /// nothing is ever heard of this one.
+    /// Claims the probe that is due, if any. The next one becomes due after another pause, in case this one
+    /// never reports a result.
     pub(super) fn take_trial(&self) -> bool {
         let due = self.due.load(Relaxed);
         if due == 0 || self.ill.load(Relaxed) {
@@ -122,13 +121,13 @@ impl Standing {
         now >= due && self.due.compare_exchange(due, next, Relaxed, Relaxed).is_ok()
     }
 
-    /// Takes in what came of a request. `chance` says that it was sent although the endpoint was out.
+    /// Records the outcome of a request. `chance` marks a request that was sent although the endpoint was ejected.
     pub(super) fn note(&self, verdict: Verdict, chance: bool) -> Option<Change> {
         let out = self.due.load(Relaxed) != 0;
         match (verdict, out) {
             (Verdict::Good, true) if chance => Some(self.come_back()),
             (_, true) if chance => Some(self.stay_out()),
-            // What was under way when it was put out is no news.
+            // Requests that were in flight at the ejection are not new evidence.
             (_, true) => None,
             (Verdict::Good, false) => {
                 self.forgive();
@@ -145,7 +144,7 @@ impl Standing {
         }
     }
 
-    /// A good answer: nothing is written where nothing was amiss.
+    /// Records a good response. Writes nothing if the state is clean, to avoid contention on the cache line.
     fn forgive(&self) {
         if self.failures.load(Relaxed) != 0 {
             self.failures.store(0, Relaxed);
@@ -156,10 +155,10 @@ impl Standing {
         }
     }
 
-    /// Puts it out; of several that want to at once, one does.
+    /// Ejects the endpoint. Of several concurrent attempts, one succeeds.
     fn put_out(&self) -> Option<Change> {
         let now = self.now();
-        // Whoever held out for longer than the last pause begins anew.
+        // The pauses start anew for an endpoint that stayed healthy for long after its last pause.
         if now.saturating_sub(self.back.load(Relaxed)) > 2 * millis(self.pause()) {
             self.level.store(0, Relaxed);
         }
@@ -198,7 +197,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Between three quarters of it and all of it, so that gateways, and endpoints, don't try in step.
+/// Returns between three quarters of the pause and all of it, so that gateways and endpoints do not synchronize.
 fn jittered(pause: Duration) -> Duration {
     let part = RandomState::new().hash_one(0u8) % 256;
     pause.mul_f64(0.75 + part as f64 / 1024.0)

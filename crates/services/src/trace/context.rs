@@ -1,4 +1,4 @@
-//! `traceparent` and `tracestate`, read as the W3C's Trace Context (level 1) says, sections 3.2 and 3.3.
+//! Parsing of `traceparent` and `tracestate` according to W3C Trace Context (level 1), sections 3.2 and 3.3.
 
 use std::fmt;
 
@@ -7,24 +7,24 @@ use http::{HeaderMap, HeaderValue};
 use super::{TRACEPARENT, TRACESTATE};
 use crate::headers::values;
 
-/// Members of a `tracestate` at most (section 3.3.1.1).
+/// The maximum number of members of a `tracestate` (section 3.3.1.1).
 const MAX_MEMBERS: usize = 32;
-/// Bytes of a `tracestate` that are handed on at most; the standard asks for 512.
+/// The maximum number of bytes of a propagated `tracestate`; the standard requires 512.
 const MAX_STATE: usize = 1024;
 
-/// Where a span stands.
+/// The position of a span in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// The trace; never 0.
+    /// The trace id; never 0.
     pub trace_id: u128,
-    /// The span; never 0.
+    /// The span id; never 0.
     pub span_id: u64,
-    /// Whether its spans are recorded where it comes from.
+    /// Whether the sender records its spans.
     pub sampled: bool,
 }
 
 impl Context {
-    /// What a request's headers say, if they say it once and well.
+    /// Reads the context from a request's headers; `None` unless there is exactly one valid `traceparent`.
     #[must_use]
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         let mut values = values(headers, &TRACEPARENT);
@@ -32,7 +32,7 @@ impl Context {
         Self::parse(first.as_bytes())
     }
 
-    /// The value of one `traceparent`. Of versions to come only what version 00 has is read.
+    /// Parses a `traceparent`. Of future versions, only the fields of version 00 are read.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {
         let (known, more) = value.split_at_checked(55)?;
@@ -49,14 +49,14 @@ impl Context {
         (trace_id != 0 && span_id != 0).then_some(Self { trace_id, span_id, sampled })
     }
 
-    /// The span of an upstream call made within this one.
+    /// Returns the context of an upstream call made within this span.
     #[must_use]
     pub fn child(&self, call: usize) -> Self {
         Self { span_id: mixed(self.span_id, call as u64), ..*self }
     }
 }
 
-/// As it stands in a `traceparent`.
+/// Formats a `traceparent`.
 impl fmt::Display for Context {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { trace_id, span_id, sampled } = self;
@@ -64,7 +64,7 @@ impl fmt::Display for Context {
     }
 }
 
-/// A span's id of another's and a number: a step of SplitMix64, which hits every value once.
+/// Derives a span id from another one and a number: a step of SplitMix64, which is a bijection.
 fn mixed(span: u64, number: u64) -> u64 {
     let mut mixed = span.wrapping_add((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -72,7 +72,7 @@ fn mixed(span: u64, number: u64) -> u64 {
     (mixed ^ (mixed >> 31)).max(1)
 }
 
-/// Lower case only, and no signs.
+/// Parses lower-case hexadecimal digits without sign.
 fn hex(digits: &[u8]) -> Option<u128> {
     digits.iter().try_fold(0, |number, digit| {
         let digit = match digit {
@@ -84,7 +84,7 @@ fn hex(digits: &[u8]) -> Option<u128> {
     })
 }
 
-/// What stands in all `tracestate` fields as one, if all of it is well formed.
+/// Joins all `tracestate` fields into one value, if all are well-formed.
 pub(super) fn state(headers: &HeaderMap) -> Option<HeaderValue> {
     let mut joined = String::new();
     for value in headers.get_all(TRACESTATE) {
@@ -101,7 +101,7 @@ pub(super) fn state(headers: &HeaderMap) -> Option<HeaderValue> {
     fits.then(|| HeaderValue::try_from(joined).ok())?
 }
 
-/// `key=value`, as in `vendor@system=opaque`.
+/// Whether a member has the form `key=value`, as in `vendor@system=opaque`.
 fn is_member(member: &str) -> bool {
     let Some((key, value)) = member.split_once('=') else { return false };
     let is_key = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/' | b'@');

@@ -1,4 +1,4 @@
-//! What of a client's trace counts, and what services are told.
+//! Parsing of trace headers, and their propagation to services.
 
 use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ fn told(trace: &Trace, call: usize) -> HeaderMap {
 }
 
 #[test]
-fn a_malformed_traceparent_is_none() {
+fn rejects_a_malformed_traceparent() {
     for bad in [
         "",
         "00",
@@ -41,11 +41,11 @@ fn a_malformed_traceparent_is_none() {
     ] {
         assert_eq!(Context::parse(bad.as_bytes()), None, "{bad}");
     }
-    assert_eq!(Context::of(&headers(&[(TRACEPARENT, GIVEN), (TRACEPARENT, GIVEN)])), None, "two of them");
+    assert_eq!(Context::of(&headers(&[(TRACEPARENT, GIVEN), (TRACEPARENT, GIVEN)])), None, "repeated");
 }
 
 #[test]
-fn a_version_to_come_is_read_as_far_as_it_is_known() {
+fn reads_the_known_fields_of_future_versions() {
     let given = Context::parse(GIVEN.as_bytes()).unwrap();
     for later in ["cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-the-future-brings", GIVEN] {
         assert_eq!(Context::parse(later.as_bytes()), Some(given));
@@ -56,7 +56,7 @@ fn a_version_to_come_is_read_as_far_as_it_is_known() {
 }
 
 #[test]
-fn a_trace_that_is_not_recorded_here_is_handed_on_as_it_is() {
+fn propagates_an_unrecorded_trace_unchanged() {
     let client = headers(&[(TRACEPARENT, GIVEN), (TRACESTATE, "a=1, b@c=2"), (TRACESTATE, ",d=3")]);
     let trace = Trace::handed_on(Context::of(&client).unwrap(), &client);
     let service = told(&trace, 7);
@@ -67,11 +67,11 @@ fn a_trace_that_is_not_recorded_here_is_handed_on_as_it_is() {
     drop(trace.phase("run"));
     assert!(trace.phases().is_empty() && !trace.is_recorded());
     let untold = told(&Trace::default(), 0);
-    assert_eq!(untold[TRACEPARENT], "forged", "without a trace the headers are nobody's business here");
+    assert_eq!(untold[TRACEPARENT], "forged", "without a trace the headers are left alone");
 }
 
 #[test]
-fn each_call_of_a_recorded_trace_is_a_span_of_its_own() {
+fn each_call_of_a_recorded_trace_is_a_separate_span() {
     let ours = Context { trace_id: 7, span_id: 8, sampled: true };
     let trace = Trace::recorded(ours, None);
     let told: Vec<Context> =
@@ -87,7 +87,7 @@ fn each_call_of_a_recorded_trace_is_a_span_of_its_own() {
 }
 
 #[test]
-fn a_malformed_tracestate_is_dropped_whole() {
+fn drops_a_malformed_tracestate_completely() {
     let long: &'static str = Box::leak(format!("a={}", "x".repeat(2000)).into_boxed_str());
     for bad in ["novalue", "A=1", "a=1,=2", "a=1,b", "a=b=c", "a=", long, "a=\tb"] {
         let client = headers(&[(TRACEPARENT, GIVEN), (TRACESTATE, bad)]);
@@ -98,12 +98,12 @@ fn a_malformed_tracestate_is_dropped_whole() {
 
 proptest! {
     #[test]
-    fn no_bytes_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+    fn parsing_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
         let _ = Context::parse(&bytes);
     }
 
     #[test]
-    fn what_is_written_is_read(trace_id in 1u128.., span_id in 1u64.., sampled: bool) {
+    fn contexts_round_trip(trace_id in 1u128.., span_id in 1u64.., sampled: bool) {
         let context = Context { trace_id, span_id, sampled };
         prop_assert_eq!(Context::parse(context.to_string().as_bytes()), Some(context));
     }

@@ -1,4 +1,4 @@
-//! Making a connection: the address, TCP, TLS, and which HTTP is spoken on it.
+//! Opening of connections: name resolution, TCP, TLS, and the choice of the HTTP version.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,21 +20,21 @@ use crate::body::Error;
 use crate::config::Protocol;
 use crate::hosts::Reach;
 
-/// How a service's targets are connected to: the part of its config that is about it.
+/// The connection settings in a service's config.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Dial {
-    /// How long connecting may take, from looking up the name to the end of TLS' handshake.
+    /// The timeout for connecting, from the name lookup to the end of the TLS handshake.
     pub(crate) timeout: Duration,
     pub(crate) protocol: Protocol,
-    /// Trust and credentials, for targets at `https`.
+    /// Trusted authorities and credentials, for `https` targets.
     pub(crate) tls: Option<tls::Client>,
-    /// The name that certificates have to bear, where it is not the target's host.
+    /// The server name that certificates must match, if it is not the target's host.
     pub(crate) server_name: Option<ServerName<'static>>,
-    /// Which addresses its targets may have.
+    /// The addresses that targets may have.
     pub(crate) reach: Reach,
 }
 
-/// TLS towards one target.
+/// TLS settings for one target.
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
     config: Arc<ClientConfig>,
@@ -42,7 +42,7 @@ pub(crate) struct Tls {
 }
 
 impl Dial {
-    /// TLS towards a target, if its scheme asks for it.
+    /// Returns the TLS settings for a target, if its scheme requires TLS.
     pub(crate) fn tls(&self, scheme: &Scheme, authority: &Authority) -> Result<Option<Tls>, &'static str> {
         if *scheme != Scheme::HTTPS {
             return Ok(None);
@@ -51,18 +51,18 @@ impl Dial {
         let name = match &self.server_name {
             Some(name) => name.clone(),
             None => ServerName::try_from(bare(authority.host()).to_owned())
-                .map_err(|_| "its host can't stand in a certificate")?,
+                .map_err(|_| "its host is not a valid server name")?,
         };
         Ok(Some(Tls { config, name }))
     }
 }
 
-/// A host without the brackets that IPv6 addresses have in URLs.
+/// Returns a host without the brackets of IPv6 addresses in URLs.
 fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-/// A connection to a target, below HTTP: TCP, or TLS over it.
+/// A connection to a target below HTTP: TCP, or TLS over TCP.
 pub(crate) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// A connection that is ready for requests.
@@ -71,7 +71,7 @@ pub(crate) enum Connection {
     Http2(http2::Connection),
 }
 
-/// Connects, within the time that the service's config gives.
+/// Opens a connection, within the configured timeout.
 pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Connection, Error> {
     let origin = &*endpoint.origin;
     let end = Instant::now() + origin.dial.timeout;
@@ -97,12 +97,12 @@ pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Connection, Error> {
 async fn open(origin: &Origin, address: SocketAddr) -> io::Result<TcpStream> {
     origin.dial.reach.check(address)?;
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // Whoever gives up while it connects keeps no port (`http1/socket.rs`).
+    // An aborted attempt must not occupy a port (`http1/socket.rs`).
     socket.set_zero_linger()?;
     socket.connect(address).await
 }
 
-/// A connection to whichever of the name's addresses takes it first. Each gets its share of the time.
+/// Connects to the first of the name's addresses that accepts. Each gets its share of the remaining time.
 async fn any(origin: &Origin, end: Instant) -> io::Result<TcpStream> {
     let host = bare(origin.authority.host());
     let addresses: Vec<SocketAddr> = lookup_host((host, origin.port())).await?.collect();
@@ -125,7 +125,7 @@ async fn secure(origin: &Origin, socket: TcpStream) -> io::Result<Stream> {
     Ok(Either::Right(Box::new(connector.connect(tls.name.clone(), socket).await?)))
 }
 
-/// The socket of a connection.
+/// Returns the socket of a connection.
 pub(crate) fn tcp(stream: &Stream) -> &TcpStream {
     match stream {
         Either::Left(socket) => socket,
@@ -133,7 +133,7 @@ pub(crate) fn tcp(stream: &Stream) -> &TcpStream {
     }
 }
 
-/// What TLS agreed on (RFC 7301), or what the config says where there is no TLS to ask.
+/// Whether the connection uses HTTP/2: as negotiated by TLS (RFC 7301), or as configured.
 fn is_http2(origin: &Origin, stream: &Stream) -> bool {
     match stream {
         Either::Right(tls) => match tls.get_ref().1.alpn_protocol() {

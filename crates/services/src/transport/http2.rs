@@ -1,4 +1,4 @@
-//! A connection that speaks HTTP/2: many requests at once, driven by a task of its own.
+//! A client connection over HTTP/2, with concurrent requests, driven by a task of its own.
 
 use std::error::Error as _;
 use std::future::poll_fn;
@@ -23,45 +23,44 @@ use super::{MAX_HEAD, TransportError, Unsent};
 use crate::body::{Body, Error};
 use crate::http1::content_length;
 
-/// How often a connection with requests under way is asked whether it still lives, and how long it may
-/// take to say so.
+/// The interval and the timeout of keep-alive pings on connections with requests in flight.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes of bodies that a service may send before they are read: of one answer, and of all answers on a connection.
+/// Flow control windows in bytes, for the body of one response and for all bodies of a connection.
 pub(super) const STREAM_WINDOW: u32 = 2 << 20;
 const CONNECTION_WINDOW: u32 = 5 << 20;
-/// The largest frame that a service may send: the least that HTTP/2 allows to ask for.
+/// The largest frame that a service may send: the smallest limit that HTTP/2 permits.
 const MAX_FRAME: u32 = 16 << 10;
-/// Bytes of the table by which a service shortens heads.
+/// The size in bytes of the table for header compression.
 const HEADER_TABLE: u32 = 4 << 10;
-/// Bytes of a request's body that wait for the service's window.
+/// The bytes of a request body that are buffered while the service's window is full.
 const SEND_BUFFER: usize = 1 << 20;
-/// How many requests that were given up a connection remembers, so that frames on their way are passed over.
+/// The number of reset streams that a connection remembers, to ignore their late frames.
 const MAX_RESET_STREAMS: usize = 50;
-/// After so many answers that break the protocol the connection ends.
+/// The number of responses with protocol errors after which the connection ends.
 const MAX_ERROR_RESETS: usize = 1024;
 
-/// A connection, shared by all requests that fit on it. It ends when the last one that holds it does.
+/// A connection that requests share. It closes when its last user is gone.
 pub(crate) struct Connection {
     sender: SendRequest<Body>,
     load: Arc<Load>,
 }
 
-/// How many requests are under way on a connection, and how many the peer allows.
+/// The number of requests in flight on a connection, and the maximum that the peer permits.
 #[derive(Debug)]
 struct Load {
     streams: AtomicUsize,
     allowed: AtomicUsize,
 }
 
-/// A place on a connection, for one request.
+/// A slot on a connection for one request.
 pub(crate) struct Place {
     sender: SendRequest<Body>,
     taken: Taken,
 }
 
-/// Counts a request until its answer has been read or dropped.
+/// Counts a request until its response has been read or dropped.
 struct Taken(Arc<Load>);
 
 impl Connection {
@@ -91,7 +90,7 @@ impl Connection {
         Ok(Self { sender, load })
     }
 
-    /// Whether it takes no more requests: it broke, or the peer said that it is going away.
+    /// Whether the connection takes no more requests: it failed, or the peer sent GOAWAY.
     pub(crate) fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }
@@ -100,12 +99,12 @@ impl Connection {
         self.streams() == 0
     }
 
-    /// How many requests are under way on it.
+    /// The number of requests in flight.
     pub(crate) fn streams(&self) -> usize {
         self.load.streams.load(Relaxed)
     }
 
-    /// Whether the peer would take another request at once.
+    /// Whether the peer would accept another request at once.
     pub(crate) fn has_room(&self) -> bool {
         self.streams() < self.load.allowed.load(Relaxed)
     }
@@ -123,7 +122,7 @@ impl Drop for Taken {
 }
 
 impl Place {
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of its response.
     pub(crate) async fn send(mut self, request: Request<Body>) -> Result<Response<Body>, Unsent> {
         let is_asked = request.body().is_end_stream();
         match self.sender.try_send_request(request).await {
@@ -140,9 +139,9 @@ impl Place {
     }
 }
 
-/// What became of a request that was sent and not answered. A peer says of which it has done nothing (RFC
-/// 9113, 8.7): it refuses the stream, or goes away and names the last one that it has looked at. The library
-/// tells the streams after that one, and no other, that the peer goes away.
+/// Returns the error of a request that was sent without getting a response. Peers report unprocessed requests
+/// (RFC 9113, section 8.7): by refusing the stream, or by a GOAWAY frame with the last stream that was
+/// processed. The library reports GOAWAY errors exactly to the streams after that one.
 fn lost(error: hyper::Error) -> TransportError {
     let said = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
     let is_refused = said.is_some_and(|said| {
@@ -152,20 +151,21 @@ fn lost(error: hyper::Error) -> TransportError {
     if is_refused { TransportError::Refused(error.into()) } else { TransportError::Broken(error.into()) }
 }
 
-/// The body of an answer, which keeps the place on its connection.
+/// The body of a response, which holds the slot on its connection.
 struct Placed {
     body: Incoming,
-    /// How much is to come, where the head says so.
+    /// The remaining length, if the head contains a length.
     left: Option<u64>,
-    /// Whether the peer had all of the request. If not, it may end the exchange with a reset behind a whole answer (RFC
-    /// 9113, 8.1), which can't be told from half an answer unless that says how long it is.
+    /// Whether the peer had the complete request. If not, it may end the exchange with a reset after a
+    /// complete response (RFC 9113, section 8.1), which cannot be distinguished from an incomplete one
+    /// without a length.
     is_asked: bool,
     _taken: Taken,
 }
 
-/// Why an answer is none.
+/// The error of an incomplete response.
 #[derive(Debug, thiserror::Error)]
-#[error("the service took its answer back before the end")]
+#[error("the service reset the stream before the end of its response")]
 struct TakenBack;
 
 impl http_body::Body for Placed {
@@ -176,13 +176,14 @@ impl http_body::Body for Placed {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        // As in HTTP/1.1 (`http1/decoder.rs`): frames may be there by the thousand.
+        // Consumes the cooperative budget, as in HTTP/1.1 (`http1/decoder.rs`): thousands of frames may be
+        // available at once.
         let budget = ready!(poll_proceed(context));
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context)?);
         budget.made_progress();
         let length = frame.as_ref().and_then(|frame| frame.data_ref()).map_or(0, |data| data.len() as u64);
         self.left = self.left.map(|left| left.saturating_sub(length));
-        // The library takes a reset with the reasons NO_ERROR and CANCEL for an end.
+        // The library reports a reset with NO_ERROR or CANCEL as the end of the body.
         let is_short = frame.is_none() && !self.body.is_end_stream();
         if is_short && self.left.map_or(self.is_asked, |left| left > 0) {
             return Poll::Ready(Some(Err(TakenBack.into())));

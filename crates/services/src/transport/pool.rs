@@ -1,7 +1,7 @@
-//! The connections to one target that wait for the next request, by address.
+//! The connection pool of one target, by address.
 //!
-//! The one used last is taken first, so that what a burst opened falls idle and is closed. Age is counted
-//! in sweeps and not read off a clock: keeping a connection costs a lock and a push.
+//! The most recently used connection is taken first, so that the surplus of a burst becomes idle and is closed.
+//! Age is counted in sweeps instead of clock time, so that returning a connection costs only a lock and a push.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,16 +15,17 @@ use super::{Endpoint, http1, http2};
 use crate::body::Error;
 use crate::config::Protocol;
 
-/// How often idle connections are looked at: those that the peer closed and those that are too old go.
+/// The interval of sweeps, which close idle connections that are too old or were closed by the peer.
 const SWEEP: Duration = Duration::from_secs(5);
-/// How many sweeps an idle connection sees: 55 seconds at most, less than most servers keep it.
+/// The number of sweeps after which an idle connection is closed: at most 55 seconds, less than the idle
+/// timeout of most servers.
 const SWEEPS: u32 = 11;
-/// How many idle HTTP/1.1 connections are kept for an address. A burst may open more; they close after it.
+/// The maximum number of idle HTTP/1.1 connections per address. A burst may open more, which are closed after use.
 pub(super) const MAX_IDLE: usize = 512;
-/// How many HTTP/2 connections are opened to an address before requests wait for room on one of them.
+/// The number of HTTP/2 connections per address beyond which requests wait for capacity on one of them.
 pub(super) const MAX_SHARED: usize = 16;
 
-/// Kept connections to one target.
+/// The connection pool of one target.
 #[derive(Default)]
 pub(crate) struct Pool(Arc<Mutex<Kept>>);
 
@@ -35,39 +36,39 @@ struct Kept {
     places: Vec<Place>,
 }
 
-/// What is kept for one address of the target; `None` stands for whichever its name means.
+/// The connections for one address of the target; `None` means any address of its name.
 struct Place {
     address: Option<SocketAddr>,
     idle: Vec<Aged<http1::Connection>>,
     shared: Vec<Aged<http2::Connection>>,
-    /// What the target turned out to speak.
+    /// The HTTP version that the target has negotiated.
     spoken: Option<Protocol>,
     probe: Option<Probe>,
 }
 
-/// A connection, and how many sweeps there had been when it was last used.
+/// A connection, with the sweep count at its last use.
 struct Aged<C> {
     used: u32,
     connection: C,
 }
 
-/// A connection under way that several requests wait for: one that they may share, or that shows what the
-/// target speaks.
+/// A pending connection that several requests wait for, since they may share it, or since it determines the
+/// HTTP version of the target.
 #[derive(Clone)]
 pub(crate) struct Probe(watch::Receiver<Option<Result<(), Arc<dyn std::error::Error + Send + Sync>>>>);
 
-/// What the pool has for a request.
+/// The result of looking for a connection.
 pub(crate) enum Found {
     Http1(http1::Connection),
     Http2(http2::Place),
-    /// Nothing yet: wait, and ask again.
+    /// A connection is pending: wait and look again.
     Soon(Probe),
-    /// Nothing: connect.
+    /// There is no connection: open one.
     Nothing,
 }
 
 impl Pool {
-    /// A connection for a request to this endpoint of the pool's target.
+    /// Returns a connection for a request to this endpoint.
     pub(crate) fn find(&self, endpoint: &Endpoint) -> Found {
         let mut kept = self.lock();
         let sweeps = kept.sweeps;
@@ -89,7 +90,7 @@ impl Pool {
         Found::Soon(probe.clone())
     }
 
-    /// Keeps an HTTP/1.1 connection for the next request.
+    /// Puts back an HTTP/1.1 connection for the next request.
     pub(crate) fn keep(&self, address: Option<SocketAddr>, mut connection: http1::Connection) {
         let mut kept = self.lock();
         let used = kept.sweeps;
@@ -101,12 +102,12 @@ impl Pool {
         }
     }
 
-    /// Offers an HTTP/2 connection to all requests from now on; closes it where there are as many as there may be.
+    /// Adds an HTTP/2 connection for all further requests; closes it if the maximum is reached.
     pub(crate) fn share(&self, address: Option<SocketAddr>, connection: http2::Connection) {
         let mut kept = self.lock();
         let used = kept.sweeps;
         let place = kept.place(address);
-        // Requests look for a connection to share even if this one is closed.
+        // Recorded even if this connection is closed, so that requests look for shared connections.
         place.spoken = Some(Protocol::Http2);
         if place.shared.len() < MAX_SHARED {
             place.shared.push(Aged { used, connection });
@@ -114,7 +115,8 @@ impl Pool {
         }
     }
 
-    /// Opens a connection for all who wait. A task does it, so that none of them can leave it half-open.
+    /// Opens a connection for all waiting requests. It is opened in a task, so that a cancelled request
+    /// cannot abort it.
     fn probe(&self, endpoint: &Endpoint) -> Probe {
         let (told, probe) = watch::channel(None);
         let endpoint = endpoint.clone();
@@ -149,12 +151,12 @@ impl Probe {
         match self.0.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(Err(error))) => Err(Common(Arc::clone(error)).into()),
             Ok(_) => Ok(()),
-            Err(_) => Err("connecting was given up".into()),
+            Err(_) => Err("connecting was cancelled".into()),
         }
     }
 }
 
-/// An error of a connection that several wait for.
+/// The error of a connection that several requests waited for.
 #[derive(Debug)]
 struct Common(Arc<dyn std::error::Error + Send + Sync>);
 
@@ -190,7 +192,7 @@ impl Kept {
 }
 
 impl Place {
-    /// What a connection to the endpoint speaks, as far as it is known before there is one.
+    /// Returns the HTTP version of connections to the endpoint, if it is known in advance.
     fn speaks(&self, endpoint: &Endpoint) -> Option<Protocol> {
         match endpoint.origin.dial.protocol {
             Protocol::Auto if endpoint.origin.tls.is_some() => self.spoken,
@@ -213,7 +215,7 @@ impl Place {
     }
 }
 
-/// Closes what the peer closed and what is too old, until nothing is left or the pool is gone.
+/// Closes connections that are too old or were closed by the peer, until the pool is empty or dropped.
 async fn sweep(pool: Weak<Mutex<Kept>>) {
     loop {
         tokio::time::sleep(SWEEP).await;
@@ -238,7 +240,7 @@ async fn sweep(pool: Weak<Mutex<Kept>>) {
             kept.is_swept = !kept.places.is_empty();
             kept.places.is_empty()
         };
-        drop(gone); // Closing takes system calls: not under the lock.
+        drop(gone); // Outside of the lock, since closing takes system calls.
         if is_empty {
             return;
         }

@@ -1,4 +1,4 @@
-//! What the transport promises, against targets that hold it to its word.
+//! Tests of the transport with real sockets.
 
 mod http1;
 mod http2;
@@ -18,7 +18,7 @@ use crate::body::{Body, empty};
 use crate::config::{OneOrMany, Protocol, ServiceConfig, ServiceTlsConfig};
 use crate::{Call, CallError, Problem, Services};
 
-/// A service `shop` and the way to it.
+/// A client for the service `shop`.
 struct Shop(Services);
 
 impl Shop {
@@ -39,7 +39,7 @@ impl Shop {
         self.send(http::Request::get(path).body(empty()).unwrap()).await
     }
 
-    /// The body of an answer, read to its end.
+    /// Returns the complete body of a response.
     async fn get(&self, path: &str) -> Result<Bytes, CallError> {
         Ok(all(self.begin(path).await?).await)
     }

@@ -1,7 +1,7 @@
-//! TLS towards services: whom we trust, who we say we are, and which HTTP we offer.
+//! TLS to services: the trusted authorities, the gateway's client certificate, and the offered HTTP versions.
 //!
-//! The files are read when the config is, so that a bad one keeps the config from being used. What they held
-//! is compared with what they held before, so that connections outlive a reload that changes nothing of theirs.
+//! The files are read together with the config, so that an invalid file makes the config invalid. Their contents
+//! are compared with the previous ones, so that connections survive a reload that does not change them.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,24 +15,24 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::config::{Protocol, ServiceTlsConfig};
 
-/// No file of certificates is larger than this, in bytes.
+/// The maximum size of a certificate file in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// What to do about a key.
+/// The hint for an invalid key.
 const KEY: &str = "Write the private key of `cert`, in PEM and not encrypted.";
 
-/// The authorities that browsers trust, as Mozilla lists them.
+/// The authorities that browsers trust, according to Mozilla's list.
 static ROOTS: LazyLock<Arc<RootCertStore>> =
     LazyLock::new(|| Arc::new(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() }));
 
-/// TLS towards the targets of a service. Two are equal if their files held the same.
+/// The TLS settings for the targets of a service. Two are equal if the contents of their files are.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) config: Arc<ClientConfig>,
     made_of: Arc<MadeOf>,
 }
 
-/// What tells one [`Client`] from another. Keys need no comparing: a certificate has only one.
+/// The identity of a [`Client`]. Keys are not compared, since a certificate has only one key.
 #[derive(Debug, PartialEq)]
 struct MadeOf {
     protocol: Protocol,
@@ -48,7 +48,7 @@ impl PartialEq for Client {
     }
 }
 
-/// What is wrong with the config of TLS: below which field, what, and what to do.
+/// A mistake in the TLS config: the field, the message and the hint.
 #[derive(Debug)]
 pub(crate) struct Mistake {
     pub(crate) below: &'static str,
@@ -56,7 +56,7 @@ pub(crate) struct Mistake {
     pub(crate) hint: &'static str,
 }
 
-/// TLS 1.2 and 1.3, as the config says it; its files start in the folder.
+/// Creates the settings for TLS 1.2 and 1.3 from the config, with files relative to `folder`.
 pub(crate) fn client(
     config: &ServiceTlsConfig,
     protocol: Protocol,
@@ -84,7 +84,7 @@ pub(crate) fn client(
     Ok(Client { config: Arc::new(client), made_of: Arc::new(made_of) })
 }
 
-/// Whom the config trusts; `None` for those whom browsers do.
+/// Returns the configured authorities; `None` for those that browsers trust.
 fn authorities(
     config: &ServiceTlsConfig,
     folder: &Path,
@@ -99,7 +99,7 @@ fn authorities(
     Ok(Some((chain, Arc::new(roots))))
 }
 
-/// Who the gateway says it is; `None` for nobody.
+/// Returns the gateway's client certificate and key; `None` if there is none.
 fn identity(
     config: &ServiceTlsConfig,
     folder: &Path,
@@ -116,7 +116,7 @@ fn identity(
         (None, None) => Ok(None),
         (cert, _) => {
             let (below, other) = if cert.is_some() { ("/cert", "key") } else { ("/key", "cert") };
-            let message = format!("it is of no use without `{other}`");
+            let message = format!("it has no effect without `{other}`");
             Err(Mistake { below, message, hint: "Write both, or neither." })
         }
     }
@@ -126,7 +126,7 @@ fn mistake(below: &'static str, what: &str, reason: &str, hint: &'static str) ->
     Mistake { below, message: format!("`{what}` can't be used: {reason}"), hint }
 }
 
-/// The protocols that we offer, the best one first (RFC 7301).
+/// Returns the ALPN protocols to offer, the preferred one first (RFC 7301).
 fn offered(protocol: Protocol) -> Vec<Vec<u8>> {
     let names: &[&[u8]] = match protocol {
         Protocol::Auto => &[b"h2", b"http/1.1"],
@@ -140,7 +140,7 @@ fn certificates(file: &Path) -> Result<Chain, String> {
     let pem = read(file).map_err(|error| error.to_string())?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     match certificates {
-        Ok(none) if none.is_empty() => Err("it holds no certificate".to_owned()),
+        Ok(none) if none.is_empty() => Err("it contains no certificate".to_owned()),
         Ok(certificates) => Ok(certificates),
         Err(error) => Err(error.to_string()),
     }
@@ -148,8 +148,8 @@ fn certificates(file: &Path) -> Result<Chain, String> {
 
 fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
     let pem = read(file).map_err(|error| error.to_string())?;
-    // What the parser would say of it may hold a part of the file.
-    PrivateKeyDer::from_pem_slice(&pem).map_err(|_| "it holds no private key".to_owned())
+    // The parser's error may contain a part of the file.
+    PrivateKeyDer::from_pem_slice(&pem).map_err(|_| "it contains no private key".to_owned())
 }
 
 fn read(file: &Path) -> io::Result<Vec<u8>> {

@@ -1,4 +1,4 @@
-//! Which offers are passed on, what may be switched to, and how long joined connections may be silent.
+//! Protocol upgrades: forwarded offers, accepted switches, and the idle timeout of tunnels.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use http::{HeaderMap, Request, Response, Version};
 const IDLE: Duration = Duration::from_secs(300);
 const LESS: Duration = Duration::from_secs(299);
 
-/// What the client and the service hold, and what joins them.
+/// Returns the client's end, the service's end, and the task that connects them.
 fn joined() -> (DuplexStream, DuplexStream, JoinHandle<()>) {
     let ((client, near), (far, service)) = (duplex(8), duplex(8));
     (client, service, tokio::spawn(splice(near, far, IDLE)))
 }
 
 #[tokio::test(start_paused = true)]
-async fn either_side_keeps_the_connection_alive_and_silence_ends_it() {
+async fn traffic_of_either_side_keeps_the_tunnel_open() {
     let (mut client, mut service, joining) = joined();
     let mut heard = [0; 4];
     for _ in 0..3 {
@@ -34,14 +34,14 @@ async fn either_side_keeps_the_connection_alive_and_silence_ends_it() {
         assert_eq!(&heard, b"news");
     }
     let silent = Instant::now();
-    // Both sides are told.
+    // Both sides see the end.
     assert_eq!((client.read(&mut heard).await.unwrap(), service.read(&mut heard).await.unwrap()), (0, 0));
     assert_eq!(silent.elapsed(), IDLE);
     joining.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_side_that_takes_nothing_more_is_silent() {
+async fn a_side_that_stops_reading_counts_as_idle() {
     let (mut client, service, joining) = joined();
     let begun = Instant::now();
     let sending = tokio::spawn(async move { client.write_all(&[0; 100_000]).await });
@@ -52,7 +52,7 @@ async fn a_side_that_takes_nothing_more_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_side_that_ends_lets_the_other_finish() {
+async fn a_side_can_finish_after_the_other_has_ended() {
     let (mut client, mut service, joining) = joined();
     let begun = Instant::now();
     client.shutdown().await.unwrap();
@@ -66,7 +66,7 @@ async fn a_side_that_ends_lets_the_other_finish() {
     assert_eq!((all.as_slice(), begun.elapsed()), (&b"bye"[..], LESS));
 }
 
-/// What is passed on of an `Upgrade` field where this is listed.
+/// Returns the part of an `Upgrade` field that is forwarded with these listed protocols.
 fn passed_on(
     listed: &[&str],
     version: Version,
@@ -84,7 +84,7 @@ fn passed_on(
 }
 
 #[test]
-fn only_listed_protocols_are_offered_to_the_service() {
+fn offers_only_listed_protocols_to_the_service() {
     let usual = |upgrade| passed_on(&["websocket"], Version::HTTP_11, "Upgrade", upgrade, false);
     for upgrade in ["websocket", "WebSocket", "h2c, websocket", "TLS/1.3 ,websocket,"] {
         assert_eq!(usual(upgrade), ["websocket"], "{upgrade}");
@@ -99,7 +99,7 @@ fn only_listed_protocols_are_offered_to_the_service() {
 }
 
 #[test]
-fn what_is_no_offer_is_none() {
+fn ignores_invalid_offers() {
     let websocket =
         |version, connection, has_body| passed_on(&["websocket"], version, connection, "websocket", has_body);
     assert_eq!(websocket(Version::HTTP_11, "upgrade", false), ["websocket"]);
@@ -107,11 +107,11 @@ fn what_is_no_offer_is_none() {
     assert!(websocket(Version::HTTP_11, "upgraded", false).is_empty());
     assert!(websocket(Version::HTTP_10, "upgrade", false).is_empty());
     assert!(websocket(Version::HTTP_2, "upgrade", false).is_empty());
-    assert!(websocket(Version::HTTP_11, "upgrade", true).is_empty(), "a body would be cut in two");
+    assert!(websocket(Version::HTTP_11, "upgrade", true).is_empty(), "it could split the body");
 }
 
 #[test]
-fn a_switch_is_to_one_protocol_that_was_offered() {
+fn accepts_a_switch_to_exactly_one_offered_protocol() {
     let listed = ["websocket", "tcp"].map(|text| listed_protocol(text).unwrap());
     let request = Request::builder().header("connection", "upgrade").header("upgrade", "websocket");
     let (head, ()) = request.body(()).unwrap().into_parts();
@@ -130,7 +130,7 @@ fn a_switch_is_to_one_protocol_that_was_offered() {
 }
 
 #[test]
-fn no_config_opens_a_tunnel_for_requests() {
+fn configs_cannot_permit_tunnels_for_requests() {
     for text in
         ["h2c", "H2C", "h2", "h3", "HTTP/2.0", "http", "TLS/1.2", "tls", "", "a b", "a/b/c", "websocket/"]
     {

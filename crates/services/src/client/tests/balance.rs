@@ -1,4 +1,4 @@
-//! Which endpoint gets a request, and which request goes to another one.
+//! Load balancing and retries.
 
 use std::time::Duration as Time;
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::body::{empty, full};
 use crate::config::{Percent, RetriesConfig};
 
-/// What is sent again is lost neither to the client nor, in numbers, on the services.
+/// Checks that retries hide a failing endpoint from clients, without overloading the services.
 async fn one_of_three(does: Does, method: &str) {
     let fleet = Arc::new(Fleet::default());
     fleet.does(&[1, 2, 3], Does::Wait(3));
@@ -27,14 +27,14 @@ async fn one_of_three(does: Does, method: &str) {
     assert_eq!(stats.requests, 2_000);
     assert!(failed < 2, "{does:?}: {failed} of 2,000 failed");
     assert!((1..400).contains(&stats.retries), "{does:?}: {} retries", stats.retries);
-    // Each is told, and only what arrived once more; what is refused arrives nowhere.
+    // All retries are counted, but only requests that reached an endpoint are recorded by the fleet.
     let again = if does == Does::Refuse { 0 } else { stats.retries };
     assert_eq!(fleet.sent_anywhere() as u64, 2_000 + again, "{does:?}");
     assert!(endpoint(&services, 2).ejections > 1, "{does:?}: it was tried again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_of_three_that_fails_is_hardly_noticed() {
+async fn hides_the_failure_of_one_of_three_endpoints() {
     for does in [Does::Refuse, Does::Break, Does::Hang, Does::Answer(503), Does::Answer(500)] {
         one_of_three(does, "GET").await;
     }
@@ -42,7 +42,7 @@ async fn one_of_three_that_fails_is_hardly_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unsafe_request_is_never_sent_again() {
+async fn never_retries_unsafe_requests() {
     for does in [Does::Break, Does::Hang, Does::Answer(500), Does::Answer(502), Does::Answer(503)] {
         let fleet = Arc::new(Fleet::default());
         fleet.does(&[1, 2, 3], does);
@@ -65,7 +65,7 @@ async fn an_unsafe_request_is_never_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_reached_nobody_goes_elsewhere_body_and_all() {
+async fn retries_a_streamed_request_after_a_refused_connection() {
     let fleet = Arc::new(Fleet::default());
     fleet.does(&[1, 2], Does::Refuse);
     let (services, shop) = fleet.shop(&THREE, |_| ());
@@ -81,7 +81,7 @@ async fn a_request_that_reached_nobody_goes_elsewhere_body_and_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_streamed_away_is_not_sent_again() {
+async fn does_not_retry_a_consumed_body() {
     let fleet = Arc::new(Fleet::default());
     fleet.does(&[1, 2, 3], Does::Break);
     let (services, shop) = fleet.shop(&THREE, |_| ());
@@ -91,7 +91,7 @@ async fn a_body_that_streamed_away_is_not_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_call_is_told_once_however_often_it_was_sent() {
+async fn records_a_retried_call_once() {
     let fleet = Arc::new(Fleet::default());
     fleet.does(&[1, 2, 3], Does::Break);
     let (services, shop) = fleet.shop(&THREE, |_| ());
@@ -103,7 +103,7 @@ async fn one_call_is_told_once_however_often_it_was_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_reached_nobody_was_not_sent() {
+async fn a_refused_connection_is_recorded_as_not_sent() {
     let fleet = Arc::new(Fleet::default());
     fleet.does(&[1, 2, 3], Does::Refuse);
     let (services, shop) = fleet.shop(&THREE, |_| ());
@@ -113,7 +113,7 @@ async fn what_reached_nobody_was_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_all_fail_retries_stay_within_their_budget() {
+async fn retries_stay_within_their_budget_if_all_endpoints_fail() {
     let fleet = Arc::new(Fleet::default());
     fleet.does(&[1, 2, 3], Does::Answer(503));
     let (services, shop) = fleet.shop(&THREE, |config| config.retries.budget = Percent(10));
@@ -135,7 +135,7 @@ async fn retries_can_be_switched_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_sent_again_once_the_time_is_up() {
+async fn does_not_retry_after_the_timeout() {
     let fleet = Arc::new(Fleet::default());
     fleet.does(&[1, 2, 3], Does::Hang);
     let (services, shop) = fleet.shop(&THREE, |config| {
@@ -148,12 +148,12 @@ async fn nothing_is_sent_again_once_the_time_is_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_endpoint_with_the_fewest_under_way_gets_the_next_request() {
+async fn prefers_the_endpoint_with_the_fewest_requests_in_flight() {
     let fleet = Arc::new(Fleet::default());
     fleet.does(&[1], Does::Hang);
     let (services, shop) = fleet.shop(&THREE, |_| ());
     let call = Call::unlimited();
-    // Two hang at the first; then all go to the others, by turns.
+    // Two requests hang at the first endpoint, so all others alternate between the remaining endpoints.
     let hanging: Vec<_> =
         (0..4).map(|_| tokio::spawn(services.send(&call, &shop, request("GET", "/")))).collect();
     tokio::task::yield_now().await;
@@ -171,7 +171,7 @@ async fn the_endpoint_with_the_fewest_under_way_gets_the_next_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streamed_answer_is_under_way_until_its_end() {
+async fn a_streamed_response_is_in_flight_until_its_end() {
     let fleet = Arc::new(Fleet::default());
     fleet.does(&[1], Does::Stall);
     let (services, shop) = fleet.shop(&THREE[..1], |_| ());
@@ -183,7 +183,7 @@ async fn a_streamed_answer_is_under_way_until_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_endpoints_get_about_the_same() {
+async fn distributes_requests_evenly_over_many_endpoints() {
     let fleet = Arc::new(Fleet::default());
     let urls: Vec<String> = (1..=20).map(|port| format!("http://10.0.0.1:{port}")).collect();
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! Endpoints that do as they are told, at addresses that need no network: so that time can be paused.
+//! Simulated endpoints without a network, so that tests can run with paused time.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,45 +16,45 @@ use crate::body::{Body, empty, full};
 use crate::transport::{Endpoint, Transport, TransportError};
 use crate::{EndpointStats, Resolve, ServiceStats};
 
-/// What an endpoint does with a request.
+/// The behaviour of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Does {
-    /// It answers with this status.
+    /// Responds with this status.
     Answer(u16),
-    /// It answers 200, after so many milliseconds.
+    /// Responds with 200 after this number of milliseconds.
     Wait(u64),
-    /// It begins a body of 200 and never ends it.
+    /// Responds with 200 and a body that never ends.
     Stall,
-    /// There is no connection.
+    /// Refuses the connection.
     Refuse,
-    /// The connection breaks after the request.
+    /// Breaks the connection after the request.
     Break,
-    /// Nothing ever comes.
+    /// Never responds.
     Hang,
 }
 
-/// Endpoints, names, and what came to them.
+/// Simulated endpoints and names, with a record of the requests.
 #[derive(Default)]
 pub(super) struct Fleet {
     does: Mutex<HashMap<SocketAddr, Does>>,
     names: Mutex<HashMap<String, Vec<SocketAddr>>>,
     pub(super) look_ups: watch::Sender<usize>,
-    /// Where each request went that was sent, with its method, path and body.
+    /// The port, method, path and body of each request that was sent.
     sent: Mutex<Vec<(u16, String)>>,
 }
 
 impl Fleet {
-    /// The endpoints at these ports do this.
+    /// Sets the behaviour of the endpoints at these ports.
     pub(super) fn does(&self, ports: &[u16], what: Does) {
         self.does.lock().unwrap().extend(ports.iter().map(|port| (at(*port), what)));
     }
 
-    /// The name stands for these ports from now on; nothing, and it can't be looked up.
+    /// Sets the addresses of a name, by port. Without ports, the lookup fails.
     pub(super) fn name(&self, name: &str, ports: &[u16]) {
         self.names.lock().unwrap().insert(name.to_owned(), ports.iter().map(|port| at(*port)).collect());
     }
 
-    /// The requests that were sent to a port since this was last asked: `GET /path body`.
+    /// Takes the requests sent to a port since the last call: `GET /path body`.
     pub(super) fn sent(&self, port: u16) -> Vec<String> {
         let mut sent = self.sent.lock().unwrap();
         let (here, elsewhere) = sent.drain(..).partition(|(to, _)| *to == port);
@@ -62,12 +62,12 @@ impl Fleet {
         here.into_iter().map(|(_, what)| what).collect()
     }
 
-    /// How many requests were sent in all since this was last asked.
+    /// Takes all requests since the last call and returns their number.
     pub(super) fn sent_anywhere(&self) -> usize {
         self.sent.lock().unwrap().drain(..).count()
     }
 
-    /// Services at these targets, of which one is called `shop`.
+    /// Creates services with these targets for the service `shop`.
     pub(super) fn shop(
         self: &Arc<Self>,
         urls: &[&str],
@@ -80,7 +80,7 @@ impl Fleet {
     }
 }
 
-/// A config with one service, `shop`.
+/// Returns a config with one service, `shop`.
 pub(super) fn config(
     urls: &[&str],
     change: impl FnOnce(&mut ServiceConfig),
@@ -98,7 +98,7 @@ fn at(port: u16) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], port))
 }
 
-/// The status of an answer, or the code of the problem.
+/// Returns the status of a response, or the code of the error.
 pub(super) async fn ask(services: &Services, shop: &Arc<Service>, method: &str) -> String {
     let call = Call::unlimited();
     match services.send(&call, shop, request(method, "/")).await {
@@ -111,7 +111,7 @@ pub(super) fn stats(services: &Services) -> ServiceStats {
     services.stats().remove(0)
 }
 
-/// The stats of the endpoint at a port.
+/// Returns the statistics of the endpoint at a port.
 pub(super) fn endpoint(services: &Services, port: u16) -> EndpointStats {
     let mut endpoints = stats(services).endpoints.into_iter();
     endpoints.find(|endpoint| endpoint.address == Some(at(port))).expect("an endpoint")
@@ -150,7 +150,7 @@ impl Transport for Fleet {
     }
 }
 
-/// Half a body.
+/// Returns half a body that never continues.
 fn stalled() -> impl futures_util::Stream<Item = Result<http_body::Frame<bytes::Bytes>, crate::body::Error>> {
     use futures_util::{StreamExt, stream};
     stream::iter([Ok(http_body::Frame::data("half".into()))]).chain(stream::pending())

@@ -1,4 +1,4 @@
-//! Names whose addresses change, and configs that do.
+//! Changes of DNS records and of the config.
 
 use std::time::Duration as Time;
 
@@ -7,7 +7,7 @@ use super::*;
 
 const NAMED: [&str; 1] = ["http://shop.example:1"];
 
-/// Lets so much time pass, and the tasks do what is due.
+/// Lets time pass, so that background tasks run.
 async fn pass(time: Time) {
     tokio::time::sleep(time).await;
 }
@@ -18,16 +18,16 @@ fn addresses(services: &Services) -> Vec<u16> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_is_followed_as_it_changes() {
+async fn follows_changes_of_a_name() {
     let fleet = Arc::new(Fleet::default());
     fleet.name("shop.example", &[1, 2]);
     let (services, shop) = fleet.shop(&NAMED, |_| ());
-    assert_eq!(*fleet.look_ups.borrow(), 0, "nobody has asked for it");
+    assert_eq!(*fleet.look_ups.borrow(), 0, "the service is not in use");
     for _ in 0..4 {
         ask(&services, &shop, "GET").await;
     }
     assert_eq!((fleet.sent(1).len(), fleet.sent(2).len(), *fleet.look_ups.borrow()), (2, 2, 1));
-    // One that hangs at an address that goes away is not disturbed.
+    // A request in flight to an address that disappears is not disturbed.
     fleet.does(&[1, 2], Does::Wait(20_000));
     let long = tokio::spawn(services.send(
         &Call::unlimited(),
@@ -47,7 +47,7 @@ async fn a_name_is_followed_as_it_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_up_that_fails_changes_nothing() {
+async fn a_failed_lookup_keeps_the_previous_addresses() {
     let fleet = Arc::new(Fleet::default());
     let (services, shop) = fleet.shop(&NAMED, |_| ());
     assert_eq!(ask(&services, &shop, "GET").await, "upstream-unreachable");
@@ -60,7 +60,7 @@ async fn a_look_up_that_fails_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_nobody_uses_is_not_looked_up() {
+async fn an_unused_service_is_not_resolved() {
     let fleet = Arc::new(Fleet::default());
     fleet.name("shop.example", &[1]);
     let (services, shop) = fleet.shop(&NAMED, |config| config.dns = Duration::from_secs(1));
@@ -71,14 +71,14 @@ async fn a_service_that_nobody_uses_is_not_looked_up() {
     assert_eq!(*fleet.look_ups.borrow(), asleep);
     fleet.name("shop.example", &[2]);
     ask(&services, &shop, "GET").await;
-    assert_eq!((fleet.sent(2).len(), *fleet.look_ups.borrow()), (1, asleep + 1), "known anew at first use");
+    assert_eq!((fleet.sent(2).len(), *fleet.look_ups.borrow()), (1, asleep + 1), "resolved again");
     drop((services, shop));
     pass(Time::from_secs(60)).await;
-    assert_eq!(*fleet.look_ups.borrow(), asleep + 1, "it ends with the services");
+    assert_eq!(*fleet.look_ups.borrow(), asleep + 1, "the task ends with the services");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_look_up_serves_all_who_wait_for_it() {
+async fn waiting_requests_share_the_first_lookup() {
     let fleet = Arc::new(Fleet::default());
     fleet.name("shop.example", &[1, 2, 3]);
     let (services, shop) = fleet.shop(&NAMED, |_| ());
@@ -88,7 +88,7 @@ async fn a_first_look_up_serves_all_who_wait_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reload_knows_what_was_known() {
+async fn a_reload_keeps_the_state_of_endpoints() {
     let fleet = Arc::new(Fleet::default());
     fleet.does(&[2], Does::Break);
     let (services, shop) = fleet.shop(&THREE, |_| ());

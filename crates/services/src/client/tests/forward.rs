@@ -1,4 +1,4 @@
-//! A client's own request, sent on as it came.
+//! Forwarding of a client's own requests.
 
 use super::*;
 use crate::body::{Body, empty, full};
@@ -25,7 +25,7 @@ async fn seen(response: http::Response<Body>) -> Value {
 }
 
 #[tokio::test]
-async fn it_arrives_with_what_an_intermediary_adds() {
+async fn adds_the_headers_of_an_intermediary() {
     let bench =
         bench_with(|config| config.headers = BTreeMap::from([("x-api-key".into(), "secret".into())])).await;
     let headers = [
@@ -50,7 +50,7 @@ async fn it_arrives_with_what_an_intermediary_adds() {
 }
 
 #[tokio::test]
-async fn it_bears_the_services_own_name_unless_another_was_given() {
+async fn sends_the_services_own_host_unless_another_is_set() {
     let bench = bench().await;
     let own = seen(forward(&bench, message("GET", "/echo", &[], empty())).await.unwrap()).await;
     let mut renamed = message("GET", "/echo", &[("host", "shop.example")], empty());
@@ -77,14 +77,14 @@ async fn bodies_stream_both_ways() {
         (&seen["body"], &seen["headers"]["transfer-encoding"]),
         (&"one, two".into(), &"chunked".into())
     );
-    // A gigabyte is no burden to what doesn't hold it; leaving it half-way ends it.
+    // A streamed gigabyte is never held in memory; dropping the response closes the connection.
     let mut response = forward(&bench, message("GET", "/gigabyte", &[], empty())).await.unwrap();
     assert!(response.body_mut().frame().await.unwrap().is_ok());
     drop(response);
     bench.upstream.closed("/gigabyte").await;
 }
 
-/// A chunked request with its trailers, as a service reads it.
+/// Reads a chunked request with its trailers, as the service.
 async fn chunked_request(listener: TcpListener) -> String {
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut text = Vec::new();
@@ -96,7 +96,7 @@ async fn chunked_request(listener: TcpListener) -> String {
 }
 
 #[tokio::test]
-async fn no_trailer_stands_beside_the_operators_header() {
+async fn drops_trailers_that_repeat_the_operators_header() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let bench = bench_with(|config| {
@@ -120,14 +120,14 @@ async fn no_trailer_stands_beside_the_operators_header() {
 }
 
 #[tokio::test]
-async fn an_encoded_answer_stays_encoded() {
+async fn passes_on_encoded_responses_unchanged() {
     let bench = bench().await;
     let response = forward(&bench, message("GET", "/encoded", &[], empty())).await.unwrap();
     assert_eq!(response.headers()["content-encoding"], "gzip");
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_breaks_off() {
+async fn passes_on_the_failure_of_an_incomplete_response() {
     let bench = bench().await;
     let response = forward(&bench, message("GET", "/short", &[], empty())).await.unwrap();
     assert!(response.into_body().collect().await.is_err());
@@ -136,7 +136,7 @@ async fn an_answer_that_breaks_off_breaks_off() {
 }
 
 #[tokio::test]
-async fn encoded_slashes_pass_where_no_rule_has_to_see_through_them() {
+async fn permits_encoded_slashes_without_path_rules() {
     let open = bench().await;
     assert!(forward(&open, message("GET", "/a%2Fb", &[], empty())).await.is_ok());
     let error = forward(&open, message("GET", "/a%2F..%2Fb", &[], empty())).await.unwrap_err();
@@ -147,15 +147,15 @@ async fn encoded_slashes_pass_where_no_rule_has_to_see_through_them() {
 }
 
 #[tokio::test]
-async fn a_switch_of_protocols_that_nobody_asked_for_is_no_answer() {
+async fn rejects_a_switch_of_protocols_that_was_not_offered() {
     let bench = bench().await;
     let error = forward(&bench, message("GET", "/status/101", &[], empty())).await.unwrap_err();
     assert_eq!(error.code(), "upstream-broken");
 }
 
 #[test]
-fn the_largest_head_that_a_client_may_send_is_sent_on() {
-    // As many fields as a client may send, spelt without white space: 64 KiB in all.
+fn forwards_the_largest_head_that_clients_may_send() {
+    // As many fields as a client may send, without optional white space: 64 KiB in total.
     let line = "GET / HTTP/1.1\r\n".len();
     let field = (headers::MAX_CALL_HEAD - line) / 100 - "x-a:\r\n".len();
     let mut fields = HeaderMap::new();

@@ -1,4 +1,4 @@
-//! Endpoints that leave and come back.
+//! Outlier ejection and health checks.
 
 use std::time::Duration as Time;
 
@@ -18,7 +18,7 @@ fn checked(config: &mut ServiceConfig) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_that_fails_in_a_row_is_left_out_for_longer_and_longer() {
+async fn ejects_a_failing_endpoint_with_growing_pauses() {
     let fleet = Arc::new(Fleet::default());
     fleet.does(&[2], Does::Break);
     let (services, shop) = fleet.shop(&THREE, |_| ());
@@ -32,7 +32,7 @@ async fn an_endpoint_that_fails_in_a_row_is_left_out_for_longer_and_longer() {
         }
         tokio::time::advance(Time::from_millis(50)).await;
     }
-    // Three failures in a row, then a trial after each pause: 1 s, 2 s, 4 s to 30 s, less up to a quarter.
+    // Three failures in a row, then a probe after each pause: 1 s, 2 s, 4 s to 30 s, less up to a quarter.
     let pauses = &gaps[3..];
     for (pause, (least, most)) in pauses.iter().zip([(750, 1_100), (1_500, 2_100), (3_000, 4_100)]) {
         assert!((least..=most).contains(pause), "{pauses:?}");
@@ -42,7 +42,7 @@ async fn an_endpoint_that_fails_in_a_row_is_left_out_for_longer_and_longer() {
         "{pauses:?}"
     );
     fleet.does(&[2], Does::Answer(200));
-    // A pause of 30 s may have begun just now; a third of what follows is its.
+    // A pause of 30 s may have begun just now; afterwards the endpoint gets a third of the requests.
     for _ in 0..1_600 {
         ask(&services, &shop, "GET").await;
         tokio::time::advance(Time::from_millis(50)).await;
@@ -51,7 +51,7 @@ async fn an_endpoint_that_fails_in_a_row_is_left_out_for_longer_and_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_request_is_the_trial() {
+async fn probes_an_ejected_endpoint_with_a_single_request() {
     let fleet = Arc::new(Fleet::default());
     fleet.does(&[2], Does::Break);
     let (services, shop) = fleet.shop(&THREE, |_| ());
@@ -72,7 +72,7 @@ async fn one_request_is_the_trial() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_all_are_out_all_are_tried() {
+async fn tries_all_endpoints_if_all_are_ejected() {
     let fleet = Arc::new(Fleet::default());
     fleet.does(&[1, 2, 3], Does::Answer(503));
     let (services, shop) = fleet.shop(&THREE, |_| ());
@@ -81,7 +81,7 @@ async fn when_all_are_out_all_are_tried() {
     }
     assert!((1..=3).all(|port| !endpoint(&services, port).healthy));
     fleet.does(&[1, 2, 3], Does::Answer(200));
-    // No pause is over, and yet nobody is turned away; the first good answer brings its endpoint back.
+    // No pause is over, but no request is rejected. The first good response restores its endpoint.
     for _ in 0..9 {
         assert_eq!(ask(&services, &shop, "POST").await, "200");
     }
@@ -89,7 +89,7 @@ async fn when_all_are_out_all_are_tried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_only_endpoint_is_always_tried() {
+async fn always_tries_the_only_endpoint() {
     let fleet = Arc::new(Fleet::default());
     fleet.does(&[1], Does::Refuse);
     let (services, shop) = fleet.shop(&THREE[..1], |_| ());
@@ -102,7 +102,7 @@ async fn the_only_endpoint_is_always_tried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn some_errors_of_a_program_say_nothing_of_its_endpoint() {
+async fn occasional_500_responses_do_not_eject_an_endpoint() {
     let fleet = Arc::new(Fleet::default());
     let (services, shop) = fleet.shop(&THREE[..1], |_| ());
     for round in 0..200 {
@@ -112,7 +112,7 @@ async fn some_errors_of_a_program_say_nothing_of_its_endpoint() {
     }
 }
 
-/// How a client spoils its own request.
+/// A way in which a client breaks its own request.
 #[derive(Clone, Copy, Debug)]
 enum ClientFault {
     BreaksOff,
@@ -120,7 +120,7 @@ enum ClientFault {
     Leaves,
 }
 
-/// Half a body, and then the fault.
+/// Returns half a body, followed by the fault.
 fn spoilt(fault: ClientFault) -> crate::body::Body {
     use futures_util::{StreamExt, stream};
     let half = stream::iter([Ok(http_body::Frame::data(bytes::Bytes::from("half")))]);
@@ -132,7 +132,7 @@ fn spoilt(fault: ClientFault) -> crate::body::Body {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_fault_of_a_client_counts_against_a_service() {
+async fn client_faults_do_not_count_against_a_service() {
     use ClientFault::{BreaksOff, Leaves, StopsSending};
     let fleet = Arc::new(Fleet::default());
     let (services, shop) = fleet.shop(&THREE[..1], |config| config.idle_timeout = Duration::from_secs(5));
@@ -161,7 +161,7 @@ async fn no_fault_of_a_client_counts_against_a_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn checks_take_an_endpoint_out_and_bring_it_back() {
+async fn health_checks_eject_and_restore_an_endpoint() {
     let fleet = Arc::new(Fleet::default());
     let (services, shop) = fleet.shop(&THREE, checked);
     services.watch();
@@ -169,7 +169,7 @@ async fn checks_take_an_endpoint_out_and_bring_it_back() {
     assert_eq!(fleet.sent(1), ["GET /healthz"]);
     fleet.does(&[1], Does::Answer(404));
     tokio::time::sleep(Time::from_secs(10)).await;
-    assert!(endpoint(&services, 1).healthy, "two bad answers are not three");
+    assert!(endpoint(&services, 1).healthy, "two failed checks are not enough");
     tokio::time::sleep(Time::from_secs(5)).await;
     assert!(!endpoint(&services, 1).healthy);
     fleet.sent_anywhere();
@@ -191,7 +191,7 @@ async fn checks_take_an_endpoint_out_and_bring_it_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn checks_end_with_the_services_or_with_their_config() {
+async fn health_checks_end_with_the_services_or_their_config() {
     let fleet = Arc::new(Fleet::default());
     let (services, shop) = fleet.shop(&THREE, checked);
     services.watch();
@@ -199,13 +199,13 @@ async fn checks_end_with_the_services_or_with_their_config() {
     tokio::time::sleep(Time::from_secs(20)).await;
     assert!(!endpoint(&services, 1).healthy);
     let same = services.renewed(&config(&THREE, checked), Path::new("")).unwrap();
-    assert!(!endpoint(&same, 1).healthy, "a reload forgets nothing");
+    assert!(!endpoint(&same, 1).healthy, "a reload keeps the state");
     let without = same.renewed(&config(&THREE, |_| ()), Path::new("")).unwrap();
     without.watch();
     fleet.sent_anywhere();
     tokio::time::sleep(Time::from_secs(60)).await;
     assert_eq!(fleet.sent_anywhere(), 0);
-    assert!(endpoint(&without, 1).healthy, "nobody would ever call it well again");
+    assert!(endpoint(&without, 1).healthy, "without checks, nothing else would restore it");
     let again = without.renewed(&config(&THREE, checked), Path::new("")).unwrap();
     again.watch();
     tokio::time::sleep(Time::from_secs(6)).await;

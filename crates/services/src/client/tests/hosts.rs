@@ -1,4 +1,4 @@
-//! Hosts that are no services: where their names lead is checked at the very address that is connected to.
+//! Calls to external hosts: the resolved address is checked on connect.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use super::*;
 use crate::{Hosts, Resolve};
 
-/// Every name stands for these addresses.
+/// A resolver that returns these addresses for every name.
 struct Leads(Mutex<Vec<SocketAddr>>);
 
 impl Resolve for Leads {
@@ -29,14 +29,14 @@ async fn ask(bench: &Bench, hosts: &[&str], authority: &str) -> String {
         Err(error) => {
             let told = format!("{error} {}", error.hint());
             let is_said = authority.contains("127.0.0.1");
-            assert!(is_said || !told.contains("127.0.0.1"), "an address is told: {told}");
+            assert!(is_said || !told.contains("127.0.0.1"), "the error reveals an address: {told}");
             format!("{} {} {:?}", error.code(), error.status().as_u16(), error.kind())
         }
     }
 }
 
 #[tokio::test]
-async fn a_host_that_is_opened_is_called_as_a_service() {
+async fn calls_a_permitted_host_as_a_service() {
     let bench = bench().await;
     let port = bench.upstream.address().port();
     assert_eq!(ask(&bench, &["auth.internal"], "auth.internal:8080").await, "auth.internal:8080");
@@ -46,7 +46,7 @@ async fn a_host_that_is_opened_is_called_as_a_service() {
 }
 
 #[tokio::test]
-async fn a_name_under_a_star_does_not_lead_behind_the_gateway() {
+async fn a_wildcard_does_not_permit_private_addresses() {
     let bench = bench().await;
     let refused = "host-address-private 502 Forbidden";
     assert_eq!(ask(&bench, &["*"], "rebound.example.org").await, refused);
@@ -56,11 +56,11 @@ async fn a_name_under_a_star_does_not_lead_behind_the_gateway() {
 }
 
 #[tokio::test]
-async fn a_name_that_leads_to_several_places_is_called_where_it_may_be() {
+async fn uses_only_the_permitted_addresses_of_a_name() {
     let bench = bench().await;
     let hosts = Hosts::new(&["*.example.org".to_owned(), bench.upstream.address().to_string()]).unwrap();
     let host = hosts.service("a.example.org", false).unwrap();
-    // The second is the same server, at an address that nobody wrote out.
+    // The second address leads to the same server, but no pattern lists it.
     let elsewhere = SocketAddr::new("127.0.0.2".parse().unwrap(), bench.upstream.address().port());
     let leads = Leads(Mutex::new(vec![elsewhere, bench.upstream.address()]));
     let services = bench.services.clone().with_resolver(Arc::new(leads));

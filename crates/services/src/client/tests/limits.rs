@@ -1,4 +1,4 @@
-//! The allowance of a request holds, whatever the service sends.
+//! The limits of a request, with services that exceed them.
 
 use super::*;
 
@@ -8,18 +8,18 @@ async fn code(bench: &Bench, call: &Call, path: &str) -> (&'static str, u16, Kin
 }
 
 #[tokio::test]
-async fn a_gigabyte_and_a_bomb_end_at_the_allowance() {
+async fn huge_responses_and_compression_bombs_end_at_the_limit() {
     let bench = bench().await;
     for (path, received) in [("/gigabyte", 1 << 20), ("/bomb", 4 << 10)] {
         let call = call(1, received, 1);
         assert_eq!(code(&bench, &call, path).await, ("limit-received", 422, Kind::Limit), "{path}");
         bench.upstream.closed(path).await;
-        assert_eq!(call.budget.made()[0].outcome, Outcome::NoAnswer, "it never came to its end");
+        assert_eq!(call.budget.made()[0].outcome, Outcome::NoAnswer, "the response was not complete");
     }
 }
 
 #[tokio::test]
-async fn what_comes_out_of_a_short_text_counts() {
+async fn counts_decoded_bytes_of_short_texts() {
     let bench = bench().await;
     for coding in ["gzip", "br", "zstd"] {
         let path = format!("/encoded?with={coding}");
@@ -29,7 +29,7 @@ async fn what_comes_out_of_a_short_text_counts() {
 }
 
 #[tokio::test]
-async fn bytes_count_over_all_calls() {
+async fn counts_bytes_over_all_calls() {
     let bench = bench().await;
     let length = bench.get("/json?n=100").await.unwrap().body.len() as u64;
     let call = call(9, 2 * length, 1);
@@ -40,7 +40,7 @@ async fn bytes_count_over_all_calls() {
 }
 
 #[tokio::test]
-async fn calls_are_counted_and_the_first_refused_is_told() {
+async fn counts_calls_and_records_the_first_rejected_one() {
     let bench = bench().await;
     let call = call(2, u64::MAX, 1);
     for path in ["/json", "/status/500"] {
@@ -58,14 +58,14 @@ async fn calls_are_counted_and_the_first_refused_is_told() {
 }
 
 #[tokio::test]
-async fn only_so_many_calls_are_under_way_at_once() {
+async fn limits_concurrent_calls() {
     let bench = bench().await;
     let call = call(9, u64::MAX, 2);
     let calls: Vec<_> = (0..3)
         .map(|_| tokio::spawn(bench.services.send(&call, &bench.shop, request("GET", "/hang"))))
         .collect();
     bench.upstream.seen_times("/hang", 2).await;
-    // The third has its place only once another is gone: dropping one brings it.
+    // The third gets its permit only when another call is dropped.
     assert_eq!(call.budget.made().iter().filter(|made| made.outcome == Outcome::NotSent).count(), 1);
     let under_way = call.budget.made().iter().position(|made| made.outcome == Outcome::NoAnswer).unwrap();
     calls[under_way].abort();
@@ -74,7 +74,7 @@ async fn only_so_many_calls_are_under_way_at_once() {
 }
 
 #[tokio::test]
-async fn the_requests_own_deadline_is_its_own_limit() {
+async fn the_requests_deadline_is_a_separate_limit() {
     let bench = bench().await;
     let soon = || {
         let budget = Budget::new(std::time::Duration::from_millis(20), 9, u64::MAX, 1);

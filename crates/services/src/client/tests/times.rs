@@ -1,4 +1,4 @@
-//! Which time was up, and what is told of it.
+//! Timeouts and their error messages.
 
 use std::time::Duration as Time;
 
@@ -9,7 +9,7 @@ use super::fleet::{Does, Fleet, THREE};
 use super::*;
 use crate::body::{Body, Error, empty};
 
-/// How a request fails, and after how long.
+/// Returns the error of a request, and the time until then.
 async fn late(does: Does, body: Body, change: impl FnOnce(&mut ServiceConfig)) -> (CallError, Time) {
     let fleet = Arc::new(Fleet::default());
     fleet.does(&[1], does);
@@ -21,7 +21,7 @@ async fn late(does: Does, body: Body, change: impl FnOnce(&mut ServiceConfig)) -
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_that_was_up_is_told() {
+async fn errors_name_the_expired_timeout() {
     let (error, took) = late(Does::Hang, empty(), |_| ()).await;
     assert_eq!(error.to_string(), "the service `shop` did not answer within 10s (the service's `timeout`)");
     assert_eq!((error.code(), error.status().as_u16(), took), ("upstream-timeout", 504, Time::from_secs(10)));
@@ -32,7 +32,7 @@ async fn the_time_that_was_up_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_may_stand_still_only_so_long() {
+async fn a_stalled_response_ends_at_the_idle_timeout() {
     let fleet = Arc::new(Fleet::default());
     fleet.does(&[1], Does::Stall);
     let (services, shop) = fleet.shop(&THREE[..1], |config| config.idle_timeout = Duration::from_secs(3));
@@ -41,13 +41,13 @@ async fn an_answer_may_stand_still_only_so_long() {
     let mut answer = services.forward(&Call::unlimited(), &shop, message).await.unwrap();
     assert!(answer.body_mut().frame().await.unwrap().is_ok());
     let error = answer.body_mut().frame().await.unwrap().unwrap_err();
-    assert_eq!(error.to_string(), "the answer stood still for 3s (the service's `idle_timeout`)");
+    assert_eq!(error.to_string(), "the response stalled for 3s (the service's `idle_timeout`)");
     assert_eq!(begun.elapsed(), Time::from_secs(3));
     let error = services.send(&Call::unlimited(), &shop, request("GET", "/")).await.unwrap_err();
-    assert_eq!(error.to_string(), "the service `shop` stood still for 3s (its `idle_timeout`)");
+    assert_eq!(error.to_string(), "the service `shop` made no progress for 3s (its `idle_timeout`)");
 }
 
-/// A body that sends a piece a second, so many of them.
+/// Returns a body that sends one piece per second, `pieces` in total.
 fn upload(pieces: u64) -> (Body, tokio::task::JoinHandle<()>) {
     let (mut sender, body) = http_body_util::channel::Channel::<bytes::Bytes, Error>::new(1);
     let task = tokio::spawn(async move {
@@ -60,13 +60,13 @@ fn upload(pieces: u64) -> (Body, tokio::task::JoinHandle<()>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_upload_is_no_slow_answer() {
+async fn upload_time_does_not_count_as_response_time() {
     let fleet = Arc::new(Fleet::default());
     let (services, shop) = fleet.shop(&THREE[..1], |config| config.idle_timeout = Duration::from_secs(5));
     let message = http::Request::post("/").body(upload(30).0).unwrap();
     let answer = services.forward(&Call::unlimited(), &shop, message).await.unwrap();
     assert_eq!(answer.into_body().collect().await.unwrap().to_bytes().len(), 150);
-    // The service's time begins when it has all of the request.
+    // The service's timeout starts when it has the complete request.
     let (error, took) = late(Does::Hang, upload(30).0, |_| ()).await;
     assert_eq!((error.code(), took), ("upstream-timeout", Time::from_secs(40)));
 }

@@ -1,4 +1,4 @@
-//! Calls that several requests make together: who shares with whom, and what each is accountable for.
+//! Request coalescing across requests: sharing, and the limits of each request.
 
 use futures_util::future::{join, join_all};
 
@@ -7,7 +7,7 @@ use testkit::patiently;
 use super::*;
 use crate::{Calls, Coalescer};
 
-/// The calls of another request.
+/// Returns the calls of another request.
 fn calls(bench: &Bench, coalescer: &Arc<Coalescer<Response>>, call: Call) -> Calls {
     Calls::new(bench.services.clone(), call).together(Arc::clone(coalescer))
 }
@@ -16,14 +16,14 @@ fn coalescer() -> Arc<Coalescer<Response>> {
     Arc::new(Coalescer::new(1 << 20))
 }
 
-/// A request of a client with this key.
+/// Returns the context of a client's request with this key.
 fn client(key: &str) -> Call {
     let headers = HeaderMap::from_iter([("x-key".parse().unwrap(), key.parse().unwrap())]);
     Call { headers: Some(Arc::new(headers)), ..call(10, 1000, 10) }
 }
 
 #[tokio::test]
-async fn equal_reads_at_the_same_time_are_made_once_and_each_request_answers_for_its_own() {
+async fn coalesces_concurrent_reads_and_charges_each_request() {
     let (bench, coalescer) = (bench().await, coalescer());
     let requests: Vec<_> = (0..3).map(|_| calls(&bench, &coalescer, call(1, 1000, 1))).collect();
     let answers =
@@ -39,11 +39,11 @@ async fn equal_reads_at_the_same_time_are_made_once_and_each_request_answers_for
     }
     let later = calls(&bench, &coalescer, call(1, 1000, 1));
     later.send(&bench.shop, request("GET", "/json?n=1")).await.unwrap();
-    assert_eq!(bench.upstream.hits("/json"), 2, "nothing is kept");
+    assert_eq!(bench.upstream.hits("/json"), 2, "nothing is cached");
 }
 
 #[tokio::test]
-async fn nobody_waits_until_another_may_cause_work_again() {
+async fn a_request_does_not_wait_for_the_quota_of_another() {
     let Bench { upstream, services, shop } = bench().await;
     let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
     let (first, second) = (call(10, 1 << 20, 1), call(10, 1 << 20, 1));
@@ -55,13 +55,13 @@ async fn nobody_waits_until_another_may_cause_work_again() {
     let path = "/encoded?with=br";
     let both =
         join(first.send(&bench.shop, request("GET", path)), second.send(&bench.shop, request("GET", path)));
-    let both = patiently("an answer that is shared", both).await;
+    let both = patiently("a shared response", both).await;
     assert!(both.0.is_ok_and(|answer| answer.status == 200) && both.1.is_ok());
     assert_eq!(bench.upstream.hits("/encoded"), 1);
 }
 
 #[tokio::test]
-async fn what_the_service_would_see_otherwise_is_asked_otherwise() {
+async fn requests_that_differ_for_the_service_are_not_coalesced() {
     let bench = bench_with(|config| config.forward = vec!["x-key".to_owned()]).await;
     let coalescer = coalescer();
     let requests: Vec<_> = ["a", "b", "a"].map(|key| calls(&bench, &coalescer, client(key))).into();
@@ -76,7 +76,7 @@ async fn what_the_service_would_see_otherwise_is_asked_otherwise() {
 }
 
 #[tokio::test]
-async fn what_changes_something_is_sent_by_each_and_what_only_asks_with_a_body_once_for_each_body() {
+async fn does_not_coalesce_unsafe_requests_and_compares_bodies_of_queries() {
     let (bench, coalescer) = (bench().await, coalescer());
     let requests: Vec<_> = (0..2).map(|_| calls(&bench, &coalescer, call(10, 1000, 10))).collect();
     let post = |body: &'static str| Request { body: body.into(), ..request("POST", "/body") };
@@ -93,7 +93,7 @@ async fn what_changes_something_is_sent_by_each_and_what_only_asks_with_a_body_o
 }
 
 #[tokio::test]
-async fn one_that_leaves_ends_it_for_nobody_and_the_last_one_does() {
+async fn a_shared_call_ends_with_its_last_request() {
     let (bench, coalescer) = (bench().await, coalescer());
     let (first, second) = (calls(&bench, &coalescer, client("")), calls(&bench, &coalescer, client("")));
     let asked = [&first, &second].map(|calls| tokio::spawn(calls.send(&bench.shop, request("GET", "/hang"))));
@@ -109,7 +109,7 @@ async fn one_that_leaves_ends_it_for_nobody_and_the_last_one_does() {
 }
 
 #[tokio::test]
-async fn a_failure_is_that_of_those_who_waited_for_it() {
+async fn failures_are_shared_only_while_in_flight() {
     let (bench, coalescer) = (bench().await, coalescer());
     let requests: Vec<_> = (0..2).map(|_| calls(&bench, &coalescer, call(10, 1000, 10))).collect();
     let answers =
@@ -122,7 +122,7 @@ async fn a_failure_is_that_of_those_who_waited_for_it() {
 }
 
 #[tokio::test]
-async fn nobodys_limits_are_those_of_the_others() {
+async fn limits_apply_to_each_request_separately() {
     let (bench, coalescer) = (bench().await, coalescer());
     let small = calls(&bench, &coalescer, call(10, 3, 10));
     let large = calls(&bench, &coalescer, call(10, 1000, 10));
@@ -140,7 +140,7 @@ async fn nobodys_limits_are_those_of_the_others() {
 }
 
 #[tokio::test]
-async fn the_rights_of_each_caller_are_checked() {
+async fn checks_the_rights_of_each_caller() {
     let (bench, coalescer) = (bench().await, coalescer());
     let rights = crate::Rights { services: Some(["other".into()].into()), methods: None };
     let barred = calls(&bench, &coalescer, Call { rights: Some(Arc::new(rights)), ..call(10, 1000, 10) });

@@ -1,4 +1,4 @@
-//! The body of an answer, as it arrives.
+//! The body of a response, as it arrives.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,17 +11,17 @@ use super::{Connection, Endpoint, Parts};
 use crate::body::Error;
 use crate::http1::Decoder;
 
-/// One that was not there at once, with the connection that it arrives on.
+/// A body that was not available at once, with its connection.
 pub(super) struct Arriving {
     decoder: Decoder,
-    /// `None` once the answer is there to its end, or broke off.
+    /// `None` once the response is complete, or has failed.
     open: Option<Open>,
 }
 
 struct Open {
     connection: Connection,
     outgoing: Outgoing,
-    /// Where the connection belongs, if it outlives the answer.
+    /// The pool that the connection returns to, if it can be reused.
     home: Option<Endpoint>,
 }
 
@@ -42,7 +42,7 @@ impl Arriving {
         self.decoder.poll_frame(input, stream, context)
     }
 
-    /// Sends the connection home once the answer is there to its end.
+    /// Returns the connection to the pool once the response is complete.
     fn finish(&mut self) {
         let Some(Open { mut connection, outgoing, home }) = self.open.take() else { return };
         match home {

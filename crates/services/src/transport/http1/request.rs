@@ -1,4 +1,4 @@
-//! A request on its way out (RFC 9112): the client's side of [`Sending`].
+//! The sending of a request (RFC 9112): the client's side of [`Sending`].
 
 use std::io::{self, Write};
 use std::task::Context;
@@ -12,14 +12,14 @@ use super::Socket;
 use crate::body::{Body, Error, empty};
 use crate::http1::{Framing, Sending, announced, put};
 
-/// A request, and how far it has come.
+/// A request with its progress.
 pub(super) struct Outgoing {
     head: request::Parts,
     sending: Sending<Body>,
 }
 
 impl Outgoing {
-    /// A request for the target that is called so.
+    /// Creates a request with this `Host` header.
     pub(super) fn new(request: Request<Body>, host: &HeaderValue) -> Self {
         let (parts, body) = request.into_parts();
         let framing = match body.size_hint().exact() {
@@ -27,7 +27,7 @@ impl Outgoing {
             Some(length) => Framing::Length(length),
             None => Framing::Chunked,
         };
-        // Nothing follows a body that has a length.
+        // Bodies with a known length have no trailers.
         let trailers = if framing == Framing::Chunked { announced(&parts.headers) } else { Box::default() };
         let sending = Sending::new(head(&parts, host, framing), body, framing, trailers);
         Self { head: parts, sending }
@@ -41,20 +41,21 @@ impl Outgoing {
         self.sending.is_done()
     }
 
-    /// Writes what there is. That the connection takes no more is no error here: see [`Self::failure`].
+    /// Writes the available data. A connection that accepts no more data is not an error here: see
+    /// [`Self::failure`].
     ///
     /// # Errors
-    /// The body's own.
+    /// The error of the body.
     pub(super) fn go_on(&mut self, stream: &mut Socket, context: &mut Context<'_>) -> Result<(), Error> {
         self.sending.go_on(stream, context).map(drop)
     }
 
-    /// Why there is no answer: that the request could not be written says more than what followed.
+    /// Returns the cause of a missing response: a write error if there was one, since it is more specific.
     pub(super) fn failure(&mut self, error: io::Error) -> Error {
         self.sending.failure().unwrap_or(error).into()
     }
 
-    /// What is left of it after a failure.
+    /// Returns the remainder of the request after a failure.
     pub(super) fn unsent(self, error: Error) -> Unsent {
         match self.sending.progress() {
             (_, true) => Unsent::Lost(TransportError::Broken(error)),
@@ -68,7 +69,7 @@ impl Outgoing {
     }
 }
 
-/// The request line and the headers, those of this connection included (RFC 9112, 3.2.1, and 6.3).
+/// Formats the request line and the headers, including those of the connection (RFC 9112, sections 3.2.1 and 6.3).
 fn head(request: &request::Parts, host: &HeaderValue, framing: Framing) -> Vec<u8> {
     let (method, headers) = (&request.method, &request.headers);
     let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -86,7 +87,7 @@ fn head(request: &request::Parts, host: &HeaderValue, framing: Framing) -> Vec<u
             put(&mut text, name, value);
         }
     }
-    // What is for this connection only is named (RFC 9110, 7.6.1).
+    // Headers of this connection only must be listed in `Connection` (RFC 9110, section 7.6.1).
     match (upgrades, takes_trailers) {
         (true, true) => text.extend_from_slice(b"connection: upgrade, te\r\n"),
         (true, false) => text.extend_from_slice(b"connection: upgrade\r\n"),
@@ -95,7 +96,7 @@ fn head(request: &request::Parts, host: &HeaderValue, framing: Framing) -> Vec<u
     }
     match framing {
         Framing::Chunked | Framing::UntilClose => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
-        // Who wants no body needs not be told that there is none (RFC 9110, 8.6).
+        // Methods without a defined body need no explicit length of 0 (RFC 9110, section 8.6).
         Framing::Length(0) if !matches!(*method, Method::POST | Method::PUT | Method::PATCH) => {}
         Framing::Length(length) => drop(write!(text, "content-length: {length}\r\n")),
     }

@@ -1,7 +1,7 @@
-//! The head of an answer (RFC 9112, section 4), and where the answer ends (section 6.3).
+//! The head of a response (RFC 9112, section 4), and the framing of its body (section 6.3).
 //!
-//! Whatever another reader could understand in another way is refused: the end of this answer is where
-//! the next request's answer begins.
+//! Heads that another reader could interpret differently are rejected: the end of this response is the start
+//! of the next one.
 
 use std::mem::MaybeUninit;
 
@@ -13,42 +13,42 @@ use httparse::Status;
 use crate::headers::lists;
 use crate::http1::{Doubt, Framing, Input, content_length, fields, is_chunked};
 
-/// The largest head, and the most headers in it.
+/// The maximum size of a head in bytes, and the maximum number of headers.
 const MAX_HEAD: usize = crate::transport::MAX_HEAD as usize;
 const MAX_HEADERS: usize = 128;
 
-/// The head of an answer.
+/// The head of a response.
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) response: Response<()>,
     pub(super) framing: Framing,
-    /// Whether the connection ends with this answer.
+    /// Whether the connection ends with this response.
     pub(super) is_last: bool,
 }
 
-/// Why what came is no answer.
+/// The reason why the input is not a valid response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Wrong {
-    #[error("the head of the answer is larger than {MAX_HEAD} bytes")]
+    #[error("the head of the response is larger than {MAX_HEAD} bytes")]
     Large,
-    #[error("the head of the answer is no HTTP: {0}")]
+    #[error("the head of the response is not HTTP: {0}")]
     Head(#[from] httparse::Error),
-    #[error("the head of the answer has a header that none may have")]
+    #[error("the head of the response has an invalid header")]
     Header,
-    #[error("the answer's length is said twice, or is no number")]
+    #[error("the length of the response is ambiguous or malformed")]
     Length,
-    #[error("the answer comes in a transfer coding that nobody has asked for")]
+    #[error("the response has an unsupported transfer coding")]
     Coding,
 }
 
 impl Head {
-    /// Whether the answer itself is still to come.
+    /// Whether this is an interim response.
     pub(super) fn is_interim(&self) -> bool {
         self.response.status().is_informational() && self.response.status() != StatusCode::SWITCHING_PROTOCOLS
     }
 }
 
-/// Takes a head out of the input, if all of it is there.
+/// Takes a head out of the input, if it is complete.
 pub(super) fn read(input: &mut Input, asked: &Method) -> Result<Option<Head>, Wrong> {
     let Some(length) = input.head_length() else {
         return if input.bytes().len() < MAX_HEAD { Ok(None) } else { Err(Wrong::Large) };
@@ -87,7 +87,7 @@ fn framing(response: &mut Response<()>, asked: &Method) -> Result<Framing, Wrong
         return Ok(Framing::Length(0));
     }
     match (is_chunked, length) {
-        // Which of the two others believe, nobody knows (RFC 9112, 6.3), nor whether one of HTTP/1.0 means it.
+        // The combination is ambiguous (RFC 9112, section 6.3), as is a transfer coding in HTTP/1.0.
         (true, Some(_)) => Err(Wrong::Length),
         (true, None) if response.version() == Version::HTTP_10 => Err(Wrong::Coding),
         (true, None) => Ok(Framing::Chunked),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn where_an_answer_ends_is_what_rfc_9112_says() {
+    fn determines_response_framing_as_in_rfc_9112() {
         use Framing::{Chunked, Length, UntilClose};
         for (status, headers, framing) in [
             ("200 OK", "content-length: 7\r\n", Ok(Length(7))),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_has_so_many_bytes_and_headers_and_no_more() {
+    fn limits_the_size_and_the_header_count_of_a_head() {
         let with = |count: usize| {
             head(&format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(count)), &Method::GET)
         };
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_stays_unless_the_answer_says_otherwise() {
+    fn keeps_connections_alive_unless_the_response_closes_them() {
         for (text, is_last) in [
             ("HTTP/1.1 200 OK\r\n\r\n", false),
             ("HTTP/1.1 200\r\nconnection: x, Close\r\n\r\n", true),

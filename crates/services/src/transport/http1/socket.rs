@@ -1,10 +1,12 @@
-//! The socket of a connection, and how it closes.
+//! The socket of a connection, which controls how it closes.
 //!
-//! The side that closes a TCP connection first keeps its port for a minute (`TIME_WAIT`, RFC 9293, 3.3.2). A gateway closes
-//! first when an exchange is given up, which a client brings about by leaving: five hundred of those a second would use up the
-//! 28,000 ports that Linux has towards an address, and cut that service off from all others. So a connection whose exchange is
-//! given up is reset, which frees its port at once. What the system has not sent yet is lost with it: the client has no answer
-//! that says otherwise. A connection whose answer came to its end, one that was idle, and a tunnel close as usual.
+//! The side that closes a TCP connection first keeps its port for a minute (`TIME_WAIT`, RFC 9293, section
+//! 3.3.2). The gateway closes first when an exchange is cancelled, which clients cause by disconnecting. Five
+//! hundred cancelled exchanges per second would use up the 28,000 ports that Linux has for one destination
+//! address, and cut the service off from all other clients. A connection with a cancelled exchange is
+//! therefore reset, which frees its port at once. Unsent data in the socket is lost, which contradicts no
+//! response: the client has received none. Connections with a complete response, idle connections and tunnels
+//! close normally.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::transport::connect::{Stream, tcp};
 
-/// A socket that is reset when it is dropped, unless it may close. A new one may not.
+/// A socket that is reset on drop, unless it is marked for a normal close. New sockets are not.
 pub(crate) struct Socket {
     stream: Stream,
     may_close: bool,
@@ -25,7 +27,7 @@ impl Socket {
         Self { stream, may_close: false }
     }
 
-    /// Whether it closes when it is dropped, or is reset.
+    /// Sets whether dropping closes the socket normally, instead of resetting it.
     pub(super) fn may_close(&mut self, may_close: bool) {
         self.may_close = may_close;
     }
@@ -34,7 +36,7 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if !self.may_close {
-            // Where that fails it closes as usual.
+            // If this fails, the socket closes normally.
             let _ = tcp(&self.stream).set_zero_linger();
         }
     }

@@ -1,4 +1,4 @@
-//! Heads of answers: what is found does not depend on the pieces in which they came.
+//! Parsing of response heads: the result does not depend on how the input is split.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::http1::{Decoder, Input};
 
 proptest! {
     #[test]
-    fn a_head_is_the_same_in_any_pieces(places in prop::collection::vec(any::<prop::sample::Index>(), 0..8)) {
+    fn parses_a_head_in_any_pieces(places in prop::collection::vec(any::<prop::sample::Index>(), 0..8)) {
         let text = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 200 OK\r\na: b\r\n\r\nbody";
         let (mut input, mut heads) = (Input::default(), Vec::new());
         for piece in cut(text, &places) {
@@ -24,7 +24,7 @@ proptest! {
 }
 
 #[test]
-fn a_head_without_end_is_given_up() {
+fn rejects_an_endless_head() {
     let mut input = Input::default();
     input.put(b"HTTP/1.1 200 OK\r\n");
     let mut result = Ok(None);
@@ -38,9 +38,9 @@ fn a_head_without_end_is_given_up() {
 mod fuzz {
     use super::*;
 
-    /// The head of an answer and its body, in one piece or byte by byte: the same, and never a panic.
+    /// Compares decoding of a response in one piece and byte by byte, and checks that nothing panics.
     #[test]
-    fn an_answer_is_the_same_in_any_pieces_or_none() {
+    fn decodes_a_response_in_any_pieces() {
         let words = &[
             "HTTP/1.1 200 OK\r\n",
             "HTTP/1.0 ",

@@ -1,4 +1,4 @@
-//! HTTP/1.1: what a request looks like on its way, and answers that do not wait for its end.
+//! HTTP/1.1: the format of requests, and responses that arrive before the end of the request.
 
 use http::{HeaderMap, Method};
 use http_body::Frame;
@@ -11,7 +11,7 @@ use crate::body::{Error, full};
 
 const SHORT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// The request as a target sees it: everything until the transport thinks that it is over.
+/// Returns the request as a target receives it, up to the end of its body.
 async fn seen(request: http::Request<Body>) -> String {
     let (tell, told) = tokio::sync::oneshot::channel();
     let tell = std::sync::Arc::new(std::sync::Mutex::new(Some(tell)));
@@ -43,7 +43,7 @@ fn ours(headers: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_request_says_how_long_it_is() {
+async fn sends_the_content_length() {
     let request = |method, body| http::Request::builder().method(method).uri("/a?b=c").body(body).unwrap();
     for (request, line, length) in [
         (request(Method::GET, empty()), "GET", ""),
@@ -59,7 +59,7 @@ async fn a_request_says_how_long_it_is() {
 }
 
 #[tokio::test]
-async fn a_body_of_unknown_length_is_chunked_with_the_trailers_that_were_announced() {
+async fn sends_chunked_bodies_with_announced_trailers() {
     let trailers = [("x-sum", "7"), ("x-other", "8"), ("host", "evil")];
     let trailers = trailers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
     let frames = vec![
@@ -80,11 +80,11 @@ async fn a_body_of_unknown_length_is_chunked_with_the_trailers_that_were_announc
 }
 
 #[tokio::test]
-async fn an_answer_may_come_before_the_end_of_the_request() {
+async fn accepts_a_response_before_the_end_of_the_request() {
     let target = Target::accepting(|mut socket| async move {
         if head(&mut socket).await.is_some() {
             say(&mut socket, "HTTP/1.1 413 Too Large\r\ncontent-length: 5\r\n\r\nlarge").await;
-            // Whoever closes with bytes unread takes back what was said.
+            // Closing with unread input would reset the connection and discard the response.
             let _ = tokio::io::copy(&mut socket, &mut tokio::io::sink()).await;
         }
     })
@@ -104,11 +104,11 @@ async fn an_answer_may_come_before_the_end_of_the_request() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_not_taken_for_a_shorter_one() {
+async fn an_incomplete_request_body_does_not_look_complete() {
     let target = Target::accepting(|mut socket| async move {
         let mut all = Vec::new();
         let _ = socket.read_to_end(&mut all).await;
-        assert!(!all.ends_with(b"0\r\n\r\n"), "the request looks whole");
+        assert!(!all.ends_with(b"0\r\n\r\n"), "the request looks complete");
     })
     .await;
     let shop = Shop::new(at(target.url(), Protocol::Auto));
@@ -118,8 +118,8 @@ async fn a_body_that_breaks_off_is_not_taken_for_a_shorter_one() {
     assert_eq!(error.code(), "upstream-broken");
 }
 
-/// What a target reads behind a request, once nobody waits for its answer any more: `Ok(0)` where the gateway closed the
-/// connection.
+/// Returns the result of the target's read after a request that is no longer waited for: `Ok(0)` if the
+/// gateway closed the connection.
 async fn left_behind(path: &str) -> Result<usize, std::io::ErrorKind> {
     let (tell, mut told) = tokio::sync::mpsc::channel(1);
     let target = Target::accepting(move |mut socket| {
@@ -139,7 +139,7 @@ async fn left_behind(path: &str) -> Result<usize, std::io::ErrorKind> {
     let shop = Shop::new(at(target.url(), Protocol::Http1));
     tokio::select! {
         answer = shop.get(path) => assert_eq!(answer.unwrap(), "ok"),
-        // The request is there, and its answer never comes.
+        // The request has arrived, and is never answered.
         _ = told.recv() => {}
     }
     drop(shop);
@@ -147,11 +147,11 @@ async fn left_behind(path: &str) -> Result<usize, std::io::ErrorKind> {
 }
 
 #[tokio::test]
-async fn an_exchange_that_is_given_up_is_reset_and_keeps_no_port() {
+async fn resets_the_connection_of_a_cancelled_exchange() {
     assert_eq!(left_behind("/hang").await, Err(std::io::ErrorKind::ConnectionReset));
 }
 
 #[tokio::test]
-async fn a_connection_without_an_exchange_is_closed_and_not_reset() {
+async fn closes_idle_connections_without_a_reset() {
     assert_eq!(left_behind("/answered").await, Ok(0));
 }

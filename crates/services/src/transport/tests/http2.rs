@@ -1,5 +1,4 @@
-//! HTTP/2 in clear text: many requests on one connection, trailers, peers that go away, and what they give
-//! back.
+//! HTTP/2 in clear text: concurrent requests, trailers, and requests that peers refuse.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -39,7 +38,7 @@ async fn requests_share_a_connection() {
     })
     .await;
     let shop = Shop::new(at(target.url(), Protocol::Http2));
-    // None is answered before all are there: they are under way at once.
+    // All requests are in flight at once, since none is answered before all have arrived.
     let answers = join_all((0..20).map(|_| shop.get("/"))).await;
     for answer in answers {
         assert_eq!(answer.unwrap(), target.address.to_string());
@@ -49,10 +48,10 @@ async fn requests_share_a_connection() {
 }
 
 #[tokio::test]
-async fn a_request_waits_when_there_are_as_many_shared_connections_to_an_address_as_there_may_be() {
-    // As many as a client takes to be allowed until it knows the peer's settings.
+async fn requests_wait_at_the_limit_of_shared_connections() {
+    // The limit that a client assumes until it has received the peer's settings.
     const REQUESTS_PER_CONNECTION: u32 = 100;
-    // A request is answered once this is closed.
+    // Requests are answered once this is closed.
     let gate = Arc::new(Semaphore::new(0));
     let [connections, requests]: [Arc<AtomicUsize>; 2] = Default::default();
     let (closed, opened, begun) = (Arc::clone(&gate), Arc::clone(&connections), Arc::clone(&requests));
@@ -80,7 +79,7 @@ async fn a_request_waits_when_there_are_as_many_shared_connections_to_an_address
         while requests.load(SeqCst) < most {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
-        // Enough for one more to arrive, if it could.
+        // Long enough for one more request to arrive, if it could.
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         assert_eq!((connections.load(SeqCst), requests.load(SeqCst)), (MAX_SHARED, most));
         gate.close();
@@ -95,7 +94,7 @@ async fn a_request_waits_when_there_are_as_many_shared_connections_to_an_address
 }
 
 #[tokio::test]
-async fn trailers_travel_both_ways() {
+async fn forwards_trailers_in_both_directions() {
     for protocol in [Protocol::Http1, Protocol::Http2] {
         let target = Target::answering(None, |request| async move {
             let te = request.headers().get("te").cloned();
@@ -129,7 +128,7 @@ async fn trailers_travel_both_ways() {
     }
 }
 
-/// Answers each request with half a body, and takes the rest back for this reason.
+/// Starts a target that responds with half a body, and resets the stream with this reason.
 async fn taking_back(reason: h2::Reason, length: Option<u64>) -> Target {
     Target::accepting(move |socket| async move {
         let mut connection = h2::server::handshake(socket).await.unwrap();
@@ -141,7 +140,7 @@ async fn taking_back(reason: h2::Reason, length: Option<u64>) -> Target {
             let mut stream = respond.send_response(head, false).unwrap();
             stream.send_data(Bytes::from("half"), false).unwrap();
             tokio::spawn(async move {
-                // The half leaves before the reset, which would overtake it.
+                // The data must leave before the reset, which would overtake it.
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;
                 stream.send_reset(reason);
             });
@@ -151,7 +150,7 @@ async fn taking_back(reason: h2::Reason, length: Option<u64>) -> Target {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_taken_back_is_not_taken_for_a_shorter_one() {
+async fn a_reset_response_does_not_look_complete() {
     for reason in [h2::Reason::CANCEL, h2::Reason::NO_ERROR, h2::Reason::INTERNAL_ERROR] {
         for length in [None, Some(8)] {
             let target = taking_back(reason, length).await;
@@ -163,7 +162,7 @@ async fn an_answer_that_is_taken_back_is_not_taken_for_a_shorter_one() {
 }
 
 #[tokio::test]
-async fn a_peer_that_goes_away_is_followed_by_another_connection() {
+async fn reconnects_after_goaway() {
     let connections: Arc<AtomicUsize> = Arc::default();
     let counting = Arc::clone(&connections);
     let target = Target::accepting(move |socket| {
@@ -192,7 +191,7 @@ async fn a_peer_that_goes_away_is_followed_by_another_connection() {
     assert_eq!(connections.load(SeqCst), 5);
 }
 
-/// The head of a frame, and what is in it (RFC 9113, 4.1).
+/// Returns a frame with this header and payload (RFC 9113, section 4.1).
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
@@ -207,25 +206,25 @@ const FLOW_CONTROL_ERROR: u32 = 3;
 const REFUSED_STREAM: u32 = 7;
 const CANCEL: u32 = 8;
 
-/// What a peer says to the request on a stream.
+/// The frames that a peer sends in response to the request on a stream.
 type Says = fn(u32) -> Vec<u8>;
 
 fn reset(stream: u32, code: u32) -> Vec<u8> {
     frame(RST_STREAM, 0, stream, &code.to_be_bytes())
 }
 
-/// The peer is going away, and has looked at no stream after this one.
+/// Returns a GOAWAY frame with the last stream that the peer has processed.
 fn go_away(last: u32) -> Vec<u8> {
     frame(GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat())
 }
 
-/// Reads what a client begins with, and says what a server does.
+/// Reads the client's preface, and sends the server's.
 async fn begin(socket: &mut TcpStream) {
     let _ = socket.read_exact(&mut [0; 24]).await;
     say(socket, frame(SETTINGS, 0, 0, &[])).await;
 }
 
-/// The next frame: its kind, its stream, and what is in it.
+/// Reads the next frame: its type, its stream and its payload.
 async fn next_frame(socket: &mut TcpStream) -> Option<(u8, u32, Vec<u8>)> {
     let mut head = [0; 9];
     socket.read_exact(&mut head).await.ok()?;
@@ -235,7 +234,7 @@ async fn next_frame(socket: &mut TcpStream) -> Option<(u8, u32, Vec<u8>)> {
     Some((kind, u32::from_be_bytes(stream), payload))
 }
 
-/// Says this to the first two requests, answers all others, and counts them.
+/// Starts a target that sends these frames to the first two requests, answers all others, and counts requests.
 async fn saying(says: Says) -> (Target, Arc<AtomicUsize>) {
     let seen: Arc<AtomicUsize> = Arc::default();
     let counting = Arc::clone(&seen);
@@ -245,7 +244,8 @@ async fn saying(says: Says) -> (Target, Arc<AtomicUsize>) {
             begin(&mut socket).await;
             while let Some((kind, stream, _)) = next_frame(&mut socket).await {
                 if kind == HEADERS {
-                    // The table that every peer has says 200 at 8 (RFC 7541, A). It ends head and stream.
+                    // Index 8 of the static table is status 200 (RFC 7541, appendix A). The flags end the
+                    // head and the stream.
                     let answer = || frame(HEADERS, 0b101, stream, &[0x88]);
                     let said = if seen.fetch_add(1, SeqCst) < 2 { says(stream) } else { answer() };
                     say(&mut socket, said).await;
@@ -257,7 +257,7 @@ async fn saying(says: Says) -> (Target, Arc<AtomicUsize>) {
     (target, seen)
 }
 
-/// The status that a POST gets which may be sent again so often, or the code of the problem.
+/// Returns the status of a POST with this number of retries, or the code of its error.
 async fn post(target: &Target, attempts: u32) -> Result<u16, &'static str> {
     let retries = RetriesConfig { attempts, ..RetriesConfig::default() };
     let shop = Shop::new(ServiceConfig { retries, ..at(target.url(), Protocol::Http2) });
@@ -266,7 +266,7 @@ async fn post(target: &Target, attempts: u32) -> Result<u16, &'static str> {
 }
 
 #[tokio::test]
-async fn what_a_peer_gives_back_is_sent_again_even_a_post_to_the_only_target() {
+async fn retries_refused_requests_even_unsafe_ones_on_the_only_target() {
     let given_back: [Says; 2] = [|stream| reset(stream, REFUSED_STREAM), |stream| go_away(stream - 1)];
     for says in given_back {
         let (target, seen) = saying(says).await;
@@ -277,7 +277,7 @@ async fn what_a_peer_gives_back_is_sent_again_even_a_post_to_the_only_target() {
 }
 
 #[tokio::test]
-async fn what_a_peer_may_have_looked_at_is_not_sent_again() {
+async fn does_not_retry_requests_that_may_have_been_processed() {
     let begun: [Says; 2] =
         [|stream| reset(stream, CANCEL), |stream| [go_away(stream), reset(stream, CANCEL)].concat()];
     for says in begun {
@@ -286,22 +286,22 @@ async fn what_a_peer_may_have_looked_at_is_not_sent_again() {
     }
 }
 
-/// Answers each request with a head of so many bytes, as HTTP/2 counts them (RFC 9113, 6.5.2), in a short frame: one header
-/// that the client's table keeps, and references to it.
+/// Starts a target that responds with a head of `size` bytes, as counted by HTTP/2 (RFC 9113, section 6.5.2),
+/// in a short frame: one header in the client's dynamic table, and references to it.
 async fn with_head(size: usize) -> Target {
-    // Name, value and 32 bytes for each.
+    // Name, value and 32 bytes per entry.
     const ENTRY: usize = 1024;
     const STATUS: usize = ":status".len() + "200".len() + 32;
     let last = (size - STATUS) % ENTRY;
     assert!(last >= 33 + 127, "a length of two bytes or more");
     let literal = |prefix: u8, value: usize| {
-        // A name of one letter; a length from 127 on goes on in groups of seven bits (RFC 7541, 5.1).
+        // A name of one letter; a length of 127 or more continues in groups of seven bits (RFC 7541, section 5.1).
         let rest = value - 127;
         let length = [0x7f, u8::try_from(rest % 128).unwrap() | 0x80, u8::try_from(rest / 128).unwrap()];
         [&[prefix, 1, b'a'][..], &length, &vec![b'x'; value][..]].concat()
     };
     let repeated = (size - STATUS) / ENTRY;
-    // Status 200; a header that goes into the table, where it is at 62; references; one that doesn't go there.
+    // Status 200; a header that enters the table at index 62; references to it; a header that does not enter it.
     let mut block = vec![0x88];
     block.extend(literal(0x40, ENTRY - 33));
     block.extend(vec![0xbe; repeated - 1]);
@@ -321,7 +321,7 @@ async fn with_head(size: usize) -> Target {
 }
 
 #[tokio::test]
-async fn refuses_an_answer_whose_head_is_above_the_bound() {
+async fn refuses_a_response_with_a_too_large_head() {
     let most = usize::try_from(MAX_HEAD).unwrap() - 1;
     let target = with_head(most).await;
     let answer = Shop::new(at(target.url(), Protocol::Http2)).begin("/").await.unwrap();
@@ -330,7 +330,8 @@ async fn refuses_an_answer_whose_head_is_above_the_bound() {
     assert_eq!(Shop::new(at(target.url(), Protocol::Http2)).fails("/").await, "upstream-broken");
 }
 
-/// Answers with a body of so many bytes at once, whatever the client's window. Gives the codes of the client's resets.
+/// Starts a target that sends a body of `size` bytes at once, whatever the client's window. Returns the codes
+/// of the client's resets.
 async fn flooding(size: usize) -> (Target, mpsc::UnboundedReceiver<u32>) {
     let (codes, resets) = mpsc::unbounded_channel();
     let target = Target::accepting(move |mut socket| {
@@ -339,7 +340,7 @@ async fn flooding(size: usize) -> (Target, mpsc::UnboundedReceiver<u32>) {
             begin(&mut socket).await;
             while let Some((kind, stream, payload)) = next_frame(&mut socket).await {
                 match (kind, &payload[..]) {
-                    // The client's window is in force when its settings are acknowledged.
+                    // The client's window is in force once its settings are acknowledged.
                     (SETTINGS, [_, ..]) => say(&mut socket, frame(SETTINGS, 1, 0, &[])).await,
                     (HEADERS, _) => {
                         say(&mut socket, frame(HEADERS, 0b100, stream, &[0x88])).await;
@@ -362,7 +363,7 @@ async fn flooding(size: usize) -> (Target, mpsc::UnboundedReceiver<u32>) {
 }
 
 #[tokio::test]
-async fn refuses_a_body_above_the_window_that_nobody_reads() {
+async fn refuses_an_unread_body_beyond_the_window() {
     let window = usize::try_from(STREAM_WINDOW).unwrap();
     let (target, _resets) = flooding(window).await;
     let shop = Shop::new(at(target.url(), Protocol::Http2));

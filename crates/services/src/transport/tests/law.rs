@@ -1,5 +1,5 @@
-//! The law of kept connections: every answer is the answer to its own request, and no request arrives
-//! twice, whatever targets and readers do to their connections before.
+//! Properties of pooled connections: every response belongs to its own request, and no request arrives twice,
+//! whatever targets and readers did to their connections before.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,22 +11,22 @@ use tokio::net::TcpStream;
 use super::target::{Target, head, say};
 use super::*;
 
-/// What a target does with one request, and what becomes of the answer.
+/// The behaviour of a target and a reader for one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Deed {
-    /// A whole answer; the connection may be kept.
+    /// A complete response; the connection may be reused.
     Length,
     Chunked,
     Hints,
-    /// A whole answer, and the end of the connection without a word.
+    /// A complete response, followed by an unannounced close of the connection.
     Close,
-    /// A whole answer, and another that nobody asked for.
+    /// A complete response, followed by an unrequested one.
     Forge,
-    /// Half an answer, then the end.
+    /// Half a response, followed by a close of the connection.
     Half,
-    /// No answer.
+    /// No response.
     Nothing,
-    /// A whole answer of which only the head is read.
+    /// A complete response; only its head is read.
     Unread,
 }
 
@@ -36,7 +36,7 @@ const DEEDS: [Deed; 8] = {
 };
 
 impl Deed {
-    /// Does it; whether the connection goes on.
+    /// Sends the response; returns whether the connection stays open.
     async fn run(self, socket: &mut TcpStream, number: &str) -> bool {
         let length = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{number}", number.len());
         let text = match self {
@@ -54,13 +54,14 @@ impl Deed {
         !matches!(self, Self::Close | Self::Half | Self::Nothing)
     }
 
-    /// Whether the whole answer must come.
+    /// Whether the response must be complete.
     fn is_whole(self) -> bool {
         !matches!(self, Self::Half | Self::Nothing | Self::Unread)
     }
 }
 
-/// Does what the path of each request says, `/Length/7`, and counts how often each number has come.
+/// Starts a target that behaves according to the path of each request, such as `/Length/7`, and counts the
+/// requests of each number.
 async fn target(seen: Arc<Mutex<BTreeMap<String, usize>>>) -> Target {
     Target::accepting(move |mut socket| {
         let seen = Arc::clone(&seen);
@@ -96,7 +97,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_answer_is_its_own_requests(
+    fn every_response_belongs_to_its_request(
         rounds in proptest::collection::vec(
             proptest::collection::vec(proptest::sample::select(&DEEDS[..]), 1..4), 1..8,
         )

@@ -1,4 +1,4 @@
-//! Names that stand for more addresses than the service listens at.
+//! Names with more addresses than the service listens on.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,7 +14,7 @@ use super::*;
 use crate::Resolve;
 use crate::body::full;
 
-/// What `localhost` stands for on most systems.
+/// A resolver that returns the addresses of `localhost` on most systems.
 struct Localhost;
 
 impl Resolve for Localhost {
@@ -25,7 +25,7 @@ impl Resolve for Localhost {
 }
 
 #[tokio::test]
-async fn a_service_on_localhost_that_listens_at_one_of_its_addresses_loses_no_request() {
+async fn loses_no_request_if_only_one_address_of_a_name_listens() {
     for protocol in [Protocol::Http1, Protocol::Http2] {
         let arrived: Arc<AtomicUsize> = Arc::default();
         let counting = Arc::clone(&arrived);
@@ -37,11 +37,11 @@ async fn a_service_on_localhost_that_listens_at_one_of_its_addresses_loses_no_re
         let shop = Shop::new(at(format!("http://localhost:{}", target.address.port()), protocol));
         let shop = Shop(shop.0.with_resolver(Arc::new(Localhost)));
         let post = || shop.send(http::Request::post("/").body(full("order")).unwrap());
-        // At once, when nothing is known of either address, and far more than the budget for retries.
+        // All at once, before the state of either address is known, and far beyond the retry budget.
         let answers = join_all((0..300).map(|_| post())).await;
         assert!(answers.iter().all(Result::is_ok), "{protocol:?}: {:?}", answers.iter().find(|a| a.is_err()));
         assert_eq!(arrived.load(SeqCst), 300);
-        // From then on, the address where nobody listens gets a trial now and then, and no more.
+        // Afterwards, the address without a listener gets an occasional probe only.
         let tried = || shop.0.stats()[0].endpoints.iter().map(|endpoint| endpoint.failures).sum::<u64>();
         let before = tried();
         for _ in 0..50 {

@@ -1,4 +1,4 @@
-//! HTTP/1.1: which connections are used again, and that nothing is sent twice.
+//! Connection pooling over HTTP/1.1: reuse of connections, and no repeated requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -17,7 +17,7 @@ use crate::transport::{http1, http2};
 
 const SHORT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// Says the same after every request, and counts connections and requests.
+/// Starts a target that sends the same text after every request, and counts connections and requests.
 async fn saying(text: &'static str) -> (Target, Shop, Arc<[AtomicUsize; 2]>) {
     let counts: Arc<[AtomicUsize; 2]> = Arc::default();
     let counting = Arc::clone(&counts);
@@ -41,7 +41,7 @@ fn counted(counts: &[AtomicUsize; 2]) -> (usize, usize) {
 }
 
 #[tokio::test]
-async fn a_connection_is_kept_from_request_to_request() {
+async fn reuses_connections() {
     let (_target, shop, counts) = saying(SHORT).await;
     for _ in 0..5 {
         assert_eq!(shop.get("/").await.unwrap(), "ok");
@@ -61,7 +61,7 @@ async fn a_connection_is_kept_from_request_to_request() {
 }
 
 #[tokio::test]
-async fn what_comes_before_the_answer_is_passed_over() {
+async fn skips_interim_responses() {
     let hints = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n\
                  HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
     let (_target, shop, counts) = saying(hints).await;
@@ -72,8 +72,8 @@ async fn what_comes_before_the_answer_is_passed_over() {
 }
 
 #[tokio::test]
-async fn what_comes_after_an_answer_poisons_its_own_connection_only() {
-    // A second answer that nobody asked for must not become somebody's.
+async fn data_after_a_response_closes_its_connection() {
+    // An unrequested second response must not answer another request.
     let double =
         "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil";
     let (_target, shop, counts) = saying(double).await;
@@ -84,7 +84,7 @@ async fn what_comes_after_an_answer_poisons_its_own_connection_only() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_not_read_to_its_end_ends_its_connection() {
+async fn an_unread_response_closes_its_connection() {
     let large = Target::accepting(move |mut socket| async move {
         while let Some(head) = head(&mut socket).await {
             say(&mut socket, "HTTP/1.1 200 OK\r\ncontent-length: 9000000\r\n\r\n").await;
@@ -102,7 +102,7 @@ async fn an_answer_that_was_not_read_to_its_end_ends_its_connection() {
 }
 
 #[tokio::test]
-async fn a_target_that_closes_without_saying_so_costs_no_request() {
+async fn recovers_from_unannounced_closes() {
     let served: Arc<AtomicUsize> = Arc::default();
     let counting = Arc::clone(&served);
     let target = Target::accepting(move |mut socket| {
@@ -124,7 +124,7 @@ async fn a_target_that_closes_without_saying_so_costs_no_request() {
 }
 
 #[tokio::test]
-async fn a_target_of_http_1_0_is_understood() {
+async fn supports_http_1_0_targets() {
     let old = Target::accepting(|mut socket| async move {
         if head(&mut socket).await.is_some() {
             say(&mut socket, "HTTP/1.0 200 OK\r\n\r\nuntil the end").await;
@@ -140,7 +140,7 @@ async fn a_target_of_http_1_0_is_understood() {
 }
 
 #[tokio::test]
-async fn what_was_sent_is_not_sent_again() {
+async fn does_not_retry_a_request_that_was_sent() {
     let (_target, shop, counts) = saying("").await;
     let target = Target::accepting(|mut socket| async move {
         let _ = head(&mut socket).await;
@@ -152,7 +152,7 @@ async fn what_was_sent_is_not_sent_again() {
     let first_only = Target::accepting(move |mut socket| {
         let requests = Arc::clone(&counting);
         async move {
-            // Answers once, then takes a request and closes.
+            // Responds once, then takes a request and closes the connection.
             for answer in [SHORT, ""] {
                 if head(&mut socket).await.is_some() {
                     requests.fetch_add(1, SeqCst);
@@ -171,7 +171,7 @@ async fn what_was_sent_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn the_connection_used_last_is_used_first() {
+async fn prefers_the_most_recently_used_connection() {
     let gate = Arc::new(Notify::new());
     let connections: Arc<AtomicUsize> = Arc::default();
     let (opened, counting) = (Arc::clone(&gate), Arc::clone(&connections));
@@ -199,13 +199,13 @@ async fn the_connection_used_last_is_used_first() {
     gate.notify_one();
     assert_eq!(waiting.await.unwrap(), "0");
     for _ in 0..3 {
-        assert_eq!(shop.get("/").await.unwrap(), "0", "the one that came back last");
+        assert_eq!(shop.get("/").await.unwrap(), "0", "the most recently used connection");
     }
     assert_eq!(connections.load(SeqCst), 2);
 }
 
 #[tokio::test]
-async fn keeps_as_many_idle_connections_of_an_address_as_it_may_and_closes_one_more() {
+async fn limits_idle_connections_per_address() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let pool = Pool::default();
@@ -218,11 +218,11 @@ async fn keeps_as_many_idle_connections_of_an_address_as_it_may_and_closes_one_m
     assert_eq!(format!("{pool:?}"), format!("[(Some({address}), {MAX_IDLE}, 0)]"));
     let mut last = last.unwrap();
     let closed = last.read(&mut [0; 1]).await.unwrap_err();
-    assert_eq!(closed.kind(), std::io::ErrorKind::ConnectionReset, "there was no room for it");
+    assert_eq!(closed.kind(), std::io::ErrorKind::ConnectionReset, "the pool was full");
 }
 
 #[tokio::test]
-async fn shares_as_many_connections_to_an_address_as_it_may_when_a_target_changes_to_http_2() {
+async fn limits_shared_connections_per_address() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let pool = Pool::default();
@@ -237,7 +237,7 @@ async fn shares_as_many_connections_to_an_address_as_it_may_when_a_target_change
 }
 
 #[tokio::test]
-async fn a_body_of_unknown_length_travels_with_any_method() {
+async fn sends_bodies_of_unknown_length_with_any_method() {
     let target = Target::answering(None, |request| async move {
         Response::new(full(request.into_body().collect().await.unwrap().to_bytes()))
     })

@@ -1,4 +1,4 @@
-//! Targets for the tests: one that speaks HTTP well, over TLS or not, and one that says what it is told.
+//! Targets for the tests: a correct HTTP server, with or without TLS, and a scripted one.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::body::Body;
 
-/// A target that ends when dropped.
+/// A server that ends when it is dropped.
 pub(super) struct Target {
     pub(super) address: SocketAddr,
     task: JoinHandle<()>,
@@ -31,7 +31,7 @@ impl Drop for Target {
 }
 
 impl Target {
-    /// Answers every request by a function, in the version of HTTP that it comes in.
+    /// Starts a server that answers every request by a function, in the HTTP version of the request.
     pub(super) async fn answering<F>(
         tls: Option<ServerConfig>,
         answer: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static,
@@ -56,7 +56,7 @@ impl Target {
         .await
     }
 
-    /// Does with every connection what a function says.
+    /// Starts a server that handles every connection by a function.
     pub(super) async fn accepting<F>(handle: impl Fn(TcpStream) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -93,7 +93,7 @@ pub(super) async fn serve<F>(
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// Reads the head of a request that has no body; `None` where the peer has closed.
+/// Reads the head of a request without a body; returns `None` if the peer has closed the connection.
 pub(super) async fn head(socket: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! TLS towards targets: whom we trust, and who we say we are.
+//! TLS to targets: trusted authorities and client certificates.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -17,7 +17,7 @@ use super::target::{Target, serve};
 use super::*;
 use crate::body::full;
 
-/// An authority, and the folder of a config that may name its files.
+/// A certificate authority, with the folder of a config that refers to its files.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
@@ -65,7 +65,7 @@ impl Authority {
     }
 }
 
-/// A server's side of TLS; it asks clients for a certificate of this authority if there is one.
+/// Returns the settings of a TLS server. It requests client certificates of an authority if one is given.
 fn server(identity: &Identity, clients: Option<&Authority>, protocols: &[&str]) -> ServerConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
@@ -84,7 +84,7 @@ fn server(identity: &Identity, clients: Option<&Authority>, protocols: &[&str]) 
     config
 }
 
-/// Answers with the version of HTTP and the host that it was called by.
+/// Starts a target that responds with the HTTP version and the host of the request.
 async fn target(config: ServerConfig) -> (Target, String) {
     let target = Target::answering(Some(config), |request| async move {
         let host = request.uri().authority().map(|authority| authority.host().to_owned());
@@ -96,7 +96,7 @@ async fn target(config: ServerConfig) -> (Target, String) {
     (target, url)
 }
 
-/// Counts connections.
+/// Starts a target that counts connections.
 async fn counting(config: ServerConfig) -> (Target, Arc<AtomicUsize>) {
     let (opened, acceptor) = (Arc::<AtomicUsize>::default(), TlsAcceptor::from(Arc::new(config)));
     let counting = Arc::clone(&opened);
@@ -114,7 +114,7 @@ async fn counting(config: ServerConfig) -> (Target, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn a_good_certificate_is_trusted_and_the_better_http_is_spoken() {
+async fn trusts_valid_certificates_and_prefers_http_2() {
     let authority = Authority::new();
     let good = authority.identity("localhost", |_| ());
     for (protocols, spoken) in [(&["h2", "http/1.1"][..], "HTTP/2.0 localhost"), (&["http/1.1"], "HTTP/1.1")]
@@ -126,7 +126,7 @@ async fn a_good_certificate_is_trusted_and_the_better_http_is_spoken() {
             assert!(said.starts_with(spoken.as_bytes()), "{said:?}");
         }
     }
-    // The config may insist on one.
+    // The config may require a version.
     let (_target, url) = target(server(&good, None, &["h2", "http/1.1"])).await;
     let tls = ServiceTlsConfig { ca: Some("ca.pem".into()), ..ServiceTlsConfig::default() };
     let config = ServiceConfig { protocol: Protocol::Http1, ..trusting(url, tls) };
@@ -135,7 +135,7 @@ async fn a_good_certificate_is_trusted_and_the_better_http_is_spoken() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_is_given_up_is_reset_and_keeps_no_port() {
+async fn resets_the_connection_of_a_cancelled_handshake() {
     let (tell, mut told) = mpsc::channel(1);
     let target = Target::accepting(move |mut socket| {
         let tell = tell.clone();
@@ -156,15 +156,15 @@ async fn a_handshake_that_is_given_up_is_reset_and_keeps_no_port() {
     .await;
     let shop = Authority::new().shop(format!("https://localhost:{}", target.address.port()), |_| ());
     tokio::select! {
-        _ = shop.begin("/") => panic!("the target says nothing"),
-        // The hello is there, and is never answered.
+        _ = shop.begin("/") => panic!("the target sends nothing"),
+        // The hello has arrived, and is never answered.
         _ = told.recv() => {}
     }
     assert_eq!(told.recv().await, Some(Some(std::io::ErrorKind::ConnectionReset)));
 }
 
 #[tokio::test]
-async fn a_name_of_the_operators_stands_for_the_host() {
+async fn uses_the_configured_server_name() {
     let authority = Authority::new();
     let (_target, url) = target(server(&authority.identity("shop.internal", |_| ()), None, &["h2"])).await;
     assert_eq!(authority.shop(url.clone(), |_| ()).fails("/").await, "upstream-unreachable");
@@ -173,7 +173,7 @@ async fn a_name_of_the_operators_stands_for_the_host() {
 }
 
 #[tokio::test]
-async fn bad_certificates_are_refused_before_anything_is_sent() {
+async fn refuses_invalid_certificates_before_sending() {
     let authority = Authority::new();
     let expired = authority.identity("localhost", |params| {
         params.not_before = date_time_ymd(2001, 1, 1);
@@ -187,13 +187,13 @@ async fn bad_certificates_are_refused_before_anything_is_sent() {
         let (_target, url) = target(server(&identity, None, &["h2"])).await;
         assert_eq!(authority.shop(url, |_| ()).fails("/").await, "upstream-unreachable");
     }
-    // And nobody's own authority is trusted without having been named.
+    // A private authority is not trusted unless it is configured.
     let (_target, url) = target(server(&authority.identity("localhost", |_| ()), None, &["h2"])).await;
     assert_eq!(authority.shop(url, |tls| tls.ca = None).fails("/").await, "upstream-unreachable");
 }
 
 #[tokio::test]
-async fn a_target_may_ask_who_we_are() {
+async fn presents_a_client_certificate() {
     let authority = Authority::new();
     let (_target, url) =
         target(server(&authority.identity("localhost", |_| ()), Some(&authority), &["http/1.1"])).await;
@@ -210,7 +210,7 @@ async fn a_target_may_ask_who_we_are() {
 }
 
 #[tokio::test]
-async fn connections_outlive_a_reload_until_a_file_says_something_new() {
+async fn connections_survive_a_reload_unless_a_file_changes() {
     let authority = Authority::new();
     let good = server(&authority.identity("localhost", |_| ()), Some(&authority), &["h2"]);
     let (target, opened) = counting(good).await;
@@ -237,7 +237,7 @@ async fn connections_outlive_a_reload_until_a_file_says_something_new() {
 }
 
 #[test]
-fn every_mistake_is_told_where_it_stands() {
+fn reports_the_location_of_every_mistake() {
     let authority = Authority::new();
     authority.write(&authority.identity("orfa", |_| ()));
     std::fs::write(authority.folder.path().join("other.pem"), KeyPair::generate().unwrap().serialize_pem())
@@ -252,11 +252,11 @@ fn every_mistake_is_told_where_it_stands() {
     let (cert, key) = (Some("cert.pem"), Some("key.pem"));
     assert_eq!(wrong(url, Some("ca.pem"), cert, key, Some("shop.internal")), Vec::<String>::new());
     assert_eq!(wrong(url, Some("missing.pem"), None, None, None), ["/shop/tls/ca"]);
-    assert_eq!(wrong(url, Some("key.pem"), None, None, None), ["/shop/tls/ca"], "a key is no certificate");
+    assert_eq!(wrong(url, Some("key.pem"), None, None, None), ["/shop/tls/ca"], "a key is not a certificate");
     assert_eq!(wrong(url, None, cert, None, None), ["/shop/tls/cert"]);
     assert_eq!(wrong(url, None, None, key, None), ["/shop/tls/key"]);
-    assert_eq!(wrong(url, None, cert, cert, None), ["/shop/tls/key"], "a certificate is no key");
-    assert_eq!(wrong(url, None, cert, Some("other.pem"), None), ["/shop/tls/key"], "another's key");
+    assert_eq!(wrong(url, None, cert, cert, None), ["/shop/tls/key"], "a certificate is not a key");
+    assert_eq!(wrong(url, None, cert, Some("other.pem"), None), ["/shop/tls/key"], "a foreign key");
     assert_eq!(wrong(url, None, None, None, Some("no name")), ["/shop/tls/server_name"]);
     assert_eq!(wrong("http://shop", Some("ca.pem"), None, None, None), ["/shop/tls"]);
 }
