@@ -1,8 +1,8 @@
-//! What a program answered, as HTTP.
+//! Builds the HTTP response from a program's answer.
 //!
-//! The program decides status, type and body. The gateway adds what keeps a stranger's bytes from being
-//! more than bytes: no sniffing, a sandboxing policy, no caching unless the program says otherwise, and
-//! then `Vary` for what the answer depends on.
+//! The program decides on status, type and body. The gateway adds the headers that keep untrusted content
+//! from being interpreted (`nosniff`, a sandboxing policy), forbids caching unless the program allows it, and
+//! sets `Vary` if it does.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -18,14 +18,14 @@ use services::{Body, Made};
 use crate::guest::{Access, Answer};
 use crate::problem::clip;
 
-/// Upstream calls that are listed at most, so that the header stays one that proxies let pass.
+/// The maximum number of upstream calls listed: proxies reject long headers.
 const LISTED: usize = 64;
-/// Characters of each of their paths, for the same reason.
+/// The maximum length of each listed path in characters, for the same reason.
 const LISTED_PATH: usize = 256;
-/// `Server-Timing`, of the W3C.
+/// `Server-Timing` (W3C Server Timing).
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
-/// The times of a request.
+/// The durations of a request's phases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) total: Duration,
@@ -34,7 +34,7 @@ pub(crate) struct Times {
     pub(crate) list_calls: bool,
 }
 
-/// The response of a run that went well.
+/// Builds the response of a successful run.
 pub(crate) fn respond(answer: Answer, timing: String, vary: Option<HeaderValue>) -> Response<Body> {
     let Answer { status, headers, body } = answer;
     let mut response = Response::new(services::body::full(body.unwrap_or_default()));
@@ -67,7 +67,7 @@ fn complete(headers: &mut HeaderMap, vary: Option<HeaderValue>) {
     }
 }
 
-/// Keeps shared caches from an answer that is for its caller alone.
+/// Keeps shared caches from storing an answer that is for one caller only.
 pub(crate) fn close(headers: &mut HeaderMap) {
     let said = headers.get(CACHE_CONTROL).filter(|said| *said != "no-store");
     let closed = said.and_then(private);
@@ -80,8 +80,8 @@ fn by_credentials(vary: &HeaderValue) -> bool {
     named(&AUTHORIZATION) || named(&COOKIE)
 }
 
-/// The same directives (RFC 9111, section 5.2.2) with `private` for `public`; `None` where no shared cache keeps
-/// the answer anyway.
+/// Returns the directives (RFC 9111, section 5.2.2) with `private` instead of `public`, or `None` if shared
+/// caches don't store the answer anyway.
 fn private(control: &HeaderValue) -> Option<HeaderValue> {
     let directives =
         control.to_str().ok()?.split(',').map(str::trim).filter(|directive| !directive.is_empty());
@@ -93,7 +93,7 @@ fn private(control: &HeaderValue) -> Option<HeaderValue> {
     HeaderValue::from_str(&std::iter::once("private").chain(kept).collect::<Vec<_>>().join(", ")).ok()
 }
 
-/// `Vary`: those of the client's headers that the called services were given.
+/// Builds `Vary`: the client's headers that were forwarded to the called services.
 pub(crate) fn vary(access: &Access, made: &[Made]) -> Option<HeaderValue> {
     let called =
         access.services.values().filter(|service| made.iter().any(|made| made.service == *service.name()));
@@ -104,7 +104,8 @@ pub(crate) fn vary(access: &Access, made: &[Made]) -> Option<HeaderValue> {
     (!names.is_empty()).then(|| HeaderValue::from_str(&names.join(", ")).ok()).flatten()
 }
 
-/// `Server-Timing`: compiling (where it was done), the program's CPU time, upstream calls, the whole.
+/// Builds `Server-Timing`: compile time (if the program was compiled), the program's CPU time, upstream
+/// calls, the total.
 pub(crate) fn timing(times: &Times, made: &[Made]) -> String {
     let mut text = String::with_capacity(96);
     if let Some(compiled) = times.compiled {
@@ -138,11 +139,11 @@ fn list(text: &mut String, made: &Made) {
         write!(text, "call;desc=\"{service} {method} {path} {status}\";dur={took};start={}, ", Millis(start));
 }
 
-/// Milliseconds with two digits behind the point: whole numbers are written several times as fast as others.
+/// Milliseconds with two decimals. Formatted from integers, which is several times as fast as from floats.
 struct Millis(Duration);
 
 impl Millis {
-    /// Appends it: every answer has two.
+    /// Appends the text. Avoids formatting machinery, since every answer has two of them.
     fn put(&self, text: &mut String) {
         let nanos = u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX);
         let hundredths = nanos.saturating_add(5_000) / 10_000;
@@ -167,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_shared_cache_keeps_what_is_for_one_caller() {
+    fn keeps_private_answers_out_of_shared_caches() {
         for (said, closed) in [
             ("max-age=60", "private, max-age=60"),
             ("Public, max-age=60", "private, max-age=60"),
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn times_have_two_digits() {
+    fn formats_times_with_two_decimals() {
         for (micros, text) in
             [(0, "0.00"), (4, "0.00"), (5, "0.01"), (12_345, "12.35"), (1_000_000, "1000.00")]
         {

@@ -1,8 +1,8 @@
-//! What an HTTP request asks for: a program, its input, its limits.
+//! Parses an HTTP request into a program, its input and its limits.
 //!
-//! The body is the input followed by the program, and `ORFA-Input` says where the one ends; or it is a
-//! form with the parts `program` and `input`; or all input, where the program is named and not sent. Nothing runs
-//! before all of it is read and understood.
+//! The body has one of three layouts: the input followed by the program, with the input's length in
+//! `ORFA-Input`; a form with the parts `program` and `input`; or only the input, if the headers name the
+//! program. Nothing runs before the whole request is read and parsed.
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName};
@@ -17,7 +17,7 @@ use crate::limits::Limits;
 use crate::problem::{QueryError, content_type};
 use crate::trust::Signature;
 
-/// What a program is written in, as far as the gateway sees.
+/// The language of a program, by its media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Language {
     /// A module of WebAssembly.
@@ -28,26 +28,26 @@ pub enum Language {
     Typescript,
 }
 
-/// A form, in which a program may come too.
+/// The media type of a form, which may contain a program.
 pub(crate) const FORM: &str = "multipart/form-data";
 
-/// Which program a request means.
+/// The program of a request.
 #[derive(Debug)]
 pub(crate) struct Which {
     pub(crate) language: Language,
-    /// `None` where it is named and not sent.
+    /// `None` if the request names the program instead of sending it.
     pub(crate) program: Option<Bytes>,
     pub(crate) cache: Option<CacheAsk>,
     pub(crate) trust: Option<Signature>,
 }
 
-/// What is to be done with the program.
+/// The parameters of a run.
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub(crate) input: Bytes,
-    /// What the client grants.
+    /// The client's limits, the text of `ORFA-Limit`.
     pub(crate) granted: Option<String>,
-    /// The method was a safe one: only safe calls may be made.
+    /// Whether the request's method is safe, so that the program may make only safe calls.
     pub(crate) safe_only: bool,
     /// `Prefer: calls` (RFC 7240): list the upstream calls in `Server-Timing`.
     pub(crate) list_calls: bool,
@@ -55,14 +55,14 @@ pub(crate) struct Ask {
     pub(crate) records: bool,
 }
 
-/// How the body is laid out.
+/// The layout of a body.
 enum Layout {
     Plain(Language),
     Form(String),
 }
 
 impl Language {
-    /// Its media type (RFC 9239 for JavaScript).
+    /// Returns the language's media type (RFC 9239 for JavaScript).
     pub(crate) fn media_type(self) -> &'static str {
         match self {
             Self::Wasm => "application/wasm",
@@ -71,7 +71,7 @@ impl Language {
         }
     }
 
-    /// The language of a file with this ending.
+    /// Returns the language of files with this extension.
     pub(crate) fn by_ending(ending: &str) -> Option<Self> {
         match ending {
             "wasm" => Some(Self::Wasm),
@@ -83,10 +83,10 @@ impl Language {
 }
 
 impl Ask {
-    /// Reads a request with a program, or with the name of one that is kept, to its end.
+    /// Reads all of a request that contains a program, or names a cached one.
     ///
     /// # Errors
-    /// Everything that is wrong before a program is looked at.
+    /// Any error that can be found without looking into the program.
     pub(crate) async fn read(
         head: &Parts,
         body: Body,
@@ -117,10 +117,10 @@ impl Ask {
         Ok((Which { language, program, cache, trust }, rest.ask(input, safe_only)))
     }
 
-    /// Reads a request for a stored program: its input is the body, or the URL's parameters.
+    /// Reads a request for a stored program: the input is the body, or the URL's parameters.
     ///
     /// # Errors
-    /// Everything that is wrong before the program runs.
+    /// Any error that can be found before the program runs.
     pub(crate) async fn read_input(
         head: &Parts,
         body: Body,
@@ -143,7 +143,7 @@ pub(crate) const METHODS: &str = "GET, HEAD, POST, QUERY";
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
-/// What the headers say of either.
+/// The headers that both kinds of requests share.
 struct Rest {
     granted: Option<String>,
     list_calls: bool,
@@ -164,8 +164,8 @@ impl Rest {
     }
 }
 
-/// The parameters of a URL as a JSON object. A value is text as it stands there, and a list where a name stands
-/// there more than once.
+/// Returns the parameters of a URL as a JSON object. Values are strings, or lists of strings for repeated
+/// names.
 fn parameters(query: &str) -> Bytes {
     let mut input = serde_json::Map::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -192,7 +192,7 @@ async fn read_body(
     Ok(services::decompress(headers, body, config.body.0, pool).await?)
 }
 
-/// `ORFA-Debug`, a boolean (RFC 9651).
+/// Parses `ORFA-Debug`, a boolean (RFC 9651).
 fn records(debug: Field<'_>) -> Result<bool, QueryError> {
     let Some(text) = debug.text()? else { return Ok(false) };
     let item: Result<sfv::Item, _> = sfv::Parser::new(text).parse();
@@ -229,8 +229,8 @@ fn prefers_calls(headers: &HeaderMap) -> bool {
         .any(|preference| preference.trim().eq_ignore_ascii_case("calls"))
 }
 
-/// Divides the body into input and program. Without `ORFA-Input` all of it is program, or all input where the
-/// program is named.
+/// Splits the body into input and program. Without `ORFA-Input`, all of it is the program, or the input if
+/// the headers name the program.
 fn split(input: Field<'_>, mut body: Bytes, is_named: bool) -> Result<(Bytes, Bytes), QueryError> {
     let Some(text) = input.text()? else {
         return Ok(if is_named { (body, Bytes::new()) } else { (Bytes::new(), body) });
@@ -245,7 +245,8 @@ fn split(input: Field<'_>, mut body: Bytes, is_named: bool) -> Result<(Bytes, By
     Ok((body.split_to(input), body))
 }
 
-/// Reads the form. The program's language is its part's type, or the ending of its file name.
+/// Reads the form. The program's language follows from the extension of its file name, or from its part's
+/// type.
 async fn form(boundary: String, body: Bytes) -> Result<(Language, Bytes, Bytes), QueryError> {
     let wrong = |error: multer::Error| QueryError::Form(error.to_string());
     let stream = futures_util::stream::once(async { Ok::<_, std::io::Error>(body) });
@@ -267,7 +268,7 @@ async fn form(boundary: String, body: Bytes) -> Result<(Language, Bytes, Bytes),
 
 fn unexpected(name: Option<&str>) -> String {
     match name {
-        Some("program" | "input") => "a part stands there twice".into(),
+        Some("program" | "input") => "a part appears twice".into(),
         Some(name) => format!("there is no part `{name}`; use `program` and `input`"),
         None => "a part has no name".into(),
     }
@@ -277,7 +278,7 @@ fn part_language(field: &multer::Field<'_>) -> Result<Language, QueryError> {
     let by_type = field.content_type().and_then(|mime| language(mime.essence_str()));
     let ending = field.file_name().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending);
     let by_name = ending.and_then(Language::by_ending);
-    // The file name goes first: clients guess types, and guess `video/mp2t` for `.ts`.
+    // The file name takes precedence: clients guess types, and guess `video/mp2t` for `.ts`.
     by_name.or(by_type).ok_or_else(|| match field.content_type() {
         Some(mime) => QueryError::ContentType(mime.to_string()),
         None => QueryError::NoContentType,

@@ -1,8 +1,9 @@
 //! Programs that the operator has blocked, by the SHA-256 of their bytes.
 //!
-//! A blocked program does not run, however a request names it: sent, by token, by hash, by signature or by a stored name;
-//! and it is not compiled, in case that is the harm it does. Every request is judged by the config in force, so a reload
-//! is enough: what is kept of the program, its tokens and its warm instances are not used any more.
+//! A blocked program does not run, however a request refers to it: by its bytes, token, hash, signature or
+//! stored name. It is not compiled either, in case compiling it does the harm. Every request is checked
+//! against the active config, so a reload suffices: cached code, tokens and warm instances of the program are
+//! not used any more.
 
 use std::collections::HashSet;
 
@@ -17,8 +18,8 @@ use crate::problem::QueryError;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProgramsConfig {
-    /// Programs that must not run, by the SHA-256 of their bytes in hexadecimal: what `sha256sum query.js` prints. A reload
-    /// is enough. One changed byte makes another program.
+    /// Programs that must not run, by the SHA-256 of their bytes in hexadecimal, as `sha256sum query.js`
+    /// prints it. Applied on reload. A program with a single changed byte is another program.
     pub blocked: Vec<String>,
 }
 
@@ -27,7 +28,7 @@ pub struct ProgramsConfig {
 pub struct BlockedPrograms(HashSet<Hash>);
 
 impl BlockedPrograms {
-    /// The blocked programs, or every entry that is no hash. The pointers are those below `programs`.
+    /// Reads the blocked programs, or returns every invalid entry. The pointers are relative to `programs`.
     ///
     /// # Errors
     /// Entries that are not 64 hexadecimal digits.
@@ -38,8 +39,8 @@ impl BlockedPrograms {
                 Some(hash) => drop(blocked.insert(hash)),
                 None => problems.push(ConfigProblem {
                     pointer: format!("/blocked/{index}"),
-                    message: "this is no SHA-256: it has to be 64 hexadecimal digits".into(),
-                    hint: "write what `sha256sum` prints of the program's file".into(),
+                    message: "this is not a SHA-256, which has 64 hexadecimal digits".into(),
+                    hint: "write the output of `sha256sum` for the program's file".into(),
                 }),
             }
         }
@@ -51,7 +52,7 @@ impl BlockedPrograms {
         !self.0.is_empty() && self.0.contains(hash)
     }
 
-    /// Refuses a blocked program.
+    /// Rejects a blocked program.
     ///
     /// # Errors
     /// [`QueryError::ProgramBlocked`].
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_blocked_program_is_named_by_64_hexadecimal_digits() {
+    fn accepts_only_64_hexadecimal_digits() {
         let good = ["ab".repeat(32), "AB".repeat(32), "00".repeat(32)];
         let blocked = BlockedPrograms::new(&ProgramsConfig { blocked: good.into() }).unwrap();
         assert!(blocked.contains(&[0xab; 32]) && blocked.contains(&[0; 32]) && !blocked.contains(&[1; 32]));

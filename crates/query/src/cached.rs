@@ -1,7 +1,8 @@
-//! `ORFA-Cache`: which program a client means without sending it, and how it wants it kept.
+//! `ORFA-Cache`: names a cached program instead of sending it, and requests a cache mode.
 //!
-//! The modes are the paper's (section 3.4): *base* is no header at all, *code* keeps the compiled code, *instance* a live
-//! instance. All of them run the same program; what differs is what has to be sent and made.
+//! The modes are those of the paper (section 3.4): *base*, without the header, *code*, which caches the
+//! compiled code, and *instance*, which keeps an instance warm. All run the same program; they differ in the
+//! bytes to send and in the work to do before it runs.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,42 +16,42 @@ use crate::owner::Hash;
 use crate::problem::QueryError;
 use crate::token::TEXT;
 
-/// The header, in requests and answers.
+/// The header, in requests and responses.
 pub(crate) const CACHE: HeaderName = HeaderName::from_static("orfa-cache");
 
-/// How a program is kept between requests.
+/// A way of caching programs between requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Its compiled code, for requests that send a token or its hash.
+    /// Cache the compiled code, for requests that send a token or the program's hash.
     Code,
-    /// An instance that goes on living, for one caller.
+    /// Keep an instance alive, for one caller.
     Instance,
 }
 
-/// What a request says with the header.
+/// The contents of the header in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CacheAsk {
     pub(crate) mode: Mode,
     pub(crate) named: Option<Named>,
 }
 
-/// A program that is named instead of sent.
+/// A reference to a cached program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
-    /// By what it was given, in base64.
+    /// A token from an earlier response, in base64.
     Token(String),
     Hash(Hash),
 }
 
-/// What was done for a request that asked for a mode.
+/// The work done for a request with a mode, reported in the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
     /// The program was compiled.
     Compiled,
-    /// Its code was there.
+    /// The compiled code was in the cache.
     Found,
-    /// An instance was there.
+    /// A warm instance was reused.
     Reused,
 }
 
@@ -61,7 +62,7 @@ impl Mode {
         Self::ALL.into_iter().find(|mode| mode.word() == word)
     }
 
-    /// As header and config have it.
+    /// Returns the word in the header and the config.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Code => "code",
@@ -81,10 +82,10 @@ impl Done {
 }
 
 impl CacheAsk {
-    /// Reads `ORFA-Cache`.
+    /// Parses `ORFA-Cache`.
     ///
     /// # Errors
-    /// When it is there and none.
+    /// If the header is malformed.
     pub(crate) fn read(field: Field<'_>) -> Result<Option<Self>, QueryError> {
         let wrong = |detail: &str| field.wrong(detail);
         let Some(text) = field.text()? else { return Ok(None) };
@@ -113,8 +114,8 @@ impl CacheAsk {
         Ok(Some(Self { mode, named }))
     }
 
-    /// What nearly every request says that says anything: a mode, and a token as it was given. It need not be taken
-    /// apart: whether it is one is seen when it is opened.
+    /// Parses the most common form without the general parser: a mode and a token. The token is not decoded
+    /// here, since opening it validates it.
     fn usual(text: &str) -> Option<Self> {
         let of = |mode: Mode| Some((mode, text.strip_prefix(mode.word())?));
         let (mode, rest) = Mode::ALL.into_iter().find_map(of)?;
@@ -123,8 +124,8 @@ impl CacheAsk {
     }
 }
 
-/// The header of an answer: the mode, what was done, a token where the client needs a new one, and by which gateway,
-/// where the request brought the program.
+/// Builds the response header: the mode, the work done, a token if the client needs a new one, and the
+/// gateway's name if the request contained the program.
 pub(crate) fn told(
     mode: Mode,
     done: Done,
@@ -144,7 +145,7 @@ pub(crate) fn told(
     HeaderValue::try_from(text).ok()
 }
 
-/// What nearly every answer says, which has no token.
+/// Returns the most common responses, those without a token.
 fn usual(mode: Mode, done: Done) -> &'static str {
     match (mode, done) {
         (Mode::Code, Done::Compiled) => "code;did=compiled",
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_and_what_it_is_for() {
+    fn parses_the_mode_and_the_named_program() {
         assert_eq!(CacheAsk::read(Fields::of(&HeaderMap::new()).cache).unwrap(), None);
         assert_eq!(read("code").unwrap(), Some(CacheAsk { mode: Mode::Code, named: None }));
         let token = Some(CacheAsk { mode: Mode::Instance, named: Some(Named::Token("YWJj".into())) });
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_header_is_said_so() {
+    fn rejects_malformed_cache_headers() {
         for text in [
             "base",
             "code;token=abc",
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_reads_as_a_request_does() {
+    fn formats_the_response_header() {
         let value = told(Mode::Code, Done::Compiled, Some(b"abc"), Some("g1")).unwrap();
         assert_eq!(value, "code;token=:YWJj:;did=compiled;gateway=g1");
         let value = told(Mode::Code, Done::Compiled, Some(b"abc"), None).unwrap();

@@ -1,5 +1,5 @@
-//! Whose program a request wants to run, and by what right: from what it sends, a token, a hash or a
-//! signature to one key of the cache.
+//! Resolves the program of a request and authorises its use: maps the sent bytes, a token, a hash or a
+//! signature to a key of the program cache.
 
 use std::sync::Arc;
 
@@ -16,38 +16,38 @@ use crate::problem::QueryError;
 use crate::token::{Judged, Sealer, Session, Token, now};
 use crate::trust::{Trusted, TrustedKey};
 
-/// Which program, and by what right.
+/// A resolved program, with the client's rights to run it.
 #[derive(Debug)]
 pub(crate) struct Claim {
     pub(crate) owner: Owner,
     pub(crate) language: Language,
     pub(crate) hash: Hash,
-    /// Where its code is kept.
+    /// The program's key in the cache.
     pub(crate) key: Key,
-    /// The key that signed it.
+    /// The key that signed the program.
     pub(crate) trusted: Option<Arc<TrustedKey>>,
-    /// Whether the request brought the program along.
+    /// Whether the request contains the program.
     pub(crate) is_sent: bool,
-    /// How it is to be kept, as far as the client asks for it and operator and key allow it.
+    /// The cache mode: the requested one, reduced to those that the operator and the signing key allow.
     pub(crate) mode: Option<Mode>,
-    /// Whose instance goes on living, in that mode.
+    /// The session of the warm instance, in the mode *instance*.
     pub(crate) session: Session,
     holder: Mark,
-    /// Whether the client needs a token from now on: the one that it has will not do.
+    /// Whether the client needs a new token.
     wants_token: bool,
 }
 
-/// A token that was opened, and what it was judged by.
+/// An opened and verified token.
 struct Opened {
     token: Token,
-    /// The key that signed its program.
+    /// The key that signed the token's program.
     signer: Option<Arc<TrustedKey>>,
     owner: Owner,
-    /// Where the program's code is kept.
+    /// The key of the program's code in the cache.
     key: Key,
 }
 
-/// What claims are judged by.
+/// The resolver of programs, with the config that applies to a route.
 pub(crate) struct Judge<'a> {
     pub(crate) blocked: &'a BlockedPrograms,
     pub(crate) trusted: &'a Trusted,
@@ -57,10 +57,10 @@ pub(crate) struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Judges a request.
+    /// Resolves the program of a request.
     ///
     /// # Errors
-    /// Tokens and signatures that do not count, and programs that the route doesn't take.
+    /// Invalid tokens and signatures, and programs that the route does not run.
     pub(crate) fn claim(&self, which: &Which, call: &Call) -> Result<Claim, QueryError> {
         if self.programs == Programs::Stored {
             return Err(QueryError::NotStored);
@@ -107,7 +107,8 @@ impl Judge<'_> {
         })
     }
 
-    /// The token of a request that sends no program, opened and judged, with the key that signed its program.
+    /// Opens and verifies the token of a request without a program. Includes the key that signed the token's
+    /// program.
     fn token(&self, which: &Which, call: &Call, now: u32) -> Result<Option<Opened>, QueryError> {
         let Some(CacheAsk { named: Some(Named::Token(text)), .. }) = &which.cache else { return Ok(None) };
         if which.program.is_some() {
@@ -136,7 +137,7 @@ impl Judge<'_> {
         self.sealer.open(text, now, judge).map(Some)
     }
 
-    /// The mode that is asked for, or the next one that is open.
+    /// Returns the requested mode, or else the next lower one that is allowed.
     fn mode(&self, asked: Mode, key: Option<&TrustedKey>) -> Option<Mode> {
         let open = |mode: &Mode| {
             let by_key = key.and_then(|key| key.config.modes.as_ref());
@@ -146,12 +147,12 @@ impl Judge<'_> {
     }
 }
 
-/// The owner of what comes with this call, signed by this key or by none.
+/// Returns the owner of a program sent with this call: the signing key, if any, or the caller.
 fn owner(key: Option<&Arc<TrustedKey>>, call: &Call) -> Owner {
     key.map_or_else(|| Owner::of(call), |key| Owner::Key(Arc::clone(&key.name)))
 }
 
-/// The session whose instance may be used: the token's, or a new one.
+/// Returns the session whose instance may be used: the token's, or a new one.
 fn session(mode: Option<Mode>, token: Option<&Token>) -> Result<Session, QueryError> {
     let mut session = token.map(|token| token.session).unwrap_or_default();
     if mode == Some(Mode::Instance) && token.is_none() {
@@ -161,20 +162,20 @@ fn session(mode: Option<Mode>, token: Option<&Token>) -> Result<Session, QueryEr
 }
 
 impl Claim {
-    /// Under what its code is kept on the disk.
+    /// Returns the name of the program's code in the disk cache.
     pub(crate) fn name(&self) -> Name {
         Name { owner: self.owner.id(), key: self.key }
     }
 
-    /// The client as a number, for its share of the instances that go on living.
+    /// Returns the client's identifier, for its share of warm instances.
     pub(crate) fn holder_id(&self) -> sandbox::OwnerId {
         u64::from_be_bytes(self.holder)
     }
 
-    /// The token that the client needs from now on: `None` where the one that it has will do.
+    /// Returns the new token for the client, or `None` if its current one remains good.
     ///
     /// # Errors
-    /// When the system has no random bytes.
+    /// If the system has no random bytes.
     pub(crate) fn token(&self, sealer: &Sealer) -> Result<Option<Vec<u8>>, QueryError> {
         let Some(mode) = self.mode.filter(|_| self.wants_token) else { return Ok(None) };
         let key = self.trusted.as_ref().map(|key| key.mark()).unwrap_or_default();

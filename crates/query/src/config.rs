@@ -1,4 +1,4 @@
-//! What an operator writes of queries: the struct under a route's `query:`, and `runtime:`.
+//! Query settings: a route's `query:` section, the caller's limits, and `runtime:`.
 
 use std::path::PathBuf;
 
@@ -10,49 +10,49 @@ use services::{Bytes, Duration};
 use crate::cached::Mode;
 use crate::record::Recordings;
 
-/// A route that answers query programs.
+/// A route that runs query programs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QueryConfig {
-    /// The services that programs may call, by name. Nothing else can be reached.
+    /// The services that programs may call, by name. Other hosts can't be reached.
     #[schemars(length(min = 1))]
     pub services: Vec<String>,
-    /// The methods that programs may use. By default the safe ones.
+    /// The methods that programs may use. Default: the safe ones, `GET` and `HEAD`.
     #[serde(default = "safe_methods")]
     pub methods: Vec<String>,
-    /// Whose programs run.
+    /// The programs that the route runs.
     #[serde(default)]
     pub programs: Programs,
-    /// Whose runs are recorded when `ORFA-Debug` asks for it. By default nobody's.
+    /// The recording settings, for requests with `ORFA-Debug`. Without them, no runs are recorded.
     pub recordings: Option<Recordings>,
-    /// Files with programs of your own, relative to the config, `*` for any name: `./queries/*`. Each is
-    /// called by its name below the route's path, and as `NAME@HASH`.
+    /// Files with the operator's programs, relative to the config; `*` matches any name: `./queries/*`.
+    /// Clients call each by its name below the route's path, or as `NAME@HASH`.
     #[serde(default)]
     pub stored: Vec<String>,
-    /// How programs may be kept between requests. `instance` lets a program that promises to have no state go on
-    /// living, for one client each.
+    /// The ways in which programs may be reused between requests. `instance` keeps the instance of a program
+    /// that promises to be stateless, separately for each client.
     #[serde(default = "code_mode")]
     pub modes: Vec<Mode>,
-    /// The caps. A client can grant less with `ORFA-Limit`, never more.
+    /// The limits of each run. A client can lower them with `ORFA-Limit`, but not raise them.
     #[serde(default)]
     pub limits: LimitsConfig,
 }
 
-/// Whose programs run on a route.
+/// The programs that a route runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Programs {
-    /// Anybody's.
+    /// Any program.
     #[default]
     Any,
-    /// Those that a key under `trust:` has signed.
+    /// Programs signed by a key under `trust:`.
     Signed,
-    /// None but those under `stored:`.
+    /// Only the programs under `stored:`.
     Stored,
 }
 
 impl Programs {
-    /// As the config has it.
+    /// Returns the value's spelling in the config.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Any => "any",
@@ -62,55 +62,55 @@ impl Programs {
     }
 }
 
-/// The caps of a route's programs.
+/// The limits of a route's programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
-    /// CPU time of the program, host functions included.
+    /// The CPU time of a program, including host functions.
     pub cpu: Duration,
-    /// Time from the first byte of the request to the answer.
+    /// The time from the first byte of the request to the answer.
     pub deadline: Duration,
-    /// Memory of the program, and of what the gateway holds for it.
+    /// The memory of a program, including the memory that the gateway uses for it.
     pub memory: Bytes,
-    /// Upstream calls.
+    /// The number of upstream calls.
     pub calls: u32,
-    /// Upstream calls under way at once; further ones wait.
+    /// The number of concurrent upstream calls. Further calls wait.
     #[schemars(range(min = 1))]
     pub parallel: u32,
-    /// Bytes from upstream services, after decompression.
+    /// The bytes received from upstream services, after decompression.
     pub received: Bytes,
-    /// Bytes of the answer.
+    /// The bytes of the answer.
     pub output: Bytes,
-    /// Bytes of a program.
+    /// The bytes of a program.
     pub program: Bytes,
-    /// Bytes of a request's body, input and program, after decompression.
+    /// The bytes of a request's body (input and program), after decompression.
     pub body: Bytes,
 }
 
-/// The caps of one caller's programs, beside those of the route: the smaller one holds. What is left out
-/// is not limited any further.
+/// The limits of one caller's programs, in addition to the route's: the smaller value applies. A limit that
+/// is left out adds no restriction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CallerLimits {
-    /// CPU time of a program, host functions included.
+    /// The CPU time of a program, including host functions.
     pub cpu: Option<Duration>,
-    /// Time from the first byte of the request to the answer.
+    /// The time from the first byte of the request to the answer.
     pub deadline: Option<Duration>,
-    /// Memory of a program, and of what the gateway holds for it.
+    /// The memory of a program, including the memory that the gateway uses for it.
     pub memory: Option<Bytes>,
-    /// Upstream calls.
+    /// The number of upstream calls.
     pub calls: Option<u32>,
-    /// Upstream calls under way at once; further ones wait.
+    /// The number of concurrent upstream calls. Further calls wait.
     #[schemars(range(min = 1))]
     pub parallel: Option<u32>,
-    /// Bytes from upstream services, after decompression.
+    /// The bytes received from upstream services, after decompression.
     pub received: Option<Bytes>,
-    /// Bytes of the answer.
+    /// The bytes of the answer.
     pub output: Option<Bytes>,
 }
 
 impl LimitsConfig {
-    /// These limits, or the caller's where they are smaller.
+    /// Returns these limits, lowered to the caller's where those are smaller.
     pub(crate) fn and(mut self, caller: &CallerLimits) -> Self {
         fn lower<T: Ord + Copy>(cap: &mut T, caller: Option<T>) {
             *cap = caller.map_or(*cap, |caller| caller.min(*cap));
@@ -142,42 +142,43 @@ impl Default for LimitsConfig {
     }
 }
 
-/// What all query routes share.
+/// Settings of the runtime that all query routes share.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RuntimeConfig {
-    /// Programs of a kind (C, JavaScript, plain) that run at once; further ones wait for their turn. Each
-    /// place keeps some memory ready for the next program: at most 0.5 MiB in C, 2 MiB in JavaScript.
-    /// Without a number: 256, or as many as keep no more than half of what the control group's `memory.max`
-    /// allows. Where the address space is too small for them, they are halved until they fit. Each thread, up to
-    /// eight, has as many places of its own if what they all keep fits into that half, too.
+    /// The number of programs of each kind (C, JavaScript, plain WebAssembly) that run concurrently. Further
+    /// ones queue. Each slot keeps some memory ready for the next program: at most 0.5 MiB for C, 2 MiB for
+    /// JavaScript. Default: 256, or fewer if the slots would keep more than half of the control group's
+    /// `memory.max`. If the address space is too small, the number is halved until it fits. Each of up to
+    /// eight threads has its own set of slots if all sets together fit into that half as well.
     #[schemars(range(min = 1, max = 10000))]
     pub instances: Option<u32>,
-    /// The largest memory that any route may grant.
+    /// The upper bound of every route's memory limit.
     pub memory: Bytes,
-    /// Memory for compiled programs.
+    /// The memory for compiled programs.
     pub cache: Bytes,
-    /// A folder of the gateway's own (mode 0700; made where there is none), where compiled programs outlast
-    /// a restart. Without it none do.
+    /// A folder for compiled programs, which then survive restarts. It has to belong to the gateway alone
+    /// (mode 0700) and is created if missing. Default: compiled programs are lost at a restart.
     pub folder: Option<PathBuf>,
-    /// What that folder may hold.
+    /// The maximum size of that folder.
     pub folder_size: Bytes,
-    /// What tokens are sealed with: 32 characters at least. Gateways with the same secret take each other's tokens.
-    /// Without it the folder keeps one, or tokens end with the process.
+    /// The secret that program tokens are sealed with, at least 32 characters. Gateways with the same secret
+    /// accept each other's tokens. Default: a secret in the folder or, without a folder, one that is lost
+    /// when the process ends.
     #[schemars(length(min = 32))]
     pub secret: Option<String>,
-    /// Threads of low priority for work that clients cause beside their requests: compiling programs, planning GraphQL
+    /// The number of low-priority threads for work that clients cause: compiling programs, planning GraphQL
     /// documents, reading and composing long answers.
     #[schemars(range(min = 1, max = 64))]
     pub compile_threads: u32,
-    /// How much CPU time of those threads one caller's unseen programs and documents may take in ten seconds; programs
-    /// that a key under `trust:` has signed are not counted. Its long answers may take eight times as much, and wait for
-    /// it beyond that. Restarts of filters that its requests made trap may take as much, too.
+    /// The CPU time on those threads per caller and ten seconds, for new programs and documents. Programs
+    /// signed by a key under `trust:` are not counted. Long answers may use eight times as much and wait when
+    /// it is used up. Restarts of filters that the caller's requests trapped may use as much, too.
     pub compile_time: Duration,
 }
 
 impl RuntimeConfig {
-    /// The settings of the pool that programs are compiled by.
+    /// Returns the settings of the pool that compiles programs.
     #[must_use]
     pub fn offload(&self) -> OffloadConfig {
         OffloadConfig { threads: self.compile_threads.max(1) as usize, quota: self.compile_time.0 }

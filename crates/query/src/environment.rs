@@ -1,5 +1,5 @@
-//! The environments, loaded once: compiled at build time, linked to the host functions, ready to be
-//! instantiated for a request.
+//! The environments, loaded once: compiled at build time, linked to the host functions and ready to be
+//! instantiated for each request.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,11 @@ use crate::guest::Guest;
 use crate::host;
 use crate::start::StartError;
 
-/// The functions of the JavaScript environment that read a program, and run it.
+/// The exports of the JavaScript environment that load and run a program.
 const LOAD_JAVASCRIPT: &str = "orfa_javascript_load";
 const RUN_JAVASCRIPT: &str = "orfa_javascript_run";
 
-/// An environment in its sandbox.
+/// An environment, loaded and linked in its sandbox.
 pub(crate) struct Environment {
     pub(crate) sandbox: Sandbox,
     pub(crate) linker: Linker<Guest>,
@@ -24,7 +24,7 @@ pub(crate) struct Environment {
     module: Module,
 }
 
-/// `env:c@1`, and what a query module may import from it.
+/// `env:c@1` and the exports that a query module may import from it.
 pub(crate) struct CEnvironment {
     pub(crate) base: Environment,
     pub(crate) sandbox: Sandbox,
@@ -62,7 +62,7 @@ impl CEnvironment {
         Ok(Self { sandbox: base.sandbox.clone(), exports, base })
     }
 
-    /// What the environment exports under a name.
+    /// Returns the export with this name, and its type.
     pub(crate) fn export(&self, name: &str) -> Option<(ModuleExport, &ExternType)> {
         self.exports.get(name).map(|(index, ty)| (*index, ty))
     }

@@ -1,20 +1,20 @@
-//! The header fields of a request that are the query way's own, found in one pass: most requests have one of them or
-//! none, and to look for each of them took longer than all that is done with them.
+//! The ORFA header fields of a request, found in one pass over the headers. Most requests have at most one of
+//! them, and separate lookups took longer than all further work on them.
 
 use http::{HeaderMap, HeaderValue};
 use services::headers::Only;
 
 use crate::problem::QueryError;
 
-/// A field that may stand there once.
+/// A field that may occur once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field<'a> {
-    /// As problems call it.
+    /// The name in messages.
     pub(crate) name: &'static str,
     only: Only<'a>,
 }
 
-/// All of them.
+/// The fields of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields<'a> {
     pub(crate) cache: Field<'a>,
@@ -22,7 +22,7 @@ pub(crate) struct Fields<'a> {
     pub(crate) input: Field<'a>,
     pub(crate) limit: Field<'a>,
     pub(crate) trust: Field<'a>,
-    /// Whether there is a `Prefer` (RFC 7240), which may stand there several times.
+    /// Whether there is a `Prefer` (RFC 7240), which may occur several times.
     pub(crate) has_preferences: bool,
 }
 
@@ -60,17 +60,17 @@ impl<'a> Field<'a> {
         Self { name, only: Only::default() }
     }
 
-    /// What it says, if it is there.
+    /// Returns the field's text, if the field is present.
     ///
     /// # Errors
-    /// When it is there more than once, or no text.
+    /// If the field occurs more than once, or is not text.
     pub(crate) fn text(self) -> Result<Option<&'a str>, QueryError> {
-        let value = self.only.value().map_err(|_| self.wrong("it stands there more than once"))?;
+        let value = self.only.value().map_err(|_| self.wrong("it occurs more than once"))?;
         let text = value.map(HeaderValue::to_str).transpose();
         text.map_err(|_| self.wrong("it is not ASCII text"))
     }
 
-    /// It says what it can't.
+    /// Returns the error for an invalid value.
     pub(crate) fn wrong(self, detail: &str) -> QueryError {
         QueryError::Header { header: self.name, detail: detail.to_owned() }
     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_that_may_stand_there_once_stands_there_once() {
+    fn rejects_repeated_fields() {
         let mut headers = HeaderMap::new();
         assert_eq!(Fields::of(&headers).cache.text().unwrap(), None);
         headers.insert("orfa-cache", HeaderValue::from_static("code"));
@@ -99,7 +99,7 @@ mod tests {
         for _ in 0..2 {
             headers.append("orfa-cache", HeaderValue::from_static("code"));
             let error = Fields::of(&headers).cache.text().unwrap_err();
-            assert_eq!(error.to_string(), "the header ORFA-Cache: it stands there more than once");
+            assert_eq!(error.to_string(), "the header ORFA-Cache: it occurs more than once");
         }
     }
 }

@@ -1,51 +1,51 @@
-//! The upstream calls of one run: started at once, overlapping, each a task of its own; ended by dropping.
+//! The upstream calls of a run. Each starts at once in a task of its own and is cancelled on drop.
 
 use services::{CallError, Response};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
 
-/// What a handle stands for.
+/// The state of a handle.
 #[derive(Debug)]
 pub(crate) enum Slot {
-    /// Under way; `sent` is how many bytes the host holds for it.
+    /// In flight. `sent` is the number of bytes that the host holds for the request.
     Pending { task: AbortHandle, safe: bool, sent: usize },
-    /// Ended, with an answer or without.
+    /// Finished, with a response or an error.
     Ended(Result<Response, CallError>),
-    /// Deleted. Numbers are not used again, so that a stale handle never meets another call's answer.
+    /// Deleted. Numbers are not reused, so that a stale handle never refers to another call's response.
     Deleted,
 }
 
-/// An ended call on its way to its slot.
+/// A finished call that has not been stored in its slot yet.
 pub(crate) type Ended = (usize, Result<Response, CallError>);
 
-/// The futures of a run. Handles count from 1.
+/// The futures of a run. Handles start from 1.
 #[derive(Debug, Default)]
 pub(crate) struct Futures {
-    /// The last handle of the runs before, in an instance that goes on living: what it still holds of them must not meet
-    /// another call's answer.
+    /// The last handle of earlier runs in a warm instance. New handles are larger, so that a stale handle
+    /// never refers to another call's response.
     base: usize,
     slots: Vec<Slot>,
-    /// By which ended calls come; there is none before the first call.
+    /// The channel for finished calls, created with the first call.
     channel: Option<(UnboundedSender<Ended>, UnboundedReceiver<Ended>)>,
 }
 
 impl Futures {
-    /// Those of the next run in the same instance.
+    /// Creates the futures of the next run in the same instance.
     pub(crate) fn after(before: &Self) -> Self {
         Self { base: before.base + before.slots.len(), slots: Vec::new(), channel: None }
     }
 
-    /// Whether a handle is one of the runs before.
+    /// Whether a handle belongs to an earlier run.
     pub(crate) fn is_past(&self, handle: i32) -> bool {
         usize::try_from(handle).is_ok_and(|handle| (1..=self.base).contains(&handle))
     }
 
-    /// The place of a handle.
+    /// Returns the index of a handle's slot.
     fn place(&self, handle: i32) -> Option<usize> {
         usize::try_from(handle).ok()?.checked_sub(1)?.checked_sub(self.base)
     }
 
-    /// Starts a call. It runs on its own, whether anybody waits or not.
+    /// Starts a call. It makes progress even while the program does not wait for it.
     pub(crate) fn start(
         &mut self,
         safe: bool,
@@ -54,14 +54,14 @@ impl Futures {
     ) -> i32 {
         let (number, sender) = (self.slots.len(), self.sender().clone());
         let task = tokio::spawn(async move {
-            // Nobody listens any more when the run is over.
+            // The receiver is gone if the run is over.
             let _ = sender.send((number, call.await));
         });
         self.slots.push(Slot::Pending { task: task.abort_handle(), safe, sent });
         i32::try_from(self.base + self.slots.len()).unwrap_or(i32::MAX)
     }
 
-    /// Ends a call that does not end by itself, since a recording has its answer.
+    /// Finishes a call with a recorded response.
     pub(crate) fn end(&mut self, ended: Ended) {
         let _ = self.sender().send(ended);
     }
@@ -70,19 +70,19 @@ impl Futures {
         &self.channel.get_or_insert_with(unbounded_channel).0
     }
 
-    /// The handle of a call that is still under way.
+    /// Returns the handle of a call that is still in flight.
     pub(crate) fn pending(&self, number: usize) -> Option<i32> {
         let handle = i32::try_from(self.base + number + 1).ok()?;
         matches!(self.get(handle)?, Slot::Pending { .. }).then_some(handle)
     }
 
-    /// The slot of a handle.
+    /// Returns the slot of a handle.
     pub(crate) fn get(&self, handle: i32) -> Option<&Slot> {
         let slot = self.slots.get(self.place(handle)?)?;
         (!matches!(slot, Slot::Deleted)).then_some(slot)
     }
 
-    /// Deletes a handle: cancels its call, or returns the answer that nobody needs any more.
+    /// Deletes a handle: cancels its call, or returns the response, which is not needed any more.
     pub(crate) fn delete(&mut self, handle: i32) -> Option<Slot> {
         self.get(handle)?;
         let place = self.place(handle)?;
@@ -94,18 +94,18 @@ impl Futures {
         Some(slot)
     }
 
-    /// Takes the next ended call if there is one.
+    /// Returns the next finished call, if there is one.
     pub(crate) fn try_next(&mut self) -> Option<Ended> {
         self.channel.as_mut()?.1.try_recv().ok()
     }
 
-    /// Waits for the next call to end.
+    /// Waits for the next call to finish.
     pub(crate) async fn next(&mut self) -> Option<Ended> {
         self.channel.as_mut()?.1.recv().await
     }
 
-    /// Puts an ended call into its slot; how many bytes were held for it until now. `None` if it was
-    /// deleted meanwhile.
+    /// Stores a finished call in its slot. Returns the number of bytes held for its request, or `None` if the
+    /// handle was deleted.
     pub(crate) fn put(&mut self, (number, result): Ended) -> Option<usize> {
         let slot = self.slots.get_mut(number)?;
         let Slot::Pending { sent, .. } = *slot else { return None };
@@ -113,8 +113,8 @@ impl Futures {
         Some(sent)
     }
 
-    /// Whether an unsafe call is under way. A run is not over before it has ended, or nobody could say
-    /// what was done.
+    /// Whether an unsafe call is in flight. A run waits for such calls, since otherwise their outcome would
+    /// be unknown.
     pub(crate) fn unsafe_pending(&self) -> bool {
         self.slots.iter().any(|slot| matches!(slot, Slot::Pending { safe: false, .. }))
     }

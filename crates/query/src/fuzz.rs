@@ -1,4 +1,4 @@
-//! What clients send: requests, limits, programs in TypeScript, modules. See `fuzz/src/lib.rs`.
+//! Fuzz targets for client input: requests, limits, TypeScript programs, modules. See `fuzz/src/lib.rs`.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use crate::limits::{Limit, Limits};
 use crate::program::check;
 use crate::typescript;
 
-/// A request whose first lines are headers, and the rest its body.
+/// Builds a request from a text: headers in the first lines, then the body.
 fn request(text: &[u8]) -> Option<Request<services::Body>> {
     let mut request = Request::post("/query");
     let mut rest = text;
@@ -27,7 +27,7 @@ fn request(text: &[u8]) -> Option<Request<services::Body>> {
 }
 
 #[test]
-fn a_request_is_understood_or_refused_by_the_clients_fault() {
+fn parses_a_request_or_blames_the_client() {
     let words = &[
         "content-type:",
         "text/javascript\n",
@@ -76,7 +76,7 @@ fn a_request_is_understood_or_refused_by_the_clients_fault() {
 }
 
 #[test]
-fn no_limit_that_a_client_grants_raises_a_cap() {
+fn a_client_cannot_raise_limits() {
     let words = &[
         "cpu",
         "deadline",
@@ -101,7 +101,7 @@ fn no_limit_that_a_client_grants_raises_a_cap() {
 }
 
 #[test]
-fn types_are_stripped_or_refused_and_places_stay() {
+fn strips_types_without_moving_tokens() {
     let words = &[
         "export default ",
         "async ",
@@ -164,11 +164,12 @@ fn types_are_stripped_or_refused_and_places_stay() {
                     text.lines().count(),
                     "lines have moved:\n{text}\n{stripped}"
                 );
-                // `strip` itself sees to it that this is JavaScript. As TypeScript it may say another thing: `a <T>` and
-                // a line break are a comparison that goes on, or an instantiation that does not.
+                // `strip` itself verifies that this is JavaScript. Read as TypeScript, it may mean something
+                // else: `a <T>` and a line break are a comparison that continues, or an instantiation that
+                // does not.
                 let places =
                     |text: &str| text.char_indices().filter(|(_, char)| !char.is_whitespace()).count();
-                assert!(places(&stripped) <= places(text), "there is more:\n{text}\n{stripped}");
+                assert!(places(&stripped) <= places(text), "the text has grown:\n{text}\n{stripped}");
             }
             Err(error) => assert!(!error.message.is_empty()),
         }
@@ -176,7 +177,7 @@ fn types_are_stripped_or_refused_and_places_stay() {
 }
 
 #[test]
-fn a_damaged_module_is_checked_without_panic() {
+fn checks_a_damaged_module_without_panic() {
     static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
         wat::parse_str(
             r#"(module
@@ -202,7 +203,7 @@ fn a_damaged_module_is_checked_without_panic() {
 }
 
 #[test]
-fn a_damaged_recording_is_read_or_refused() {
+fn reads_or_rejects_a_damaged_recording() {
     const GOOD: &str = r#"{"version":1,"program":{"media_type":"application/wasm","sha256":"ab","environment":null},"services":["a"],
         "methods":["GET"],"safe_only":false,"limits":{"cpu":1},"input":{"base64":"AAE="},
         "calls":[{"function":"http","with":{"url":"http://a/"},"result":1},{"function":"return","ended":[1],"part":[0,1]}],

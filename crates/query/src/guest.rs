@@ -1,5 +1,5 @@
-//! What a running program has: its allowance, its futures, the answer that it builds, its console. The
-//! data of its store.
+//! The state of a running program, stored in its wasmtime store: limits, futures, the answer under
+//! construction, console.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use crate::problem::{QueryError, short};
 use crate::record::{self, Tape};
 use crate::trust::KeyConfig;
 
-/// How much of the console is kept, in bytes: the end of it.
+/// The length of the console's end that is kept, in bytes.
 const CONSOLE: usize = 4096;
-/// The bytes of a text that a problem may quote: four for each of its characters, and some for what is left out.
+/// The bytes of text that a problem may quote: four per character, plus room for the ellipsis.
 const QUOTED: u32 = 4 * 4096 + 4;
 
-/// What the programs of a route may reach.
+/// The services and methods that a route's programs may use.
 pub(crate) struct Access {
     pub(crate) services: HashMap<String, Arc<Service>>,
-    /// By which they are called.
+    /// The client for those services.
     pub(crate) all: Services,
     pub(crate) methods: Vec<http::Method>,
-    /// The services' names with commas between, as the JavaScript environment takes them.
+    /// The services' names, separated by commas, in the format of the JavaScript environment.
     pub(crate) names: String,
 }
 
@@ -44,7 +44,7 @@ impl Access {
         Self { services, all, methods, names }
     }
 
-    /// What is left of it for the programs that a key has signed.
+    /// Returns the part of this access that programs signed by `key` have.
     pub(crate) fn narrowed(&self, key: &KeyConfig) -> Self {
         let among = |names: &[String], name: &str| names.iter().any(|known| known.eq_ignore_ascii_case(name));
         let service = |name: &str| key.services.as_ref().is_none_or(|names| among(names, name));
@@ -57,12 +57,12 @@ impl Access {
     }
 }
 
-/// A program's state on the host's side.
+/// The host's state of a program.
 pub(crate) struct Guest {
     pub(crate) memory: Option<Memory>,
     pub(crate) access: Arc<Access>,
     pub(crate) call: Call,
-    /// Where long answers are indexed.
+    /// The pool that indexes long answers.
     pub(crate) offload: OffloadPool,
     pub(crate) limits: Limits,
     pub(crate) safe_only: bool,
@@ -71,15 +71,15 @@ pub(crate) struct Guest {
     pub(crate) answer: Answer,
     pub(crate) console: Console,
     pub(crate) tape: Tape,
-    /// Where it runs, until it waits for a service or is heavy.
+    /// The run permit. Released while the program waits for a service, and when it becomes heavy.
     place: Option<Place>,
-    /// Bytes of linear memory, and bytes that the host holds for the program.
+    /// The bytes of linear memory, and the bytes that the host holds for the program.
     used: (usize, usize),
-    /// Bytes of linear memory when the instance was made.
+    /// The bytes of linear memory at instantiation.
     pub(crate) first: usize,
 }
 
-/// The answer that a program builds.
+/// The answer under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) status: Option<StatusCode>,
@@ -87,12 +87,12 @@ pub(crate) struct Answer {
     pub(crate) body: Option<Bytes>,
 }
 
-/// The last lines that a program logged.
+/// The last lines of a program's log.
 #[derive(Debug, Default)]
 pub(crate) struct Console(String);
 
 impl Answer {
-    /// A recording in the place of what the program made.
+    /// An answer with a recording instead of the program's output.
     pub(crate) fn recording(document: Bytes) -> Self {
         let media_type = HeaderValue::from_static(record::MEDIA_TYPE);
         let headers = [(CONTENT_TYPE, media_type)].into_iter().collect();
@@ -126,8 +126,8 @@ impl Guest {
         }
     }
 
-    /// Takes the memory of the guest that ran before it in the same instance. `false` if that is more than this one
-    /// may have.
+    /// Takes over the memory of the instance's previous guest. Returns `false` if that memory exceeds this
+    /// run's limit, or if the two runs have different access.
     pub(crate) fn follow(&mut self, before: &Self) -> bool {
         let is_same = Arc::ptr_eq(&before.access, &self.access);
         if !is_same || before.used.0 > self.limits.size(Limit::Memory) {
@@ -139,7 +139,8 @@ impl Guest {
         true
     }
 
-    /// What the run that is over leaves behind. Nothing of it stays but the memory, and which handles it had.
+    /// Resets the state after a run and returns the answer and the console. Only the memory and the numbering
+    /// of handles stay.
     pub(crate) fn rest(&mut self) -> (Answer, Console) {
         self.steps_aside();
         self.futures = Futures::after(&self.futures);
@@ -150,40 +151,40 @@ impl Guest {
         (std::mem::take(&mut self.answer), std::mem::take(&mut self.console))
     }
 
-    /// Bytes of linear memory.
+    /// Returns the bytes of linear memory.
     pub(crate) fn linear(&self) -> usize {
         self.used.0
     }
 
-    /// Runs from now on.
+    /// Sets the run permit.
     pub(crate) fn takes(&mut self, place: Place) {
         self.place = Some(place);
     }
 
-    /// Lets others run.
+    /// Releases the run permit.
     pub(crate) fn steps_aside(&mut self) {
         self.place = None;
     }
 
-    /// A tick passed: one that has run for so many is heavy.
+    /// Handles an epoch tick: releases the permit of a program that has become heavy.
     pub(crate) fn ticked(&mut self) {
         if self.place.as_ref().is_some_and(Place::is_heavy) {
             self.steps_aside();
         }
     }
 
-    /// Counts bytes that the host holds for the program from now on.
+    /// Counts bytes that the host starts to hold for the program.
     pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), QueryError> {
         self.used.1 = self.used.1.saturating_add(bytes);
         self.check_memory()
     }
 
-    /// Bytes of memory that the run may still use.
+    /// Returns the memory that the run may still use, in bytes.
     pub(crate) fn rest_memory(&self) -> usize {
         self.limits.size(Limit::Memory).saturating_sub(self.used.0.saturating_add(self.used.1))
     }
 
-    /// The host let go of bytes.
+    /// Counts bytes that the host has released.
     pub(crate) fn release(&mut self, bytes: usize) {
         self.used.1 = self.used.1.saturating_sub(bytes);
     }
@@ -197,8 +198,8 @@ impl Guest {
 }
 
 impl ResourceLimiter for Guest {
-    /// Ends the program rather than refusing: few programs can go on without the memory they asked for,
-    /// and its author should read which limit it was.
+    /// Ends the program rather than failing the allocation: few programs can continue without the memory that
+    /// they requested, and the author should see the limit's name.
     fn memory_growing(
         &mut self,
         _current: usize,
@@ -221,11 +222,11 @@ impl ResourceLimiter for Guest {
 }
 
 impl Console {
-    /// Adds a line, of which no more is looked at than is kept.
+    /// Adds a line. Reads no more of a long line than the console keeps.
     pub(crate) fn add(&mut self, line: &[u8]) {
         let (_, mut end) = line.split_at(line.len().saturating_sub(CONSOLE));
         if end.len() < line.len() {
-            // A character that was cut in two goes as a whole.
+            // Drop the rest of a character that was cut.
             let whole = end.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
             end = end.get(whole..).unwrap_or_default();
         }
@@ -243,7 +244,7 @@ impl Console {
     }
 }
 
-/// A checked view of the memory of a program that called a host function.
+/// A checked view of a program's memory during a host call.
 pub(crate) struct View<'a> {
     pub(crate) function: &'static str,
     pub(crate) bytes: &'a mut [u8],
@@ -251,9 +252,9 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The memory of the program that calls `function`.
+    /// Creates a view for a call of `function`.
     pub(crate) fn new(caller: &'a mut Caller<'_, Guest>, function: &'static str) -> GuestResult<Self> {
-        // A start function runs before the instance, and with it its memory, is known.
+        // A start function runs before the instance's memory has been stored in the guest.
         let exported = |caller: &mut Caller<'_, Guest>| caller.get_export("memory")?.into_memory();
         let memory = caller.data().memory.or_else(|| exported(caller));
         let memory =
@@ -262,39 +263,39 @@ impl<'a> View<'a> {
         Ok(Self { function, bytes, guest })
     }
 
-    /// `len` bytes at `address`, if they are inside of the memory.
+    /// Returns `len` bytes at `address`, or an error if they are outside of the memory.
     pub(crate) fn slice(&self, address: u32, len: u32) -> GuestResult<&[u8]> {
         let range = address as usize..address as usize + len as usize;
         self.bytes.get(range).ok_or_else(|| self.bad_pointer(address, len))
     }
 
-    /// The same, to be written.
+    /// Mutable variant of [`Self::slice`].
     pub(crate) fn slice_mut(&mut self, address: u32, len: u32) -> GuestResult<&mut [u8]> {
         let bad = self.bad_pointer(address, len);
         let range = address as usize..address as usize + len as usize;
         self.bytes.get_mut(range).ok_or(bad)
     }
 
-    /// The same, beside the state of the program that it is written for.
+    /// Mutable variant of [`Self::slice`] that also returns the guest's state.
     pub(crate) fn slice_and_guest(&mut self, address: u32, len: u32) -> GuestResult<(&mut [u8], &mut Guest)> {
         let bad = self.bad_pointer(address, len);
         let range = address as usize..address as usize + len as usize;
         Ok((self.bytes.get_mut(range).ok_or(bad)?, self.guest))
     }
 
-    /// As much of a text at `address` as a problem quotes.
+    /// Returns the text at `address`, cut to the length that a problem may quote.
     pub(crate) fn quote(&self, address: u32, len: u32) -> GuestResult<String> {
         let (quoted, _) = self.slice(address, len)?.split_at(len.min(QUOTED) as usize);
         Ok(short(&String::from_utf8_lossy(quoted)))
     }
 
-    /// UTF-8 text at `address`.
+    /// Returns the UTF-8 text at `address`.
     pub(crate) fn text(&self, address: u32, len: u32) -> GuestResult<&str> {
         let bad = || Trapped::new(QueryError::BadText { function: self.function });
         std::str::from_utf8(self.slice(address, len)?).map_err(|_| bad())
     }
 
-    /// `COUNT` little-endian words at `address`.
+    /// Reads `COUNT` little-endian words at `address`.
     pub(crate) fn words<const COUNT: usize>(&self, address: u32) -> GuestResult<[u32; COUNT]> {
         let bytes = self.slice(address, 4 * COUNT as u32)?;
         let (words, _) = bytes.as_chunks::<4>();
@@ -313,7 +314,7 @@ mod tests {
     use super::Console;
 
     #[test]
-    fn the_console_keeps_its_end() {
+    fn keeps_the_end_of_the_console() {
         let mut console = Console::default();
         (0..1000).for_each(|number| console.add(format!("ä{number}").as_bytes()));
         let text = console.into_text();
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_before_it_is_copied() {
+    fn cuts_a_long_line_before_copying_it() {
         for (line, end) in
             [("ä".repeat(1 << 20), "ää\n"), ("x".repeat(4097), "xx\n"), ("\u{1f600}".repeat(9999), "\n")]
         {
@@ -329,10 +330,10 @@ mod tests {
             console.add(line.as_bytes());
             let text = console.into_text();
             assert!(text.len() <= 4096 && text.len() > 4088 && text.ends_with(end), "{}", text.len());
-            assert!(!text.contains('\u{fffd}'), "no character is cut in two");
+            assert!(!text.contains('\u{fffd}'), "no character is split");
         }
         let mut console = Console::default();
         console.add(&[0xff; 1 << 20]);
-        assert!(console.0.capacity() < 1 << 16, "what is no text is cut, too");
+        assert!(console.0.capacity() < 1 << 16, "invalid UTF-8 is cut, too");
     }
 }

@@ -1,7 +1,7 @@
-//! The host functions: what a program can do beyond computing.
+//! Host functions: the operations that a program can't do by computing alone.
 //!
-//! Every address and handle comes from a stranger: it is checked, and a bad one ends the run with a name,
-//! never the gateway. What may not be done at all ends the run, too, so that its author reads why.
+//! Every address and handle is untrusted: invalid ones end the run with an error, and never harm the gateway.
+//! Forbidden operations end the run as well, so that the program's author sees the reason.
 
 mod answer;
 mod calls;
@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 use crate::guest::{Guest, View};
 use crate::problem::QueryError;
 
-/// The largest random request, in bytes: more than any program needs at once.
+/// The maximum length of a request for random bytes: more than any program needs at once.
 const RANDOM: u32 = 64 << 10;
-/// The longest JSON Pointer, and the longest name of a member, in bytes: nothing else has its turn while they are read.
+/// The maximum length of a JSON Pointer and of a member's name, in bytes. Reading them does not yield.
 const TEXT: u32 = 16 << 10;
 
 /// Adds every function of `query_abi::HOST_FUNCTIONS` to a linker.
@@ -53,8 +53,8 @@ pub(crate) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     Ok(())
 }
 
-/// Runs a host function for a program. Every one passes here, so that a recording misses none: `with` is what
-/// it was called with, as recordings say it.
+/// Runs a host function for a program and records the call. All host functions use it, so that no call is
+/// missing in a recording. `with` builds the call's arguments in the form that recordings have.
 fn call<R: Gives>(
     caller: &mut Caller<'_, Guest>,
     function: &'static str,
@@ -79,7 +79,7 @@ fn called(
     view.guest.called(view.function, with)
 }
 
-/// What a host function returns.
+/// The result of a host function, as recordings have it.
 trait Gives {
     fn number(&self) -> Option<i64>;
 }
@@ -102,7 +102,7 @@ impl Gives for i64 {
     }
 }
 
-/// Milliseconds since the epoch: coarse, so that nothing fine can be timed.
+/// Returns milliseconds since the Unix epoch. The resolution is coarse to prevent timing attacks.
 fn clock(view: &View<'_>) -> i64 {
     if let Some(call) = view.guest.tape.recorded() {
         return call.result.unwrap_or_default();
@@ -132,7 +132,7 @@ fn log(view: &mut View<'_>, text: u32, len: u32) -> GuestResult<()> {
     Ok(())
 }
 
-/// Ends the run. It returns an error and nothing else: to the program it does not return.
+/// Ends the run. Always returns an error.
 fn fail(view: &View<'_>, kind: i32, text: (u32, u32), place: (u32, u32)) -> GuestResult<()> {
     let kind = Failure::from_number(kind).unwrap_or(Failure::Refused);
     let text = view.quote(text.0, text.1)?;

@@ -1,10 +1,10 @@
-//! Lanes: the engines that run programs and their pools, once for each thread.
+//! Engine shards ("lanes"): an engine and an instance pool for each kind of program, replicated per thread.
 //!
-//! Threads that share an engine fetch its counts and its locks from each other, a dozen times for every instance: a fresh
-//! query took up to one and a half times as much on two threads (docs/performance.md). So a program is run in the lane of
-//! the thread that its request came by. A guest stays in its lane, whichever thread goes on with it; and there
-//! are places in each lane for as many guests as may run at all, so that none waits while there is room.
-//! What is compiled is in one lane at first. In others it is from when it has been used there a few times.
+//! Threads that share an engine contend on its reference counts and locks a dozen times per instance: on two
+//! threads, a fresh query took up to 1.5 times as long (docs/performance.md). A program therefore runs in the
+//! shard of the thread that received its request. A guest stays in its shard, even if another thread resumes
+//! it. Each shard has slots for as many guests as may run in total, so that none waits while there is room.
+//! Compiled code starts in one shard, and is replicated to others after a few uses there.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -18,32 +18,32 @@ use crate::host;
 use crate::program::Program;
 use crate::start::StartError;
 
-/// Places where nothing else is written and memory is no matter.
+/// The default number of slots, if nothing else is configured and memory is not limited.
 const INSTANCES: u32 = 256;
-/// Lanes at most: more threads share them.
+/// The maximum number of shards. More threads share them.
 const MOST: usize = 8;
-/// How often a program is used out of its lane before it is taken into another.
+/// The number of uses from other shards after which a program is replicated.
 const USES: u32 = 16;
 
-/// An engine and a pool for each kind of program.
+/// A shard: an engine and a pool for each kind of program.
 pub(crate) struct Lane {
     pub(crate) c: CEnvironment,
     pub(crate) javascript: JavascriptEnvironment,
     pub(crate) plain: (Sandbox, Linker<Guest>),
 }
 
-/// All of them, and how many places each has of each kind.
+/// All shards, with the number of slots for each kind of program in each.
 pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     pub(crate) instances: u32,
 }
 
 impl Lanes {
-    /// Reserves so many lanes and places, or as many as there is address space for: one lane, then half of the places,
-    /// and half of those.
+    /// Reserves shards and slots, or fewer if the address space is too small: first one shard instead of
+    /// several, then half of the slots until they fit.
     ///
     /// # Errors
-    /// When there is not even room for one place, or an environment does not load.
+    /// If there is not room for a single slot, or an environment does not load.
     pub(crate) fn reserve(lanes: usize, instances: u32, memory: usize) -> Result<Self, StartError> {
         let (mut lanes, mut instances) = (lanes.max(1), instances.max(1));
         loop {
@@ -62,7 +62,7 @@ impl Lanes {
         }
     }
 
-    /// The lane of this thread.
+    /// Returns the index of the current thread's shard.
     pub(crate) fn own(&self) -> usize {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
         thread_local!(static THREAD: Cell<Option<usize>> = const { Cell::new(None) });
@@ -74,24 +74,24 @@ impl Lanes {
         thread % self.lanes.len()
     }
 
-    /// A lane that there is.
+    /// Returns a shard. Panics if the index is out of range.
     pub(crate) fn at(&self, lane: usize) -> &Lane {
         &self.lanes[lane]
     }
 
-    /// All engines.
+    /// Returns the engines of all shards.
     pub(crate) fn engines(&self) -> Vec<&Engine> {
         self.lanes.iter().flat_map(Lane::engines).collect()
     }
 
-    /// What was compiled for a lane.
+    /// Wraps code that was compiled for a shard.
     pub(crate) fn compiled<T>(&self, home: usize, made: T) -> Arc<Compiled<T>> {
         Arc::new(Compiled::new(made, home, self.lanes.len()))
     }
 }
 
 impl Lane {
-    /// The engine that a program runs in.
+    /// Returns the engine that runs a program.
     pub(crate) fn engine(&self, program: &Program) -> &Engine {
         match program {
             Program::C(_) => self.c.sandbox.engine(),
@@ -116,23 +116,23 @@ impl Lane {
     }
 }
 
-/// What was compiled, lane by lane.
+/// Compiled code, by shard.
 pub(crate) struct Compiled<T> {
     home: usize,
     lanes: Box<[OnceLock<T>]>,
-    /// By threads of other lanes than those that it is in.
+    /// The number of uses from shards that lack the code.
     uses: AtomicU32,
 }
 
 impl<T> Compiled<T> {
-    /// For one lane of so many.
+    /// Creates an entry for one of `count` shards.
     fn new(made: T, home: usize, count: usize) -> Self {
         let lanes: Box<[OnceLock<T>]> = (0..count).map(|_| OnceLock::new()).collect();
         let _ = lanes[home].set(made);
         Self { home, lanes, uses: AtomicU32::new(0) }
     }
 
-    /// The lane where it is to run, and whether it is time to take it into the thread's own.
+    /// Returns the shard to run in, and whether to replicate the code to the thread's own shard now.
     pub(crate) fn lane(&self, own: usize) -> (usize, bool) {
         if self.lanes[own].get().is_some() {
             return (own, false);
@@ -140,31 +140,31 @@ impl<T> Compiled<T> {
         (self.home, self.uses.fetch_add(1, Relaxed) % USES == USES - 1)
     }
 
-    /// It in a lane, if it is there.
+    /// Returns the code in a shard, if it is there.
     pub(crate) fn at(&self, lane: usize) -> Option<&T> {
         self.lanes[lane].get()
     }
 
-    /// It where it was compiled.
+    /// Returns the code in the shard that it was compiled for.
     pub(crate) fn home(&self) -> Option<&T> {
         self.at(self.home)
     }
 
-    /// Takes it into another lane, once.
+    /// Sets the code of another shard. Returns `false` if it was already set.
     pub(crate) fn take_into(&self, lane: usize, made: T) -> bool {
         self.lanes[lane].set(made).is_ok()
     }
 }
 
-/// How many places there are where the config does not say it: what they keep between programs fits into
-/// half of the memory that the process may have.
+/// Returns the default number of slots: the memory that they retain between programs fits into half of the
+/// process's memory limit.
 pub(crate) fn usual_instances(memory: Option<u64>) -> u32 {
     let fitting = memory.map_or(u64::MAX, |memory| memory / 2 / kept());
     u32::try_from(fitting).unwrap_or(INSTANCES).clamp(1, INSTANCES)
 }
 
-/// How many lanes there are for so many threads and places: what the places of all lanes keep fits into that
-/// half, too.
+/// Returns the number of shards for these threads and slots: the memory that all slots retain fits into half
+/// of the limit, too.
 pub(crate) fn usual_lanes(threads: usize, instances: u32, memory: Option<u64>) -> usize {
     let lane = kept().saturating_mul(instances.max(1).into());
     let fitting = memory.map_or(u64::MAX, |memory| memory / 2 / lane);
@@ -172,7 +172,7 @@ pub(crate) fn usual_lanes(threads: usize, instances: u32, memory: Option<u64>) -
     usize::try_from(fitting).unwrap_or(MOST).min(most).max(1)
 }
 
-/// Bytes that a place of each kind keeps.
+/// Returns the bytes that a slot of each kind retains, in total.
 fn kept() -> u64 {
     [Class::C, Class::Javascript, Class::Plain].map(Class::kept).iter().sum()
 }
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_places_keep_fits_into_half_of_the_memory() {
+    fn retained_memory_fits_into_half_of_the_limit() {
         assert_eq!(usual_instances(None), 256);
         assert_eq!(usual_instances(Some(64 << 30)), 256);
         let few = usual_instances(Some(512 << 20));
@@ -191,21 +191,21 @@ mod tests {
     }
 
     #[test]
-    fn each_thread_has_a_lane_where_memory_is_no_matter() {
+    fn gives_each_thread_a_shard_if_memory_allows() {
         assert_eq!(usual_lanes(2, 256, None), 2);
         assert_eq!(usual_lanes(64, 256, None), MOST);
         assert_eq!(usual_lanes(4, 256, Some(64 << 30)), 4);
         assert_eq!(usual_lanes(4, 256, Some(5 << 30)), 2);
         assert_eq!(usual_lanes(4, 256, Some(512 << 20)), 1);
-        assert_eq!(usual_lanes(4, 1, None), 1, "who runs one program at a time needs one");
+        assert_eq!(usual_lanes(4, 1, None), 1, "a single slot needs one shard");
     }
 
     #[test]
-    fn what_is_used_out_of_its_lane_a_few_times_is_wanted_in_another() {
+    fn requests_replication_after_some_uses_from_other_shards() {
         let compiled = Compiled::new('a', 1, 2);
         assert_eq!(compiled.lane(1), (1, false));
         let wanted: Vec<u32> = (1..=3 * USES).filter(|_| compiled.lane(0).1).collect();
-        assert_eq!(wanted.len(), 3, "and again where nothing came of it");
+        assert_eq!(wanted.len(), 3, "and again if replication failed");
         assert_eq!((compiled.lane(0).0, compiled.at(0)), (1, None));
         assert!(compiled.take_into(0, 'b'));
         assert!(!compiled.take_into(0, 'c'));

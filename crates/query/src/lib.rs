@@ -1,13 +1,15 @@
-//! The query: a program that the client sends runs beside the services and answers in one request.
+//! Query routes: a client sends a program, which runs beside the services and answers in one request.
 //!
-//! The way of a request, a file a step:
-//! `ask.rs` (what the HTTP request asks for) → `claim.rs` (whose program it is, and by what right it runs: `owner.rs`,
-//! `cached.rs`, `token.rs`, `trust.rs`) → `program.rs` (checked, compiled once for each owner, kept) → `run.rs` (an instance,
-//! fresh or one of `live.rs`, the host functions of `host.rs`, limits) → `answer.rs` (HTTP again). `route.rs` is the way itself,
-//! `runtime.rs` what all routes share, `stored.rs` the programs that the operator deploys,
-//! `route/describe.rs` what a route says of itself. `problem.rs` holds all that can go wrong on it,
-//! `config.rs` what an operator writes, `limits.rs` the limits that exist twice. The protocol
-//! and the ABI stand in docs/query.md and in `query-abi`.
+//! A request passes through these modules, in this order:
+//! `ask.rs` parses the HTTP request, `claim.rs` resolves the program and authorises its use (`owner.rs`,
+//! `cached.rs`, `token.rs`, `trust.rs`), `program.rs` checks it and compiles it once for each owner, `run.rs`
+//! runs it in an instance, fresh or from the pool in `live.rs`, with the host functions of `host.rs` and the
+//! limits, and `answer.rs` builds the HTTP response.
+//!
+//! `route.rs` is the handler itself, `runtime.rs` the state that all routes share, `stored.rs` the programs
+//! that the operator deploys, `route/describe.rs` the route's own description. `problem.rs` defines the
+//! errors, `config.rs` the settings, and `limits.rs` the limits that both client and operator set. The
+//! protocol and the ABI are specified in docs/query.md and in `query-abi`.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod answer;

@@ -1,5 +1,5 @@
-//! Every limit exists twice: what the client grants with `ORFA-Limit`, and the operator's cap. The smaller
-//! one holds, and the error says which it was.
+//! The limits of a run. Both the client (`ORFA-Limit`) and the operator set each of them; the smaller value
+//! applies, and errors report its origin.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use sfv::{BareItem, Dictionary, ListEntry, Parser};
 use crate::config::LimitsConfig;
 use crate::problem::QueryError;
 
-/// What is limited. The names are the words of `ORFA-Limit` and of the config.
+/// A limited resource. The names are those of `ORFA-Limit` and of the config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     Cpu,
@@ -20,7 +20,7 @@ pub(crate) enum Limit {
     Output,
 }
 
-/// A limit that holds, and whose it is.
+/// An effective limit. `granted` is whether it comes from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cap {
     pub(crate) value: u64,
@@ -37,7 +37,7 @@ impl Limit {
     pub(crate) const ALL: [Self; 7] =
         [Self::Cpu, Self::Deadline, Self::Memory, Self::Calls, Self::Parallel, Self::Received, Self::Output];
 
-    /// The word of `ORFA-Limit` and of the config.
+    /// Returns the limit's name in `ORFA-Limit` and the config.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -50,7 +50,7 @@ impl Limit {
         }
     }
 
-    /// The code of the problem when a run goes over it.
+    /// Returns the problem code for exceeding the limit.
     pub(crate) fn code(self) -> &'static str {
         match self {
             Self::Cpu => "limit-cpu",
@@ -63,7 +63,7 @@ impl Limit {
         }
     }
 
-    /// What the program used too much of: `50 ms of CPU time`.
+    /// Formats a value of the limit for messages: `50 ms of CPU time`.
     pub(crate) fn show(self, value: u64) -> String {
         match self {
             Self::Cpu => format!("{value} ms of CPU time"),
@@ -78,7 +78,7 @@ impl Limit {
 }
 
 impl Limits {
-    /// The operator's caps.
+    /// Returns the operator's limits.
     pub(crate) fn caps(config: &LimitsConfig) -> Self {
         let millis = |duration: services::Duration| u64::try_from(duration.0.as_millis()).unwrap_or(u64::MAX);
         let cap = |limit| match limit {
@@ -93,10 +93,10 @@ impl Limits {
         Self { caps: Limit::ALL.map(|limit| Cap { value: cap(limit), granted: false }) }
     }
 
-    /// The limits that hold when the client grants what its `ORFA-Limit` says.
+    /// Applies the client's `ORFA-Limit`.
     ///
     /// # Errors
-    /// A header that is no dictionary (RFC 9651), an unknown word, or a value that is not a whole number.
+    /// A header that is not a dictionary (RFC 9651), an unknown name, or a value that is not a whole number.
     pub(crate) fn granted(mut self, header: &str) -> Result<Self, QueryError> {
         let wrong = |detail: String| QueryError::Header { header: "ORFA-Limit", detail };
         let dictionary: Dictionary =
@@ -114,12 +114,12 @@ impl Limits {
         Ok(self)
     }
 
-    /// Every limit by its word.
+    /// Returns every limit by name.
     pub(crate) fn words(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Limit::ALL.into_iter().map(|limit| (limit.word(), self.value(limit)))
     }
 
-    /// The same limits, but for this one.
+    /// Returns these limits with another value for one of them.
     pub(crate) fn with(mut self, limit: Limit, value: u64) -> Self {
         self.caps[limit as usize].value = value;
         self
@@ -141,7 +141,7 @@ impl Limits {
         usize::try_from(self.value(limit)).unwrap_or(usize::MAX)
     }
 
-    /// The error of a run that went over a limit.
+    /// Returns the error for exceeding a limit.
     pub(crate) fn exceeded(&self, limit: Limit) -> QueryError {
         let Cap { value, granted } = self.cap(limit);
         QueryError::Limit { limit, value, granted }
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_smaller_one_holds() {
+    fn applies_the_smaller_limit() {
         let caps = Limits::caps(&LimitsConfig::default());
         let limits = caps.granted("cpu=10, calls=100000, memory=1048576").unwrap();
         assert_eq!(limits.cap(Limit::Cpu), Cap { value: 10, granted: true });
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_limit_is_an_error() {
+    fn rejects_unknown_limits_and_invalid_values() {
         for header in ["cpus=1", "cpu=fast", "cpu=1.5", "cpu", "cpu=(1 2)", "cpu=0", "cpu=-1", "=", "cpu=1,"]
         {
             assert!(Limits::caps(&LimitsConfig::default()).granted(header).is_err(), "{header}");
@@ -181,7 +181,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_text_makes_it_panic_and_none_raises_a_cap(header in "[a-z0-9=, .;\"()-]{0,40}") {
+        fn parses_any_header_without_raising_limits(header in "[a-z0-9=, .;\"()-]{0,40}") {
             let caps = Limits::caps(&LimitsConfig::default());
             if let Ok(limits) = caps.granted(&header) {
                 for limit in Limit::ALL {

@@ -1,9 +1,10 @@
-//! Instances that go on living: the mode *instance*.
+//! The pool of warm instances, for the mode *instance*.
 //!
-//! What a program leaves in its memory, it finds there the next time. So an instance serves one session, which is
-//! one client's token; it is used by one request at a time, and thrown away when it traps, goes over a limit, or has
-//! grown by more than [`GROWTH`]. An instance keeps its place in the pool: all together hold half of
-//! the places at most, and the least worthy goes first (uses over the time since the last one).
+//! A program finds its memory as its previous run left it. An instance therefore serves a single session,
+//! which is one client's token. It serves one request at a time, and is dropped when it traps, exceeds a
+//! limit, or has grown by more than [`GROWTH`]. A warm instance keeps its slot in the instance pool. All of
+//! them together use at most half of the slots; the instance with the lowest value (uses divided by the time
+//! since the last one) is evicted first.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,36 +17,36 @@ use crate::random::RandomMap;
 use crate::run::Entry;
 use crate::token::Session;
 
-/// By how much an instance may grow, in bytes of linear memory.
+/// The maximum growth of an instance, in bytes of linear memory.
 pub(crate) const GROWTH: usize = 512 << 10;
-/// How many instances one session may have: those that were in use at once.
+/// The maximum number of instances per session, as needed by concurrent requests.
 const EACH: usize = 4;
-/// How long an instance lives that nobody uses.
+/// The time after which an unused instance is dropped.
 const IDLE: Duration = Duration::from_secs(60);
-/// Which part of all instances that live one owner may have.
+/// The maximum share of one owner: the reciprocal of the fraction of all warm instances.
 const SHARE: usize = 8;
 const SWEEP: Duration = Duration::from_secs(10);
 
-/// An instance between two requests.
+/// A warm instance, between two requests.
 pub(crate) struct Live {
     pub(crate) store: Store<Guest>,
     pub(crate) seat: Box<Seat>,
 }
 
-/// What belongs to an instance beside its store.
+/// The state of an instance in addition to its store.
 pub(crate) struct Seat {
     pub(crate) entry: Entry,
-    /// Its place in the pool.
+    /// Its slot in the instance pool.
     _permit: OwnedSemaphorePermit,
-    /// To whom it belongs, for its share.
+    /// The owner, for the per-owner maximum.
     owner: OwnerId,
-    /// Bytes of linear memory before its first run.
+    /// Bytes of linear memory before the first run.
     first: usize,
     uses: u32,
     last: Instant,
 }
 
-/// All of them.
+/// The pool of warm instances.
 pub(crate) struct Lives {
     most: usize,
     inner: Arc<Mutex<Inner>>,
@@ -54,20 +55,20 @@ pub(crate) struct Lives {
 #[derive(Default)]
 struct Inner {
     sessions: RandomMap<Session, Lot>,
-    /// How many each owner has. Those who have none are forgotten by the next sweep.
+    /// The number of instances per owner. The sweep removes owners without instances.
     owners: RandomMap<OwnerId, usize>,
     count: usize,
     is_swept: bool,
 }
 
-/// The instances of a session. While all are in use it is empty, until the next sweep.
+/// The instances of a session. Empty while all are in use, until the next sweep.
 struct Lot {
-    /// The session's program.
+    /// The key of the session's program.
     key: Key,
     lives: Vec<Live>,
 }
 
-/// Whether an instance with so many bytes of linear memory, and so many before its first run, is too large to go on living.
+/// Whether an instance has grown too much to be kept, given its linear memory now and before its first run.
 pub(crate) fn has_outgrown(linear: usize, first: usize) -> bool {
     linear > first + GROWTH
 }
@@ -77,7 +78,7 @@ impl Seat {
         Self { entry, _permit: permit, owner, first, uses: 0, last: Instant::now() }
     }
 
-    /// Bytes of linear memory before its first run.
+    /// Returns the bytes of linear memory before the first run.
     pub(crate) fn first(&self) -> usize {
         self.first
     }
@@ -93,7 +94,7 @@ impl Lives {
         Self { most: (instances / 2) as usize, inner: Arc::default() }
     }
 
-    /// An instance of this session, for one request.
+    /// Takes an instance of this session for one request.
     pub(crate) fn take(&self, session: Session, key: Key) -> Option<Live> {
         let mut inner = lock(&self.inner);
         let live = inner.sessions.get_mut(&session).filter(|lot| lot.key == key)?.lives.pop()?;
@@ -101,14 +102,14 @@ impl Lives {
         Some(live)
     }
 
-    /// Gives one back, or a new one.
+    /// Adds an instance, after its first run or a later one.
     pub(crate) fn put(&self, session: Session, key: Key, mut live: Live, now: Instant) {
         if has_outgrown(live.store.data().linear(), live.seat.first) || self.most == 0 {
             return;
         }
         live.seat.uses = live.seat.uses.saturating_add(1);
         live.seat.last = now;
-        // What goes is dropped after the lock is.
+        // Evicted instances are dropped after the lock is released.
         let mut gone = Vec::new();
         let mut inner = lock(&self.inner);
         let lot = inner.sessions.entry(session).or_insert_with(|| Lot { key, lives: Vec::new() });
@@ -131,20 +132,20 @@ impl Lives {
         drop(inner);
     }
 
-    /// How many there are.
+    /// Returns the number of instances.
     pub(crate) fn count(&self) -> usize {
         lock(&self.inner).count
     }
 }
 
 impl Inner {
-    /// Counts one less.
+    /// Removes an instance from the counts.
     fn gone(&mut self, owner: OwnerId) {
         self.count -= 1;
         self.owners.entry(owner).and_modify(|held| *held -= 1);
     }
 
-    /// Takes the least worthy of some out.
+    /// Removes and returns the instance with the lowest value among those that match.
     fn least(&mut self, now: Instant, which: impl Fn(&Seat) -> bool) -> Option<Live> {
         let all = self.sessions.iter().flat_map(|(key, lot)| {
             lot.lives
@@ -160,7 +161,7 @@ impl Inner {
         Some(live)
     }
 
-    /// Takes those out that nobody has used for long.
+    /// Removes and returns the idle instances.
     fn idle(&mut self, now: Instant) -> Vec<Live> {
         let mut idle = Vec::new();
         self.sessions.retain(|_, Lot { lives, .. }| {
@@ -173,7 +174,7 @@ impl Inner {
     }
 }
 
-/// Lets idle ones go, until none are left.
+/// Drops idle instances periodically, until the pool is empty.
 async fn sweep(lives: std::sync::Weak<Mutex<Inner>>) {
     loop {
         tokio::time::sleep(SWEEP).await;
@@ -184,7 +185,7 @@ async fn sweep(lives: std::sync::Weak<Mutex<Inner>>) {
             inner.is_swept = inner.count > 0;
             (gone, inner.count == 0)
         };
-        // To drop one takes a tenth of a millisecond, and there may be hundreds.
+        // Dropping one takes a tenth of a millisecond, and there may be hundreds.
         for live in gone {
             drop(live);
             tokio::task::yield_now().await;

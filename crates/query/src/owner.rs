@@ -1,8 +1,8 @@
-//! To whom a kept program belongs.
+//! The owners of cached programs.
 //!
-//! What one caller runs is nobody else's affair, and how long an answer takes would tell it: so a program is compiled
-//! and kept once for each owner. Programs that many clients send are signed (their key owns them, and
-//! whoever sends the signature shares them) or stored (they are the operator's).
+//! Programs are compiled and cached separately for each owner. Otherwise a client could learn from response
+//! times which programs others run. Programs that many clients send are signed (the key owns them, and all
+//! clients that send the signature share them) or stored (the operator owns them).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use crate::ask::Language;
 
 /// SHA-256 of a program's bytes.
 pub(crate) type Hash = [u8; 32];
-/// The first bytes of an owner's hash: enough to tell it from others, too few to find it.
+/// A prefix of an owner's hash: long enough to distinguish owners, too short to identify them.
 pub(crate) type Mark = [u8; 8];
 
-/// To whom a program belongs.
+/// The owner of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A registered developer's key.
     Key(Arc<str>),
-    /// A caller that said who it is.
+    /// An authenticated caller.
     Caller(Caller),
-    /// A client that did not, by its network: an IPv4 address, or the first 64 bits of an IPv6 address.
+    /// The network of an unauthenticated client: an IPv4 address, or the first 64 bits of an IPv6 address.
     Network(IpAddr),
 }
 
 impl Owner {
-    /// The owner of what a call brings along without a signature.
+    /// Returns the owner of unsigned programs sent with a call.
     pub(crate) fn of(call: &Call) -> Self {
         match (&call.caller, call.arrival) {
             (Caller::Anonymous, Some(arrival)) => Self::Network(network(arrival.client)),
@@ -39,17 +39,17 @@ impl Owner {
         }
     }
 
-    /// The key under which a program of this owner is kept.
+    /// Returns the cache key of a program of this owner.
     pub(crate) fn key(&self, language: Language, hash: &Hash) -> Key {
         self.hasher().chain_update([language as u8]).chain_update(hash).finalize().into()
     }
 
-    /// The owner as a number, for its share of what there is.
+    /// Returns the owner's identifier, for its share of caches.
     pub(crate) fn id(&self) -> OwnerId {
         u64::from_be_bytes(self.mark())
     }
 
-    /// Who pays for what it sends.
+    /// Returns the quota that the owner's programs are charged to.
     pub(crate) fn quota_key(&self) -> QuotaKey {
         match self {
             Self::Key(name) => QuotaKey::new(&("key", name)),
@@ -84,7 +84,7 @@ impl Owner {
     }
 }
 
-/// Who holds a token: an anonymous client is not asked for its address where its program is a key's.
+/// Returns the holder of a token. For a signed program, an anonymous client's address does not matter.
 pub(crate) fn holder(call: &Call, owner: &Owner) -> Mark {
     match owner {
         Owner::Key(_) => Owner::Caller(call.caller.clone()).mark(),
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_owners_share_a_program() {
+    fn gives_each_owner_a_separate_cache_key() {
         let name = || Arc::from("shop");
         let address = |text: &str| Owner::Network(network(text.parse().unwrap()));
         let owners = [
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_household_is_one_owner() {
+    fn treats_a_network_as_one_owner() {
         let one = network("2001:db8::1".parse().unwrap());
         assert_eq!(one, network("2001:db8::ffff:1".parse().unwrap()));
         let mapped = network("::ffff:192.0.2.1".parse().unwrap());

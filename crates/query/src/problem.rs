@@ -1,7 +1,7 @@
-//! All that can go wrong with a query, with code, status and fault beside each.
+//! The errors of query routes, with code, status and fault of each.
 //!
-//! What was asked for wrongly is the client's fault (4xx). What the program did is the program's: 422,
-//! so that a stranger's bug never pages the operator.
+//! Wrong requests are the client's fault (4xx). Errors of a running program are the program's fault (422), so
+//! that an untrusted program never pages the operator.
 
 use http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
@@ -15,24 +15,24 @@ use crate::limits::Limit;
 use crate::program::check::Refusal;
 use crate::replay::Stop;
 
-/// What went wrong.
+/// An error of a query request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum QueryError {
-    #[error("the method {method} is not for this")]
+    #[error("the method {method} is not allowed here")]
     Method { method: http::Method, allowed: &'static str },
     #[error("the request has no Content-Type")]
     NoContentType,
-    #[error("the Content-Type `{0}` is not one of a program")]
+    #[error("the Content-Type `{0}` is not a program's")]
     ContentType(String),
     #[error("the header {header}: {detail}")]
     Header { header: &'static str, detail: String },
-    #[error("ORFA-Input says {input} bytes, but the body has {body}")]
+    #[error("ORFA-Input is {input}, but the body has only {body} bytes")]
     InputLength { input: usize, body: usize },
     #[error("the form: {0}")]
     Form(String),
-    #[error("the Content-Encoding `{0}` is not known")]
+    #[error("the Content-Encoding `{0}` is unknown")]
     Encoding(String),
-    #[error("the body is not what its Content-Encoding says")]
+    #[error("the body does not match its Content-Encoding")]
     BrokenEncoding,
     #[error("the body is larger than {0} bytes")]
     BodySize(u64),
@@ -42,23 +42,23 @@ pub(crate) enum QueryError {
     NoProgram,
     #[error("the program has {size} bytes, more than {limit}")]
     ProgramSize { size: usize, limit: u64 },
-    #[error("the token is not one of this gateway, or its key is gone")]
+    #[error("the token was not issued by this gateway, or its key is gone")]
     TokenUnknown,
-    #[error("the token's time is over")]
+    #[error("the token has expired")]
     TokenExpired,
-    #[error("the token is another caller's")]
+    #[error("the token belongs to another caller")]
     TokenCaller,
-    #[error("the key that signed the token's program counts no more")]
+    #[error("the key that signed the token's program is not trusted any more")]
     TokenRevoked,
-    #[error("the program that is named is not here, or not here any more")]
+    #[error("the named program is not cached, or not any more")]
     ProgramUnknown(Box<str>),
-    #[error("there is no key `{0}` whose signatures count here")]
+    #[error("the key `{0}` is not trusted here")]
     KeyUnknown(String),
-    #[error("the time of the key `{0}` is over")]
+    #[error("the key `{0}` has expired")]
     KeyExpired(String),
-    #[error("this is not a signature of this program by the key `{0}`")]
+    #[error("the signature is not valid for this program and the key `{0}`")]
     SignatureWrong(String),
-    #[error("too many signatures that are not over their programs")]
+    #[error("too many invalid signatures")]
     SignatureRate { wait: std::time::Duration },
     #[error("this route runs only signed programs")]
     Unsigned,
@@ -68,9 +68,7 @@ pub(crate) enum QueryError {
     ProgramBlocked,
     #[error("there is no stored program `{0}`")]
     StoredUnknown(String),
-    #[error(
-        "too many programs that nobody has sent before, or encoded bodies: compiling and decoding take their time"
-    )]
+    #[error("too many new programs or encoded bodies: the quota for compiling and decoding them is used up")]
     CompileRate { wait: std::time::Duration },
     #[error("the program is not UTF-8")]
     NotText,
@@ -80,8 +78,8 @@ pub(crate) enum QueryError {
     Syntax { message: String, hint: Option<String>, line: u32, column: u32 },
     #[error("the program needs more than {}, {}", .limit.show(*.value), whose(*.granted))]
     Limit { limit: Limit, value: u64, granted: bool },
-    /// The pool's work was not done by the request's deadline, which its route puts into words.
-    #[error("the request's time was up")]
+    /// The request's deadline passed before the pool had done the work. The route adds the limit's value.
+    #[error("the request's deadline has passed")]
     Late,
     #[error("{text}")]
     Failed { kind: Failure, text: String, line: u32, column: u32 },
@@ -96,7 +94,7 @@ pub(crate) enum QueryError {
     #[error("`{function}` was called with {len} bytes at address {address}, outside of the memory")]
     BadPointer { function: &'static str, address: u32, len: u32 },
     #[error(
-        "`{function}` was called with text that is not UTF-8, or is no method, header or URL where one is due"
+        "`{function}` was called with text that is not UTF-8, or not the method, header or URL that it has to be"
     )]
     BadText { function: &'static str },
     #[error("the program may not send {method} to `{service}`")]
@@ -105,13 +103,13 @@ pub(crate) enum QueryError {
     Call { url: String, reason: services::CallError },
     #[error("there is no service `{0}` on this route")]
     UnknownService(String),
-    #[error("an answer may not carry the header `{0}`")]
+    #[error("an answer may not have the header `{0}`")]
     AnswerHeader(String),
-    #[error("this route records no runs")]
+    #[error("this route does not record runs")]
     RecordingOff,
-    #[error("this route records no runs of this caller")]
+    #[error("this route does not record this caller's runs")]
     RecordingCaller,
-    #[error("the program is another's, and its runs are not recorded")]
+    #[error("the program belongs to another caller, and its runs are not recorded")]
     RecordingProgram,
     #[error("the recording needs more than {0} bytes, which is the cap of this route")]
     RecordingSize(u64),
@@ -125,12 +123,13 @@ pub(crate) enum QueryError {
     Gateway(String),
 }
 
-/// A program's text as far as a problem quotes it: no limit of the answer bounds a problem.
+/// Cuts a program's text to the length that problems quote. Problems are not bound by the answer's size
+/// limit.
 pub(crate) fn short(text: &str) -> String {
     clip(text, 4096)
 }
 
-/// A text, or its first characters.
+/// Returns the first `chars` characters of a text, with an ellipsis if it was cut.
 pub(crate) fn clip(text: &str, chars: usize) -> String {
     match text.char_indices().nth(chars) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
@@ -139,7 +138,7 @@ pub(crate) fn clip(text: &str, chars: usize) -> String {
 }
 
 fn whose(granted: bool) -> &'static str {
-    if granted { "which is what ORFA-Limit grants" } else { "which is the cap of this route" }
+    if granted { "which is the limit of ORFA-Limit" } else { "which is the cap of this route" }
 }
 
 impl QueryError {
@@ -301,17 +300,17 @@ impl Problem for QueryError {
         match self {
             Self::Method { .. } => "send a program with POST, or with QUERY if it makes only safe calls".into(),
             _ if self.wants_program() => "send the program again; the answer brings a new token".into(),
-            Self::KeyUnknown(_) | Self::KeyExpired(_) => "sign it with a key that `trust` names".into(),
+            Self::KeyUnknown(_) | Self::KeyExpired(_) => "sign it with a key under `trust`".into(),
             Self::SignatureWrong(_) => {
-                "`orfa query sign` prints the header for a program; it holds for these bytes and this Content-Type only"
+                "`orfa query sign` prints the header for a program; it is valid only for these bytes and this Content-Type"
                     .into()
             }
             Self::SignatureRate { .. } => "send it again after Retry-After, signed by `orfa query sign`".into(),
             Self::Unsigned => "send `ORFA-Trust` with the program: `orfa query sign` prints it".into(),
-            Self::ProgramBlocked => "to send it again does not help: `programs.blocked` of the gateway's config has its hash".into(),
+            Self::ProgramBlocked => "sending it again does not help: its hash is in `programs.blocked` of the gateway's config".into(),
             Self::NotStored => "call one of the stored programs by its name, below this path".into(),
-            Self::StoredUnknown(_) => "a version that the route does not list any more is gone for good".into(),
-            Self::CompileRate { .. } => "send it again after Retry-After; programs that were sent before go on".into(),
+            Self::StoredUnknown(_) => "versions that the route does not list any more are not kept".into(),
+            Self::CompileRate { .. } => "send it again after Retry-After; programs that were compiled before still run".into(),
             Self::NoContentType | Self::ContentType(_) => "use application/wasm, text/javascript, text/typescript, or \
                  multipart/form-data with the parts `program` and `input`"
                 .into(),
@@ -323,12 +322,12 @@ impl Problem for QueryError {
             Self::Limit { limit, granted: true, .. } => {
                 format!("grant more with `ORFA-Limit: {}=...`, up to the route's own cap", limit.word())
             }
-            Self::UnknownService(_) => "the host of a URL is the name of a service that the route names".into(),
+            Self::UnknownService(_) => "a URL's host has to be the name of one of the route's services".into(),
             Self::Call { reason, .. } => reason.hint(),
             Self::Overloaded(overloaded) => overloaded.hint(),
             Self::Unfinished(unfinished) => unfinished.hint(),
             Self::RecordingOff | Self::RecordingCaller | Self::RecordingProgram => {
-                "the operator writes under `recordings` whose runs are recorded".into()
+                "the operator configures under `recordings` which callers' runs are recorded".into()
             }
             Self::RecordingSize(_) => {
                 "ask for less, or have the operator raise the route's `recordings.size`".into()
@@ -373,7 +372,7 @@ impl Problem for QueryError {
     }
 }
 
-/// The field that says which media types a resource takes with the method QUERY (RFC 10008).
+/// The header that lists the media types that a resource accepts with the method QUERY (RFC 10008).
 pub(crate) const ACCEPT_QUERY: HeaderName = HeaderName::from_static("accept-query");
 /// The media types of programs.
 pub(crate) const ACCEPTED: &str = "application/wasm, text/javascript, text/typescript, multipart/form-data";
@@ -389,7 +388,7 @@ fn failure_code(kind: Failure) -> &'static str {
     }
 }
 
-/// A run that ended badly: the problem tells of its calls, of what it printed and of its time.
+/// The error of a failed run, with its calls, console output and timing.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub(crate) struct Failed {
@@ -428,7 +427,7 @@ impl Problem for Failed {
     }
 }
 
-/// The problem of a run that made these calls and printed this.
+/// Builds the problem of a failed run.
 pub(crate) fn failed(error: QueryError, timing: &str, console: String, made: &[Made]) -> Failed {
     let calls: Vec<Value> = made.iter().filter(|made| told(made)).map(call).collect();
     let members = Map::from_iter([("calls".into(), calls.into()), ("console".into(), console.into())]);
@@ -438,8 +437,7 @@ pub(crate) fn failed(error: QueryError, timing: &str, console: String, made: &[M
     Failed { error, members, headers }
 }
 
-/// Which calls a problem lists: every unsafe one, since it may have changed something, and every one that
-/// failed.
+/// Whether a problem lists this call: unsafe calls, since they may have changed something, and failed ones.
 fn told(made: &Made) -> bool {
     !made.method.is_safe() || !matches!(made.outcome, Outcome::Status(..400))
 }
@@ -455,7 +453,7 @@ fn call(made: &Made) -> Value {
     })
 }
 
-/// What kind of media a program came as, for messages.
+/// Returns the Content-Type of a program, for messages.
 pub(crate) fn content_type(headers: &HeaderMap) -> Option<&str> {
     headers.get(CONTENT_TYPE)?.to_str().ok()
 }

@@ -1,4 +1,5 @@
-//! A program made ready: checked, compiled once per content hash, shared by every request that sends it.
+//! A program that is ready to run: checked, compiled once per owner and content hash, and shared between
+//! requests.
 
 pub(crate) mod check;
 
@@ -15,19 +16,19 @@ use crate::problem::QueryError;
 use crate::typescript;
 use check::Refusal;
 
-/// A program that can be run any number of times.
+/// A compiled program, which can run any number of times.
 #[derive(Clone)]
 pub(crate) enum Program {
-    /// A query module beside the C environment.
+    /// A query module for the C environment.
     C(Arc<Compiled<CProgram>>),
     /// JavaScript source, types stripped.
     Javascript(Arc<str>),
-    /// A module that brings its own memory.
+    /// A module with its own memory.
     Plain(Arc<Compiled<Module>>),
 }
 
 impl Program {
-    /// The environment that it runs beside.
+    /// Returns the name of the program's environment, if it has one.
     pub(crate) fn environment(&self) -> Option<&'static str> {
         match self {
             Self::C(_) => Some(query_abi::ENVIRONMENT_C),
@@ -36,7 +37,7 @@ impl Program {
         }
     }
 
-    /// Its class as a number: C, JavaScript, plain.
+    /// Returns the program's class as a number: C, JavaScript, plain.
     pub(crate) fn class(&self) -> u8 {
         match self {
             Self::C(_) => 0,
@@ -45,8 +46,8 @@ impl Program {
         }
     }
 
-    /// The lane where it is to run for a thread of this one, and whether it is time to take it there. JavaScript runs
-    /// in any.
+    /// Returns the shard to run in for a thread of shard `own`, and whether to replicate the program to `own`
+    /// now. JavaScript runs in any shard.
     pub(crate) fn lane(&self, own: usize) -> (usize, bool) {
         match self {
             Self::C(program) => program.lane(own),
@@ -55,7 +56,7 @@ impl Program {
         }
     }
 
-    /// The module that was compiled, if one was.
+    /// Returns the compiled module, if there is one.
     pub(crate) fn module(&self) -> Option<&Module> {
         match self {
             Self::C(program) => program.home().map(|program| &program.module),
@@ -65,7 +66,7 @@ impl Program {
     }
 }
 
-/// A query module, with its imports looked up.
+/// A query module with its resolved imports.
 pub(crate) struct CProgram {
     pub(crate) module: Module,
     pub(crate) imports: Vec<Import>,
@@ -73,16 +74,16 @@ pub(crate) struct CProgram {
     pub(crate) entry: ModuleExport,
 }
 
-/// Where an import comes from.
+/// The origin of an import.
 pub(crate) enum Import {
     Environment(ModuleExport),
     Host(String),
 }
 
-/// Source text for the JavaScript environment: the types of TypeScript become spaces, so that lines and
-/// columns stay those that the author sees.
+/// Returns source text for the JavaScript environment. TypeScript types are replaced by spaces, so that lines
+/// and columns stay the same as in the author's source.
 ///
-/// `elsewhere` is told the CPU time of a thread of its own.
+/// The CPU time of the thread that strips types is passed to `elsewhere`.
 pub(crate) fn javascript(
     language: Language,
     source: &[u8],
@@ -104,7 +105,7 @@ pub(crate) fn javascript(
     Ok(stripped.into())
 }
 
-/// Looks a query module's imports up in the environment.
+/// Resolves a query module's imports in the environment.
 pub(crate) fn link(environment: &CEnvironment, module: Module) -> Result<CProgram, QueryError> {
     let imports = module.imports().map(|import| find(environment, &import)).collect::<Result<_, _>>()?;
     let has_constructors = module.get_export(CONSTRUCTORS).is_some_and(|export| export.func().is_some());
@@ -126,8 +127,8 @@ fn find(environment: &CEnvironment, import: &sandbox::ImportType<'_>) -> Result<
     Ok(Import::Environment(export))
 }
 
-/// Whether an import can be satisfied by an export. Functions have to match to the letter; for memory and
-/// table the engine checks the sizes.
+/// Whether an export satisfies an import. Function types have to be equal; the engine checks the sizes of
+/// memories and tables.
 fn same_kind(import: &ExternType, export: &ExternType) -> bool {
     match (import, export) {
         (ExternType::Func(a), ExternType::Func(b)) => a.matches(b),

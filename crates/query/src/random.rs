@@ -1,14 +1,15 @@
-//! Maps by what is random already: the sessions that the gateway gave, the tokens that it sealed.
+//! Maps with random keys, such as sessions and sealed tokens.
 //!
-//! A client chooses no such key, and so needs no hash that it can't foresee: eight bytes of the key are one.
+//! The gateway generates these keys, so clients can't cause collisions. Eight bytes of the key serve as its
+//! hash.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map whose keys nobody chooses.
+/// A map whose keys clients can't choose.
 pub(crate) type RandomMap<K, V> = HashMap<K, V, BuildHasherDefault<LastBytes>>;
 
-/// The last eight bytes of what is hashed.
+/// A hasher that uses the last eight bytes of its input.
 #[derive(Default)]
 pub(crate) struct LastBytes(u64);
 
@@ -19,7 +20,8 @@ impl Hasher for LastBytes {
         }
     }
 
-    /// Spread, since text does not use all bits of a byte, and a map uses the first and the last ones.
+    /// Mixes the bits: text does not use all bits of a byte, while a map uses the first and the last bits of
+    /// the hash.
     fn finish(&self) -> u64 {
         self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26)
     }

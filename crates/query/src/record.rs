@@ -1,11 +1,12 @@
-//! A recording: all that crossed the ABI in one run, as the document that `ORFA-Debug` is answered with.
+//! A recording: all data that crossed the ABI in a run. It is the response to a request with `ORFA-Debug`.
 //!
-//! What a program may not see is not in it either: requests are noted as the program made them, before the
-//! gateway adds what the operator's config and the client's own headers say, responses as the program could read
-//! them. A response stands there once, however often it was read. The words are those of docs/debugging.md;
-//! besides `replay.rs` the mocks in `sdk/` read them.
+//! It contains nothing that the program could not see: requests are recorded as the program made them, before
+//! the gateway adds headers from the config and from the client, and responses as the program could read
+//! them. A response is recorded once, even if it was read several times. The format is specified in
+//! docs/debugging.md; it is read by `replay.rs` and by the mocks in `sdk/`.
 //!
-//! `recorder.rs` writes one, `tape.rs` is where host functions meet it, `data.rs` how bytes are written.
+//! `recorder.rs` writes recordings, `tape.rs` is the interface to the host functions, and `data.rs` encodes
+//! bytes.
 
 mod data;
 mod recorder;
@@ -27,7 +28,7 @@ pub use recorder::ANYONE;
 pub(crate) use recorder::{Recorder, Recordings};
 pub(crate) use tape::Tape;
 
-/// The version of the format: another one means that something else is to be understood.
+/// The version of the format. Changes with incompatible revisions.
 const VERSION: u64 = 1;
 /// The media type of a recording.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.orfa.recording+json";
@@ -40,94 +41,94 @@ pub struct Recording {
     pub(crate) program: ProgramFacts,
     /// The services that the program could call.
     pub(crate) services: Vec<String>,
-    /// The methods that it could use.
+    /// The methods that the program could use.
     pub(crate) methods: Vec<String>,
-    /// It came with QUERY: only safe calls could be made.
+    /// Whether the request had the method QUERY, so that only safe calls were allowed.
     pub(crate) safe_only: bool,
-    /// The limits that held, in the words of `ORFA-Limit`.
+    /// The effective limits, by their names in `ORFA-Limit`.
     pub(crate) limits: BTreeMap<String, u64>,
     pub(crate) input: Data,
-    /// The host functions that it called, in order.
+    /// The host calls of the program, in order.
     pub(crate) calls: Vec<HostCall>,
-    /// What came of the calls to services, by handle.
+    /// The results of the upstream calls, by handle.
     pub(crate) responses: BTreeMap<i32, Received>,
     pub(crate) end: End,
 }
 
-/// Which program it was.
+/// The identity of the recorded program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProgramFacts {
     pub(crate) media_type: String,
-    /// Of its bytes as they were sent.
+    /// The SHA-256 of the program's bytes as they were sent.
     pub(crate) sha256: String,
-    /// The environment that it ran beside; none for a module with its own memory.
+    /// The program's environment; `None` for a module with its own memory.
     pub(crate) environment: Option<String>,
 }
 
-/// One call of a host function.
+/// A call of a host function.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HostCall {
     pub(crate) function: String,
-    /// What it was called with, by the names of the ABI.
+    /// The arguments, by their names in the ABI.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub(crate) with: Value,
-    /// The calls to services that the program could see as ended from here on, in this order.
+    /// The upstream calls that the program could observe as finished from this call on, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) ended: Vec<i32>,
-    /// What it returned.
+    /// The return value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) result: Option<i64>,
-    /// The bytes that it gave, where they are not those of a response.
+    /// The bytes that the call returned, unless they are part of a response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) data: Option<Data>,
-    /// Which bytes of the response's body it gave: the first, and how many.
+    /// The part of the response's body that the call returned: its start and length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) part: Option<(usize, usize)>,
 }
 
-/// What came of a call to a service.
+/// The result of an upstream call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
 pub(crate) enum Received {
-    /// An answer.
+    /// A response.
     Answer {
         status: u16,
-        /// Those that a program may read, as the lines that it reads.
+        /// The headers that a program may read, in the form of lines.
         headers: Data,
         body: Data,
     },
-    /// None; the `orfa_code` that says why.
+    /// A failed call, with its `orfa_code`.
     Error(i32),
 }
 
-/// How the run ended.
+/// The end of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
 pub(crate) enum End {
-    /// With this answer, of which the recording keeps the hash: a replay has the bytes.
+    /// The run ended with an answer. The recording contains only its hash, since a replay produces the bytes.
     Answer { status: u16, headers: Data, length: usize, sha256: String },
-    /// With this problem; `inside` of the last host function, or behind it.
+    /// The run ended with a problem: within the last host call if `inside`, otherwise after it.
     Problem { code: String, detail: String, line: Option<u32>, column: Option<u32>, inside: bool },
 }
 
-/// Why something is no recording that can be replayed.
+/// An error that makes a recording unusable for a replay.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordingError {
-    /// It ends before its end.
+    /// The recording is incomplete.
     #[error("the recording is cut short, at line {line}, column {column}")]
     Short {
-        /// Where, from 1.
+        /// The line of the end, from 1.
         line: usize,
-        /// Where, from 1.
+        /// The column of the end, from 1.
         column: usize,
     },
-    /// It is of another version.
+    /// The recording has another version.
     #[error("the recording is of version {0}, and this `orfa` reads version {VERSION}")]
     Version(String),
-    /// It is something else.
-    #[error("this is no recording: {0}")]
+    /// The document is not a recording.
+    #[error("this is not a recording: {0}")]
     Malformed(String),
 }
 
@@ -142,12 +143,12 @@ impl ProgramFacts {
 }
 
 impl Recording {
-    /// Reads a recording.
+    /// Parses a recording.
     ///
     /// # Errors
-    /// What is cut short, of another version, or no recording.
+    /// If it is incomplete, of another version, or not a recording.
     pub fn read(text: &[u8]) -> Result<Self, RecordingError> {
-        /// As much as every version has.
+        /// The part that all versions have in common.
         #[derive(Deserialize)]
         struct Versioned {
             version: Option<Value>,
@@ -169,19 +170,19 @@ impl Recording {
         self.program.sha256 == sha256(program)
     }
 
-    /// The memory that the program could use, in bytes.
+    /// Returns the memory limit of the recorded run, in bytes.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.limits.get("memory").copied().unwrap_or_default()
     }
 
-    /// How many host calls it made, and how it ended, in words.
+    /// Returns a summary: the number of host calls, and the end of the run.
     #[must_use]
     pub fn summary(&self) -> String {
         format!("{} host calls, ended with {}", self.calls.len(), self.end)
     }
 
-    /// That every call that ended has what came of it.
+    /// Checks that every finished call has a result.
     fn check(&self) -> Result<(), RecordingError> {
         let mut ended = self.calls.iter().flat_map(|call| &call.ended);
         match ended.find(|handle| !self.responses.contains_key(handle)) {
@@ -192,7 +193,7 @@ impl Recording {
 }
 
 impl End {
-    /// The same answer, or the same problem, whatever it says.
+    /// Whether both are the same answer, or problems with the same code.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Problem { code, .. }, Self::Problem { code: other, .. }) => code == other,
@@ -219,7 +220,7 @@ fn wrong(error: &serde_json::Error) -> RecordingError {
     RecordingError::Malformed(error.to_string())
 }
 
-/// A hash as recordings write it.
+/// Returns a hash in the format of recordings.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes).into())
 }

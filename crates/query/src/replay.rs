@@ -1,9 +1,9 @@
-//! A recorded run once more: the same program, with a recording in the place of services, clock and chance.
+//! Replays a recorded run, with the recording in place of services, clock and random numbers.
 //!
-//! It goes through the same `run`, host functions and limits; only what came from outside comes from the
-//! recording, at the host call where the program saw it (`player.rs`). So it reaches the same bytes, or ends at
-//! the same host call, and if it does not, that is told with its place. A program that was changed since can
-//! be run as well, as long as it asks for what was recorded.
+//! A replay uses the same `run`, host functions and limits as a request; only external data comes from the
+//! recording, at the host call where the program received it (`player.rs`). It therefore produces the same
+//! bytes, or ends at the same host call, and any divergence is reported with its position. A program that was
+//! changed after the recording can be replayed as well, as long as it makes the recorded requests.
 
 mod player;
 
@@ -28,71 +28,71 @@ use crate::runtime::Runtime;
 
 pub(crate) use player::{Player, Stop};
 
-/// How much more CPU time a replay may take: this machine may be slower, and is not a gateway's alone.
+/// The factor by which the CPU limit is raised, since this machine may be slower or busy.
 const SLOWER: u64 = 20;
-/// How long a replay may take, in milliseconds. It waits for nobody.
+/// The deadline of a replay in milliseconds. A replay never waits for a service.
 const DEADLINE: u64 = 600_000;
 
-/// A run that was replayed.
+/// The result of a replay.
 #[derive(Debug)]
 pub struct Replay {
-    /// How it ended.
+    /// The end of the run.
     pub end: Replayed,
-    /// Whether that is how the recorded run ended. It always is when the program is the recorded one.
+    /// Whether the recorded run ended in the same way. Always true for the recorded program.
     pub same: bool,
-    /// The last that the program logged.
+    /// The end of the program's console output.
     pub console: String,
-    /// How many host calls it made.
+    /// The number of host calls.
     pub calls: usize,
 }
 
-/// How a replayed run ended.
+/// The end of a replayed run.
 #[derive(Debug)]
 pub enum Replayed {
-    /// With an answer.
+    /// The program's answer.
     Answer {
-        /// Its status.
+        /// The status.
         status: StatusCode,
         /// The headers that the program set.
         headers: HeaderMap,
-        /// Its body.
+        /// The body.
         body: Bytes,
     },
-    /// With a problem.
+    /// A problem.
     Problem {
-        /// Its code.
+        /// The problem's code.
         code: String,
-        /// What it says.
+        /// The message.
         detail: String,
-        /// The line in the program where it has one, from 1, and the column.
+        /// The line and column in the program, from 1, if known.
         place: Option<(u32, u32)>,
     },
 }
 
-/// Why a recording can't be replayed with a program.
+/// An error of a replay.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The program did something else than what is recorded.
+    /// The program diverged from the recording.
     #[error("{0}")]
     Diverged(String),
-    /// The program can't be run at all.
+    /// The program can't run.
     #[error("{detail}")]
     Program {
-        /// The code of the problem that a gateway would answer with.
+        /// The code of the problem that a gateway would respond with.
         code: &'static str,
-        /// What is wrong.
+        /// The message.
         detail: String,
     },
-    /// The recording names what can't be.
+    /// The recording is invalid.
     #[error("{0}")]
     Malformed(String),
 }
 
 impl Recording {
-    /// Runs a program as this recording says.
+    /// Runs a program against this recording.
     ///
     /// # Errors
-    /// A program that can't be run, or that does something else than what is recorded.
+    /// A program that can't run, or that diverges from the recording.
     pub async fn replay(
         self,
         runtime: &Arc<Runtime>,
@@ -111,15 +111,15 @@ impl Recording {
     }
 }
 
-/// The JavaScript of a program in JavaScript or TypeScript, every token at its place.
+/// Converts a program in JavaScript or TypeScript to JavaScript, with every token in its original position.
 ///
 /// # Errors
-/// What does not parse, or is no text.
+/// Syntax errors, and bytes that are not UTF-8.
 pub fn javascript(language: Language, source: &[u8]) -> Result<Arc<str>, ReplayError> {
     crate::program::javascript(language, source, drop).map_err(|error| unfit(&error))
 }
 
-/// The recorded limits, but for those of time.
+/// Returns the recorded limits, with raised time limits.
 fn limits(words: &BTreeMap<String, u64>) -> Result<Limits, ReplayError> {
     let mut limits = Limits::caps(&crate::config::LimitsConfig::default());
     for limit in Limit::ALL {
@@ -131,7 +131,7 @@ fn limits(words: &BTreeMap<String, u64>) -> Result<Limits, ReplayError> {
     Ok(limits.with(Limit::Cpu, cpu).with(Limit::Deadline, DEADLINE))
 }
 
-/// A guest whose services are names and no more: nothing is sent to them.
+/// Creates a guest whose services exist by name only: no requests are sent.
 fn guest(recording: &Recording, offload: OffloadPool) -> Result<Guest, ReplayError> {
     let malformed = |what: String| ReplayError::Malformed(what);
     let nowhere = |name: &String| {
@@ -164,10 +164,10 @@ fn unfit(error: &QueryError) -> ReplayError {
     ReplayError::Program { code: error.code(), detail: error.to_string() }
 }
 
-/// Compares an end with the recorded one.
+/// Compares the end of a run with the recorded one.
 fn judge(ended: Ended, recorded: End, exact: bool) -> Result<Replay, ReplayError> {
     let Tape::Plays(player) = ended.tape else {
-        return Err(ReplayError::Malformed("the recording is gone".into()));
+        return Err(ReplayError::Malformed("the recording is missing".into()));
     };
     let (calls, rest) = player.place();
     let over = matches!(&ended.result, Err(QueryError::Replay(Stop::Over)));

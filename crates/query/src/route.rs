@@ -1,4 +1,4 @@
-//! A query route: what it may call, and the way of a request through the other files.
+//! The handler of query routes: the services and programs of a route, and the steps of a request.
 
 mod describe;
 
@@ -31,16 +31,16 @@ use crate::stored::Stored;
 use crate::trust::Trusted;
 use describe::Pages;
 
-/// The services' OpenAPI documents, by their names.
+/// The services' OpenAPI documents, by service name.
 pub type Documents = BTreeMap<String, Arc<openapi::Document>>;
 
 /// A query route.
 pub struct Query {
-    /// The route's path; what is below it names a stored program.
+    /// The route's path. The names of stored programs follow it.
     path: Box<str>,
     config: QueryConfig,
     access: Arc<Access>,
-    /// What the programs may reach that a key has signed.
+    /// Access of the programs signed by each key.
     by_key: HashMap<Arc<str>, Arc<Access>>,
     trusted: Arc<Trusted>,
     blocked: Arc<BlockedPrograms>,
@@ -50,44 +50,43 @@ pub struct Query {
     runtime: Arc<Runtime>,
 }
 
-/// What a route is made of beside its own config.
+/// The context that a route is built from, in addition to its own config.
 #[derive(Clone, Copy)]
 pub struct Ground<'a> {
     /// The route's path.
     pub path: &'a str,
     /// The services of the gateway.
     pub services: &'a Services,
-    /// What they say of themselves.
+    /// The OpenAPI documents of the services.
     pub documents: &'a Documents,
-    /// Where programs run.
+    /// The runtime that runs the programs.
     pub runtime: &'a Arc<Runtime>,
-    /// The developers' keys.
+    /// The developers' signing keys.
     pub trusted: &'a Arc<Trusted>,
     /// The programs that must not run.
     pub blocked: &'a Arc<BlockedPrograms>,
-    /// Where relative paths begin.
+    /// The folder that relative paths start from.
     pub folder: &'a Path,
 }
 
-/// A program that may run: how, and what is told of it.
+/// A program that is ready to run, with its parameters.
 struct Ready<'a> {
     program: Arc<Known>,
     ask: Ask,
     limits: Limits,
     access: &'a Arc<Access>,
-    /// The client's own.
+    /// The client's headers.
     headers: HeaderMap,
     claim: Option<Claim>,
     compiled: Option<Duration>,
 }
 
 impl Query {
-    /// A route, or every mistake in its config that a schema can't see. The pointers are those below the
-    /// route's `query:`.
+    /// Creates a route, or returns every mistake in its config that the schema can't find. The pointers are
+    /// relative to the route's `query:`.
     ///
     /// # Errors
-    /// Services that do not exist, methods that are none, a memory cap above the pool's, stored programs that
-    /// are none.
+    /// Unknown services, invalid methods, a memory limit above the pool's, invalid stored programs.
     pub fn new(config: &QueryConfig, ground: &Ground<'_>) -> Result<Self, Vec<ConfigProblem>> {
         let Ground { path, services, documents, runtime, trusted, blocked, .. } = *ground;
         let mut problems = Vec::new();
@@ -124,36 +123,36 @@ impl Query {
         })
     }
 
-    /// Whether there are programs below the route's path.
+    /// Whether the route has stored programs.
     #[must_use]
     pub fn has_stored(&self) -> bool {
         !self.stored.is_empty()
     }
 
-    /// Where the types of its services are.
+    /// Returns the path of the TypeScript types of its services.
     #[must_use]
     pub fn types(&self) -> String {
         format!("{}/{}", self.path.trim_end_matches('/'), describe::TYPES)
     }
 
-    /// The methods that this route takes.
+    /// Returns the methods that the route accepts.
     #[must_use]
     pub fn methods(&self) -> &'static str {
         METHODS
     }
 
-    /// Whether a program that came now would run in good time.
+    /// Whether a program that arrives now would start to run in time.
     #[must_use]
     pub fn has_room(&self, now: Instant) -> bool {
         self.runtime.line.has_room(now)
     }
 
-    /// Answers a request; a caller's own [`CallerLimits`] stand among its extensions, and its headers are those of which
-    /// services get some. `seen` is the caller and the hops; the allowance is made here, of the limits. A [`Report`] is
-    /// left with that of the request.
+    /// Handles a request. [`CallerLimits`] are read from the request's extensions, and its headers are those
+    /// that may be forwarded to services. `seen` contributes the caller and the hop count; the run's own
+    /// budget is made here from the limits. A [`Report`] of the run is added to the budget in `seen`.
     ///
     /// # Errors
-    /// Everything in `problem.rs`.
+    /// Any error in `problem.rs`.
     pub fn handle(
         &self,
         request: Request<Body>,
@@ -163,7 +162,7 @@ impl Query {
             return Box::pin(ready(Ok(description)));
         }
         let (mut head, body) = request.into_parts();
-        // A block and not a function, which would have room for what it is given twice: the box is copied into.
+        // A block instead of an async function, which would store its arguments twice in the boxed future.
         Box::pin(async move {
             let mut ready = self.prepare(&mut head, body, &seen).await?;
             self.answer(&mut ready, &seen).await
@@ -177,7 +176,7 @@ impl Query {
         let program = &program.program;
         let is_named = seen.caller != Caller::Anonymous;
         let budget = Arc::new(run::budget(limits, started));
-        // What an instance remembers of other runs would be missing in a replay.
+        // A replay would lack the state that an instance keeps from earlier runs.
         let may_live = |claim: &&Claim| claim.mode == Some(Mode::Instance) && !ask.records;
         let session = claim.as_ref().filter(may_live);
         let stage = {
@@ -218,7 +217,7 @@ impl Query {
         Ok(response)
     }
 
-    /// Reads the request and gets its program ready.
+    /// Reads the request and resolves its program.
     async fn prepare<'a>(
         &'a self,
         head: &mut Parts,
@@ -261,8 +260,8 @@ impl Query {
         Ok(Ready { program: known, ask, limits, access, headers, claim: Some(claim), compiled })
     }
 
-    /// Whose program it is, and by what right. To check a signature costs more than to send a wrong one: who sends many
-    /// waits.
+    /// Resolves and authorises the program. Checking a signature costs more than sending a wrong one, so
+    /// senders of many wrong signatures are rate limited.
     fn claim(&self, which: &Which, seen: &Call) -> Result<Claim, QueryError> {
         if which.trust.is_none() {
             return self.judge().claim(which, seen);
@@ -278,8 +277,8 @@ impl Query {
         claim
     }
 
-    /// Whether the operator lets this run be recorded, if it is asked for. A stored program has no claim: it is not the
-    /// caller's.
+    /// Checks that the operator allows the run to be recorded, if the client asks for a recording. Stored
+    /// programs have no claim, since they do not belong to the caller, and are not recorded.
     fn may_record(&self, ask: &Ask, claim: Option<&Claim>, caller: &Caller) -> Result<(), QueryError> {
         if !ask.records {
             return Ok(());
@@ -289,7 +288,7 @@ impl Query {
         recordings.allow(caller, key.ok_or(QueryError::RecordingProgram)?)
     }
 
-    /// What becomes of the run's host calls.
+    /// Returns the tape of a run: a recorder if the run is recorded.
     fn tape(
         &self,
         ask: &Ask,
@@ -307,7 +306,7 @@ impl Query {
         }
     }
 
-    /// The name that a path has below the route's own.
+    /// Returns the stored program's name: the part of the path after the route's own.
     fn stored_name<'p>(&self, path: &'p str) -> Option<&'p str> {
         path.strip_prefix(&*self.path)?.strip_prefix('/').filter(|name| !name.is_empty())
     }
@@ -318,7 +317,7 @@ impl Query {
     }
 }
 
-/// What was done by the request's deadline.
+/// Returns the result, or the deadline's error if it was not ready in time.
 fn in_time<T>(done: Option<Result<T, QueryError>>, caps: &Limits) -> Result<T, QueryError> {
     match done {
         None | Some(Err(QueryError::Late)) => Err(caps.exceeded(Limit::Deadline)),
@@ -326,7 +325,7 @@ fn in_time<T>(done: Option<Result<T, QueryError>>, caps: &Limits) -> Result<T, Q
     }
 }
 
-/// The limits that hold: the client's, where it grants less than the config.
+/// Returns the effective limits: the config's, lowered to the client's.
 fn granted(config: &LimitsConfig, ask: &Ask) -> Result<Limits, QueryError> {
     let caps = Limits::caps(config);
     ask.granted.as_ref().map_or(Ok(caps), |text| caps.granted(text))
@@ -349,7 +348,7 @@ fn finish(
     Ok(answer::respond(ended.answer, timing, vary))
 }
 
-/// The same end with the recording as its answer. What was not the program's doing is no run to be looked at.
+/// Replaces the answer by the recording. Failures of the gateway or of the recording itself are not replaced.
 fn recorded(recorder: Recorder, ended: Ended) -> Ended {
     let size = matches!(ended.result, Err(QueryError::RecordingSize(_)));
     if size || ended.result.as_ref().is_err_and(|error| error.fault() == Fault::Gateway) {
@@ -387,8 +386,12 @@ fn methods(config: &QueryConfig, problems: &mut Vec<ConfigProblem>) -> Vec<Metho
         match method.filter(|method| upper && *method != Method::CONNECT && *method != Method::TRACE) {
             Some(method) => methods.push(method),
             None => {
-                let message = format!("`{name}` is not a method that a program may use");
-                problems.push(problem(&format!("/methods/{index}"), message, "write GET, POST and so on"));
+                let message = format!("`{name}` is not a method that programs may use");
+                problems.push(problem(
+                    &format!("/methods/{index}"),
+                    message,
+                    "write GET, POST or another HTTP method",
+                ));
             }
         }
     }
@@ -406,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_pool_has_not_done_in_time_is_told_as_the_deadline_and_what_it_refuses_as_what_it_is() {
+    fn reports_pool_timeouts_as_deadline_and_other_pool_errors_as_themselves() {
         let caps = Limits::caps(&LimitsConfig::default());
         let told = |done: Option<OffloadError>| {
             let error = in_time::<()>(done.map(|error| Err(error.into())), &caps).unwrap_err();

@@ -1,4 +1,4 @@
-//! One run of a program: an instance, its input, its end.
+//! A single run of a program, from its instance and input to its result.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -25,49 +25,49 @@ use services::{Budget, Call, Overloaded, Payer, by};
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// How a run ended.
+/// The result of a run.
 pub(crate) struct Ended {
     pub(crate) result: Result<(), QueryError>,
     pub(crate) answer: Answer,
     pub(crate) console: Console,
     pub(crate) tape: Tape,
     pub(crate) cpu: Duration,
-    /// The instance, if it can go on living.
+    /// The instance, if it can be reused.
     pub(crate) live: Option<Live>,
-    /// Whether it lived before.
+    /// Whether the run reused an instance.
     pub(crate) is_reused: bool,
 }
 
-/// The functions of an instance by which it runs another time.
+/// The functions of an instance that start another run.
 pub(crate) struct Entry {
     run: TypedFunc<(u32, u32), ()>,
     alloc: Alloc,
 }
 
-/// How an instance gets room for an input.
+/// The ways to allocate memory for an input.
 enum Alloc {
     Function(TypedFunc<u32, u32>),
-    /// A plain module that allocates nothing: its memory grows.
+    /// For a plain module without an allocator: its memory grows.
     Growing,
 }
 
 enum Within {
-    /// An instance that lives already.
+    /// A warm instance.
     Seat(Box<Seat>),
-    /// A fresh one in this lane.
+    /// A fresh instance in this shard.
     Lane(usize),
 }
 
-/// Where a program is to run: in an instance that lives already, or in one that is yet to be made.
+/// An execution slot: a warm instance, or a shard for a fresh one.
 pub(crate) struct Stage {
     store: Store<Guest>,
     within: Within,
-    /// Whose instances it may run in.
+    /// The session whose instances it may use.
     session: Option<(Session, Key)>,
 }
 
 impl Stage {
-    /// The stage of a guest.
+    /// Creates a slot, with a warm instance if the session has one.
     pub(crate) fn new(
         runtime: &Arc<Runtime>,
         program: &Program,
@@ -93,7 +93,7 @@ impl Stage {
         Self { store, within: Within::Seat(seat), session }
     }
 
-    /// The same when the guest has come so far that it runs: in an instance that others were in before.
+    /// Tries again to reuse an instance, once the run may start.
     fn again(mut self, runtime: &Runtime) -> Self {
         if let Within::Seat(_) = self.within {
             return self;
@@ -105,14 +105,14 @@ impl Stage {
     }
 }
 
-/// An instance of the session that the guest can follow in.
+/// Takes a warm instance of the session that this guest may reuse.
 fn taken(runtime: &Runtime, session: Option<(Session, Key)>, guest: &mut Guest) -> Option<Live> {
     let (session, key) = session?;
     runtime.lives.take(session, key).filter(|live| guest.follow(live.store.data()))
 }
 
-/// Runs a program to its end, or to the first of its limits; `lives` is whose its instance is if that is to go on
-/// living.
+/// Runs a program until it ends or exceeds a limit. `lives` is the owner of its instance, if the instance is
+/// to be kept for reuse.
 pub(crate) async fn run(
     runtime: &Runtime,
     program: &Program,
@@ -137,7 +137,8 @@ pub(crate) async fn run(
         }
         None => return exceeded(Limit::Deadline, stage.store, Duration::ZERO),
     }
-    // While one stands in line, others leave their instances. Whoever took one before would only keep it from them.
+    // While this run queued, other runs may have returned instances of its session. An instance that is taken
+    // before queueing would be unavailable to them in vain.
     let Stage { store, within, .. } = stage.again(runtime);
     if let Within::Seat(_) = within {
         permit = None;
@@ -182,7 +183,7 @@ pub(crate) async fn run(
     Ended { live, is_reused, ..finished(Ok(()), answer, console, cpu) }
 }
 
-/// Gives back the memory of a run that is over. What an environment begins with stays as it is, since a program reaches
+/// Discards the memory of a finished run. The initial memory of an environment stays, since programs write
 /// little of it.
 async fn give_back(store: &mut Store<Guest>, is_plain: bool) {
     let guest = store.data();
@@ -192,9 +193,9 @@ async fn give_back(store: &mut Store<Guest>, is_plain: bool) {
     }
 }
 
-/// Lets an instance go whose run was dropped. It keeps its place until its memory is given back.
+/// Drops the instance of a cancelled run. It keeps its pool slot until its memory has been discarded.
 fn abandon(mut staged: (Store<Guest>, Within, Option<OwnedSemaphorePermit>), is_plain: bool) {
-    // Its calls end now, and nobody stands in line behind it.
+    // Ends its upstream calls and releases the run permit.
     staged.0.data_mut().rest();
     if staged.0.data().memory.is_some()
         && let Ok(runtime) = Handle::try_current()
@@ -208,7 +209,7 @@ fn abandon(mut staged: (Store<Guest>, Within, Option<OwnedSemaphorePermit>), is_
     }
 }
 
-/// A run that somebody pays for: also one that is dropped because its client went away.
+/// A run with its payer. Charges the payer on drop, so that cancelled runs are charged as well.
 struct Charged<'g, F: Future> {
     metered: Metered<'g, F>,
     payer: Option<Arc<dyn Payer>>,
@@ -231,7 +232,7 @@ fn ended(result: Result<(), QueryError>, guest: Guest, cpu: Duration) -> Ended {
     Ended { tape: guest.tape, ..finished(result, guest.answer, guest.console, cpu) }
 }
 
-/// Checks that a run which went well has an answer.
+/// Checks that a successful run has an answer.
 fn finished(result: Result<(), QueryError>, answer: Answer, console: Console, cpu: Duration) -> Ended {
     let result = match result {
         Ok(()) if answer.body.is_none() => Err(QueryError::NoAnswer),
@@ -240,15 +241,15 @@ fn finished(result: Result<(), QueryError>, answer: Answer, console: Console, cp
     Ended { result, answer, console, tape: Tape::Off, cpu, live: None, is_reused: false }
 }
 
-/// The budget of upstream calls that a run's limits make.
+/// Creates the budget of upstream calls from a run's limits.
 pub(crate) fn budget(limits: &crate::limits::Limits, started: Instant) -> Budget {
     let calls = u32::try_from(limits.value(Limit::Calls)).unwrap_or(u32::MAX);
     let parallel = limits.size(Limit::Parallel);
     Budget::since(started, limits.millis(Limit::Deadline), calls, limits.value(Limit::Received), parallel)
 }
 
-/// The store of one run. At every tick the guest yields as tokio's own tasks do: it goes on only after the
-/// thread has looked for new input, so that a busy guest keeps nobody waiting for more than its tick.
+/// Creates the store of a run. At every epoch tick the guest yields like a tokio task: it continues after the
+/// thread has polled for I/O, so that a busy guest delays other tasks by one tick at most.
 fn store(engine: &sandbox::Engine, guest: Guest) -> Store<Guest> {
     let mut store = Store::new(engine, guest);
     store.limiter(|guest| guest);
@@ -260,7 +261,7 @@ fn store(engine: &sandbox::Engine, guest: Guest) -> Store<Guest> {
     store
 }
 
-/// Runs the program; by which functions it can run again, where the instance is a fresh one.
+/// Runs the program. For a fresh instance, returns the functions that can run it again.
 async fn enter(
     runtime: &Runtime,
     program: &Program,
@@ -273,7 +274,7 @@ async fn enter(
             enter_again(&seat.entry, store, input).await?;
             None
         }
-        // Boxed, since a run in an instance that lives already would keep the room for it otherwise.
+        // Boxed, so that runs in a warm instance do not reserve space for it.
         Within::Lane(lane) => Some(Box::pin(enter_fresh(runtime, *lane, program, store, input)).await?),
     };
     settle_unsafe(store.data_mut()).await?;
@@ -287,7 +288,7 @@ async fn enter_fresh(
     store: &mut Store<Guest>,
     input: &Bytes,
 ) -> GuestResult<Entry> {
-    let (lane, elsewhere) = (runtime.lanes.at(at), || gateway("the program is not in its lane"));
+    let (lane, elsewhere) = (runtime.lanes.at(at), || gateway("the program is not compiled for its shard"));
     match program {
         Program::C(program) => enter_c(&lane.c, program.at(at).ok_or_else(elsewhere)?, store, input).await,
         Program::Javascript(source) => enter_javascript(&lane.javascript, source, store, input).await,
@@ -302,7 +303,8 @@ async fn enter_again(entry: &Entry, store: &mut Store<Guest>, input: &Bytes) -> 
     entry.run.call_async(&mut *store, input).await
 }
 
-/// Waits for the unsafe calls that the program did not wait for. To a tape, the program's return is a host call.
+/// Waits for the unsafe calls that the program did not await. A recording models the program's return as a
+/// host call.
 async fn settle_unsafe(guest: &mut Guest) -> GuestResult<()> {
     guest.called("return", Value::Null).map_err(Trapped::new)?;
     while guest.futures.unsafe_pending() && guest.settle_next().await.map_err(Trapped::new)? {}
@@ -338,7 +340,8 @@ async fn enter_javascript(
     let instance = instantiate(&environment.base, store).await?;
     let access = store.data().access.clone();
     let alloc = Alloc::of(&environment.base, &instance, store)?;
-    // Both in one place, each with a NUL behind it: to call the guest costs more than to put them together.
+    // Both texts in one allocation, each terminated by NUL: copying is cheaper than a second call into the
+    // guest.
     let both = [source.as_bytes(), b"\0", access.names.as_bytes()].concat();
     let (place, len) = alloc.place(store, &both).await?;
     let source_len = u32::try_from(source.len()).unwrap_or(len);
@@ -376,7 +379,7 @@ async fn enter_plain(
     Ok(entry)
 }
 
-/// A fresh instance of an environment, its memory known to the host functions.
+/// Creates an instance of an environment and makes its memory available to the host functions.
 async fn instantiate(environment: &Environment, store: &mut Store<Guest>) -> GuestResult<Instance> {
     let instance = environment.instance.instantiate_async(&mut *store).await?;
     let memory = instance.get_module_export(&mut *store, &environment.memory);
@@ -396,7 +399,7 @@ fn imports(
         Import::Host(name) => base.linker.get(&mut *store, query_abi::HOST_MODULE, name).ok(),
     };
     let found: Option<Externs> = program.imports.iter().map(find).collect();
-    found.ok_or_else(|| gateway("an import of the program is gone"))
+    found.ok_or_else(|| gateway("an import of the program is missing"))
 }
 
 fn function(
@@ -406,16 +409,16 @@ fn function(
     name: &str,
 ) -> GuestResult<Func> {
     let found = instance.get_module_export(&mut *store, export).and_then(Extern::into_func);
-    found.ok_or_else(|| gateway(&format!("`{name}` is gone")))
+    found.ok_or_else(|| gateway(&format!("`{name}` is missing")))
 }
 
 impl Alloc {
-    /// The environment's.
+    /// The environment's allocator.
     fn of(environment: &Environment, instance: &Instance, store: &mut Store<Guest>) -> GuestResult<Self> {
         Ok(Self::Function(function(instance, store, &environment.alloc, ALLOC)?.typed(&*store)?))
     }
 
-    /// Copies bytes into memory that the guest allocates.
+    /// Copies bytes into memory allocated by the guest.
     async fn place(&self, store: &mut Store<Guest>, bytes: &[u8]) -> GuestResult<(u32, u32)> {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         if len == 0 {
@@ -430,7 +433,7 @@ impl Alloc {
     }
 }
 
-/// Where so many bytes begin by which a plain module's memory grows.
+/// Grows a plain module's memory by at least `bytes` and returns the address of the new part.
 async fn grow(store: &mut Store<Guest>, bytes: usize) -> GuestResult<u32> {
     let memory = store.data().memory.ok_or_else(|| gateway("the module has no memory"))?;
     let pages = bytes.div_ceil(64 << 10) as u64;
@@ -453,7 +456,7 @@ fn gateway(what: &str) -> Trapped {
     Trapped::new(QueryError::Gateway(what.to_owned()))
 }
 
-/// What an error out of the sandbox means.
+/// Converts an error from the sandbox.
 fn reason(error: Trapped) -> QueryError {
     if error.is::<QueryError>() {
         return error.downcast().unwrap_or_else(|error| QueryError::Gateway(format!("{error:#}")));

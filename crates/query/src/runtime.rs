@@ -1,4 +1,4 @@
-//! What all query routes share.
+//! The runtime that all query routes share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -20,10 +20,10 @@ use crate::program::{self, Program, check};
 use crate::start::StartError;
 use crate::token::Sealer;
 
-/// The time that a program may take to come into another lane.
+/// The deadline for compiling a program for another shard.
 const REPLICATION_TIME: Duration = Duration::from_secs(60);
 
-/// Where programs run: the lanes, what is kept of programs, the clock.
+/// Runs programs: engine shards, instance pools, the program cache and the epoch ticker.
 pub struct Runtime {
     pub(crate) lanes: Lanes,
     pub(crate) ticker: Ticker,
@@ -35,29 +35,29 @@ pub struct Runtime {
     cache: Cache<Arc<Known>>,
     disk: Option<Disk>,
     offload: OffloadPool,
-    /// What may be spent on signatures that turn out to be wrong.
+    /// The quota for invalid signatures.
     pub(crate) signatures: QuotaBook,
     compiling_nanos: AtomicU64,
     pub(crate) memory: u64,
     instances: (u32, u32),
 }
 
-/// The instances of one class of program.
+/// Usage of the instance pool of one class of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instances {
     /// `c`, `javascript`, or `plain` for modules with their own memory.
     pub class: &'static str,
-    /// Those that run a program.
+    /// The number of instances in use.
     pub used: usize,
-    /// As many as there may be at once.
+    /// The number of instances that may be in use at once.
     pub all: usize,
 }
 
 impl Runtime {
-    /// Reserves the pools and loads the environments. Programs are compiled by the threads of `offload`.
+    /// Reserves the instance pools and loads the environments. `offload` compiles the programs.
     ///
     /// # Errors
-    /// When the system refuses memory or a thread.
+    /// If the system refuses memory or a thread.
     pub fn new(config: &RuntimeConfig, offload: OffloadPool) -> Result<Arc<Self>, StartError> {
         let memory = usize::try_from(config.memory.0).unwrap_or(usize::MAX);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -87,43 +87,43 @@ impl Runtime {
         }))
     }
 
-    /// Where work goes that would keep a serving thread.
+    /// Returns the pool for work that would block a serving thread.
     pub(crate) fn offload(&self) -> &OffloadPool {
         &self.offload
     }
 
-    /// Where heavy guests take turns.
+    /// Returns the gate that limits concurrent heavy guests.
     #[must_use]
     pub fn gate(&self) -> &Gate {
         &self.gate
     }
 
-    /// How many programs of a kind can run at once: as it is, and as it was wanted. The system may have
-    /// refused the address space for more.
+    /// Returns the number of instances of each class, and the requested number. The former is smaller if the
+    /// address space was too small.
     #[must_use]
     pub fn instances(&self) -> (u32, u32) {
         self.instances
     }
 
-    /// What the cache of compiled programs holds and did.
+    /// Returns statistics of the cache of compiled programs.
     #[must_use]
     pub fn cache(&self) -> CacheStats {
         self.cache.stats()
     }
 
-    /// How many instances go on living between requests.
+    /// Returns the number of warm instances.
     #[must_use]
     pub fn live(&self) -> usize {
         self.lives.count()
     }
 
-    /// The CPU time that compiling has taken so far.
+    /// Returns the total CPU time of compilation.
     #[must_use]
     pub fn compiling_time(&self) -> Duration {
         Duration::from_nanos(self.compiling_nanos.load(Relaxed))
     }
 
-    /// How many instances of each class are in use.
+    /// Returns the instances in use, by class.
     #[must_use]
     pub fn used(&self) -> [Instances; 3] {
         let all = self.instances.0 as usize;
@@ -134,13 +134,13 @@ impl Runtime {
         })
     }
 
-    /// How long programs may wait for a thread; `None` for as long as it takes.
+    /// Sets the target for the time that programs queue for a thread. `None` means no limit.
     pub fn keep_to(&self, delay: Option<Duration>) {
         self.line.keep_to(delay);
     }
 
-    /// The lane that a program is to run in: this thread's, if it is there; and what it weighs there counts as what
-    /// is cached under the key, if it is.
+    /// Picks the shard to run a program in, preferring the thread's own. May start the replication to that
+    /// shard; the copy's size is added to the cache entry under `key`.
     pub(crate) fn lane(self: &Arc<Self>, program: &Program, key: Option<Key>) -> usize {
         let own = self.lanes.own();
         let (lane, is_wanted) = program.lane(own);
@@ -157,14 +157,15 @@ impl Runtime {
                     estimate: Duration::ZERO,
                     deadline: Instant::now() + REPLICATION_TIME,
                 };
-                // What can't be taken there now goes on where it is, and is tried again.
+                // A program that can't be replicated now keeps running in its shard, and replication is
+                // retried later.
                 let _ = runtime.offload.run(request, job).await;
             });
         }
         lane
     }
 
-    /// Takes a program into another lane.
+    /// Replicates a program to another shard.
     fn take_into(&self, at: usize, program: &Program, key: Option<Key>) {
         let lane = self.lanes.at(at);
         let Some(module) = program.module() else { return };
@@ -184,15 +185,15 @@ impl Runtime {
         }
     }
 
-    /// Waits for one of the pool's instances.
+    /// Waits for a free instance in the pool.
     pub(crate) async fn place(&self, program: &Program) -> Option<OwnedSemaphorePermit> {
         self.places[usize::from(program.class())].clone().acquire_owned().await.ok()
     }
 
-    /// The program that a request may run: found, or made now; and the time that making it took.
+    /// Returns the program of a request, from the cache or compiled now, and the time that compiling took.
     ///
     /// # Errors
-    /// Programs that are named and not here, that are none, or too many of them.
+    /// Named programs that are not cached, invalid programs, and an exhausted compile quota.
     pub(crate) async fn program(
         self: &Arc<Self>,
         claim: &Claim,
@@ -220,7 +221,7 @@ impl Runtime {
         Ok((known, compiled.then(|| started.elapsed())))
     }
 
-    /// The program of an order, and whether it was compiled for it.
+    /// Returns the program, and whether it was compiled now.
     async fn fetch(self: &Arc<Self>, order: Order) -> Result<(Arc<Known>, bool), QueryError> {
         let (name, payer) = (order.name, order.payer);
         let mut compiled = false;
@@ -242,7 +243,7 @@ impl Runtime {
         Ok((known, compiled))
     }
 
-    /// What an earlier process of this gateway compiled.
+    /// Loads a program that was compiled by an earlier process from the disk cache.
     async fn restored(self: &Arc<Self>, order: &Order) -> Option<(Arc<Known>, usize)> {
         self.disk.as_ref()?;
         let (runtime, name, lane) = (Arc::clone(self), order.name, order.lane);
@@ -250,17 +251,19 @@ impl Runtime {
         self.offload.run(request, move |_| runtime.restore(&name, lane)).await.ok()?
     }
 
-    /// Writes a program to the disk that was made for a request which didn't want it kept, as this one does.
+    /// Writes a program to the disk cache if this request asks for caching and the one that compiled it did
+    /// not.
     async fn outlasts(self: &Arc<Self>, claim: &Claim, known: &Arc<Known>) {
         if claim.mode.is_some() && self.disk.is_some() && !known.is_kept.load(Relaxed) {
             let (runtime, known, name) = (Arc::clone(self), Arc::clone(known), claim.name());
-            // What can't be written is not kept.
+            // A failed write only means that the program is not cached on disk.
             let _ = tokio::task::spawn_blocking(move || runtime.keep(&name, &known)).await;
         }
     }
 
-    /// Checks and compiles a program on the pool, at its owner's charge. A program that was begun is finished and kept,
-    /// though its client may be gone by then: compiling can't be interrupted, and the client may come again.
+    /// Checks and compiles a program in the pool, charged to its owner. Once started, compilation is finished
+    /// and the result cached even if the client has gone: it can't be interrupted, and the client may send
+    /// the program again.
     async fn made(self: &Arc<Self>, order: Order) -> Result<(Arc<Known>, usize), QueryError> {
         let runtime = Arc::clone(self);
         let estimate =
@@ -290,17 +293,17 @@ impl Runtime {
         self.offload.run(request, job).await?
     }
 
-    /// A program of the operator's, at once.
+    /// Compiles a stored program of the operator, without the pool.
     pub(crate) fn stored(&self, language: Language, bytes: &[u8]) -> Result<Arc<Known>, QueryError> {
         let started = Instant::now();
-        // Lanes are given to the threads that requests come by; this is none of them.
+        // Shards are assigned to request threads, and this thread is not one of them.
         let made = self.compile(0, language, bytes, drop);
         let took = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.compiling_nanos.fetch_add(took, Relaxed);
         made.map(|(program, _)| Known::new(program, size(bytes)))
     }
 
-    /// Checks and compiles a program. `elsewhere` is told the CPU time of other threads.
+    /// Checks and compiles a program. Passes the CPU time of other threads to `elsewhere`.
     fn compile(
         &self,
         home: usize,
@@ -323,7 +326,7 @@ impl Runtime {
         Ok(weighed(Program::Plain(self.lanes.compiled(home, module))))
     }
 
-    /// Writes a program to the disk. The tag is its class.
+    /// Writes a program to the disk cache. The label's tag is its class.
     fn keep(&self, name: &Name, known: &Known) {
         let Some(disk) = self.disk.as_ref().filter(|_| !known.is_kept.swap(true, Relaxed)) else { return };
         let content = match &known.program {
@@ -337,7 +340,8 @@ impl Runtime {
         disk.write(name, label, content, |key| self.cache.last_use(key));
     }
 
-    /// Reads a program from the disk. What another version of the engine wrote is removed.
+    /// Reads a program from the disk cache. Entries that can't be loaded, such as those of another engine
+    /// version, are removed.
     fn restore(&self, name: &Name, home: usize) -> Option<(Arc<Known>, usize)> {
         let disk = self.disk.as_ref()?;
         let kept = disk.read(name)?;
@@ -364,12 +368,12 @@ impl Runtime {
     }
 }
 
-/// A program that is kept in memory.
+/// A cached program.
 pub(crate) struct Known {
     pub(crate) program: Program,
-    /// Bytes of it, as it was sent.
+    /// The size of the program as it was sent, in bytes.
     size: u32,
-    /// Whether it is on the disk, too, or on its way there.
+    /// Whether the program is in the disk cache, or being written to it.
     is_kept: AtomicBool,
 }
 
@@ -378,26 +382,26 @@ impl Known {
         Arc::new(Self { program, size, is_kept: AtomicBool::default() })
     }
 
-    /// Checks it by the limit of another route than the one that it came by.
+    /// Checks the size against a route's limit, which may differ from that of the route that cached it.
     pub(crate) fn check_size(&self, limit: u64) -> Result<(), QueryError> {
         let size = self.size as usize;
         if size as u64 > limit { Err(QueryError::ProgramSize { size, limit }) } else { Ok(()) }
     }
 }
 
-/// A program that is to be found or made.
+/// A request for a program that has to be loaded or compiled.
 struct Order {
     name: Name,
-    /// Who pays for compiling it.
+    /// The quota that compilation is charged to.
     payer: QuotaKey,
-    /// The request's.
+    /// The request's deadline.
     deadline: Instant,
-    /// Where it is made: the lane of the thread that its request came by.
+    /// The shard to compile for: that of the thread that serves the request.
     lane: usize,
     language: Language,
-    /// Whether it is to outlast a restart.
+    /// Whether to write the program to the disk cache.
     is_kept: bool,
-    /// `None` where it is named and not sent.
+    /// `None` if the program is named and not sent.
     sent: Option<Bytes>,
 }
 
@@ -407,7 +411,7 @@ impl Order {
     }
 }
 
-/// The CPU time that making a program takes, about.
+/// Estimates the CPU time to compile a program.
 fn estimate(language: Language, program: &[u8]) -> Result<Duration, check::Refusal> {
     match language {
         Language::Wasm => check::estimate(program),
@@ -419,17 +423,17 @@ fn estimate(language: Language, program: &[u8]) -> Result<Duration, check::Refus
     }
 }
 
-/// Bytes of a program, as it was sent.
+/// Returns the size of the program as it was sent.
 fn size(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }
 
-/// The classes as tags on the disk.
+/// The tags of the classes in the disk cache.
 const C: u8 = 0;
 const JAVASCRIPT: u8 = 1;
 const PLAIN: u8 = 2;
 
-/// A program and its weight: its code, and what is kept beside it.
+/// Returns a program with its weight in the cache: its code and a fixed overhead.
 fn weighed(program: Program) -> (Program, usize) {
     const OVERHEAD: usize = 1024;
     let weight = match &program {
@@ -439,14 +443,14 @@ fn weighed(program: Program) -> (Program, usize) {
     (program, weight + OVERHEAD)
 }
 
-/// Bytes of a module's code.
+/// Returns the size of a module's code in bytes.
 fn code_size(module: &Module) -> usize {
     let image = module.image_range();
     image.end as usize - image.start as usize
 }
 
-/// What tokens are sealed with and the folder's files are signed with: the operator's secret, the folder's
-/// own, or one of this process.
+/// Returns the secret that seals tokens and signs files in the disk cache: from the config, from the folder,
+/// or random for this process.
 fn secret(config: &RuntimeConfig) -> Result<[u8; 32], StartError> {
     match (&config.secret, &config.folder) {
         (Some(secret), _) => Ok(Sha256::digest(secret).into()),
@@ -469,7 +473,7 @@ mod tests {
         r#"(module (memory (export "memory") 1) (func (export "orfa") (param i32 i32)))"#;
 
     #[tokio::test]
-    async fn a_program_that_is_used_much_comes_into_each_lane() {
+    async fn replicates_a_program_to_every_shard() {
         let runtime =
             Runtime::new(&RuntimeConfig::default(), OffloadPool::start(OffloadConfig::default()).unwrap())
                 .unwrap();
@@ -484,7 +488,7 @@ mod tests {
             let before = runtime.cache().bytes;
             runtime.take_into(lane, program, Some([1; 32]));
             assert_eq!(program.lane(lane).0, lane);
-            assert!(runtime.cache().bytes > before, "it weighs what it takes");
+            assert!(runtime.cache().bytes > before, "the copy counts towards the cache size");
         }
     }
 

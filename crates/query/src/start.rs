@@ -1,31 +1,31 @@
-//! What keeps the gateway from running programs at all.
+//! Errors that keep the query runtime from starting.
 
-/// Why the runtime can't start.
+/// An error that keeps the runtime from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The pool can't be reserved, or an environment does not load.
+    /// The instance pool can't be reserved, or an environment does not load.
     #[error(transparent)]
     Sandbox(#[from] sandbox::Error),
-    /// The folder of compiled programs can't be used.
+    /// The compile cache's folder can't be used.
     #[error(transparent)]
     Disk(#[from] sandbox::DiskError),
-    /// The environment and the host functions do not fit together.
+    /// The environment's imports do not match the host functions.
     #[error("the environment {environment} can't be linked: {reason}")]
     Link {
-        /// Which.
+        /// The environment.
         environment: &'static str,
-        /// What the engine says.
+        /// The engine's message.
         reason: String,
     },
-    /// The environment lacks something.
+    /// The environment lacks an export.
     #[error("the environment {environment} does not export `{name}`")]
     Export {
-        /// Which.
+        /// The environment.
         environment: &'static str,
-        /// What it lacks.
+        /// The name of the missing export.
         name: &'static str,
     },
-    /// No thread for the clock or for compiling, or no random bytes.
+    /// A thread (for the clock or for compiling) can't be started, or there are no random bytes.
     #[error("the system refuses: {0}")]
     Thread(#[from] std::io::Error),
 }

@@ -1,9 +1,9 @@
-//! Stored programs: those that the operator deploys, called by name below the route's path.
+//! Stored programs: deployed by the operator, called by name below the route's path.
 //!
-//! `stored` lists files, with `*` for any name. The name of a program is its file's without the ending, and the first
-//! file of a name answers to it; every listed file also answers to `NAME@HASH`, the first digits (16 at least) of its
-//! SHA-256, so that apps in the field go on with the version that they were built with, for as long as
-//! the operator lists it.
+//! `stored` lists files, with `*` for any name. A program's name is its file's name without the extension;
+//! the first file with a name is the default version. Every listed file can also be called as `NAME@HASH`,
+//! with the first digits (at least 16) of its SHA-256, so that released clients keep using the version that
+//! they were built with, as long as the operator lists it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,24 +18,24 @@ use crate::problem::{QueryError, short};
 use crate::route::Ground;
 use crate::runtime::Known;
 
-/// The fewest digits of a hash that name a version.
+/// The minimum number of hash digits that identify a version.
 const DIGITS: usize = 16;
 
-/// A version of a stored program, by its hash; without the program where that is blocked.
+/// A version of a stored program, by its hash. `None` if the program is blocked.
 type StoredVersion = (Hash, Option<Arc<Known>>);
 
-/// The stored programs of a route: the versions of each.
+/// The stored programs of a route, with the versions of each.
 #[derive(Default)]
 pub(crate) struct Stored {
     names: HashMap<String, Vec<StoredVersion>>,
 }
 
 impl Stored {
-    /// Reads, checks and compiles the files of these patterns, relative to `folder`; or all that is wrong. The
-    /// pointers are those below `stored`.
+    /// Reads, checks and compiles the files of these patterns, relative to the route's folder, or returns all
+    /// mistakes. The pointers are relative to `stored`.
     ///
     /// # Errors
-    /// Patterns that no file fits, files that can't be read or are no programs.
+    /// Patterns that match no file, files that can't be read, and invalid programs.
     pub(crate) fn new(
         patterns: &[String],
         ground: &Ground<'_>,
@@ -44,12 +44,12 @@ impl Stored {
         let (mut stored, mut problems) = (Self::default(), Vec::new());
         for (index, pattern) in patterns.iter().enumerate() {
             if let Err(error) = glob::Pattern::new(pattern) {
-                problems.push(problem(index, format!("`{pattern}` is no pattern: {}", error.msg), ""));
+                problems.push(problem(index, format!("`{pattern}` is not a pattern: {}", error.msg), ""));
                 continue;
             }
             let files = files(ground.folder, pattern);
             if files.is_empty() {
-                problems.push(problem(index, format!("no file fits `{pattern}`"), HINT));
+                problems.push(problem(index, format!("no file matches `{pattern}`"), HINT));
             }
             for file in files {
                 if let Err((message, hint)) = stored.add(&file, ground, limit) {
@@ -62,7 +62,7 @@ impl Stored {
 
     fn add(&mut self, file: &Path, ground: &Ground<'_>, limit: u64) -> Result<(), (String, String)> {
         let (name, language) =
-            named(file).ok_or_else(|| ("this is no program".to_owned(), HINT.to_owned()))?;
+            named(file).ok_or_else(|| ("this is not a program".to_owned(), HINT.to_owned()))?;
         let bytes = std::fs::read(file).map_err(|error| (error.to_string(), String::new()))?;
         if bytes.len() as u64 > limit {
             return Err((format!("the program has {} bytes, more than {limit}", bytes.len()), String::new()));
@@ -78,27 +78,27 @@ impl Stored {
         Ok(())
     }
 
-    /// Whether there are none.
+    /// Whether the route has no stored programs.
     pub(crate) fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// Every version of every program: its name, and what its hash is.
+    /// Returns every version of every program: its name and hash.
     pub(crate) fn listed(&self) -> impl Iterator<Item = (&str, &Hash)> {
         let mut names: Vec<_> = self.names.iter().collect();
         names.sort_by_key(|(name, _)| *name);
         names.into_iter().flat_map(|(name, versions)| versions.iter().map(|(hash, _)| (&**name, hash)))
     }
 
-    /// Whether a name, or a name and a hash, stands for a program, blocked or not.
+    /// Whether a name, with or without a hash, refers to a program, blocked or not.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.version(name).is_some()
     }
 
-    /// The program that a name, or a name and a hash, stands for.
+    /// Returns the program that a name, with or without a hash, refers to.
     ///
     /// # Errors
-    /// When there is none, or it is blocked.
+    /// If there is none, or it is blocked.
     pub(crate) fn find(&self, name: &str) -> Result<&Arc<Known>, QueryError> {
         let version = self.version(name).ok_or_else(|| QueryError::StoredUnknown(short(name)))?;
         version.1.as_ref().ok_or(QueryError::ProgramBlocked)
@@ -116,14 +116,15 @@ impl Stored {
 const HINT: &str = "programs are files that end in .wasm, .js, .mjs, .ts or .mts, with letters, digits, `-`, `_` and \
                     `.` in their names";
 
-/// The files that a pattern stands for, by name.
+/// Returns the files that match a pattern, sorted by name.
 #[must_use]
 pub fn files(folder: &Path, pattern: &str) -> Vec<PathBuf> {
     let is_pattern = pattern.contains(['*', '?', '[']);
     if !is_pattern {
         return Some(folder.join(pattern)).filter(|file| file.is_file()).into_iter().collect();
     }
-    // The folder's own name is no pattern; where it is empty, the pattern begins where the gateway runs, and not at the root.
+    // The folder's own name is not a pattern. If it is empty, the pattern is relative to the working
+    // directory and not to the root.
     let folder = glob::Pattern::escape(&folder.to_string_lossy());
     let whole = Path::new(&folder).join(pattern.strip_prefix("./").unwrap_or(pattern));
     let found = glob::glob(&whole.to_string_lossy());
@@ -131,7 +132,7 @@ pub fn files(folder: &Path, pattern: &str) -> Vec<PathBuf> {
     files.filter(|file| file.is_file() && named(file).is_some()).collect()
 }
 
-/// The name and language of a file; `None` if it is none of a program.
+/// Returns the name and language of a program file, or `None` for other files.
 fn named(file: &Path) -> Option<(String, Language)> {
     let name = file.file_stem()?.to_str()?;
     let language = Language::by_ending(file.extension()?.to_str()?)?;
@@ -139,7 +140,7 @@ fn named(file: &Path) -> Option<(String, Language)> {
     (!name.ends_with(".d") && name.bytes().all(is_plain)).then(|| (name.to_owned(), language))
 }
 
-/// What is wrong with a program, and where.
+/// Formats an error with its position in the program.
 fn placed(error: &QueryError) -> String {
     let members = services::Problem::members(error);
     match (members.get("line"), members.get("column")) {

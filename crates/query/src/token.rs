@@ -1,16 +1,17 @@
-//! Tokens: what a client sends instead of a program that the gateway knows.
+//! Program tokens: sent by clients instead of a program that the gateway has cached.
 //!
-//! A token is sealed, so that nobody can make or read one, and holds everything that a later request is judged
-//! by: no table is needed, and gateways that share `runtime.secret` take each other's. The sealing key is another one
-//! every day (HMAC-SHA-256 of the day, by the secret), and a token ends before its key's second day does.
+//! Tokens are sealed, so that only gateways with the secret can create or read them. They contain everything
+//! needed to authorise a later request: there is no table, and gateways that share `runtime.secret` accept
+//! each other's tokens. The sealing key changes daily (HMAC-SHA-256 of the day, keyed by the secret), and a
+//! token expires before its key's second day ends.
 //!
-//! Sealed are the mode and language (a byte), the program's SHA-256 (32), who holds it and the key that signed it (8
-//! each), its end (4, seconds since 1970) and its session (8); before it stand the day (a byte) and the nonce (12),
-//! behind it the tag (16).
+//! The sealed part consists of the mode and language (one byte), the program's SHA-256 (32), the holder and
+//! the signing key (8 each), the expiry time (4, seconds since 1970) and the session (8). The day (one byte)
+//! and the nonce (12) precede it, and the tag (16) follows it.
 //!
-//! A client sends the same token many times. What the last ones say is remembered by their whole text, and for whom
-//! they were judged, so that each is opened once; whether it has ended, and whether it is still the same one who sends
-//! it, is looked at every time.
+//! A client sends the same token many times. The most recent tokens are cached by their text, together with
+//! the caller that they were verified for, so that each is opened once. Expiry and caller are still checked
+//! on every request.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -29,50 +30,50 @@ use crate::owner::{Hash, Mark, Owner};
 use crate::problem::QueryError;
 use crate::random::RandomMap;
 
-/// An instance that goes on living is the session's, and a session is a token's.
+/// The identifier of a session. Each token has one session, and a warm instance belongs to one session.
 pub(crate) type Session = [u8; 8];
 
-/// Seconds that a token lives.
+/// The lifetime of a token in seconds.
 const LIFE: u32 = DAY;
 const DAY: u32 = 24 * 3600;
 const SEALED: usize = 1 + 32 + 8 + 8 + 4 + 8;
 const HEAD: usize = 1 + NONCE_LEN;
 const TAG: usize = 16;
-/// The bytes of a token.
+/// The size of a token in bytes.
 const TOKEN: usize = HEAD + SEALED + TAG;
 /// The length of a token in base64.
 pub(crate) const TEXT: usize = TOKEN.div_ceil(3) * 4;
-/// How many opened tokens are remembered.
+/// The maximum number of opened tokens in the cache.
 const REMEMBERED: usize = 1024;
 
-/// What a token says.
+/// The contents of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) mode: Mode,
     pub(crate) language: Language,
     pub(crate) hash: Hash,
-    /// Who may use it.
+    /// The client that may use the token.
     pub(crate) holder: Mark,
-    /// The owner, if it is the key that signed the program; zeros if the holder owns it.
+    /// The key that signed the program and therefore owns it; zeros if the holder owns the program.
     pub(crate) key: Mark,
     pub(crate) session: Session,
-    /// Seconds since 1970.
+    /// The expiry time, in seconds since 1970.
     pub(crate) ends: u32,
 }
 
-/// For whom a token was found good, and under which key its program is kept for that owner.
+/// The owner and caller that a token was verified for, with the owner's cache key for the program.
 pub(crate) struct Judged {
     pub(crate) owner: Owner,
     pub(crate) caller: Caller,
     pub(crate) key: Key,
 }
 
-/// What is remembered of tokens, by their text.
+/// Opened tokens, by their text.
 type Opened = RandomMap<Box<str>, (Token, Option<Judged>)>;
 
-/// Seals tokens and opens them.
+/// Seals and opens tokens.
 pub(crate) struct Sealer {
-    /// By what clients tell this process from others that share its secret: it says nothing else.
+    /// A random name that distinguishes this process from others that share its secret.
     gateway: Box<str>,
     secret: hmac::Key,
     days: Mutex<Vec<(u32, LessSafeKey)>>,
@@ -83,18 +84,19 @@ impl Sealer {
     pub(crate) fn new(secret: &[u8; 32]) -> Self {
         let secret = hmac::Key::new(hmac::HMAC_SHA256, secret);
         let mut number = [0; 4];
-        // Without chance all processes have the same name, and a client sends a program once more.
+        // Without random bytes all processes have the same name, and clients send a program once more than
+        // necessary.
         let _ = getrandom::fill(&mut number);
         let gateway = format!("g{:08x}", u32::from_be_bytes(number)).into();
         Self { gateway, secret, days: Mutex::default(), opened: Mutex::default() }
     }
 
-    /// The name of this process among the gateways that share its secret, a token of RFC 9651.
+    /// Returns the name of this process among the gateways that share its secret, a token of RFC 9651.
     pub(crate) fn gateway(&self) -> &str {
         &self.gateway
     }
 
-    /// Seals a token that lives from now on.
+    /// Seals a token whose lifetime starts now.
     pub(crate) fn seal(&self, token: Token) -> Result<Vec<u8>, QueryError> {
         self.seal_at(Token { ends: now().saturating_add(LIFE), ..token }, now())
     }
@@ -118,10 +120,11 @@ impl Sealer {
         Ok(bytes)
     }
 
-    /// Opens a token, as it stands in a header, and judges it. What `judge` notes of it is there the next time.
+    /// Opens a token in its header form and passes it to `judge`. A value that `judge` stores is passed to it
+    /// again when the same token is opened next.
     ///
     /// # Errors
-    /// When this gateway did not seal it, or it has ended; and those of `judge`.
+    /// If this gateway did not seal it, or it has expired, and the errors of `judge`.
     pub(crate) fn open<T>(
         &self,
         text: &str,
@@ -152,7 +155,7 @@ impl Sealer {
         let mut sealed: [u8; TOKEN] = bytes.try_into().map_err(|_| QueryError::TokenUnknown)?;
         let (head, sealed) = sealed.split_at_mut(HEAD);
         let nonce = Nonce::try_assume_unique_for_key(&head[1..]).map_err(|_| QueryError::TokenUnknown)?;
-        // The day is the last one with this byte; a clock that is a little ahead elsewhere is no matter.
+        // The latest day with this low byte, up to tomorrow, since another gateway's clock may be ahead.
         let today = now / DAY + 1;
         let day = today.saturating_sub(u32::from((today as u8).wrapping_sub(head[0])));
         let open = |key: &LessSafeKey| {
@@ -162,12 +165,12 @@ impl Sealer {
         token.ok_or(QueryError::TokenUnknown)?.lasting(now)
     }
 
-    /// Whether a token has so little time left that its holder should get another.
+    /// Whether a token has less than half of its lifetime left, so that its holder should get a new one.
     pub(crate) fn is_old(token: &Token, now: u32) -> bool {
         token.ends.saturating_sub(now) < LIFE / 2
     }
 
-    /// Uses the key of a day. The last few are kept.
+    /// Uses the key of a day. The keys of the last few days are cached.
     fn with<T>(&self, day: u32, use_key: impl FnOnce(&LessSafeKey) -> T) -> T {
         let mut days = self.days.lock().unwrap_or_else(PoisonError::into_inner);
         let at = days.iter().position(|(known, _)| *known == day).unwrap_or_else(|| {
@@ -189,7 +192,7 @@ impl Sealer {
 }
 
 impl Token {
-    /// The same, unless it has ended.
+    /// Returns the token unless it has expired.
     fn lasting(self, now: u32) -> Result<Self, QueryError> {
         if self.ends < now { Err(QueryError::TokenExpired) } else { Ok(self) }
     }
@@ -222,7 +225,7 @@ impl Token {
     }
 }
 
-/// Seconds since 1970, by the clock that is some milliseconds behind and costs next to nothing.
+/// Returns seconds since 1970, from the coarse clock: some milliseconds late, but nearly free.
 pub(crate) fn now() -> u32 {
     let seconds = clock_gettime(ClockId::RealtimeCoarse).tv_sec.max(0);
     u32::try_from(seconds).unwrap_or(u32::MAX)
@@ -247,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_is_opened_until_it_ends() {
+    fn opens_sealed_tokens_until_they_expire() {
         let sealer = Sealer::new(&[7; 32]);
         let sealed = sealer.seal_at(token(), NOON).unwrap();
         assert_eq!(sealer.open_at(&sealed, NOON).unwrap(), token());
@@ -259,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_ends_as_it_would_and_is_no_other() {
+    fn cached_tokens_expire_and_match_exactly() {
         let sealer = Sealer::new(&[7; 32]);
         let open = |text: &str, now| sealer.open(text, now, |token, _| Ok(token));
         let text = STANDARD.encode(sealer.seal_at(token(), NOON).unwrap());
@@ -278,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_noted_of_a_token_is_there_the_next_time() {
+    fn keeps_the_verification_of_a_cached_token() {
         let sealer = Sealer::new(&[7; 32]);
         let text = || STANDARD.encode(sealer.seal_at(token(), NOON).unwrap());
         let (text, other) = (text(), text());
@@ -294,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_makes_one() {
+    fn rejects_forged_tokens() {
         let sealer = Sealer::new(&[7; 32]);
         let sealed = sealer.seal_at(token(), NOON).unwrap();
         for at in 0..sealed.len() {

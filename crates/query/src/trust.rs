@@ -1,8 +1,9 @@
-//! `ORFA-Trust`: programs that a registered developer's key has signed.
+//! `ORFA-Trust`: programs signed by a registered developer's key.
 //!
-//! A signature is ECDSA on P-256 with SHA-256, `r` and `s` in 32 bytes each with `s` in the lower half of its range, over
-//! `ORFA-Trust v1`, the media type, the environment and the program's SHA-256, with a line feed
-//! between each. So whoever has a program's hash and signature can ask for it without sending it.
+//! A signature is ECDSA on P-256 with SHA-256: `r` and `s` in 32 bytes each, with `s` in the lower half of
+//! its range. The signed message consists of `ORFA-Trust v1`, the media type, the environment and the
+//! program's SHA-256, separated by line feeds. A client that has a program's hash and signature can therefore
+//! request the program without sending it.
 
 mod config;
 
@@ -21,20 +22,20 @@ use crate::problem::QueryError;
 
 pub use config::{KeyConfig, TrustConfig, public_key};
 
-/// Half of the order of P-256 (FIPS 186-5): a larger `s` is the same signature written in another way.
+/// Half of the order of P-256 (FIPS 186-5). A larger `s` is another encoding of the same signature.
 const HALF_ORDER: [u8; 32] = [
     0x7f, 0xff, 0xff, 0xff, 0x80, 0x00, 0x00, 0x00, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xde,
     0x73, 0x7d, 0x56, 0xd3, 0x8b, 0xcf, 0x42, 0x79, 0xdc, 0xe5, 0x61, 0x7e, 0x31, 0x92, 0xa8,
 ];
 
-/// A signature as a request brings it.
+/// A signature in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signature {
     pub(crate) key: String,
     pub(crate) bytes: [u8; 64],
 }
 
-/// The registered keys, as they are known to all routes.
+/// The registered keys, shared by all routes.
 #[derive(Debug, Default)]
 pub struct Trusted {
     keys: HashMap<Arc<str>, Arc<TrustedKey>>,
@@ -45,14 +46,14 @@ pub struct Trusted {
 pub(crate) struct TrustedKey {
     pub(crate) name: Arc<str>,
     pub(crate) config: KeyConfig,
-    /// The point, uncompressed.
+    /// The uncompressed point.
     public: Vec<u8>,
     ends: Option<SystemTime>,
     mark: Mark,
 }
 
-/// What a signature is made over. The environment is the one that the media type implies; a module names
-/// its own among its imports.
+/// Returns the message that a signature covers. The environment follows from the media type; for a
+/// WebAssembly module it is empty, since the module's imports name it.
 #[must_use]
 pub fn signed(media_type: &str, hash: &[u8; 32]) -> Vec<u8> {
     let environment =
@@ -62,17 +63,17 @@ pub fn signed(media_type: &str, hash: &[u8; 32]) -> Vec<u8> {
     message
 }
 
-/// Whether `s` is in the lower half.
+/// Whether `s` is in the lower half of its range.
 #[must_use]
 pub fn is_low(s: &[u8]) -> bool {
     s <= &HALF_ORDER[..]
 }
 
 impl Signature {
-    /// Reads `ORFA-Trust`.
+    /// Parses `ORFA-Trust`.
     ///
     /// # Errors
-    /// When it is there and none.
+    /// If the header is malformed.
     pub(crate) fn read(field: Field<'_>) -> Result<Option<Self>, QueryError> {
         let wrong = |detail: &str| field.wrong(detail);
         let Some(text) = field.text()? else { return Ok(None) };
@@ -91,10 +92,10 @@ impl Signature {
 }
 
 impl Trusted {
-    /// The keys of a config, or all its mistakes. The pointers are those below `trust`.
+    /// Reads the keys of a config, or returns all its mistakes. The pointers are relative to `trust`.
     ///
     /// # Errors
-    /// Keys that are none, dates that are none.
+    /// Invalid keys and invalid dates.
     pub fn new(config: &TrustConfig) -> Result<Self, Vec<ConfigProblem>> {
         let mut problems = Vec::new();
         let mut keys = HashMap::new();
@@ -111,10 +112,10 @@ impl Trusted {
         self.keys.values()
     }
 
-    /// The key whose signature this is.
+    /// Returns the key that made this signature.
     ///
     /// # Errors
-    /// When it is no registered key's, the key's time is over, or the signature is not over this program.
+    /// If the key is unknown or has expired, or the signature does not match this program.
     pub(crate) fn verify(
         &self,
         signature: &Signature,
@@ -130,7 +131,7 @@ impl Trusted {
         if is_its { Ok(key) } else { Err(QueryError::SignatureWrong(shown())) }
     }
 
-    /// The key that signed a token's program, if it still counts.
+    /// Returns the key that signed a token's program, if it is registered and has not expired.
     pub(crate) fn by_mark(&self, mark: Mark) -> Option<&Arc<TrustedKey>> {
         let now = SystemTime::now();
         self.keys.values().find(|key| key.mark == mark && !key.is_over(now))
@@ -152,7 +153,7 @@ impl TrustedKey {
         let ends = config.expires.as_deref().map(config::date).transpose();
         let ends = ends.map_err(|wrong| note("expires", wrong)).ok();
         let (Some(public), Some(ends)) = (public, ends) else { return Err(problems) };
-        // The mark is the key's own: another key under the same name is another key.
+        // The mark depends on name and public key, so that a new key under an old name has another mark.
         let point: String = public.iter().map(|byte| format!("{byte:02x}")).collect();
         let mark = Owner::Key(format!("{name}\0{point}").into()).mark();
         Ok(Self { name: name.into(), config: config.clone(), public, ends, mark })

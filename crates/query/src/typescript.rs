@@ -1,14 +1,14 @@
-//! Types out of a TypeScript program, by overwriting them with spaces.
+//! Removes the types from a TypeScript program by overwriting them with spaces.
 //!
-//! A program is sent as it was written, so an error has to name the line and column its author sees.
-//! A compiler's output would need a source map for that. Here nothing moves: the parser says which
-//! characters are types, each becomes a space, line breaks stay, and what is left is the JavaScript
-//! the author had in mind, every token at its place. What has no JavaScript form without new code
-//! (`enum`, parameter properties and the like) is refused, with what to write in its place.
+//! A program is sent as it was written, and errors have to refer to lines and columns of the author's source.
+//! A compiler's output would need a source map for that. Here, nothing moves: each character that the parser
+//! marks as part of a type becomes a space, line breaks stay, and the result is the JavaScript that remains,
+//! with every token in its place. Constructs that need new code in JavaScript (`enum`, parameter properties
+//! and others) are rejected with a hint.
 //!
-//! `erase` walks the tree and collects what goes; `text` overwrites it and keeps statements apart
-//! where a semicolon was only implied; `shape` makes sure that the result is the same program.
-//! `levels` bounds how deeply a program may be nested, `arena` how large its tree may become.
+//! `erase` walks the tree and collects the ranges to remove; `text` overwrites them and keeps statements
+//! apart that rely on an implied semicolon; `shape` verifies that the result is the same program. `levels`
+//! bounds the nesting of a program, `arena` the size of its tree.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -31,23 +31,23 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-/// The parser calls itself once per level of nesting, and a hostile program is nothing but levels.
-/// So much stack per level that a program may have can't overflow (`levels.rs`). It is only
-/// reserved: pages that the program doesn't reach are never there.
+/// The stack per level of nesting. The parser recurses once per level, and a hostile program may consist of
+/// levels only; with this size the stack can't overflow (`levels.rs`). It is only reserved: pages that are
+/// not touched use no memory.
 const STACK_PER_LEVEL: usize = if cfg!(debug_assertions) { 8 << 10 } else { 4 << 10 };
 const STACK_AT_LEAST: usize = 1 << 20;
 
-/// Why a program can't be read, and where.
+/// A syntax error and its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (line {line}, column {column})")]
 pub(crate) struct SyntaxError {
-    /// What is wrong.
+    /// The message.
     pub message: String,
     /// The line, from 1.
     pub line: u32,
     /// The column in characters (Unicode scalar values), from 1.
     pub column: u32,
-    /// What to write instead.
+    /// A hint on how to correct it.
     pub hint: Option<String>,
 }
 
@@ -63,8 +63,8 @@ impl SyntaxError {
     }
 }
 
-/// The JavaScript in a TypeScript module, with each token on the line and column where it was; and the
-/// CPU time that it took on a thread of its own, where the caller's clock does not see it.
+/// Converts a TypeScript module to JavaScript, with each token at its original line and column. Also returns
+/// the CPU time, which is spent on a separate thread that the caller's clock does not measure.
 pub(crate) fn strip_timed(source: &str) -> (Result<String, SyntaxError>, Duration) {
     let nanos = AtomicU64::new(0);
     let stripped = on_own_thread(source, &nanos).unwrap_or_else(|| {
@@ -79,8 +79,8 @@ pub(crate) fn strip(source: &str) -> Result<String, SyntaxError> {
     strip_timed(source).0
 }
 
-/// None if a bound was hit: there may be too many levels, memory for stack or tree is refused, or the tree outgrew
-/// its arena.
+/// Returns `None` if a bound was hit: too many levels, no memory for the stack or the tree, or a tree larger
+/// than its arena.
 fn on_own_thread(source: &str, nanos: &AtomicU64) -> Option<Result<String, SyntaxError>> {
     let levels = Some(levels::at_most(source)).filter(|levels| *levels <= levels::MAX)?;
     let stack = levels.checked_mul(STACK_PER_LEVEL)?.checked_add(STACK_AT_LEAST)?;
@@ -94,7 +94,7 @@ fn on_own_thread(source: &str, nanos: &AtomicU64) -> Option<Result<String, Synta
     })
 }
 
-/// Notes the CPU time of its thread when it is dropped: after a panic, too.
+/// Stores the CPU time of its thread on drop, after a panic as well.
 struct TimedGuard<'a> {
     clock: CpuClock,
     nanos: &'a AtomicU64,
@@ -125,7 +125,7 @@ fn strip_here(source: &str) -> Option<Result<String, SyntaxError>> {
     Some(same_program(source, &stripped, &shape)?.map_or(Ok(stripped), Err))
 }
 
-/// Says so if the one thing wrong with a program is that it holds JSX.
+/// Returns an error if JSX is the only reason why the program does not parse.
 fn jsx(source: &str) -> Option<Option<SyntaxError>> {
     let allocator = Arena::for_source(source)?;
     let parsed = Parser::new(&allocator, source, SourceType::tsx().with_module(true)).parse();
@@ -138,7 +138,8 @@ fn jsx(source: &str) -> Option<Option<SyntaxError>> {
     }))
 }
 
-/// The last word on every edge of the grammar: what is left must parse to the tree that was there.
+/// Verifies the result, as a safeguard for all edge cases of the grammar: it must parse to the tree of the
+/// original.
 fn same_program(source: &str, stripped: &str, before: &Shape) -> Option<Option<SyntaxError>> {
     let allocator = Arena::for_source(source)?;
     let parsed = Parser::new(&allocator, stripped, SourceType::mjs()).parse();
@@ -167,7 +168,7 @@ fn first_label(error: &OxcDiagnostic) -> u32 {
     error.labels.first().map_or(0, |label| label.span().start)
 }
 
-/// Line and column of a byte, counted as an editor does: `\n`, `\r\n` and `\r` end a line.
+/// Returns the line and column of a byte, counted as editors do: `\n`, `\r\n` and `\r` end a line.
 fn position(source: &str, offset: u32) -> (u32, u32) {
     let (mut line, mut column, mut last) = (1, 1, ' ');
     for (_, c) in source.char_indices().take_while(|&(at, _)| at < offset as usize) {

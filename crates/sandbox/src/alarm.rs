@@ -1,14 +1,14 @@
-//! A thread's own alarm, for guests that the ticker leaves alone for too long.
+//! A timer for each thread that makes guests yield when the ticker is late.
 //!
-//! The ticker's thread sleeps for a millisecond. In a virtual machine whose core slept meanwhile it wakes up two to ten
-//! milliseconds late, about twice in a thousand times, and a guest on another core runs on for as long. So each
-//! thread that runs guests has a timer that interrupts that thread itself, and the handler of the signal moves the epoch of
-//! the guest's engine. Where the ticks are in time, it finds nothing to do. To set the timer takes one system call
-//! for all polls of [`signal::DELAY`].
+//! The ticker's thread sleeps for a millisecond. In a virtual machine whose core was idle meanwhile, it wakes
+//! up two to ten milliseconds late in about two of a thousand cases, and a guest on another core keeps
+//! running. So each thread that runs guests has a timer that interrupts the thread itself, and the signal
+//! handler increments the epoch of the guest's engine. If the ticks are in time, it has nothing to do.
+//! Setting the timer takes one system call for all polls within [`signal::DELAY`].
 
 use wasmtime::Engine;
 
-/// Polls a guest of an engine, which is made to yield if it runs for much longer than [`signal::DELAY`].
+/// Polls a guest of an engine, and makes it yield if it runs for much longer than [`signal::DELAY`].
 pub fn with_alarm<T>(engine: &Engine, poll: impl FnOnce() -> T) -> T {
     let _watch = signal::watch(engine);
     poll()
@@ -28,22 +28,23 @@ mod signal {
 
     use super::Engine;
 
-    /// The signal of the alarms. Whoever else sends it does no harm: by default it is ignored.
+    /// The signal of the timers. It is ignored by default, and harmless if another process sends it.
     const SIGNAL: libc::c_int = libc::SIGURG;
-    /// From when on a poll is late, and when it is looked at: the ticker has had its chance. In nanoseconds.
+    /// The duration from which on a poll is late, and the delay of the timer, in nanoseconds. Both give the
+    /// ticker its chance first.
     const LATE: u64 = 1_200_000;
     pub(super) const DELAY: u64 = 1_300_000;
-    /// The shortest delay after which it is looked at again.
+    /// The minimum delay until the next check.
     const AGAIN: u64 = 100_000;
 
-    /// What a thread's handler looks at. Nothing of it has a destructor or is made when it is first used, so that the
-    /// handler may be anywhere.
+    /// The state that a thread's signal handler reads. None of it has a destructor or is initialised lazily,
+    /// so that the handler may interrupt the thread at any point.
     struct Watched {
-        /// The engine of the guest that is polled, null while none is.
+        /// The engine of the guest that is being polled; null if there is none.
         engine: Cell<*const Engine>,
-        /// When that poll began, in nanoseconds.
+        /// The start of that poll, in nanoseconds.
         since: Cell<u64>,
-        /// Whether the timer runs.
+        /// Whether the timer is set.
         is_set: Cell<bool>,
         timer: Cell<libc::timer_t>,
     }
@@ -57,19 +58,19 @@ mod signal {
                 timer: Cell::new(null_mut()),
             }
         };
-        /// The timer, unless the system has none for this thread.
+        /// The timer, or `None` if the system has none for this thread.
         static TIMER: Option<ThreadTimer> = ThreadTimer::new();
     }
 
-    /// A timer that sends its thread the signal.
+    /// A timer that sends the signal to its thread.
     struct ThreadTimer(libc::timer_t);
 
-    /// The guest of an engine is polled as long as this lives.
+    /// Watches a poll of an engine's guest until it is dropped.
     pub(super) struct WatchGuard {
         before: *const Engine,
     }
 
-    /// Watches a poll of a guest of this engine, which must not end before the guard does.
+    /// Watches a poll of a guest of this engine. The poll must not outlive the guard.
     pub(super) fn watch(engine: &Engine) -> WatchGuard {
         let timer = TIMER.with(|timer| timer.as_ref().map(|timer| timer.0));
         WATCHED.with(|watched| {
@@ -116,20 +117,23 @@ mod signal {
         }
     }
 
-    /// Has the handler called for the signal.
+    /// Installs the signal handler.
     fn handle() {
         // SAFETY: all zeros are a `sigaction`: an empty mask, and no flags.
         let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
         action.sa_sigaction = on_alarm as extern "C" fn(libc::c_int) as usize;
         action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
-        // SAFETY: `action` is valid for the call, and its handler does only what a handler may do: see there.
+        // SAFETY: `action` is valid for the call, and its handler does only things that are allowed in a
+        // signal handler (see `on_alarm`).
         unsafe { libc::sigaction(SIGNAL, &raw const action, null_mut()) };
     }
 
-    /// Makes the guest of this thread yield if its poll is late. It reads and writes the cells of its own thread, an atomic
-    /// number and the clock, and sets the timer: all of that may be done in a handler (POSIX.1-2024, 2.4.3).
+    /// Makes the guest of this thread yield if its poll is late. Accesses only the cells of its own thread,
+    /// an atomic number and the clock, and sets the timer, all of which is allowed in a signal handler
+    /// (POSIX.1-2024, 2.4.3).
     extern "C" fn on_alarm(_signal: libc::c_int) {
-        // SAFETY: the location of `errno` is this thread's; what was interrupted finds there what it left.
+        // SAFETY: the location of `errno` belongs to this thread. The value is restored below for the
+        // interrupted code.
         let errno = unsafe { *libc::__errno_location() };
         WATCHED.with(|watched| {
             watched.is_set.set(false);
@@ -139,8 +143,8 @@ mod signal {
             }
             let took = now().saturating_sub(watched.since.get());
             if took >= LATE {
-                // SAFETY: the engine outlives the guard of the poll, which takes the pointer away before it ends on this
-                // thread, which is the one that was interrupted.
+                // SAFETY: the engine outlives the guard of the poll, and the guard clears the pointer before
+                // it ends, on this thread, which is the interrupted one.
                 unsafe { (*engine).increment_epoch() };
             }
             watched.is_set.set(true);
@@ -152,17 +156,18 @@ mod signal {
 
     fn now() -> u64 {
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `now` is valid for the call, which may be made in a handler.
+        // SAFETY: `now` is valid for the call, which is allowed in a signal handler.
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
         now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
     }
 
-    /// Has a timer end once after so many nanoseconds, fewer than a second.
+    /// Sets a timer to expire once after `nanos` nanoseconds, less than a second.
     fn set(timer: libc::timer_t, nanos: u64) {
         let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let value = libc::timespec { tv_sec: 0, tv_nsec: nanos.cast_signed() };
         let value = libc::itimerspec { it_interval: zero, it_value: value };
-        // SAFETY: the timer is of this thread, which has not ended; the kernel reads `value` during the call.
+        // SAFETY: the timer belongs to this thread, which is still running; the kernel reads `value` during
+        // the call.
         unsafe { libc::timer_settime(timer, 0, &raw const value, null_mut()) };
     }
 }
@@ -182,7 +187,7 @@ mod signal {
 mod tests {
     use super::*;
 
-    /// How often the epoch was moved while a guest spins.
+    /// Returns the number of epoch changes while a guest spins.
     fn yields_of_a_spinning_guest(alarmed: bool) -> u32 {
         let mut config = wasmtime::Config::new();
         config.epoch_interruption(true);
@@ -216,13 +221,13 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_no_tick_reaches_is_interrupted_all_the_same() {
-        assert_eq!(yields_of_a_spinning_guest(false), 0, "nothing else moves the epoch");
+    fn interrupts_a_guest_without_ticks() {
+        assert_eq!(yields_of_a_spinning_guest(false), 0, "nothing else increments the epoch");
         assert!(yields_of_a_spinning_guest(true) > 1);
     }
 
     #[test]
-    fn an_alarm_that_comes_when_no_guest_is_polled_does_nothing() {
+    fn ignores_an_alarm_outside_of_polls() {
         let config = wasmtime::Config::new();
         let engine = Engine::new(&config).unwrap();
         for _ in 0..3 {

@@ -1,10 +1,11 @@
-//! Compiled programs by key, bounded in bytes.
+//! A cache of compiled programs, bounded in bytes.
 //!
-//! An item is worth what it is used: uses over the time since the last one (the ORFA paper, section 3.4). Above
-//! nine tenths of the capacity the least worthy go, until four fifths are left; [`Cache::sweep`] is called by whoever
-//! has just compiled, off the request threads. No owner holds more than half of the cache, so that a
-//! stream of one owner's programs pushes out its own. Two requests for the same unseen program
-//! compile it once: [`Cache::get_or_make`] hands both the same cell.
+//! The value of an item is its uses divided by the time since the last one (the ORFA paper, section 3.4).
+//! Above nine tenths of the capacity, the items with the lowest values are evicted until four fifths are
+//! left. The thread that compiled a program calls [`Cache::sweep`], outside of the request threads. No owner
+//! may hold more than half of the cache, so that a stream of one owner's programs evicts that owner's own
+//! items. Two requests for the same new program compile it once: [`Cache::get_or_make`] gives both the same
+//! cell.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -14,18 +15,18 @@ use std::time::{Duration, Instant, SystemTime};
 use foldhash::fast::RandomState;
 use tokio::sync::OnceCell;
 
-/// The key: SHA-256 of what was compiled, and for whom.
+/// The key of an item: SHA-256 of the program and its owner.
 pub type Key = [u8; 32];
-/// To whom an item belongs, as a number.
+/// The identifier of an item's owner.
 pub type OwnerId = u64;
 
-/// An item that was used once just now is worth one use a second, and not infinitely many.
+/// Added to the time since the last use, so that an item that was just used has a finite value.
 const MOMENT: Duration = Duration::from_secs(1);
-/// What is left after a sweep, and where one begins, of ten parts.
+/// The fill level after a sweep, and the level that starts one, in tenths of the capacity.
 const SWEPT: usize = 8;
 const FULL: usize = 9;
 
-/// A bounded cache. Each use writes to it: nothing that is only read lies beside it in memory.
+/// A bounded cache. Aligned to avoid false sharing with read-only data, since each use writes to it.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Cache<T> {
@@ -33,25 +34,25 @@ pub struct Cache<T> {
     inner: Mutex<Inner<T>>,
 }
 
-/// What a cache holds and did, for the metrics.
+/// Statistics of a cache, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Items.
+    /// The number of items.
     pub items: usize,
-    /// Their weight in bytes.
+    /// The weight of all items in bytes.
     pub bytes: usize,
-    /// Found.
+    /// The number of lookups that found an item.
     pub hits: u64,
-    /// Not found, and made.
+    /// The number of lookups that did not, so that the item was made.
     pub misses: u64,
-    /// Pushed out.
+    /// The number of evicted items.
     pub evictions: u64,
 }
 
 #[derive(Debug)]
 struct Inner<T> {
     items: HashMap<Key, Item<T>, RandomState>,
-    /// What each owner's items weigh.
+    /// The weight of each owner's items.
     owners: HashMap<OwnerId, usize>,
     stats: CacheStats,
 }
@@ -66,14 +67,14 @@ struct Item<T> {
 }
 
 impl<T: Clone> Cache<T> {
-    /// A cache for at most `capacity` bytes.
+    /// Creates a cache for at most `capacity` bytes.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         let inner = Inner { items: HashMap::default(), owners: HashMap::new(), stats: CacheStats::default() };
         Self { capacity, inner: Mutex::new(inner) }
     }
 
-    /// The item with this key, if it is there and made. It is used `now`.
+    /// Returns the item with this key, if it is complete, and marks it as used at `now`.
     pub fn get(&self, key: Key, now: Instant) -> Option<T> {
         let mut inner = self.lock();
         let item = inner.items.get_mut(&key)?;
@@ -83,17 +84,17 @@ impl<T: Clone> Cache<T> {
         Some(found)
     }
 
-    /// When the item with this key was last used, if it is there.
+    /// Returns the time when the item with this key was last used.
     pub fn last_use(&self, key: &Key) -> Option<SystemTime> {
         let last = self.lock().items.get(key)?.last;
         SystemTime::now().checked_sub(last.elapsed())
     }
 
-    /// The item with this key, made by `make` if it is not there: the item and its weight. Whatever `make`
-    /// refuses is not kept.
+    /// Returns the item with this key. If it is missing, calls `make`, which returns the item and its weight.
+    /// Errors of `make` are not cached.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The errors of `make`.
     pub async fn get_or_make<E, F>(&self, key: Key, owner: OwnerId, make: impl FnOnce() -> F) -> Result<T, E>
     where
         F: Future<Output = Result<(T, usize), E>>,
@@ -113,7 +114,7 @@ impl<T: Clone> Cache<T> {
         made
     }
 
-    /// Puts an item there that nobody waits for, unless it is there or being made.
+    /// Inserts an item, unless it is present or being made.
     pub fn put(&self, key: Key, owner: OwnerId, item: T, weight: usize) {
         let cell = self.cell(key, owner);
         if cell.set(item).is_ok() {
@@ -121,7 +122,7 @@ impl<T: Clone> Cache<T> {
         }
     }
 
-    /// Lets the least worthy items go where there are too many, or where this owner has more than its share.
+    /// Evicts the items with the lowest values if the cache is too full, or if this owner exceeds its share.
     pub fn sweep(&self, owner: OwnerId) {
         let (now, share) = (Instant::now(), self.capacity / 2);
         let mut inner = self.lock();
@@ -135,12 +136,12 @@ impl<T: Clone> Cache<T> {
         if inner.stats.bytes > self.capacity / 10 * FULL {
             gone.extend(inner.shrink(self.capacity / 10 * SWEPT, now, |_| true));
         }
-        // To let go of code takes its time: nobody waits for the lock meanwhile.
+        // Freeing code takes time, so the lock is released first.
         drop(inner);
         drop(gone);
     }
 
-    /// An item has become so many bytes heavier, if it is still there.
+    /// Increases the weight of an item, if it is still cached.
     pub fn add_weight(&self, key: Key, bytes: usize) {
         let found = self.lock().items.get(&key).map(|item| (item.cell.clone(), item.weight));
         if let Some((cell, weight)) = found {
@@ -148,7 +149,7 @@ impl<T: Clone> Cache<T> {
         }
     }
 
-    /// What it holds and did.
+    /// Returns the cache's statistics.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
         let inner = self.lock();
@@ -170,7 +171,7 @@ impl<T: Clone> Cache<T> {
         cell
     }
 
-    /// Counts an item that was made; where nobody has swept in time, now.
+    /// Adds a new item's weight. Sweeps at once if the cache exceeds its capacity.
     fn weigh(&self, key: Key, cell: &Arc<OnceCell<T>>, bytes: usize) {
         let mut inner = self.lock();
         let Some(item) = inner.items.get_mut(&key).filter(|item| Arc::ptr_eq(&item.cell, cell)) else {
@@ -192,8 +193,8 @@ impl<T: Clone> Cache<T> {
     }
 }
 
-/// Somebody waits for an item. The last one who goes without it takes its place away: whoever was to make it may have
-/// failed, or gone away half-way.
+/// A pending lookup of an item. The last one that ends without the item removes its entry, since the lookup
+/// that was to make it has failed or was cancelled.
 struct Begun<'a, T: Clone> {
     cache: &'a Cache<T>,
     key: Key,
@@ -220,14 +221,14 @@ impl<T> Item<T> {
         self.last = self.last.max(now);
     }
 
-    /// Uses over the time since the last one.
+    /// Returns the uses divided by the time since the last one.
     fn value(&self, now: Instant) -> f64 {
         f64::from(self.uses) / (now.saturating_duration_since(self.last) + MOMENT).as_secs_f64()
     }
 }
 
 impl<T> Inner<T> {
-    /// Takes the least worthy of some items out until so many bytes are left.
+    /// Removes and returns the matching items with the lowest values, until `bytes` are left.
     fn shrink(&mut self, bytes: usize, now: Instant, which: impl Fn(&Item<T>) -> bool) -> Vec<Item<T>> {
         let made = self.items.iter().filter(|(_, item)| item.weight > 0 && which(item));
         let mut values: Vec<(f64, Key)> = made.map(|(key, item)| (item.value(now), *key)).collect();
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_used_stays_and_what_came_once_goes() {
+    async fn keeps_used_items_and_evicts_unused_ones() {
         let cache = Cache::new(100);
         put(&cache, 1, 1, 10).await;
         for _ in 0..5 {
@@ -272,13 +273,13 @@ mod tests {
             put(&cache, key, u64::from(key), 10).await;
             cache.sweep(key.into());
         }
-        assert_eq!(cache.get([1; 32], Instant::now()), Some(1), "60 others came by and none was used twice");
+        assert_eq!(cache.get([1; 32], Instant::now()), Some(1), "59 others were used only once");
         assert!(cache.stats().bytes <= 90, "{:?}", cache.stats());
         assert_eq!(cache.stats().evictions as usize + cache.stats().items, 60);
     }
 
     #[tokio::test]
-    async fn nobody_holds_more_than_half() {
+    async fn no_owner_exceeds_half_of_the_capacity() {
         let cache = Cache::new(100);
         for key in 1..=3 {
             put(&cache, key, 1, 10).await;
@@ -287,13 +288,16 @@ mod tests {
             put(&cache, key, 2, 10).await;
             cache.sweep(2);
         }
-        assert!((1..=3).all(|key| cache.get([key; 32], Instant::now()).is_some()), "the other owner's stay");
+        assert!(
+            (1..=3).all(|key| cache.get([key; 32], Instant::now()).is_some()),
+            "the other owner's items stay"
+        );
         let held = (10..=15).filter(|key| cache.get([*key; 32], Instant::now()).is_some()).count();
         assert!(held <= 5, "{held} of 6");
     }
 
     #[tokio::test]
-    async fn it_is_never_larger_than_it_may_be_even_if_nobody_sweeps() {
+    async fn never_exceeds_the_capacity_without_sweeps() {
         let cache = Cache::new(100);
         for key in 0..50 {
             put(&cache, key, u64::from(key), 10).await;
@@ -302,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_grows_pushes_others_out_and_what_is_gone_does_not_grow() {
+    async fn added_weight_evicts_other_items() {
         let cache = Cache::new(100);
         put(&cache, 1, 1, 40).await;
         put(&cache, 2, 2, 40).await;
@@ -314,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refused_item_is_not_kept() {
+    async fn does_not_cache_errors() {
         let cache: Cache<u8> = Cache::new(20);
         let refused = cache.get_or_make([1; 32], 0, || async { Err("no") }).await;
         assert_eq!(refused, Err("no"));
@@ -323,7 +327,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_goes_away_half_way_leaves_nothing_behind() {
+    async fn a_cancelled_lookup_leaves_no_entry() {
         let cache: Cache<u8> = Cache::new(20);
         let never = cache.get_or_make([1; 32], 0, std::future::pending::<Result<(u8, usize), ()>>);
         assert!(tokio::time::timeout(std::time::Duration::ZERO, never).await.is_err());
@@ -331,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_fails_takes_nothing_from_one_that_waits() {
+    async fn a_failed_lookup_does_not_affect_waiting_ones() {
         let cache: Cache<u8> = Cache::new(20);
         let fails = cache.get_or_make([1; 32], 0, || async {
             tokio::task::yield_now().await;
@@ -344,7 +348,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn two_at_once_make_it_once() {
+    async fn concurrent_lookups_make_an_item_once() {
         let cache: Cache<u8> = Cache::new(20);
         let made = std::sync::atomic::AtomicUsize::new(0);
         let make = || async {

@@ -1,34 +1,34 @@
-//! The classes of guests, and what each asks of its engine and its pool.
+//! The classes of guests, with their requirements for engine and pool.
 
-/// Which kind of guest an engine is for.
+/// The kind of guest that an engine is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Query modules on the C environment: small, touch little.
+    /// Query modules on the C environment, which are small and touch little memory.
     C,
-    /// Programs on the JavaScript environment: a snapshot of two thirds of a megabyte.
+    /// Programs on the JavaScript environment, whose snapshot has two thirds of a megabyte.
     Javascript,
-    /// Plain modules that bring their own memory.
+    /// Plain modules with their own memory.
     Plain,
-    /// Filters: they live long, and need no pool ([`crate::Sandbox::unpooled`]).
+    /// Filters, which are long-lived and need no pool ([`crate::Sandbox::unpooled`]).
     Filter,
 }
 
-/// How many guests of a class may live at once, and how large each may be.
+/// The size of a pool: the number of guests, and the size of each.
 #[derive(Clone, Copy, Debug)]
 pub struct Pool {
-    /// Guests at once.
+    /// The maximum number of concurrent guests.
     pub instances: u32,
-    /// The largest linear memory, in bytes.
+    /// The maximum size of a linear memory in bytes.
     pub memory: usize,
 }
 
-/// Bytes of a table that a place keeps.
+/// The bytes of a table that a slot keeps resident.
 pub(crate) const TABLE_KEPT: usize = 64 << 10;
-/// Bytes of a stack that a place keeps.
+/// The bytes of a stack that a slot keeps resident.
 pub(crate) const STACK_KEPT: usize = 64 << 10;
 
 impl Class {
-    /// The name in logs and metrics.
+    /// Returns the name in logs and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -39,8 +39,9 @@ impl Class {
         }
     }
 
-    /// Bytes of linear memory that a slot keeps between guests. It has to cover what a usual guest
-    /// touches: below that, every request pays page faults, and two threads are slower than one.
+    /// Returns the bytes of linear memory that a slot keeps resident between guests. It has to cover the
+    /// memory that a typical guest touches: with less, every request incurs page faults, and two threads are
+    /// slower than one.
     pub(crate) fn keep_resident(self) -> usize {
         match self {
             Self::C => 512 << 10,
@@ -50,13 +51,13 @@ impl Class {
         }
     }
 
-    /// Bytes that a place keeps between guests at most: of memory, table and stack.
+    /// Returns the maximum number of bytes that a slot keeps between guests: memory, table and stack.
     #[must_use]
     pub fn kept(self) -> u64 {
         (self.keep_resident() + TABLE_KEPT + STACK_KEPT) as u64
     }
 
-    /// The native stack of a guest, in bytes: QuickJS recurses through its interpreter.
+    /// Returns the size of a guest's native stack in bytes. QuickJS recurses through its interpreter.
     pub(crate) fn stack(self) -> usize {
         match self {
             Self::C | Self::Plain | Self::Filter => 512 << 10,
@@ -64,7 +65,7 @@ impl Class {
         }
     }
 
-    /// Memories, tables and instances that one guest needs: environment and query, or the one module.
+    /// Returns the number of instances that a guest needs: environment and query, or a single module.
     pub(crate) fn instances_per_guest(self) -> u32 {
         match self {
             Self::C => 2,

@@ -1,12 +1,12 @@
-//! Memory of guests that is given back to the system before its owner is dropped.
+//! Returns the memory of guests to the system before the guests are dropped.
 
 use wasmtime::{Memory, Store};
 
-/// Bytes of memory that are given back in one go: some tenths of a millisecond.
+/// The bytes that are discarded without yielding: some tenths of a millisecond.
 const PART: usize = 2 << 20;
 
-/// Gives back what lies in a memory from a place on, but for a part: others have their turn before each. Nothing may run in
-/// it any more.
+/// Discards a memory from `begin` on, except for the first part, and yields before each part. No guest may
+/// run in the memory any more.
 pub async fn discard_memory<T>(store: &mut Store<T>, memory: Memory, begin: usize) {
     for from in (begin + PART..memory.data_size(&*store)).step_by(PART) {
         tokio::task::yield_now().await;
@@ -16,8 +16,8 @@ pub async fn discard_memory<T>(store: &mut Store<T>, memory: Memory, begin: usiz
     }
 }
 
-/// Gives back what lies in these bytes: its whole pages are zeros from then on, or what a snapshot has there. To drop a
-/// guest gives back all of its memory at once, which takes milliseconds where that is large.
+/// Discards the whole pages in these bytes. They then contain zeros, or the snapshot's data. Dropping a guest
+/// discards all of its memory at once, which takes milliseconds for a large one.
 fn discard(bytes: &mut [u8]) {
     let page = rustix::param::page_size();
     let skipped = bytes.as_ptr().align_offset(page);
@@ -26,8 +26,9 @@ fn discard(bytes: &mut [u8]) {
     if pages == 0 {
         return;
     }
-    // SAFETY: the range is that of `bytes`, whole pages of it, and nobody else reads or writes them meanwhile. Afterwards
-    // they are bytes as before, if others. Where the system does not do it, nothing has changed.
+    // SAFETY: the range consists of whole pages within `bytes`, which is borrowed exclusively, so nothing
+    // else accesses them during the call. Afterwards they are still initialised bytes, with other values. If
+    // the system refuses, nothing has changed.
     #[expect(unsafe_code, reason = "measured, dropping 16 MiB at once takes 2 to 3 ms of a serving thread")]
     let _ =
         unsafe { rustix::mm::madvise(bytes.as_mut_ptr().cast(), pages, rustix::mm::Advice::LinuxDontNeed) };
@@ -44,7 +45,7 @@ mod tests {
     use crate::{Class, Sandbox};
 
     #[test]
-    fn a_memory_is_given_back_in_parts_and_others_have_their_turn_before_each() {
+    fn discards_memory_in_parts_and_yields_between_them() {
         let sandbox = Sandbox::unpooled(Class::Filter).unwrap();
         let mut store = Store::new(sandbox.engine(), ());
         let memory = Memory::new(&mut store, MemoryType::new(256, None)).unwrap();
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_pages_are_zeros_and_what_lies_before_and_behind_stays() {
+    fn discards_whole_pages_only() {
         let page = rustix::param::page_size();
         let mut bytes = vec![7; 6 * page];
         let begin = bytes.as_ptr().align_offset(page);

@@ -1,12 +1,12 @@
-//! Compiled programs in a folder of the gateway's own, so that a restart starts warm.
+//! A disk cache of compiled programs in the gateway's own folder, so that a restart starts warm.
 //!
-//! Machine code is run as it is read, so only what this gateway wrote itself may be read: the folder has to be
-//! its own (mode 0700), and every file begins with the HMAC-SHA-256 of its name and content by the
-//! gateway's secret. A file that does not fit is removed and counts as not there.
+//! Machine code is executed as it is read, so only files that this gateway wrote may be loaded. The folder
+//! has to belong to the gateway alone (mode 0700), and every file starts with the HMAC-SHA-256 of its name
+//! and content, keyed by the gateway's secret. Files that do not verify are removed and treated as missing.
 //!
-//! The files that were not used for longest go first: read here, or used by whoever has their content in memory,
-//! which [`Disk::write`] asks. No owner holds more than half of the folder, so that a stream of one owner's programs pushes
-//! out its own; a file's name says whose it is.
+//! The least recently used files are removed first. A use is a read from disk, or a use of the same program
+//! in memory, which the caller of [`Disk::write`] reports. No owner may hold more than half of the folder, so
+//! that a stream of one owner's programs evicts that owner's own files. File names contain the owner.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -22,17 +22,17 @@ use wasmtime::Module;
 
 use crate::cache::{Key, OwnerId};
 
-/// The largest file that is read: many times what the largest program compiles to.
+/// The maximum size of a file to read: many times the largest compiled program.
 const LARGEST: u64 = 64 << 20;
 const MAC: usize = 32;
-/// A tag, and the size.
+/// The size of a label: a tag and the program's size.
 const LABEL: usize = 1 + size_of::<u32>();
-/// Which part of the folder one owner may hold.
+/// The maximum share of one owner, as the reciprocal of a fraction of the folder.
 const SHARE: u64 = 2;
-/// How files end that hold a program.
+/// The extension of program files.
 const ENDING: &str = "code";
 const VERSION: &str = concat!("orfa code 2, ", env!("CARGO_PKG_VERSION"));
-/// The file of the secret, where the config has none.
+/// The file with the secret, used if the config has none.
 const SECRET: &str = "secret";
 
 /// A folder of compiled programs.
@@ -41,29 +41,29 @@ pub struct Disk {
     folder: PathBuf,
     key: hmac::Key,
     capacity: u64,
-    /// Bytes that each owner holds.
+    /// The bytes of each owner's files.
     held: Mutex<HashMap<OwnerId, u64>>,
 }
 
-/// Under what something is kept: whose it is, and its key.
+/// The name of an entry: its owner and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// To whom it belongs.
+    /// The owner.
     pub owner: OwnerId,
-    /// The key, which is no other owner's.
+    /// The key, which is unique among all owners.
     pub key: Key,
 }
 
-/// What is told of something that is kept, for whoever reads it.
+/// Metadata of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// What it is, below 128.
+    /// The kind of program, below 128.
     pub tag: u8,
-    /// How long that was of which it was made, in bytes.
+    /// The size of the program's source in bytes.
     pub size: u32,
 }
 
-/// What was read from the folder, and is what this gateway wrote: only [`Disk::read`] makes one.
+/// An entry that was read from the folder and verified. Only [`Disk::read`] creates one.
 #[derive(Debug)]
 pub struct Kept {
     label: Label,
@@ -71,63 +71,64 @@ pub struct Kept {
     bytes: Vec<u8>,
 }
 
-/// What is kept.
+/// The content of an entry.
 #[derive(Clone, Copy, Debug)]
 pub enum Content<'a> {
     /// A module's compiled code.
     Code(&'a Module),
-    /// Anything else.
+    /// Any other bytes.
     Text(&'a [u8]),
 }
 
-/// The bit of a tag that says that a module follows.
+/// The bit of a tag that marks compiled code.
 const CODE: u8 = 0x80;
 
-/// Why a folder can't be used.
+/// The reason why a folder can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// The system says no.
+    /// The system reported an error.
     #[error("the folder {} can't be used: {source}", .folder.display())]
     Io {
-        /// Which.
+        /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// Somebody else could write into it.
-    #[error("the folder {} has to belong to the gateway's user and to nobody else (mode 0700)", .0.display())]
+    /// Other users could write to the folder.
+    #[error("the folder {} has to belong to the gateway's user and be closed to all others (mode 0700)", .0.display())]
     NotOwn(PathBuf),
 }
 
 impl Kept {
-    /// What is told of it, as it was written.
+    /// Returns the metadata that was written with the entry.
     #[must_use]
     pub fn label(&self) -> Label {
         self.label
     }
 
-    /// A module's compiled code, if it is that.
+    /// Returns a module's compiled code, if the entry contains it.
     pub(crate) fn code(&self) -> Option<&[u8]> {
         self.is_code.then_some(&self.bytes)
     }
 
-    /// The content.
+    /// Returns the content.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// The secret that lies in a folder; a new one where there is none. Gateways that share nothing else use it.
+/// Returns the secret in a folder. Creates one if there is none. Concurrent gateways with the same folder get
+/// the same secret.
 ///
 /// # Errors
-/// When the folder is not the gateway's own, or can't be used.
+/// If the folder does not belong to the gateway alone, or can't be used.
 pub fn secret_in(folder: &Path) -> Result<[u8; 32], DiskError> {
     own(folder)?;
     let file = folder.join(SECRET);
     let fail = |source| DiskError::Io { folder: folder.to_owned(), source };
     if let Some(secret) = read_secret(&file) {
-        // Another process may have made it a moment ago, and its name may not be on the disk yet.
+        // Another process may have created the file just now, so its name may not be on the disk yet.
         sync_names(folder);
         return Ok(secret);
     }
@@ -135,7 +136,7 @@ pub fn secret_in(folder: &Path) -> Result<[u8; 32], DiskError> {
     getrandom::fill(&mut secret).map_err(|error| fail(io::Error::other(error.to_string())))?;
     let new = fresh(folder);
     write_durably(&new, &secret).map_err(fail)?;
-    // Another gateway may have been faster: what lies there then is what both use, and it is whole.
+    // Another gateway may have been faster. Both then use the existing file, which is complete.
     let linked = fs::hard_link(&new, &file);
     let _ = fs::remove_file(new);
     match (linked, read_secret(&file)) {
@@ -144,7 +145,7 @@ pub fn secret_in(folder: &Path) -> Result<[u8; 32], DiskError> {
             Ok(secret)
         }
         (linked, None) => {
-            let broken = || io::Error::other(format!("`{SECRET}` in it is no file of 32 bytes"));
+            let broken = || io::Error::other(format!("`{SECRET}` in it is not a file of 32 bytes"));
             Err(fail(
                 linked
                     .err()
@@ -155,10 +156,10 @@ pub fn secret_in(folder: &Path) -> Result<[u8; 32], DiskError> {
     }
 }
 
-/// A file that nobody else writes.
+/// Returns the path of a new file that no other process writes.
 fn fresh(folder: &Path) -> PathBuf {
     let mut number = [0; 8];
-    // Without chance two processes may take the same name, and one of them writes nothing then.
+    // Without random bytes, two processes may choose the same name, and one of them then writes nothing.
     let _ = getrandom::fill(&mut number);
     folder.join(format!("{:016x}.new", u64::from_be_bytes(number)))
 }
@@ -169,19 +170,18 @@ fn read_secret(file: &Path) -> Option<[u8; 32]> {
     file.read_exact(&mut secret).ok().map(|()| secret)
 }
 
-/// Opens a file to read it. What else may have its name (a pipe, a socket, a device, a link) is refused and waits for
-/// nobody.
+/// Opens a file for reading. Rejects anything else with that name (a pipe, a socket, a device, a link), and
+/// never blocks on it.
 fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::other("this is no file")),
+        false => Err(io::Error::other("this is not a file")),
     }
 }
 
-/// Has the system keep the names in a folder, and those of the folders that lead to it, as far as this user may ask for
-/// it.
+/// Syncs the folder and its ancestors to disk, if this user may open them.
 fn sync_names(folder: &Path) {
     let Ok(path) = std::path::absolute(folder) else { return };
     for folder in path.ancestors() {
@@ -190,20 +190,20 @@ fn sync_names(folder: &Path) {
 }
 
 impl Disk {
-    /// Opens a folder, and makes it where there is none, for so many bytes.
+    /// Opens a folder for at most `capacity` bytes. Creates it if it is missing.
     ///
     /// # Errors
-    /// When the folder is not the gateway's own, or can't be used.
+    /// If the folder does not belong to the gateway alone, or can't be used.
     pub fn open(folder: &Path, secret: &[u8; 32], capacity: u64) -> Result<Self, DiskError> {
         own(folder)?;
-        // What another version of the gateway checked and wrote is not this one's.
+        // Files that another version of the gateway checked and wrote do not verify.
         let secret = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), VERSION.as_bytes());
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref());
         let held = sums(&files(folder));
         Ok(Self { folder: folder.to_owned(), key, capacity, held: Mutex::new(held) })
     }
 
-    /// What was written under a name.
+    /// Reads the entry with this name.
     #[must_use]
     pub fn read(&self, name: &Name) -> Option<Kept> {
         let file = open_file(&self.path(name)).ok()?;
@@ -213,7 +213,7 @@ impl Disk {
             && let Some((label, _)) = content.split_first_chunk::<LABEL>()
             && self.fits(&name.key, content, mac)
         {
-            // Whether the time can be set is of no matter: the file goes earlier then.
+            // A failure only means that the file is removed earlier.
             let _ = file.set_modified(SystemTime::now());
             let [tag, size @ ..] = *label;
             bytes.drain(..MAC + LABEL);
@@ -224,8 +224,8 @@ impl Disk {
         None
     }
 
-    /// Keeps something under a name. What can't be written is not kept. `used` is when the content of a key was
-    /// last used elsewhere.
+    /// Writes an entry. Errors are ignored. `used` returns the time when a key's program was last used in
+    /// memory.
     pub fn write(
         &self,
         name: &Name,
@@ -261,7 +261,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Removes what is kept under a name.
+    /// Removes the entry with this name.
     pub fn remove(&self, name: &Name) {
         let path = self.path(name);
         let size = fs::metadata(&path).map_or(0, |file| file.len());
@@ -272,7 +272,7 @@ impl Disk {
         }
     }
 
-    /// Removes what was not used for longest where this owner, or all together, hold more than they may.
+    /// Removes the least recently used files if this owner, or all owners together, exceed their limit.
     fn sweep(&self, owner: OwnerId, used: impl Fn(&Key) -> Option<SystemTime>) {
         let share = self.capacity / SHARE;
         let (all, own) = {
@@ -314,7 +314,7 @@ impl Disk {
 }
 
 impl Name {
-    /// Reads the name of a file.
+    /// Parses the name of a file.
     fn read(file: &str) -> Option<Self> {
         let (owner, key) = file.strip_suffix(ENDING)?.strip_suffix('.')?.split_once('-')?;
         let bytes = key.as_bytes().as_chunks::<2>().0.iter();
@@ -324,7 +324,7 @@ impl Name {
     }
 }
 
-/// Makes sure that a folder is there and nobody else's.
+/// Creates a folder if it is missing, and checks that it belongs to this user alone.
 fn own(folder: &Path) -> Result<(), DiskError> {
     let fail = |source| DiskError::Io { folder: folder.to_owned(), source };
     if !folder.exists() {
@@ -341,21 +341,21 @@ fn write_file(path: &Path, parts: &[&[u8]]) -> io::Result<File> {
     parts.iter().try_for_each(|part| file.write_all(part)).map(|()| file)
 }
 
-/// Makes a file, and waits until its bytes are on the disk. Its name is there when its folder is synchronised.
+/// Creates a file and waits until its bytes are on the disk. Its name is durable once the folder is synced.
 fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     write_file(path, &[content])?.sync_all()
 }
 
-/// A program's file.
+/// The file of a program.
 struct Program {
     name: Name,
     path: PathBuf,
     size: u64,
-    /// When it was used last.
+    /// The time of its last use.
     last: SystemTime,
 }
 
-/// The programs in a folder.
+/// Returns the programs in a folder.
 fn files(folder: &Path) -> Vec<Program> {
     let program = |entry: fs::DirEntry| {
         let name = Name::read(entry.file_name().to_str()?)?;
@@ -365,7 +365,7 @@ fn files(folder: &Path) -> Vec<Program> {
     fs::read_dir(folder).into_iter().flatten().flatten().filter_map(program).collect()
 }
 
-/// What each owner's files hold.
+/// Returns the size of each owner's files.
 fn sums(files: &[Program]) -> HashMap<OwnerId, u64> {
     let mut sums = HashMap::new();
     for file in files {
@@ -374,7 +374,7 @@ fn sums(files: &[Program]) -> HashMap<OwnerId, u64> {
     sums
 }
 
-/// Where some files hold more than they may, removes the first of them until a tenth is free.
+/// If the matching files exceed `most`, removes the first of them until a tenth is free.
 fn shrink(files: &mut Vec<Program>, most: u64, which: impl Fn(&Program) -> bool) {
     let mut held: u64 = files.iter().filter(|file| which(file)).map(|file| file.size).sum();
     let left = if held > most { most / 10 * 9 } else { most };

@@ -1,4 +1,4 @@
-//! One engine per class: its settings, compiling, and loading what was compiled at build time.
+//! The engine of each class: its settings, compilation, and loading of precompiled code.
 
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, Module, PoolingAllocationConfig};
 
@@ -6,23 +6,23 @@ use crate::class::{Class, Pool, STACK_KEPT, TABLE_KEPT};
 use crate::disk::Kept;
 use crate::steps::in_steps;
 
-/// Host functions run on the guest's stack: room for them beyond what the guest may use.
+/// Stack for host functions, which run on the guest's stack, beyond the guest's own limit.
 const HOST_STACK: usize = 256 << 10;
-/// The most table slots of a guest: 255 of its own and the environment's.
+/// The maximum number of table slots of a guest: 255 of its own, and the environment's.
 const TABLE_ELEMENTS: usize = 10_000;
 
-/// Used slots that wait for the next guest of the same module, before a slot of another module is taken:
-/// few, so that a quiet gateway goes on using the same ones.
+/// The number of warm slots that are reserved for further guests of the same module, before a slot of another
+/// module is reused. Small, so that an idle gateway keeps using the same slots.
 const WARM_SLOTS: u32 = 32;
 
-/// An engine and its pool.
+/// An engine and its pool, for one class of guests.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
     engine: Engine,
     class: Class,
 }
 
-/// Why a module could not be made ready.
+/// The reason why an engine or a module could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {source:#}")]
 pub struct Error {
@@ -31,99 +31,102 @@ pub struct Error {
 }
 
 impl Sandbox {
-    /// Reserves the pool and makes the engine.
+    /// Reserves the pool and creates the engine.
     ///
     /// # Errors
-    /// When the system refuses the address space that the pool needs.
+    /// If the system refuses the address space that the pool needs.
     pub fn new(class: Class, pool: Pool) -> Result<Self, Error> {
         let engine = Engine::new(&config(class, pool)).map_err(Error::because(NO_ENGINE))?;
         Ok(Self { engine, class })
     }
 
-    /// An engine whose guests live long: each gets its memory from the system when it is made, and gives it
-    /// back when it is gone. Nothing is reserved for others.
+    /// Creates an engine for long-lived guests, without a pool: each guest allocates its memory from the
+    /// system and frees it when it is dropped.
     ///
     /// # Errors
-    /// When the machine is none that code can be compiled for.
+    /// If the engine can't generate code for this machine.
     pub fn unpooled(class: Class) -> Result<Self, Error> {
         let engine = Engine::new(&settings(class)).map_err(Error::because(NO_ENGINE))?;
         Ok(Self { engine, class })
     }
 
-    /// The class of its guests.
+    /// Returns the class of its guests.
     #[must_use]
     pub fn class(&self) -> Class {
         self.class
     }
 
-    /// The engine itself, for linkers and stores.
+    /// Returns the engine, for linkers and stores.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Validates and compiles a module, whose bulk memory is done in steps. It takes milliseconds: call it off the request threads.
+    /// Validates and compiles a module. Bulk memory operations are compiled in steps. Takes milliseconds, so
+    /// call it outside of request threads.
     ///
     /// # Errors
-    /// When the module is not valid WebAssembly, or uses a feature that is switched off.
+    /// If the module is not valid WebAssembly, or uses a disabled feature.
     pub fn compile(&self, wasm: &[u8]) -> Result<Module, Error> {
         Module::from_binary(&self.engine, &in_steps(wasm))
             .map_err(Error::because("the module does not compile"))
     }
 
-    /// Loads a module that [`precompile`] made when this program was built; compiles it afresh where the
-    /// machine is not the one that it was made for.
+    /// Loads a module that [`precompile`] produced when this program was built. Compiles it again if this
+    /// machine does not match.
     ///
     /// # Errors
-    /// When neither works: this program was built wrongly.
+    /// If neither works, which means that this program was built incorrectly.
     pub fn load(&self, precompiled: &'static [u8], wasm: &'static [u8]) -> Result<Module, Error> {
-        // SAFETY: `deserialize` runs the machine code that it is given. These bytes are `'static`: they
-        // were made by `precompile` in the build script and are part of this very executable, so whoever
-        // could change them could change the program itself. wasmtime checks version, settings and CPU
-        // features, and refuses what does not fit.
+        // SAFETY: `deserialize` runs the machine code that it is given. These bytes are `'static`:
+        // `precompile` produced them in the build script, and they are part of this executable, so an
+        // attacker that could change them could change the program itself. wasmtime checks version, settings
+        // and CPU features, and rejects code that does not match.
         #[expect(unsafe_code, reason = "compiled code that is part of this executable")]
         let loaded = unsafe { Module::deserialize(&self.engine, precompiled) };
         loaded.or_else(|_| self.compile(wasm))
     }
 
-    /// A module of another engine of the same class, in this one.
+    /// Copies a module from another engine of the same class to this engine.
     #[must_use]
     pub fn again(&self, module: &Module) -> Option<Module> {
         let code = module.serialize().ok()?;
-        // SAFETY: `deserialize` runs the machine code that it is given. This is the code of a module that this process
-        // runs already, and nobody else has had these bytes. wasmtime checks version, settings and CPU features.
+        // SAFETY: `deserialize` runs the machine code that it is given. This is the code of a module that
+        // this process runs already, and the bytes never left this function. wasmtime checks version,
+        // settings and CPU features.
         #[expect(unsafe_code, reason = "compiled code that this process runs already")]
         let loaded = unsafe { Module::deserialize(&self.engine, &code) };
         loaded.ok()
     }
 
-    /// Loads a module that a [`crate::Disk`] kept; `None` where it was made by another version, or for another
-    /// machine.
+    /// Loads a module from a [`crate::Disk`]. Returns `None` if it was compiled by another version or for
+    /// another machine.
     #[must_use]
     pub fn restore(&self, kept: &Kept) -> Option<Module> {
-        // SAFETY: `deserialize` runs the machine code that it is given. A `Kept` comes from `Disk::read` alone,
-        // which checks that a gateway with this one's secret wrote these very bytes, in a folder that belongs to
-        // its user and to nobody else; and what `Disk::write` marks as code, `Module::serialize` made. wasmtime
-        // checks version, settings and CPU features, and refuses what does not fit.
+        // SAFETY: `deserialize` runs the machine code that it is given. Only `Disk::read` creates a `Kept`,
+        // after checking that a gateway with this gateway's secret wrote exactly these bytes, in a folder
+        // that belongs to its user and is closed to all others. `Disk::write` marks as code only the output
+        // of `Module::serialize`. wasmtime checks version, settings and CPU features, and rejects code that
+        // does not match.
         #[expect(unsafe_code, reason = "compiled code that this gateway wrote itself, authenticated")]
         let loaded = unsafe { Module::deserialize(&self.engine, kept.code()?) };
         loaded.ok()
     }
 }
 
-/// Compiles a module for a class, to be embedded and given to [`Sandbox::load`].
+/// Compiles a module for a class, to be embedded and loaded with [`Sandbox::load`].
 ///
 /// # Errors
-/// When the module does not compile.
+/// If the module does not compile.
 pub fn precompile(class: Class, wasm: &[u8]) -> Result<Vec<u8>, Error> {
     let engine = Engine::new(&settings(class)).map_err(Error::because(NO_ENGINE))?;
     engine.precompile_module(&in_steps(wasm)).map_err(Error::because("the module does not compile"))
 }
 
-const NO_ENGINE: &str = "no engine";
+const NO_ENGINE: &str = "the engine can't be created";
 
 impl Error {
-    /// Whether the system refused what a pool needs: a smaller one may fit.
+    /// Whether the system refused the resources of a pool, so that a smaller one may fit.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         self.what == NO_ENGINE
@@ -134,11 +137,12 @@ impl Error {
     }
 }
 
-/// What compiled code depends on. Programs must run alike everywhere, or recordings could not be
-/// replayed: NaNs are canonical, relaxed SIMD is off, and threads are not even compiled in.
+/// Returns the settings that affect compiled code. Programs must behave the same on all machines, or
+/// recordings could not be replayed: NaNs are canonicalised, relaxed SIMD is disabled, and threads are not
+/// compiled in.
 fn settings(class: Class) -> Config {
     let mut config = Config::new();
-    // Programs are compiled by a thread of low priority, and not by all of the machine's.
+    // Compilation uses only the calling low-priority thread, and not all cores.
     config
         .parallel_compilation(false)
         .epoch_interruption(true)

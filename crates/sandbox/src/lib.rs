@@ -1,11 +1,11 @@
-//! WebAssembly for the rest of the house: the only crate whose Cargo.toml names wasmtime.
+//! WebAssembly support for all other crates: the only crate that depends on wasmtime.
 //!
-//! It knows engines, pools, limits and time, and no ABI. A [`Sandbox`] is one engine for one [`Class`]
-//! of guests with its own pool, because what a C query and a JavaScript query keep resident differs by
-//! a factor of four. [`Metered`] charges a guest for the CPU time of its polls; the [`Ticker`] only makes
-//! it yield, and where that is late the alarm of its thread does ([`with_alarm`]). Before guests run they stand in a
-//! [`Line`]. Compiled code is kept in a [`Cache`] and on [`Disk`]. [`snapshot()`] and [`precompile`] are what
-//! `environments/build.rs` does at build time.
+//! This crate contains engines, pools, limits and CPU metering, and no ABI. A [`Sandbox`] is one engine for
+//! one [`Class`] of guests with its own pool, since the resident memory of a C query and of a JavaScript
+//! query differs by a factor of four. [`Metered`] charges a guest for the CPU time of its polls; the
+//! [`Ticker`] only makes it yield, and if the ticker is late, the thread's alarm does ([`with_alarm`]). A
+//! [`Line`] is the run queue of guests. Compiled code is cached in a [`Cache`] and on [`Disk`].
+//! [`snapshot()`] and [`precompile`] are used by `environments/build.rs` at build time.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod alarm;
@@ -34,7 +34,7 @@ pub use room::{has_address_space, memory_limit};
 pub use snapshot::snapshot;
 pub use ticker::{Running, Ticker};
 
-/// The parts of wasmtime that the level above builds on.
+/// The parts of wasmtime that dependent crates use.
 pub use wasmtime::{
     AsContext, AsContextMut, Caller, Engine, Error as Trapped, ExportType, Extern, ExternType, Func,
     ImportType, Instance, InstancePre, Linker, Memory, Module, ModuleExport, Ref, ResourceLimiter,

@@ -1,23 +1,24 @@
-//! Where guests stand in line for a thread, and are told at once when the line is too long.
+//! The run queue of guests: guests wait for a thread, and are rejected at once if the queue is too long.
 //!
-//! A guest that is ready to run and waits in the runtime's own queue is seen by nobody: who comes next is
-//! looked at only once it has had its millisecond. So as many guests have a place as there are threads, the
-//! others wait here, in the order in which they came, and a guest that gets its place lets its thread look
-//! for new input first. The length of the line is then known when the next one comes, and times what one
-//! takes it is how long that one would wait (Little's law).
+//! A guest that waits in the runtime's own queue is not visible: the runtime notices its arrival only after
+//! the guests before it have run for their millisecond. So only as many guests as there are threads have a
+//! run permit, the others wait here in order of arrival, and a guest that gets its permit lets its thread
+//! poll for new input first. The length of the queue is thus known when the next guest arrives. Times the
+//! average time that a guest holds its permit, it is the wait of that guest (Little's law).
 //!
-//! How long a line may be is CoDel's idea (RFC 8289, section 4): a burst passes, so a line may be longer
-//! than the target; but one that was never shorter for an [`INTERVAL`] is no burst, and to stand in it helps
-//! nobody. It is held short then, until no more come than can be served.
+//! The maximum length follows the idea of CoDel (RFC 8289, section 4): a burst passes, so the queue may
+//! exceed the target for a while; but a queue that was never below the target for an [`INTERVAL`] is no
+//! burst, and waiting in it helps no guest. It is then kept short until no more guests arrive than can be
+//! served.
 //!
-//! Where other processes have the cores, guests wait though few stand in line, and to refuse one makes no other sooner: a
-//! wait counts as far as the process itself ran meanwhile ([`OwnShare`]).
+//! If other processes use the cores, guests wait even in a short queue, and rejecting one does not help the
+//! others. Therefore only the share of a wait in which this process ran counts ([`OwnShare`]).
 //!
-//! Where guests are done at once there is no line: whoever comes next is looked at soon enough, and to give
-//! way would cost more than to run.
+//! If guests are very short there is no queue: new input is polled soon enough, and yielding would cost more
+//! than running.
 //!
-//! A guest gives its place up when it waits for a service, and when it is heavy (see [`crate::Gate`]): what
-//! was begun and is ready again goes before what was not.
+//! A guest releases its permit when it waits for a service, and when it becomes heavy (see [`crate::Gate`]):
+//! guests that have started and are ready again take precedence over new ones.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,31 +29,31 @@ use tokio::sync::Semaphore;
 
 use crate::meter::HEAVY;
 
-/// How long a line may stand without being as short as the target once.
+/// The maximum time that the queue may stay above the target.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// How much longer than the target a line may be in a burst.
+/// The factor by which the queue may exceed the target in a burst.
 const BURST: u32 = 2;
-/// What part of the target it may be long from then on.
+/// The divisor of the target for the queue's length during an overload.
 const PART: u32 = 50;
-/// How long is watched what comes before a line is held no more, and how much of what can be served it
-/// may be.
+/// The time for which arrivals are counted before an overload can end, and the share of the capacity below
+/// which it ends.
 const WATCH: Duration = Duration::from_secs(1);
 const SERVED: f64 = 0.9;
-/// How often the share of the processors is looked at while guests wait; when nobody has looked for so long, nothing is
-/// known of it; and the least that is believed.
+/// The interval between samples of this process's share of the processors while guests wait; the age from
+/// which on a sample is useless; and the minimum share.
 const SAMPLE: Duration = Duration::from_millis(20);
 const STALE: Duration = Duration::from_millis(200);
 const LEAST_SHARE: f64 = 0.02;
-/// Guests that run for less don't give way to new input before.
+/// Guests that run for less do not yield before they start.
 const LITTLE: Duration = Duration::from_micros(100);
-/// A guest counts for so much in what one takes.
+/// The inverse weight of a guest in the moving averages.
 const WEIGHT: u64 = 16;
 
-/// The line before the threads. All clones are the same one.
+/// The run queue. All clones share it.
 #[derive(Clone, Debug)]
 pub struct Line(Arc<Shared>);
 
-/// Each guest writes to it: nothing else lies beside it in memory.
+/// Aligned to avoid false sharing: each guest writes to it.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shared {
@@ -60,71 +61,71 @@ struct Shared {
     width: u32,
     opened: Instant,
     waiting: AtomicUsize,
-    /// How long a guest keeps its place in nanoseconds, and how long it runs in it.
+    /// The average time that a guest holds its permit, and the average time that it runs, in nanoseconds.
     takes: AtomicU64,
     runs: AtomicU64,
-    /// When the last one left it, in nanoseconds since the line was opened.
+    /// The time when a guest last released its permit, in nanoseconds since the queue was created.
     left: AtomicU64,
-    /// How long a line may be in nanoseconds, or `u64::MAX`.
+    /// The target for the wait in nanoseconds, or `u64::MAX`.
     target: AtomicU64,
     law: Mutex<Law>,
 }
 
-/// A place at one of the threads, until it is dropped.
+/// A run permit, held until it is dropped.
 #[derive(Debug)]
 pub struct Place {
     line: Line,
-    /// Since when, from the time on when the line was opened.
+    /// The time when the permit was acquired, since the queue was created.
     since: Duration,
-    /// Since when whoever has it runs.
+    /// The time when the guest started to run.
     begun: Duration,
 }
 
-/// Who would come now would have to wait for too long.
+/// Error: the queue is so long that a new guest would wait for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
-/// How many may wait. It has no clock of its own: times are since the line was opened.
+/// The admission controller. It has no clock of its own: times are relative to the queue's creation.
 #[derive(Debug, Default)]
 struct Law {
-    /// When the line was last as short as the target.
+    /// The time when the wait was last at or below the target.
     short: Duration,
-    /// While it is held short.
+    /// The state of an overload, during which the queue is kept short.
     held: Option<Held>,
     share: OwnShare,
 }
 
-/// The part of the time of its threads in which this process ran, of late.
+/// The recent share of its threads' time in which this process ran.
 #[derive(Debug)]
 struct OwnShare {
     part: f64,
-    /// When it was last looked at, and the CPU time that the process had used by then.
+    /// The time of the last sample, and the process's CPU time at that point.
     sampled: Option<(Duration, Duration)>,
 }
 
-/// Since when it is watched how many come.
+/// Counts arrivals during an overload, since a point in time.
 #[derive(Debug)]
 struct Held {
     since: Duration,
     came: u32,
 }
 
-/// What can be seen of a line.
+/// The observable state of the queue.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     now: Duration,
-    /// When somebody last left a place, and how long it takes until the next one does.
+    /// The time of the last release of a permit, and the average time between two releases.
     left: Duration,
     turn: Duration,
     waiting: u32,
     width: u32,
 }
 
-/// One more that waits, for as long as it does.
+/// Counts a waiting guest until it is dropped.
 struct Waits<'a>(&'a AtomicUsize);
 
 impl Line {
-    /// A line before so many threads.
+    /// Creates a queue for this number of threads.
     #[must_use]
     pub fn new(threads: usize) -> Self {
         let width = u32::try_from(threads).unwrap_or(u32::MAX).max(1);
@@ -141,21 +142,21 @@ impl Line {
         }))
     }
 
-    /// How long guests may wait in a burst; `None` for as long as it takes.
+    /// Sets the target for waits, which bursts may exceed. `None` means no limit.
     pub fn keep_to(&self, target: Option<Duration>) {
         self.0.target.store(target.map_or(u64::MAX, nanos), Relaxed);
     }
 
-    /// Whether one more may come. Who hears no counts as one who came and went.
+    /// Whether another guest may arrive. A rejection counts as an arrival.
     #[must_use]
     pub fn has_room(&self, now: Instant) -> bool {
         self.0.has_room(now.saturating_duration_since(self.0.opened))
     }
 
-    /// Waits for a place, and then for the thread to look for new input.
+    /// Waits for a permit, and then for the thread to poll for new input.
     ///
     /// # Errors
-    /// When the line is too long already.
+    /// If the queue is too long.
     pub async fn stand(&self) -> Result<Place, TooLong> {
         let (line, now) = (&*self.0, self.0.opened.elapsed());
         let permit = line.places.try_acquire();
@@ -171,7 +172,7 @@ impl Line {
                 (permit, line.opened.elapsed())
             }
         };
-        // The place gives it back: a permit that lived for itself would need another handle of the line.
+        // `Place` returns the permit on drop: an owned permit would need another handle of the queue.
         permit.forget();
         let mut place = Place { line: self.clone(), since, begun: since };
         if line.runs.load(Relaxed) > nanos(LITTLE) {
@@ -207,14 +208,14 @@ impl Shared {
         }
     }
 
-    /// Nothing that holds it can panic; if it did, what it knows would still be a good guess.
+    /// Code that holds this lock can't panic. If it did, the state would still be a usable estimate.
     fn law(&self) -> MutexGuard<'_, Law> {
         self.law.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Law {
-    /// One more stands in the line, or found it empty.
+    /// Records a guest that enters the queue, or finds it empty.
     fn stand(&mut self, seen: &Seen, is_empty: bool) {
         if is_empty {
             self.short = seen.now;
@@ -222,7 +223,7 @@ impl Law {
         self.come(seen);
     }
 
-    /// One more came, and may have gone again.
+    /// Records an arrival, including rejected ones.
     fn come(&mut self, seen: &Seen) {
         let Some(held) = &mut self.held else { return };
         held.came += 1;
@@ -235,7 +236,7 @@ impl Law {
         self.short = seen.now;
     }
 
-    /// Whether one more may wait.
+    /// Whether another guest may wait.
     fn has_room(&mut self, seen: &Seen, target: Duration) -> bool {
         let wait = seen.until_next() + seen.turn.saturating_mul(seen.waiting);
         let (wait, turn) = (wait.mul_f64(self.share.part), seen.turn.mul_f64(self.share.part));
@@ -246,7 +247,7 @@ impl Law {
             self.held = Some(Held { since: seen.now, came: 0 });
         }
         if self.held.is_some() {
-            // Not for nobody at all: a thread would stand idle until the next one comes.
+            // One guest may always wait, or a thread would be idle until the next arrival.
             wait <= (target / PART).max(turn / 2)
         } else {
             seen.waiting < seen.width || wait <= target * BURST
@@ -261,7 +262,7 @@ impl Default for OwnShare {
 }
 
 impl OwnShare {
-    /// Takes a look where the last one is some time ago. The clock is asked only then: that is a system call.
+    /// Takes a sample if the last one is old enough. Reads the clock only then, since that is a system call.
     fn learn(&mut self, now: Duration, cpu_time: impl FnOnce() -> Duration, threads: u32) {
         let since = self.sampled.map(|(at, cpu)| (now.saturating_sub(at), cpu));
         if since.is_some_and(|(passed, _)| passed < SAMPLE) {
@@ -273,21 +274,21 @@ impl OwnShare {
                 let all = passed.as_secs_f64() * f64::from(threads);
                 (cpu.saturating_sub(before).as_secs_f64() / all).clamp(LEAST_SHARE, 1.0)
             }
-            // Threads that were idle meanwhile say nothing of how fast they are: until that is seen, nobody is refused.
+            // While threads were idle, their speed is unknown: accept all guests until there is a sample.
             _ => 0.0,
         };
         self.sampled = Some((now, cpu));
     }
 }
 
-/// The CPU time of the process, of all its threads.
+/// Returns the CPU time of all threads of the process.
 fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
 }
 
 impl Seen {
-    /// How long it is likely to take until a place is free.
+    /// Returns the expected time until a permit is released.
     fn until_next(&self) -> Duration {
         (self.left + self.turn).saturating_sub(self.now)
     }
@@ -307,7 +308,7 @@ impl Drop for Waits<'_> {
 }
 
 impl Place {
-    /// Whether whoever has it has had it for too long for others to wait.
+    /// Whether the guest has held the permit for so long that others should not have to wait for it.
     #[must_use]
     pub fn is_heavy(&self) -> bool {
         self.line.0.opened.elapsed().saturating_sub(self.since) > HEAVY
@@ -325,8 +326,9 @@ impl Drop for Place {
     }
 }
 
-/// Counts one more in an average. Two at once may forget one another. One that was held up, by a machine that others share,
-/// counts for no more than all before it together: guests that really take longer say so again.
+/// Adds a value to a moving average. Concurrent updates may be lost. A value is capped at the weight of all
+/// earlier ones together, since a shared machine may have delayed the guest; if guests really take longer,
+/// further values show it.
 fn average(nanoseconds: &AtomicU64, one: Duration) {
     let before = nanoseconds.load(Relaxed);
     let most = if before == 0 { u64::MAX } else { before.saturating_mul(WEIGHT) };

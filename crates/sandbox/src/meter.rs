@@ -1,12 +1,13 @@
-//! CPU time is what the polls of a guest took, host functions included.
+//! CPU metering: a guest is charged for the CPU time of its polls, including host functions.
 //!
-//! The clock is the thread's CPU clock, so a guest does not pay for its neighbours. To read it takes a system call,
-//! where the wall's clock costs next to nothing and never shows less: a poll that was [`BRIEF`] by that is charged
-//! by that. A longer one is counted from the last reading of the CPU clock, which is made again where it is older
-//! than that; so nobody pays for more than so much of its neighbours, and who has used more, for nothing.
+//! The clock is the thread's CPU clock, so that a guest is not charged for other processes. Reading it takes
+//! a system call, while the wall clock is nearly free and never shows less than the CPU time. A poll shorter
+//! than [`BRIEF`] by the wall clock is therefore charged that time. A longer one is measured from the last
+//! reading of the CPU clock, which is repeated if it is older than [`BRIEF`]. A guest is thus charged for at
+//! most that much of its neighbours' time, and for none once it has used more itself.
 //!
-//! A guest that has used more than [`HEAVY`] takes turns with the other heavy ones at a [`Gate`], a poll (about a
-//! millisecond) each, so that light requests always find a free thread.
+//! Guests that have used more than [`HEAVY`] take turns at a [`Gate`], for one poll (about a millisecond)
+//! each, so that light requests always find a free thread.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -21,28 +22,29 @@ use wasmtime::Engine;
 
 use crate::alarm::with_alarm;
 
-/// From here on a guest is heavy.
+/// The CPU time from which on a guest is heavy.
 pub(crate) const HEAVY: Duration = Duration::from_millis(5);
-/// Polls that were shorter are charged by the wall's clock; and so old may a reading of the CPU clock be.
+/// The limit below which polls are charged by the wall clock, and the maximum age of a reading of the CPU
+/// clock.
 const BRIEF: Duration = Duration::from_micros(100);
 
 type Turn = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
 
-/// Where heavy guests take turns.
+/// The semaphore at which heavy guests take turns.
 #[derive(Clone, Debug)]
 pub struct Gate(Arc<Semaphore>);
 
-/// A heavy guest's turn, until it is dropped.
+/// A heavy guest's turn, which ends on drop.
 #[derive(Debug)]
 pub struct TurnPermit(#[expect(dead_code, reason = "dropping it is its use")] OwnedSemaphorePermit);
 
-/// When a poll began, by the wall's clock and at the latest by the CPU clock.
+/// The start of a poll by the wall clock, and a reading of the CPU clock at or before the start.
 struct Begun {
     wall: Instant,
     cpu: CpuClock,
 }
 
-/// The guest used more CPU time than it was granted.
+/// Error: the guest exceeded its CPU limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverCpu;
 
@@ -57,13 +59,13 @@ pub struct Metered<'g, F> {
 }
 
 impl Gate {
-    /// A gate that lets as many heavy guests run at once as leave one thread to the others.
+    /// Creates a gate that leaves one thread free of heavy guests.
     #[must_use]
     pub fn new(threads: usize) -> Self {
         Self(Arc::new(Semaphore::new(threads.saturating_sub(1).max(1))))
     }
 
-    /// Waits for a turn where a guest that has used so much CPU time is heavy. The permit is for one slice.
+    /// Waits for a turn if a guest with this CPU time is heavy. The permit is for one poll.
     pub async fn wait_turn(&self, spent: Duration) -> Option<TurnPermit> {
         if spent < HEAVY {
             return None;
@@ -78,12 +80,12 @@ impl Gate {
 }
 
 thread_local! {
-    /// The last reading of this thread's CPU clock, and when that was.
+    /// The last reading of this thread's CPU clock, with its time.
     static LAST: Cell<Option<(Instant, CpuClock)>> = const { Cell::new(None) };
 }
 
 impl Begun {
-    /// Now. For a guest that has used so much already the clock is read.
+    /// Starts a measurement. Reads the CPU clock if the guest has used more than [`BRIEF`] already.
     fn now(spent: Duration) -> Self {
         let wall = Instant::now();
         let last = LAST.get().filter(|(at, _)| spent < BRIEF && wall.saturating_duration_since(*at) < BRIEF);
@@ -91,7 +93,7 @@ impl Begun {
         Self { wall, cpu }
     }
 
-    /// The CPU time since then.
+    /// Returns the CPU time since the start.
     fn elapsed(&self) -> Duration {
         let now = Instant::now();
         let wall = now.saturating_duration_since(self.wall);
@@ -110,13 +112,13 @@ impl Begun {
 }
 
 impl<'g, F: Future> Metered<'g, F> {
-    /// Charges `future`, which runs a guest of an engine, and ends it when its polls took more than `limit`.
+    /// Meters `future`, which runs a guest of an engine, and ends it after its polls took more than `limit`.
     pub fn new(future: F, limit: Duration, gate: &'g Gate, engine: &Engine) -> Self {
         let (future, engine) = (Box::pin(future), engine.clone());
         Self { future, spent: Duration::ZERO, limit, gate, engine, turn: None }
     }
 
-    /// What its polls took so far.
+    /// Returns the CPU time of all polls so far.
     #[must_use]
     pub fn spent(&self) -> Duration {
         self.spent
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_does_not_pay_for_it() {
+    fn does_not_charge_for_waiting() {
         let mut waits = metered(|_| {
             std::thread::sleep(5 * BRIEF);
             Poll::Ready(())
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_works_pays_for_all_of_it_and_little_of_what_others_did_before() {
+    fn charges_for_all_work_and_little_of_earlier_guests() {
         for work in [BRIEF / 4, BRIEF, 20 * BRIEF] {
             spin(BRIEF / 2);
             let mut works = metered(move |_| {
@@ -198,14 +200,14 @@ mod tests {
             let clock = CpuClock::now();
             (&mut works).now_or_never().unwrap().unwrap();
             let used = clock.elapsed();
-            // The two clocks may not run quite alike.
+            // The two clocks may run at slightly different rates.
             assert!(works.spent() >= work / 100 * 99, "{:?} of {work:?}", works.spent());
             assert!(works.spent() <= used + BRIEF, "{:?} of {used:?}", works.spent());
         }
     }
 
     #[test]
-    fn who_works_for_ever_comes_to_an_end() {
+    fn ends_a_guest_that_never_finishes() {
         let mut polls = 0;
         let mut spins = metered(|_| {
             polls += 1;

@@ -1,30 +1,31 @@
-//! How much room the system gives this process: memory by its cgroup, address space by `RLIMIT_AS`.
+//! The resources that the system grants this process: memory by its cgroup, address space by `RLIMIT_AS`.
 //!
-//! Pools reserve address space, far more than they ever use; what their places keep between guests is
-//! memory. Whoever makes the pools fits them into both.
+//! Pools reserve far more address space than they use, and the memory that their slots keep between guests is
+//! resident. The creator of the pools limits their size by both.
 
 use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
-/// Beside the pools: threads' stacks, the heap, compiled code.
+/// Address space for everything except pools: thread stacks, heap, compiled code.
 const ADDRESS_SPACE_LEFT: u64 = 1 << 30;
 
-/// The most memory that the process's cgroup may use, in bytes; `None` without a bound.
+/// Returns the memory limit of the process's cgroup in bytes, or `None` without a limit.
 #[must_use]
 pub fn memory_limit() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     smallest(Path::new("/sys/fs/cgroup"), &groups)
 }
 
-/// The smallest bound on the way from the process's group to the root. A container may see the whole way, or its
-/// own group as the root.
+/// Returns the smallest limit from the process's group up to the root. A container may see the whole path, or
+/// its own group as the root.
 fn smallest(root: &Path, groups: &str) -> Option<u64> {
     groups.lines().filter_map(|line| bound(root, line)).min()
 }
 
-/// That of one hierarchy: a line of `/proc/self/cgroup` is a number, controllers, and the group's path. Version 2
-/// names no controllers; version 1 has a folder for memory's.
+/// Returns the limit in one hierarchy. A line of `/proc/self/cgroup` consists of a number, controllers, and
+/// the group's path. Version 2 lists no controllers; version 1 has a separate folder for the memory
+/// controller.
 fn bound(root: &Path, line: &str) -> Option<u64> {
     let (controllers, group) = line.split_once(':')?.1.split_once(":/")?;
     let (root, file) = match controllers {
@@ -34,13 +35,13 @@ fn bound(root: &Path, line: &str) -> Option<u64> {
     };
     let limit = |folder: &Path| -> Option<u64> {
         let text = std::fs::read_to_string(root.join(folder).join(file)).ok()?;
-        // Where there is no bound, version 2 says `max`, and version 1 a number beyond all memory.
+        // Without a limit, version 2 has `max`, and version 1 a number beyond all memory.
         text.trim().parse().ok().filter(|limit| *limit < 1 << 60)
     };
     Path::new(group).ancestors().filter_map(limit).min()
 }
 
-/// Whether the rest of the process still finds address space.
+/// Whether enough address space is left for the rest of the process.
 #[must_use]
 pub fn has_address_space() -> bool {
     let Some(limit) = getrlimit(Resource::As).current else { return true };
@@ -54,7 +55,7 @@ mod tests {
     use super::smallest;
 
     #[test]
-    fn the_smallest_bound_on_the_way_to_the_root_counts() {
+    fn uses_the_smallest_limit_up_to_the_root() {
         let root = tempfile::tempdir().expect("a folder");
         std::fs::create_dir_all(root.path().join("system/orfa")).expect("a folder");
         let write = |name: &str, text: &str| std::fs::write(root.path().join(name), text).expect("written");
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_is_read_where_memory_is_still_there() {
+    fn reads_cgroup_version_1_memory_limits() {
         let root = tempfile::tempdir().expect("a folder");
         std::fs::create_dir_all(root.path().join("memory/docker/orfa")).expect("a folder");
         let write = |name: &str, text: &str| std::fs::write(root.path().join(name), text).expect("written");

@@ -1,8 +1,8 @@
-//! A module as it is after its start: run the initialiser once, at build time, and bake the memory that
-//! it left behind into the data section.
+//! Snapshots a module after its initialisation: runs the initialiser once, at build time, and writes the
+//! resulting memory into the data section.
 //!
-//! Only memory is baked. That is enough for our environments, and checked: a mutable global that the
-//! initialiser changed is refused, since its value would be lost.
+//! Only memory is captured. That suffices for our environments, and is checked: a module whose initialiser
+//! changes a mutable global is rejected, since the value would be lost.
 
 use wasm_encoder::reencode::{Reencode, RoundtripReencoder};
 use wasm_encoder::{ConstExpr, DataSection, MemorySection, Module, RawSection};
@@ -11,14 +11,14 @@ use wasmtime::{Config, Engine, Instance, Linker, Store, Val};
 
 use crate::engine::Error;
 
-/// Pages of this size that hold nothing but zeros are left out.
+/// The page size: pages that contain only zeros are left out.
 const PAGE: usize = 4096;
 
-/// Runs the export `init` of a module and returns the module with the memory as it is then. Its imports
-/// are there, and trap when the initialiser calls one.
+/// Runs the export `init` of a module and returns the module with the resulting memory. Imports trap if the
+/// initialiser calls them.
 ///
 /// # Errors
-/// When the module is not valid, or its initialiser calls an import, traps or changes a global.
+/// If the module is invalid, or its initialiser calls an import, traps or changes a global.
 pub fn snapshot(wasm: &[u8], init: &str) -> Result<Vec<u8>, Error> {
     let memory = run(wasm, init).map_err(Error::because("the initialiser failed"))?;
     bake(wasm, init, &memory).map_err(Error::because("the module can't be rewritten"))
@@ -63,7 +63,7 @@ fn bake(wasm: &[u8], init: &str, memory: &[u8]) -> wasmtime::Result<Vec<u8>> {
             Payload::DataSection(_) => {
                 module.section(&data(memory));
             }
-            // Code copies from no passive segment: the linker makes those for shared memories only.
+            // The code uses no passive segments: the linker generates these only for shared memories.
             Payload::DataCountSection { .. } | Payload::StartSection { .. } | Payload::CustomSection(_) => {}
             other => {
                 if let Some((id, range)) = other.as_section() {

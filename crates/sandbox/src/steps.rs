@@ -1,10 +1,11 @@
-//! Bulk memory in steps.
+//! Compiles bulk memory operations as loops of steps.
 //!
-//! A guest yields at the heads of loops and functions, and not within an instruction: one `memory.fill` of all of its memory keeps
-//! its thread for milliseconds. So before a module is compiled, its `memory.fill` and `memory.copy` become calls of two
-//! functions at its end, which do the same in steps of [`STEP`] bytes and yield between them. What is short, and what traps, is
-//! the one instruction still, so that nothing is written before a trap. `memory.init` copies from the module itself, which is
-//! short, and tables are.
+//! A guest yields at loops and function entries, but not within an instruction: a single `memory.fill` of all
+//! of its memory would block its thread for milliseconds. Before a module is compiled, its `memory.fill` and
+//! `memory.copy` are therefore replaced by calls of two functions appended to the module, which do the same
+//! in steps of [`STEP`] bytes and yield in between. Short operations and those that trap still use the single
+//! instruction, so that nothing is written before a trap. `memory.init` is not replaced, as it copies from
+//! the module itself, which is short. Neither are table operations, since tables are short as well.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -18,14 +19,15 @@ use wasmparser::{
     CodeSectionReader, FunctionSectionReader, Operator, Parser, Payload, TypeRef, TypeSectionReader,
 };
 
-/// How many bytes are written in one step: some hundredths of a millisecond, with memory that is touched for the first time.
+/// The bytes per step: some hundredths of a millisecond, even if the memory is touched for the first time.
 const STEP: i32 = 64 << 10;
-/// `memory.copy` and `memory.fill`, behind their prefix.
+/// The prefix and opcodes of `memory.copy` and `memory.fill`.
 const PREFIX: u8 = 0xfc;
 const COPY: u32 = 10;
 const FILL: u32 = 11;
 
-/// A module whose bulk memory is done in steps. What is no module is given back as it is, for the compiler to say what is wrong.
+/// Returns the module with bulk memory operations in steps. Returns invalid modules unchanged, so that the
+/// compiler reports the error.
 pub(crate) fn in_steps(wasm: &[u8]) -> Cow<'_, [u8]> {
     if !may_have_bulk(wasm) {
         return Cow::Borrowed(wasm);
@@ -38,7 +40,7 @@ pub(crate) fn in_steps(wasm: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether the bytes of one of the instructions are anywhere, in any of their spellings.
+/// Whether the bytes contain one of the instructions, in any encoding. May be a false positive.
 fn may_have_bulk(wasm: &[u8]) -> bool {
     let mut rest = wasm;
     while let Some(at) = rest.iter().position(|byte| *byte == PREFIX) {
@@ -50,7 +52,7 @@ fn may_have_bulk(wasm: &[u8]) -> bool {
     false
 }
 
-/// The number that bytes begin with, in LEB128 of at most five.
+/// Parses a number in LEB128 of at most five bytes.
 fn number(bytes: &[u8]) -> Option<u32> {
     let mut number = 0;
     for (place, byte) in bytes.iter().take(5).enumerate() {
@@ -62,7 +64,7 @@ fn number(bytes: &[u8]) -> Option<u32> {
     None
 }
 
-/// How many types and functions a module has.
+/// The number of types and functions of a module.
 struct Counts {
     types: u32,
     functions: u32,
@@ -84,7 +86,7 @@ impl Counts {
                     }
                 }
                 Payload::FunctionSection(section) => counts.functions += section.count(),
-                // Functions' bodies are not looked at here.
+                // Function bodies are not needed.
                 Payload::CodeSectionStart { .. } => break,
                 _ => {}
             }
@@ -92,7 +94,7 @@ impl Counts {
         Ok(counts)
     }
 
-    /// The functions that are added: their numbers.
+    /// The indices of the appended functions.
     fn fill(&self) -> u32 {
         self.functions
     }
@@ -147,7 +149,7 @@ impl Reencode for Steps {
     }
 }
 
-/// The parameters of both functions: where to, which byte or where from, and how many.
+/// The parameters of both functions: destination, byte or source, and length.
 const TO: u32 = 0;
 const FROM: u32 = 1;
 const LENGTH: u32 = 2;
@@ -175,7 +177,7 @@ fn copy() -> Function {
             code.memory_copy(0, 0);
         },
         |code, copy| {
-            // What overlaps is copied from the end that is written over last.
+            // Overlapping memory is copied from the end that is overwritten last.
             code.local_get(TO).local_get(FROM).i32_gt_u().if_(BlockType::Empty);
             code.loop_(BlockType::Empty);
             for start in [TO, FROM] {
@@ -196,14 +198,14 @@ fn copy() -> Function {
     )
 }
 
-/// Ends a loop's body: once more, unless what is left is one step or less.
+/// Ends a loop's body: repeats it until one step or less is left.
 fn repeat(code: &mut InstructionSink<'_>) {
     code.local_get(LENGTH).i32_const(STEP).i32_sub().local_tee(LENGTH);
     code.i32_const(STEP).i32_gt_u().br_if(0).end();
 }
 
-/// A function that does at once what is short or goes beyond the memory from one of these addresses, and else all but the last
-/// step before that.
+/// Builds a function that runs an operation at once if it is short or exceeds the memory at one of these
+/// addresses, and otherwise does all but the last step in a loop before.
 fn function(
     addresses: &[u32],
     instruction: fn(&mut InstructionSink<'_>),
@@ -269,7 +271,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn steps_write_what_one_instruction_writes_or_trap_alike(
+        fn steps_have_the_effect_of_a_single_instruction(
             is_fill: bool, to in near_steps(), from in near_steps(), length in near_steps(),
         ) {
             let wasm = wat::parse_str(BULK).unwrap();
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_yields_within_bulk_memory() {
+    fn guests_yield_within_bulk_memory_operations() {
         let mut config = Config::new();
         config.epoch_interruption(true);
         let engine = Engine::new(&config).unwrap();
@@ -309,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_without_bulk_memory_stays_as_it_is() {
+    fn leaves_modules_without_bulk_memory_unchanged() {
         for text in [
             "(module)",
             "(module (memory 1) (func (drop (i32.const 0xfc))))",
@@ -318,11 +320,11 @@ mod tests {
             let wasm = wat::parse_str(text).unwrap();
             assert!(matches!(in_steps(&wasm), Cow::Borrowed(_)), "{text}");
         }
-        assert!(matches!(in_steps(b"\0asm\xfc\x0b"), Cow::Borrowed(_)), "no module");
+        assert!(matches!(in_steps(b"\0asm\xfc\x0b"), Cow::Borrowed(_)), "not a module");
     }
 
     #[test]
-    fn an_instruction_is_found_however_its_number_is_spelt() {
+    fn finds_instructions_in_any_encoding() {
         for bytes in [
             &[PREFIX, 11][..],
             &[PREFIX, 0x8b, 0],

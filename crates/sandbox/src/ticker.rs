@@ -1,8 +1,8 @@
-//! The millisecond that makes guests yield.
+//! Advances the epoch every millisecond, which makes guests yield.
 //!
-//! One thread moves the epoch of every engine while guests run, and sleeps when none do: an idle gateway
-//! uses no CPU. It measures nothing; that is [`crate::Metered`]'s part. Where its thread is late, guests yield all the same:
-//! [`crate::with_alarm`] sees to that.
+//! A single thread increments the epoch of every engine while guests run. It sleeps while none do, so that an
+//! idle gateway uses no CPU. CPU time is measured by [`crate::Metered`]. If the thread is late,
+//! [`crate::with_alarm`] makes guests yield.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -11,23 +11,23 @@ use std::time::Duration;
 
 use wasmtime::{Engine, EngineWeak};
 
-/// How long a guest runs before it yields.
+/// The time that a guest runs before it yields.
 const TICK: Duration = Duration::from_millis(1);
-/// Ticks without a guest after which the thread sleeps: waking it costs a system call.
+/// The number of ticks without guests after which the thread sleeps, since waking it costs a system call.
 const IDLE_TICKS: u32 = 100;
 
-/// The thread's handle. The thread ends when the last handle is gone.
+/// A handle to the ticker's thread. The thread ends after the last handle is dropped.
 #[derive(Clone, Debug)]
 pub struct Ticker {
     state: Arc<State>,
     thread: Thread,
 }
 
-/// A guest is running as long as this lives.
+/// Keeps the ticker running while a guest runs.
 #[derive(Debug)]
 pub struct Running<'a>(&'a State);
 
-/// Each guest writes to it: nothing else lies beside it in memory.
+/// Aligned to avoid false sharing: each guest writes to it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct State {
@@ -39,7 +39,7 @@ impl Ticker {
     /// Starts the thread for these engines.
     ///
     /// # Errors
-    /// When the system refuses the thread.
+    /// If the system refuses the thread.
     pub fn start(engines: &[&Engine]) -> std::io::Result<Self> {
         let state = Arc::new(State::default());
         let weak = Arc::downgrade(&state);
@@ -60,11 +60,11 @@ impl Ticker {
         Ok(Self { state, thread: handle.thread().clone() })
     }
 
-    /// Keeps the ticks coming until the result is dropped.
+    /// Keeps the ticker running until the result is dropped.
     #[must_use]
     pub fn run(&self) -> Running<'_> {
         self.state.running.fetch_add(1, SeqCst);
-        // To look costs less than to write what other threads then have to read again.
+        // Load before swapping, since a write invalidates the cache line in other cores.
         if self.state.asleep.load(SeqCst) && self.state.asleep.swap(false, SeqCst) {
             self.thread.unpark();
         }
@@ -79,9 +79,9 @@ impl Drop for Running<'_> {
 }
 
 impl State {
-    /// Parks until a guest runs. `asleep` is set before `running` is read again, and [`Ticker::run`] does
-    /// the two in the other order, so no guest is missed. It wakes up once a second all the same, to see
-    /// whether anybody still holds a handle.
+    /// Parks until a guest runs. Sets `asleep` before reading `running` again, while [`Ticker::run`] accesses
+    /// them in the opposite order, so that no guest is missed. Wakes up once a second anyway, to check
+    /// whether any handle is left.
     fn sleep(&self) {
         self.asleep.store(true, SeqCst);
         if self.running.load(SeqCst) == 0 {

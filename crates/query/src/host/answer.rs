@@ -1,4 +1,4 @@
-//! `done`, `status`, `header`: the answer, as far as a stranger's program may decide it.
+//! `done`, `status` and `header`: the parts of the response that an untrusted program may control.
 
 use bytes::BytesMut;
 use http::StatusCode;
@@ -16,8 +16,8 @@ use crate::guest::{Guest, View};
 use crate::limits::Limit;
 use crate::problem::QueryError;
 
-/// The headers that a program may set. No Set-Cookie, no CORS, no HSTS: a stranger's answer has no say in
-/// what a browser lets others do.
+/// The headers that a program may set. `Set-Cookie`, CORS and HSTS are excluded, so that untrusted responses
+/// can't change a browser's security settings.
 static ALLOWED: [HeaderName; 10] = [
     CACHE_CONTROL,
     CONTENT_DISPOSITION,
@@ -31,10 +31,10 @@ static ALLOWED: [HeaderName; 10] = [
     RETRY_AFTER,
 ];
 
-/// The longest value of a header, in bytes: clients and proxies refuse an answer whose head is longer than
+/// The maximum length of a header's value in bytes. Clients and proxies reject responses whose head exceeds
 /// some 64 KiB.
 const VALUE: u32 = 4096;
-/// A name that is longer is none of [`ALLOWED`].
+/// The maximum length of a name. Longer names are not in [`ALLOWED`].
 const NAME: u32 = 64;
 
 pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {

@@ -1,4 +1,4 @@
-//! `http` and what follows it: upstream calls that overlap, and reading their answers.
+//! `http` and the functions for its results: concurrent upstream calls and access to their responses.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -17,9 +17,10 @@ use crate::guest::{Guest, View};
 use crate::limits::Limit;
 use crate::problem::{QueryError, short};
 
-/// Headers of one request: more than any service reads.
+/// The maximum number of headers of a request: more than services accept.
 pub(crate) const HEADERS: u32 = 100;
-/// Handles that may be waited for at once, some of them more than once, where fewer calls may be made.
+/// The minimum length of the list of handles that `Future_wait` accepts, even if fewer calls are allowed.
+/// Handles may occur several times.
 const WAITED: u32 = 4096;
 
 pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
@@ -95,19 +96,19 @@ fn http(view: &mut View<'_>, request: u32, body: &mut BytesMut) -> GuestResult<S
     start(view.guest, request).map(Step::Done).map_err(Trapped::new)
 }
 
-/// An `orfa_request` out of guest memory.
+/// An `orfa_request`, copied from guest memory.
 struct Wanted {
     method: Method,
     target: Target,
     headers: HeaderMap,
     body: Bytes,
-    /// Bytes that the host takes for it.
+    /// The bytes that the host holds for the request.
     taken: usize,
 }
 
-/// Reads the request at an address. All that is copied is counted before: a request may name the same bytes many times. Its head
-/// is there twice, as it was read and as it is sent. Nothing is
-/// returned while there is more of its body to copy.
+/// Reads the request at an address. Checks the size against the memory limit before copying, since a request
+/// may refer to the same bytes many times. The head counts twice: as read and as sent. Returns `None` while more
+/// of the body remains to be copied.
 fn read_request(view: &View<'_>, address: u32, copied: &mut BytesMut) -> GuestResult<Option<Wanted>> {
     let words = view.words(address)?;
     let [method, method_len, url, url_len, headers, header_count, body, body_len] = words;
@@ -136,7 +137,7 @@ fn read_request(view: &View<'_>, address: u32, copied: &mut BytesMut) -> GuestRe
     Ok(Some(Wanted { method, target, headers, body, taken }))
 }
 
-/// The bytes of the head of an `orfa_request`: its method, its URL, and its headers, as lines.
+/// Returns the size of an `orfa_request`'s head: its method, its URL, and its headers as lines.
 pub(crate) fn head_len(
     view: &View<'_>,
     [method, method_len, url, url_len, headers, count, ..]: [u32; 8],
@@ -165,8 +166,8 @@ fn read_headers(view: &View<'_>, address: u32, count: u32) -> GuestResult<Header
     Ok(headers)
 }
 
-/// Bytes that the host keeps of a call until the run is over, beside its path: its handle, and its entry in the list of
-/// calls.
+/// The bytes that the host keeps of a call until the end of the run, in addition to its path: its handle, and
+/// its entry in the list of calls.
 const CALL: usize = size_of::<Slot>() + size_of::<Made>();
 
 /// Checks a call against the rules of the route and starts it.
@@ -193,18 +194,18 @@ fn start(guest: &mut Guest, wanted: Wanted) -> Result<i32, QueryError> {
     Ok(guest.futures.start(safe, taken + size_of_val(&call), call))
 }
 
-/// Bytes that the host holds of a response.
+/// Returns the bytes that the host holds for a response.
 fn size(response: &Response) -> usize {
     header_len(&response.headers) + response.body.len()
 }
 
-/// The error of a run whose call may not be made.
+/// Returns the error of a run that made a forbidden or invalid call.
 fn refused(guest: &Guest, url: &str, error: CallError) -> QueryError {
     guest.end_of_run(&error).unwrap_or_else(|| QueryError::Call { url: short(url), reason: error })
 }
 
 impl Guest {
-    /// Puts every call that has ended into its slot.
+    /// Stores all finished calls in their slots.
     fn settle(&mut self) -> Result<(), QueryError> {
         while let Some(ended) = self.futures.try_next() {
             self.settle_one(ended)?;
@@ -212,7 +213,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Waits for the next call to end, unless a recording says that none does; false where none is under way.
+    /// Waits for the next call to finish. Fails if a recording has no further finished call; returns `false`
+    /// if no call is in flight.
     pub(crate) async fn settle_next(&mut self) -> Result<bool, QueryError> {
         let ended = match self.futures.try_next() {
             None => {
@@ -225,8 +227,8 @@ impl Guest {
         ended.map_or(Ok(false), |ended| self.settle_one(ended).map(|()| true))
     }
 
-    /// The error of the run, where a call without an answer ends it: it went over one of the run's limits, or the gateway
-    /// has no time for its answer.
+    /// Returns the run's error if a failed call ends the run: because of a limit of the run, or because the
+    /// gateway had no time for the response.
     pub(crate) fn end_of_run(&self, error: &CallError) -> Option<QueryError> {
         let limit = match error {
             CallError::Unfinished(unfinished) => return Some((*unfinished).into()),
@@ -238,8 +240,8 @@ impl Guest {
         Some(self.limits.exceeded(limit))
     }
 
-    /// A call that met a limit of the run ends the run; what others received counts as its memory, and
-    /// what they sent no longer does.
+    /// Stores a finished call. A call that met a limit of the run ends the run. Otherwise the response counts
+    /// towards the run's memory, and the request does not count any more.
     fn settle_one(&mut self, ended: Ended) -> Result<(), QueryError> {
         if let Some(error) = ended.1.as_ref().err().and_then(|error| self.end_of_run(error)) {
             return Err(error);
@@ -257,14 +259,15 @@ impl Guest {
         }
     }
 
-    /// A host function is called while a tape runs. What has ended in a recording ends here, too.
+    /// Reports a host call to the tape. In a replay, finishes the calls that had finished at this point in
+    /// the recording.
     pub(crate) fn called(&mut self, function: &'static str, with: Value) -> Result<(), QueryError> {
         let ended = self.tape.called(function, with)?;
         ended.into_iter().for_each(|ended| self.futures.end(ended));
         Ok(())
     }
 
-    /// The body of a response that has come.
+    /// Returns the body of a response, or no bytes if there is none yet.
     fn body(&self, handle: i32) -> Bytes {
         match self.futures.get(handle) {
             Some(Slot::Ended(Ok(response))) => response.body.clone(),
@@ -272,7 +275,7 @@ impl Guest {
         }
     }
 
-    /// The slot of a handle, after everything that has ended was put in its place.
+    /// Returns the slot of a handle, after storing all finished calls.
     pub(super) fn slot(&mut self, function: &'static str, handle: i32) -> Result<&Slot, QueryError> {
         self.settle()?;
         self.futures.get(handle).ok_or(QueryError::BadHandle { function, handle })
@@ -289,7 +292,7 @@ fn handle_del(view: &mut View<'_>, handle: i32) -> GuestResult<()> {
         }
         Some(Slot::Pending { sent, .. }) => guest.release(sent),
         Some(_) => {}
-        // Only now does an instance let go of what it had in a run before.
+        // A reused instance may drop a handle of an earlier run only now.
         None if guest.futures.is_past(handle) => {}
         None => return Err(Trapped::new(QueryError::BadHandle { function: "Handle_del", handle })),
     }
@@ -330,17 +333,17 @@ pub(crate) fn code(error: &CallError) -> Code {
     }
 }
 
-/// The headers that a program sees. Set-Cookie is the caller's and the service's affair, not the program's.
+/// Returns the headers that a program may see. `Set-Cookie` is withheld.
 fn shown(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
     headers.iter().filter(|(name, _)| *name != http::header::SET_COOKIE)
 }
 
-/// The length of [`header_text`].
+/// Returns the length of [`header_text`].
 fn header_len(headers: &HeaderMap) -> usize {
     shown(headers).map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
 }
 
-/// The headers as lines.
+/// Returns the headers as lines.
 pub(crate) fn header_text(headers: &HeaderMap) -> Vec<u8> {
     let mut text = Vec::with_capacity(header_len(headers));
     for (name, value) in shown(headers) {
@@ -366,13 +369,13 @@ fn response_read(view: &mut View<'_>, handle: i32, part: i32, out: (u32, u32)) -
     copy_out(view, &bytes, out)
 }
 
-/// The text of a JSON Pointer, unless it is longer than one may be.
+/// Returns the text of a JSON Pointer, or `None` if it is too long.
 fn pointer_text(view: &View<'_>, (pointer, len): (u32, u32)) -> GuestResult<Option<String>> {
     view.slice(pointer, len)?;
     if len > TEXT { Ok(None) } else { view.text(pointer, len).map(|text| Some(text.to_owned())) }
 }
 
-/// Gives what a pointer leads to, which was looked for in the pool if the document is long.
+/// Returns the value at a pointer. For long documents, the pool has already resolved it.
 fn response_json(
     view: &mut View<'_>,
     handle: i32,
@@ -398,7 +401,7 @@ fn response_json(
     }
 }
 
-/// Waits for one of some futures, or for all of them.
+/// Waits for any or all of the futures.
 async fn future_wait(mut caller: Caller<'_, Guest>, futures: u32, count: u32, all: bool) -> GuestResult<i32> {
     let mut view = View::new(&mut caller, "Future_wait")?;
     let with = |view: &mut View<'_>| Ok(json!({ "futures": view.note_numbers(futures, count)?, "all": all }));
@@ -427,13 +430,13 @@ async fn wait(guest: &mut Guest, handles: &[i32], all: bool) -> Result<i32, Quer
     }
 }
 
-/// How many handles may be waited for at once.
+/// Returns the maximum number of handles in a call of `Future_wait`.
 pub(crate) fn most_waited(guest: &Guest) -> u64 {
     guest.limits.value(Limit::Calls).max(WAITED.into())
 }
 
-/// Reads a list of handles. A run has no more of them than it may make calls; as each is looked at whenever a call ends,
-/// a longer list is refused.
+/// Reads a list of handles. Each is checked whenever a call ends, so the list's length is limited to the
+/// number of calls that a run may make.
 fn read_handles(view: &View<'_>, futures: u32, count: u32) -> GuestResult<Vec<i32>> {
     let most = most_waited(view.guest);
     let len = count.checked_mul(4).filter(|_| u64::from(count) <= most).ok_or_else(|| {
@@ -444,7 +447,7 @@ fn read_handles(view: &View<'_>, futures: u32, count: u32) -> GuestResult<Vec<i3
     Ok(words.iter().map(|word| i32::from_le_bytes(*word)).collect())
 }
 
-/// The index of the first that has ended, when what was waited for has come.
+/// Returns the index of the first finished future, once the wait is over.
 fn waited(guest: &Guest, handles: &[i32], all: bool) -> Result<Option<i32>, QueryError> {
     let mut first = None;
     for (index, handle) in (0..).zip(handles) {

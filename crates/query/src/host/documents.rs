@@ -1,4 +1,4 @@
-//! The JSON documents of a run: made when they are first asked for, and kept by the handles of their responses.
+//! The JSON documents of a run: parsed on first use, stored by the handles of their responses.
 
 use bytes::Bytes;
 use json::{Document, Kind, Node};
@@ -14,52 +14,54 @@ use crate::guest::Guest;
 use crate::limits::Limit;
 use crate::problem::QueryError;
 
-/// The documents of a run, or why there are none.
+/// The documents of a run, or the errors of parsing them.
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
     all: Vec<(i32, Result<Document, json::Error>)>,
-    /// The long scalar that was read last: a program asks for it once to learn how long it is, and once more.
+    /// The most recently read long scalar. Programs ask for a scalar twice: first for its length, then for
+    /// its text.
     scalar: Option<(ScalarPlace, LongScalar)>,
 }
 
-/// Where a scalar stands: in which response's document, and where in that.
+/// The position of a scalar: the handle of its response, and the offset in the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ScalarPlace {
     handle: i32,
     start: usize,
 }
 
-/// A document that is read.
+/// A document with its handle and the cached scalar.
 pub(super) struct OpenDocument<'a> {
     pub(super) document: &'a Document,
     handle: i32,
     scalar: Option<&'a (ScalarPlace, LongScalar)>,
 }
 
-/// A value of a document, as far as it can be read at once.
+/// A value of a document. Long scalars may not be available yet.
 pub(super) enum Found<'a> {
     Short(Node<'a>),
     Long(&'a LongScalar),
-    /// It is to be read in the pool.
+    /// Has to be read in the pool first.
     Unread(ScalarPlace),
 }
 
-/// Why a response has no document: the code, and the place in its body.
+/// The reason why a response has no document: an error code, and the position in the body.
 pub(super) struct NoDocument {
     pub(super) code: Code,
     pub(super) place: usize,
 }
 
-/// What a JSON Pointer leads to.
+/// The result of resolving a JSON Pointer.
 pub(super) type Pointed = Result<Option<Bytes>, json::Error>;
 
-/// Follows a JSON Pointer.
+/// Resolves a JSON Pointer.
 pub(super) fn follow(document: &Document, pointer: &str) -> Pointed {
     document.root().pointer(pointer).map(|node| node.map(Node::slice))
 }
 
 impl Documents {
-    /// The document of a handle. There are few, and the last one is the one that is read.
+    /// Returns the document of a handle. Searches from the end: there are few documents, and usually the last
+    /// one is used.
     fn get(&self, handle: i32) -> Option<&Result<Document, json::Error>> {
         self.all.iter().rev().find(|(known, _)| *known == handle).map(|(_, document)| document)
     }
@@ -68,19 +70,19 @@ impl Documents {
         self.all.push((handle, document));
     }
 
-    /// Takes out a document.
+    /// Removes and returns a document.
     fn take(&mut self, handle: i32) -> Option<Result<Document, json::Error>> {
         let place = self.all.iter().position(|(known, _)| *known == handle)?;
         Some(self.all.swap_remove(place).1)
     }
 
-    /// Lets go of a document; how many bytes it took beside its text.
+    /// Deletes a document. Returns the bytes that it used in addition to its text.
     pub(crate) fn delete(&mut self, handle: i32) -> usize {
         let index = self.take(handle).and_then(Result::ok).map_or(0, |document| document.index_bytes());
         index + self.forget_scalar(|place| place.handle == handle)
     }
 
-    /// Lets go of the long scalar that was read last, if it is this; how many bytes it took.
+    /// Drops the cached long scalar if it matches. Returns the bytes that it used.
     fn forget_scalar(&mut self, is_it: impl FnOnce(&ScalarPlace) -> bool) -> usize {
         let scalar = self.scalar.take_if(|(place, _)| is_it(place));
         scalar.map_or(0, |(_, scalar)| scalar.bytes())
@@ -88,12 +90,12 @@ impl Documents {
 }
 
 impl<'a> OpenDocument<'a> {
-    /// Whether to pass over all of it takes more than one part.
+    /// Whether traversing the document takes more than one part.
     pub(super) fn is_long(&self) -> bool {
         self.document.text().len() > PART
     }
 
-    /// One of its values. Of an array or object no more is read than the index says.
+    /// Returns a value. Only the index of arrays and objects is used, not their contents.
     pub(super) fn value(&self, node: Node<'a>) -> Found<'a> {
         let is_container = matches!(node.kind(), Kind::Array | Kind::Object);
         if !self.is_long() || is_container || !node.is_longer(PART) {
@@ -126,8 +128,8 @@ impl From<json::Error> for NoDocument {
 }
 
 impl Guest {
-    /// Makes the document of a long response before it is looked into: that is a job for the pool, and meanwhile
-    /// others have the thread.
+    /// Parses a long response before its first use. The pool does this work, so that the thread can serve
+    /// other requests meanwhile.
     pub(super) async fn index(&mut self, handle: i32) -> Result<(), QueryError> {
         let Some(Slot::Ended(Ok(response))) = self.futures.get(handle) else { return Ok(()) };
         if response.body.len() <= SHORT_TEXT || self.documents.get(handle).is_some() {
@@ -139,7 +141,8 @@ impl Guest {
         self.keep(handle, document)
     }
 
-    /// Follows a JSON Pointer in a long document, which the pool has meanwhile; `None` where it is short or not there.
+    /// Resolves a JSON Pointer in a long document, in the pool. Returns `None` if the document is short or
+    /// missing.
     pub(super) async fn follow_pointer(
         &mut self,
         handle: i32,
@@ -160,7 +163,7 @@ impl Guest {
         Ok(Some(found))
     }
 
-    /// Reads a long scalar: a job for the pool, too. It is part of the run's memory until another one is read.
+    /// Reads a long scalar in the pool. It counts towards the run's memory until another one is read.
     pub(super) async fn read_scalar(&mut self, place: ScalarPlace) -> Result<(), QueryError> {
         let forgotten = self.documents.forget_scalar(|_| true);
         self.release(forgotten);
@@ -174,7 +177,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Does work on a long text in the pool.
+    /// Runs work on a long text in the pool, without the run permit.
     async fn away<T: Send + 'static>(
         &mut self,
         kind: &'static str,
@@ -187,7 +190,7 @@ impl Guest {
             .map_err(|error| self.end_of_run(&error).unwrap_or_else(|| self.limits.exceeded(Limit::Deadline)))
     }
 
-    /// Keeps the document of a response.
+    /// Stores the document of a response and counts its memory.
     fn keep(&mut self, handle: i32, document: Result<Document, json::Error>) -> Result<(), QueryError> {
         match &document {
             Ok(document) => self.hold(document.index_bytes())?,
@@ -198,8 +201,8 @@ impl Guest {
         Ok(())
     }
 
-    /// The document of a response, made when it is first asked for; that of a long one is there once
-    /// [`Guest::index`] has made it.
+    /// Returns the document of a response, parsed on first use. A long response has to be parsed by
+    /// [`Guest::index`] first.
     pub(super) fn document(
         &mut self,
         function: &'static str,

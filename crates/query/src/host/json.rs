@@ -1,8 +1,8 @@
-//! Reading the JSON of an answer in place: the text and its index stay with the host, and a program is
-//! given the values that it asks for.
+//! Reads the JSON of a response in place: text and index stay in the host, and a program gets the values that
+//! it asks for.
 //!
-//! A node is the place in the text where a value begins. A program may name any place: where no value
-//! begins there, what it reads is nonsense from its own document, and nothing else.
+//! A node is the position in the text where a value begins. A program may pass any position; if no value
+//! begins there, it reads nonsense from its own document, but nothing else.
 
 use bytes::Bytes;
 use json::{Document, Kind, Node, Spot};
@@ -113,12 +113,12 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     Ok(())
 }
 
-/// Values that one call of `Json_column` gives at most: a program that asks for more asks again.
+/// The maximum number of values per call of `Json_column`. A program that needs more calls again.
 const COLUMN: u32 = 1024;
-/// The bytes from the first item to the last one of a column, and of one item: all their members may be read, which may be short.
+/// The maximum length of the text that one call of `Json_column` traverses, and of one item: members may be short.
 const NEAR: usize = 96 << 10;
 
-/// The member that is asked for.
+/// The requested member.
 struct Wanted {
     node: u32,
     name: (u32, u32),
@@ -131,8 +131,8 @@ impl Wanted {
     }
 }
 
-/// In a run that is recorded an answer looks as if it were no array or object: then an environment reads and parses
-/// it whole, as the mocks do, which have no index.
+/// In recorded runs, a response appears not to be an array or object. Environments then read and parse it
+/// whole, as the mocks do, which have no index.
 fn json_root(
     view: &mut View<'_>,
     future: i32,
@@ -158,7 +158,7 @@ fn json_root(
     Ok(Step::Done(code as i32))
 }
 
-/// How far the members of an object were looked through.
+/// The progress of a search through an object's members.
 #[derive(Default)]
 struct Search {
     next: Option<Spot>,
@@ -167,7 +167,7 @@ struct Search {
 }
 
 impl Search {
-    /// Looks through one part more.
+    /// Searches the next part.
     fn goes_on(&mut self, document: &Document, wanted: &Wanted, name: &[u8]) {
         let members = match self.next {
             Some(next) => Some(document.members_at(next)),
@@ -223,8 +223,8 @@ fn json_member(
     Ok(out.write(value, opened.value(found)).last(Code::Ok as i32))
 }
 
-/// A program that reads one member of many items asks once for some of them: passing from one item to the next costs
-/// less than a call does. It is given fewer where to go on would take long.
+/// Reads one member of many items in one call, since advancing to the next item costs less than a call.
+/// Returns fewer items if continuing would take long.
 fn json_column(
     view: &mut View<'_>,
     future: i32,
@@ -264,22 +264,22 @@ fn json_column(
     Ok(length(filled.count()))
 }
 
-/// How many of the children of a container were written, and where the next goes.
+/// The progress of writing a container's children.
 struct Filling {
-    /// The next child, a member's name if it is an object's.
+    /// The next child: a member's name for objects.
     next: Option<Spot>,
     is_object: bool,
-    /// How much of the next child was written: its name, or all of it.
+    /// The number of values of the next child that were written: 1 after a member's name.
     written: usize,
     at: u32,
-    /// Where the next text goes.
+    /// The address of the next text.
     text: u32,
-    /// The bytes of the texts for which there was no room.
+    /// The size of the texts that did not fit, in bytes.
     missing: usize,
 }
 
 impl Filling {
-    /// Begins with the first child.
+    /// Starts with the first child.
     fn new(node: Node<'_>, data: u32, records: u32) -> Self {
         let is_object = node.kind() == Kind::Object;
         let first = match is_object {
@@ -290,7 +290,7 @@ impl Filling {
         Self { next, is_object, written: 0, at: data, text: data + records, missing: 0 }
     }
 
-    /// Writes one part more; how the call goes on, unless all is written.
+    /// Writes the next part. Returns the next step of the call, or `None` if all children are written.
     fn goes_on(&mut self, opened: &OpenDocument<'_>, out: &mut Out<'_>) -> Option<Step<i32>> {
         let document = opened.document;
         let next = self.next?;

@@ -1,7 +1,7 @@
-//! Host calls that may take long: a part is done at a time, and others have their turn between two of them.
+//! Host calls that may take long. They run in parts and yield to other guests in between.
 //!
-//! An answer of a service has as many bytes as a run may receive, and a call can make the host pass over all of them, or
-//! copy them. What is read of a scalar as long as that is read in the pool.
+//! A response may be as long as the run's limit of received bytes, and a call can make the host traverse or
+//! copy all of it. Scalars of that length are read in the pool.
 
 use bytes::{Bytes, BytesMut};
 use sandbox::{Caller, GuestResult, Trapped};
@@ -12,13 +12,13 @@ use super::{Gives, called};
 use crate::guest::{Guest, View};
 use crate::problem::QueryError;
 
-/// Bytes that are passed over, or copied, in one go.
+/// The bytes that are traversed or copied per part.
 pub(super) const PART: usize = 512 << 10;
 
-/// The bytes that each value counts as beside its text: reading its record takes about as long.
+/// The weight of each value in bytes, in addition to its text: the time to read its record is about the same.
 pub(super) const VALUE: usize = 128;
 
-/// The part of a host call that passes over the values of a document.
+/// The values that one part of a host call traverses.
 #[derive(Default)]
 pub(super) struct Pass {
     begin: Option<usize>,
@@ -26,7 +26,7 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// Counts a value that begins here. Returns whether it is left for the next part.
+    /// Counts a value that begins at a position. Returns whether the value is left for the next part.
     pub(super) fn is_over(&mut self, start: usize) -> bool {
         let begin = *self.begin.get_or_insert(start);
         self.values += 1;
@@ -34,19 +34,19 @@ impl Pass {
     }
 }
 
-/// What a part of a host call came to.
+/// The result of one part of a host call.
 pub(super) enum Step<R> {
     /// The call is over.
     Done(R),
-    /// There is more to do when others have had their turn.
+    /// Continue after yielding.
     Turn,
-    /// A long scalar is read before the call goes on.
+    /// Read a long scalar, then continue.
     Read(ScalarPlace),
-    /// Bytes are copied to an address before the call goes on, or is over.
+    /// Copy bytes to an address, then continue, or return if `then` is set.
     Copy { bytes: Bytes, to: u32, then: Option<R> },
 }
 
-/// Runs a host function as [`super::call`] does, part by part: `step` is called until it is done.
+/// Runs a host function like [`super::call`], but in parts: calls `step` until it is done.
 pub(super) async fn call_in_steps<R: Gives + Send>(
     caller: &mut Caller<'_, Guest>,
     function: &'static str,
@@ -71,7 +71,7 @@ pub(super) async fn call_in_steps<R: Gives + Send>(
     Ok(result)
 }
 
-/// Copies one part more of a text of the guest's memory. Returns whether all of it is copied.
+/// Copies the next part of a text out of the guest's memory. Returns whether the copy is complete.
 pub(super) fn copy_in(view: &View<'_>, (data, len): (u32, u32), copied: &mut BytesMut) -> GuestResult<bool> {
     let text = view.slice(data, len)?;
     copied.reserve(text.len() - copied.len());
@@ -80,7 +80,7 @@ pub(super) fn copy_in(view: &View<'_>, (data, len): (u32, u32), copied: &mut Byt
     Ok(copied.len() == text.len())
 }
 
-/// Copies as much as fits and gives the whole length.
+/// Copies the bytes that fit and returns the total length.
 pub(super) fn copy_out(view: &View<'_>, bytes: &Bytes, (data, len): (u32, u32)) -> GuestResult<Step<i32>> {
     let count = bytes.len().min(len as usize);
     view.slice(data, count as u32)?;
@@ -88,7 +88,7 @@ pub(super) fn copy_out(view: &View<'_>, bytes: &Bytes, (data, len): (u32, u32)) 
     Ok(Step::Copy { bytes: bytes.slice(..count), to: data, then })
 }
 
-/// Copies to where there is room.
+/// Copies bytes in parts to an address that was checked.
 async fn copy(
     caller: &mut Caller<'_, Guest>,
     function: &'static str,
@@ -105,7 +105,7 @@ async fn copy(
     Ok(())
 }
 
-/// Lets others run, as a tick does.
+/// Yields like an epoch tick does.
 async fn turn(caller: &mut Caller<'_, Guest>) {
     caller.data_mut().ticked();
     tokio::task::yield_now().await;

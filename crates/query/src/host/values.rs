@@ -1,4 +1,5 @@
-//! JSON values as a program is given them: a record of four words, and the text of what is a text.
+//! JSON values in the form that programs read: a record of four words, and the text of strings and big
+//! numbers.
 
 use std::borrow::Cow;
 
@@ -9,19 +10,20 @@ use query_abi::{JSON_VALUE_BYTES, JsonKind};
 use super::documents::{Found, ScalarPlace};
 use super::steps::Step;
 
-/// A value, with its text if it has one.
+/// A value's record, with its text if it has one.
 #[derive(Debug)]
 struct ValueRecord<T> {
     kind: JsonKind,
-    /// The length of a container. That of a text is its own.
+    /// The number of children of a container. Not used for texts, which have their own length.
     len: u32,
-    /// What else there is to say. Of a text the first word is the address, which is not known yet.
+    /// The last two words of the record. The first one is a text's address, which is set when the text is
+    /// written.
     rest: [u32; 2],
     text: Option<T>,
 }
 
 impl<'a> ValueRecord<Cow<'a, [u8]>> {
-    /// A value that stands at this place in its document.
+    /// Creates the record of a value at this position in its document.
     fn of(node: Node<'a>, place: u32) -> Self {
         let plain = |kind, len, rest| Self { kind, len, rest, text: None };
         let whole = |kind, number: u64| plain(kind, 0, [number as u32, (number >> 32) as u32]);
@@ -49,17 +51,18 @@ impl<'a> ValueRecord<Cow<'a, [u8]>> {
 /// A scalar that was read in the pool.
 #[derive(Debug)]
 pub(super) struct LongScalar {
-    /// As it is spelt, with the white space behind it.
+    /// The JSON text of the scalar, including trailing white space.
     spelt: Bytes,
-    /// How much of that is its own.
+    /// The length of the text without the white space.
     len: usize,
     record: ValueRecord<Bytes>,
 }
 
 impl LongScalar {
-    /// Reads a scalar, which may have white space behind it, from this place in its document.
+    /// Reads a scalar, possibly followed by white space, from this position in its document.
     pub(super) fn read(spelt: Bytes, place: usize) -> Self {
-        // It is part of a document that was checked. A colon or a comma, which a program may name, is no value.
+        // The document has been validated as a whole. A program may point to a colon or a comma, which is not
+        // a value.
         let document = Document::known(spelt.clone()).ok();
         let root = document.as_ref().map(Document::root);
         let record = root.map(|root| ValueRecord::of(root, word(place)));
@@ -75,43 +78,44 @@ impl LongScalar {
         Self { len, record: record.unwrap_or_else(none), spelt }
     }
 
-    /// The bytes that it takes at most while it is read, and then: its tokens, and what it says.
+    /// Returns the maximum number of bytes used during reading and afterwards: the tokens, and the decoded
+    /// text.
     pub(super) fn bytes_of(spelt: &Bytes) -> usize {
         2 * spelt.len()
     }
 
-    /// The bytes that are counted for it.
+    /// Returns the bytes that count towards the run's memory.
     pub(super) fn bytes(&self) -> usize {
         Self::bytes_of(&self.spelt)
     }
 
-    /// Its spelling.
+    /// Returns the scalar's JSON text.
     pub(super) fn text(&self) -> Bytes {
         self.spelt.slice(..self.len.min(self.spelt.len()))
     }
 }
 
-/// Guest memory that values are written to: all of it was checked to be there.
+/// Guest memory for values. The range has been checked.
 pub(super) struct Out<'a> {
     pub(super) bytes: &'a mut [u8],
-    /// Where the next text goes, and where the room for texts ends.
+    /// The address of the next text, and the end of the space for texts.
     pub(super) text: u32,
     pub(super) end: u32,
 }
 
-/// What came of writing a value.
+/// The result of writing a value.
 pub(super) enum Written {
     Whole,
-    /// There is no room for its text, which takes so many bytes.
+    /// There is not enough space for the text, which has this size in bytes.
     Short(usize),
-    /// It has to be read before.
+    /// The scalar has to be read first.
     Unread(ScalarPlace),
-    /// Its text is yet to be copied to where there is room for it.
+    /// The text still has to be copied to this address, where space is reserved for it.
     Text(Bytes, u32),
 }
 
 impl Written {
-    /// What follows in a call that writes one value, and then is over.
+    /// Returns the next step of a call that writes a single value.
     pub(super) fn last<R>(self, result: R) -> Step<R> {
         match self {
             Self::Whole | Self::Short(_) => Step::Done(result),
@@ -122,7 +126,7 @@ impl Written {
 }
 
 impl Out<'_> {
-    /// Writes a value at `at`, and its text if there is room.
+    /// Writes a value at `at`, and its text if there is enough space.
     pub(super) fn write(&mut self, at: u32, found: Found<'_>) -> Written {
         match found {
             Found::Short(node) => self.node(at, node),
@@ -137,12 +141,12 @@ impl Out<'_> {
         }
     }
 
-    /// Writes that there is no value.
+    /// Writes the record of a missing value.
     pub(super) fn missing(&mut self, at: u32) {
         self.record(at, JsonKind::Missing, 0, [0, 0]);
     }
 
-    /// Writes why there is no document, and where in its text that is.
+    /// Writes the record of a missing document, with the position of the error in its text.
     pub(super) fn no_document(&mut self, at: u32, place: u32) {
         self.record(at, JsonKind::Null, 0, [0, place]);
     }
@@ -160,7 +164,8 @@ impl Out<'_> {
         Written::Whole
     }
 
-    /// Writes the record of a text of this length, and the NUL behind it; where it goes, if there is room.
+    /// Writes the record and the terminating NUL of a text. Returns the text's address, or `None` if it does
+    /// not fit.
     fn reserve<T>(&mut self, at: u32, record: &ValueRecord<T>, len: usize) -> Option<u32> {
         let to = self.text;
         let fits = len < (self.end - to) as usize;
@@ -180,7 +185,7 @@ impl Out<'_> {
     }
 }
 
-/// Places and lengths of a document fit: it has less than 4 GiB.
+/// Converts a position or length in a document, which is smaller than 4 GiB.
 pub(super) fn word(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

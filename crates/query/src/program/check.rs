@@ -1,9 +1,9 @@
-//! What a module has to be before anything of it is compiled.
+//! Checks a module before it is compiled.
 //!
-//! A query module shares memory, table and stack with its environment, so its segments must lie in the
-//! query's regions; the linker does not check that. The harm would stay inside the query's own instance:
-//! this is for its author, who is told the offending item. Validity itself is checked first, by
-//! wasmparser, with the features that the engine has.
+//! A query module shares memory, table and stack with its environment, so its segments must be within the
+//! query's regions; the linker does not check that. A violation would harm only the query's own instance, so
+//! the check serves its author, with an error that identifies the item. Before that, wasmparser validates the
+//! module, with the engine's features.
 
 mod cost;
 #[cfg(test)]
@@ -22,65 +22,65 @@ use wasmparser::{
     ValidPayload, Validator, WasmFeatures, WasmModuleResources,
 };
 
-/// Why a module is refused.
+/// The reason why a module is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// Truncated, wrong magic, invalid code.
+    /// Truncated, wrong magic bytes or invalid code.
     #[error("the module is not valid WebAssembly: {0}")]
     Malformed(String),
     /// A component rather than a core module.
     #[error("this is a component; a query is a core module")]
     Component,
-    /// An import that neither the host nor the environment has.
+    /// An import that neither the host nor the environment provides.
     #[error("the module imports `{module}` `{name}`, which does not exist")]
     Import { module: String, name: String },
-    /// An import with a type other than that of the export.
-    #[error("the module imports `{module}` `{name}` with a type that it does not have")]
+    /// An import whose type differs from the export's.
+    #[error("the module imports `{module}` `{name}` with a type other than the exported one")]
     ImportType { module: String, name: String },
-    /// Imports from an environment of another kind or version.
+    /// Imports from another kind or version of environment.
     #[error("there is no environment `{0}`")]
     Environment(String),
-    /// A memory of its own beside an environment.
-    #[error("the module has a memory of its own, but its environment brings one")]
+    /// A memory in addition to the environment's.
+    #[error("the module defines a memory, but its environment provides one")]
     OwnMemory,
-    /// A table of its own beside an environment.
-    #[error("the module has a table of its own, but its environment brings one")]
+    /// A table in addition to the environment's.
+    #[error("the module defines a table, but its environment provides one")]
     OwnTable,
     /// Neither an environment nor a memory.
-    #[error("the module has no memory, and names no environment that would bring one")]
+    #[error("the module has no memory, and imports no environment that provides one")]
     NoMemory,
-    /// A memory that the host could not find.
+    /// A memory that is not exported.
     #[error("the module does not export its memory as `{MEMORY}`")]
     HiddenMemory,
     /// A data segment outside of the query's region.
-    #[error("data segment {index} lies at {start} to {end}, outside of the query's region {} to {}",
+    #[error("data segment {index} is at {start} to {end}, outside of the query's region {} to {}",
         layout::QUERY_DATA.start, layout::QUERY_DATA.end)]
     DataRegion { index: u32, start: u64, end: u64 },
     /// An element segment outside of the query's slots.
     #[error("element segment {index} fills table slots {start} to {end}, outside of the query's slots {} to {}",
         layout::QUERY_TABLE.start, layout::QUERY_TABLE.end)]
     TableRegion { index: u32, start: u64, end: u64 },
-    /// A segment whose place is computed rather than constant.
+    /// A segment with a computed offset.
     #[error("{what} segment {index} has no constant offset")]
     Offset { what: &'static str, index: u32 },
-    /// It would take too long to compile.
-    #[error("the module has {found} {what}, and {limit} are the most that are compiled")]
+    /// An item count that would take too long to compile.
+    #[error("the module has {found} {what}, and at most {limit} are compiled")]
     Complexity { what: &'static str, found: u64, limit: u64 },
-    /// All of it together would take too long to compile.
+    /// A total that would take too long to compile.
     #[error("the module would take too long to compile")]
     CompileCost,
     /// No entry point.
     #[error("the module exports no function `{ENTRY}`")]
     NoEntry,
-    /// An entry point of another type.
+    /// An entry point with the wrong type.
     #[error("`{name}` has the type {found}, not {expected}")]
     Signature { name: &'static str, found: String, expected: &'static str },
 }
 
-/// What a module that fits has to say of itself.
+/// The properties of a valid module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// It shares the memory of the C environment; otherwise it is a plain module with its own.
+    /// Whether it shares the memory of the C environment, instead of having its own.
     pub(crate) environment: bool,
 }
 
@@ -110,7 +110,7 @@ impl Refusal {
                 "a query has 64 KiB for its data: keep large tables in the input or on the heap"
             }
             Self::Complexity { .. } | Self::CompileCost => {
-                "split what is large, and let the compiler optimise (`-Os`)"
+                "split the largest parts, and let the compiler optimise (`-Os`)"
             }
             Self::NoEntry | Self::Signature { .. } => "export `void orfa(const void *input, int len)`",
             Self::Environment(_) => {
@@ -121,10 +121,10 @@ impl Refusal {
     }
 }
 
-/// The CPU time that compiling a module takes, about; cheap enough for a serving thread.
+/// Estimates the CPU time to compile a module. Fast enough for a serving thread.
 ///
 /// # Errors
-/// When it would take too long, or the module can't be read.
+/// If compiling would take too long, or the module can't be parsed.
 pub(crate) fn estimate(wasm: &[u8]) -> Result<Duration, Refusal> {
     if Parser::is_component(wasm) {
         return Err(Refusal::Component);
@@ -132,7 +132,7 @@ pub(crate) fn estimate(wasm: &[u8]) -> Result<Duration, Refusal> {
     cost::check(wasm)
 }
 
-/// Checks a module. `has_export` says whether the C environment exports a name.
+/// Checks a module. `has_export` returns whether the C environment exports a name.
 ///
 /// # Errors
 /// The first item that does not fit.
@@ -171,7 +171,7 @@ fn validate(wasm: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The height of the operand stack that a function needs, if it is valid.
+/// Validates a function and returns the maximum height of its operand stack.
 fn validate_body<T: WasmModuleResources>(
     function: &mut FuncValidator<T>,
     body: &FunctionBody<'_>,
@@ -187,7 +187,7 @@ fn validate_body<T: WasmModuleResources>(
     Ok(height)
 }
 
-/// What was seen of a module so far.
+/// The parts of a module that have been read so far.
 #[derive(Default)]
 struct Shape {
     types: Vec<Option<FuncType>>,
@@ -277,7 +277,7 @@ impl Shape {
         known.then_some(()).ok_or_else(missing)
     }
 
-    /// Whether the host has a function of this name; it has to be of this type, too.
+    /// Whether the host has a function of this name. An error if its type differs.
     fn host_function(&self, import: &Import<'_>) -> Result<bool, Refusal> {
         let Some(function) = HOST_FUNCTIONS.iter().find(|function| function.name == import.name) else {
             return Ok(false);
@@ -327,7 +327,7 @@ impl Shape {
         Ok(Facts { environment: self.environment })
     }
 
-    /// What only a module that brings its own memory has to keep: the host must find it.
+    /// Checks a module with its own memory, which the host has to be able to access.
     fn check_plain(&self) -> Result<(), Refusal> {
         if !self.own_memory {
             return Err(Refusal::NoMemory);
@@ -341,7 +341,7 @@ impl Shape {
         }
     }
 
-    /// What only a module that shares its environment's memory and table has to keep.
+    /// Checks a module that shares its environment's memory and table.
     fn check_shared(&self) -> Result<(), Refusal> {
         if self.own_memory {
             return Err(Refusal::OwnMemory);

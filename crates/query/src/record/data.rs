@@ -1,15 +1,15 @@
-//! Bytes in a recording: text where they are UTF-8, so that people can read it, and base64 elsewhere.
+//! The encoding of bytes in a recording: readable text for UTF-8, base64 otherwise.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// `"text"`, or `{"base64": "AAEC"}`.
+/// Bytes, written as `"text"` or `{"base64": "AAEC"}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Data(pub(crate) Bytes);
 
-/// How it is written.
+/// The serialised form.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written<T> {

@@ -1,7 +1,7 @@
-//! Writes a recording while its program runs, and keeps it within its size.
+//! Writes a recording while its program runs, within a size limit.
 //!
-//! Host calls are written as text at once: what a call takes in memory otherwise is many times its text, and a program
-//! may make very many of them.
+//! Host calls are serialised at once: other representations take many times the memory of the text, and a
+//! program may make very many calls.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -20,27 +20,27 @@ use crate::host;
 use crate::limits::Limits;
 use crate::problem::QueryError;
 
-/// What a response takes in a recording at least beside its bytes: names, quotes, braces.
+/// The minimum size of a response in a recording in addition to its bytes: names, quotes, braces.
 const ITEM: usize = 32;
 
-/// Who may have runs of a query route recorded, and how much of them.
+/// The callers that may have runs of a query route recorded, and the size limit.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Recordings {
-    /// The callers, by name; `anyone` for everybody. A recording holds nothing that its program could not have
-    /// answered with, so a caller learns from it what it could ask for anyway.
+    /// The callers that may record, by name; `anyone` for all. A recording contains only data that its
+    /// program could have answered with, so it reveals nothing that the caller could not query anyway.
     #[schemars(length(min = 1))]
     pub callers: Vec<String>,
-    /// The keys whose signed programs may be recorded, by name; those of others answer only what they answer. Stored programs
-    /// are never recorded.
+    /// The keys whose signed programs may be recorded, by name. Runs of programs signed by other keys, and of
+    /// stored programs, are never recorded.
     #[serde(default)]
     pub keys: Vec<String>,
-    /// Bytes of a recording. A run that needs more ends with `recording-too-large`.
+    /// The maximum size of a recording. A run that exceeds it ends with `recording-too-large`.
     #[serde(default = "size")]
     pub size: services::Bytes,
 }
 
-/// Every caller, in [`Recordings::callers`].
+/// The name in [`Recordings::callers`] that matches every caller.
 pub const ANYONE: &str = "anyone";
 
 fn size() -> services::Bytes {
@@ -48,7 +48,7 @@ fn size() -> services::Bytes {
 }
 
 impl Recordings {
-    /// Whether a run of this caller's may be recorded, of a program that this key signed or nobody did.
+    /// Checks that a run of this caller may be recorded, with a program that is unsigned or signed by `key`.
     pub(crate) fn allow(&self, caller: &Caller, key: Option<&str>) -> Result<(), QueryError> {
         let is_caller = self.callers.iter().any(|name| match caller {
             _ if name == ANYONE => true,
@@ -64,22 +64,22 @@ impl Recordings {
     }
 }
 
-/// A recording that is being written.
+/// A recording in progress.
 pub(crate) struct Recorder {
-    /// All but the calls.
+    /// The recording without its calls.
     recording: Recording,
-    /// The calls as a JSON array that is still open.
+    /// The calls, as a JSON array without its closing bracket.
     calls: Bounded,
-    /// The last of them, of which not all may be known yet.
+    /// The last call, which may still be incomplete.
     last: Option<HostCall>,
-    /// Bytes of what else is kept, and of what was copied for the next call.
+    /// The bytes of all other stored data, and the bytes that were copied for the next call.
     kept: usize,
     noted: usize,
-    /// The program is inside of the last host function.
+    /// Whether the program is within the last host call.
     inside: bool,
 }
 
-/// Text that grows up to a limit.
+/// Text with a maximum size.
 struct Bounded {
     text: Vec<u8>,
     limit: usize,
@@ -100,7 +100,7 @@ impl Write for Bounded {
 }
 
 impl Bounded {
-    /// Adds a value as JSON.
+    /// Appends a value as JSON.
     fn add(&mut self, value: &impl Serialize) -> Result<(), QueryError> {
         serde_json::to_writer(&mut *self, value).map_err(|error| match error.io_error_kind() {
             Some(_) => QueryError::RecordingSize(self.limit as u64),
@@ -127,14 +127,14 @@ impl Recorder {
         Self { recording, calls, last: None, kept: ask.input.len(), noted: 0, inside: false }
     }
 
-    /// Counts bytes that are about to be copied for the next call.
+    /// Counts bytes that will be copied for the next call.
     pub(super) fn fits(&mut self, bytes: usize) -> Result<(), QueryError> {
         self.noted = self.noted.saturating_add(bytes);
         let size = self.calls.text.len().saturating_add(self.kept).saturating_add(self.noted);
         if size > self.calls.limit { Err(QueryError::RecordingSize(self.calls.limit as u64)) } else { Ok(()) }
     }
 
-    /// Counts bytes that are kept beside the calls.
+    /// Counts bytes that are stored in addition to the calls.
     fn keep(&mut self, bytes: usize) -> Result<(), QueryError> {
         self.kept = self.kept.saturating_add(bytes);
         self.fits(0)
@@ -148,7 +148,7 @@ impl Recorder {
         self.fits(0)
     }
 
-    /// Writes the last call, to which nothing is added any more.
+    /// Writes the last call, which is complete now.
     fn write_last(&mut self) -> Result<(), QueryError> {
         let Some(call) = self.last.take() else { return Ok(()) };
         if self.calls.text.len() > 1 {
@@ -157,7 +157,7 @@ impl Recorder {
         self.calls.add(&call)
     }
 
-    /// A call to a service ended.
+    /// Records the result of an upstream call.
     pub(super) fn ended(
         &mut self,
         handle: i32,
@@ -177,7 +177,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// The host function gave these bytes of a response's body, or others.
+    /// Records the bytes that a host function returned: as a part of a response's body, or as data.
     pub(super) fn gives(&mut self, bytes: &[u8], body: &[u8]) -> Result<(), QueryError> {
         let part = part(bytes, body);
         self.fits(if part.is_some() { 0 } else { bytes.len() })?;
@@ -197,7 +197,7 @@ impl Recorder {
         }
     }
 
-    /// The document, when the run is over.
+    /// Completes the document after the run.
     pub(crate) fn finish(
         mut self,
         result: Result<(), &QueryError>,
@@ -232,7 +232,7 @@ impl Recorder {
     }
 }
 
-/// A [`Recording`] whose calls are text already.
+/// A [`Recording`] with serialised calls.
 #[derive(Serialize)]
 struct Document<'r> {
     version: &'r u64,
@@ -271,7 +271,7 @@ impl End {
     }
 }
 
-/// Where bytes stand in a body that they were not copied from.
+/// Returns the position of bytes in a body, if they are a slice of it and not a copy.
 fn part(bytes: &[u8], body: &[u8]) -> Option<(usize, usize)> {
     let start = bytes.as_ptr().addr().checked_sub(body.as_ptr().addr())?;
     let inside = start.checked_add(bytes.len()).is_some_and(|end| end <= body.len());

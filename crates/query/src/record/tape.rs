@@ -1,4 +1,4 @@
-//! Where host functions meet a recording: written in one run, played in another, and absent in most.
+//! The interface between host functions and recordings: writes a recording, replays one, or does nothing.
 
 use serde_json::{Value, json};
 use services::headers::MAX_CALL_HEAD;
@@ -13,18 +13,18 @@ use crate::problem::QueryError;
 use crate::record::Data;
 use crate::replay::Player;
 
-/// The bytes of a text that a recording has at most: as many as a call's head may have.
+/// The maximum length of a text in a recording: the maximum size of a call's head.
 const NOTED: u32 = MAX_CALL_HEAD as u32;
 
-/// What becomes of the host calls of a run.
+/// The mode of a run's host calls.
 #[derive(Default)]
 pub(crate) enum Tape {
-    /// Nothing.
+    /// Neither recorded nor replayed.
     #[default]
     Off,
-    /// They are written down.
+    /// Written to a recording.
     Records(Box<Recorder>),
-    /// They are answered by a recording.
+    /// Answered from a recording.
     Plays(Box<Player>),
 }
 
@@ -33,7 +33,7 @@ impl Tape {
         matches!(self, Self::Off)
     }
 
-    /// A host function is called; the calls to services that are to be seen as ended from here on.
+    /// Reports a host call. In a replay, returns the upstream calls that finish at this point.
     pub(crate) fn called(&mut self, function: &'static str, with: Value) -> Result<Vec<Ended>, QueryError> {
         match self {
             Self::Off => Ok(Vec::new()),
@@ -42,7 +42,7 @@ impl Tape {
         }
     }
 
-    /// A call to a service ended.
+    /// Reports a finished upstream call.
     pub(crate) fn ended(
         &mut self,
         handle: i32,
@@ -54,7 +54,8 @@ impl Tape {
         }
     }
 
-    /// The host function gives bytes, of the body of a response if they stand in it.
+    /// Reports the bytes that a host function returns. `body` is the response's body that they may be part
+    /// of.
     pub(crate) fn gives(&mut self, bytes: &[u8], body: &[u8]) -> Result<(), QueryError> {
         match self {
             Self::Records(recorder) => recorder.gives(bytes, body),
@@ -62,7 +63,7 @@ impl Tape {
         }
     }
 
-    /// The host function returned.
+    /// Reports the result of a host function.
     pub(crate) fn gave(&mut self, result: Option<i64>) -> Result<(), QueryError> {
         match self {
             Self::Off => Ok(()),
@@ -74,7 +75,7 @@ impl Tape {
         }
     }
 
-    /// In a replay what the host function gave when it was recorded.
+    /// Returns the recorded host call in a replay.
     pub(crate) fn recorded(&self) -> Option<&HostCall> {
         match self {
             Self::Plays(player) => player.current(),
@@ -82,12 +83,13 @@ impl Tape {
         }
     }
 
-    /// Whether calls to services are answered by a recording.
+    /// Whether upstream calls are answered from a recording.
     pub(crate) fn plays(&self) -> bool {
         matches!(self, Self::Plays(_))
     }
 
-    /// The program waits. In a replay whatever ended has ended by now.
+    /// Reports that the program waits. An error in a replay, where all calls that finish have finished by
+    /// now.
     pub(crate) fn waits(&self) -> Result<(), QueryError> {
         match self {
             Self::Plays(player) => Err(player.waits()),
@@ -103,29 +105,29 @@ impl Tape {
     }
 }
 
-/// Reading arguments for a recording. What is out of bounds reads as nothing: the host function itself says what
-/// is wrong with it.
+/// Reads arguments for a recording. Arguments out of bounds are recorded as empty, since the host function
+/// itself reports the error.
 impl View<'_> {
-    /// Bytes, text where they are UTF-8.
+    /// Returns bytes, as text if they are UTF-8.
     pub(crate) fn note(&mut self, address: u32, len: u32) -> Result<Value, QueryError> {
         self.guest.tape.fits(len)?;
         let bytes = self.slice(address, len).unwrap_or_default();
         Ok(serde_json::to_value(Data(bytes.to_vec().into())).unwrap_or_default())
     }
 
-    /// The beginning of a text, as far as recordings have it.
+    /// Returns a text, cut to the maximum length in recordings.
     pub(crate) fn note_text(&mut self, address: u32, len: u32) -> Result<Value, QueryError> {
         self.note(address, len.min(NOTED))
     }
 
-    /// The hash of bytes that a replay makes itself. Of an answer that is too large there is none.
+    /// Returns the hash of bytes that a replay reproduces. Answers above the size limit are not hashed.
     pub(crate) fn note_hash(&self, address: u32, len: u32) -> Value {
         let is_small = len as usize <= self.guest.limits.size(Limit::Output);
         let bytes = self.slice(address, len).ok().filter(|_| is_small);
         json!({ "length": len, "sha256": super::sha256(bytes.unwrap_or_default()) })
     }
 
-    /// Numbers in a row.
+    /// Returns an array of numbers.
     pub(crate) fn note_numbers(&mut self, address: u32, count: u32) -> Result<Value, QueryError> {
         let count = if u64::from(count) > most_waited(self.guest) { 0 } else { count };
         let len = count.saturating_mul(4);
@@ -134,7 +136,7 @@ impl View<'_> {
         Ok(words.iter().map(|word| i32::from_le_bytes(*word)).collect())
     }
 
-    /// An `orfa_request`. One whose head is out of bounds or too large reads as nothing.
+    /// Returns an `orfa_request`, or null if its head is out of bounds or too large.
     pub(crate) fn note_request(&mut self, address: u32) -> Result<Value, QueryError> {
         let Ok(words) = self.words(address) else { return Ok(Value::Null) };
         if !head_len(self, words).is_ok_and(|len| len <= MAX_CALL_HEAD) {

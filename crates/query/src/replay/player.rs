@@ -1,4 +1,4 @@
-//! Plays a recording: follows the program from host call to host call, and says what it saw at each.
+//! Plays a recording: follows the program from host call to host call and supplies the recorded results.
 
 use std::sync::Arc;
 
@@ -12,36 +12,38 @@ use crate::futures::Ended;
 use crate::problem::{QueryError, short};
 use crate::record::{End, HostCall, Received, Recording};
 
-/// What a program says. A changed one may say something else; what it asks for has to be the same.
+/// Host functions for output. A changed program may produce other output, as long as it requests the same
+/// data.
 const SAID: &[&str] = &["done", "fail", "header", "log", "status"];
 
-/// Why a replay stops.
+/// The reason why a replay stops.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Stop {
     /// The recorded run ended here.
     #[error("the recorded run ended here")]
     Over,
-    /// The program does something else.
+    /// The program diverged from the recording.
     #[error("host call {number}: the program calls {asked}, where the recording has {recorded}")]
     Call { number: usize, asked: String, recorded: String },
-    /// Nothing ends the wait.
+    /// The program waits, but no call finishes.
     #[error("host call {number}: the program waits for a call that did not end in the recording")]
     Wait { number: usize },
-    /// A host function gives something else: the recording is of another `orfa`, or was changed.
+    /// A host function returned another result: the recording was made by another version of `orfa`, or was
+    /// edited.
     #[error("host call {number}: {call} gives {gives}, where the recording has {recorded}")]
     Result { number: usize, call: String, gives: String, recorded: String },
 }
 
-/// A recording that is being played.
+/// The state of a replay.
 pub(crate) struct Player {
     recording: Recording,
-    /// The program is the recorded one.
+    /// Whether the program is the recorded one.
     exact: bool,
-    /// How many of the recorded host calls are behind.
+    /// The number of recorded host calls that have been replayed.
     behind: usize,
-    /// How many host calls the program made.
+    /// The number of host calls that the program made.
     made: usize,
-    /// Which recorded host call is this one.
+    /// The index of the current recorded host call.
     current: Option<usize>,
 }
 
@@ -50,7 +52,8 @@ impl Player {
         Self { recording, exact, behind: 0, made: 0, current: None }
     }
 
-    /// How many host calls the program made, and how many recorded ones are left.
+    /// Returns the number of host calls that the program made, and the number of recorded calls that are
+    /// left.
     pub(crate) fn place(&self) -> (usize, usize) {
         (self.made, self.recording.calls.len() - self.behind)
     }
@@ -59,7 +62,7 @@ impl Player {
         self.recording.calls.get(self.current?)
     }
 
-    /// The program calls a host function; the calls to services that it sees as ended from here on.
+    /// Replays a host call. Returns the upstream calls that finish at this point.
     pub(crate) fn called(&mut self, function: &str, with: &Value) -> Result<Vec<Ended>, QueryError> {
         self.made += 1;
         self.current = None;
@@ -90,7 +93,7 @@ impl Player {
         self.behind += calls.take_while(|call| SAID.contains(&&*call.function)).count();
     }
 
-    /// The recording has no more host calls.
+    /// Returns the error for a host call after the end of the recording.
     fn over(&self, function: &str, with: &Value) -> QueryError {
         match self.recording.end {
             End::Problem { .. } => Stop::Over.into(),
@@ -102,12 +105,12 @@ impl Player {
         Stop::Call { number: self.made, asked: shown(function, with), recorded }.into()
     }
 
-    /// The program waits for more than has ended.
+    /// Returns the error for a wait that does not end in the recording.
     pub(crate) fn waits(&self) -> QueryError {
         Stop::Wait { number: self.made }.into()
     }
 
-    /// The host function returns.
+    /// Checks the result of a host function.
     pub(crate) fn gave(&self, result: Option<i64>) -> Result<(), QueryError> {
         let Some(call) = self.current().filter(|call| call.result != result) else { return Ok(()) };
         let said = |result: Option<i64>| result.map_or("nothing".into(), |number| number.to_string());
@@ -116,7 +119,7 @@ impl Player {
             .into())
     }
 
-    /// What came of a call to a service.
+    /// Returns the recorded result of an upstream call.
     fn ended(&self, handle: i32) -> Option<Ended> {
         let number = usize::try_from(handle).ok()?.checked_sub(1)?;
         let result = match self.recording.responses.get(&handle)? {
@@ -131,13 +134,13 @@ impl Player {
     }
 }
 
-/// A host call in a line.
+/// Formats a host call on one line.
 fn shown(function: &str, with: &Value) -> String {
     let with = if with.is_null() { String::new() } else { short(&with.to_string()) };
     format!("`{function}` {with}").trim_end().to_owned()
 }
 
-/// Headers out of `name: value` lines.
+/// Parses headers from `name: value` lines.
 fn read_headers(lines: &[u8]) -> HeaderMap {
     let lines = lines.split(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b"\r"));
     let mut headers = HeaderMap::new();
@@ -153,7 +156,7 @@ fn read_header(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
     Some((name, HeaderValue::from_bytes(line.get(colon + 2..)?).ok()?))
 }
 
-/// An error that a program sees as this code.
+/// Returns an error that a program sees as this code.
 fn error(code: i32) -> CallError {
     let (service, source) = (Arc::from("recorded"), "recorded".into());
     match code {

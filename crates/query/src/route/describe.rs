@@ -1,8 +1,8 @@
-//! What a query route says of itself to whoever asks it by GET: what this caller may call, and how much; and the same as
-//! types, for programs.
+//! A query route's description, for GET requests: the services and operations that the caller may use, with
+//! the limits. Also available as TypeScript types, for programs.
 //!
-//! Pages are made once for each row of rights, and kept as long as the route: a document of megabytes must not cost a
-//! stranger's every GET its reading.
+//! Pages are built once for each set of rights and cached for the lifetime of the route, so that repeated
+//! requests do not process large OpenAPI documents again.
 
 #[cfg(test)]
 mod tests;
@@ -26,32 +26,32 @@ use crate::config::{CallerLimits, LimitsConfig, Programs};
 use crate::limits::{Limit, Limits};
 use crate::stored::hex;
 
-/// Where the types are, below the route's path.
+/// The path of the types, relative to the route's path.
 pub(crate) const TYPES: &str = "types.d.ts";
 const TYPESCRIPT: &str = "text/typescript; charset=utf-8";
 
-/// `Accept-Query`, of RFC 10008.
+/// `Accept-Query` (RFC 10008).
 const ACCEPT_QUERY: HeaderName = HeaderName::from_static("accept-query");
 const NOSNIFF: (HeaderName, HeaderValue) =
     (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 
-/// What was described so far, and for whom.
+/// The cached pages, by rights and limits.
 #[derive(Default)]
 pub(super) struct Pages(Mutex<Vec<(Row, Arc<Page>)>>);
 
-/// What tells one caller's page from another's: parts of a row of the config, so there are few.
+/// The key of a page. Its parts are rows of the config, so there are few different keys.
 type Row = (Option<Arc<Rights>>, Option<Arc<CallerLimits>>);
 
-/// A description, but for the example, which names the host that was asked.
+/// A description without the example, which depends on the request's host.
 struct Page {
     about: Map<String, Value>,
     program: Option<String>,
     types: Bytes,
-    /// What both are made of.
+    /// The hash of the description and the types.
     hash: [u8; 32],
 }
 
-/// A service, and what of it a caller may ask.
+/// A service, with the methods and operations that a caller may use.
 struct Visible<'a> {
     service: &'a Service,
     methods: Vec<&'a Method>,
@@ -60,7 +60,7 @@ struct Visible<'a> {
 }
 
 impl Query {
-    /// The description, if that is what the request asks for.
+    /// Returns the description, if the request asks for it.
     pub(super) fn describe(&self, request: &Request<Body>, seen: &Call) -> Option<Response<Body>> {
         let is_reading = matches!(*request.method(), Method::GET | Method::HEAD);
         if !is_reading || !is_bodiless(request.body()) {
@@ -116,7 +116,7 @@ impl Query {
         Page { about, program: example(&visible), types: types.into(), hash: hash.finalize().into() }
     }
 
-    /// The services that a caller may call on this route, by name.
+    /// Returns the services that a caller may use on this route, sorted by name.
     fn visible(&self, seen: &Call) -> Vec<Visible<'_>> {
         let mut services: Vec<&Service> = self.access.services.values().map(|service| &**service).collect();
         services.sort_by_key(|service| service.name());
@@ -165,7 +165,7 @@ impl Query {
         about.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// The description with an example to copy.
+    /// Returns the description with an example that can be copied into a shell.
     fn whole(&self, page: &Page, request: &Request<Body>, seen: &Call) -> Bytes {
         let url = format!("{}{}", origin(request, seen), self.path);
         let mut about = page.about.clone();
@@ -226,7 +226,8 @@ fn told(operation: &Operation) -> Value {
     told
 }
 
-/// A program that calls the first operation which asks for nothing. It stands in quotes of a shell.
+/// Returns a program that calls the first operation without required parameters. Safe within a shell's single
+/// quotes.
 fn example(visible: &[Visible<'_>]) -> Option<String> {
     let asks_nothing = |operation: &&&Operation| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.');
@@ -244,14 +245,14 @@ fn example(visible: &[Visible<'_>]) -> Option<String> {
     Some(format!("export default (input, services) => services[\"{name}\"].get(\"{path}\")"))
 }
 
-/// What programs come as.
+/// Returns the media types of programs.
 fn media_types() -> [&'static str; 4] {
     let [wasm, javascript, typescript] =
         [Language::Wasm, Language::Javascript, Language::Typescript].map(Language::media_type);
     [wasm, javascript, typescript, FORM]
 }
 
-/// Where the client thinks it is, if that can stand in a shell's quotes.
+/// Returns the origin as the client sees it, or a placeholder if its host is not safe within shell quotes.
 fn origin(request: &Request<Body>, seen: &Call) -> String {
     let host = || request.headers().get(HOST).and_then(|host| host.to_str().ok());
     let host = request.uri().authority().map(http::uri::Authority::as_str).or_else(host);
@@ -282,7 +283,7 @@ fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     }
 }
 
-/// The version of a page. The types are the same for every host.
+/// Returns the entity tag of a page. The types do not depend on the host.
 fn tag(page: &Page, body: &Bytes, is_types: bool) -> String {
     let mut hash = Sha256::new();
     hash.update(page.hash);

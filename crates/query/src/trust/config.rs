@@ -1,4 +1,4 @@
-//! What an operator writes of developers' keys: `trust:`.
+//! The settings of developers' keys: `trust:`.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -14,68 +14,70 @@ use serde::Deserialize;
 use crate::cached::Mode;
 use crate::config::CallerLimits;
 
-/// The registered keys, by the names that signatures give as `keyid`.
+/// The registered keys, by name. A signature refers to its key by this name, as `keyid`.
 pub type TrustConfig = BTreeMap<String, KeyConfig>;
 
-/// A registered developer's key, and what programs may do that it signed. What is left out is as on the
-/// route; nothing opens what the route keeps closed.
+/// A registered developer's key, and the rights of programs signed with it. A setting that is left out is as
+/// on the route. No setting extends the route's own rights.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeyConfig {
-    /// The public key as `orfa keys new` prints it: a P-256 SubjectPublicKeyInfo in base64, or as PEM.
+    /// The public key: a P-256 SubjectPublicKeyInfo in base64, as printed by `orfa keys new`, or in PEM.
     pub public: String,
-    /// The moment from which it counts no more: `2027-01-01`, or `2027-01-01T12:00:00Z`.
+    /// The time when the key expires: `2027-01-01`, or `2027-01-01T12:00:00Z`.
     #[serde(default)]
     pub expires: Option<String>,
-    /// The services that its programs may call.
+    /// The services that the key's programs may call.
     #[serde(default)]
     pub services: Option<Vec<String>>,
-    /// The methods that its programs may use.
+    /// The methods that the key's programs may use.
     #[serde(default)]
     pub methods: Option<Vec<String>>,
-    /// The modes that its programs may be kept in.
+    /// The cache modes that the key's programs may use.
     #[serde(default)]
     pub modes: Option<Vec<Mode>>,
-    /// The caps of its programs, beside those of the route and the caller: the smallest one holds.
+    /// The limits of the key's programs, in addition to those of the route and the caller: the smallest value
+    /// applies.
     #[serde(default)]
     pub limits: CallerLimits,
 }
 
 type Wrong = (String, &'static str);
 
-/// How the SubjectPublicKeyInfo of every P-256 key begins (RFC 5480); the point follows.
+/// The first bytes of the SubjectPublicKeyInfo of every P-256 key (RFC 5480). The point follows.
 pub(super) const PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
     0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
-/// The point of a public key, uncompressed.
+/// Returns the uncompressed point of a public key.
 pub(super) fn public_key_of(text: &str) -> Result<Vec<u8>, Wrong> {
     let hint = "write what `orfa keys new` printed, or the PEM that `openssl pkey -pubout` prints";
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("-----"));
     let der = STANDARD.decode(lines.collect::<String>());
     let der = der.map_err(|_| ("the key is not base64".to_owned(), hint))?;
     let point = der.strip_prefix(&PREFIX).filter(|point| is_point(point));
-    point.map(<[u8]>::to_vec).ok_or_else(|| ("this is no public key on P-256".to_owned(), hint))
+    point.map(<[u8]>::to_vec).ok_or_else(|| ("this is not a public key on P-256".to_owned(), hint))
 }
 
-/// Whether these are a point of the curve: only the agreement of keys asks.
+/// Whether these bytes are a point on the curve. Checked by a key agreement, since `ring` exposes no other
+/// check.
 fn is_point(point: &[u8]) -> bool {
     let mine = EphemeralPrivateKey::generate(&ECDH_P256, &SystemRandom::new());
     mine.is_ok_and(|mine| agree_ephemeral(mine, &UnparsedPublicKey::new(&ECDH_P256, point), |_| ()).is_ok())
 }
 
-/// The text of a public key, as the config has it.
+/// Returns the text of a public key in the config's format.
 #[must_use]
 pub fn public_key(point: &[u8]) -> String {
     STANDARD.encode([&PREFIX, point].concat())
 }
 
-/// A day, or a moment of one, in UTC (RFC 3339).
+/// Parses a date, or a date with time, in UTC (RFC 3339).
 pub(super) fn date(text: &str) -> Result<SystemTime, Wrong> {
     let moment = if text.contains('T') { text.to_owned() } else { format!("{text}T00:00:00Z") };
     let moment: Result<DateTime, _> = moment.parse();
-    let wrong = |_| (format!("`{text}` is no date"), "write 2027-01-01, or 2027-01-01T12:00:00Z");
+    let wrong = |_| (format!("`{text}` is not a date"), "write 2027-01-01, or 2027-01-01T12:00:00Z");
     moment.map(|moment| moment.to_system_time()).map_err(wrong)
 }
 
@@ -84,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_moments() {
+    fn parses_dates_and_times() {
         let seconds =
             |text| date(text).map(|date| date.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs());
         assert_eq!(seconds("1970-01-01"), Ok(0));
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_point_is_no_key() {
+    fn rejects_keys_that_are_not_curve_points() {
         assert!(public_key_of("not base64!").is_err());
         let nowhere = public_key(&[&[4][..], &[1; 64]].concat());
         assert!(public_key_of(&nowhere).is_err(), "it is not on the curve");

@@ -1,8 +1,8 @@
-//! Memory for a syntax tree that can't grow past what the source is worth.
+//! An arena that bounds a syntax tree's memory in proportion to its source.
 //!
-//! To tell `a < b` from `a<b>(c)` the parser reads ahead and comes back, and what it read stays in
-//! the arena. Nested, that is quadratic: 64 KB of `a<a<a<` would take minutes and gigabytes. An
-//! arena of fixed size ends it in milliseconds: the parser panics, and its thread with it.
+//! To distinguish `a < b` from `a<b>(c)` the parser reads ahead and backtracks, and the nodes that it made
+//! stay in the arena. Nested, that is quadratic: 64 KB of `a<a<a<` would take minutes and gigabytes. An arena
+//! of fixed size ends it in milliseconds: the parser panics, which ends its thread.
 #![expect(unsafe_code, reason = "oxc makes an arena of fixed size from raw parts only")]
 
 use std::alloc::Layout;
@@ -12,26 +12,26 @@ use std::ptr::NonNull;
 
 use oxc_allocator::Allocator;
 
-/// The densest source that isn't hostile needs a third of this.
+/// Three times the need of the densest source that is not hostile.
 const BYTES_PER_BYTE: usize = 256;
 const BYTES_AT_LEAST: usize = 1 << 20;
 
 pub(super) struct Arena {
-    /// Never dropped: it would give back memory that isn't its own.
+    /// Never dropped, since it would free memory that it does not own.
     allocator: ManuallyDrop<Allocator>,
-    /// Owns the memory, and is not touched while `allocator` is there.
+    /// Owns the memory, which is not accessed while `allocator` exists.
     _memory: Vec<Block>,
 }
 
-/// As much as the allocator's alignment.
+/// A unit of memory with the allocator's alignment.
 #[repr(align(16))]
 struct Block {
     _bytes: [u8; 16],
 }
 
 impl Arena {
-    /// An arena for the tree of one source, or none if there is no memory for it. Its pages are the
-    /// system's until they are written to.
+    /// Creates an arena for the tree of a source, or returns `None` if there is no memory for it. Pages are
+    /// not allocated until they are written to.
     pub(super) fn for_source(source: &str) -> Option<Self> {
         let size = source.len().checked_mul(BYTES_PER_BYTE)?.checked_add(BYTES_AT_LEAST)?;
         let mut memory: Vec<Block> = Vec::new();

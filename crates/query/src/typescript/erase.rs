@@ -1,6 +1,6 @@
-//! The walk over the tree that finds every character that is only a type, and refuses what isn't
-//! only a type. Nodes that are erased or looked through are never entered, so that the shape, which
-//! is recorded on the way, is that of the JavaScript.
+//! Walks the tree, collects all text that is only a type, and rejects constructs that are more than types.
+//! Erased and transparent nodes are not entered, so that the shape recorded on the way is that of the
+//! JavaScript.
 
 use oxc_ast::{AstKind, ast::*};
 use oxc_ast_visit::{Visit, walk};
@@ -50,14 +50,14 @@ impl<'s> Eraser<'s> {
         self.erased.seam(start, seam);
     }
 
-    /// Of several mistakes the first one counts: the walk goes from top to bottom.
+    /// Records an error. The first one counts, since the walk goes from top to bottom.
     fn refuse(&mut self, span: Span, message: &str, hint: &str) {
         let source = self.source;
         self.refused
             .get_or_insert_with(|| SyntaxError::at(source, span.start, message, Some(hint.to_owned())));
     }
 
-    /// Erases an entry of a list with the comma after it.
+    /// Erases an entry of a list together with the comma after it.
     fn erase_entry(&mut self, span: Span) {
         self.erase(span);
         if let Some(comma) = self.tokens.from(span.end).filter(|t| t.kind() == Kind::Comma) {
@@ -76,7 +76,7 @@ impl<'s> Eraser<'s> {
         }
     }
 
-    /// Erases `public`, `readonly` and the like in front of a member's name.
+    /// Erases modifiers such as `public` and `readonly` before a member's name.
     fn erase_modifiers(&mut self, member: Span, key: &PropertyKey<'_>) {
         for token in self.tokens.between(member.start, key.span().start) {
             if !is_type_modifier(token.kind()) {
@@ -89,7 +89,8 @@ impl<'s> Eraser<'s> {
         }
     }
 
-    /// Between `)` and `=>` no line may end: if the return type spans lines, `)` goes to its end.
+    /// JavaScript forbids a line break between `)` and `=>`: if the return type spans lines, `)` moves to its
+    /// end.
     fn keep_arrow_on_line(&mut self, params: Span, return_type: Span) {
         let Some(erased) = self.between(params.end, return_type.end) else { return };
         if let Some((at, _)) = erased.char_indices().next_back().filter(|_| has_line_break(erased)) {
@@ -98,7 +99,8 @@ impl<'s> Eraser<'s> {
         }
     }
 
-    /// After `async` and `return` no line may end: type parameters on many lines leave `(` in front.
+    /// JavaScript forbids a line break after `async` and `return`: if type parameters span lines, `(` moves
+    /// to their start.
     fn keep_parameters_on_line(&mut self, type_parameters: Span, params: Span) {
         if self.between(type_parameters.start, params.start).is_some_and(has_line_break) {
             self.erased.erase(params.start, params.start + 1);
@@ -134,7 +136,7 @@ impl<'a> Visit<'a> for Eraser<'_> {
         self.shape.leave(kind);
     }
 
-    // Statements and what stands in their lists
+    // Statements and the entries of their lists
 
     fn visit_statement(&mut self, it: &Statement<'a>) {
         if is_kept(it) {
@@ -251,7 +253,7 @@ impl<'a> Visit<'a> for Eraser<'_> {
         self.erase(it.span);
     }
 
-    // Expressions with a type around them
+    // Expressions with a type
 
     fn visit_ts_as_expression(&mut self, it: &TSAsExpression<'a>) {
         let start = self.tokens.after(&it.expression);
@@ -281,7 +283,7 @@ impl<'a> Visit<'a> for Eraser<'_> {
         self.visit_expression(&it.expression);
     }
 
-    // What is more than a type
+    // Constructs that are more than a type
 
     fn visit_ts_enum_declaration(&mut self, it: &TSEnumDeclaration<'a>) {
         self.refuse(
@@ -328,7 +330,7 @@ impl<'a> Visit<'a> for Eraser<'_> {
     }
 }
 
-/// Where a program's first JSX element starts.
+/// Returns the position of a program's first JSX element.
 pub(super) fn first_jsx(program: &Program<'_>) -> Option<u32> {
     struct First(Option<u32>);
     impl<'a> Visit<'a> for First {

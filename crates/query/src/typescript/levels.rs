@@ -1,17 +1,18 @@
-//! How deeply a program can be nested at most.
+//! An upper bound of a program's nesting depth.
 //!
-//! A parser by recursive descent needs stack for each level, and so do those that walk its tree. What opens a level is
-//! punctuation or a keyword: a bracket, a prefix, an operator whose operand may hold another one, a word such as `new`.
-//! All of them are counted, whether they are closed again or stand in a text; so the number is never too small, and for
-//! programs that people write it is a tenth of their bytes. A program that has more of them than [`MAX`] is refused.
+//! A recursive descent parser needs stack for each level of nesting, and so do the visitors of its tree. A
+//! level starts with punctuation or a keyword: a bracket, a prefix, an operator whose operand can contain
+//! another one, a word such as `new`. All of these are counted, even if they are closed again or part of a
+//! string, so that the number is never too small. In typical programs it is a tenth of the bytes. Programs
+//! that exceed [`MAX`] are rejected.
 
-/// The levels that a program may have: three times what 32 KiB of TypeScript have.
+/// The maximum number of levels: three times as many as 32 KiB of typical TypeScript have.
 pub(super) const MAX: usize = 10_000;
 
-/// Punctuation that may open a level. What only separates or closes does not.
+/// Punctuation that can open a level, as opposed to separators and closing brackets.
 const OPENING: &[u8] = b"([{<>?!:=&|+-*/%^~.@`";
 
-/// Words that may open a level, beside which no punctuation need stand.
+/// Words that can open a level without any punctuation.
 const WORDS: &[&str] = &[
     "abstract",
     "as",
@@ -57,11 +58,11 @@ const WORDS: &[&str] = &[
     "yield",
 ];
 
-/// The number of levels that a program can't exceed.
+/// Returns an upper bound of the program's number of levels.
 pub(super) fn at_most(source: &str) -> usize {
     let punctuation = source.bytes().filter(|byte| OPENING.contains(byte)).count();
     let is_word = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '$');
     let words = source.split(|letter| !is_word(letter)).filter(|word| WORDS.binary_search(word).is_ok());
-    // A word may be written with escapes.
+    // An escape sequence may be part of a word.
     punctuation + words.count() + source.bytes().filter(|byte| *byte == b'\\').count()
 }

@@ -1,5 +1,5 @@
-//! The shape of a program: its nodes in order, each with its depth, and no types among them.
-//! Two programs of one shape are one program, as far as where expressions and statements end.
+//! The shape of a program: its nodes in order with their depths, without types. Two programs of the same
+//! shape agree on where expressions and statements end.
 
 use oxc_ast::{AstKind, AstType, ast::Program};
 use oxc_ast_visit::Visit;
@@ -38,7 +38,7 @@ impl Shape {
         }
     }
 
-    /// The byte in this program's source where the other one goes another way.
+    /// Returns the position in this program's source where the two shapes first differ.
     pub(super) fn first_difference(&self, other: &Self) -> Option<u32> {
         let mut others = other.nodes.iter();
         for node in &self.nodes {
@@ -60,8 +60,8 @@ impl<'a> Visit<'a> for Shape {
     }
 }
 
-/// A string alone is a directive at the top of a file and a statement after a type: the same to run,
-/// as a module is strict anyway.
+/// A string alone is a directive at the top of a file, but a statement after an erased type. Both behave the
+/// same, since modules are strict.
 fn kind_of(kind: AstKind<'_>) -> AstType {
     match kind {
         AstKind::Directive(_) => AstType::ExpressionStatement,
@@ -69,7 +69,7 @@ fn kind_of(kind: AstKind<'_>) -> AstType {
     }
 }
 
-/// An empty statement may be one that was put in to keep two others apart.
+/// Empty statements are ignored: they may be semicolons that were inserted to separate statements.
 fn counts(kind: AstKind<'_>) -> bool {
     !matches!(kind, AstKind::EmptyStatement(_))
 }

@@ -1,4 +1,4 @@
-//! TypeScript in, JavaScript out: tables of pairs, and what holds for every text.
+//! Tests of type stripping: tables of TypeScript with the expected JavaScript, and properties of all inputs.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use oxc_span::SourceType;
 
 use super::{levels, position, strip, strip_timed};
 
-/// Each entry is TypeScript, then the JavaScript that is left.
+/// Each entry consists of TypeScript and the resulting JavaScript.
 const STRIPPED: &[(&str, &str)] = &[
     // annotations
     ("let x: number = 1, y!: T;", "let x         = 1, y    ;"),
@@ -60,7 +60,7 @@ const STRIPPED: &[(&str, &str)] = &[
     ("abstract class A { abstract f(): void; g?() {} }", "         class A {                     g () {} }"),
 ];
 
-/// Where a type kept two lines apart, or together.
+/// Types whose removal would join or split two lines.
 const LINES: &[(&str, &str)] = &[
     ("a = b as T\n(c)", "a = b ;   \n(c)"),
     ("a = b as T as U\n[c] = d", "a = b      ;   \n[c] = d"),
@@ -78,7 +78,7 @@ const LINES: &[(&str, &str)] = &[
     ("a\r\ntype T =\r\n 1\r\nb", "a\r\n        \r\n  \r\nb"),
 ];
 
-/// What is refused: the start of the message and its place.
+/// Rejected programs: the start of the message, and its position.
 const REFUSED: &[(&str, &str, (u32, u32))] = &[
     ("\n  enum A { B }", "An enum is not supported", (2, 3)),
     ("const enum A { B }", "An enum is not supported", (1, 1)),
@@ -104,14 +104,14 @@ export class declare extends (e.f) { static #p = 1; static { this.#p++ } get get
 "#;
 
 #[test]
-fn types_become_spaces() {
+fn replaces_types_by_spaces() {
     for (typescript, javascript) in STRIPPED.iter().chain(LINES) {
         assert_eq!(strip(typescript).as_deref(), Ok(*javascript), "{typescript}");
     }
 }
 
 #[test]
-fn every_line_keeps_its_length_and_is_javascript() {
+fn keeps_line_lengths_and_yields_javascript() {
     for (typescript, _) in STRIPPED.iter().chain(LINES) {
         let javascript = strip(typescript).expect(typescript);
         let lengths = |text: &str| text.lines().map(|l| l.chars().count()).collect::<Vec<_>>();
@@ -122,14 +122,14 @@ fn every_line_keeps_its_length_and_is_javascript() {
     }
 }
 
-/// As TypeScript, what is left would be no comparison any more where a line ends behind the `>`.
+/// Read as TypeScript, the result would not be a comparison if a line ended after the `>`.
 #[test]
-fn a_comparison_with_an_asserted_value_stays_one() {
+fn keeps_a_comparison_with_an_asserted_value() {
     assert_eq!(strip("a <T><U>b").as_deref(), Ok("a <T>   b"));
 }
 
 #[test]
-fn javascript_is_left_alone() {
+fn leaves_javascript_unchanged() {
     assert_eq!(strip(JAVASCRIPT).as_deref(), Ok(JAVASCRIPT));
     for (_, javascript) in STRIPPED.iter().chain(LINES) {
         assert_eq!(strip(javascript).as_deref(), Ok(*javascript));
@@ -137,7 +137,7 @@ fn javascript_is_left_alone() {
 }
 
 #[test]
-fn what_is_more_than_a_type_is_refused_with_a_way_out() {
+fn rejects_constructs_beyond_types_with_a_hint() {
     for (typescript, message, place) in REFUSED {
         let error = strip(typescript).expect_err(typescript);
         assert!(error.message.starts_with(message), "{typescript}: {error}");
@@ -147,7 +147,7 @@ fn what_is_more_than_a_type_is_refused_with_a_way_out() {
 }
 
 #[test]
-fn a_syntax_error_names_its_line_and_column() {
+fn reports_line_and_column_of_a_syntax_error() {
     let error = strip("let a = 1\nlet é: string = (\n").expect_err("the parenthesis is open");
     assert_eq!((error.line, error.column), (3, 1), "{error}");
     let error = strip("let x: T = 'é' +;").expect_err("an operand is missing");
@@ -155,13 +155,14 @@ fn a_syntax_error_names_its_line_and_column() {
 }
 
 #[test]
-fn a_column_counts_characters_and_any_line_end() {
+fn counts_columns_in_characters_and_any_line_terminator() {
     let source = "é\r\nöü x\ry";
     let at = |c| position(source, source.find(c).map_or(0, |at| at as u32));
     assert_eq!((at('x'), at('y')), ((2, 4), (3, 1)));
 }
 
-/// Programs that are nothing but levels, as deep as is allowed: what opens a level, and what closes it.
+/// Programs that consist only of levels, nested as deeply as allowed: the opening, innermost and closing
+/// texts.
 const NESTED: &[(&str, &str, &str)] = &[
     ("[", "1", "]"),
     ("(", "1", ")"),
@@ -215,7 +216,7 @@ const NESTED: &[(&str, &str, &str)] = &[
     ("import(", "a", ")"),
     ("@(", "a", ") class A{}"),
 ];
-/// The same within a type.
+/// The same kinds of programs within a type.
 const NESTED_TYPES: &[(&str, &str, &str)] = &[
     ("keyof ", "b", ""),
     ("readonly ", "b", "[]"),
@@ -238,7 +239,7 @@ const NESTED_TYPES: &[(&str, &str, &str)] = &[
     ("a extends infer ", "b", "?c:d"),
 ];
 
-/// A program of levels that the bound allows; or of as many as 64 KiB hold, where it does not.
+/// Returns a program with as many levels as the bound allows, limited to 64 KiB.
 fn nested(before: &str, (open, middle, close): (&str, &str, &str), at_most: usize) -> String {
     let each = levels::at_most(open) + levels::at_most(close);
     let fits = (64 << 10) / (open.len() + close.len());
@@ -246,9 +247,10 @@ fn nested(before: &str, (open, middle, close): (&str, &str, &str), at_most: usiz
     format!("{before}{}{middle}{}", open.repeat(count), close.repeat(count))
 }
 
-/// Whoever changes the parser or the count learns here whether there is stack enough: the process would end.
+/// Detects a stack that is too small after changes to the parser or to the count of levels: the test process
+/// would abort.
 #[test]
-fn the_stack_holds_whatever_levels_a_program_may_have() {
+fn the_stack_suffices_for_the_maximum_nesting() {
     for (before, kinds) in [("", NESTED), ("let a: ", NESTED_TYPES)] {
         for kind in kinds {
             let source = nested(before, *kind, levels::MAX);
@@ -259,22 +261,22 @@ fn the_stack_holds_whatever_levels_a_program_may_have() {
 }
 
 #[test]
-fn refuses_what_is_nested_more_deeply_before_it_is_parsed() {
+fn rejects_deeper_nesting_before_parsing() {
     for (before, kinds) in [("", NESTED), ("let a: ", NESTED_TYPES)] {
         for kind in kinds {
             let source = nested(before, *kind, usize::MAX);
             if levels::at_most(&source) > levels::MAX {
                 let (error, took) = strip_timed(&source);
                 assert!(error.unwrap_err().message.contains("too deeply nested"), "{kind:?}");
-                assert_eq!(took, Duration::ZERO, "no thread was begun for it");
+                assert_eq!(took, Duration::ZERO, "no thread was started for it");
             }
         }
     }
 }
 
-/// Time would have no bound.
+/// Would take unbounded time without the arena's size limit.
 #[test]
-fn a_hostile_program_is_an_answer_like_any_other() {
+fn handles_hostile_programs_in_bounded_time() {
     let levels = levels::MAX / 2;
     assert!(strip(&"[".repeat(levels)).is_err());
     assert!(strip(&format!("a{}", "!".repeat(levels))).is_ok());
@@ -284,9 +286,9 @@ fn a_hostile_program_is_an_answer_like_any_other() {
 }
 
 #[test]
-fn charges_for_the_thread_that_it_takes() {
+fn reports_the_cpu_time_of_its_thread() {
     let (stripped, took) = strip_timed(&"let a: number = 1;".repeat(500));
     assert!(stripped.is_ok() && took > Duration::ZERO);
     let (refused, took) = strip_timed(&"a<".repeat(levels::MAX / 2));
-    assert!(refused.is_err() && took > Duration::ZERO, "though the thread panics");
+    assert!(refused.is_err() && took > Duration::ZERO, "charged even though the thread panics");
 }

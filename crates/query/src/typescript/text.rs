@@ -1,9 +1,9 @@
-//! What goes from the text, what comes in its place, and the semicolons that must not get lost.
+//! Applies the erasures to the text, and inserts the semicolons that are needed to keep statements apart.
 //!
-//! JavaScript ends a statement at a line break only where the next token can't go on with it. A type
-//! between the two may have been the reason why it couldn't: `a as T` and `(b)` on the next line are
-//! two statements, `a` and `(b)` are one call. A `Seam` is such a place. It gets a semicolon, on top
-//! of the first erased character, if the token that now follows would join the two.
+//! JavaScript ends a statement at a line break only if the next token can't continue it. A type between the
+//! two may be the reason why it couldn't: `a as T` followed by `(b)` on the next line are two statements, but
+//! `a` followed by `(b)` is one call. Such a place is a `Seam`. It gets a semicolon, in place of the first
+//! erased character, if the token that now follows would continue the statement.
 
 use oxc_ast::ast::Expression;
 use oxc_parser::{Kind, Token};
@@ -16,16 +16,16 @@ pub(super) struct Erasures {
     seams: Vec<(u32, Seam)>,
 }
 
-/// What stood where text was erased, which says what must not follow.
+/// The kind of text that was erased at a seam. Determines which tokens must not follow.
 #[derive(Clone, Copy)]
 pub(super) enum Seam {
-    /// A statement, or a modifier at the front of one.
+    /// A statement, or the first modifier of one.
     Statement,
-    /// A class member, or a modifier at the front of one.
+    /// A class member, or the first modifier of one.
     Member,
     /// The type at the end of an expression.
     Expression,
-    /// The type of a field whose name would be a modifier before another name, `get: T`.
+    /// The type of a field whose name would become a modifier before another name: `get: T`.
     FieldNamedAsModifier,
 }
 
@@ -85,7 +85,7 @@ impl Erasures {
 }
 
 impl Seam {
-    /// Whether there is something open in front of the seam.
+    /// Whether the code before the seam is still open.
     fn can_join(self, before: Option<Kind>) -> bool {
         match self {
             Self::Statement | Self::Member => !matches!(before, None | Some(Kind::Semicolon | Kind::LCurly)),
@@ -93,7 +93,7 @@ impl Seam {
         }
     }
 
-    /// Whether the token goes on with what is in front of the seam.
+    /// Whether the token would continue the code before the seam.
     fn would_join(self, after: Kind) -> bool {
         use Kind::{
             Eof, Eq, In, Instanceof, LBrack, LParen, Minus, NoSubstitutionTemplate, Plus, RCurly, RegExp,
@@ -109,7 +109,7 @@ impl Seam {
     }
 }
 
-/// Walks sorted spans along with offsets that only grow.
+/// A cursor over sorted spans, for increasing offsets.
 struct Cursor<'s> {
     spans: std::slice::Iter<'s, Span>,
     end: u32,
@@ -129,27 +129,27 @@ impl<'s> Cursor<'s> {
     }
 }
 
-/// The tokens of a program, found by their place.
+/// The tokens of a program, searchable by position.
 #[derive(Clone, Copy)]
 pub(super) struct Tokens<'s>(pub(super) &'s [Token]);
 
 impl<'s> Tokens<'s> {
-    /// The first token that starts at the byte or after it.
+    /// Returns the first token that starts at the byte or after it.
     pub(super) fn from(self, at: u32) -> Option<&'s Token> {
         self.0.get(self.index(at))
     }
 
-    /// The last token that starts before the byte.
+    /// Returns the last token that starts before the byte.
     pub(super) fn before(self, at: u32) -> Option<&'s Token> {
         self.0.get(self.index(at).checked_sub(1)?)
     }
 
-    /// The tokens that start in between.
+    /// Returns the tokens that start in this range.
     pub(super) fn between(self, start: u32, end: u32) -> &'s [Token] {
         self.0.get(self.index(start)..self.index(end)).unwrap_or_default()
     }
 
-    /// Where the first token after an expression starts.
+    /// Returns the start of the first token after an expression.
     pub(super) fn after(self, expression: &Expression<'_>) -> u32 {
         let end = expression.span().end;
         self.from(end).map_or(end, |token| token.start())
@@ -160,7 +160,7 @@ impl<'s> Tokens<'s> {
     }
 }
 
-/// What JavaScript takes as the end of a line.
+/// Whether the character is a line terminator in JavaScript.
 pub(super) fn is_line_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{2028}' | '\u{2029}')
 }

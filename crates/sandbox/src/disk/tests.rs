@@ -1,4 +1,4 @@
-//! A folder of compiled programs: what is read back, whose it is, and what goes.
+//! Tests of the disk cache: reading after a restart, ownership, and eviction.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn disk(folder: &Path, capacity: u64) -> Disk {
     Disk::open(folder, &[9; 32], capacity).unwrap()
 }
 
-/// Keeps a text that was used a number of seconds after all others.
+/// Writes a text whose last use is `seconds` after the epoch.
 fn put(disk: &Disk, name: Name, seconds: u64, used: impl Fn(&Key) -> Option<SystemTime>) {
     disk.write(&name, LABEL, Content::Text(&[0; 63]), used);
     if let Ok(file) = File::options().write(true).open(disk.path(&name)) {
@@ -23,7 +23,7 @@ fn put(disk: &Disk, name: Name, seconds: u64, used: impl Fn(&Key) -> Option<Syst
 }
 
 #[test]
-fn what_was_written_is_read_after_a_restart() {
+fn reads_entries_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("cache");
     disk(&folder, 1000).write(&name(1, 1), LABEL, Content::Text(b"code"), |_| None);
@@ -33,7 +33,7 @@ fn what_was_written_is_read_after_a_restart() {
 }
 
 #[test]
-fn what_anybody_else_wrote_is_not_there() {
+fn rejects_files_of_other_writers() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
     let disk = disk(folder.path(), 1 << 20);
@@ -45,21 +45,21 @@ fn what_anybody_else_wrote_is_not_there() {
         changed[at] ^= 1;
         fs::write(&file, changed).unwrap();
         assert!(disk.read(&name(1, 1)).is_none(), "byte {at}");
-        assert!(!file.exists(), "it is gone, so that it is written anew");
+        assert!(!file.exists(), "removed, so that it is written anew");
     }
     for len in 0..whole.len() {
         fs::write(&file, &whole[..len]).unwrap();
         assert!(disk.read(&name(1, 1)).is_none(), "{len} bytes");
     }
     fs::write(disk.path(&name(1, 2)), &whole).unwrap();
-    assert!(disk.read(&name(1, 2)).is_none(), "under another name it is another program's");
+    assert!(disk.read(&name(1, 2)).is_none(), "the content of another name");
     fs::write(&file, &whole).unwrap();
     let other = Disk::open(folder.path(), &[8; 32], 1000).unwrap();
-    assert!(other.read(&name(1, 1)).is_none(), "another gateway's");
+    assert!(other.read(&name(1, 1)).is_none(), "written by another gateway");
 }
 
 #[test]
-fn a_folder_that_others_can_enter_is_refused() {
+fn rejects_a_folder_open_to_others() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     assert!(matches!(Disk::open(folder.path(), &[9; 32], 1), Err(DiskError::NotOwn(_))));
@@ -67,7 +67,7 @@ fn a_folder_that_others_can_enter_is_refused() {
 }
 
 #[test]
-fn the_secret_stays_the_same() {
+fn keeps_the_secret() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("cache");
     let secret = secret_in(&folder).unwrap();
@@ -75,7 +75,8 @@ fn the_secret_stays_the_same() {
     assert_ne!(secret, [0; 32]);
 }
 
-/// Makes everything that can have a file's name and is none: a pipe that nobody writes to, a socket, a folder, links.
+/// Creates everything except a file that can have a file's name: a pipe without a writer, a socket, a folder,
+/// links.
 fn no_files(folder: &Path, name: &str) -> Vec<PathBuf> {
     use rustix::fs::{CWD, FileType, Mode, mknodat, symlinkat};
     let place = |kind: &str| {
@@ -95,17 +96,17 @@ fn no_files(folder: &Path, name: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_no_file_is_no_secret_and_nobody_waits_for_it() {
+fn rejects_a_secret_that_is_not_a_file_without_blocking() {
     let folder = tempfile::tempdir().unwrap();
     for folder in no_files(folder.path(), SECRET) {
         let error = secret_in(&folder).unwrap_err().to_string();
-        assert!(error.contains("no file of 32 bytes"), "{error}");
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing is left beside it");
+        assert!(error.contains("not a file of 32 bytes"), "{error}");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "no other file is left");
     }
 }
 
 #[test]
-fn what_is_no_file_is_no_program_and_nobody_waits_for_it() {
+fn ignores_an_entry_that_is_not_a_file_without_blocking() {
     let all = tempfile::tempdir().unwrap();
     let file = disk(&all.path().join("any"), 1).path(&name(1, 1));
     for folder in no_files(all.path(), file.file_name().unwrap().to_str().unwrap()) {
@@ -118,18 +119,18 @@ fn what_is_no_file_is_no_program_and_nobody_waits_for_it() {
 }
 
 #[test]
-fn a_secret_of_another_length_is_none() {
+fn rejects_a_secret_of_another_length() {
     for bytes in [&[7; 31][..], &[7; 33], &[], &[7; 1 << 20]] {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
         fs::write(folder.path().join(SECRET), bytes).unwrap();
         assert!(secret_in(folder.path()).is_err(), "{} bytes", bytes.len());
-        assert_eq!(fs::read(folder.path().join(SECRET)).unwrap(), bytes, "it stays as it was");
+        assert_eq!(fs::read(folder.path().join(SECRET)).unwrap(), bytes, "unchanged");
     }
 }
 
 #[test]
-fn writes_a_file_for_its_owner_alone_and_never_over_another() {
+fn creates_private_files_and_never_overwrites() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     write_durably(&path, b"first").unwrap();
@@ -141,7 +142,7 @@ fn writes_a_file_for_its_owner_alone_and_never_over_another() {
 }
 
 #[test]
-fn the_secret_is_whole_and_for_nobody_else_whoever_makes_it_first() {
+fn concurrent_gateways_share_one_private_secret() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("cache");
     let secrets: Vec<_> = std::thread::scope(|scope| {
@@ -151,31 +152,31 @@ fn the_secret_is_whole_and_for_nobody_else_whoever_makes_it_first() {
     assert!(secrets.iter().all(|secret| *secret == secrets[0]));
     let file = fs::metadata(folder.join(SECRET)).unwrap();
     assert_eq!((file.permissions().mode() & 0o777, file.len()), (0o600, 32));
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "what was made on the way is gone");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "temporary files are removed");
 }
 
 #[test]
-fn what_was_not_used_for_longest_goes_first() {
+fn evicts_the_least_recently_used_first() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("cache");
     let disk = disk(&folder, 1000);
-    // Each has 100 bytes.
+    // Each file has 100 bytes.
     (1..=10).for_each(|key| put(&disk, name(key.into(), key), key.into(), |_| None));
     assert!(disk.read(&name(1, 1)).is_some());
     put(&disk, name(11, 11), 11, |key| (*key == [2; 32]).then(SystemTime::now));
     let there: Vec<_> = (1..=11).filter(|key| disk.path(&name((*key).into(), *key)).exists()).collect();
-    assert_eq!(there, [1, 2, 5, 6, 7, 8, 9, 10, 11], "the second is used from memory");
+    assert_eq!(there, [1, 2, 5, 6, 7, 8, 9, 10, 11], "the second was used in memory");
 }
 
 #[test]
-fn nobody_holds_more_than_half() {
+fn no_owner_exceeds_half_of_the_capacity() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("cache");
     (1..=4).for_each(|key| put(&disk(&folder, 1000), name(1, key), key.into(), |_| None));
-    // A restart forgets nothing of it.
+    // Sizes are counted again after a restart.
     (11..=30).for_each(|key| put(&disk(&folder, 1000), name(2, key), key.into(), |_| None));
     let there = |owner, key: &u8| disk(&folder, 1000).path(&name(owner, *key)).exists();
-    assert_eq!((1..=4).filter(|key| there(1, key)).count(), 4, "the other owner's stay");
+    assert_eq!((1..=4).filter(|key| there(1, key)).count(), 4, "the other owner's files stay");
     let left: Vec<_> = (11..=30).filter(|key| there(2, key)).collect();
     assert!((4..=5).contains(&left.len()) && left.contains(&30), "{left:?}");
 }

@@ -1,4 +1,4 @@
-//! The law on a simulated machine with one thread, and the line itself.
+//! Tests of the controller on a simulated machine with one thread, and of the queue itself.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use super::*;
 
 const TARGET: Duration = Duration::from_millis(50);
 
-/// What a simulated minute was like, in guests and milliseconds.
+/// The outcome of a simulated minute. Waits are in milliseconds.
 #[derive(Debug, Default)]
 struct Minute {
     refused: usize,
@@ -23,7 +23,7 @@ impl Minute {
     }
 }
 
-/// Guests come evenly, in heaps of four; each takes `cost` seconds.
+/// Simulates a minute in which guests arrive evenly in groups of four; each takes `cost` seconds.
 fn minute(law: &mut Law, from: f64, per_second: f64, cost: f64) -> Minute {
     let (mut minute, mut line, mut free) = (Minute::default(), VecDeque::new(), from);
     for index in 0.. {
@@ -56,14 +56,14 @@ fn minute(law: &mut Law, from: f64, per_second: f64, cost: f64) -> Minute {
     minute
 }
 
-/// A line before one thread.
+/// The state of a queue before one thread.
 fn seen(now: f64, turn: f64, waiting: usize) -> Seen {
     let (now, turn) = (Duration::from_secs_f64(now), Duration::from_secs_f64(turn));
     Seen { now, left: now, turn, waiting: waiting as u32, width: 1 }
 }
 
 #[test]
-fn at_four_times_its_capacity_nobody_waits_for_long() {
+fn waits_stay_short_at_four_times_the_capacity() {
     for cost in [0.0001, 0.001, 0.02] {
         let mut minute = minute(&mut Law::default(), 0.0, 4.0 / cost, cost);
         let used = minute.waits.len() as f64 * cost / 60.0;
@@ -82,7 +82,7 @@ fn at_four_times_its_capacity_nobody_waits_for_long() {
 }
 
 #[test]
-fn what_can_be_served_is_never_refused() {
+fn never_rejects_below_capacity() {
     for part in [0.1, 0.5, 0.9] {
         let mut minute = minute(&mut Law::default(), 0.0, part * 1000.0, 0.001);
         assert_eq!(minute.refused, 0, "at {part}");
@@ -91,7 +91,7 @@ fn what_can_be_served_is_never_refused() {
 }
 
 #[test]
-fn an_overload_that_is_over_is_soon_forgotten() {
+fn recovers_soon_after_an_overload() {
     let mut law = Law::default();
     assert!(minute(&mut law, 0.0, 4000.0, 0.001).refused > 0);
     let after = minute(&mut law, 60.0, 800.0, 0.001);
@@ -100,7 +100,7 @@ fn an_overload_that_is_over_is_soon_forgotten() {
 }
 
 #[test]
-fn a_burst_passes() {
+fn accepts_a_burst() {
     let mut law = Law::default();
     for burst in 0..100 {
         let begins = f64::from(burst) * 0.1;
@@ -113,15 +113,15 @@ fn a_burst_passes() {
 }
 
 #[test]
-fn a_few_who_always_wait_are_no_overload() {
+fn a_short_persistent_queue_is_not_an_overload() {
     let mut law = Law::default();
     for millisecond in 0..10_000 {
         assert!(law.has_room(&seen(f64::from(millisecond) / 1e3, 0.001, 40), TARGET));
     }
 }
 
-/// A minute on a machine where other processes leave a thread this part of the time; a guest takes a millisecond of it.
-/// How many of so many guests a second are refused.
+/// Simulates a minute on a machine whose other processes leave a thread this part of the time; a guest takes
+/// a millisecond of CPU time. Returns the number of rejected guests at this rate per second.
 fn refused_beside_others(part: f64, per_second: f64) -> usize {
     let (mut law, mut line, mut free, mut refused) = (Law::default(), VecDeque::new(), 0.0_f64, 0);
     let (mut used, cost) = (0.0, 0.001);
@@ -138,7 +138,7 @@ fn refused_beside_others(part: f64, per_second: f64) -> usize {
             used += cost;
             continue;
         }
-        // The guest that runs has used some already.
+        // Part of the running guest's time has been used already.
         let cpu = used - (free - now) * part;
         let seen = Seen {
             left: Duration::from_secs_f64((free - cost / part).max(0.0)),
@@ -157,21 +157,21 @@ fn refused_beside_others(part: f64, per_second: f64) -> usize {
 }
 
 #[test]
-fn refuses_nobody_because_other_processes_have_the_cores() {
+fn does_not_reject_because_of_other_processes() {
     for part in [0.05, 0.2, 0.34] {
         assert_eq!(refused_beside_others(part, 0.75 * part * 1000.0), 0, "{part}");
     }
 }
 
 #[test]
-fn refuses_what_is_too_much_beside_other_processes() {
+fn rejects_an_overload_beside_other_processes() {
     assert!(refused_beside_others(0.34, 4.0 * 340.0) > 30_000);
 }
 
 #[test]
-fn a_wait_counts_as_far_as_the_process_ran_meanwhile() {
+fn counts_waits_by_the_share_of_the_process() {
     let law = |part| Law { share: OwnShare { part, sampled: None }, ..Law::default() };
-    // Sixty wait, each for two milliseconds of a machine that is busy with others.
+    // Sixty guests wait, for two milliseconds each, on a machine that is busy with other processes.
     let long = seen(1.0, 0.002, 60);
     let held = |part| Law { held: Some(Held { since: Duration::ZERO, came: 0 }), ..law(part) };
     assert!(!law(1.0).has_room(&long, TARGET) && law(0.4).has_room(&long, TARGET));
@@ -187,7 +187,7 @@ fn a_wait_counts_as_far_as_the_process_ran_meanwhile() {
 }
 
 #[tokio::test]
-async fn who_came_first_runs_first() {
+async fn runs_guests_in_order_of_arrival() {
     let line = Line::new(1);
     let first = line.stand().await.unwrap();
     let (mut second, mut third) = (Box::pin(line.stand()), Box::pin(line.stand()));
@@ -202,7 +202,7 @@ async fn who_came_first_runs_first() {
 }
 
 #[tokio::test]
-async fn who_gives_up_leaves_the_line() {
+async fn a_cancelled_guest_leaves_the_queue() {
     let line = Line::new(1);
     let _first = line.stand().await.unwrap();
     let mut second = Box::pin(line.stand());
@@ -211,13 +211,13 @@ async fn who_gives_up_leaves_the_line() {
     assert_eq!(line.0.waiting.load(Relaxed), 0);
 }
 
-/// A machine on which nobody else wants the cores.
+/// Simulates a machine without competing processes.
 fn is_alone(line: &Line) {
     line.0.law().share = OwnShare { part: 1.0, sampled: Some((Duration::MAX, Duration::ZERO)) };
 }
 
 #[tokio::test]
-async fn a_line_that_is_too_long_says_so_at_once() {
+async fn rejects_at_once_if_the_queue_is_too_long() {
     let line = Line::new(1);
     is_alone(&line);
     line.keep_to(Some(TARGET));
@@ -232,7 +232,7 @@ async fn a_line_that_is_too_long_says_so_at_once() {
 }
 
 #[tokio::test]
-async fn one_that_the_machine_held_up_makes_a_line_no_longer() {
+async fn a_delayed_guest_does_not_affect_the_estimated_wait() {
     let mut line = Line::new(1);
     Arc::get_mut(&mut line.0).unwrap().opened -= 2 * TARGET;
     is_alone(&line);
@@ -247,6 +247,6 @@ async fn one_that_the_machine_held_up_makes_a_line_no_longer() {
     for _ in 0..10 {
         average(&line.0.takes, 2 * TARGET);
     }
-    assert!(!line.has_room(Instant::now()), "who says so again is believed");
+    assert!(!line.has_room(Instant::now()), "repeated long runs raise the average");
     drop(waiting);
 }

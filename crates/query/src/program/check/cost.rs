@@ -1,11 +1,12 @@
-//! What compiling a module costs, bounded before any of it is compiled.
+//! Bounds the cost of compiling a module before any of it is compiled.
 //!
-//! The compiler can't be interrupted, and for some modules it takes far longer than their bytes would suggest: a group of
-//! 50,000 locals has four bytes, and each of them is a variable of the compiler's; a loop has four, and needs a value for
-//! each variable that changes in it; a function's loops, calls and branches take quadratic time. So what is dear is
-//! counted in one pass over the bytes, and a module whose sum is too large is refused. The prices were measured
-//! one by one with the modules of `hostile.rs` and the engine as tests build it, which is slower than a release; that
-//! no module of a sum below [`MAX_COST`] takes many times longer is what they are for.
+//! The compiler can't be interrupted, and takes far longer for some modules than their size suggests. A group
+//! of 50,000 locals takes four bytes, but each local is a variable in the compiler; a loop takes four bytes,
+//! but needs a value for each variable that changes in it; loops, calls and branches of a function take
+//! quadratic time. One pass over the bytes therefore counts the expensive items, and modules with too high a
+//! total are rejected. The prices were measured one at a time with the modules of `hostile.rs` and the engine
+//! as built for tests, which is slower than in a release build. They are meant to ensure that no module with
+//! a cost below [`MAX_COST`] takes many times longer.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,62 +19,65 @@ use wasmparser::{
 
 use super::{Refusal, malformed};
 
-/// Items of a kind: functions, types, exports, segments.
+/// The maximum number of functions, types, exports, segments and so on, for each kind.
 const MAX_ITEMS: u64 = 2_000;
-/// Parameters and results of a type together, or its fields.
+/// The maximum number of parameters and results of a type, or of its fields.
 const MAX_VALUES: u64 = 32;
-/// Locals of all functions together, parameters not counted.
+/// The maximum number of locals in all functions together, without parameters.
 const MAX_LOCALS: u64 = 64 << 10;
-/// Blocks in each other, of which a switch of C takes one for each of its cases; and loops.
+/// The maximum nesting of blocks (a C switch takes one per case), and of loops.
 const MAX_DEPTH: u64 = 1_500;
 const MAX_LOOP_DEPTH: u64 = 32;
-/// The height of the operand stack: what lies there is in use all at once.
+/// The maximum height of the operand stack, whose values are all in use at once.
 const MAX_HEIGHT: u64 = 1_000;
-/// Blocks and branches times variables, summed over all functions: the compiler has a table of them.
+/// The maximum of blocks and branches times variables, summed over all functions. The compiler has a table of
+/// this size.
 const MAX_FLOW: u64 = 4 << 20;
-/// The sum of all prices of a module of up to [`MODULE_BYTES`].
+/// The maximum cost of a module of up to [`MODULE_BYTES`].
 const MAX_COST: Duration = Duration::from_millis(1_500);
-/// By how much a byte more raises it, in nanoseconds: twice what compiled C takes. Only an operator's `program` lets such modules in.
+/// The cost that each further byte allows, in nanoseconds: twice that of compiled C. Only the operator's
+/// `program` limit admits such modules.
 const COST_OF_BYTE: u64 = 10_000;
 
 /// Prices in nanoseconds.
 mod price {
     pub(super) const FUNCTION: u64 = 120_000;
-    /// Of a function that is exported or in a table: it has a second entry.
+    /// For each function that is exported or in a table, which needs a second entry.
     pub(super) const ENTRY: u64 = 120_000;
     pub(super) const TYPE: u64 = 200_000;
     pub(super) const LOCAL: u64 = 100;
     pub(super) const OPERATOR: u64 = 4_000;
     /// Arithmetic that the optimiser rewrites.
     pub(super) const ARITHMETIC: u64 = 30_000;
-    /// Arithmetic whose result may have to be made canonical.
+    /// Arithmetic whose result may have to be canonicalised.
     pub(super) const FLOAT: u64 = 45_000;
     pub(super) const CALL: u64 = 10_000;
     pub(super) const INDIRECT_CALL: u64 = 70_000;
     pub(super) const BLOCK: u64 = 25_000;
     pub(super) const LOOP: u64 = 65_000;
     pub(super) const TARGET: u64 = 3_000;
-    /// Of a variable that changes in a loop.
+    /// For each variable that changes in a loop.
     pub(super) const LOOP_VARIABLE: u64 = 40_000;
-    /// Of each variable for each block or branch, and for each target of a table.
+    /// For each variable, per block or branch, and per target of a table.
     pub(super) const FLOW: u64 = 160;
     pub(super) const TABLE_FLOW: u64 = 900;
 }
 
-/// Roots of the prices of pairs: a function's are summed, and the sum's square is its price.
+/// The square roots of prices with a quadratic part. A function's are summed, and the square of the sum is
+/// added to its price.
 mod pairs {
     pub(super) const LOOP: u64 = 11;
     pub(super) const CALL: u64 = 6;
     pub(super) const BLOCK: u64 = 3;
-    /// Of a variable that is written: all of them may be in use at once.
+    /// For each variable that is written, as all of them may be in use at once.
     pub(super) const VARIABLE: u64 = 7;
 }
 
-/// The CPU time that compiling a module takes, about. The module need not be valid: validating it has a price, too.
-/// Reading it takes a fraction of a millisecond for 64 KiB.
+/// Estimates the CPU time to compile a module. The module need not be valid, since validation is included in
+/// the prices. Takes a fraction of a millisecond for 64 KiB.
 ///
 /// # Errors
-/// The first number that is too large, or what is malformed.
+/// The first number that is too large, or a parse error.
 pub(crate) fn check(wasm: &[u8]) -> Result<Duration, Refusal> {
     let more = wasm.len().saturating_sub(MODULE_BYTES) as u64;
     let most = nanos(MAX_COST).saturating_add(more.saturating_mul(COST_OF_BYTE));
@@ -84,25 +88,25 @@ pub(crate) fn check(wasm: &[u8]) -> Result<Duration, Refusal> {
     Ok(Duration::from_nanos(cost.nanos))
 }
 
-/// Bounds the height of a function's operand stack.
+/// Checks the height of a function's operand stack.
 ///
 /// # Errors
-/// When it is too high.
+/// If it is too high.
 pub(super) fn check_height(height: u32) -> Result<(), Refusal> {
     bound("values on the operand stack", u64::from(height), MAX_HEIGHT)
 }
 
-/// What a module costs, as far as it was read.
+/// The cost of a module, for the part that has been read.
 #[derive(Default)]
 struct CompileCost {
     nanos: u64,
-    /// The most that it may cost.
+    /// The maximum cost.
     most: u64,
-    /// The parameters of each type.
+    /// The number of parameters of each type.
     types: Vec<u64>,
-    /// The types of the functions that it defines.
+    /// The types of the functions that the module defines.
     functions: Vec<u32>,
-    /// How many of them were read.
+    /// The number of function bodies that have been read.
     bodies: usize,
     locals: u64,
     flow: u64,
@@ -200,19 +204,19 @@ impl CompileCost {
     }
 }
 
-/// What a function costs, as far as it was read.
+/// The cost of a function, for the part that has been read.
 #[derive(Default)]
 struct FunctionCost {
     nanos: u64,
     pairs: u64,
-    /// The ways that control can take, of a block to the next and of a branch to its target.
+    /// The edges of the control flow graph, from a block to the next and from a branch to its target.
     edges: u64,
-    /// Those of them that are targets of tables.
+    /// The edges to targets of branch tables.
     targets: u64,
-    /// Parameters and locals, and how often one is written.
+    /// The number of parameters and locals, and the number of writes to them.
     variables: u64,
     writes: u64,
-    /// The blocks that are open; of loops, the variables that change in it.
+    /// The open blocks. For loops, the variables that change in them.
     open: Vec<Option<BTreeSet<u32>>>,
     loops: u64,
 }
@@ -227,7 +231,7 @@ impl FunctionCost {
             Operator::Loop { .. } => {
                 self.open.push(Some(BTreeSet::new()));
                 self.loops += 1;
-                bound("loops in each other", self.loops, MAX_LOOP_DEPTH)?;
+                bound("nested loops", self.loops, MAX_LOOP_DEPTH)?;
                 self.pairs += pairs::LOOP;
                 self.branch(2);
                 price::LOOP
@@ -263,7 +267,7 @@ impl FunctionCost {
             operator => plain(operator, self),
         };
         self.nanos = self.nanos.saturating_add(price);
-        bound("blocks in each other", self.open.len() as u64, MAX_DEPTH)
+        bound("nested blocks", self.open.len() as u64, MAX_DEPTH)
     }
 
     fn branch(&mut self, edges: u64) -> u64 {
@@ -277,7 +281,7 @@ impl FunctionCost {
         price
     }
 
-    /// Notes that a variable changes in the innermost loop.
+    /// Records that a variable changes in the innermost loop.
     fn change(&mut self, variable: u32) {
         if let Some(changed) = self.open.iter_mut().rev().flatten().next()
             && changed.insert(variable)
@@ -286,7 +290,7 @@ impl FunctionCost {
         }
     }
 
-    /// What changes in a loop changes in those around it.
+    /// Variables that change in a loop change in the enclosing loops as well.
     fn end(&mut self) {
         if let Some(Some(changed)) = self.open.pop() {
             self.loops -= 1;
@@ -303,7 +307,7 @@ impl FunctionCost {
     }
 }
 
-/// The price of an operator that stands for itself.
+/// Returns the price of an operator without further effects.
 fn plain(operator: &Operator<'_>, function: &mut FunctionCost) -> u64 {
     match operator {
         Operator::F32Eq

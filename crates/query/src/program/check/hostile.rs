@@ -1,4 +1,4 @@
-//! Modules of at most 64 KiB that are dear to compile, each in its own way.
+//! Modules of at most 64 KiB that are expensive to compile, each in its own way.
 
 use std::fmt::Write;
 
@@ -8,13 +8,13 @@ use wasm_encoder::{
     TypeSection, ValType,
 };
 
-/// The head that every plain module has.
+/// The items that every plain module has.
 const HEAD: &str = r#"(memory (export "memory") 1) (func (export "orfa") (param i32 i32))"#;
 
-/// A way of making compilation dear: a module of a given size.
+/// A generator of expensive modules, by size.
 pub(crate) type Attack = (&'static str, fn(usize) -> String);
 
-/// All of them.
+/// The attacks, with their generators.
 pub(crate) const ATTACKS: &[Attack] = &[
     ("many empty functions", |n| format!("{HEAD}{}", "(func)".repeat(n))),
     ("many exported functions", |n| {
@@ -217,7 +217,8 @@ pub(crate) const ATTACKS: &[Attack] = &[
     }),
 ];
 
-/// A module of `count` functions with `locals` locals each: a group of locals is a number and a type.
+/// Builds a module with `count` functions of `locals` locals each. A group of locals is encoded as a number
+/// and a type.
 pub(crate) fn with_locals(count: usize, locals: u32) -> Vec<u8> {
     let (mut types, mut functions, mut memories) =
         (TypeSection::new(), FunctionSection::new(), MemorySection::new());
@@ -244,7 +245,7 @@ pub(crate) fn with_locals(count: usize, locals: u32) -> Vec<u8> {
     module.finish()
 }
 
-/// The module of an attack that comes near to the limit of a program's bytes.
+/// Builds the largest module of an attack that the limit of a program's bytes allows.
 pub(crate) fn module((_, text): &Attack) -> Vec<u8> {
     let encode = |n| wat::parse_str(format!("(module {})", text(n))).unwrap();
     let (few, more) = (encode(256).len(), encode(512).len());

@@ -1,10 +1,10 @@
-//! Whatever bytes come in: a verdict, never a panic.
+//! Tests that every input gets a verdict without a panic.
 
 use proptest::prelude::*;
 
 use super::{Refusal, check, cost, hostile};
 
-/// A query module with a bit of everything that is looked at.
+/// A query module with one item of each kind that is checked.
 const MODULE: &str = r#"(module
     (type $entry (func (param i32 i32)))
     (import "env:c@1" "memory" (memory 1))
@@ -27,13 +27,13 @@ fn refused(text: &str) -> &'static str {
 }
 
 #[test]
-fn a_module_that_fits_is_accepted() {
+fn accepts_a_valid_module() {
     let facts = verdict(&wat::parse_str(MODULE).unwrap()).unwrap();
     assert!(facts.environment);
 }
 
 #[test]
-fn each_reason_has_its_code() {
+fn reports_a_code_for_each_reason() {
     let cases = [
         ("262144", "262139", "module-data-region"),
         ("(i32.const 262144) \"hello\"", "(i32.const 327676) \"hello\"", "module-data-region"),
@@ -49,16 +49,16 @@ fn each_reason_has_its_code() {
     }
 }
 
-/// 27 seconds of the compiler's time in 64 KiB.
+/// Would take the compiler 27 seconds with 64 KiB.
 #[test]
-fn refuses_thousands_of_functions_with_thousands_of_locals() {
+fn rejects_thousands_of_functions_with_thousands_of_locals() {
     let dear = hostile::with_locals(8_100, 50_000);
     assert!(dear.len() <= query_abi::MODULE_BYTES, "{}", dear.len());
     assert_eq!(check(&dear, &|_| false).unwrap_err().code(), "module-complexity");
 }
 
 #[test]
-fn refuses_one_more_than_the_limit_of_each_number() {
+fn rejects_one_item_above_each_limit() {
     let verdict = |wasm: Vec<u8>| check(&wasm, &|_| false).err();
     let text = |name: &str, count: usize| {
         let make = hostile::ATTACKS.iter().find(|attack| attack.0 == name).unwrap().1;
@@ -85,9 +85,9 @@ fn refuses_one_more_than_the_limit_of_each_number() {
     }
 }
 
-/// Each of these kept the compiler for more than a second.
+/// Each of these took the compiler more than a second.
 #[test]
-fn refuses_what_is_cheap_to_write_and_dear_to_compile() {
+fn rejects_small_modules_that_are_expensive_to_compile() {
     for name in [
         "many exported functions",
         "types with many values",
@@ -110,7 +110,7 @@ fn refuses_what_is_cheap_to_write_and_dear_to_compile() {
 }
 
 #[test]
-fn estimates_more_for_what_is_dearer() {
+fn estimates_more_for_expensive_modules() {
     let estimate = |text: &str| cost::check(&wat::parse_str(text).unwrap()).unwrap();
     let small = estimate("(module (func))");
     assert!(estimate(&format!("(module {})", "(func)".repeat(100))) > 30 * small);
@@ -122,7 +122,7 @@ fn estimates_more_for_what_is_dearer() {
 
 proptest! {
     #[test]
-    fn what_is_accepted_of_damaged_modules_is_valid(
+    fn accepts_only_valid_modules_among_damaged_ones(
         at: prop::sample::Index,
         bytes in prop::collection::vec(any::<u8>(), 0..4),
         cut: bool,
@@ -137,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_get_a_verdict(bytes: Vec<u8>) {
+    fn checks_arbitrary_bytes_without_panic(bytes: Vec<u8>) {
         let _ = verdict(&bytes);
         let _ = verdict(&[b"\0asm\x01\0\0\0", &bytes[..]].concat());
     }

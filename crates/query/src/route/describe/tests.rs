@@ -1,4 +1,4 @@
-//! Whatever a document says, what is made of it is TypeScript.
+//! Tests that the types generated from any OpenAPI document are valid TypeScript.
 
 use openapi::{Document, Open, types};
 use oxc_allocator::Allocator;
@@ -8,7 +8,7 @@ use proptest::collection::{hash_map, vec};
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use serde_json::{Value, json};
 
-/// Words that mean something in one of the languages, and anything else.
+/// Words with a meaning in one of the languages, or arbitrary text.
 fn word() -> impl Strategy<Value = String> {
     let words = [
         "id",
@@ -76,7 +76,7 @@ fn document() -> impl Strategy<Value = Value> {
 
 proptest::proptest! {
     #[test]
-    fn the_types_of_any_document_are_typescript(text in document(), name in "[A-Za-z0-9_-]{1,8}|class|default") {
+    fn generates_valid_typescript_from_any_document(text in document(), name in "[A-Za-z0-9_-]{1,8}|class|default") {
         let document = Document::read(&text.to_string()).expect("a document");
         let operations = document.operations.iter().collect();
         let source = types(&[Open { name: &name, document: Some(&document), operations }]);

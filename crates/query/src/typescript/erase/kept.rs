@@ -1,8 +1,9 @@
-//! Which statements and class members are still there when a program runs.
+//! Decides which statements and class members remain in the JavaScript program.
 
 use oxc_ast::ast::*;
 
-/// Whether a statement does something, or has to be refused because it would have to.
+/// Whether a statement has an effect at run time. Includes statements that are then rejected because they
+/// would need code.
 pub(super) fn is_kept(statement: &Statement<'_>) -> bool {
     if let Some(declaration) = statement.as_declaration() {
         return is_kept_declaration(declaration);
@@ -34,7 +35,7 @@ fn is_kept_declaration(declaration: &Declaration<'_>) -> bool {
     }
 }
 
-/// A function without body is an overload's signature.
+/// A function without a body is the signature of an overload.
 fn is_kept_function(function: &Function<'_>) -> bool {
     function.body.is_some() && !function.declare
 }
@@ -55,7 +56,7 @@ fn is_kept_default(declaration: &ExportDefaultDeclarationKind<'_>) -> bool {
     }
 }
 
-/// An import left with no name is gone: nobody who imports types means to run their module.
+/// An import without remaining names is erased, since an import of types is not meant to run the module.
 fn is_kept_import(import: &ImportDeclaration<'_>) -> bool {
     let only_types = import
         .specifiers
