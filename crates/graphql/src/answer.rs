@@ -1,4 +1,4 @@
-//! What a service answered: read once, for all who get it.
+//! The response of a service. Its body is parsed once for all requests that share it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ use services::Response;
 
 use crate::reason::Reason;
 
-/// An answer. Clones are of the same one.
+/// A service response. Clones share the same data.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer(Arc<Inner>);
 
@@ -21,8 +21,8 @@ struct Inner {
     document: OnceLock<Result<Arc<Document>, json::Error>>,
 }
 
-/// The most bytes that the index of a text of this length may take. Most texts need a fifth of their own length; one of arrays
-/// within arrays, as many as may be, needs eight times as much, and a client could ask for many of those at once.
+/// Returns the maximum size in bytes of the index of a text. Most texts need a fifth of their length, but
+/// nested arrays can take eight times as much, and a client could request many of those at once.
 fn most_index_bytes(length: usize) -> usize {
     const LEAST: usize = 64 << 10;
     LEAST + 3 * length
@@ -44,8 +44,8 @@ impl Answer {
         &self.0.body
     }
 
-    /// Its body, which should be JSON: checked and indexed by whoever asks first. Who asks for a long one leaves the
-    /// serving thread.
+    /// Returns the body as JSON, which is checked and indexed on first use. The index of a long body is built
+    /// off the serving thread.
     pub(crate) async fn document(&self) -> Result<&Arc<Document>, Reason> {
         let body = &self.0.body;
         if body.is_empty() {
@@ -70,17 +70,17 @@ mod tests {
     fn read(text: String) -> Result<(), Reason> {
         let answer =
             Answer::from(Response { status: StatusCode::OK, headers: HeaderMap::new(), body: text.into() });
-        answer.document().now_or_never().expect("it waits for nothing").map(drop)
+        answer.document().now_or_never().expect("the future is ready").map(drop)
     }
 
-    /// A list of arrays within arrays, each the longest that is not left out of an index.
+    /// Returns a list of nested arrays. Each item is just long enough to be indexed.
     fn nested(depth: usize) -> String {
         let item = format!("{}\"{}\"{}", "[".repeat(depth), "x".repeat(64), "]".repeat(depth));
         format!("[{}]", vec![item; 200].join(","))
     }
 
     #[test]
-    fn refuses_an_answer_whose_index_takes_several_times_its_length() {
+    fn rejects_a_response_whose_index_is_several_times_its_length() {
         assert!(read(nested(2)).is_ok());
         assert!(matches!(read(nested(1000)), Err(Reason::NotJson(json::Error::IndexTooLarge(_), false))));
     }

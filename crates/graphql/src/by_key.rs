@@ -1,7 +1,8 @@
-//! Values for many objects at once: the calls of a link, or of objects that are found by their keys.
+//! Values for many objects at once: the calls of links, and of entities that are fetched by their keys.
 //!
-//! A list is asked for, all of it or by the keys, and joined in memory; or there is a call for each object, which for a
-//! GraphQL service is a field of one document. What goes wrong for some objects is no matter of the others.
+//! Either a list is fetched, completely or by the keys, and joined in memory, or there is one call for each
+//! object. For a GraphQL service, such a call is a field of one document. Errors of some objects do not
+//! affect the others.
 
 mod field;
 mod join;
@@ -21,18 +22,18 @@ use crate::rest::{self, Key, Renderer, Value};
 use crate::sources::{Arguments, Endpoint, Ground, Keys};
 use crate::subgraph::{Ask, How, Operation};
 
-/// What is wanted of the objects of a GraphQL service; nothing of one that speaks REST.
+/// The selection on the objects of a GraphQL service; empty for a REST service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection<'a> {
-    /// The fields, without braces; nothing at all where the field has none.
+    /// The fields without braces; empty if the field has no selection.
     pub(crate) text: &'a str,
-    /// The variables in them, as a document declares them: `$first: Int`.
+    /// The variables in the selection, as a document declares them: `$first: Int`.
     pub(crate) declares: &'a str,
-    /// Their values.
+    /// The values of the variables.
     pub(crate) variables: &'a [(&'a str, Bytes)],
 }
 
-/// Asks for the values of these objects: a target for each.
+/// Fetches the values for these objects. There is one target for each object.
 pub(crate) async fn by_key(
     ground: &Ground,
     endpoint: &Endpoint<'_>,
@@ -54,7 +55,7 @@ pub(crate) async fn by_key(
     }
 }
 
-/// What is asked, and for whom.
+/// A fetch of values by key.
 struct Asking<'a> {
     ground: &'a Ground,
     endpoint: &'a Endpoint<'a>,
@@ -65,7 +66,7 @@ struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    /// A call for each object that has a key.
+    /// Makes one call for each object that has a key.
     async fn each(&self, operation: &Operation) -> Fetched {
         let rows = || (0..self.keys.len()).map(|number| self.keys.row(number));
         let count = rows().filter(|row| has_key(row)).count();
@@ -101,7 +102,7 @@ impl<'a> Asking<'a> {
         fetched
     }
 
-    /// Whether so many calls may be made for one field.
+    /// Checks that a field may cause this number of calls.
     fn may_call(&self, calls: usize) -> Result<(), Reason> {
         let most = self.ground.limits.calls;
         if calls > most { Err(Reason::TooMany(calls, most)) } else { Ok(()) }
@@ -116,12 +117,12 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// Waits for all of these, of which only so many are under way at once.
+/// Awaits all futures, with at most `most` of them in flight at once.
 async fn all<T: Send>(futures: Vec<BoxFuture<'_, T>>, most: usize) -> Vec<T> {
     stream::iter(futures).buffered(most.max(1)).collect().await
 }
 
-/// Whether an object can be asked for by these values.
+/// Whether an object can be fetched by these values.
 fn has_key(row: &[Node<'_>]) -> bool {
     row.iter().all(|node| node.kind() != Kind::Null)
 }

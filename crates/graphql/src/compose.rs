@@ -1,10 +1,11 @@
-//! The services' schemas become one: subgraphs by the Apollo Federation specification (v2, and v1) in, a supergraph by the
-//! join specification out, which the planner takes.
+//! Composition of the services' schemas: from subgraphs according to the Apollo Federation specification (v2
+//! and v1) to a supergraph according to the join specification, which the planner reads.
 //!
-//! Of each schema: `text.rs` (what the parser can't read) → `read.rs` with `names.rs` (which directive means what) makes
-//! it a `model.rs` → `check.rs` with `fieldsets.rs` (what is wrong with it by itself). Of all: `merge.rs` with `fields.rs`,
-//! `inputs.rs` and `relations.rs` makes them `merged.rs` → `whole.rs` and `hidden.rs` (what is wrong with them together) →
-//! `reach.rs` (whether every field can be asked for) → `print.rs`. `supergraph.rs` with `joined.rs` reads a supergraph that others composed.
+//! For each schema: `text.rs` (syntax that the parser can't handle) → `read.rs` with `names.rs` (the meaning of
+//! directives) builds the `model.rs` → `check.rs` with `fieldsets.rs` (errors within one schema). For all of
+//! them: `merge.rs` with `fields.rs`, `inputs.rs` and `relations.rs` builds `merged.rs` → `whole.rs` and
+//! `hidden.rs` (errors across schemas) → `reach.rs` (whether every field can be reached) → `print.rs`.
+//! `supergraph.rs` with `joined.rs` reads a supergraph that was composed elsewhere.
 
 mod check;
 mod error;
@@ -48,20 +49,20 @@ use relations::Relations;
 pub struct Part<'p> {
     /// The service's name.
     pub name: &'p Arc<str>,
-    /// A subgraph's schema.
+    /// The subgraph's schema.
     pub sdl: &'p str,
 }
 
-/// What the schemas are together.
+/// The composed schema.
 #[derive(Clone, Debug)]
 pub struct Supergraph {
-    /// By the join specification.
+    /// The schema, according to the join specification.
     pub sdl: String,
-    /// The services of it.
+    /// The names of its services.
     pub services: Vec<Arc<str>>,
 }
 
-/// Makes the schemas one, or says everything that keeps them from it.
+/// Composes the schemas, or returns all errors that prevent it.
 pub fn compose(parts: &[Part<'_>]) -> Result<Supergraph, Vec<CompositionError>> {
     let mut errors = Errors::default();
     let graphs = graphs(parts, &mut errors);
@@ -95,19 +96,19 @@ pub fn compose(parts: &[Part<'_>]) -> Result<Supergraph, Vec<CompositionError>> 
 fn prepared<'p>(part: &Part<'p>, errors: &mut Errors) -> Option<Cow<'p, str>> {
     let prepared = text::prepared(part.sdl);
     if prepared.is_err() {
-        let message = format!("The brackets in the schema of \"{}\" go too deep.", part.name);
+        let message = format!("The brackets in the schema of \"{}\" are nested too deeply.", part.name);
         errors.add(
             Code::InvalidGraphql,
             &[part.name],
             "",
             message,
-            "write lists of lists, and objects in objects, less deep",
+            "reduce the nesting of lists and objects",
         );
     }
     prepared.ok()
 }
 
-/// How the supergraph calls the services: names of an enum, each once.
+/// The distinct enum values that represent the services in the supergraph.
 fn graphs(parts: &[Part<'_>], errors: &mut Errors) -> Vec<String> {
     let mut names: Vec<&str> = parts.iter().map(|part| &**part.name).collect();
     names.sort_unstable();

@@ -1,4 +1,4 @@
-//! What an operator writes under a route's `graphql:`.
+//! The configuration under a route's `graphql:`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,134 +6,135 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use services::{Bytes, Duration};
 
-/// A route that answers GraphQL: over services, or by a supergraph that was composed elsewhere.
+/// A route that answers GraphQL requests, over services or with a supergraph that was composed elsewhere.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GraphqlConfig {
-    /// The services that the schema is made of, by name: each has `openapi` or `graphql`.
+    /// The names of the services that make up the schema. Each must have `openapi` or `graphql`.
     #[serde(default)]
     pub services: Vec<String>,
-    /// A file that extends types of one service by what others know, and renames, hides and describes: a path relative to
-    /// the config.
+    /// A file that links types of one service to data of others, and that renames, hides and describes types
+    /// and fields. The path is relative to the config.
     #[serde(default)]
     pub links: Option<PathBuf>,
-    /// A supergraph (Apollo Federation v2) in place of `services`: a path relative to the config. Its subgraphs are the
-    /// services of the same names, each with `graphql`.
+    /// A supergraph (Apollo Federation v2) that replaces `services`. The path is relative to the config. Its
+    /// subgraphs are the services of the same names, each of which must have `graphql`.
     #[serde(default)]
     pub supergraph: Option<PathBuf>,
-    /// Whether `Mutation` is part of the schema: the operations of REST services that are no `GET`, and what GraphQL
-    /// services have there.
+    /// Whether the schema has `Mutation`: the operations of REST services other than `GET`, and the mutations
+    /// of GraphQL services.
     #[serde(default)]
     pub mutations: bool,
-    /// Who may ask for the schema itself.
+    /// The callers that may use introspection.
     #[serde(default)]
     pub introspection: Introspection,
     /// Whether browsers that open the route's address get GraphiQL.
     #[serde(default = "yes")]
     pub graphiql: bool,
-    /// Whether clients may leave a document with the gateway and name it by its hash from then on (Apollo's automatic
-    /// persisted queries).
+    /// Whether clients may register a document with the gateway and refer to it by its hash afterwards
+    /// (Apollo's automatic persisted queries).
     #[serde(default = "yes")]
     pub persisted: bool,
-    /// Documents of your own, which clients name by hash or file: `./documents/*.graphql`.
+    /// Your own documents, which clients refer to by hash or file name: `./documents/*.graphql`.
     #[serde(default)]
     pub documents: Option<DocumentsConfig>,
-    /// What equal requests that come at the same time share.
+    /// Coalescing of equal concurrent requests.
     #[serde(default)]
     pub coalesce: CoalesceConfig,
-    /// The caps of each request.
+    /// The limits of each request.
     #[serde(default)]
     pub limits: GraphqlLimits,
 }
 
-/// Who may ask for the schema itself (`__schema`, `__type`).
+/// The callers that may query the schema itself (`__schema`, `__type`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Introspection {
-    /// Everybody who may use the route.
+    /// Every caller that may use the route.
     #[default]
     On,
-    /// Nobody.
+    /// No caller.
     Off,
     /// These callers, by their names in the config.
     #[serde(untagged)]
     Callers(IntrospectionCallers),
 }
 
-/// Callers who may ask for the schema.
+/// Callers that may use introspection.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IntrospectionCallers {
-    /// Their names under `callers`.
+    /// The names of the callers under `callers`.
     #[schemars(length(min = 1))]
     pub callers: Vec<String>,
 }
 
-/// Documents of the operator's.
+/// The operator's documents.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum DocumentsConfig {
-    /// Just the files; other documents are answered too.
+    /// The files. Other documents are accepted too.
     Files(String),
-    /// The files and what else is answered.
+    /// The files, and whether other documents are accepted.
     More(DocumentsOptions),
 }
 
-/// Documents of the operator's, and what else is answered.
+/// The operator's documents, and whether others are accepted.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DocumentsOptions {
-    /// The files, relative to the config, `*` for any name. A document is known by its hash, and by its file's name without
-    /// the ending.
+    /// The files, relative to the config; `*` matches any name. Clients refer to a document by its hash or by
+    /// its file name without the extension.
     pub files: String,
-    /// Whether no other document is answered.
+    /// Whether all other documents are rejected.
     #[serde(default)]
     pub only: bool,
 }
 
-/// What equal requests that come at the same time share. Equal are those with the same method, URL, body and with the same
-/// headers sent, credentials included.
+/// Coalescing of equal concurrent requests. Requests are equal if they have the same method, URL, body and
+/// forwarded headers, credentials included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CoalesceConfig {
-    /// Upstream calls: one is made while the first is under way, and its answer is read once.
+    /// Whether equal upstream calls share one call while it is in flight. Its response is parsed once.
     pub calls: bool,
-    /// Whole queries: one is run while the first is under way.
+    /// Whether equal queries share one execution while it is in flight.
     pub operations: bool,
 }
 
-/// The caps of each request to a GraphQL route.
+/// The limits of each request to a GraphQL route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GraphqlLimits {
-    /// How deep fields may stand within each other, fragments resolved.
+    /// The maximum depth of nested fields, with fragments resolved.
     #[schemars(range(min = 1))]
     pub depth: u32,
-    /// Fields and fragments of one operation, fragments resolved.
+    /// The maximum number of fields and fragments in an operation, with fragments resolved.
     #[schemars(range(min = 1))]
     pub selections: u32,
-    /// Fields with an alias, fragments resolved.
+    /// The maximum number of fields with an alias, with fragments resolved.
     pub aliases: u32,
-    /// Tokens of a document.
+    /// The maximum number of tokens in a document.
     #[schemars(range(min = 1))]
     pub tokens: u32,
-    /// Fields of `Query` or `Mutation` in one operation.
+    /// The maximum number of `Query` or `Mutation` fields in an operation.
     #[schemars(range(min = 1))]
     pub root_fields: u32,
-    /// Fields in one operation, fragments resolved; one below a list counts ten times, at each list anew.
+    /// The maximum cost: the number of fields in an operation, with fragments resolved. Each list multiplies
+    /// the cost of the fields below it by ten.
     pub cost: u32,
-    /// Upstream calls, equal ones counted once.
+    /// The maximum number of upstream calls. Equal calls count once.
     pub calls: u32,
-    /// Upstream calls under way at once; further ones wait.
+    /// The maximum number of upstream calls in flight. Further calls wait.
     #[schemars(range(min = 1))]
     pub parallel: u32,
-    /// Bytes from the services.
+    /// The maximum number of bytes received from the services.
     pub received: Bytes,
-    /// Time from the request's beginning to the beginning of its answer.
+    /// The maximum time from the beginning of the request to the beginning of its response.
     pub deadline: Duration,
-    /// Bytes of the request's body, or of its query.
+    /// The maximum size of the request's body, or of its query.
     pub body: Bytes,
-    /// Bytes of the answer.
+    /// The maximum size of the response.
     pub response_body: Bytes,
 }
 
@@ -157,7 +158,7 @@ impl Default for GraphqlLimits {
 }
 
 impl GraphqlConfig {
-    /// The pattern of the files with documents, if there are any.
+    /// The pattern of the document files, if the config has one.
     #[must_use]
     pub fn documents(&self) -> Option<&str> {
         match self.documents.as_ref()? {
@@ -167,13 +168,13 @@ impl GraphqlConfig {
         }
     }
 
-    /// Whether none but those is answered.
+    /// Whether documents outside these files are rejected.
     #[must_use]
     pub fn documents_only(&self) -> bool {
         matches!(self.documents, Some(DocumentsConfig::More(DocumentsOptions { only: true, .. })))
     }
 
-    /// The files that the schema is made of, beside those of services.
+    /// The files that define the schema, in addition to those of the services.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         [&self.links, &self.supergraph].into_iter().flatten().map(PathBuf::as_path)
     }

@@ -1,36 +1,37 @@
-//! What is told to a client: an entry of `errors`.
+//! Errors for clients: the entries of `errors`.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-/// An entry of `errors` in an answer.
+/// An entry of `errors` in a response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GraphqlError {
-    /// In plain words.
+    /// The message for people.
     pub message: String,
-    /// The same without names that only the schema has, for callers who may not see it; nothing if it has none.
+    /// The message without names that exist in the schema only, for callers that may not see the schema. Absent
+    /// if the message contains none.
     pub plain: Option<Box<str>>,
-    /// The stable code (`extensions.code`), of docs/errors.md.
+    /// The stable code (`extensions.code`), documented in docs/errors.md.
     pub code: &'static str,
-    /// Where in the document, as line and column from 1 on.
+    /// The positions in the document: line and column, counted from 1.
     pub locations: Vec<(u32, u32)>,
-    /// Which field of the answer; nothing if it is none.
+    /// The path of the response field that the error is about; empty if the error is not about a field.
     pub path: Vec<Segment>,
-    /// What `extensions` says beside the code.
+    /// The entries of `extensions` besides the code.
     pub extensions: Map<String, Value>,
 }
 
-/// A step of a field's path in the answer.
+/// A step of a field's path in the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// The field that is called so in the answer.
+    /// The response key of a field.
     Key(Arc<str>),
-    /// The item of a list.
+    /// The index of a list item.
     Index(usize),
 }
 
-/// What is wrong with a request, or a value.
+/// The kind of error in a request or a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
     Syntax,
@@ -61,7 +62,7 @@ impl Code {
 }
 
 impl GraphqlError {
-    /// An error of the request.
+    /// Creates an error about the request.
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         let code = code.code();
         Self {
@@ -74,12 +75,12 @@ impl GraphqlError {
         }
     }
 
-    /// This error with a message for callers who may not see the schema.
+    /// Adds a message for callers that may not see the schema.
     pub(crate) fn or_plainly(self, plain: impl Into<Box<str>>) -> Self {
         Self { plain: Some(plain.into()), ..self }
     }
 
-    /// This error as callers are told who may not see the schema.
+    /// Replaces the message by the one for callers that may not see the schema.
     pub(crate) fn without_schema(mut self) -> Self {
         if let Some(plain) = self.plain.take() {
             self.message = plain.into_string();
@@ -87,13 +88,13 @@ impl GraphqlError {
         self
     }
 
-    /// The same, at a place of the document.
+    /// Adds a position in the document.
     pub(crate) fn at(mut self, location: (u32, u32)) -> Self {
         self.locations.push(location);
         self
     }
 
-    /// As the answer has it.
+    /// Returns the error as it appears in the response.
     #[must_use]
     pub fn json(&self) -> Value {
         let mut entry = Map::new();
@@ -105,7 +106,7 @@ impl GraphqlError {
         if !self.path.is_empty() {
             entry.insert("path".to_owned(), self.path.iter().map(Segment::json).collect());
         }
-        // A service's own code is what its clients know.
+        // The service's own code takes precedence, since its clients rely on it.
         let mut extensions = Map::from_iter([("code".to_owned(), self.code.into())]);
         extensions.extend(self.extensions.clone());
         entry.insert("extensions".to_owned(), extensions.into());

@@ -1,8 +1,10 @@
-//! Running a plan: steps are made as soon as what they need is there, and the answer is cut out of what came.
+//! Plan execution: each step starts once its inputs are available, and the response is cut out of the
+//! services' responses.
 //!
-//! Nothing is built of the services' answers. An object is the places in documents that its slots are at; what a step
-//! found for it is looked up by those places (`val`, `numbers`, `find`). `run` makes the steps, `gather` finds whom they are
-//! made for, `answer` walks the client's selection once and copies texts.
+//! No value tree is built from the services' responses. An object is represented by the document locations of
+//! its slots, and the result that a step fetched for it is looked up by those locations (`val`, `numbers`,
+//! `find`). `run` executes the steps, `gather` collects the objects that a step is executed for, and `answer`
+//! walks the client's selection once and copies text.
 
 mod answer;
 mod find;
@@ -29,25 +31,26 @@ use run::Run;
 pub(crate) use source::Source;
 pub(crate) use variables::{Variables, is_short};
 
-/// What a client gets: the whole response.
+/// The complete GraphQL response to a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) tree: Tree,
     pub(crate) has_errors: bool,
 }
 
-/// What an answer may have.
+/// The limits of a response, and the introspection values for it.
 #[derive(Clone, Debug)]
 pub(crate) struct AnswerRules {
-    /// The most bytes.
+    /// The maximum size of the response in bytes.
     pub(crate) most: usize,
-    /// Whether errors may name what only the schema names.
+    /// Whether error messages may contain names that occur only in the schema.
     pub(crate) tells_schema: bool,
-    /// What fields that ask for the schema are answered, by their keys: those that are not there are answered with the rest.
+    /// The precomputed values of introspection fields, by response key. Fields that are missing here are
+    /// evaluated while the response is written.
     pub(crate) introspected: Vec<(Arc<str>, Bytes)>,
 }
 
-/// Runs a plan.
+/// Executes a plan.
 pub(crate) async fn run(
     plan: &Plan,
     schema: &graphql_tools::static_graphql::schema::Document,
@@ -61,7 +64,7 @@ pub(crate) async fn run(
 }
 
 impl Answer {
-    /// The answer in place of one that has more bytes than it may have.
+    /// Returns the error response that replaces one above the size limit.
     pub(crate) fn too_large(most: usize) -> Self {
         let message = format!("the answer has more than {most} bytes: ask for less of it at once");
         let error = GraphqlError::new(Code::AnswerSize, message).json();

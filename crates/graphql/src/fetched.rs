@@ -1,66 +1,68 @@
-//! What calls brought: documents, and the places in them where the values of the targets stand.
+//! The results of calls: documents, and the locations of the targets' values in them.
 //!
-//! Nothing is copied or built: `execute/` reads what it needs at those places, when the answer is written.
+//! Values are neither copied nor built. `execute/` reads them at these locations while it writes the
+//! response.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use json::{Document, Spot};
 
-/// What one step brought for its targets.
+/// The results of a step for its targets.
 #[derive(Debug, Default)]
 pub struct Fetched {
-    /// The answers, each checked JSON.
+    /// The responses as valid JSON.
     pub documents: Vec<Arc<Document>>,
-    /// What each target got, in the order of the targets. A root step has one target.
+    /// The result of each target, in the order of the targets. A root step has one target.
     pub found: Vec<Found>,
-    /// What went wrong, for [`Found::Failed`].
+    /// The errors, for [`Found::Failed`].
     pub errors: Vec<SourceError>,
-    /// Items of lists with which the service says that something is wrong, wherever they were joined: indexes into the errors.
+    /// The errors that a service reported for single list items, wherever these were joined: indexes into the
+    /// errors.
     pub items: HashMap<Place, u32>,
 }
 
-/// What a target got.
+/// The result of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// There is none: `null`.
+    /// The value is `null`.
     Nothing,
-    /// A value.
+    /// One value.
     One(Place),
-    /// A list of values that were joined.
+    /// A list of joined values.
     Many(Vec<Place>),
-    /// A value and what the service says is wrong with it: an index into the errors.
+    /// A value, and the error that the service reported with it: an index into the errors.
     Partial(Place, u32),
     /// An error: an index into the errors.
     Failed(u32),
 }
 
-/// Where a value stands.
+/// The location of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// Which of the documents.
+    /// The index of the document.
     pub document: u32,
-    /// Where in the document.
+    /// The location within the document.
     pub spot: Spot,
 }
 
-/// Why a call brought nothing: what an entry of `errors` says.
+/// The error of a call, as reported in an entry of `errors`.
 #[derive(Clone, Debug)]
 pub struct SourceError {
-    /// In plain words.
+    /// The message in plain words.
     pub message: String,
-    /// The stable code (`extensions.code`), of docs/errors.md.
+    /// The stable code (`extensions.code`), documented in docs/errors.md.
     pub code: &'static str,
-    /// The service that was asked.
+    /// The service that was called.
     pub service: Arc<str>,
-    /// The status that it answered with, if it did.
+    /// The status of the service's response, if there was one.
     pub status: Option<u16>,
-    /// Errors of a GraphQL service, as it told them, with their paths below the target.
+    /// The errors of a GraphQL service as reported, with paths relative to the target.
     pub told: Vec<serde_json::Value>,
 }
 
 impl Found {
-    /// Where its values stand.
+    /// Returns the locations of its values.
     pub(crate) fn places(&self) -> &[Place] {
         match self {
             Self::One(place) | Self::Partial(place, _) => std::slice::from_ref(place),
@@ -71,7 +73,7 @@ impl Found {
 }
 
 impl Fetched {
-    /// Nothing but an error, for all of so many targets.
+    /// Returns an error for all of this number of targets.
     pub(crate) fn failed(targets: usize, error: SourceError) -> Self {
         Self { found: vec![Found::Failed(0); targets], errors: vec![error], ..Self::default() }
     }

@@ -1,10 +1,11 @@
-//! GraphQL over every service: REST ones by their OpenAPI documents, GraphQL ones as they are, in one schema.
+//! GraphQL over REST services (described by OpenAPI documents) and GraphQL services, combined into one schema.
 //!
-//! Once, when the config is put to work: `schema/` (each service becomes a subgraph, links become fields of its types) →
-//! `compose/` (all subgraphs become one supergraph, or a ready one is read). For each document of a client: `plan/`
-//! (validated, planned, lowered to steps; kept). For each request: `serve/` (read, by the GraphQL-over-HTTP specification)
-//! → `execute/` (steps are made as soon as what they need is there, and the answer is cut out of what came) with `rest/`,
-//! `remote/` and `by_key/` (the calls, by `sources.rs`). What they say to each other stands in `subgraph.rs` and `fetched.rs`.
+//! When a config is activated: `schema/` turns each service into a subgraph and links into fields of its types;
+//! `compose/` composes the subgraphs into a supergraph, or reads an existing one. For each client document:
+//! `plan/` validates it, plans it, lowers the plan to steps and caches the result. For each request: `serve/`
+//! reads it according to the GraphQL-over-HTTP specification; `execute/` starts each step when its inputs are
+//! available and writes the response from the results. The calls are made by `rest/`, `remote/` and `by_key/`,
+//! with `sources.rs`. The types that these modules exchange are in `subgraph.rs` and `fetched.rs`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

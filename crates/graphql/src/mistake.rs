@@ -1,22 +1,23 @@
-//! What is wrong with what an operator wrote, and where; and what of a service's document has no place in a schema.
+//! Errors in the operator's config and schemas with their locations, and warnings about parts of a service's
+//! document that cannot be mapped to a schema.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A mistake that keeps a schema from being made.
+/// An error that prevents a schema from being built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Where it stands.
+    /// The location.
     pub at: At,
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// What to do about it; empty where there is nothing to say.
+    /// The suggested correction; empty if there is none.
     pub hint: String,
     /// The stable code.
     pub code: &'static str,
 }
 
-/// Where a mistake stands. Pointers are JSON Pointers.
+/// The location of a mistake. Pointers are JSON Pointers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum At {
     /// In the config, below the route's `graphql`: `/services/0`.
@@ -25,31 +26,31 @@ pub enum At {
     Service(Arc<str>, String),
     /// In the file of links: `/links/Buyer.catalogs/on`.
     Links(String),
-    /// In another file: a schema, a document.
+    /// In another file, such as a schema or a document.
     Text {
         /// The file, as the config names it.
         file: Box<str>,
-        /// Its line, from 1 on; 0 where nobody knows.
+        /// The line, counted from 1; 0 if it is unknown.
         line: usize,
-        /// Its column, from 1 on; 0 where nobody knows.
+        /// The column, counted from 1; 0 if it is unknown.
         column: usize,
     },
 }
 
-/// What kind of mistake it is.
+/// The kind of mistake, which determines the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A service that there is not, or that says nothing of itself.
+    /// A service that does not exist or that has no schema description.
     Service,
-    /// A schema in GraphQL that can't be read or makes no sense by itself.
+    /// A GraphQL schema that cannot be parsed or is invalid by itself.
     Schema,
-    /// A link that names what there is not, or that can't be followed.
+    /// A link that refers to something that does not exist, or that cannot be resolved.
     Link,
-    /// A change to a type or a field that there is not, or to a name that is taken.
+    /// A change to a type or field that does not exist, or a new name that is taken.
     Type,
-    /// A supergraph that can't be read, or not be planned for.
+    /// A supergraph that cannot be read or planned for.
     Supergraph,
-    /// A stored document that the schema does not answer.
+    /// A stored document that the schema cannot answer.
     Document,
 }
 
@@ -100,16 +101,16 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Something that could not be mapped, or not as it is: the schema is there without it.
+/// A warning about a part of a service's document that could not be mapped, or only in a changed form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The service whose document has it.
+    /// The service that the document describes.
     pub service: Arc<str>,
-    /// Where, as a JSON Pointer or as the document's own name for it.
+    /// The location, as a JSON Pointer or as the document's own name for it.
     pub place: String,
-    /// What it is, and what became of it.
+    /// The problem, and its effect on the schema.
     pub message: String,
-    /// What to do about it; empty where there is nothing to say.
+    /// The suggested correction; empty if there is none.
     pub hint: String,
 }
 

@@ -1,8 +1,8 @@
-//! From a client's document to steps: parsed, judged, validated, planned, lowered, and kept.
+//! Query planning: a client's document is parsed, checked, validated, planned, lowered to steps, and cached.
 //!
-//! The planner and the validation are libraries' (`hive-router-query-planner`, `graphql-tools`), and named here and in
-//! `lower/` only. A plan depends on the document and the operation's name alone: what variables say of `@skip` and
-//! `@include` is looked at when it is run.
+//! The planner and the validation are libraries (`hive-router-query-planner`, `graphql-tools`); only this
+//! module and `lower/` refer to them. A plan depends on the document and the operation's name alone: the
+//! variables of `@skip` and `@include` are evaluated during execution.
 
 mod abstract_types;
 pub(crate) mod data;
@@ -62,18 +62,18 @@ use validate::Validation;
 pub(crate) use validate::shortened;
 use work::{PlanningModel, PlanningWork};
 
-/// How long one document may be planned for, where nobody says otherwise.
+/// The default timeout for planning one document.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
-/// The bytes that kept plans may take.
+/// The maximum size of the plan cache in bytes.
 const KEPT: usize = 32 << 20;
 
-/// What is said of a supergraph that the library does not even refuse.
+/// The error message for a supergraph that makes the library panic.
 pub(crate) const STOPPED: &str = "the planner can't read it";
 
-/// Makes plans of documents, and keeps them.
+/// Plans documents and caches the plans.
 pub(crate) struct Planner {
     hive: Hive,
-    /// For what that one finds no way to.
+    /// A second planner, for operations that the first finds no path for.
     again: Option<Hive>,
     types: Arc<Types>,
     reserved: ReservedNames,
@@ -86,39 +86,39 @@ pub(crate) struct Planner {
     pub(crate) in_flight: Arc<Flights<Result<Arc<Plan>, PlanError>>>,
 }
 
-/// Why a document has no plan.
+/// The reason why a document has no plan.
 #[derive(Clone, Debug)]
 pub(crate) enum PlanError {
-    /// The document is wrong.
+    /// The document is invalid.
     Document(Arc<[GraphqlError]>),
-    /// There was no room or no time for the work.
+    /// The pool had no capacity or no time for the work.
     Work(OffloadError),
 }
 
-/// How an operation is answered.
+/// An execution plan for an operation.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) kind: OperationKind,
-    /// Whether it asks for the schema itself.
+    /// Whether it queries the schema itself.
     pub(crate) introspects: bool,
     pub(crate) variables: Vec<Variable>,
     pub(crate) steps: Vec<Step>,
     pub(crate) positions: Vec<Position>,
     pub(crate) shapes: Vec<Shape>,
-    /// How many scans they have.
+    /// The number of scans in the shapes.
     pub(crate) scans: usize,
     pub(crate) root: ShapeId,
     pub(crate) types: Arc<Types>,
 }
 
-/// A document that may be planned.
+/// A document that is ready to be planned.
 #[derive(Debug)]
 pub(crate) struct CheckedDocument {
     text: Box<str>,
-    /// The name of the operation that is asked for.
+    /// The name of the requested operation.
     name: Option<Box<str>>,
     document: Document,
-    /// What it takes to plan it.
+    /// The work that planning takes.
     pub(crate) work: PlanningWork,
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct Variable {
 }
 
 impl Planner {
-    /// A planner of a supergraph, with its mutations or without; the error says why there can be none.
+    /// Creates a planner for a supergraph, with or without its mutations. The error is a message.
     pub(crate) fn new(
         supergraph: &str,
         subgraphs: Vec<Subgraph>,
@@ -180,37 +180,39 @@ impl Planner {
         })
     }
 
-    /// The schema that clients see, in GraphQL.
+    /// The schema that clients see.
     pub(crate) fn schema(&self) -> &SchemaDocument {
         &self.hive.consumer_schema.document
     }
 
-    /// The plan of an operation that was made before.
+    /// Returns the cached plan of an operation.
     pub(crate) fn kept(&self, text: &str, name: Option<&str>) -> Option<Arc<Plan>> {
         self.kept.get(text, name)
     }
 
-    /// The plan of an operation, made at once if it has to be: where no requests wait.
+    /// Returns the plan of an operation, planning it now if necessary. For use where no requests wait.
     pub(crate) fn plan(&self, text: &str, name: Option<&str>) -> Result<Arc<Plan>, Vec<GraphqlError>> {
         match self.kept(text, name) {
             Some(plan) => Ok(plan),
             None => {
                 let Some(checked) = self.check(text, name, u64::MAX)? else {
-                    unreachable!("no document has so many selections")
+                    unreachable!("the number of selections is unlimited")
                 };
                 self.make(&checked, &CancellationToken::with_timeout(TIMEOUT))
             }
         }
     }
 
-    /// The CPU time that [`Self::check`] takes at most, about: the library looks types up by going through the schema.
+    /// An estimate of the maximum CPU time of [`Self::check`]. The validation library looks types up by linear
+    /// search.
     pub(crate) fn check_estimate(&self, text: &str) -> Duration {
         let tokens = (text.len() / 2).min(self.limits.tokens as usize);
         let nanos = tokens.saturating_mul(1_000 + 10 * self.schema().definitions.len()) + 20 * text.len();
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Parses, judges and validates a document; nothing if an operation of it has more than so many selections.
+    /// Parses, checks and validates a document. Returns `None` if one of its operations has more than
+    /// `most_selections` selections.
     pub(crate) fn check(
         &self,
         text: &str,
@@ -237,7 +239,7 @@ impl Planner {
         Ok(Some(CheckedDocument { text: text.into(), name: name.map(Into::into), document, work }))
     }
 
-    /// Plans a document that was checked, and keeps the plan.
+    /// Plans a checked document, and caches the plan.
     pub(crate) fn make(
         &self,
         checked: &CheckedDocument,
@@ -251,7 +253,10 @@ impl Planner {
         let variables = self.variables(&operation);
         let broken = |Broken(reason): Broken| {
             tracing::error!(reason, "a document could not be planned");
-            vec![GraphqlError::new(Code::Plan, "the gateway can't plan this document; its log says why")]
+            vec![GraphqlError::new(
+                Code::Plan,
+                "the gateway can't plan this document; its log has the reason",
+            )]
         };
         let keys = ResponseKeys::of(document, &self.reserved);
         let (positions, steps) = self.lowered(&operation, &fragments, &keys, token).map_err(broken)?;
@@ -297,7 +302,8 @@ impl Planner {
         operation.variables.iter().filter_map(variable).collect()
     }
 
-    /// The positions and steps of an operation; what the gateway answers by itself is not planned.
+    /// Returns the positions and steps of an operation. Introspection, which the gateway answers itself, is not
+    /// planned.
     fn lowered(
         &self,
         operation: &Operation<'_>,
@@ -316,7 +322,8 @@ impl Planner {
         Ok((lowering.positions, lowering.steps))
     }
 
-    /// The library's plan of a document with one operation; none where conditions leave nothing of it.
+    /// Returns the library's plan of a document with one operation, or `None` if conditions leave nothing to
+    /// execute.
     fn planned(
         &self,
         document: &Document,
@@ -352,14 +359,15 @@ impl Planner {
     }
 }
 
-/// Drops fragments without selections, of which `@include(if: false)` has left nothing: the library finds no way to them.
+/// Removes fragments that `@include(if: false)` has left without selections, since the library finds no path
+/// for them.
 fn drop_empty_fragments(set: &mut SelectionSet) {
     set.items.retain_mut(|item| match item {
         SelectionItem::Field(field) => {
             let is_leaf = field.is_leaf();
             drop_empty_fragments(&mut field.selections);
             if !is_leaf && field.is_leaf() {
-                // A service refuses an object of which nothing is selected.
+                // A service rejects an object without selections.
                 field.selections.items.push(SelectionItem::Field(FieldSelection::new_skipped_typename()));
             }
             true
@@ -372,19 +380,19 @@ fn drop_empty_fragments(set: &mut SelectionSet) {
     });
 }
 
-/// The library's planner of a supergraph.
+/// Creates the library's planner for a supergraph.
 fn library(supergraph: &SchemaDocument) -> Result<Hive, String> {
     let hive = guarded(|| Hive::new_from_supergraph(supergraph, QueryPlannerOptions::default()));
     let hive = hive.ok_or_else(|| STOPPED.to_owned())?;
     hive.map_err(|error| error.to_string())
 }
 
-/// What a library says, unless it panics.
+/// Returns the result of a library call, or `None` if it panics.
 fn guarded<T>(call: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(call)).ok()
 }
 
-/// A parser's error: of its lines the place and what was found there.
+/// Converts a parser error, taking the position and the description from its lines.
 fn syntax(text: &str, tokens: usize) -> GraphqlError {
     if text.to_ascii_lowercase().contains("token limit") {
         return GraphqlError::new(Code::Limit, format!("the document has more than {tokens} tokens"));
@@ -397,7 +405,7 @@ fn syntax(text: &str, tokens: usize) -> GraphqlError {
         Some((line.parse().ok()?, column.trim_end_matches(':').parse().ok()?))
     });
     let message = if message.is_empty() { text.trim().to_owned() } else { message };
-    let message = format!("the document is no GraphQL: {}", shortened(&message));
+    let message = format!("the document is not valid GraphQL: {}", shortened(&message));
     let error = GraphqlError::new(Code::Syntax, message);
     place.map_or(error.clone(), |place| error.at(place))
 }

@@ -1,7 +1,7 @@
-//! Every way in which a call can bring nothing: what a client is told, with its code.
+//! All causes of a failed call, with the messages and codes for clients.
 //!
-//! What a service did wrong is told by its name, its status and what was expected of it; nothing of its body is, but for
-//! the errors of a GraphQL service, which are meant to be told.
+//! An error contains the name of the service, its status, and the expectation that was not met. It contains
+//! nothing from the response's body except the errors of a GraphQL service, which are intended for clients.
 
 use std::sync::Arc;
 
@@ -11,46 +11,46 @@ use services::{CallError, Problem};
 
 use crate::fetched::SourceError;
 
-/// Why a call brought nothing, or not all.
+/// The reason why a call returned no result or only a part of it.
 #[derive(Clone, Debug)]
 pub(crate) enum Reason {
-    /// A status that is none of success.
+    /// The response has an error status.
     Status(StatusCode),
-    /// No answer.
+    /// There is no response.
     Call(Arc<CallError>),
-    /// No JSON; whether it looks like HTML.
+    /// The body is not JSON. The flag is set if it looks like HTML.
     NotJson(json::Error, bool),
-    /// No body.
+    /// The response has no body.
     NoBody,
-    /// A text that is not UTF-8.
+    /// The text is not UTF-8.
     NotText,
-    /// The answer has no value at this place.
+    /// The response has no value at this path.
     NothingAt(String),
-    /// This in the place of a list.
+    /// The value is of this kind and not a list.
     NotList(&'static str),
-    /// JSON that is no GraphQL response.
+    /// The JSON is not a GraphQL response.
     NotGraphql,
-    /// A GraphQL response without something that was asked for.
+    /// The GraphQL response lacks a requested value.
     Short,
-    /// A GraphQL service told these errors.
+    /// The GraphQL service reported these errors.
     Told(Vec<Value>, StatusCode),
-    /// This parameter has no value.
+    /// The parameter has no value.
     NoValue(Box<str>),
-    /// This parameter has a value of this kind, which can't stand there.
+    /// The parameter has a value of this kind, which cannot be encoded there.
     WrongKind(Box<str>, &'static str),
-    /// The value of this parameter can't be a segment of a path.
+    /// The parameter's value is not a valid path segment.
     NoSegment(Box<str>),
-    /// The value of this parameter can't be in a header.
+    /// The parameter's value is not valid in a header.
     NoHeader(Box<str>),
-    /// The value of this parameter has white space around it, and stands in a header.
+    /// The parameter's value has surrounding white space and is sent in a header.
     PaddedHeader(Box<str>),
-    /// The value of this parameter is a list with an empty text, and something is changed by it.
+    /// The parameter's value is a list with an empty text, and the request is unsafe.
     EmptyItem(Box<str>),
-    /// It would take so many calls, where so many are allowed.
+    /// The number of calls exceeds the limit: both numbers.
     TooMany(usize, usize),
     /// Several items have this key.
     Duplicate(String),
-    /// The objects' keys, by their field, and the items', by their member, have no kind in common.
+    /// The objects' keys, by field, and the items' keys, by member, have no kind in common.
     Kinds { key: (Box<str>, String), item: (Box<str>, String) },
 }
 
@@ -75,7 +75,7 @@ impl Reason {
         }
     }
 
-    /// The status that the service answered, if it did.
+    /// The status of the service's response, if there was one.
     fn status(&self) -> Option<StatusCode> {
         match self {
             Self::Status(status) => Some(*status),
@@ -88,44 +88,44 @@ impl Reason {
         match self {
             Self::Status(status) => format!("the service `{service}` answered {status}"),
             Self::Call(error) => error.to_string(),
-            Self::NotJson(_, true) => format!("the service `{service}` answered HTML in the place of JSON"),
+            Self::NotJson(_, true) => format!("the service `{service}` answered with HTML instead of JSON"),
             Self::NotJson(json::Error::IndexTooLarge(_), _) => {
-                format!("what the service `{service}` answered nests more arrays and objects than are read")
+                format!("the response of the service `{service}` has too many nested arrays and objects")
             }
             Self::NotJson(error, false) => {
-                format!("what the service `{service}` answered is not JSON: {error}")
+                format!("the response of the service `{service}` is not JSON: {error}")
             }
-            Self::NoBody => format!("the service `{service}` answered nothing in the place of JSON"),
-            Self::NotText => format!("what the service `{service}` answered is no text in UTF-8"),
-            Self::NothingAt(path) => format!("what the service `{service}` answered has nothing at `{path}`"),
-            Self::NotList(kind) => format!("what the service `{service}` answered is {kind} and no list"),
+            Self::NoBody => format!("the service `{service}` answered with an empty body instead of JSON"),
+            Self::NotText => format!("the response of the service `{service}` is not UTF-8 text"),
+            Self::NothingAt(path) => format!("the service `{service}` answered without a value at `{path}`"),
+            Self::NotList(kind) => format!("the response of the service `{service}` is {kind}, not a list"),
             Self::NotGraphql => format!(
-                "what the service `{service}` answered is no GraphQL response: an object with `data` or `errors`"
+                "the response of the service `{service}` is not a GraphQL response, which is an object with `data` or `errors`"
             ),
-            Self::Short => format!("the response of the service `{service}` lacks what was asked for"),
+            Self::Short => format!("the response of the service `{service}` lacks a requested value"),
             Self::Told(errors, _) => match errors.first().and_then(|error| error.get("message")?.as_str()) {
-                Some(message) => format!("the service `{service}` answered an error: {message}"),
-                None => format!("the service `{service}` answered errors"),
+                Some(message) => format!("the service `{service}` returned an error: {message}"),
+                None => format!("the service `{service}` returned errors"),
             },
             Self::NoValue(name) => format!("`{name}` has no value, and the service `{service}` needs one"),
             Self::WrongKind(name, kind) => {
-                format!("`{name}` is {kind}, which can't stand in a request to the service `{service}`")
+                format!("`{name}` is {kind}, which cannot be encoded in a request to the service `{service}`")
             }
             Self::NoSegment(name) => format!(
                 "`{name}` must be a segment of a path: not empty, no `.` or `..`, no slash, backslash or control character"
             ),
-            Self::NoHeader(name) => format!("`{name}` has characters that no header may have"),
+            Self::NoHeader(name) => format!("`{name}` has characters that are not allowed in a header"),
             Self::PaddedHeader(name) => {
-                format!("`{name}` begins or ends with white space, which is no part of a header's value")
+                format!("`{name}` begins or ends with white space, which is not part of a header's value")
             }
             Self::EmptyItem(name) => format!(
-                "`{name}` is a list with an empty text in it, which the service `{service}` may take for an empty list"
+                "`{name}` is a list with an empty text in it, which the service `{service}` may read as an empty list"
             ),
             Self::TooMany(calls, most) => {
-                format!("it would take {calls} calls of the service `{service}`, and {most} are allowed")
+                format!("{calls} calls to the service `{service}` are needed, but {most} are allowed")
             }
             Self::Duplicate(key) => {
-                format!("the service `{service}` has several items with the key {key}, and one is expected")
+                format!("the service `{service}` has several items with the key {key} instead of one")
             }
             Self::Kinds { key: (key, left), item: (item, right) } => format!(
                 "no keys can be equal: `{key}` has {left}, `{item}` of the service `{service}` {right}. The operator can \
@@ -134,7 +134,7 @@ impl Reason {
         }
     }
 
-    /// What is told of it.
+    /// Converts to the error of a service's call.
     pub(crate) fn of(self, service: &Arc<str>) -> SourceError {
         let (message, code, status) = (self.message(service), self.code(), self.status());
         let told = if let Self::Told(told, _) = self { told } else { Vec::new() };

@@ -1,4 +1,4 @@
-//! What a route's schema is made of, and the schema once all of it is there.
+//! The inputs of a route's schema, and the schema built from them once all of them are available.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,55 +14,55 @@ use crate::schemas::{Remote, Schemas};
 use crate::serve::DocumentFile;
 use crate::subgraph::{Bindings, Kind, Subgraph};
 
-/// The services' OpenAPI documents, by their names.
+/// The OpenAPI documents of the services, by service name.
 pub type Documents = BTreeMap<String, Arc<openapi::Document>>;
 
-/// A GraphQL service: what the config says of it, and the text of its schema, where it names one.
+/// A GraphQL service: its configuration, and the text of its schema if the configuration names one.
 #[derive(Clone, Debug)]
 pub struct RemoteService {
-    /// What the config says.
+    /// The service's configuration.
     pub config: GraphqlServiceConfig,
-    /// Its schema.
+    /// The text of its schema.
     pub schema: Option<Arc<str>>,
 }
 
-/// The services that speak GraphQL, by their names.
+/// The GraphQL services, by name.
 pub type RemoteServices = BTreeMap<String, RemoteService>;
 
-/// What a schema is made of.
+/// The inputs of a schema.
 pub(crate) struct Recipe {
     pub(crate) from: From,
     pub(crate) links: Links,
     pub(crate) listed: Vec<DocumentFile>,
     pub(crate) limits: GraphqlLimits,
-    /// Whether the services' changes are part of it.
+    /// Whether the schema includes the services' mutations.
     pub(crate) mutations: bool,
 }
 
-/// Where types come from.
+/// The origin of the types.
 pub(crate) enum From {
     /// These services, in this order.
     Services(Vec<(Box<str>, Origin)>),
-    /// A supergraph that was composed elsewhere, by the file's name and text.
+    /// A supergraph that was composed elsewhere: the file's name, its text, and the services that it refers to.
     Supergraph(Box<str>, Arc<str>, RemoteServices),
 }
 
-/// Where a service's types come from.
+/// The origin of a service's types.
 pub(crate) enum Origin {
     OpenApi(Arc<openapi::Document>),
     Sdl(Remote, Arc<str>),
     Asked(Remote),
 }
 
-/// A schema that answers.
+/// A schema that is ready to answer requests.
 pub(crate) struct Ready {
     pub(crate) planner: Planner,
-    /// What could not be mapped.
+    /// The parts that could not be mapped.
     pub(crate) findings: Vec<Finding>,
 }
 
 impl Recipe {
-    /// The services that are asked, by their names.
+    /// Returns the names of the services that the route calls.
     pub(crate) fn services(&self) -> Box<dyn Iterator<Item = &str> + '_> {
         match &self.from {
             From::Services(services) => Box::new(services.iter().map(|(name, _)| &**name)),
@@ -70,7 +70,7 @@ impl Recipe {
         }
     }
 
-    /// The services that have to be asked for their schemas.
+    /// Returns the services whose schemas have to be fetched by introspection.
     pub(crate) fn remotes(&self) -> impl Iterator<Item = &Remote> {
         let services: &[_] = match &self.from {
             From::Services(services) => services,
@@ -82,10 +82,10 @@ impl Recipe {
         })
     }
 
-    /// The schema; nothing while a service has not said its own.
+    /// Builds the schema. Returns `None` while the schema of a service is missing.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// All mistakes in the schema.
     pub(crate) fn make(&self, known: &Schemas) -> Result<Option<Ready>, Vec<Mistake>> {
         let (supergraph, subgraphs, findings) = match &self.from {
             From::Supergraph(file, text, remotes) => {
@@ -114,19 +114,20 @@ impl Recipe {
         Ok(Some(ready))
     }
 
-    /// A supergraph that the planner does not take: a ready one may be of another kind, ours never should.
+    /// Reports a supergraph that the planner rejects. A supergraph composed elsewhere may be of an unsupported
+    /// kind; one composed here should never be rejected.
     fn unplanned(&self, why: String) -> Vec<Mistake> {
         let mut mistakes = Mistakes::default();
         let at = match &self.from {
             From::Supergraph(file, ..) => At::Text { file: file.clone(), line: 0, column: 0 },
             From::Services(_) => At::Route("/services".to_owned()),
         };
-        mistakes.add(Wrong::Supergraph, at, format!("nothing can be planned by it: {why}"), "");
+        mistakes.add(Wrong::Supergraph, at, format!("the planner rejects it: {why}"), "");
         mistakes.into_vec()
     }
 }
 
-/// The services' schemas as one.
+/// Composes the services' schemas into one supergraph.
 fn composed(subgraphs: &[Subgraph]) -> Result<String, Vec<Mistake>> {
     let parts: Vec<Part<'_>> =
         subgraphs.iter().map(|part| Part { name: &part.name, sdl: &part.sdl }).collect();
@@ -150,7 +151,7 @@ impl Origin {
 }
 
 impl Ready {
-    /// Whether every document of the operator's can be answered.
+    /// Checks that each of the operator's documents can be planned.
     fn check(&self, listed: &[DocumentFile]) -> Result<(), Vec<Mistake>> {
         let mut mistakes = Mistakes::default();
         for document in listed {
@@ -168,14 +169,14 @@ impl Ready {
     }
 }
 
-/// The subgraphs of a supergraph: it says itself which there are, and the config where.
+/// Returns the subgraphs of a supergraph: it lists their names, and the config has their addresses.
 fn subgraphs_of(file: &str, text: &str, remotes: &RemoteServices) -> Result<Vec<Subgraph>, Vec<Mistake>> {
     let at = || At::Text { file: file.into(), line: 0, column: 0 };
     let supergraph = read_supergraph(text).map_err(|errors| told(errors, &at()))?;
     let (mut subgraphs, mut mistakes) = (Vec::new(), Mistakes::default());
     for name in supergraph.services {
         let Some((_, remote)) = remotes.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)) else {
-            let message = format!("there is no service `{name}` that speaks GraphQL, and it is a subgraph");
+            let message = format!("the subgraph `{name}` is not a GraphQL service in the config");
             let hint = format!("write it under `services`: `{name}: {{ url: ..., graphql: {{}} }}`");
             mistakes.add(Wrong::Supergraph, at(), message, hint);
             continue;
@@ -187,7 +188,7 @@ fn subgraphs_of(file: &str, text: &str, remotes: &RemoteServices) -> Result<Vec<
     if mistakes.is_empty() { Ok(subgraphs) } else { Err(mistakes.into_vec()) }
 }
 
-/// What keeps schemas from being one, as mistakes at a place.
+/// Converts composition errors to mistakes, at a location.
 fn told(errors: Vec<CompositionError>, at: &At) -> Vec<Mistake> {
     let mistake = |error: CompositionError| {
         let CompositionError { code, message, hint, place: (line, column), .. } = error;
@@ -200,7 +201,7 @@ fn told(errors: Vec<CompositionError>, at: &At) -> Vec<Mistake> {
     errors.into_iter().map(mistake).collect()
 }
 
-/// What services of the config say of themselves, for a route that names them.
+/// Returns the origins of the schemas of a route's services.
 pub(crate) fn origins(
     names: &[String],
     services: &Services,
@@ -234,9 +235,8 @@ pub(crate) fn origins(
             }
             (None, Some(document)) => Origin::OpenApi(Arc::clone(document)),
             (None, None) => {
-                let message = format!("nobody knows what the service `{name}` answers");
-                let hint =
-                    "name its OpenAPI document under `openapi`, or say `graphql: {}` if it speaks GraphQL";
+                let message = format!("the service `{name}` has no API description");
+                let hint = "name its OpenAPI document under `openapi`, or write `graphql: {}` if it is a GraphQL service";
                 mistakes.add(Wrong::Service, at, message, hint);
                 continue;
             }

@@ -1,4 +1,5 @@
-//! Asking a service that speaks GraphQL: a document and its variables, and what is in the response.
+//! Calls to GraphQL services: a document and its variables become a request, and the results come out of the
+//! response.
 
 mod introspect;
 mod response;
@@ -20,7 +21,7 @@ use crate::sources::{Endpoint, Ground};
 pub(crate) use introspect::introspect;
 pub(crate) use response::{Response, Sorted};
 
-/// A document as it stands in a request.
+/// The JSON text of a document, as it is written into requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Query(Bytes);
 
@@ -30,18 +31,18 @@ impl Query {
     }
 }
 
-/// Objects that are asked for by what is known of them, in one field of a document.
+/// The representations of entities that one field of a document fetches.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch<'a> {
-    /// By which key of the response they are found.
+    /// The key of the field in the response.
     pub(crate) alias: &'a str,
-    /// The variable that the document has their list by.
+    /// The variable that contains the list of representations.
     pub(crate) variable: &'a str,
-    /// What is known of each, as the text of an object with its `__typename`.
+    /// The JSON text of each representation, including its `__typename`.
     pub(crate) representations: Vec<Bytes>,
 }
 
-/// Asks for root fields: one target, the object of all of them.
+/// Fetches root fields. There is one target, the object of all of them.
 pub(crate) async fn root(
     ground: &Ground,
     endpoint: &Endpoint<'_>,
@@ -67,7 +68,7 @@ pub(crate) async fn root(
     Fetched { documents: vec![document], found: vec![found], errors, ..Fetched::default() }
 }
 
-/// Asks for more of objects of which something is known: a target for each, batch by batch.
+/// Fetches entities by their representations. There is one target for each representation, batch by batch.
 pub(crate) async fn entities(
     ground: &Ground,
     endpoint: &Endpoint<'_>,
@@ -90,9 +91,9 @@ pub(crate) async fn entities(
     sort(response, batches, &endpoint.name(ground))
 }
 
-/// What each target got.
+/// Assigns the entities and errors of a response to the targets.
 fn sort(response: Response, batches: &[Batch<'_>], service: &Arc<str>) -> Fetched {
-    // The targets' numbers, by alias and place in its list.
+    // The alias, first target and number of targets of each batch.
     let mut firsts = Vec::with_capacity(batches.len());
     let mut first = 0;
     for batch in batches {
@@ -142,7 +143,7 @@ fn request(path: &str, body: Bytes) -> Result<Request, Reason> {
     Ok(Request { method: Method::POST, path_and_query, headers, body })
 }
 
-/// A request's body; `variables` writes the members of the variables, each with a comma behind it.
+/// Builds a request's body. `variables` writes the members of the variables, each followed by a comma.
 pub(crate) fn body(query: &Query, variables: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut out = Vec::with_capacity(query.0.len() + 64);
     out.extend_from_slice(b"{\"query\":");
@@ -164,14 +165,14 @@ pub(crate) fn write_variables(out: &mut Vec<u8>, variables: &[(&str, Bytes)]) {
     }
 }
 
-/// The name of a variable: GraphQL's names need no escapes.
+/// Writes the name of a variable. GraphQL names need no escapes.
 pub(crate) fn write_name(out: &mut Vec<u8>, name: &str) {
     out.push(b'"');
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b"\":");
 }
 
-/// A list, and the comma behind it.
+/// Writes a list, followed by a comma.
 pub(crate) fn write_list<'t>(out: &mut Vec<u8>, items: impl Iterator<Item = &'t [u8]>) {
     out.push(b'[');
     for (place, item) in items.enumerate() {
@@ -187,7 +188,7 @@ fn failed(ground: &Ground, endpoint: &Endpoint<'_>, targets: usize, reason: Reas
     Fetched::failed(targets, reason.of(&endpoint.name(ground)))
 }
 
-/// Whether a value is there.
+/// Whether a value is not null.
 pub(crate) fn is_there(node: &Node<'_>) -> bool {
     node.kind() != Kind::Null
 }

@@ -1,4 +1,5 @@
-//! Asking a service that speaks REST: a request of an operation and its values, and the value in the answer.
+//! Calls to REST services: an operation and its values become a request, and the result is a value in the
+//! response.
 
 mod request;
 
@@ -18,13 +19,13 @@ use openapi::Place as In;
 
 pub(crate) use request::{Key, Renderer};
 
-/// A value in an answer.
+/// A value in a response.
 pub(crate) struct Value {
     pub(crate) document: Arc<Document>,
     pub(crate) spot: Spot,
 }
 
-/// Asks for the value of a root field.
+/// Fetches the value of a root field.
 pub(crate) async fn root(
     ground: &Ground,
     service: &str,
@@ -50,7 +51,7 @@ pub(crate) async fn root(
     }
 }
 
-/// Sends a request and finds the value in its answer; none where there is none.
+/// Sends a request and locates the value in the response; `None` if there is none.
 pub(crate) async fn one(
     ground: &Ground,
     service: &Arc<Service>,
@@ -85,13 +86,14 @@ async fn read(operation: &Operation, answer: &Answer) -> Result<Option<Value>, R
     Ok(Some(Value { document: Arc::clone(document), spot }))
 }
 
-/// The value that a text of ours is.
+/// Creates a value from JSON text that the gateway wrote.
 pub(crate) fn whole(text: Bytes) -> Result<Value, Reason> {
     let document = Document::new(text).map_err(|error| Reason::NotJson(error, false))?;
     Ok(Value { spot: document.root().spot(), document: Arc::new(document) })
 }
 
-/// Whether it reads what a value in its path names: then there may be no such thing.
+/// Whether an operation reads a resource that is named by a value in its path. A 404 then means null instead
+/// of an error.
 fn is_one_by_key(operation: &Operation) -> bool {
     let is_named = |from: &From| !matches!(from, From::Fixed(_));
     matches!(operation.method, Method::GET | Method::HEAD)

@@ -1,4 +1,4 @@
-//! A service on a port of its own that answers what a test says, and how what came of it is read.
+//! A test service with its own port and configurable responses, and a readable form of results.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use crate::fetched::{Fetched, Found, Place};
 use crate::sources::{Ground, SourceLimits, Sources};
 
-/// A service called `shop`, and what has come to it.
+/// A service called `shop`, and the requests it has received.
 pub(crate) struct Rig {
     pub(crate) stage: Arc<Stage>,
     pub(crate) sources: Arc<Sources>,
@@ -27,17 +27,17 @@ pub(crate) struct Rig {
     server: tokio::task::JoinHandle<()>,
 }
 
-/// Answers by `METHOD path?query`.
+/// The responses of the test service, by `METHOD path?query`.
 pub(crate) struct Stage {
     pub(crate) answers: Mutex<BTreeMap<String, (u16, String)>>,
     pub(crate) seen: Mutex<Vec<Seen>>,
-    /// What answers say in `Cache-Control`, if anything.
+    /// The `Cache-Control` of responses; empty for none.
     pub(crate) cache_control: Mutex<&'static str>,
-    /// Answers leave as long as there are permits; each takes one.
+    /// Each response takes a permit before it is sent.
     pub(crate) gate: Semaphore,
 }
 
-/// A request that came.
+/// A received request.
 pub(crate) struct Seen {
     pub(crate) line: String,
     pub(crate) headers: HeaderMap,
@@ -49,7 +49,7 @@ impl Rig {
         Self::with(answers, "", false).await
     }
 
-    /// With more of the service's config, as JSON, and calls that are made together with other requests'.
+    /// Creates a rig with additional service config as JSON, and with coalescing of calls across requests.
     pub(crate) async fn with(answers: &[(&str, u16, &str)], config: &str, coalesces: bool) -> Self {
         let answer = |(line, status, text): &(&str, u16, &str)| {
             let line = if line.contains(' ') { (*line).to_owned() } else { format!("GET {line}") };
@@ -76,7 +76,7 @@ impl Rig {
         self.sources.ground(Call::unlimited())
     }
 
-    /// What came, in the order of the letters.
+    /// Returns the request lines received so far, sorted.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> =
             self.stage.seen.lock().unwrap().iter().map(|seen| seen.line.clone()).collect();
@@ -84,7 +84,7 @@ impl Rig {
         lines
     }
 
-    /// The last that came.
+    /// Removes and returns the last received request.
     pub(crate) fn last(&self) -> Seen {
         self.stage.seen.lock().unwrap().pop().expect("a request")
     }
@@ -115,7 +115,7 @@ async fn answer(stage: Arc<Stage>, request: Request<Incoming>) -> Result<Respons
     stage.seen.lock().unwrap().push(Seen { line: line.clone(), headers: head.headers, body });
     stage.gate.acquire().await.expect("an open gate").forget();
     let known = stage.answers.lock().unwrap().get(&line).cloned();
-    let (status, text) = known.unwrap_or_else(|| (599, format!("nobody answers {line}")));
+    let (status, text) = known.unwrap_or_else(|| (599, format!("no response for {line}")));
     let mut response = Response::builder().status(status).body(Full::from(text)).unwrap();
     let control = *stage.cache_control.lock().unwrap();
     if !control.is_empty() {
@@ -124,7 +124,7 @@ async fn answer(stage: Arc<Stage>, request: Request<Incoming>) -> Result<Respons
     Ok(response)
 }
 
-/// What each target got: the text of its value, or the code of what went wrong, with the value beside it.
+/// Formats the result of each target: the text of its value, or the code of its error, or both.
 pub(crate) fn shown(fetched: &Fetched) -> Vec<String> {
     let text = |place: &Place| {
         let document = &fetched.documents[place.document as usize];

@@ -1,4 +1,4 @@
-//! GraphQL as a way of answering: a route, and how it comes to its schema. `answer.rs` is the way of a request.
+//! The GraphQL route handler, and how a route obtains its schema. `answer.rs` handles the requests.
 
 mod answer;
 mod planning;
@@ -27,18 +27,18 @@ use crate::sources::{SourceLimits, Sources};
 /// A GraphQL route.
 pub struct Graphql(Arc<Inner>);
 
-/// An answer that several requests get, with what was noted while it was made.
+/// A response that several requests share, with the budget that was used for it.
 type SharedAnswer = Arc<(Answer, Arc<Budget>)>;
 
 struct Inner {
     recipe: Recipe,
     ready: ArcSwapOption<Ready>,
-    /// Why there is no schema yet, for who asks.
+    /// The reason why there is no schema yet, for error responses.
     why: Mutex<String>,
     schemas: Arc<Schemas>,
     services: Services,
     sources: Arc<Sources>,
-    /// Queries that are under way, where equal ones share an answer.
+    /// The queries in flight; equal ones share a response. `None` if coalescing is off.
     flights: Option<Arc<Flights<SharedAnswer>>>,
     listed: Listed,
     persisted: Option<Persisted>,
@@ -49,29 +49,29 @@ struct Inner {
     offload: OffloadPool,
 }
 
-/// What a route is made of beside its config.
+/// The dependencies of a route besides its config.
 pub struct Ground<'a> {
     /// The services of the gateway.
     pub services: &'a Services,
-    /// What the REST ones say of themselves.
+    /// The OpenAPI documents of the REST services.
     pub documents: &'a Documents,
-    /// Those that speak GraphQL.
+    /// The GraphQL services.
     pub remotes: &'a RemoteServices,
-    /// What the file of links says.
+    /// The content of the links file.
     pub links: Option<Links>,
-    /// The name and the text of the supergraph, where there is one.
+    /// The file name and the text of the supergraph, if there is one.
     pub supergraph: Option<(Box<str>, Arc<str>)>,
     /// The operator's documents.
     pub listed: Vec<DocumentFile>,
-    /// What services said of themselves before.
+    /// The schemas that services have reported before.
     pub schemas: &'a Arc<Schemas>,
-    /// Where work goes that clients cause.
+    /// The thread pool for work that clients cause.
     pub offload: &'a OffloadPool,
 }
 
 impl Graphql {
-    /// A route, or every mistake in what it is made of. Services that have to be asked for their schemas are asked by
-    /// [`Graphql::start`] or [`Graphql::settle`].
+    /// Creates a route, or returns every mistake in its inputs. Services that have to be introspected are
+    /// introspected by [`Graphql::start`] or [`Graphql::settle`].
     ///
     /// # Errors
     /// See `docs/errors.md`, "Of GraphQL".
@@ -109,34 +109,34 @@ impl Graphql {
         })))
     }
 
-    /// The methods that it takes.
+    /// Returns the allowed methods.
     #[must_use]
     pub fn methods(&self) -> &'static str {
         METHODS
     }
 
-    /// Why it can't answer yet, if it can't.
+    /// Returns the reason why the route is not ready, or `None` if it is ready.
     #[must_use]
     pub fn waits(&self) -> Option<String> {
         self.0.ready.load().is_none().then(|| self.0.why())
     }
 
-    /// The schema, as clients see it; nothing while there is none.
+    /// Returns the schema that is visible to clients, or `None` while there is none.
     #[must_use]
     pub fn schema(&self) -> Option<String> {
         self.0.ready.load().as_ref().map(|ready| ready.planner.schema().to_string())
     }
 
-    /// What of the services' documents could not be mapped.
+    /// Returns warnings for the parts of the services' documents that could not be mapped.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
         self.0.ready.load().as_ref().map(|ready| ready.findings.clone()).unwrap_or_default()
     }
 
-    /// What a document will do, told before it does it; nothing while there is no schema.
+    /// Explains the execution of a document without executing it; `None` while there is no schema.
     ///
     /// # Errors
-    /// What is wrong with the document.
+    /// The validation errors of the document.
     pub fn explain(
         &self,
         document: &str,
@@ -146,10 +146,10 @@ impl Graphql {
         Some(ready.planner.plan(document, operation).map(|plan| plan.explain()))
     }
 
-    /// Asks the services that have to be asked, once: for who has no gateway to serve.
+    /// Introspects all services that require it, once. Callers without a running gateway use this.
     ///
     /// # Errors
-    /// All that is wrong, and the first service that does not answer, in words.
+    /// All mistakes in the schema, or the first service that failed to respond.
     pub async fn settle(&self) -> Result<(), Unsettled> {
         for remote in self.0.recipe.remotes() {
             let asked = self.0.schemas.ask(&self.0.services, remote).await;
@@ -164,19 +164,19 @@ impl Graphql {
         }
     }
 
-    /// Begins to ask the services that have to be asked, and goes on until each has said its schema.
+    /// Starts introspection in the background. It is repeated until each service has returned its schema.
     pub fn start(&self) {
         if self.0.recipe.remotes().next().is_some() {
             tokio::spawn(asking(Arc::downgrade(&self.0)));
         }
     }
 
-    /// Answers a request. `seen` is the caller, the headers that services get some of, and how much time there is; the
-    /// rest of the allowance is made here, of the limits, and a [`Report`] left with that of the request. The response
-    /// carries its [`json::Tree`] in its extensions.
+    /// Handles a request. `seen` contains the caller, the headers from which services receive some, and the
+    /// remaining time. The other limits of the budget come from this route's config, and a [`Report`] is
+    /// added to the request's budget. The response carries its [`json::Tree`] in its extensions.
     ///
     /// # Errors
-    /// What is no GraphQL over HTTP; all else is told in GraphQL's own form.
+    /// If the request is not valid GraphQL over HTTP. All other errors are reported in GraphQL's own format.
     pub fn handle(
         &self,
         request: Request<Body>,
@@ -212,12 +212,12 @@ impl Graphql {
     }
 }
 
-/// Why there is no schema.
+/// The reason why a route has no schema.
 #[derive(Debug)]
 pub enum Unsettled {
-    /// What it is made of is wrong.
+    /// The mistakes in its inputs.
     Mistakes(Vec<Mistake>),
-    /// A service does not say its own: its name, and why.
+    /// The name of a service that did not return its schema, and the reason.
     Service(String, String),
 }
 
@@ -226,11 +226,11 @@ impl Inner {
         self.why.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks a service, and makes the schema if all is there.
+    /// Introspects a service, and builds the schema if everything is available.
     async fn ask(&self, remote: &Remote) -> Result<(), String> {
         let is_new = self.schemas.ask(&self.services, remote).await;
         let is_new = is_new
-            .map_err(|why| format!("the service `{}` does not say its schema: {why}", remote.service))?;
+            .map_err(|why| format!("the service `{}` does not return its schema: {why}", remote.service))?;
         if !is_new && self.ready.load().is_some() {
             return Ok(());
         }
@@ -245,7 +245,7 @@ impl Inner {
     }
 }
 
-/// Asks until all services have said their schemas; nobody is asked once the route is gone.
+/// Introspects until all services have returned their schemas. Stops once the route has been dropped.
 async fn asking(route: Weak<Inner>) {
     const LONGEST: Duration = Duration::from_secs(30);
     let Some(mut left) = route.upgrade().map(|route| route.recipe.remotes().cloned().collect::<Vec<_>>())

@@ -1,8 +1,9 @@
-//! Services as subgraphs: what their own documents say, and what the operator adds.
+//! Services as subgraphs: their own documents, with the operator's changes.
 //!
-//! The way of a service, a file a step: `rest.rs` or `remote.rs` (its document becomes a [`model::Model`]) → `apart.rs` (names
-//! that several services have) → `change.rs` (names, descriptions and what is hidden, as the operator has it) → `link.rs` (links
-//! become fields) → `write.rs` (the schema as text, and its bindings).
+//! The steps for each service, a file each: `rest.rs` or `remote.rs` (converts its document to a
+//! [`model::Model`]) → `apart.rs` (resolves conflicts of names between services) → `change.rs` (applies the
+//! operator's names, descriptions and hidden elements) → `link.rs` (turns links into fields) → `write.rs`
+//! (writes the schema's text and its bindings).
 
 mod apart;
 mod change;
@@ -31,30 +32,31 @@ pub use declaration::{FieldChange, LinkDeclaration, Links, TypeChange};
 pub(crate) struct Source<'a> {
     /// Its name in the config.
     pub(crate) name: Arc<str>,
-    /// What it says of itself.
+    /// Its schema description.
     pub(crate) says: Says<'a>,
 }
 
-/// What a service says of itself.
+/// The schema description of a service.
 #[derive(Clone, Debug)]
 pub(crate) enum Says<'a> {
-    /// It is a REST service with an OpenAPI document.
+    /// The OpenAPI document of a REST service.
     OpenApi(&'a openapi::Document),
-    /// It is a GraphQL service.
+    /// The schema of a GraphQL service.
     Graphql {
-        /// Where it answers, below its URL.
+        /// The path of its GraphQL endpoint, below its URL.
         path: Arc<str>,
-        /// Its SDL, or what it answered to introspection.
+        /// Its SDL, or its response to introspection.
         text: &'a str,
-        /// Whether it is a subgraph by itself.
+        /// Whether it is an Apollo Federation subgraph.
         is_federated: bool,
     },
 }
 
-/// The subgraphs of a route's services, and what of their documents has no place in them.
+/// Builds the subgraphs of a route's services, with warnings about parts of their documents that cannot be
+/// mapped.
 ///
 /// # Errors
-/// Every mistake in the file of links, and every schema that can't be read.
+/// Every mistake in the file of links, and every schema that cannot be read.
 pub(crate) fn subgraphs(
     sources: &[Source<'_>],
     links: &Links,
@@ -95,8 +97,8 @@ pub(crate) fn subgraphs(
             None => findings.push(Finding {
                 service: Arc::clone(&model.service),
                 place: String::new(),
-                message: "nothing of it can be asked: the schema is without it".to_owned(),
-                hint: "look into its document, or take it out of the route's `services`".to_owned(),
+                message: "it has no operations for the schema: it is left out".to_owned(),
+                hint: "check its document, or remove it from the route's `services`".to_owned(),
             }),
         }
     }

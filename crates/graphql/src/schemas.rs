@@ -1,6 +1,8 @@
-//! Schemas of GraphQL services that are asked for them: when a config is put to work, and until they answer.
+//! Schemas of GraphQL services that are fetched by introspection, from the activation of a config until they
+//! answer.
 //!
-//! What a service said stays known to the configs that follow, so that a reload while it is down takes nothing away.
+//! A fetched schema remains available to later configs, so that a reload while the service is down loses
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,35 +11,35 @@ use services::Services;
 
 use crate::remote::introspect;
 
-/// What services said of themselves, by name and path.
+/// Schemas fetched by introspection, by service name and path.
 #[derive(Debug, Default)]
 pub struct Schemas(Mutex<BTreeMap<Key, Arc<str>>>);
 
-/// A service's name, and where it answers.
+/// A service's name, and its GraphQL path.
 type Key = (Box<str>, Box<str>);
 
-/// A GraphQL service that has to be asked.
+/// A GraphQL service whose schema is fetched by introspection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remote {
     /// The service's name.
     pub(crate) service: Box<str>,
-    /// Where it answers.
+    /// The path of its GraphQL endpoint.
     pub(crate) path: Box<str>,
     /// Whether it is a subgraph of Apollo Federation.
     pub(crate) is_federated: bool,
 }
 
 impl Schemas {
-    /// What a service said, if it did.
+    /// Returns the schema of a service, if it has been fetched.
     pub(crate) fn get(&self, remote: &Remote) -> Option<Arc<str>> {
         let key = (remote.service.clone(), remote.path.clone());
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
-    /// Asks a service; whether it said something else than before.
+    /// Fetches the schema of a service. Returns whether it differs from the previous one.
     ///
     /// # Errors
-    /// Why there is no schema, in words.
+    /// A message that explains why the schema is unavailable.
     pub(crate) async fn ask(&self, services: &Services, remote: &Remote) -> Result<bool, String> {
         let asked = introspect(services, &remote.service, &remote.path, remote.is_federated).await;
         let text: Arc<str> = asked.map_err(|error| error.message)?.into();

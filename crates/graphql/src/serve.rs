@@ -1,8 +1,9 @@
-//! GraphQL over HTTP: from a request to what is asked, and from what came of it to a response.
+//! GraphQL over HTTP: the parsing of requests and the creation of responses.
 //!
-//! `ask.rs` reads (GET and POST, by the GraphQL-over-HTTP specification), `persisted.rs` and `listed.rs` have documents that
-//! are named and not sent, `media.rs` says in which media type the answer leaves, `answer.rs` makes it. `problem.rs` and
-//! `refusal.rs` hold all that can go wrong before a document is looked at; `page.rs` is GraphiQL.
+//! `ask.rs` parses GET and POST requests by the GraphQL-over-HTTP specification. `persisted.rs` and
+//! `listed.rs` store documents that clients refer to by hash or name. `media.rs` selects the media type of
+//! the response, and `answer.rs` creates it. `problem.rs` and `refusal.rs` contain the errors that can occur
+//! before a document is processed. `page.rs` serves GraphiQL.
 
 mod answer;
 mod ask;

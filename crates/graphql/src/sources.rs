@@ -1,4 +1,5 @@
-//! What calls are made with: the services of a route, a request's own account with them, and the values that it asks by.
+//! The context for upstream calls: the services of a route, a request's call budget, and the values passed to
+//! calls.
 
 use std::sync::Arc;
 
@@ -16,53 +17,54 @@ pub(crate) struct Sources {
     coalescer: Option<Arc<Coalescer<Answer>>>,
 }
 
-/// How much is asked at most.
+/// The limits on upstream calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SourceLimits {
-    /// Calls for the objects of one field.
+    /// The maximum number of calls for the objects of one field.
     pub(crate) calls: usize,
-    /// Calls under way at once.
+    /// The maximum number of calls in flight.
     pub(crate) parallel: usize,
-    /// Bytes of an answer that several requests get.
+    /// The maximum number of bytes of a response that several requests share.
     pub(crate) received: u64,
 }
 
-/// What a request's calls are made with.
+/// The context for the calls of one request.
 pub(crate) struct Ground {
     pub(crate) calls: Calls<Answer>,
     pub(crate) limits: SourceLimits,
 }
 
-/// Where a service is asked.
+/// The GraphQL endpoint of a service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Endpoint<'a> {
     /// The service's name.
     pub(crate) service: &'a str,
-    /// Where it answers GraphQL; nothing for one that speaks REST.
+    /// The path of its GraphQL endpoint; empty for a REST service.
     pub(crate) path: &'a str,
 }
 
-/// The values of a field's arguments, as the service spells them: an object.
+/// The values of a field's arguments, written as the service expects them: an object.
 #[derive(Debug, Default)]
 pub(crate) struct Arguments(Option<Document>);
 
-/// The keys of the objects that something is asked for, each once.
+/// The distinct keys of the objects to fetch.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys<'a> {
     /// The fields of the key.
     pub(crate) fields: &'a [Box<str>],
-    /// Their values, object by object. `null` is the key of nothing.
+    /// Their values, object by object. `null` is the key of no object.
     pub(crate) values: Vec<Node<'a>>,
 }
 
 impl Sources {
-    /// The services of a route. With `coalesces`, equal calls of several requests at the same time are made once.
+    /// Creates the services of a route. With `coalesces`, equal concurrent calls of several requests share one
+    /// call.
     pub(crate) fn new(services: Services, limits: SourceLimits, coalesces: bool) -> Arc<Self> {
         let coalescer = coalesces.then(|| Arc::new(Coalescer::new(limits.received)));
         Arc::new(Self { services, limits, coalescer })
     }
 
-    /// What the calls of a request are made with.
+    /// Creates the context for the calls of a request.
     pub(crate) fn ground(&self, call: Call) -> Ground {
         let calls = Calls::new(self.services.clone(), call);
         let calls = match &self.coalescer {
@@ -74,7 +76,7 @@ impl Sources {
 }
 
 impl Ground {
-    /// The service of this name.
+    /// Returns the service of this name.
     pub(crate) fn service(&self, name: &str) -> Result<&Arc<Service>, Reason> {
         let unknown = || Reason::Call(Arc::new(CallError::Path(PathError::UnknownService)));
         self.calls.services().get(name).ok_or_else(unknown)
@@ -91,22 +93,22 @@ impl Endpoint<'_> {
 }
 
 impl Arguments {
-    /// Reads the text of an object.
+    /// Parses the text of an object.
     ///
     /// # Errors
-    /// When it is not JSON.
+    /// If the text is not JSON.
     pub(crate) fn read(text: Bytes) -> Result<Self, json::Error> {
         Ok(Self(Some(Document::new(text)?)))
     }
 
-    /// The value of an argument; none where it is absent.
+    /// The value of an argument, unless it is absent.
     pub(crate) fn get(&self, name: &str) -> Option<Node<'_>> {
         self.0.as_ref()?.root().member(name.as_bytes())
     }
 }
 
 impl<'a> Keys<'a> {
-    /// How many there are.
+    /// The number of keys.
     pub(crate) fn len(&self) -> usize {
         match self.fields.len() {
             0 => 1,
@@ -114,7 +116,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// The values of one of them, in the order of the fields.
+    /// The values of a key, in the order of the fields.
     pub(crate) fn row(&self, number: usize) -> &[Node<'a>] {
         let width = self.fields.len();
         self.values.get(number * width..(number + 1) * width).unwrap_or_default()

@@ -1,7 +1,7 @@
-//! A service as a subgraph: its schema, and what each field of it means to the service.
+//! A service as a subgraph: its schema, and the mapping of the schema's fields to the service.
 //!
-//! `schema/` makes them, `compose/` reads the schema alone, `plan/` lowers what the planner says of a subgraph to calls by
-//! its bindings, and `rest/` and `remote/` make those.
+//! `schema/` creates subgraphs, `compose/` reads only their schemas, `plan/` lowers the planner's fetches to
+//! calls according to their bindings, and `rest/` and `remote/` make these calls.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,60 +9,63 @@ use std::sync::Arc;
 use http::Method;
 use openapi::Place as In;
 
-/// A service, as the composed schema sees it.
+/// A service as a part of the composed schema.
 #[derive(Clone, Debug)]
 pub struct Subgraph {
-    /// The service's name, as the config has it.
+    /// The service's name, as in the config.
     pub name: Arc<str>,
-    /// Its schema: a subgraph's, by the Apollo Federation v2 specification. A link is an entity here: the type that gets the
-    /// field is declared with `@key`.
+    /// Its schema, according to the Apollo Federation v2 specification. A type with linked fields is an entity:
+    /// it is declared with `@key`.
     pub sdl: String,
-    /// How it is asked.
+    /// The protocol of the service.
     pub kind: Kind,
 }
 
-/// How a service is asked.
+/// The protocol of a service.
 #[derive(Clone, Debug)]
 pub enum Kind {
-    /// By REST.
+    /// REST.
     Rest(Arc<Bindings>),
-    /// By GraphQL, at this path. Its bindings have no root fields and no types: those are GraphQL's own. They have what links
-    /// added.
+    /// GraphQL. The bindings have no root fields and no types, since those are the service's own. They contain
+    /// the links.
     Remote {
-        /// Where it answers, below the service's URL.
+        /// The path of its GraphQL endpoint, below the service's URL.
         path: Arc<str>,
-        /// What links added to its types.
+        /// The fields that links add to its types.
         bindings: Arc<Bindings>,
-        /// Whether it is a subgraph by itself and answers `_entities` for types that the bindings don't have.
+        /// Whether the service is an Apollo Federation subgraph, which answers `_entities` for types that the
+        /// bindings don't have.
         is_federated: bool,
     },
 }
 
-/// What the fields of a subgraph mean.
+/// The mapping of a subgraph's fields to the service.
 #[derive(Clone, Debug, Default)]
 pub struct Bindings {
     /// The fields of `Query` and `Mutation`, by kind and name.
     pub roots: HashMap<(OperationKind, Box<str>), Arc<Operation>>,
-    /// The types that are not what they are called, or whose fields are not, by name.
+    /// The types whose names, or whose fields' names, differ from the service's own, by name.
     pub types: HashMap<Box<str>, TypeBinding>,
     /// The types whose objects are found by a key, or get fields from another service, by name.
     pub entities: HashMap<Box<str>, Entity>,
-    /// The service's scalars beside GraphQL's own, by name, and the values that each takes; `None` where it takes any.
+    /// The service's scalars apart from GraphQL's own, by name, with the values that each accepts; `None`
+    /// accepts any value.
     pub scalars: HashMap<Box<str>, Option<ScalarInput>>,
-    /// The objects that interfaces and unions may be and clients don't see, all by their names.
+    /// The possible types of interfaces and unions that are hidden from clients, by the name of the interface
+    /// or union.
     pub hidden_objects: HashMap<Box<str>, Vec<Box<str>>>,
 }
 
-/// The values that a scalar takes which the gateway makes of an OpenAPI format.
+/// The input values of a scalar that the gateway derives from an OpenAPI format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScalarInput {
-    /// Integers of 64 bits.
+    /// 64-bit integers.
     Integer,
     /// Strings.
     Text,
 }
 
-/// Reading or changing.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OperationKind {
     /// `Query`.
@@ -71,22 +74,22 @@ pub enum OperationKind {
     Mutation,
 }
 
-/// An operation of a REST service as a field.
+/// An operation of a REST service that is exposed as a field.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// Its method.
+    /// The HTTP method.
     pub method: Method,
-    /// Its path, with `{name}` for each parameter that stands in it, by the parameter's own name.
+    /// The path, with `{name}` for each path parameter, by the parameter's own name.
     pub path: Box<str>,
-    /// What is filled in, the fixed ones included.
+    /// The parameters to fill in, including those with fixed values.
     pub parameters: Vec<Parameter>,
-    /// The argument whose value is the JSON body; none where it takes none.
+    /// The argument whose value is the JSON body; absent if the operation has no body.
     pub body: Option<Box<str>>,
-    /// Where the field's value stands in the answer; nothing at all: it is the whole of it.
+    /// The path of the field's value in the response; an empty path selects all of it.
     pub at: json::Path,
-    /// What it answers is no JSON but a text, which is the field's value.
+    /// Whether the response is text instead of JSON. The text is the field's value.
     pub is_text: bool,
-    /// Whether it answers nothing: the field is `true` if all went well.
+    /// Whether the response is empty. The field is `true` on success.
     pub is_empty: bool,
 }
 
@@ -95,90 +98,92 @@ pub struct Operation {
 pub struct Parameter {
     /// Its name in the request.
     pub name: Box<str>,
-    /// Where it stands there.
+    /// Its location in the request.
     pub place: In,
-    /// Whether the service needs it.
+    /// Whether the service requires it.
     pub is_required: bool,
-    /// A list of values is the name several times over, and not once with commas.
+    /// Whether a list is written by repeating the name, instead of once with commas.
     pub is_repeated: bool,
-    /// Where its value comes from.
+    /// The source of its value.
     pub from: From,
 }
 
-/// Where a parameter's value comes from.
+/// The source of a parameter's value.
 #[derive(Clone, Debug)]
 pub enum From {
-    /// The field's argument of this name; left out where that is absent.
+    /// The field's argument of this name; the parameter is omitted if the argument is absent.
     Argument(Box<str>),
-    /// A field of the object's key (see [`Entity`]): a list of all objects' in [`How::Ids`].
+    /// A field of the object's key (see [`Entity`]). In [`How::Ids`] it is the list of all objects' values.
     Key(Box<str>),
-    /// It is always this, a JSON value.
+    /// A constant JSON value.
     Fixed(serde_json::Value),
 }
 
-/// What a type of the schema is to the service. Input types and enums have one too: what is sent is written by them.
+/// The mapping of a schema type to the service's type. Input types and enums have one too, for the values sent
+/// to the service.
 #[derive(Clone, Debug, Default)]
 pub struct TypeBinding {
-    /// What a GraphQL service itself calls the type, where it has another name in the schema.
+    /// The GraphQL service's own name of the type, if the schema uses another.
     pub name: Option<Box<str>>,
-    /// By the name of the field its member (of a GraphQL service: its own field); a field that is not here is the member of
-    /// its own name.
+    /// The member of each field (for a GraphQL service: its own field). A field that is missing here is the
+    /// member of the same name.
     pub fields: HashMap<Box<str>, Box<str>>,
-    /// How an object's type is told, where the type is abstract and the service's answers are no GraphQL.
+    /// The rule that determines an object's type, for abstract types of services other than GraphQL services.
     pub told_by: Option<Told>,
-    /// Texts of the JSON by the names that an enum's values have in GraphQL, where they differ.
+    /// The JSON text of each enum value whose GraphQL name differs.
     pub values: HashMap<Box<str>, Box<str>>,
 }
 
-/// How an object's type is told.
+/// A rule that determines an object's type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// By what a member says: its texts, and the types that they mean.
+    /// By the text of a member.
     Member {
         /// The member.
         name: Box<str>,
-        /// By text.
+        /// The types, by text.
         types: HashMap<Box<str>, Box<str>>,
     },
-    /// By the members that are there: the first of these types that finds all it requires.
+    /// By the members that are present: the first of these types whose required members are all present.
     Shape(Vec<(Box<str>, Vec<Box<str>>)>),
 }
 
 /// A type whose objects are found by a key.
 #[derive(Clone, Debug, Default)]
 pub struct Entity {
-    /// The fields of each key that the SDL declares, as it writes them: `catalog_id freelancer_id`.
+    /// The fields of each key that the SDL declares, as written there: `catalog_id freelancer_id`.
     pub keys: Vec<Box<str>>,
-    /// How the objects themselves are found; none where the service only adds fields to them.
+    /// The calls that fetch the objects themselves; absent if the service only adds fields to them.
     pub own: Option<How>,
     /// The fields that links add, each by calls of its own.
     pub links: HashMap<Box<str>, Link>,
 }
 
-/// A field that comes from another call.
+/// A field that is resolved by another call.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// The fields of the object that the calls need (by their names in GraphQL). Where one of them is `null`, nothing is
-    /// asked, and the field is `null`, or an empty list.
+    /// The fields of the object that the calls need, by their GraphQL names. If one of them is `null`, no call
+    /// is made, and the field is `null` or an empty list.
     pub needs: Vec<Box<str>>,
     /// The calls.
     pub how: How,
 }
 
-/// How values are found for many objects at once.
+/// A strategy for fetching values for many objects at once.
 #[derive(Clone, Debug)]
 pub enum How {
-    /// One call for as many as fit, by a parameter that takes a list ([`From::Key`]). Where the key's value is itself a list,
-    /// all its items are asked for, and the object gets theirs in its order; the same goes for [`How::List`].
+    /// Calls with batches of keys, by a parameter that takes a list ([`From::Key`]). If the value of the key is
+    /// itself a list, all its items are requested, and the object gets theirs in the order of the list. The
+    /// same applies to [`How::List`].
     Ids(Ask, Joined),
-    /// A list that is asked for once, whole, and joined in memory.
+    /// A single call for the whole list, which is joined in memory.
     List(Ask, Joined),
-    /// A call for each that differs.
+    /// A call for each distinct key.
     Each(Ask),
 }
 
 impl How {
-    /// The fields of the key that it needs, each once.
+    /// The fields of the key that the calls need, without repetition.
     #[must_use]
     pub fn needs(&self) -> Vec<&str> {
         let (ask, joined) = match self {
@@ -201,7 +206,7 @@ impl How {
     }
 }
 
-/// What is asked.
+/// The request to a service.
 #[derive(Clone, Debug)]
 pub enum Ask {
     /// An operation of a REST service.
@@ -210,22 +215,23 @@ pub enum Ask {
     Field {
         /// The name of the field.
         name: Box<str>,
-        /// The arguments that are not the field's own: by name, with the type as GraphQL writes it.
+        /// The arguments, without those of the field itself: the name, the type in GraphQL syntax, and the
+        /// source.
         arguments: Vec<(Box<str>, Box<str>, From)>,
     },
 }
 
-/// Which items belong to which object.
+/// The rule that matches items with objects.
 #[derive(Clone, Debug)]
 pub struct Joined {
     /// The field of the object's key that is compared.
     pub key: Box<str>,
     /// The member of each item that it is compared with (in a GraphQL service, the field).
     pub item: Box<str>,
-    /// Whether an object gets the list of its items, and not the only one.
+    /// Whether an object gets a list of its items, instead of a single one.
     pub is_many: bool,
-    /// Whether keys are compared as texts: 7 is `"7"`.
+    /// Whether keys are compared as texts: 7 equals `"7"`.
     pub is_text: bool,
-    /// The most keys in one call of [`How::Ids`]; without it as many as fit into a URL.
+    /// The maximum number of keys in a call of [`How::Ids`]; if absent, as many as fit into a URL.
     pub batch: Option<usize>,
 }

@@ -1,5 +1,5 @@
-//! What readers of a value may understand differently: names that an object has twice (RFC 8259, section 4), and halves of
-//! surrogate pairs (section 8.2). I-JSON (RFC 7493) has neither.
+//! Values that parsers may interpret differently: objects with duplicate names (RFC 8259, section 4), and
+//! unpaired surrogates (section 8.2). I-JSON (RFC 7493) allows neither.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -7,14 +7,14 @@ use std::fmt::Write;
 
 use crate::{Kind, Node};
 
-/// How many characters of a name are told, and how many steps of a path.
+/// The maximum number of characters of a name, and of steps of a path, in messages.
 const NAME: usize = 40;
 const STEPS: usize = 10;
 
-/// A value that readers may understand differently.
+/// A value that parsers may interpret differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ambiguity {
-    /// The steps to the value, the last one first.
+    /// The steps to the value, from the last to the first.
     steps: Vec<PathStep>,
     cause: Cause,
 }
@@ -32,7 +32,8 @@ enum Cause {
 }
 
 impl Ambiguity {
-    /// The path from the value that was checked: `.items[3]`; empty where it is that value itself. A long one is cut off.
+    /// The path from the checked value, for example `.items[3]`; empty for the checked value itself. A long
+    /// path is truncated.
     #[must_use]
     pub fn path(&self) -> String {
         let mut path = String::new();
@@ -48,7 +49,7 @@ impl Ambiguity {
         path
     }
 
-    /// What the value must do instead: "have each name once, ...".
+    /// The requirement that the value violates, as in "must have each name once, ...".
     #[must_use]
     pub fn must(&self) -> String {
         match &self.cause {
@@ -67,7 +68,7 @@ impl Ambiguity {
     }
 }
 
-/// Checks a value and all that is in it, in linear time.
+/// Checks a value and everything in it, in linear time.
 pub(crate) fn check(node: Node<'_>) -> Result<(), Ambiguity> {
     match node.kind() {
         Kind::String if node.is_unpaired() => Err(Ambiguity::new(Cause::HalfPair)),

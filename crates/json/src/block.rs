@@ -1,41 +1,42 @@
-//! What stands where in 64 bytes of JSON text, a bit for each byte: the first of the two steps of the index.
+//! Classification of 64 bytes of JSON text at once, with a bit for each byte. This is the first of the two
+//! indexing stages.
 //!
-//! The way of simdjson (Langdale and Lemire, "Parsing Gigabytes of JSON per Second", 2019).
+//! The method is that of simdjson (Langdale and Lemire, "Parsing Gigabytes of JSON per Second", 2019).
 
 /// The length of a block.
 pub(crate) const BLOCK: usize = 64;
 
-/// What the bytes of a block are, taken by themselves.
+/// The classes of a block's bytes, without context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bytes {
     pub(crate) quote: u64,
     pub(crate) backslash: u64,
-    /// Below 0x20, which no string may hold.
+    /// Below 0x20, which strings may not contain.
     pub(crate) control: u64,
     /// `{ } [ ] : ,`
     pub(crate) operator: u64,
     pub(crate) space: u64,
 }
 
-/// What stands where in a text, block by block.
+/// The classification of a text, block by block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Where tokens begin: operators, opening quotes, the first bytes of all other scalars.
+    /// The beginnings of tokens: operators, opening quotes, and the first bytes of all other scalars.
     pub(crate) tokens: Vec<u64>,
-    /// Whether there is white space outside of strings.
+    /// Whether there is whitespace outside of strings.
     pub(crate) is_spaced: bool,
 }
 
-/// The bytes of [`Found::tokens`] for a text of this length.
+/// The size in bytes of [`Found::tokens`] for a text of this length.
 pub(crate) fn tokens_bytes(text: usize) -> usize {
     (text / BLOCK + 1) * size_of::<u64>()
 }
 
-/// What stands where in a text. Strings are checked on the way; the error is the place of what none may hold.
+/// Classifies a text, and checks its strings. The error is the position of an invalid byte in a string.
 pub(crate) fn tokens(text: &[u8]) -> Result<Found, usize> {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1") {
-        #[expect(unsafe_code, reason = "what a machine has is known at run time")]
+        #[expect(unsafe_code, reason = "CPU features are detected at run time")]
         // SAFETY: this machine has AVX2 and BMI1.
         return unsafe { tokens_avx2(text) };
     }
@@ -48,7 +49,7 @@ fn tokens_avx2(text: &[u8]) -> Result<Found, usize> {
     tokens_by(text, |block| avx2(block))
 }
 
-/// Inlined, so that it is compiled once for each kind of machine.
+/// Inlined, so that it is compiled separately for each instruction set.
 #[inline(always)]
 pub(crate) fn tokens_by(text: &[u8], classify: impl Fn(&[u8; BLOCK]) -> Bytes) -> Result<Found, usize> {
     let (blocks, rest) = text.as_chunks::<BLOCK>();
@@ -63,14 +64,14 @@ pub(crate) fn tokens_by(text: &[u8], classify: impl Fn(&[u8; BLOCK]) -> Bytes) -
             check(text, number * BLOCK, block)?;
         }
         tokens.push(block.tokens);
-        // The last block is filled up with spaces.
+        // The last block is padded with spaces.
         let within = if number < blocks.len() { u64::MAX } else { !(u64::MAX << rest.len()) };
         spaces |= block.space & within;
     }
     if carry.string == 0 { Ok(Found { tokens, is_spaced: spaces != 0 }) } else { Err(text.len()) }
 }
 
-/// Checks what a block has in its strings.
+/// Checks the strings in a block.
 #[cold]
 fn check(text: &[u8], base: usize, block: Block) -> Result<(), usize> {
     let mut marks = block.forbidden | block.escapes;
@@ -85,7 +86,7 @@ fn check(text: &[u8], base: usize, block: Block) -> Result<(), usize> {
     Ok(())
 }
 
-/// Whether a text begins with what may stand behind a backslash.
+/// Whether a text begins with a valid continuation of an escape after its backslash.
 fn escape(text: &[u8]) -> bool {
     match text {
         [b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => true,
@@ -94,7 +95,7 @@ fn escape(text: &[u8]) -> bool {
     }
 }
 
-/// What a block means, with what stood before it in mind.
+/// The classification of a block, with the context from previous blocks.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     tokens: u64,
@@ -102,11 +103,11 @@ struct Block {
     escapes: u64,
     /// Control characters inside of strings.
     forbidden: u64,
-    /// White space outside of strings.
+    /// Whitespace outside of strings.
     space: u64,
 }
 
-/// What a block leaves to the next one.
+/// The state that is carried from one block to the next.
 #[derive(Debug, Default)]
 struct Carry {
     escaped: u64,
@@ -126,14 +127,14 @@ impl Carry {
         let word = scalar & !quote;
         let follows = (word << 1) | self.scalar;
         self.scalar = word >> 63;
-        // From behind an opening quote to the closing one.
+        // From the byte after an opening quote through the closing quote.
         let tail = string ^ quote;
         let tokens = (bytes.operator | (scalar & !follows)) & !tail;
         Block { tokens, escapes, forbidden: bytes.control & string, space: bytes.space & !string }
     }
 
-    /// The escaped bytes, and the backslashes that escape them: every second one of a row. The sum carries
-    /// along a row of backslashes, so that its end tells whether the row is even.
+    /// The escaped bytes, and the backslashes that escape them: every second one of a run. The carry of the
+    /// addition propagates along a run of backslashes, so that its end shows whether the run's length is even.
     #[inline(always)]
     fn escapes(&mut self, backslash: u64) -> (u64, u64) {
         const ODD: u64 = 0xaaaa_aaaa_aaaa_aaaa;
@@ -149,7 +150,7 @@ impl Carry {
     }
 }
 
-/// Each bit the parity of itself and those below it: ones from each opening quote to before the closing one.
+/// The prefix parity of the bits: ones from each opening quote up to, but not including, the closing quote.
 #[inline(always)]
 fn fill(mut bits: u64) -> u64 {
     for shift in [1, 2, 4, 8, 16, 32] {
@@ -158,7 +159,7 @@ fn fill(mut bits: u64) -> u64 {
     bits
 }
 
-/// For any machine.
+/// The portable implementation.
 #[inline(always)]
 pub(crate) fn portable(block: &[u8; BLOCK]) -> Bytes {
     let mut bytes = Bytes::default();
@@ -182,8 +183,8 @@ mod x86 {
 
     use super::{BLOCK, Bytes};
 
-    /// For machines with AVX2. White space and operators are looked up by their low four bits: a byte is
-    /// one if it equals the only one that has them.
+    /// The AVX2 implementation. Whitespace and operators are looked up by the low four bits of each byte: a
+    /// byte belongs to the class if it equals the table's entry.
     #[target_feature(enable = "avx2")]
     #[inline]
     pub(crate) fn avx2(block: &[u8; BLOCK]) -> Bytes {
@@ -210,7 +211,7 @@ mod x86 {
             32, 100, 100, 100, 17, 100, 113, 2, 100, 9, 10, 112, 100, 13, 100, 100,
         ));
         let space = |half| _mm256_cmpeq_epi8(half, _mm256_shuffle_epi8(spaces, half));
-        // `{`, `:`, `,` and `}`; the bit 0x20 makes brackets of the square ones.
+        // `{`, `:`, `,` and `}`. Setting the bit 0x20 turns square brackets into braces.
         #[rustfmt::skip]
         let operators = _mm256_broadcastsi128_si256(_mm_setr_epi8(
             0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 58, 123, 44, 125, 0, 0,
@@ -224,7 +225,7 @@ mod x86 {
             quote: equal(b'"'),
             backslash: equal(b'\\'),
             control,
-            // Two control characters pass for `:` and `,` with that bit.
+            // With that bit set, two control characters look like `:` and `,`.
             operator: join(operator(low), operator(high)) & !control,
             space: join(space(low), space(high)),
         }
@@ -246,14 +247,14 @@ mod tests {
 
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn both_ways_see_the_same_bytes() {
+    fn avx2_and_portable_classification_agree() {
         if !is_x86_feature_detected!("avx2") {
             return;
         }
         for byte in 0..=u8::MAX {
             let mut block = [b'a'; BLOCK];
             block[usize::from(byte) % BLOCK] = byte;
-            #[expect(unsafe_code, reason = "what a machine has is known at run time")]
+            #[expect(unsafe_code, reason = "CPU features are detected at run time")]
             // SAFETY: this machine has AVX2.
             let fast = unsafe { avx2(&block) };
             assert_eq!(fast, portable(&block), "{byte:#x}");

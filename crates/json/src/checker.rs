@@ -1,45 +1,45 @@
-//! Checking a text that comes in pieces and is handed on before its end is there: the whole grammar (RFC 8259), in as
-//! much memory as the text is deep.
+//! Validation of a text that arrives in pieces and is passed on before it is complete. It covers the whole
+//! grammar (RFC 8259), with memory proportional to the nesting depth.
 
 use crate::Error;
 use crate::index::DEPTH;
 
-/// A text of which some was seen.
+/// The state of validation of a partial text.
 #[derive(Clone, Debug)]
 pub struct Checker {
     state: State,
-    /// The containers that are open; whether each is an object.
+    /// The open containers: whether each is an object.
     open: Vec<bool>,
-    /// How many bytes were seen.
+    /// The number of bytes so far.
     seen: usize,
-    /// Bytes of a character that are still to come, and between what bounds the next is.
+    /// The number of missing continuation bytes of a character, and the bounds of the next one.
     more: u8,
     bounds: (u8, u8),
 }
 
-/// What comes next.
+/// The expected continuation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Value,
-    /// A value, or the end of an array that has begun.
+    /// A value, or the end of an array that has just begun.
     FirstItem,
-    /// A name, or the end of an object that has begun.
+    /// A name, or the end of an object that has just begun.
     FirstName,
     Name,
     Colon,
-    /// A comma, or the end of the container; at the end of the text nothing.
+    /// A comma, or the end of the container; at the top level only the end of the text.
     Behind,
-    /// The rest of a string; whether it is a name.
+    /// The rest of a string, and whether it is a name.
     String(bool),
     Escape(bool),
-    /// So many digits.
+    /// The given number of hexadecimal digits.
     Hex(bool, u8),
     Number(Number),
     /// The rest of `true`, `false` or `null`.
     Word(&'static [u8]),
 }
 
-/// Where in a number.
+/// The position within a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Number {
     Minus,
@@ -59,10 +59,11 @@ impl Default for Checker {
 }
 
 impl Checker {
-    /// Looks at the next piece.
+    /// Checks the next piece.
     ///
     /// # Errors
-    /// When no text that goes on like this is JSON, or it is too deep. Then nothing more may be asked.
+    /// If no JSON text begins like this, or if the text is nested too deeply. The checker must not be used
+    /// afterwards.
     pub fn feed(&mut self, piece: &[u8]) -> Result<(), Error> {
         let mut at = 0;
         while let Some(&byte) = piece.get(at) {
@@ -82,10 +83,10 @@ impl Checker {
         Ok(())
     }
 
-    /// Whether the text may end here.
+    /// Checks whether the text is complete.
     ///
     /// # Errors
-    /// When something is missing.
+    /// If something is missing.
     pub fn end(&self) -> Result<(), Error> {
         let is_value = match self.state {
             State::Behind => true,
@@ -171,7 +172,7 @@ impl Checker {
         if self.open.pop() == Some(is_object) { Ok(State::Behind) } else { Err(Error::NotJson(0)) }
     }
 
-    /// A byte of a string: UTF-8 by the table of RFC 3629.
+    /// Processes a byte of a string: UTF-8 according to the table in RFC 3629.
     fn inside(&mut self, byte: u8, is_name: bool) -> Result<State, Error> {
         let stay = State::String(is_name);
         if self.more > 0 {
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_judged_the_same_in_pieces_of_any_size() {
+    fn piece_size_does_not_affect_validation() {
         for text in [
             "1",
             "-0.5e+10 ",
@@ -265,7 +266,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_in_pieces_is_judged_as_a_whole_one(
+        fn validation_in_pieces_agrees_with_validation_of_the_whole(
             text in prop::collection::vec(prop_oneof![
                 prop::sample::select(vec!["{", "}", "[", "]", ",", ":", "\"", "\"a\"", "1", "-2.5e3", "null", " ", "\\u00e9", "é"])
                     .prop_map(|word| word.as_bytes().to_vec()),

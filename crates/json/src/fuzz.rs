@@ -1,4 +1,4 @@
-//! JSON text from anywhere: see `fuzz/src/lib.rs`.
+//! Fuzzing of JSON texts: see `fuzz/src/lib.rs`.
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ const WORDS: &[&str] =
     &["{", "}", "[", "]", ",", ":", "\"", "\"a\"", "\\u", "d83d", "null", "true", "-1", "e+", "0.", " "];
 
 #[test]
-fn json_is_judged_as_by_another_reader_and_walked_without_panic() {
+fn agrees_with_serde_json_and_never_panics() {
     ::fuzz::run("json_documents", WORDS, |text: &[u8]| {
         let shallow = text.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() < 100;
         let document = Document::new(Bytes::copy_from_slice(text));
@@ -24,7 +24,7 @@ fn json_is_judged_as_by_another_reader_and_walked_without_panic() {
             for path in ["", "/a", "/0/a", "/~1/~0", "/a/18446744073709551616"] {
                 let _ = document.root().pointer(path);
             }
-            // Guests name places as they like.
+            // Guests may pass any position.
             (0..text.len()).filter_map(|place| document.node(place)).for_each(read);
             let spots =
                 ["", "/a", "/a/0", "/a/0/b"].into_iter().filter_map(|at| known.root().pointer(at).ok()?);
@@ -34,14 +34,14 @@ fn json_is_judged_as_by_another_reader_and_walked_without_panic() {
 }
 
 #[test]
-fn any_machine_finds_the_same_tokens() {
+fn all_implementations_find_the_same_tokens() {
     ::fuzz::run("json_tokens", WORDS, |text: &[u8]| {
         let long = [b"[".as_slice(), &[b' '; 80], text, b"]"].concat();
         assert_eq!(block::tokens(&long), block::tokens_by(&long, block::portable));
     });
 }
 
-/// Everything that can be asked of a value.
+/// Calls all methods of a value.
 fn read(node: Node<'_>) {
     let _ = (node.kind(), node.text(), node.slice(), node.count(), node.string(), node.number());
     node.items().for_each(|item| assert!(item.start() >= node.start()));

@@ -1,30 +1,31 @@
-//! The index of a text: where its longer containers begin and end. Making it checks the whole grammar
-//! (RFC 8259), so that everything else may take the text for what it is.
+//! The index of a text: the positions of its longer containers. Building it checks the whole grammar (RFC
+//! 8259), so that all other code may assume that the text is JSON.
 
 use crate::Error;
 use crate::block::{self, BLOCK, Found};
 
-/// Deeper nesting is refused.
+/// The maximum nesting depth.
 pub const DEPTH: usize = 1024;
-/// Containers of fewer bytes are not in the index: passing them costs no more than finding them there.
+/// The minimum length of a container in the index, in bytes. Skipping a shorter one takes no longer than
+/// looking it up.
 const SHORT: u32 = 64;
-/// The containers that there is room for at first in the index of a short text.
+/// The initial capacity of the index of a short text, in containers.
 const FIRST: usize = 4;
 
 /// A container of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Container {
     pub(crate) start: u32,
-    /// Behind its closing bracket.
+    /// The position after its closing bracket.
     pub(crate) end: u32,
-    /// The place in the index of the first container behind it.
+    /// The index entry of the first container after it.
     pub(crate) next: u32,
-    /// How many items or members it has.
+    /// The number of items or members.
     pub(crate) count: u32,
 }
 
-/// Where the tokens of a text begin, block by block, and its containers in their order: together in `most` bytes, what is
-/// held while they grow included.
+/// Finds the tokens of a text, block by block, and its containers, in order. Both use at most `most` bytes of
+/// memory together, including temporary memory during growth.
 pub(crate) fn index(text: &[u8], most: usize) -> Result<(Found, Vec<Container>), Error> {
     if u32::try_from(text.len()).is_err() {
         return Err(Error::TooLong);
@@ -42,13 +43,13 @@ pub(crate) fn index(text: &[u8], most: usize) -> Result<(Found, Vec<Container>),
 pub(crate) struct Tokens<'a> {
     text: &'a [u8],
     blocks: &'a [u64],
-    /// The block that is read, and what is left of it.
+    /// The current block, and its remaining tokens.
     number: usize,
     bits: u64,
 }
 
 impl<'a> Tokens<'a> {
-    /// Those from a place in the text on.
+    /// The tokens from a position in the text on.
     #[inline(always)]
     pub(crate) fn from(text: &'a [u8], blocks: &'a [u64], place: usize) -> Self {
         let number = place / BLOCK;
@@ -56,14 +57,15 @@ impl<'a> Tokens<'a> {
         Self { text, blocks, number, bits }
     }
 
-    /// The first byte of the next token and its place; behind the last one none, and the text's length.
+    /// Returns the first byte of the next token and its position; after the last token, `None` and the text's
+    /// length.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> (Option<u8>, usize) {
         let at = self.pass();
         (self.text.get(at).copied(), at)
     }
 
-    /// The place of the next token; behind the last one the text's length.
+    /// Advances past the next token, and returns its position; after the last token, the text's length.
     #[inline(always)]
     pub(crate) fn pass(&mut self) -> usize {
         let at = self.peek();
@@ -71,7 +73,7 @@ impl<'a> Tokens<'a> {
         at
     }
 
-    /// The same, and the token stays the next.
+    /// Returns the position of the next token without advancing.
     #[inline(always)]
     pub(crate) fn peek(&mut self) -> usize {
         while self.bits == 0 {
@@ -92,21 +94,21 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// A container that is open, or what stands around the document's value, which ends with it.
+/// An open container, or the level of the root value, which has no closing bracket.
 #[derive(Clone, Copy)]
 struct Open {
-    /// Its place in the index.
+    /// Its index entry.
     place: usize,
     count: u32,
     /// The bracket that ends it.
     closing: u8,
 }
 
-/// No bracket ends the document.
+/// The closing byte at the level of the root value, where no bracket ends it.
 const NONE: u8 = 0;
 
-/// Makes room for more containers, of which `most` may be held at once, those in the smaller room included. `false`
-/// where there is none.
+/// Increases the capacity, with at most `most` containers in memory at a time, including those in the old
+/// allocation. Returns `false` if this is impossible.
 #[cold]
 fn grow(containers: &mut Vec<Container>, most: usize) -> bool {
     let now = containers.capacity();
@@ -115,8 +117,9 @@ fn grow(containers: &mut Vec<Container>, most: usize) -> bool {
     more > 0
 }
 
-/// The containers of a text that is one value, of which `most` may be held at once. All that the walk goes by is in variables of this function: in a struct, each token
-/// would wait for the one before to be written and read again.
+/// Returns the containers of a text that is one value, with at most `most` of them in memory at a time. The
+/// state is kept in local variables: in a struct, each token would wait for the previous one's stores and
+/// loads.
 fn containers(mut tokens: Tokens<'_>, most: usize) -> Result<Vec<Container>, Error> {
     let mut containers = Vec::with_capacity((tokens.text.len() / 256).min(most));
     let mut outer = Vec::with_capacity(16);
@@ -183,13 +186,13 @@ fn containers(mut tokens: Tokens<'_>, most: usize) -> Result<Vec<Container>, Err
     }
 }
 
-/// Notes that a container ended.
+/// Records the end of a container.
 #[inline(always)]
 fn end(containers: &mut Vec<Container>, open: Open, at: usize) {
     let (end, next) = (at as u32 + 1, containers.len() as u32);
     if let Some(container) = containers.get_mut(open.place) {
         if end - container.start < SHORT {
-            // All within it was short, too, and is gone: it is the last one.
+            // All containers within it were short, too, and have been removed: it is the last entry.
             containers.pop();
         } else {
             *container = Container { end, next, count: open.count, ..*container };
@@ -197,14 +200,14 @@ fn end(containers: &mut Vec<Container>, open: Open, at: usize) {
     }
 }
 
-/// Whether a text begins with a whole number, `true`, `false` or `null`.
+/// Whether a text begins with a complete number, `true`, `false` or `null`.
 #[inline(always)]
 fn scalar(text: &[u8]) -> bool {
     is_short(text) || is_scalar(text)
 }
 
-/// Whether a text begins with a whole number from 1 on of at most seven digits, and what may stand behind it in a text without white
-/// space: most numbers are seen at one glance.
+/// Whether a text begins with a positive integer of at most seven digits, followed by a delimiter other than
+/// whitespace. This fast path covers most numbers.
 #[inline(always)]
 fn is_short(text: &[u8]) -> bool {
     let Some(word) = text.first_chunk() else { return false };
@@ -212,7 +215,7 @@ fn is_short(text: &[u8]) -> bool {
     count < 8 && count > 0 && word[0] != b'0' && matches!(word[count], b',' | b'}' | b']')
 }
 
-/// The same for all that there are.
+/// Like [`is_short`], for all scalars.
 #[inline(never)]
 fn is_scalar(text: &[u8]) -> bool {
     let rest = match text {
@@ -227,7 +230,7 @@ fn is_scalar(text: &[u8]) -> bool {
     matches!(rest, [] | [b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r', ..])
 }
 
-/// What follows a number by RFC 8259, `-? int frac? exp?`; `None` where there is none.
+/// Returns the text after a number according to RFC 8259, `-? int frac? exp?`, or `None` if there is no number.
 #[inline(always)]
 fn number(text: &[u8]) -> Option<&[u8]> {
     let text = text.strip_prefix(b"-").unwrap_or(text);
@@ -245,8 +248,8 @@ fn number(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What follows the digits here; `None` where there are none. Eight are looked at together: how many there are is
-/// hard to foresee.
+/// Returns the text after a run of digits, or `None` if there are none. Eight digits are checked together,
+/// since the length of the run is hard for the CPU to predict.
 #[inline(always)]
 fn digits(text: &[u8]) -> Option<&[u8]> {
     if let Some(word) = text.first_chunk() {
@@ -259,12 +262,12 @@ fn digits(text: &[u8]) -> Option<&[u8]> {
     (count > 0).then(|| &text[count..])
 }
 
-/// How many digits eight bytes begin with.
+/// The number of digits at the beginning of eight bytes.
 #[inline(always)]
 pub(crate) fn digits_in(bytes: [u8; 8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     let values = u64::from_le_bytes(bytes) ^ (ONES * b'0' as u64);
-    // The highest bit of each byte that is more than 9, and of some behind the first such.
+    // The highest bit of each byte that is greater than 9, and of some bytes after the first such byte.
     let others = (values.wrapping_add(ONES * (0x7f - 9)) | values) & (ONES << 7);
     others.trailing_zeros() as usize / 8
 }

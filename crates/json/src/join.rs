@@ -1,7 +1,7 @@
-//! Joining by key: which items of an array have the same key as a value elsewhere.
+//! Joining by key: finding the items of an array that have the same key as a value elsewhere.
 //!
-//! Keys are compared as values of JSON, and exactly: 7 is 7.0 and 70e-1, but never `"7"`; numbers beyond 2^53
-//! stay different; `"\u0061"` is `"a"`. `null`, arrays and objects are no keys.
+//! Keys are compared exactly, as JSON values: 7 equals 7.0 and 70e-1, but not `"7"`; different numbers beyond
+//! 2^53 remain different; `"\u0061"` equals `"a"`. `null`, arrays and objects are not keys.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,29 +9,29 @@ use std::ops::BitOr;
 
 use crate::{Kind, Node, Number};
 
-/// A value by which items are found.
+/// A key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Scalar<'a>(Repr<'a>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Repr<'a> {
     Whole(u64),
-    /// Any other number: its sign, its digits without zeros at the ends, the power of ten that they are of.
+    /// Any other number: its sign, its digits without leading and trailing zeros, and their power of ten.
     Decimal(bool, Box<[u8]>, i64),
-    /// A number whose power of ten is beyond all reason, as it is spelt.
+    /// A number whose exponent is too large, as its text.
     Spelt(&'a [u8]),
     Text(Cow<'a, [u8]>),
-    /// A string with an unpaired surrogate, as it is spelt.
+    /// A string with an unpaired surrogate, as its text.
     Unpaired(&'a [u8]),
     Bool(bool),
 }
 
-/// Which kinds of keys there are.
+/// A set of kinds of keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kinds(u8);
 
 impl<'a> Scalar<'a> {
-    /// A value as a key; `None` where it can't be one.
+    /// Returns a value as a key, or `None` if it can't be one.
     #[must_use]
     pub fn of(node: Node<'a>) -> Option<Self> {
         Some(Self(match node.kind() {
@@ -43,7 +43,8 @@ impl<'a> Scalar<'a> {
         }))
     }
 
-    /// The same, of a number or boolean its spelling: then 7 is `"7"`, and 7.0 is not.
+    /// Like [`Scalar::of`], but a number or boolean is represented by its text: 7 equals `"7"`, but 7.0 does
+    /// not.
     #[must_use]
     pub fn text(node: Node<'a>) -> Option<Self> {
         match node.kind() {
@@ -52,7 +53,7 @@ impl<'a> Scalar<'a> {
         }
     }
 
-    /// What kind it is of.
+    /// Returns the kind of the key.
     #[must_use]
     pub fn kind(&self) -> Kinds {
         Kinds(match self.0 {
@@ -70,7 +71,7 @@ fn number(node: Node<'_>) -> Repr<'_> {
     decimal(node.text()).unwrap_or(Repr::Spelt(node.text()))
 }
 
-/// A number in its only form; none where its power of ten is too large to be counted.
+/// Normalizes a number; `None` if its exponent is too large.
 fn decimal(text: &[u8]) -> Option<Repr<'static>> {
     let (is_negative, text) = text.strip_prefix(b"-").map_or((false, text), |text| (true, text));
     let e = text.iter().position(|byte| matches!(byte, b'e' | b'E')).unwrap_or(text.len());
@@ -99,13 +100,13 @@ fn decimal(text: &[u8]) -> Option<Repr<'static>> {
 }
 
 impl Kinds {
-    /// Whether both have kinds, and none in common: nothing can be equal.
+    /// Whether both sets are nonempty and disjoint, so that no keys are equal.
     #[must_use]
     pub fn are_apart(self, other: Self) -> bool {
         self.0 != 0 && other.0 != 0 && self.0 & other.0 == 0
     }
 
-    /// What they are called.
+    /// Returns the names of the kinds, for messages.
     #[must_use]
     pub fn names(self) -> String {
         let names = [(1, "numbers"), (2, "strings"), (4, "booleans")];
@@ -123,19 +124,19 @@ impl BitOr for Kinds {
     }
 }
 
-/// Items by key, in their order.
+/// Items grouped by key, in their order.
 #[derive(Debug, Default)]
 pub struct Grouped<'a> {
     groups: HashMap<Scalar<'a>, usize>,
-    /// Of each group its first and its last item.
+    /// The first and last item of each group.
     ends: Vec<(usize, usize)>,
-    /// Of each item the next one in its group.
+    /// The next item of the same group, for each item.
     next: Vec<Option<usize>>,
     kinds: Kinds,
 }
 
 impl<'a> Grouped<'a> {
-    /// Nothing yet, with room for so many items.
+    /// Creates an empty collection with capacity for a number of items.
     #[must_use]
     pub fn with_capacity(items: usize) -> Self {
         Self {
@@ -146,7 +147,8 @@ impl<'a> Grouped<'a> {
         }
     }
 
-    /// Adds the next item, by its key; one without is in no group. Returns whether an item before had the key.
+    /// Adds the next item with its key. An item without a key is in no group. Returns whether a previous item
+    /// has the same key.
     pub fn add(&mut self, key: Option<Scalar<'a>>) -> bool {
         let item = self.next.len();
         self.next.push(None);
@@ -167,31 +169,31 @@ impl<'a> Grouped<'a> {
         }
     }
 
-    /// The number of the group that has this key.
+    /// Returns the number of the group with this key.
     #[must_use]
     pub fn find(&self, key: &Scalar<'_>) -> Option<usize> {
         self.groups.get(key).copied()
     }
 
-    /// How many groups there are.
+    /// The number of groups.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no groups.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The numbers of a group's items.
+    /// Returns the indices of a group's items.
     pub fn items(&self, group: usize) -> impl Iterator<Item = usize> {
         let first = self.ends.get(group).map(|(first, _)| *first);
         std::iter::successors(first, |item| self.next.get(*item).copied().flatten())
     }
 
-    /// Which kinds of keys there are.
+    /// The kinds of keys in all groups.
     #[must_use]
     pub fn kinds(&self) -> Kinds {
         self.kinds

@@ -1,11 +1,11 @@
-//! JSON text as slices: nothing is parsed that is not asked for.
+//! JSON text as slices: only the requested parts are parsed.
 //!
-//! A [`Document`] is a text that was checked once, all of it (RFC 8259), and an index of its tokens and
-//! longer containers, made on the way. A [`Node`] is a value in it: a place in the text. Walking to
-//! a member or an item jumps over what lies before it; numbers stay as they were spelt, keys keep their
-//! order, equal keys stay all; text that is handed on shares the document's memory. A [`Path`] leads to several
-//! values at once, [`Grouped`] finds items by key, and a [`Tree`] is a value composed of such texts.
-//! A [`Checker`] judges a text that is too long to be held.
+//! A [`Document`] is a text that was checked completely (RFC 8259), with an index of its tokens and its longer
+//! containers that is built at the same time. A [`Node`] is a value in it, represented by its position in the
+//! text. Access to a member or an item skips the text before it. Numbers keep their original text, members keep
+//! their order, and duplicate names are preserved. Slices share the document's memory. A [`Path`] selects
+//! several values, [`Grouped`] finds items by key, and a [`Tree`] is a value composed of such texts. A
+//! [`Checker`] validates a text that is too long to be held in memory.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod ambiguity;
@@ -35,10 +35,10 @@ pub use node::{Items, Key, Kind, Members, Node, Number, Passed, Spelling, Spot};
 pub use path::{NotArray, NotPath, Path, Step};
 pub use tree::{Again, Member, Pieces, Tree};
 
-/// Why a text or a pointer is refused.
+/// The reason why a text or a pointer is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The text is not JSON, or ends too early.
+    /// The text is not JSON, or incomplete.
     #[error("byte {0}: this is not JSON")]
     NotJson(usize),
     /// The text is nested deeper than [`DEPTH`].
@@ -47,10 +47,10 @@ pub enum Error {
     /// The text has 4 GiB or more.
     #[error("the text has 4 GiB or more")]
     TooLong,
-    /// The index takes more bytes than it may: see [`Document::within`].
-    #[error("byte {0}: the index of this takes more memory than there is for it")]
+    /// The index would exceed its limit; see [`Document::within`].
+    #[error("byte {0}: the index of this text takes more memory than allowed")]
     IndexTooLarge(usize),
-    /// The pointer is not one: it must be empty or begin with `/`, and `~` be followed by 0 or 1.
+    /// Not a JSON Pointer: it must be empty or begin with `/`, and `~` must be followed by 0 or 1.
     #[error("not a JSON Pointer: it must be empty or begin with `/`, and `~` be followed by 0 or 1")]
     NotPointer,
 }
@@ -59,33 +59,36 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Document {
     text: Bytes,
-    /// Where its tokens begin, a bit for each byte.
+    /// The first bytes of tokens, a bit for each byte of the text.
     blocks: Vec<u64>,
     is_spaced: bool,
     containers: Vec<Container>,
-    /// The place in the index that [`Document::node`] found last: the next one is often it, or behind it.
+    /// The index entry that [`Document::node`] found last. The next lookup is often for the same or the
+    /// following entry.
     last: AtomicUsize,
-    /// Where in the index the containers of each [`STRETCH`] of the text begin, once one is looked for elsewhere.
+    /// The first index entry for each [`STRETCH`] of the text, built on the first lookup that needs it.
     stretches: OnceLock<Box<[u32]>>,
 }
 
-/// So many bytes of a text have few containers in the index.
+/// The length of a stretch, in bytes: short enough that it contains few index entries.
 const STRETCH: usize = 256;
 
 impl Document {
-    /// Checks a text and makes its index. A byte order mark in front is left out.
+    /// Checks a text and builds its index. A leading byte order mark is removed.
     ///
     /// # Errors
-    /// When the text is not JSON, too deep, or too long. Places count from behind a byte order mark.
+    /// If the text is not JSON, nested too deeply, or too long. Positions are counted after the byte order
+    /// mark.
     pub fn new(text: Bytes) -> Result<Self, Error> {
         Self::within(text, usize::MAX)
     }
 
-    /// Like [`Document::new`], but never takes more than `most` bytes beside the text, neither while the index is made nor
-    /// later. Most texts need a fifth of their own length; one that is nested as deeply as may be, eight times as much.
+    /// Like [`Document::new`], but limits the memory in addition to the text to `most` bytes, both while the
+    /// index is built and afterwards. Most texts need a fifth of their own length; a text with the maximum
+    /// nesting needs eight times its length.
     ///
     /// # Errors
-    /// Those of [`Document::new`], and [`Error::IndexTooLarge`].
+    /// The errors of [`Document::new`], and [`Error::IndexTooLarge`].
     pub fn within(mut text: Bytes, most: usize) -> Result<Self, Error> {
         if text.starts_with(b"\xef\xbb\xbf") {
             text = text.slice(3..);
@@ -102,11 +105,11 @@ impl Document {
         Self { text, blocks, is_spaced, containers, last, stretches }
     }
 
-    /// A document of a text that was checked before: only its tokens are found, which is a third of the work. Of a
-    /// text that is no JSON what it says means nothing, and lies within the text.
+    /// Creates a document of a text that was checked before. Only its tokens are found, which is a third of
+    /// the work. For a text that is not JSON, all results are unspecified, but remain within the text.
     ///
     /// # Errors
-    /// When the text ends within a string or has in one what none may hold, or is too long.
+    /// If the text ends within a string, has an invalid byte in a string, or is too long.
     pub fn known(text: Bytes) -> Result<Self, Error> {
         if u32::try_from(text.len()).is_err() {
             return Err(Error::TooLong);
@@ -121,13 +124,13 @@ impl Document {
         &self.text
     }
 
-    /// Whether there is white space between its tokens, or around it.
+    /// Whether there is whitespace between its tokens, or around them.
     #[must_use]
     pub fn is_spaced(&self) -> bool {
         self.is_spaced
     }
 
-    /// Its tokens, in order: the first byte of each, and its place.
+    /// Returns the tokens in order: the first byte and the position of each.
     pub fn tokens(&self) -> impl Iterator<Item = (u8, usize)> {
         let mut tokens = self.tokens_from(0);
         std::iter::from_fn(move || {
@@ -136,41 +139,43 @@ impl Document {
         })
     }
 
-    /// The value that the text is.
+    /// Returns the root value.
     #[must_use]
     pub fn root(&self) -> Node<'_> {
         Node::new(self, self.tokens_from(0).next().1, 0)
     }
 
-    /// The value that begins at a place in the text, as [`Node::start`] says it; `None` where no token begins, as within a
-    /// string or behind the text. At a token that is no value the result means nothing, and lies within the text.
+    /// Returns the value that begins at a position in the text, as returned by [`Node::start`]. Returns `None`
+    /// if no token begins there, for example within a string or after the end of the text. For a token that is
+    /// not a value, the result is unspecified, but remains within the text.
     #[must_use]
     pub fn node(&self, start: usize) -> Option<Node<'_>> {
         let bits = self.blocks.get(start / block::BLOCK)?;
         (bits >> (start % block::BLOCK) & 1 == 1).then(|| Node::new(self, start, self.place(start)))
     }
 
-    /// Makes what [`Document::node`] needs for places in any order, which takes time by the length of the text: else the
-    /// first call that needs it does.
+    /// Builds the lookup table that [`Document::node`] needs for positions in any order. It takes time
+    /// proportional to the text's length. Without this call, the first lookup that needs the table builds it.
     pub fn index_places(&self) {
         self.search(0);
     }
 
-    /// The value that stands at a spot, as [`Node::spot`] says it; `None` behind the text. By a spot of another document
-    /// the result means nothing, and lies within the text.
+    /// Returns the value at a spot, as returned by [`Node::spot`], or `None` if the spot is after the end of
+    /// the text. For a spot of another document, the result is unspecified, but remains within the text.
     #[must_use]
     #[inline]
     pub fn at(&self, spot: Spot) -> Option<Node<'_>> {
         Node::at(self, spot)
     }
 
-    /// The members of an object from the one on that stands at this spot, as [`Members::spot`] says it.
+    /// Returns the members of an object, beginning with the member at this spot, as returned by
+    /// [`Members::spot`].
     #[must_use]
     pub fn members_at(&self, spot: Spot) -> Members<'_> {
         Members::at(self, spot)
     }
 
-    /// The place in the index of the first container that begins at `start` or behind.
+    /// The index entry of the first container that begins at `start` or later.
     fn place(&self, start: usize) -> usize {
         let last = self.last.load(Ordering::Relaxed);
         let begins = |place: &usize| {
@@ -197,7 +202,7 @@ impl Document {
         first + rest.iter().take_while(|container| (container.start as usize) < start).count()
     }
 
-    /// The bytes that the index takes at most, beside the text.
+    /// The maximum memory of the index in bytes, excluding the text.
     #[must_use]
     pub fn index_bytes(&self) -> usize {
         self.blocks.capacity() * size_of::<u64>()
@@ -211,7 +216,7 @@ impl Document {
     }
 }
 
-/// The bytes of [`Document::stretches`] for a text of this length.
+/// The size in bytes of [`Document::stretches`] for a text of this length.
 fn stretches_bytes(text: usize) -> usize {
     (text / STRETCH + 1) * size_of::<u32>()
 }

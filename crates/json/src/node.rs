@@ -1,4 +1,4 @@
-//! A value in its document: what it is, what is in it, its text.
+//! Values in a document: their kinds, contents and texts.
 
 use std::borrow::Cow;
 
@@ -8,16 +8,16 @@ use crate::index::{self, Container, Tokens};
 use crate::string::{self, unescape};
 use crate::{Ambiguity, Document, Error, ambiguity, pointer, walk};
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `null`
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A number; [`Node::number`] reads it.
+    /// A number; see [`Node::number`].
     Number,
-    /// A string; [`Node::string`] reads it.
+    /// A string; see [`Node::string`].
     String,
     /// An array.
     Array,
@@ -26,7 +26,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What such a value is called.
+    /// The name of the kind, for messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -40,50 +40,51 @@ impl Kind {
     }
 }
 
-/// A number. One that is neither is only what its text says.
+/// A number. For [`Self::Big`], only its text has the exact value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// A whole number from 0 on.
+    /// A nonnegative integer.
     Unsigned(u64),
-    /// A whole number below 0.
+    /// A negative integer.
     Negative(i64),
     /// A number with a fraction or an exponent, or `-0`.
     Real(f64),
-    /// A whole number of more than 64 bits, or one beyond the doubles.
+    /// An integer of more than 64 bits, or a number beyond the range of doubles.
     Big,
 }
 
-/// Where a value stands in its document.
+/// The location of a value in its document, with its index entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Spot {
     start: u32,
     place: u32,
 }
 
-/// A value of a document. Copying it costs nothing, and it borrows the document alone.
+/// A value in a document. It is cheap to copy, and only borrows the document.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
     document: &'a Document,
     start: usize,
-    /// The first container in the index that begins here or behind.
+    /// The index entry of the first container that begins here or later.
     place: usize,
 }
 
 impl<'a> Node<'a> {
-    /// The value that begins at `start`, of a document whose containers from there on begin at `place`.
+    /// Creates the node for the value at `start`; `place` is the index entry of the first container from there
+    /// on.
     #[inline]
     pub(crate) fn new(document: &'a Document, start: usize, place: usize) -> Self {
         Self { document, start, place }
     }
 
-    /// The value that stands there, if that is within the text.
+    /// Returns the value at a spot, if the spot is within the text.
     #[inline]
     pub(crate) fn at(document: &'a Document, spot: Spot) -> Option<Self> {
         let (start, place) = (spot.start as usize, spot.place as usize);
         (start < document.text.len()).then_some(Self { document, start, place })
     }
 
-    /// What it is.
+    /// Returns the kind of the value.
     #[must_use]
     #[inline]
     pub fn kind(self) -> Kind {
@@ -98,21 +99,21 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Where its text begins in the document's; [`Document::node`] leads back.
+    /// Returns the position of its text in the document's text; the inverse is [`Document::node`].
     #[must_use]
     pub fn start(self) -> usize {
         self.start
     }
 
-    /// Where it stands in its document; [`Document::at`] leads back, and has nothing to look for.
+    /// Returns its location in the document; the inverse is [`Document::at`], which needs no lookup.
     #[must_use]
     #[inline]
     pub fn spot(self) -> Spot {
-        // Texts have less than 4 GiB, and containers are fewer than their bytes.
+        // Texts have less than 4 GiB, and the number of containers is smaller than that of bytes.
         Spot { start: self.start as u32, place: self.place as u32 }
     }
 
-    /// Its text, as it was spelt.
+    /// Returns its original text.
     #[must_use]
     #[inline]
     pub fn text(self) -> &'a [u8] {
@@ -120,22 +121,22 @@ impl<'a> Node<'a> {
         text.get(self.start..self.end()).unwrap_or_default()
     }
 
-    /// Its text, sharing the document's memory.
+    /// Returns its text as a slice that shares the document's memory.
     #[must_use]
     pub fn slice(self) -> Bytes {
         let len = self.text().len();
         self.document.text.slice(self.start..self.start + len)
     }
 
-    /// Whether its text is longer than this, or, if it is no container, all up to the next token. A container of which
-    /// the index has nothing is short.
+    /// Whether its text is longer than `bytes`. For a scalar, the length includes the whitespace up to the next
+    /// token. A container that is not in the index is short.
     #[must_use]
     pub fn is_longer(self, bytes: usize) -> bool {
         self.extent().len() > bytes
     }
 
-    /// The text from where it begins to the next token, sharing the document's memory: of a scalar the same and the white
-    /// space behind it. Where it ends is not looked for.
+    /// Returns the text from its beginning to the next token, sharing the document's memory. For a scalar this
+    /// includes trailing whitespace, so that its end need not be searched.
     #[must_use]
     pub fn with_space(self) -> Bytes {
         self.document.text.slice(self.extent())
@@ -153,7 +154,7 @@ impl<'a> Node<'a> {
         self.start..end.max(self.start)
     }
 
-    /// How many items or members it has; 0 where it is no container.
+    /// Returns the number of items or members; 0 for scalars.
     #[must_use]
     pub fn count(self) -> usize {
         match self.kind() {
@@ -163,14 +164,14 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Its entry, if it is a container that is in the index.
+    /// Returns its index entry, if it is a container in the index.
     #[inline]
     fn own(self) -> Option<&'a Container> {
         let container = self.document.containers.get(self.place)?;
         (container.start as usize == self.start).then_some(container)
     }
 
-    /// Behind its text.
+    /// Returns the position after its text.
     fn end(self) -> usize {
         let text = &self.document.text[..];
         match text.get(self.start) {
@@ -183,14 +184,14 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The items of an array, in order; of everything else none.
+    /// Returns the items of an array, in order; empty for other values.
     #[must_use]
     #[inline]
     pub fn items(self) -> Items<'a> {
         Items(Children::new(self, Kind::Array))
     }
 
-    /// It and those that follow it, of an array that it is an item of.
+    /// Returns this item and the following items of the array that contains it.
     #[must_use]
     #[inline]
     pub fn and_following(self) -> Items<'a> {
@@ -198,14 +199,15 @@ impl<'a> Node<'a> {
         Items(Children { document, tokens: Some(document.tokens_from(start)), place })
     }
 
-    /// The members of an object as they are spelt, those of equal names too; of everything else none.
+    /// Returns the members of an object in their original order, including those with duplicate names; empty
+    /// for other values.
     #[must_use]
     #[inline]
     pub fn members(self) -> Members<'a> {
         Members(Children::new(self, Kind::Object))
     }
 
-    /// The member `name` of an object; of equal names the first, as JSON Pointers have it.
+    /// Returns the member `name` of an object. Of duplicate names it is the first, as in JSON Pointer.
     #[must_use]
     pub fn member(self, name: &[u8]) -> Option<Self> {
         let mut children = Children::new(self, Kind::Object);
@@ -218,22 +220,22 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The member `name` of an object; of equal names the last, as JavaScript has it.
+    /// Returns the member `name` of an object. Of duplicate names it is the last, as in JavaScript.
     #[must_use]
     pub fn last_member(self, name: &[u8]) -> Option<Self> {
         self.members().filter(|(key, _)| key.is(name)).last().map(|(_, value)| value)
     }
 
-    /// The item number `index` of an array.
+    /// Returns the item of an array with this index.
     #[must_use]
     pub fn item(self, index: usize) -> Option<Self> {
         self.items().nth(index)
     }
 
-    /// The value that a JSON Pointer (RFC 6901) leads to from here.
+    /// Returns the value that a JSON Pointer (RFC 6901) selects, starting here.
     ///
     /// # Errors
-    /// When it is no pointer.
+    /// If the text is not a pointer.
     pub fn pointer(self, pointer: &str) -> Result<Option<Self>, Error> {
         if pointer.is_empty() {
             return Ok(Some(self));
@@ -249,14 +251,15 @@ impl<'a> Node<'a> {
         Ok(found)
     }
 
-    /// What a string says, in UTF-8; `None` where it is none. An unpaired surrogate, which is no
-    /// character, is replaced by U+FFFD.
+    /// Returns the content of a string in UTF-8, or `None` for other values. An unpaired surrogate is replaced
+    /// by U+FFFD.
     #[must_use]
     pub fn string(self) -> Option<Cow<'a, [u8]>> {
         (self.kind() == Kind::String).then(|| unescape(inside(self.text())))
     }
 
-    /// A scalar as plain text: what a string says, a number or boolean as it is spelt; `None` for everything else.
+    /// Returns a scalar as plain text: the content of a string, or the text of a number or boolean; `None` for
+    /// other values.
     #[must_use]
     pub fn plain(self) -> Option<Cow<'a, str>> {
         let bytes = match self.kind() {
@@ -270,21 +273,22 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// Whether it is a string with an unpaired surrogate: only its spelling says all of it.
+    /// Whether it is a string with an unpaired surrogate, which only its original text represents exactly.
     #[must_use]
     pub fn is_unpaired(self) -> bool {
         self.kind() == Kind::String && string::is_unpaired(inside(self.text()))
     }
 
-    /// Checks that all readers understand it, and all that is in it, in one way. It takes linear time.
+    /// Checks in linear time that all parsers interpret the value, and everything in it, in the same way.
     ///
     /// # Errors
-    /// When an object has a name twice, however each is spelt, or a string or a name has half of a surrogate pair.
+    /// If an object has duplicate names, after resolving escapes, or if a string or name has an unpaired
+    /// surrogate.
     pub fn check_unambiguous(self) -> Result<(), Ambiguity> {
         ambiguity::check(self)
     }
 
-    /// What a number says; `None` where it is none.
+    /// Returns the value of a number, or `None` for other values.
     #[must_use]
     pub fn number(self) -> Option<Number> {
         if self.kind() != Kind::Number {
@@ -305,7 +309,7 @@ impl<'a> Node<'a> {
         Some(if whole || real.is_infinite() { Number::Big } else { Number::Real(real) })
     }
 
-    /// A whole number from 0 on of few digits, which most numbers are.
+    /// A fast path for nonnegative integers of few digits, which most numbers are.
     fn short(self) -> Option<u64> {
         const DIGITS: usize = 18;
         let text = self.document.text.get(self.start..)?;
@@ -321,7 +325,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// What stands between the quotes.
+/// The text between the quotes.
 fn inside(text: &[u8]) -> &[u8] {
     text.get(1..text.len().saturating_sub(1)).unwrap_or_default()
 }
@@ -330,12 +334,12 @@ fn inside(text: &[u8]) -> &[u8] {
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'a> {
     node: Node<'a>,
-    /// The colon behind it, before which its quotes stand.
+    /// The position of the colon after it, which follows its closing quote.
     colon: usize,
 }
 
 impl<'a> Key<'a> {
-    /// Whether it is this name.
+    /// Whether it equals this name.
     #[must_use]
     #[inline(always)]
     pub fn is(self, name: &[u8]) -> bool {
@@ -345,34 +349,34 @@ impl<'a> Key<'a> {
         }
         let same = raw.iter().zip(name).take_while(|(raw, name)| raw == name && **raw != b'\\').count();
         match raw.get(same) {
-            // What follows the name is its quote.
+            // The name is followed by its closing quote.
             Some(b'"') => same == name.len(),
             Some(b'\\') => string::says(&raw[same..], &name[same..]),
             _ => false,
         }
     }
 
-    /// The name, a string.
+    /// Returns the name as a string value.
     #[must_use]
     pub fn node(self) -> Node<'a> {
         self.node
     }
 }
 
-/// A member's name as a text may spell it, with its quotes and the colon behind it, to be found at one glance.
+/// The expected text of a member's name, with its quotes and the following colon, for a fast comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spelling {
     text: Box<[u8]>,
-    /// What it begins with, and which of these bytes are its own.
+    /// Its first bytes, and a mask of the bytes that belong to the text.
     head: u128,
     mask: u128,
 }
 
-/// The bytes of a [`Spelling`] that are looked at together.
+/// The number of bytes of a [`Spelling`] that are compared together.
 const HEAD: usize = size_of::<u128>();
 
 impl Spelling {
-    /// The spelling that is this text: `"name":`.
+    /// Creates the spelling for this text: `"name":`.
     #[must_use]
     pub fn new(text: &[u8]) -> Self {
         let (mut head, mut mask) = ([0; HEAD], [0; HEAD]);
@@ -382,7 +386,7 @@ impl Spelling {
         Self { text: text.into(), head: u128::from_ne_bytes(head), mask: u128::from_ne_bytes(mask) }
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     #[inline]
     pub fn text(&self) -> &[u8] {
@@ -398,11 +402,11 @@ impl Spelling {
     }
 }
 
-/// Where a walk through a container is.
+/// A cursor over the children of a container.
 #[derive(Clone, Debug)]
 struct Children<'a> {
     document: &'a Document,
-    /// At the token of a child, or behind the last one.
+    /// At the token of a child, or after the last one.
     tokens: Option<Tokens<'a>>,
     place: usize,
 }
@@ -415,7 +419,7 @@ impl<'a> Children<'a> {
         Self { document, tokens, place: place + usize::from(node.own().is_some()) }
     }
 
-    /// The next token, unless the container ends with it.
+    /// Returns the next token, unless the container ends with it.
     #[inline(always)]
     fn token(&mut self) -> Option<usize> {
         match self.tokens.as_mut()?.next() {
@@ -427,7 +431,7 @@ impl<'a> Children<'a> {
         }
     }
 
-    /// The name of the next member, and where its value begins.
+    /// Returns the name of the next member, and the position of its value.
     #[inline(always)]
     fn key(&mut self) -> Option<(Key<'a>, usize)> {
         let name = self.token()?;
@@ -437,7 +441,7 @@ impl<'a> Children<'a> {
         Some((Key { node, colon }, start))
     }
 
-    /// The value that begins at `start`; the walk goes on behind it, and behind its comma.
+    /// Returns the value that begins at `start`, and advances past it and its comma.
     #[inline(always)]
     fn value(&mut self, start: usize) -> Node<'a> {
         let node = Node::new(self.document, start, self.place);
@@ -448,7 +452,8 @@ impl<'a> Children<'a> {
         node
     }
 
-    /// The same, with the end of the value: where the next token stands, but for white space.
+    /// Like [`Self::value`], but also returns the end of the value, which is the next token except for
+    /// whitespace.
     #[inline(always)]
     fn value_with_end(&mut self, start: usize) -> (Node<'a>, usize) {
         let node = Node::new(self.document, start, self.place);
@@ -463,14 +468,14 @@ impl<'a> Children<'a> {
         (node, if self.document.is_spaced { self.unspaced(start, end) } else { end })
     }
 
-    /// The end of the value that begins at `start`, before the white space that ends at `end`.
+    /// Returns the end of the value that begins at `start`, before the whitespace that ends at `end`.
     #[cold]
     fn unspaced(&self, start: usize, end: usize) -> usize {
         let text = self.document.text.get(start..end).unwrap_or_default();
         start + text.trim_ascii_end().len()
     }
 
-    /// Where the next child stands; `None` behind the last one.
+    /// Returns the spot of the next child, or `None` after the last one.
     fn spot(&self) -> Option<Spot> {
         let start = self.tokens.map(|mut tokens| tokens.peek())?;
         Some(Node::new(self.document, start, self.place).spot())
@@ -496,19 +501,22 @@ impl<'a> Children<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// The members of an object from the one on whose name stands at this spot, as [`Members::spot`] says it.
+    /// Returns the members of an object, beginning with the one whose name is at this spot, as returned by
+    /// [`Members::spot`].
     pub(crate) fn at(document: &'a Document, spot: Spot) -> Self {
         let tokens = Some(document.tokens_from(spot.start as usize));
         Self(Children { document, tokens, place: spot.place as usize })
     }
 
-    /// Where the next member stands, so that a walk may stop there and go on later; `None` behind the last one.
+    /// Returns the spot of the next member, so that an iteration may continue there later, or `None` after the
+    /// last one.
     #[must_use]
     pub fn spot(&self) -> Option<Spot> {
         self.0.spot()
     }
 
-    /// The next member if its name and the colon behind it are spelt like this. Any other one stays the next.
+    /// Returns the next member if its name and the following colon have exactly this text. Otherwise it remains
+    /// the next.
     #[must_use]
     #[inline(always)]
     pub fn next_spelt(&mut self, name: &Spelling) -> Option<Passed<'a>> {
@@ -523,7 +531,7 @@ impl<'a> Members<'a> {
         Some(Passed { document, start, value, place, end })
     }
 
-    /// Whether the next member's name and the colon behind it are spelt like this.
+    /// Whether the next member's name and the following colon have exactly this text.
     #[must_use]
     #[inline(always)]
     pub fn is_spelt(&self, name: &Spelling) -> bool {
@@ -532,36 +540,37 @@ impl<'a> Members<'a> {
     }
 }
 
-/// A value that a walk has passed. What it is is read of its parts: to make a [`Node`] of them takes longer.
+/// A value that an iteration has passed. Its kind is determined from its parts, since creating a [`Node`] takes
+/// longer.
 #[derive(Clone, Copy, Debug)]
 pub struct Passed<'a> {
     document: &'a Document,
-    /// Where it begins, with its name if it is a member.
+    /// The beginning, including the name if it is a member.
     pub start: usize,
-    /// Where its value begins.
+    /// The beginning of the value.
     pub value: usize,
     place: usize,
-    /// Where it ends.
+    /// The end of the value.
     pub end: usize,
 }
 
 impl<'a> Passed<'a> {
-    /// The value.
+    /// Returns the value.
     #[must_use]
     #[inline]
     pub fn node(&self) -> Node<'a> {
         Node::new(self.document, self.value, self.place)
     }
 
-    /// The first byte of the value, which says what it is.
+    /// Returns the first byte of the value, which indicates its kind.
     #[must_use]
     #[inline(always)]
     pub fn first(&self) -> u8 {
         self.document.text.get(self.value).copied().unwrap_or_default()
     }
 
-    /// Whether the value is a whole number from 0 on of at most eight digits, which is seen at one glance. Most are. One at
-    /// the very end of a text may be told to be none.
+    /// Whether the value is a nonnegative integer of at most eight digits. This fast check covers most numbers,
+    /// but may return `false` for one at the very end of a text.
     #[must_use]
     #[inline(always)]
     pub fn is_short(&self) -> bool {
@@ -577,14 +586,14 @@ impl<'a> Passed<'a> {
 pub struct Items<'a>(Children<'a>);
 
 impl<'a> Items<'a> {
-    /// Where the next item stands, so that a walk may stop there and go on later with [`Node::and_following`]; `None` behind
-    /// the last one.
+    /// Returns the spot of the next item, so that an iteration may continue there later with
+    /// [`Node::and_following`], or `None` after the last one.
     #[must_use]
     pub fn spot(&self) -> Option<Spot> {
         self.0.spot()
     }
 
-    /// The next item, as it was passed.
+    /// Returns the next item with its positions.
     #[must_use]
     #[inline(always)]
     pub fn next_passed(&mut self) -> Option<Passed<'a>> {

@@ -1,39 +1,39 @@
-//! Paths: where values stand, one of them or all of an array's items at once.
+//! Paths that select one value, or all items of arrays.
 //!
-//! `.page.items[*].id`, `[0]["a b"]`, or as a JSON Pointer (RFC 6901) whose step `*` is all items:
-//! `/page/items/*/id`. Nothing at all is the value itself.
+//! The syntax is `.page.items[*].id`, `[0]["a b"]`, or a JSON Pointer (RFC 6901) with the additional step `*`
+//! for all items: `/page/items/*/id`. The empty path selects the value itself.
 
 use crate::pointer;
 use crate::{Kind, Node};
 
-/// Where values stand, seen from another one.
+/// A path from one value to others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Path(Box<[Step]>);
 
-/// A step from a value to those in it.
+/// A step from a value to its children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// To a member; in an array, to the item of this number.
+    /// Selects a member, or an array's item by its index.
     Name(Box<str>),
-    /// To all items of an array.
+    /// Selects all items of an array.
     Each,
 }
 
-/// Why a text is no path.
+/// The error for a text that is not a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is no path: write `.name`, `[0]`, `[*]` or `[\"name\"]` for each step, or a JSON Pointer")]
+#[error("this is not a path: write `.name`, `[0]`, `[*]` or `[\"name\"]` for each step, or a JSON Pointer")]
 pub struct NotPath;
 
-/// Where all items are wanted is no array.
+/// The error for a path that selects all items of a value other than an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("where all items are wanted is {}", .0.map_or("nothing", Kind::name))]
+#[error("`[*]` requires an array, but found {}", .0.map_or("nothing", Kind::name))]
 pub struct NotArray(pub Option<Kind>);
 
 impl Path {
-    /// Reads a path.
+    /// Parses a path.
     ///
     /// # Errors
-    /// When it is none.
+    /// If the text is not a path.
     pub fn parse(text: &str) -> Result<Self, NotPath> {
         let mut steps = Vec::new();
         if let Some(pointer) = text.strip_prefix('/') {
@@ -54,29 +54,29 @@ impl Path {
         Ok(Self(steps.into()))
     }
 
-    /// Its steps.
+    /// The steps of the path.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
         &self.0
     }
 
-    /// Whether it may lead to several values.
+    /// Whether it may select several values.
     #[must_use]
     pub fn is_many(&self) -> bool {
         self.0.contains(&Step::Each)
     }
 
-    /// The only value that it leads to.
+    /// Returns the single value that the path selects.
     #[must_use]
     pub fn find<'a>(&self, from: Node<'a>) -> Option<Node<'a>> {
         self.0.iter().try_fold(from, |node, step| child(node, step))
     }
 
-    /// Shows every value that it leads to, in order. What is not there is passed over below an item, and so is `null`
-    /// in the place of an array.
+    /// Calls `see` with every selected value, in order. Below an item, missing values are skipped; `null`
+    /// counts as an empty array.
     ///
     /// # Errors
-    /// When something else is in the place of an array.
+    /// If there is anything else in place of an array.
     pub fn visit<'a>(&self, from: Node<'a>, see: &mut dyn FnMut(Node<'a>)) -> Result<(), NotArray> {
         walk(&self.0, from, false, see)
     }
@@ -114,7 +114,7 @@ fn child<'a>(node: Node<'a>, step: &Step) -> Option<Node<'a>> {
     }
 }
 
-/// The first step of a path that is no pointer, and what follows it.
+/// Parses the first step of a path that is not a pointer, and returns it with the remaining text.
 fn step(text: &str) -> Option<(Step, &str)> {
     if let Some(rest) = text.strip_prefix("[*]") {
         return Some((Step::Each, rest));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_leads_to_all_items_with_their_numbers_as_spelt() {
+    fn paths_select_items_with_original_number_texts() {
         let text = r#"{"a":[{"id":1.0},{"id":[2]},{}],"b c":{"*":3}}"#;
         assert_eq!(found(text, ".a[*].id").unwrap(), ["1.0", "[2]"]);
         assert_eq!(found(text, "/a/*/id").unwrap(), ["1.0", "[2]"]);
@@ -163,16 +163,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_array_is_told_and_null_is_an_empty_one() {
+    fn reports_non_arrays_and_treats_null_as_empty() {
         assert_eq!(found(r#"{"a":7}"#, ".a[*]").unwrap_err(), NotArray(Some(Kind::Number)));
-        assert_eq!(found("{}", ".a[*].id").unwrap_err().to_string(), "where all items are wanted is nothing");
+        assert_eq!(
+            found("{}", ".a[*].id").unwrap_err().to_string(),
+            "`[*]` requires an array, but found nothing"
+        );
         assert!(found(r#"{"a":null}"#, ".a[*]").unwrap().is_empty());
         // Below an item, an array may be missing.
         assert_eq!(found(r#"[{"x":[1]},{},{"x":null}]"#, "[*].x[*]").unwrap(), ["1"]);
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn rejects_invalid_paths() {
         for text in ["a", ".", ".a.", "[", "[a]", "[-1]", r#"["a]"#, "/~2", ".a b[01]", ".a/b"] {
             assert_eq!(Path::parse(text), Err(NotPath), "{text}");
         }

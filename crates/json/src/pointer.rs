@@ -1,34 +1,34 @@
-//! JSON Pointers (RFC 6901) as text: `/parts/of~1it` leads to the member `of/it` of the member `parts`.
+//! JSON Pointers (RFC 6901) as text: `/parts/of~1it` selects the member `of/it` of the member `parts`.
 
 use std::borrow::Cow;
 
 use crate::Error;
 
-/// The pointer of a member of what another one leads to.
+/// Appends a member's name to a pointer.
 #[must_use]
 pub fn below(pointer: &str, member: &str) -> String {
     format!("{pointer}/{}", escaped(member))
 }
 
-/// A member's name as a step of a pointer.
+/// Escapes a member's name as a step of a pointer.
 #[must_use]
 pub fn escaped(member: &str) -> String {
     member.replace('~', "~0").replace('/', "~1")
 }
 
-/// The name that a step of a pointer means. What is no escape stays as it is.
+/// Unescapes a step of a pointer. Invalid escapes remain unchanged.
 #[must_use]
 pub fn unescaped(step: &str) -> String {
     step.replace("~1", "/").replace("~0", "~")
 }
 
-/// An array index by RFC 6901: digits without leading zeros.
+/// Parses an array index according to RFC 6901: digits without leading zeros.
 pub(crate) fn index(step: &str) -> Option<usize> {
     let plain = step == "0" || !step.starts_with('0');
     (plain && step.bytes().all(|byte| byte.is_ascii_digit())).then(|| step.parse().ok()).flatten()
 }
 
-/// A step of a pointer, without its escapes: `~1` is a slash and `~0` a tilde.
+/// Unescapes a step of a pointer: `~1` is a slash and `~0` a tilde.
 pub(crate) fn step(step: &str) -> Result<Cow<'_, str>, Error> {
     if !step.contains('~') {
         return Ok(Cow::Borrowed(step));
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_escaped_reads_back() {
+    fn escaped_steps_round_trip() {
         for member in ["", "a", "a/b", "a~b", "~1", "~0~1/", "/~"] {
             assert_eq!(unescaped(&escaped(member)), member);
             assert_eq!(step(&escaped(member)).unwrap(), member);

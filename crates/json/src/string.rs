@@ -1,8 +1,8 @@
-//! What stands between the quotes of a string.
+//! The content of strings, without their quotes.
 
 use std::borrow::Cow;
 
-/// Text without its escapes. An unpaired surrogate becomes U+FFFD.
+/// Resolves the escapes of a text. An unpaired surrogate becomes U+FFFD.
 pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
     if !raw.contains(&b'\\') {
         return Cow::Borrowed(raw);
@@ -20,8 +20,8 @@ pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// Whether a text says `name` up to its quote. It reads no further than a name of that length can be spelt, however long
-/// the text is.
+/// Whether a text equals `name` up to its quote, with escapes resolved. It reads at most the length of the
+/// longest spelling of `name`, independently of the text's length.
 pub(crate) fn says(mut raw: &[u8], mut name: &[u8]) -> bool {
     while let Some((byte, behind)) = raw.split_first() {
         let mut utf8 = [0; 4];
@@ -41,7 +41,7 @@ pub(crate) fn says(mut raw: &[u8], mut name: &[u8]) -> bool {
     false
 }
 
-/// Whether an escape is an unpaired surrogate.
+/// Whether a text contains an unpaired surrogate as an escape.
 pub(crate) fn is_unpaired(raw: &[u8]) -> bool {
     let mut rest = raw;
     while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
@@ -54,8 +54,8 @@ pub(crate) fn is_unpaired(raw: &[u8]) -> bool {
     false
 }
 
-/// The character of the escape whose backslash stands before `text`, and what follows it; none for an
-/// unpaired surrogate.
+/// Returns the character of the escape after whose backslash `text` begins, and the text after it. The
+/// character is `None` for an unpaired surrogate.
 fn escape(text: &[u8]) -> (Option<char>, &[u8]) {
     let Some((&letter, rest)) = text.split_first() else { return (None, text) };
     let char = match letter {

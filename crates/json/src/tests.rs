@@ -1,4 +1,4 @@
-//! What stands in a document, by example and for any document.
+//! Tests of documents, with examples and with generated documents.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ fn at(text: &str, path: &str) -> Option<String> {
 }
 
 #[test]
-fn a_pointer_finds_members_and_items_as_they_were_spelt() {
+fn pointers_find_members_and_items_with_their_original_text() {
     let text = r#" { "a" : [ 1, 2.50e1 , {"b~/c": "x"} ], "\u0064": null } "#;
     assert_eq!(at(text, "/a/1").unwrap(), "2.50e1");
     assert_eq!(at(text, "/a/2/b~0~1c").unwrap(), r#""x""#);
@@ -26,14 +26,14 @@ fn a_pointer_finds_members_and_items_as_they_were_spelt() {
 }
 
 #[test]
-fn what_is_not_there_is_none() {
+fn pointers_to_missing_values_find_nothing() {
     for path in ["/b", "/a/3", "/a/01", "/a/-", "/a/0/x"] {
         assert_eq!(at(r#"{"a":[1,2,3]}"#, path), None, "{path}");
     }
 }
 
 #[test]
-fn of_equal_names_pointers_take_the_first_and_all_are_there() {
+fn pointers_take_the_first_of_duplicate_names() {
     let document = read(r#"{"a":1,"b":2,"\u0061":3}"#).unwrap();
     let root = document.root();
     assert_eq!(root.member(b"a").unwrap().text(), b"1");
@@ -43,7 +43,7 @@ fn of_equal_names_pointers_take_the_first_and_all_are_there() {
 }
 
 #[test]
-fn broken_texts_and_broken_pointers_say_where() {
+fn reports_positions_of_syntax_errors() {
     let error = |text: &str| read(text).map(|_| ()).unwrap_err();
     assert_eq!(error("[1,"), Error::NotJson(3));
     assert_eq!(error("[1 2]"), Error::NotJson(3));
@@ -59,7 +59,7 @@ fn broken_texts_and_broken_pointers_say_where() {
 }
 
 #[test]
-fn nesting_ends_at_the_depth_and_brackets_that_match_are_told_from_others() {
+fn rejects_deep_nesting_and_mismatched_brackets() {
     let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     assert!(read(&nested(DEPTH)).is_ok());
     assert_eq!(read(&nested(DEPTH + 1)).unwrap_err(), Error::TooDeep(DEPTH));
@@ -67,7 +67,7 @@ fn nesting_ends_at_the_depth_and_brackets_that_match_are_told_from_others() {
 }
 
 #[test]
-fn white_space_between_tokens_is_told_of_and_that_in_strings_is_not() {
+fn detects_whitespace_outside_of_strings() {
     let long = "x y ".repeat(40);
     for text in [r#"{"a b":[1,"c\t\" d"]}"#.to_owned(), format!(r#"["{long}",1]"#), format!("[\"{long}\"]")] {
         assert!(!read(&text).unwrap().is_spaced(), "{text}");
@@ -81,7 +81,7 @@ fn white_space_between_tokens_is_told_of_and_that_in_strings_is_not() {
 }
 
 #[test]
-fn tokens_come_in_order_from_a_text_that_is_known_too() {
+fn lists_tokens_in_order_without_validation_too() {
     let text = r#"{"a":[1,true],"b c":"\"d\""}"#;
     let tokens = |document: &Document| document.tokens().collect::<Vec<_>>();
     let known = Document::known(Bytes::from_static(text.as_bytes())).unwrap();
@@ -92,12 +92,12 @@ fn tokens_come_in_order_from_a_text_that_is_known_too() {
 }
 
 #[test]
-fn a_byte_order_mark_is_left_out() {
+fn removes_a_byte_order_mark() {
     assert_eq!(read("\u{feff}[1]").unwrap().root().text(), b"[1]");
 }
 
 #[test]
-fn strings_say_what_their_escapes_mean() {
+fn resolves_escapes_in_strings() {
     let document = read(r#"["\ud83d\ude00\n\"\/","plain","\ud800x","\ud800\u0041"]"#).unwrap();
     let strings: Vec<_> = document.root().items().filter_map(Node::string).collect();
     assert_eq!(strings, ["😀\n\"/", "plain", "\u{fffd}x", "\u{fffd}A"].map(str::as_bytes));
@@ -108,7 +108,7 @@ fn strings_say_what_their_escapes_mean() {
 }
 
 #[test]
-fn names_that_stand_twice_and_halves_of_pairs_are_ambiguous() {
+fn detects_duplicate_names_and_unpaired_surrogates() {
     let found = |text: &str| {
         let ambiguity = read(text).unwrap().root().check_unambiguous().err()?;
         Some((ambiguity.path(), ambiguity.must()))
@@ -132,7 +132,7 @@ fn names_that_stand_twice_and_halves_of_pairs_are_ambiguous() {
 }
 
 #[test]
-fn passed_members_say_what_they_are_and_short_numbers_are_told_from_all_others() {
+fn passed_members_have_positions_and_short_numbers_are_detected() {
     let name = Spelling::new(b"\"n\":");
     let found = |value: &str| {
         let document = read(&format!(r#"{{"n":{value},"m":0}}"#)).unwrap();
@@ -150,7 +150,7 @@ fn passed_members_say_what_they_are_and_short_numbers_are_told_from_all_others()
 }
 
 #[test]
-fn numbers_keep_what_no_machine_word_can_hold() {
+fn classifies_numbers_including_those_beyond_64_bits() {
     let document = read("[7,-7,18446744073709551615,18446744073709551616,1e400,-0,2.5]").unwrap();
     let numbers: Vec<_> = document.root().items().filter_map(Node::number).collect();
     use Number::{Big, Negative, Real, Unsigned};
@@ -158,7 +158,7 @@ fn numbers_keep_what_no_machine_word_can_hold() {
 }
 
 #[test]
-fn a_place_leads_back_to_its_value() {
+fn finds_a_value_by_its_position() {
     let text = format!(r#"{{"long":{:?},"list":[[],{{"x":[1,2,3]}},"s"]}}"#, "y".repeat(200));
     let document = read(&text).unwrap();
     let node = document.root().pointer("/list/1").unwrap().unwrap();
@@ -169,7 +169,7 @@ fn a_place_leads_back_to_its_value() {
 }
 
 #[test]
-fn only_a_token_is_the_place_of_a_value() {
+fn finds_values_only_at_token_positions() {
     let text = r#"{"a{[": [1, "[2"], "b": 34}"#;
     let document = read(text).unwrap();
     let places: Vec<_> = (0..text.len() + 70).filter(|place| document.node(*place).is_some()).collect();
@@ -178,7 +178,7 @@ fn only_a_token_is_the_place_of_a_value() {
 }
 
 #[test]
-fn a_walk_goes_on_where_it_stopped() {
+fn iteration_resumes_at_a_spot() {
     let text = format!(r#"{{"one":1, "list":[{}[1,{{"x":2}}]], "":"s","last":{{}} }}"#, "[0],".repeat(100));
     let document = read(&text).unwrap();
     let all: Vec<_> = document.root().members().map(|(key, value)| (key.node(), value)).collect();
@@ -192,7 +192,7 @@ fn a_walk_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn how_long_a_value_is_is_known_without_reading_it() {
+fn compares_lengths_without_reading_the_value() {
     let text =
         format!(r#"{{"s":"{}" ,"n":12  , "list":[{}0],"short":[1]}}"#, "x".repeat(500), "1,".repeat(300));
     let document = read(&text).unwrap();
@@ -201,7 +201,7 @@ fn how_long_a_value_is_is_known_without_reading_it() {
         assert!(at(name).is_longer(length - 1) && !at(name).is_longer(length), "{length}");
         assert_eq!(at(name).with_space().trim_ascii_end(), at(name).text());
     }
-    assert!(!at(b"short").is_longer(0), "the index has nothing of it");
+    assert!(!at(b"short").is_longer(0), "it is not in the index");
 }
 
 fn any_json() -> impl Strategy<Value = Value> {
@@ -247,7 +247,7 @@ fn check(node: Node<'_>, value: &Value) {
         Value::Number(number) => match node.number().unwrap() {
             Number::Unsigned(found) => assert_eq!(Some(found), number.as_u64()),
             Number::Negative(found) => assert_eq!(Some(found), number.as_i64()),
-            // serde_json's own reading is off by a bit now and then.
+            // serde_json's own parsing of floats may be off by one bit.
             Number::Real(found) => {
                 let known: f64 = number.as_f64().unwrap();
                 assert!((found - known).abs() <= known.abs() * 1e-15, "{number}");
@@ -261,17 +261,17 @@ fn check(node: Node<'_>, value: &Value) {
 
 proptest! {
     #[test]
-    fn every_value_is_what_another_reader_says(value in any_json(), pretty: bool) {
+    fn every_value_agrees_with_serde_json(value in any_json(), pretty: bool) {
         let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
         let text = text.unwrap();
-        // Read back first: serde_json's own reading of floats is off by a bit now and then.
+        // Parsed again first, since serde_json's own parsing of floats may be off by one bit.
         let value: Value = serde_json::from_str(&text).unwrap();
         let document = read(&text).unwrap();
         check(document.root(), &value);
     }
 
     #[test]
-    fn a_name_is_found_however_it_is_spelt(name in ".{0,6}", other in ".{0,6}", cut in 0..6_usize) {
+    fn finds_names_with_any_escapes(name in ".{0,6}", other in ".{0,6}", cut in 0..6_usize) {
         let escaped: String = name.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
         let half: String = name.chars().take(cut).collect();
         for text in [json!({ &name: 1 }).to_string(), format!("{{\"{escaped}\" : 1}}")] {
@@ -284,7 +284,7 @@ proptest! {
     }
 
     #[test]
-    fn a_text_with_one_byte_changed_is_judged_as_by_another_reader(
+    fn accepts_the_same_single_byte_changes_as_serde_json(
         value in any_json(), place: prop::sample::Index, byte: u8,
     ) {
         let mut text = serde_json::to_vec(&value).unwrap();
@@ -296,14 +296,14 @@ proptest! {
     }
 
     #[test]
-    fn any_words_of_json_are_judged_as_by_another_reader(text in r#"[\[\]{},:"\\u0-9eE+.truefalsn -]{0,24}"#) {
+    fn accepts_the_same_token_sequences_as_serde_json(text in r#"[\[\]{},:"\\u0-9eE+.truefalsn -]{0,24}"#) {
         let known: Result<serde::de::IgnoredAny, _> = serde_json::from_str(&text);
         prop_assert_eq!(read(&text).is_ok(), known.is_ok(), "{}", text);
     }
 }
 
 #[test]
-fn passed_items_say_where_they_end() {
+fn passed_items_have_end_positions() {
     for text in [r#"[1,[1,{"c":2}],"x",null,{}]"#, "[ 1 ,\n[ 1 ] , \"x\" ]", "[]"] {
         let document = read(text).unwrap();
         let mut items = document.root().items();
@@ -317,7 +317,7 @@ fn passed_items_say_where_they_end() {
 }
 
 #[test]
-fn a_member_that_is_spelt_as_foreseen_is_next_and_any_other_one_stays() {
+fn consumes_only_a_member_with_the_expected_spelling() {
     let document = Document::new(Bytes::from_static(br#"{"a":1,"b" : [2,{}],"\u0063":"x"}"#)).unwrap();
     let mut members = document.root().members();
     let [a, b, c] = [b"\"a\":", b"\"b\":", b"\"c\":"].map(|text| Spelling::new(text));
@@ -325,7 +325,7 @@ fn a_member_that_is_spelt_as_foreseen_is_next_and_any_other_one_stays() {
     let member = members.next_spelt(&a).unwrap();
     let (start, value, end) = (member.start, member.node(), member.end);
     assert_eq!((start, value.text(), end), (1, &b"1"[..], 6));
-    assert!(members.next_spelt(&b).is_none(), "the colon stands elsewhere");
+    assert!(members.next_spelt(&b).is_none(), "the colon is at another position");
     assert_eq!(members.next().unwrap().1.text(), b"[2,{}]");
     assert!(members.next_spelt(&c).is_none());
     assert_eq!(members.next().unwrap().1.text(), b"\"x\"");
@@ -333,7 +333,7 @@ fn a_member_that_is_spelt_as_foreseen_is_next_and_any_other_one_stays() {
 }
 
 #[test]
-fn a_long_name_is_found_as_a_short_one_is() {
+fn compares_long_expected_names() {
     let document = read(r#"{"a_name_of_many_letters":1,"a_name_of_many_letterz":2,"z":3}"#).unwrap();
     let mut members = document.root().members();
     let spelling = |name: &str| Spelling::new(format!("\"{name}\":").as_bytes());
@@ -345,7 +345,7 @@ fn a_long_name_is_found_as_a_short_one_is() {
 }
 
 #[test]
-fn a_value_is_found_by_its_place_in_whatever_order() {
+fn finds_values_by_position_in_any_order() {
     let item = |number: usize| {
         format!(r#"{{"number":{number},"text":"{}","list":[{{}},{number}]}}"#, "x".repeat(number % 90))
     };
@@ -362,14 +362,14 @@ fn a_value_is_found_by_its_place_in_whatever_order() {
     }
 }
 
-/// A text whose index is larger than itself: arrays within arrays, each longer than those that are passed without one.
+/// A text whose index is larger than the text: deeply nested arrays, each just long enough to be in the index.
 fn deeply_nested(texts: usize) -> String {
     let one = format!("{}\"{}\"{}", "[".repeat(1000), "x".repeat(64), "]".repeat(1000));
     format!("[{}]", vec![one; texts].join(","))
 }
 
 #[test]
-fn an_index_takes_no_more_than_it_may() {
+fn the_index_stays_within_its_memory_limit() {
     let deep = deeply_nested(50);
     assert!(read(&deep).unwrap().index_bytes() > 4 * deep.len());
     for text in
@@ -377,7 +377,7 @@ fn an_index_takes_no_more_than_it_may() {
     {
         let needed = read(&text).unwrap().index_bytes();
         let within = |most| Document::within(text.clone().into(), most);
-        // While it grows, what it has outgrown is there, too.
+        // During growth, the previous allocation counts, too.
         assert_eq!(within(2 * needed).unwrap().root().text(), text.as_bytes());
         for most in [0, 1, needed / 8, needed / 2] {
             match within(most) {

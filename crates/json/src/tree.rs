@@ -1,44 +1,44 @@
-//! A JSON value made of parts of texts. What answers are composed of: nothing is parsed into values, no
-//! text is copied before it is written, and a part that stands in many places is one memory, so that who
-//! looks for what is repeated need not compare.
+//! A JSON value composed of parts of texts, for responses: nothing is parsed into values, and no text is copied
+//! before it is written. A part that occurs in several places shares its memory, so that deduplication can
+//! detect it without comparisons.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes};
 
-/// Parts are gathered up to about this length.
+/// The approximate length up to which parts are gathered into one piece.
 const PIECE: usize = 16 * 1024;
-/// Texts from this length on are handed on as they are: copying them costs more than a piece of their own.
+/// The minimum length of a text that becomes a piece of its own, since copying it would cost more.
 const LONG: usize = 4 * 1024;
 
-/// A member: its name, a JSON string with its quotes, and its value.
+/// A member: its name, as a JSON string with quotes, and its value.
 pub type Member = (Bytes, Tree);
 
-/// A JSON value made of parts of texts.
+/// A JSON value composed of parts of texts.
 #[derive(Clone, Debug)]
 pub enum Tree {
-    /// The text of a value, which was checked; white space between its tokens is as it came. The same
-    /// memory is the same value.
+    /// The checked text of a value, with its original whitespace. The same memory means the same value.
     Text(Bytes),
     /// An object.
     Object(Arc<[Member]>),
-    /// The text of an object, from brace to brace, and members that come behind its own.
+    /// The text of an object, including its braces, and further members to append.
     Extended(Bytes, Arc<[Member]>),
     /// An array.
     Array(Arc<[Tree]>),
-    /// The text of a value that was written in one go, and what it is known to repeat: in order, and beside one another.
+    /// The text of a value that was written in one pass, with its known repetitions in order; they do not
+    /// overlap.
     Repeating(Bytes, Arc<[Again]>),
 }
 
-/// An object of a text that stands in it before already, spelt alike.
+/// An object in a text that repeats an earlier object with the same text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Again {
-    /// Where it begins.
+    /// The position of the repetition.
     pub at: usize,
-    /// Where the one before begins, which itself stands in none that stands there again.
+    /// The position of the earlier object, which is not inside a repetition itself.
     pub first: usize,
-    /// How long they are, from brace to brace.
+    /// The length of both, including the braces.
     pub length: usize,
 }
 
@@ -61,14 +61,14 @@ impl Tree {
         }
     }
 
-    /// The length of its text, if that is at most `most`. A value that stands in many places is measured once: a small tree may
-    /// have a text of any length.
+    /// Returns the length of its text if it is at most `most`. A value that occurs in several places is
+    /// measured once, since a small tree may have a text of any length.
     #[must_use]
     pub fn len_within(&self, most: usize) -> Option<usize> {
         self.measured(most, &mut HashMap::new())
     }
 
-    /// `known` has the lengths of what stands in several places, by where that is.
+    /// `known` contains the lengths of shared values, by their addresses.
     fn measured(&self, most: usize, known: &mut HashMap<usize, usize>) -> Option<usize> {
         let (key, own) = match self {
             Self::Text(text) | Self::Repeating(text, _) => (None, text.len()),
@@ -100,7 +100,7 @@ impl Tree {
         Some(own + children)
     }
 
-    /// Appends its text.
+    /// Appends the text.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Text(text) | Self::Repeating(text, _) => out.extend_from_slice(text),
@@ -127,20 +127,20 @@ impl Tree {
         }
     }
 
-    /// Its text, piece by piece. Long texts are pieces of their own and not copied.
+    /// Returns the text in pieces. Long texts are pieces of their own and are not copied.
     #[must_use]
     pub fn pieces(self) -> Pieces {
         let length = self.len();
         self.pieces_of(length)
     }
 
-    /// The same where the length is known.
+    /// Like [`Tree::pieces`], if the length is already known.
     #[must_use]
     pub fn pieces_of(self, length: usize) -> Pieces {
         Pieces { rest: length, gathered: Vec::new(), long: None, next: Some(self), open: Vec::new() }
     }
 
-    /// Whether they are one value in memory. Equal ones that are not say `false`.
+    /// Whether both are the same value in memory. Equal values in different memory are not the same.
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {
         let same = |one: &Bytes, other: &Bytes| one.as_ptr() == other.as_ptr() && one.len() == other.len();
@@ -158,7 +158,7 @@ impl Tree {
     }
 }
 
-/// Where the items or members of a value are, if other values may have them too.
+/// The address of a value's items or members, if other values may share them.
 fn shared<T>(children: &Arc<[T]>) -> Option<usize> {
     (Arc::strong_count(children) > 1).then(|| Arc::as_ptr(children).cast::<()>().addr())
 }
@@ -182,12 +182,12 @@ fn write_members(members: &[Member], mut first: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// An object's text without its last brace.
+/// The text of an object without its closing brace.
 fn open(text: &[u8]) -> &[u8] {
     text.strip_suffix(b"}").unwrap_or(text)
 }
 
-/// Whether an object's text has no members.
+/// Whether the text of an object has no members.
 fn is_empty(text: &[u8]) -> bool {
     open(text).trim_ascii_end() == b"{"
 }
@@ -195,10 +195,10 @@ fn is_empty(text: &[u8]) -> bool {
 /// The text of a [`Tree`] in pieces.
 #[derive(Debug)]
 pub struct Pieces {
-    /// The length of what is still to come.
+    /// The length of the remaining text.
     rest: usize,
     gathered: Vec<u8>,
-    /// A long text that comes behind what is gathered.
+    /// A long text that follows the gathered text.
     long: Option<Bytes>,
     next: Option<Tree>,
     open: Vec<Open>,
@@ -208,9 +208,9 @@ pub struct Pieces {
 #[derive(Debug)]
 struct Open {
     children: Children,
-    /// The child that comes next.
+    /// The index of the next child.
     place: usize,
-    /// Whether nothing stands before it.
+    /// Whether nothing precedes it.
     first: bool,
 }
 
@@ -229,7 +229,7 @@ impl Pieces {
         }
     }
 
-    /// Writes a value as far as its own text goes.
+    /// Writes the beginning of a value, up to its first child.
     fn begin(&mut self, tree: Tree) {
         let (children, first) = match tree {
             Tree::Text(text) | Tree::Repeating(text, _) => return self.text(text),
@@ -250,8 +250,8 @@ impl Pieces {
         self.open.push(Open { children, place: 0, first });
     }
 
-    /// The value that comes next, once what stands before it is written; none when it is written too, since it is short,
-    /// or when all is closed.
+    /// Writes the text before the next value and returns that value. Returns `None` if the value was short and
+    /// has been written too, or if the container was closed.
     fn step(&mut self) -> Option<Tree> {
         let open = self.open.last_mut()?;
         let (name, value, close) = match &open.children {

@@ -1,7 +1,7 @@
-//! Passing values of a text that was checked. Nothing is checked again; a text that is none of JSON leads
-//! to its end and never beyond.
+//! Skipping of values in a checked text, without further checks. In a text that is not JSON, the result is
+//! never beyond the end of the text.
 
-/// Behind the string that begins here.
+/// Returns the position after the string that begins here.
 #[inline]
 pub(crate) fn string(text: &[u8], start: usize) -> usize {
     let mut at = start + 1;
@@ -22,8 +22,8 @@ pub(crate) fn string(text: &[u8], start: usize) -> usize {
     }
 }
 
-/// The highest bit of the first byte of a word that is a quote or a backslash. Bytes behind it may be
-/// marked wrongly.
+/// Returns a word in which the lowest set bit marks the first byte that is a quote or a backslash. Later bytes
+/// may be marked wrongly.
 #[inline]
 fn marks(word: u64) -> u64 {
     const ONES: u64 = u64::MAX / 255;
@@ -31,7 +31,7 @@ fn marks(word: u64) -> u64 {
     zero(word ^ (ONES * b'"' as u64)) | zero(word ^ (ONES * b'\\' as u64))
 }
 
-/// Behind the number, `true`, `false` or `null` that begins here.
+/// Returns the position after the number, `true`, `false` or `null` that begins here.
 #[inline]
 pub(crate) fn scalar(text: &[u8], mut at: usize) -> usize {
     while !matches!(text.get(at), None | Some(b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r')) {
@@ -40,7 +40,7 @@ pub(crate) fn scalar(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Behind the container that begins here.
+/// Returns the position after the container that begins here.
 pub(crate) fn container(text: &[u8], mut at: usize) -> usize {
     let mut depth = 0_usize;
     loop {

@@ -1,4 +1,4 @@
-//! The same of a GraphQL service: fields of its `Query`, with the keys as variables.
+//! Fetches by key from GraphQL services: fields of `Query`, with the keys as variables.
 
 use std::collections::HashSet;
 
@@ -13,17 +13,17 @@ use crate::reason::Reason;
 use crate::remote::{self, Query, Response, Sorted, write_list, write_name, write_variables};
 use crate::subgraph::{From, Joined};
 
-/// By which key of the response an item's own key is found.
+/// The response key of an item's own key.
 pub(super) const ITEM: &str = "orfa_key";
-/// By which the list is.
+/// The response key of the list.
 const LIST: &str = "orfa_list";
-/// As many objects are asked for in one document.
+/// The maximum number of objects per document.
 const MOST_FIELDS: usize = 50;
 
-/// Arguments of the field: name, type, and where the value comes from.
+/// The arguments of a field: name, type, and origin of the value.
 type Filled = [(Box<str>, Box<str>, From)];
 
-/// A document in the making: what it declares and asks for.
+/// A document under construction: its declarations, fields and variables.
 #[derive(Default)]
 struct Draft {
     declares: String,
@@ -32,7 +32,7 @@ struct Draft {
 }
 
 impl Asking<'_> {
-    /// A list: by these keys, or all of it.
+    /// Fetches a list by these keys, or completely.
     pub(super) async fn field_list(
         &self,
         name: &str,
@@ -60,7 +60,7 @@ impl Asking<'_> {
         }
     }
 
-    /// A field of one document for each object that has a key.
+    /// Fetches each object that has a key by a field of its own. Several fields share a document.
     pub(super) async fn each_field(&self, name: &str, filled: &Filled) -> Fetched {
         let rows: Vec<usize> =
             (0..self.keys.len()).filter(|number| has_key(self.keys.row(*number))).collect();
@@ -95,7 +95,7 @@ impl Asking<'_> {
         self.send(draft).await
     }
 
-    /// Puts what came for these objects where it belongs.
+    /// Stores the results and errors for these objects.
     fn sort(&self, rows: &[usize], response: Response, fetched: &mut Fetched) {
         let Response { document, data, told, status } = response;
         let mut sorted = Sorted::new(told, |path| {
@@ -132,7 +132,7 @@ impl Asking<'_> {
         remote::ask(self.ground, self.endpoint, body, true).await
     }
 
-    /// Writes a value and the comma behind it; `false` if there is none.
+    /// Writes a value followed by a comma; returns `false` if there is no value.
     fn write(&self, from: &From, row: &[Node<'_>], out: &mut Vec<u8>) -> bool {
         let node = match from {
             From::Fixed(value) => {
@@ -153,8 +153,8 @@ impl Asking<'_> {
     }
 }
 
-/// Sorts the errors that came with a list: those of items that were found belong to these, whose places are said in their
-/// order; others are of the list as a whole.
+/// Groups the errors of a list's response. Errors of items that were joined belong to these items, whose
+/// locations are returned in the same order. All others concern the list as a whole.
 pub(super) fn of_items(
     told: Vec<Json>,
     list: Node<'_>,
@@ -174,7 +174,8 @@ pub(super) fn of_items(
 }
 
 impl Draft {
-    /// Adds a field, by its alias, name and what is wanted of it. Its variables have the names of the arguments and a suffix.
+    /// Adds a field with its alias, name and selection. Its variables are named after the arguments, with a
+    /// suffix.
     fn field(
         &mut self,
         (alias, name, wanted): (&str, &str, &str),

@@ -1,4 +1,4 @@
-//! Which items of lists belong to which object.
+//! The join of objects with the items of lists.
 
 use std::collections::HashMap;
 
@@ -9,19 +9,19 @@ use crate::fetched::{Found, Place};
 use crate::reason::Reason;
 use crate::subgraph::Joined;
 
-/// Items that are looked for.
+/// A join in progress.
 pub(super) struct Join<'a> {
     pub(super) joined: &'a Joined,
-    /// The keys for which no items came, with the error.
+    /// The keys whose items could not be fetched, with the index of the error.
     pub(super) failed: HashMap<&'a str, u32>,
-    /// Errors of its own.
+    /// The errors of the join itself.
     pub(super) errors: Vec<Reason>,
-    /// The number of the first of them.
+    /// The index of the first of these errors.
     pub(super) first: u32,
 }
 
 impl<'a> Join<'a> {
-    /// For each object's key its items, of these lists.
+    /// Finds the items in these lists for the key of each object.
     pub(super) fn find<'n>(
         &mut self,
         lists: &[Node<'_>],
@@ -61,7 +61,7 @@ impl<'a> Join<'a> {
         found
     }
 
-    /// What an object gets that has these items.
+    /// Returns the result of an object that has these items.
     fn of(&mut self, key: Node<'_>, items: Vec<Place>) -> Found {
         if self.joined.is_many || key.kind() == Kind::Array {
             return Found::Many(items);

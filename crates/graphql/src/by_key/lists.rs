@@ -1,4 +1,4 @@
-//! Lists that objects find their items in: asked for as a whole, or by as many keys at once as fit into a call.
+//! Lists in which objects find their items: fetched completely, or by as many keys per call as possible.
 
 use futures_util::FutureExt;
 use std::borrow::Cow;
@@ -18,27 +18,27 @@ use crate::reason::Reason;
 use crate::rest::{self, Key, Renderer, Value};
 use crate::subgraph::{Ask, From, Joined, Operation};
 
-/// The most keys in one call, where nothing else bounds them.
+/// The maximum number of keys in a call if the service specifies no limit.
 const MOST_KEYS: usize = 1000;
 
-/// A list that came.
+/// A fetched list.
 pub(super) struct List {
     pub(super) document: Arc<Document>,
-    /// Where it stands.
+    /// The location of the list in the document.
     pub(super) spot: Spot,
-    /// What the service says is wrong with it, and its status.
+    /// The errors that the service reported, and its status.
     pub(super) told: Vec<Json>,
     pub(super) status: StatusCode,
 }
 
-/// A key that a list is asked for by.
+/// A key by which a list is fetched.
 pub(super) struct Id<'a> {
     pub(super) node: Node<'a>,
     text: Cow<'a, str>,
 }
 
 impl<'a> Asking<'a> {
-    /// Asks for all there is.
+    /// Fetches the complete list.
     pub(super) async fn whole(&self, ask: &Ask, joined: &Joined) -> Fetched {
         match self.list(ask, joined, &[]).await {
             Ok(_) if self.keys.values.is_empty() => Fetched::default(),
@@ -47,7 +47,7 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Asks for what belongs to the keys.
+    /// Fetches the items that belong to the keys.
     pub(super) async fn ids(&self, ask: &Ask, joined: &Joined) -> Fetched {
         let Some(nodes) = asked_by(ask).and_then(|field| self.keys.column(field)) else {
             return self.failed(Reason::NoValue(joined.key.clone()));
@@ -75,7 +75,8 @@ impl<'a> Asking<'a> {
         self.joined(ask, joined, lists, &parts)
     }
 
-    /// The lengths of the keys in a URL, how many bytes stand before each, and how many there is room for.
+    /// Returns the lengths of the keys in a URL, the number of bytes between two of them, and the number of
+    /// bytes available for all.
     fn room(&self, operation: &Operation, ids: &[Id<'_>]) -> (Vec<usize>, usize, usize) {
         let lengths = ids.iter().map(|id| encode(&id.text).len()).collect();
         let is_list = |from: &From| matches!(from, From::Key(_));
@@ -87,7 +88,7 @@ impl<'a> Asking<'a> {
         (lengths, between, ROOM.saturating_sub(used))
     }
 
-    /// Asks for a list: by these keys, or for all of it.
+    /// Fetches a list by these keys, or completely.
     async fn list(&self, ask: &Ask, joined: &Joined, ids: &[Id<'_>]) -> Result<List, Reason> {
         let operation = match ask {
             Ask::Rest(operation) => operation,
@@ -103,7 +104,8 @@ impl<'a> Asking<'a> {
         Ok(List { document, spot, told: Vec::new(), status: StatusCode::OK })
     }
 
-    /// Finds each object's items in the lists that came; `parts` says by which keys each of them was asked for.
+    /// Joins the objects with their items in the fetched lists. `parts` contains the keys of each list's
+    /// call.
     fn joined(
         &self,
         ask: &Ask,
@@ -156,7 +158,7 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// The field of the key that a list is asked for by.
+/// Returns the key field by which a list is fetched.
 fn asked_by(ask: &Ask) -> Option<&str> {
     let mut froms: Box<dyn Iterator<Item = &From>> = match ask {
         Ask::Rest(operation) => Box::new(operation.parameters.iter().map(|parameter| &parameter.from)),
@@ -165,7 +167,7 @@ fn asked_by(ask: &Ask) -> Option<&str> {
     froms.find_map(|from| if let From::Key(field) = from { Some(&**field) } else { None })
 }
 
-/// The keys that a value is: itself, or all items of a list; `null` is none.
+/// Returns the keys in a value: the value itself, or the items of a list; `null` is not a key.
 pub(super) fn keys(node: Node<'_>) -> impl Iterator<Item = Node<'_>> {
     let itself = (node.kind() != Kind::Array).then_some(node);
     itself.into_iter().chain(node.items()).filter(|node| node.kind() != Kind::Null)

@@ -1,4 +1,4 @@
-//! How many calls are made for many objects, what each of them gets, and what goes wrong for some.
+//! Tests of fetches by key: the number of calls, the result of each object, and partial failures.
 
 use std::collections::HashMap;
 
@@ -47,7 +47,7 @@ fn joined(item: &str, is_many: bool) -> Joined {
     Joined { key: "id".into(), item: item.into(), is_many, is_text: false, batch: None }
 }
 
-/// What objects with these keys get.
+/// Returns the results of objects with these keys.
 async fn found(rig: &Rig, endpoint: &Endpoint<'_>, how: &How, keys: &str) -> Fetched {
     let document = Document::new(keys.to_owned().into()).expect("keys in JSON");
     let fields = ["id".into()];
@@ -60,7 +60,7 @@ async fn found(rig: &Rig, endpoint: &Endpoint<'_>, how: &How, keys: &str) -> Fet
 }
 
 #[tokio::test]
-async fn ids_are_asked_for_in_one_call_and_joined() {
+async fn fetches_ids_in_one_call_and_joins_the_items() {
     let text = r#"[{"id":3,"n":"c"},{"id":1.0,"n":"a"},{"n":"none"},7]"#;
     let rig = Rig::new(&[("/a?ids=1,2,3", 200, text)]).await;
     let how = How::Ids(get("/a", In::Query, "ids"), joined("id", false));
@@ -70,7 +70,7 @@ async fn ids_are_asked_for_in_one_call_and_joined() {
 }
 
 #[tokio::test]
-async fn a_list_is_asked_for_once_and_joined() {
+async fn fetches_a_list_once_and_joins_the_items() {
     let text = r#"[{"b":1,"n":1},{"b":2,"n":2},{"b":1,"n":3}]"#;
     let rig = Rig::new(&[("/a", 200, text)]).await;
     let how = How::List(get("/a", In::Query, ""), joined("b", true));
@@ -84,7 +84,7 @@ async fn a_list_is_asked_for_once_and_joined() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_for_no_keys() {
+async fn makes_no_call_without_keys() {
     let rig = Rig::new(&[]).await;
     let how = How::Ids(get("/a", In::Query, "ids"), joined("id", false));
     assert_eq!(shown(&found(&rig, &REST, &how, "[null,[]]").await), ["nothing", "[]"]);
@@ -94,7 +94,7 @@ async fn nobody_is_asked_for_no_keys() {
 }
 
 #[tokio::test]
-async fn long_lists_of_ids_are_divided_and_one_failing_part_is_no_matter_of_the_others() {
+async fn splits_long_lists_of_ids_and_isolates_failed_parts() {
     let answers =
         [("/a?ids=1,2", 200, r#"[{"id":1},{"id":2}]"#), ("/a?ids=3,4", 500, ""), ("/a?ids=5", 200, "[]")];
     let rig = Rig::new(&answers).await;
@@ -107,7 +107,7 @@ async fn long_lists_of_ids_are_divided_and_one_failing_part_is_no_matter_of_the_
 }
 
 #[tokio::test]
-async fn no_url_grows_beyond_what_servers_take() {
+async fn limits_the_length_of_urls() {
     let rig = Rig::new(&[]).await;
     let keys: Vec<String> = (0..30).map(|number| format!("{number}{}", "é".repeat(200))).collect();
     let how = How::Ids(get("/a", In::Query, "ids"), joined("id", false));
@@ -118,7 +118,7 @@ async fn no_url_grows_beyond_what_servers_take() {
 }
 
 #[tokio::test]
-async fn a_call_for_each_object_fails_for_itself() {
+async fn calls_for_single_objects_fail_independently() {
     let answers =
         [("/a/1", 200, r#"{"n":1}"#), ("/a/2", 404, ""), ("/a/3", 401, ""), ("/a/4", 200, "<html>")];
     let rig = Rig::new(&answers).await;
@@ -130,7 +130,7 @@ async fn a_call_for_each_object_fails_for_itself() {
 }
 
 #[tokio::test]
-async fn more_calls_than_a_field_may_take_are_not_begun() {
+async fn starts_no_calls_if_their_number_exceeds_the_limit() {
     let rig = Rig::new(&[]).await;
     let keys = json!((0..21).collect::<Vec<_>>()).to_string();
     let fetched = found(&rig, &REST, &How::Each(get("/a/{id}", In::Path, "id")), &keys).await;
@@ -139,7 +139,7 @@ async fn more_calls_than_a_field_may_take_are_not_begun() {
 }
 
 #[tokio::test]
-async fn keys_that_can_never_be_equal_are_told_unless_they_are_compared_as_texts() {
+async fn reports_keys_of_different_kinds_unless_compared_as_text() {
     let rig = Rig::new(&[("/a", 200, r#"[{"id":"1"},{"id":"2"}]"#)]).await;
     let how = |is_text| How::List(get("/a", In::Query, ""), Joined { is_text, ..joined("id", false) });
     let fetched = found(&rig, &REST, &how(false), "[1,3]").await;
@@ -149,21 +149,21 @@ async fn keys_that_can_never_be_equal_are_told_unless_they_are_compared_as_texts
 }
 
 #[tokio::test]
-async fn two_items_where_one_is_expected_are_told_for_that_object_alone() {
+async fn reports_duplicate_items_only_for_the_affected_object() {
     let rig = Rig::new(&[("/a", 200, r#"[{"id":1},{"id":2},{"id":1}]"#)]).await;
     let how = How::List(get("/a", In::Query, ""), joined("id", false));
     assert_eq!(shown(&found(&rig, &REST, &how, "[1,2]").await), ["link-duplicate", r#"{"id":2}"#]);
 }
 
 #[tokio::test]
-async fn what_is_no_list_is_told() {
+async fn reports_responses_that_are_not_lists() {
     let rig = Rig::new(&[("/a", 200, r#"{"id":1}"#)]).await;
     let how = How::List(get("/a", In::Query, ""), joined("id", true));
     assert_eq!(shown(&found(&rig, &REST, &how, "[1,2]").await), ["upstream-shape"; 2]);
 }
 
 #[tokio::test]
-async fn a_graphql_service_is_asked_for_all_ids_in_one_field() {
+async fn fetches_all_ids_from_a_graphql_service_in_one_field() {
     let answer = r#"{"data":{"orfa_list":[{"orfa_key":2,"name":"b"},{"orfa_key":1,"name":"a"},null]}}"#;
     let rig = Rig::new(&[("POST /graphql", 200, answer)]).await;
     let how = How::Ids(
@@ -181,7 +181,7 @@ async fn a_graphql_service_is_asked_for_all_ids_in_one_field() {
 }
 
 #[tokio::test]
-async fn a_graphql_service_is_asked_for_each_in_one_document() {
+async fn fetches_each_object_from_a_graphql_service_in_one_document() {
     let answer = r#"{"data":{"f0":{"name":"a"},"f1":null,"f2":{"name":null}},
         "errors":[{"message":"no","path":["f1"]},{"message":"none","path":["f2","name"],"locations":[]}]}"#;
     let rig = Rig::new(&[("POST /graphql", 200, answer)]).await;
@@ -198,7 +198,7 @@ async fn a_graphql_service_is_asked_for_each_in_one_document() {
 }
 
 #[tokio::test]
-async fn errors_beside_a_list_are_those_of_its_items_where_they_say_so_and_none_is_lost() {
+async fn assigns_errors_to_list_items_by_path_and_keeps_all_others() {
     let answer = r#"{"data":{"orfa_list":[{"orfa_key":9,"name":null},{"orfa_key":1,"name":null},null]},"errors":[
         {"message":"no","path":["orfa_list",1,"name"]},{"message":"of nobody's","path":["orfa_list",0,"name"]},
         {"message":"none","path":["orfa_list",2]},{"message":"slow"}]}"#;
@@ -207,7 +207,7 @@ async fn errors_beside_a_list_are_those_of_its_items_where_they_say_so_and_none_
     assert_eq!(shown(&fetched), [r#"{"orfa_key":1,"name":null}"#]);
     let Found::One(place) = fetched.found[0] else { panic!("an item") };
     assert_eq!(fetched.items, HashMap::from([(place, 0)]));
-    assert_eq!(fetched.errors[0].message, "the service `shop` answered an error: no");
+    assert_eq!(fetched.errors[0].message, "the service `shop` returned an error: no");
     assert_eq!(fetched.errors[0].told, [json!({ "message": "no", "path": ["name"] })]);
     let others: Vec<&str> =
         fetched.errors[1].told.iter().filter_map(|told| told["message"].as_str()).collect();

@@ -1,10 +1,10 @@
-//! What has to be right in each schema by itself, before it meets the others.
+//! Checks of each schema on its own, before the schemas are merged.
 
 use super::error::{Code, Errors};
 use super::fieldsets;
 use super::model::{Kind, Override, Schema, Type};
 
-/// Checks a schema; what only Federation v1 writes is made what v2 would write.
+/// Checks a schema, and normalizes constructs of Federation v1 to those of v2.
 pub(super) fn check(schema: &mut Schema<'_>, errors: &mut Errors) {
     if schema.is_first {
         clean_interfaces(schema);
@@ -25,7 +25,7 @@ pub(super) fn check(schema: &mut Schema<'_>, errors: &mut Errors) {
     }
 }
 
-/// Federation v1 took directives on interfaces and did not heed them.
+/// Federation v1 accepts these directives on interfaces, but ignores them.
 fn clean_interfaces(schema: &mut Schema<'_>) {
     for of in schema.types.values_mut().filter(|of| of.kind == Kind::Interface) {
         of.keys.clear();
@@ -84,13 +84,13 @@ fn object(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors) {
                     &[service],
                     &at,
                     message,
-                    "take the field out of the schema there",
+                    "remove the field from that schema",
                 );
             }
             if field.shown.is_inaccessible || !field.shown.tags.is_empty() {
                 let message =
-                    format!("\"{at}\" of \"{service}\" is external and has @inaccessible or @tag too.");
-                let hint = "write that where the field is resolved";
+                    format!("\"{at}\" of \"{service}\" is external, but has @inaccessible or @tag.");
+                let hint = "move the directive to the service that resolves the field";
                 errors.add(Code::MergedDirectiveApplicationOnExternal, &[service], &at, message, hint);
             }
         }
@@ -103,8 +103,8 @@ fn object(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors) {
 fn overriding(schema: &Schema<'_>, at: &str, is_external: bool, overrides: &Override, errors: &mut Errors) {
     let service = &schema.name;
     if is_external {
-        let message = format!("\"{at}\" of \"{service}\" has @override, and is external.");
-        let hint = "take one of them away: a field that overrides is resolved by the service itself";
+        let message = format!("\"{at}\" of \"{service}\" has @override, but is external.");
+        let hint = "remove one of them: a service resolves the fields that it overrides";
         errors.add(Code::OverrideCollisionWithAnotherDirective, &[service], at, message, hint);
     }
     if overrides.from == **service {
@@ -114,18 +114,18 @@ fn overriding(schema: &Schema<'_>, at: &str, is_external: bool, overrides: &Over
             &[service],
             at,
             message,
-            "name the service that had the field before",
+            "name the service that resolved the field before",
         );
     }
     if overrides.label.as_deref().is_some_and(|label| !is_label(label)) {
-        let message = format!("The label of @override at \"{at}\" of \"{service}\" is none.");
+        let message = format!("The label of @override at \"{at}\" of \"{service}\" is invalid.");
         let hint =
             "write \"percent(25)\", or a name of letters, digits and _ - : . / that begins with a letter";
         errors.add(Code::OverrideLabelInvalid, &[service], at, message, hint);
     }
 }
 
-/// Whether it is a label of `@override`: a share, or a name.
+/// Whether a text is a valid label of `@override`: a percentage or a name.
 pub(super) fn is_label(label: &str) -> bool {
     if let Some(share) = label.strip_prefix("percent(").and_then(|label| label.strip_suffix(')')) {
         let (whole, part) = share.split_once('.').unwrap_or((share, "0"));
@@ -152,7 +152,7 @@ fn interface(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors
         for (_, code, directive) in wrong.into_iter().filter(|(is_wrong, _, _)| *is_wrong) {
             let message =
                 format!("\"{at}\" of \"{service}\" is an interface's field and can't have {directive}.");
-            errors.add(code, &[service], &at, message, "write it at the types that implement the interface");
+            errors.add(code, &[service], &at, message, "move it to the types that implement the interface");
         }
     }
     let implementations = schema.types.iter().filter(|(_, other)| other.interfaces.contains(name));
@@ -174,7 +174,7 @@ fn interface(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors
     }
 }
 
-/// A type has something in it.
+/// Reports a type without any elements.
 fn filled(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors) {
     let is_empty = match of.kind {
         Kind::Object | Kind::Interface => of.fields.is_empty(),
@@ -185,19 +185,19 @@ fn filled(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors) {
     };
     if is_empty {
         let service = &schema.name;
-        let message = format!("\"{name}\" of \"{service}\" has nothing in it.");
-        errors.add(Code::InvalidGraphql, &[service], name, message, "add to it, or take it out");
+        let message = format!("\"{name}\" of \"{service}\" is empty.");
+        errors.add(Code::InvalidGraphql, &[service], name, message, "add an element, or remove it");
     }
 }
 
-/// A type names only interfaces as its interfaces, and a union only objects as its members.
+/// Reports types that implement something other than interfaces, and unions whose members are not objects.
 fn implemented(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors) {
     let service = &schema.name;
     for interface_name in &of.interfaces {
         let Some(interface) = schema.types.get(interface_name) else { continue };
         if interface.kind != Kind::Interface {
             let message = format!(
-                "\"{name}\" of \"{service}\" implements \"{interface_name}\", which is no interface there."
+                "\"{name}\" of \"{service}\" implements \"{interface_name}\", which is not an interface there."
             );
             errors.add(Code::InvalidGraphql, &[service], name, message, "name an interface");
         }
@@ -205,7 +205,7 @@ fn implemented(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Erro
     for member in &of.members {
         if schema.types.get(member).is_some_and(|of| of.kind != Kind::Object) {
             let message = format!(
-                "The union \"{name}\" of \"{service}\" has the member \"{member}\", which is no object type."
+                "The union \"{name}\" of \"{service}\" has the member \"{member}\", which is not an object type."
             );
             errors.add(Code::InvalidGraphql, &[service], name, message, "name object types only");
         }

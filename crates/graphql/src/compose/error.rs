@@ -1,23 +1,23 @@
-//! What keeps schemas from being one. The codes are those of Apollo's composition, by which people look for help; all are
-//! rows of docs/errors.md.
+//! Errors that prevent a composition. The codes are those of Apollo's composition, so that users can search for
+//! them; all are documented in docs/errors.md.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Why the services' schemas make no schema together.
+/// An error that prevents the services' schemas from being composed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompositionError {
-    /// What kind of mistake it is.
+    /// The kind of error.
     pub code: Code,
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// The services whose schemas say so.
+    /// The services whose schemas cause the error.
     pub services: Vec<Arc<str>>,
     /// The type, field, argument or value: `Order.catalog`, `Query.orders(first:)`.
     pub coordinate: Option<String>,
-    /// What to do about it.
+    /// The suggested correction.
     pub hint: String,
-    /// The line and column of a supergraph's text, from 1 on; zeros where nobody knows.
+    /// The line and column in the supergraph's text, counted from 1; zeros if unknown.
     pub place: (usize, usize),
 }
 
@@ -27,9 +27,9 @@ impl fmt::Display for CompositionError {
     }
 }
 
-/// What kind of mistake it is.
+/// The kind of a composition error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "docs/errors.md says what each means")]
+#[expect(missing_docs, reason = "docs/errors.md documents each code")]
 pub enum Code {
     DefaultValueUsesInaccessible,
     EmptyMergedEnumType,
@@ -165,7 +165,7 @@ impl Code {
     }
 }
 
-/// The mistakes found so far.
+/// The errors found so far.
 #[derive(Debug, Default)]
 pub(super) struct Errors(Vec<CompositionError>);
 
@@ -188,7 +188,7 @@ impl Errors {
         });
     }
 
-    /// Where the last one stands.
+    /// Sets the position of the last error.
     pub(super) fn at(&mut self, line: usize, column: usize) {
         self.0.last_mut().into_iter().for_each(|error| error.place = (line, column));
     }
@@ -202,7 +202,7 @@ impl Errors {
     }
 }
 
-/// `"a"`, `"a" and "b"`, `"a", "b" and "c"`.
+/// Formats names as `"a"`, `"a" and "b"`, or `"a", "b" and "c"`.
 pub(super) fn listed<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     let quoted: Vec<String> = names.into_iter().map(|name| format!("\"{name}\"")).collect();
     match quoted.as_slice() {

@@ -1,4 +1,5 @@
-//! The fields of objects and interfaces: who resolves them, of which type they are, and what the supergraph says of that.
+//! The fields of objects and interfaces: the services that resolve them, their types, and their representation
+//! in the supergraph.
 
 use indexmap::IndexMap;
 
@@ -13,8 +14,8 @@ use super::model::{Field, Kind, Override, Schema, Shown, Type};
 struct Found<'f, 'a> {
     source: usize,
     field: &'f Field<'a>,
-    /// Another service's field takes its place; it is left only where its service itself uses it, or for a share of the
-    /// requests.
+    /// The directive of another service that overrides the field. The field then remains only if its own
+    /// service uses it, or for a percentage of the requests.
     overridden_by: Option<&'f Override>,
 }
 
@@ -28,7 +29,7 @@ impl Found<'_, '_> {
     }
 }
 
-/// The fields of an object or interface.
+/// Merges the fields of an object or interface.
 pub(super) fn merge<'a>(
     merger: &mut Merger<'_, 'a>,
     name: &str,
@@ -74,7 +75,7 @@ impl<'a> Owner<'_, 'a> {
         if resolved.is_empty() && !self.is_given_by_interface_object(merger, name) {
             let services = merger.services(found.iter().map(|found| found.source));
             let message = format!(
-                "\"{at}\" is external wherever it is: in {}.",
+                "\"{at}\" is external in every service that has it: {}.",
                 listed(services.iter().map(|name| &***name))
             );
             let hint = "add the field, without @external, to the service that resolves it";
@@ -90,12 +91,12 @@ impl<'a> Owner<'_, 'a> {
         merged
     }
 
-    /// Whether an interface of the type is an object elsewhere that has the field.
+    /// Whether an interface of the type is an interface object with this field in some service.
     fn is_given_by_interface_object(&self, merger: &Merger<'_, 'a>, field: &str) -> bool {
         !interface_objects(merger.schemas, self.each, field).is_empty()
     }
 
-    /// A field that several services resolve is shareable in all of them.
+    /// Checks that a field resolved by several services is shareable in all of them.
     fn check_sharing(&self, merger: &mut Merger<'_, 'a>, name: &str, at: &str, resolved: &[Found<'_, 'a>]) {
         let is_counted = |source: usize| {
             self.kind == Kind::Object
@@ -119,14 +120,14 @@ impl<'a> Owner<'_, 'a> {
         let those = listed(refused.iter().map(|&source| &**merger.service(source)));
         let message = format!("\"{at}\" is resolved by {all}, but is not shareable in {those}.");
         let hint = if is_subscription {
-            "leave it to one service"
+            "keep it in one service only"
         } else {
-            "mark it with @shareable in all of them, if all answer the same; or rename it, or give it to one by @override"
+            "mark it with @shareable in all of them if all return the same value, or rename it, or assign it to one by @override"
         };
         merger.errors.add(Code::InvalidFieldSharing, &services, at, message, hint);
     }
 
-    /// What the supergraph says of where the field is resolved; nothing if that is as plain as can be.
+    /// The `@join__field` directives of the field; empty if the defaults apply.
     fn join(
         &self,
         merger: &Merger<'_, 'a>,
@@ -165,7 +166,7 @@ fn one<'a>(
 
 fn merged<'a>(merger: &mut Merger<'_, 'a>, at: &str, given: &[Found<'_, 'a>]) -> MergedField<'a> {
     let mut shown = Shown::default();
-    // Who overrides a field describes it.
+    // The description comes from the service that overrides the field, if there is one.
     let (first, rest): (Vec<&Found<'_, 'a>>, Vec<_>) =
         given.iter().partition(|found| found.field.overrides.is_some());
     first.into_iter().chain(rest).for_each(|found| shown.merge(&found.field.shown));
@@ -176,8 +177,7 @@ fn merged<'a>(merger: &mut Merger<'_, 'a>, at: &str, given: &[Found<'_, 'a>]) ->
         let said: Vec<String> = given.iter().map(said).collect();
         let services = merger.services(given.iter().map(|found| found.source));
         let message = format!("The type of \"{at}\" is {}.", said.join(", but "));
-        let hint =
-            "give it the same type in all services, or types of which one is a special case of the other";
+        let hint = "give it the same type in all services, or types that are subtypes of each other";
         merger.errors.add(Code::FieldTypeMismatch, &services, at, message, hint);
         given[0].field.of.clone()
     });
@@ -187,7 +187,7 @@ fn merged<'a>(merger: &mut Merger<'_, 'a>, at: &str, given: &[Found<'_, 'a>]) ->
     MergedField { shown, of, arguments, join: Vec::new() }
 }
 
-/// What is external somewhere is there as it is where it is resolved.
+/// Checks that external declarations match the resolved field.
 fn check_externals<'f, 'a: 'f>(
     merger: &mut Merger<'_, 'a>,
     at: &str,
@@ -198,8 +198,8 @@ fn check_externals<'f, 'a: 'f>(
         let service = merger.service(source);
         if !merger.relations.is_within(&merged.of, &field.of) {
             let message =
-                format!("\"{at}\" is of type {}, but \"{service}\" says that it is {}.", merged.of, field.of);
-            let hint = "write the type there as the service has it that resolves the field";
+                format!("\"{at}\" is of type {}, but \"{service}\" declares it as {}.", merged.of, field.of);
+            let hint = "use the type from the service that resolves the field";
             merger.errors.add(Code::ExternalTypeMismatch, &[service], at, message, hint);
         }
         for (name, argument) in &merged.arguments {
@@ -218,10 +218,10 @@ fn check_externals<'f, 'a: 'f>(
                 }
                 Some(other) if !merger.relations.is_within(&other.of, &argument.of) => {
                     let message = format!(
-                        "\"{at}\" is of type {}, but \"{service}\" says that it is {}.",
+                        "\"{at}\" is of type {}, but \"{service}\" declares it as {}.",
                         argument.of, other.of
                     );
-                    let hint = "write the type there as the service has it that resolves the field";
+                    let hint = "use the type from the service that resolves the field";
                     merger.errors.add(Code::ExternalArgumentTypeMismatch, &[service], &at, message, hint);
                 }
                 Some(_) => {}
@@ -230,7 +230,7 @@ fn check_externals<'f, 'a: 'f>(
     }
 }
 
-/// Fields may override each other in a row, but not in a circle.
+/// Checks that overrides do not form a cycle.
 fn check_circle(merger: &mut Merger<'_, '_>, at: &str, found: &[Found<'_, '_>]) {
     let next = |source: usize| {
         let overrides = found.iter().find(|found| found.source == source)?.field.overrides.as_ref()?;
@@ -246,13 +246,13 @@ fn check_circle(merger: &mut Merger<'_, '_>, at: &str, found: &[Found<'_, '_>]) 
     if circle.len() > 1 {
         let services = merger.services(circle);
         let by = listed(services.iter().map(|name| &***name));
-        let message = format!("\"{at}\" is overridden in a circle, by {by}.");
-        let hint = "leave @override only where the field is resolved from now on";
+        let message = format!("\"{at}\" is overridden in a cycle, by {by}.");
+        let hint = "keep @override only in the service that should resolve the field";
         merger.errors.add(Code::OverrideSourceHasOverride, &services, at, message, hint);
     }
 }
 
-/// The fields of this name that types get of their interfaces, where those are objects.
+/// The fields of this name that interface objects add to the type's interfaces.
 fn interface_objects<'s, 'a>(
     schemas: &'s [Schema<'a>],
     each: &[(usize, &Type<'a>)],
@@ -272,7 +272,7 @@ fn interface_objects<'s, 'a>(
     given
 }
 
-/// Types that implement an interface get what services add to it where it is an object.
+/// Copies the fields that services add to interface objects to the types that implement the interface.
 pub(super) fn add_those_of_interface_objects<'a>(schemas: &[Schema<'a>], types: &mut Types<'a>) {
     let is_object = |name: &str| {
         let all = schemas.iter().filter_map(|schema| schema.types.get(name));

@@ -1,4 +1,5 @@
-//! What `@key`, `@requires` and `@provides` name has to be there, and to be external where another service has it.
+//! Checks of the fields in `@key`, `@requires` and `@provides`: they must exist, and be external if another
+//! service resolves them.
 
 use indexmap::IndexMap;
 
@@ -7,7 +8,7 @@ use super::model::{FieldSet, Kind, Schema, Type, Used};
 use super::read::is_built_in;
 use super::selection::{Picked, Selection};
 
-/// Which directive names the fields.
+/// The directive that selects the fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Key,
@@ -41,7 +42,7 @@ impl By {
     }
 }
 
-/// Checks all of them, and marks the fields that they use.
+/// Checks all field sets, and marks the fields that they use.
 pub(super) fn check(schema: &mut Schema<'_>, errors: &mut Errors) {
     let mut uses = Uses::default();
     for (&name, of) in &schema.types {
@@ -67,7 +68,7 @@ pub(super) fn check(schema: &mut Schema<'_>, errors: &mut Errors) {
     for (of, field, by, is_extended) in indices {
         let field = &mut schema.types[of].fields[field];
         mark(&mut field.used, by);
-        // An extension names its key's fields external, but gives them all the same.
+        // An extension declares the fields of its key as external, but still provides them.
         field.is_external &= !is_extended;
     }
 }
@@ -80,7 +81,7 @@ fn mark(used: &mut Used, by: By) {
     }
 }
 
-/// The fields that are used, by type and name; and whether an extension's key does.
+/// The used fields, by type and name, and whether the key of an extension uses them.
 #[derive(Default)]
 struct Uses(IndexMap<String, IndexMap<String, Vec<(By, bool)>>>);
 
@@ -124,8 +125,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         if matches!(kind, Some(Kind::Object | Kind::Interface | Kind::Union)) {
             self.set(of, set);
         } else {
-            let what = format!("\"{of}\" has no fields that could be provided");
-            self.complain(Code::ProvidesOnNonObjectField, &what, "take @provides away");
+            let what = format!("\"{of}\" has no fields to provide");
+            self.complain(Code::ProvidesOnNonObjectField, &what, "remove @provides");
         }
     }
 
@@ -139,7 +140,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 Picked::Field { name, has_arguments, has_directives, below } => {
                     if *has_directives {
                         let what = format!("the field \"{name}\" has a directive there");
-                        self.complain(self.by.has_directive(), &what, "take the directive away");
+                        self.complain(self.by.has_directive(), &what, "remove the directive");
                     }
                     self.field(of, name, *has_arguments, below, is_external);
                 }
@@ -153,7 +154,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             return self.complain(
                 self.by.invalid(),
                 &what,
-                "name a field of the type, or add it to the schema there",
+                "use a field of the type, or add the field to that schema",
             );
         };
         self.uses.add(of, name, self.by, self.is_extended);
@@ -174,7 +175,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         if is_leaf != below.0.is_empty() {
             let what = format!(
-                "\"{of}.{name}\" of type \"{}\" has to be written with{} fields of its own",
+                "\"{of}.{name}\" of type \"{}\" must be selected with{} subfields",
                 field.of,
                 if is_leaf { "out" } else { "" }
             );
@@ -182,7 +183,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         let is_external = is_external || self.is_external(owner, of, name);
         if is_leaf && !is_external && self.by != By::Key && !self.schema.is_first {
-            let what = format!("\"{of}.{name}\" is not external, so the service has it anyway");
+            let what = format!("\"{of}.{name}\" is not external, so the service resolves it anyway");
             let code = match self.by {
                 By::Requires => Code::RequiresFieldsMissingExternal,
                 _ => Code::ProvidesFieldsMissingExternal,
@@ -190,7 +191,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             return self.complain(
                 code,
                 &what,
-                "mark the field with @external, or take it out of the directive",
+                "mark the field with @external, or remove it from the directive",
             );
         }
         self.selection(inner, below, is_external);
@@ -201,7 +202,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         Some((of, of.fields.get(name)?))
     }
 
-    /// An interface's field is external if it is so in a type that implements it.
+    /// An interface field counts as external if it is external in a type that implements the interface.
     fn is_external(&self, owner: &Type<'_>, of: &str, name: &str) -> bool {
         let external = |of: &Type<'_>| of.fields.get(name).is_some_and(|field| field.is_external);
         let implements = |other: &Type<'_>| other.kind == Kind::Object && other.interfaces.contains(of);

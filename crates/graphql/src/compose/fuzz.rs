@@ -1,5 +1,5 @@
-//! Whatever an operator hands in as a supergraph: see `fuzz/src/lib.rs`. What is read, the planner can read as well, or says
-//! why not.
+//! Fuzzing of supergraphs (see `fuzz/src/lib.rs`): the planner must be able to load every supergraph that
+//! `read` accepts, or report an error.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const SERVICES: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn no_text_as_a_supergraph_stops_the_planner() {
+fn no_supergraph_text_makes_the_planner_panic() {
     let link = r#"extend schema @link(url: "https://specs.apollo.dev/federation/v2.7", import: ["@key", "@requires",
       "@provides", "@external", "@shareable", "@override", "@interfaceObject"]) "#;
     let services = SERVICES.map(|(name, sdl)| (Arc::from(name), format!("{link}{sdl}")));
@@ -67,7 +67,7 @@ fn no_text_as_a_supergraph_stops_the_planner() {
         check(&String::from_utf8_lossy(&::fuzz::damaged(good.as_bytes(), bytes)));
         let text = String::from_utf8_lossy(bytes);
         check(&text);
-        // Words at a place within what is good.
+        // Inserts words at a position within the valid supergraph.
         let at = bytes.first().map_or(0, |byte| usize::from(*byte) * good.len() / 256);
         let (before, behind) = good.split_at(at);
         let behind = behind.get(text.len().min(behind.len()) / 4..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What `@inaccessible` hides may not be missed by what is left.
+//! Checks that visible elements do not depend on elements hidden by `@inaccessible`.
 
 use graphql_tools::parser::schema::Value as Written;
 
@@ -6,7 +6,7 @@ use super::error::{Code, Errors};
 use super::merged::{MergedType, Types};
 use super::model::{Input, Kind, Name, Schema, Shown, TypeRef, Value};
 
-/// Checks all of it.
+/// Checks all types.
 pub(super) fn check<'a>(schemas: &[Schema<'a>], types: &Types<'a>, errors: &mut Errors) {
     let is_anything_hidden = types.values().any(|of| {
         of.shown.is_inaccessible
@@ -24,14 +24,8 @@ pub(super) fn check<'a>(schemas: &[Schema<'a>], types: &Types<'a>, errors: &mut 
     for (name, of) in types {
         if of.shown.is_inaccessible {
             if *name == "Query" {
-                let message = "\"Query\" is inaccessible: nothing could be asked for.";
-                hidden.add(
-                    Code::QueryRootTypeInaccessible,
-                    "Query",
-                    name,
-                    message,
-                    "take @inaccessible away",
-                );
+                let message = "\"Query\" is inaccessible, so no query is possible.";
+                hidden.add(Code::QueryRootTypeInaccessible, "Query", name, message, "remove @inaccessible");
             }
             continue;
         }
@@ -50,7 +44,7 @@ struct Hidden<'h, 'a> {
 }
 
 impl<'a> Hidden<'_, 'a> {
-    /// A type that can be seen has something that can.
+    /// Reports visible types whose elements are all hidden.
     fn children(&mut self, name: &str, of: &MergedType<'a>) {
         let shown = |shown: &Shown| !shown.is_inaccessible;
         let is_empty = match of.kind {
@@ -61,7 +55,7 @@ impl<'a> Hidden<'_, 'a> {
             Kind::Scalar => false,
         };
         if is_empty {
-            let message = format!("\"{name}\" can be seen, but everything in it is inaccessible.");
+            let message = format!("\"{name}\" is visible, but everything in it is inaccessible.");
             self.add(
                 Code::OnlyInaccessibleChildren,
                 name,
@@ -84,7 +78,7 @@ impl<'a> Hidden<'_, 'a> {
                     let message = format!(
                         "\"{at}\" is inaccessible, but the interface's \"{interface}.{field}\" is not."
                     );
-                    self.add(Code::ImplementedByInaccessible, &at, name, &message, "hide both, or none");
+                    self.add(Code::ImplementedByInaccessible, &at, name, &message, "hide both or neither");
                 }
                 continue;
             }
@@ -99,18 +93,24 @@ impl<'a> Hidden<'_, 'a> {
         if !input.shown.is_inaccessible {
             self.reference(at, owner, &input.of);
             if input.default.as_ref().is_some_and(|value| self.uses_hidden(value, &input.of)) {
-                let message = format!("The default of \"{at}\" uses what is inaccessible.");
+                let message = format!("The default of \"{at}\" uses an inaccessible element.");
                 self.add(Code::DefaultValueUsesInaccessible, at, owner, &message, "write another default");
             }
         } else if input.is_required() {
             let message = format!("\"{at}\" is inaccessible, but required.");
-            self.add(Code::RequiredInaccessible, at, owner, &message, "give it a default, or let it be null");
+            self.add(
+                Code::RequiredInaccessible,
+                at,
+                owner,
+                &message,
+                "give it a default, or make it nullable",
+            );
         }
     }
 
     fn reference(&mut self, at: &str, owner: &str, of: &TypeRef<'_>) {
         if self.types.get(of.name()).is_some_and(|of| of.shown.is_inaccessible) {
-            let message = format!("\"{at}\" can be seen, but its type \"{}\" is inaccessible.", of.name());
+            let message = format!("\"{at}\" is visible, but its type \"{}\" is inaccessible.", of.name());
             self.add(
                 Code::ReferencedInaccessible,
                 at,

@@ -1,4 +1,4 @@
-//! Arguments and input objects: what all services take.
+//! Arguments and input objects: the intersection of the services' inputs.
 
 use graphql_tools::parser::schema::Value as Written;
 use indexmap::IndexMap;
@@ -8,14 +8,14 @@ use super::merge::Merger;
 use super::merged::MergedInput;
 use super::model::{Input, Shown, Type, Value};
 
-/// Which kind of input is merged.
+/// The kind of input to merge.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     Argument,
     Field,
 }
 
-/// The fields of an input object.
+/// Merges the fields of an input object.
 pub(super) fn merge<'a>(
     merger: &mut Merger<'_, 'a>,
     name: &str,
@@ -25,8 +25,8 @@ pub(super) fn merge<'a>(
     let merged = common(merger, What::Field, &each, |input| format!("{name}.{input}"));
     if merged.is_empty() && each.iter().any(|(_, inputs)| !inputs.is_empty()) {
         let services = merger.services(each.iter().map(|&(source, _)| source));
-        let message = format!("No field of the input type \"{name}\" is known to all services that take it.");
-        let hint = "give it the same fields in all, or rename it in one";
+        let message = format!("No field of the input type \"{name}\" exists in all services that use it.");
+        let hint = "give it the same fields in all services, or rename it in one";
         merger.errors.add(Code::EmptyMergedInputType, &services, name, message, hint);
     }
     let joined = |input: &str, of: &Input<'a>| {
@@ -40,7 +40,7 @@ pub(super) fn merge<'a>(
         .collect()
 }
 
-/// Those inputs that all sources have.
+/// Merges the inputs that all sources have.
 pub(super) fn common<'a>(
     merger: &mut Merger<'_, 'a>,
     what: What,
@@ -76,7 +76,7 @@ fn one<'a>(
     let of = narrowest.unwrap_or_else(|| {
         let code =
             if what == What::Argument { Code::FieldArgumentTypeMismatch } else { Code::FieldTypeMismatch };
-        let hint = "give it the same type in all services, or types of which one only adds \"!\"";
+        let hint = "give it the same type in all services, or types that differ only in \"!\"";
         differ(merger, code, coordinate, "type", found, |input| input.of.to_string(), hint);
         found[0].1.of.clone()
     });
@@ -95,7 +95,7 @@ fn one<'a>(
     Input { shown, of, default }
 }
 
-/// What several defaults are together. Where one service has none, none is said.
+/// The result of merging defaults. If one service has no default, the merged input has none.
 #[derive(PartialEq)]
 enum Default<'d, 'a> {
     None,
@@ -115,7 +115,7 @@ fn default<'d, 'a>(found: &[(usize, &'d Input<'a>)]) -> Default<'d, 'a> {
     }
 }
 
-/// Members of objects may stand in any order.
+/// Compares values; the members of objects may be in any order.
 fn is_same<'a>(one: &Value<'a>, other: &Value<'a>) -> bool {
     match (one, other) {
         (Written::Object(one), Written::Object(other)) => {
@@ -159,7 +159,7 @@ fn missing<'a>(
     let has = |source: usize| found.iter().any(|&(other, _)| other == source);
     let required = found.iter().filter(|(_, input)| input.is_required());
     let message = format!(
-        "\"{coordinate}\" is required in {}, but {} does not take it.",
+        "\"{coordinate}\" is required in {}, but {} does not have it.",
         listed(required.map(|&(source, _)| &**merger.service(source))),
         listed(all.clone().filter(|&source| !has(source)).map(|source| &**merger.service(source))),
     );
@@ -172,6 +172,6 @@ fn missing<'a>(
         &merger.services(all),
         coordinate,
         message,
-        "add it there, or give it a default where it is required",
+        "add it to that service, or give it a default in the services that require it",
     );
 }

@@ -1,5 +1,5 @@
-//! What a ready supergraph says of its services, by the join specification. The planner takes it as it stands, and would
-//! stop where it makes no sense.
+//! Checks of an existing supergraph's `join` directives. The planner uses them unchecked and panics on
+//! contradictions.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +17,7 @@ use super::selection::{Picked, Selection};
 type Of<'a> = TypeDefinition<'a, &'a str>;
 type Said<'a> = Directive<'a, &'a str>;
 
-/// Checks a supergraph whose services have these names in it.
+/// Checks a supergraph with these names of services in `join__Graph`.
 pub(super) fn check<'a>(document: &Document<'a, &'a str>, graphs: &HashSet<&'a str>, errors: &mut Errors) {
     let types = || {
         document.definitions.iter().filter_map(|definition| match definition {
@@ -48,7 +48,8 @@ struct Joined<'d, 'a> {
     errors: &'d mut Errors,
 }
 
-/// Something that directives stand at: its coordinate, its type and, of a field, that of its values.
+/// The element that directives are applied to: its coordinate, the type that contains it, and the type of a
+/// field's values.
 #[derive(Clone, Copy)]
 struct Place<'p> {
     coordinate: &'p str,
@@ -59,7 +60,7 @@ struct Place<'p> {
 impl<'a> Joined<'_, 'a> {
     fn root(&mut self, root: &str, position: Pos) {
         if !self.types.get(root).is_some_and(|of| is_object(of)) {
-            let wrong = format!("has no type \"{root}\", its root");
+            let wrong = format!("has no type \"{root}\", its root type");
             self.wrong(Code::InvalidGraphql, "schema", &wrong, position);
         }
     }
@@ -98,7 +99,7 @@ impl<'a> Joined<'_, 'a> {
 
     fn known(&mut self, coordinate: &str, named: &str, position: Pos) {
         if !self.types.contains_key(named) && !is_built_in(named) {
-            let wrong = format!("names the type \"{named}\", which there is not");
+            let wrong = format!("refers to the type \"{named}\", which does not exist");
             self.wrong(Code::InvalidGraphql, coordinate, &wrong, position);
         }
     }
@@ -116,26 +117,26 @@ impl<'a> Joined<'_, 'a> {
         match graph {
             Some(graph) if !graphs.contains(graph) => {
                 let what =
-                    format!("has @{} of \"{graph}\", which is no value of `join__Graph`", directive.name);
+                    format!("has @{} of \"{graph}\", which is not a value of `join__Graph`", directive.name);
                 return wrong(Code::InvalidGraphql, &what);
             }
             None if kind == "field"
                 && ["requires", "provides", "override"].iter().any(|name| said(name).is_some()) =>
             {
-                let what = "has @join__field that does not say of which service";
+                let what = "has @join__field without a service";
                 return wrong(Code::InvalidGraphql, what);
             }
             None if matches!(kind, "type" | "implements" | "unionMember" | "enumValue") => {
-                let what = format!("has @{} that does not say of which service", directive.name);
+                let what = format!("has @{} without a service", directive.name);
                 return wrong(Code::InvalidGraphql, &what);
             }
             _ => {}
         }
         if said("overrideLabel").is_some_and(|label| !is_label(label)) {
-            wrong(Code::OverrideLabelInvalid, "has a label of @override that is none");
+            wrong(Code::OverrideLabelInvalid, "has an invalid label of @override");
         }
         if said("type").is_some_and(|ty| !is_type(ty)) {
-            wrong(Code::InvalidGraphql, "has @join__field with a type that is none");
+            wrong(Code::InvalidGraphql, "has @join__field with an invalid type");
         }
         let is_interface_object = argument(directive, "isInterfaceObject") == Some(&Value::Boolean(true));
         if is_interface_object && said("key").is_none() {
@@ -145,7 +146,8 @@ impl<'a> Joined<'_, 'a> {
         {
             let Some(other) = said(argument) else { continue };
             if !self.types.get(other).is_some_and(|of| is_kind(of)) {
-                let what = format!("has @{} of \"{other}\", which is no {argument} here", directive.name);
+                let what =
+                    format!("has @{} of \"{other}\", which is not a valid {argument} here", directive.name);
                 self.wrong(Code::InvalidGraphql, place.coordinate, &what, directive.position);
             }
         }
@@ -163,18 +165,19 @@ impl<'a> Joined<'_, 'a> {
         }
     }
 
-    /// Whether a type has fields.
+    /// Checks that a type has these fields.
     fn has(&self, of: &str, selection: &Selection) -> Result<(), String> {
-        let known = self.types.get(of).ok_or_else(|| format!("needs fields of \"{of}\""))?;
+        let known = self.types.get(of).ok_or_else(|| format!("requires fields of \"{of}\""))?;
         if selection.0.is_empty() {
-            return Err(format!("names no field of \"{of}\""));
+            return Err(format!("selects no field of \"{of}\""));
         }
         for picked in &selection.0 {
             match picked {
                 Picked::Field { name, below, .. } if **name == *"__typename" && below.0.is_empty() => {}
                 Picked::Field { name, below, .. } => {
                     let field = fields(known).iter().find(|field| *field.name == **name);
-                    let field = field.ok_or_else(|| format!("names \"{of}.{name}\", which there is not"))?;
+                    let field =
+                        field.ok_or_else(|| format!("selects \"{of}.{name}\", which does not exist"))?;
                     let of = named(&field.field_type);
                     let is_composite = self.types.get(of).is_some_and(|of| {
                         is_object(of) || is_interface(of) || matches!(of, TypeDefinition::Union(_))
@@ -182,7 +185,7 @@ impl<'a> Joined<'_, 'a> {
                     match is_composite {
                         true => self.has(of, below)?,
                         false if below.0.is_empty() => {}
-                        false => return Err(format!("needs fields of \"{of}\"")),
+                        false => return Err(format!("requires fields of \"{of}\"")),
                     }
                 }
                 Picked::On { of: other, below } => self.has(other.as_deref().unwrap_or(of), below)?,
@@ -192,7 +195,7 @@ impl<'a> Joined<'_, 'a> {
     }
 
     fn wrong(&mut self, code: Code, coordinate: &str, what: &str, position: Pos) {
-        let hint = "write what a composition has made to the file, unchanged";
+        let hint = "use the unmodified output of a composition";
         self.errors.add(code, &[], coordinate, format!("\"{coordinate}\" {what}."), hint);
         self.errors.at(position.line, position.column);
     }
@@ -243,7 +246,7 @@ fn named<'a>(of: &Type<'a, &'a str>) -> &'a str {
     }
 }
 
-/// Whether a text is a type, as `[User!]`.
+/// Whether a text is a type reference, such as `[User!]`.
 fn is_type(text: &str) -> bool {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_[]!".contains(&byte);
     let sdl = format!("type T {{ f: {text} }}");

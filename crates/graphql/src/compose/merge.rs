@@ -1,4 +1,4 @@
-//! All schemas become one: types of one name are one type.
+//! Merging of the services' schemas: types with the same name become one type.
 
 use indexmap::IndexMap;
 
@@ -9,7 +9,7 @@ use super::merged::{MergedType, MergedValue, Types};
 use super::model::{Kind, Name, Schema, Shown, Type};
 use super::relations::Relations;
 
-/// What merging needs to know.
+/// The context of merging.
 pub(super) struct Merger<'s, 'a> {
     pub(super) schemas: &'s [Schema<'a>],
     pub(super) relations: Relations<'a>,
@@ -88,7 +88,7 @@ impl<'s, 'a> Merger<'s, 'a> {
         None
     }
 
-    /// A type that is only extended needs one that is defined.
+    /// Reports a type that services extend, but that no service defines.
     fn check_defined(&mut self, name: &str, each: &[(usize, &Type<'a>)]) {
         let is_root = matches!(name, "Query" | "Mutation" | "Subscription");
         let is_first_extended =
@@ -104,12 +104,12 @@ impl<'s, 'a> Merger<'s, 'a> {
             &services,
             name,
             message,
-            "write \"type\" without \"extend\" in one of them",
+            "use \"type\" without \"extend\" in one of them",
         );
     }
 
-    /// An enum has all values if it is only given, those that all know if it is only taken, and the same ones everywhere
-    /// if it is both.
+    /// Merges the values of an enum. An enum used only as output gets all values, one used only as input gets
+    /// the values that all services have, and one used as both must have the same values in all services.
     fn values(&mut self, name: &str, each: &[(usize, &Type<'a>)]) -> IndexMap<&'a str, MergedValue> {
         let mut values: IndexMap<&'a str, MergedValue> = IndexMap::new();
         for &(source, of) in each {
@@ -136,8 +136,8 @@ impl<'s, 'a> Merger<'s, 'a> {
         values.retain(|_, value| value.sources.len() == each.len());
         if values.is_empty() {
             let services = self.services(each.iter().map(|&(source, _)| source));
-            let message = format!("No value of the enum \"{name}\" is known to all services that take it.");
-            let hint = "give it the same values in all, or rename it in one";
+            let message = format!("No value of the enum \"{name}\" exists in all services that use it.");
+            let hint = "give it the same values in all services, or rename it in one";
             self.errors.add(Code::EmptyMergedEnumType, &services, name, message, hint);
         }
         values
@@ -147,18 +147,18 @@ impl<'s, 'a> Merger<'s, 'a> {
         let services = self.services(each.iter().map(|&(source, _)| source));
         let lacks = each.iter().map(|&(source, _)| source).filter(|source| !has.contains(source));
         let message = format!(
-            "The enum \"{name}\" is both taken and given, but \"{value}\" is a value in {} and none in {}.",
+            "The enum \"{name}\" is used for input and output, but \"{value}\" is a value in {} and not in {}.",
             listed(has.iter().map(|&source| &**self.service(source))),
             listed(lacks.map(|source| &**self.service(source))),
         );
-        let hint = format!("add \"{value}\" there, or mark it with @inaccessible");
+        let hint = format!("add \"{value}\" to that service, or mark it with @inaccessible");
         self.errors.add(Code::EnumValueMismatch, &services, format!("{name}.{value}"), message, hint);
     }
 }
 
 fn word(of: &Type<'_>) -> &'static str {
     match of.kind {
-        Kind::Object if of.is_interface_object => "an object that stands for an interface",
+        Kind::Object if of.is_interface_object => "an interface object",
         Kind::Object => "an object type",
         Kind::Interface => "an interface",
         Kind::Union => "a union",

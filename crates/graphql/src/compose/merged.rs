@@ -1,17 +1,17 @@
-//! What the schemas are together.
+//! The merged schema.
 
 use indexmap::{IndexMap, IndexSet};
 
 use super::model::{Input, Kind, Shown, TypeRef};
 
-/// All types by their names.
+/// All types, by name.
 pub(super) type Types<'a> = IndexMap<&'a str, MergedType<'a>>;
 
 #[derive(Debug)]
 pub(super) struct MergedType<'a> {
     pub(super) kind: Kind,
     pub(super) shown: Shown,
-    /// The schemas that have it, by their indices.
+    /// The indices of the schemas that have the type.
     pub(super) sources: Vec<usize>,
     pub(super) interfaces: IndexSet<&'a str>,
     pub(super) fields: IndexMap<&'a str, MergedField<'a>>,
@@ -27,16 +27,16 @@ pub(super) struct MergedField<'a> {
     pub(super) shown: Shown,
     pub(super) of: TypeRef<'a>,
     pub(super) arguments: IndexMap<&'a str, Input<'a>>,
-    /// Where it is resolved, and how; nothing at all: in all schemas that have the type, alike.
+    /// The services that resolve the field, and how. If empty, every schema that has the type resolves it.
     pub(super) join: Vec<JoinField<'a>>,
 }
 
-/// What one schema has to do with a field.
+/// The relation of one schema to a field.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JoinField<'a> {
-    /// The schema; none where the field is that of an interface that is an object elsewhere.
+    /// The schema; `None` if the field was copied from an interface object.
     pub(super) source: Option<usize>,
-    /// The type there, if it is another one.
+    /// The type in this schema, if it differs.
     pub(super) of: Option<TypeRef<'a>>,
     pub(super) is_external: bool,
     pub(super) requires: Option<String>,
@@ -47,7 +47,7 @@ pub(super) struct JoinField<'a> {
 }
 
 impl JoinField<'_> {
-    /// Whether it says nothing but that the schema has the field.
+    /// Whether the schema has the field without any special role.
     pub(super) fn is_plain(&self) -> bool {
         let has = self.requires.is_some() || self.provides.is_some() || self.overrides.is_some();
         !(has || self.of.is_some() || self.is_external || self.label.is_some() || self.is_used_overridden)
@@ -57,13 +57,13 @@ impl JoinField<'_> {
 #[derive(Debug)]
 pub(super) struct MergedInput<'a> {
     pub(super) input: Input<'a>,
-    /// The type in each schema, where they differ.
+    /// The type in each schema, if the types differ.
     pub(super) join: Vec<(usize, TypeRef<'a>)>,
 }
 
 #[derive(Debug)]
 pub(super) struct MergedValue {
     pub(super) shown: Shown,
-    /// The schemas that have it.
+    /// The schemas that have the value.
     pub(super) sources: Vec<usize>,
 }

@@ -1,5 +1,5 @@
-//! A service's schema as composition sees it: definitions and extensions in one, directives as what they mean, the root
-//! types under their usual names.
+//! The model of a service's schema for composition: definitions and extensions are merged, directives are
+//! interpreted, and the root types have their standard names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ pub(super) type Value<'a> = ast::Value<'a, &'a str>;
 #[derive(Debug)]
 pub(super) struct Schema<'a> {
     pub(super) name: Name,
-    /// How the supergraph calls it, in `join__Graph`.
+    /// The service's name in the supergraph's `join__Graph`.
     pub(super) graph: String,
-    /// Whether it is of Federation v1, or of none.
+    /// Whether it is a Federation v1 schema, or does not use Federation.
     pub(super) is_first: bool,
     pub(super) types: IndexMap<&'a str, Type<'a>>,
 }
@@ -35,18 +35,18 @@ pub(super) enum Kind {
     Input,
 }
 
-/// What every element of a schema may have.
+/// The metadata that every element of a schema may have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shown {
     pub(super) description: Option<String>,
     pub(super) is_inaccessible: bool,
     pub(super) tags: IndexSet<String>,
-    /// Why it is deprecated, if it is.
+    /// The reason for the deprecation, if the element is deprecated.
     pub(super) deprecated: Option<String>,
 }
 
 impl Shown {
-    /// Takes in what another schema says of the same element.
+    /// Merges the metadata of the same element in another schema.
     pub(super) fn merge(&mut self, other: &Self) {
         if self.description.is_none() {
             self.description.clone_from(&other.description);
@@ -63,18 +63,18 @@ impl Shown {
 pub(super) struct Type<'a> {
     pub(super) kind: Kind,
     pub(super) shown: Shown,
-    /// Whether it is defined, and not only extended.
+    /// Whether the schema defines the type, instead of only extending it.
     pub(super) is_defined: bool,
     pub(super) is_interface_object: bool,
     pub(super) keys: Vec<Key>,
     pub(super) interfaces: IndexSet<&'a str>,
-    /// Of objects and interfaces.
+    /// The fields of an object or interface.
     pub(super) fields: IndexMap<&'a str, Field<'a>>,
-    /// Of input objects.
+    /// The fields of an input object.
     pub(super) inputs: IndexMap<&'a str, Input<'a>>,
-    /// Of enums.
+    /// The values of an enum.
     pub(super) values: IndexMap<&'a str, Shown>,
-    /// Of unions.
+    /// The members of a union.
     pub(super) members: IndexSet<&'a str>,
     pub(super) specified_by: Option<String>,
     pub(super) is_one_of: bool,
@@ -98,7 +98,7 @@ impl Type<'_> {
         }
     }
 
-    /// Its kind in the supergraph.
+    /// The kind of the type in the supergraph.
     pub(super) fn merged_kind(&self) -> Kind {
         if self.is_interface_object { Kind::Interface } else { self.kind }
     }
@@ -113,7 +113,7 @@ pub(super) struct Key {
 /// The argument of `@key`, `@requires` or `@provides`.
 #[derive(Clone, Debug)]
 pub(super) struct FieldSet {
-    /// As it is written; with single spaces.
+    /// The text, with whitespace collapsed.
     pub(super) text: String,
     pub(super) selection: Selection,
 }
@@ -131,7 +131,7 @@ pub(super) struct Field<'a> {
     pub(super) used: Used,
 }
 
-/// What of the same schema uses a field.
+/// The uses of a field within the same schema.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Used {
     pub(super) by_key: bool,
@@ -166,7 +166,7 @@ impl Input<'_> {
     }
 }
 
-/// A type as a field has it.
+/// The type of a field, with its list and non-null wrappers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TypeRef<'a> {
     Named(&'a str),
@@ -175,7 +175,7 @@ pub(super) enum TypeRef<'a> {
 }
 
 impl<'a> TypeRef<'a> {
-    /// The name inside of it all.
+    /// The name of the innermost type.
     pub(super) fn name(&self) -> &'a str {
         match self {
             Self::Named(name) => name,

@@ -1,4 +1,5 @@
-//! Which directive of a schema means what: a schema of Federation v2 says by `@link` what it imports and how it calls that.
+//! The meaning of the directives in a schema. A Federation v2 schema declares by `@link` which directives it
+//! imports, and under which names.
 
 use std::collections::HashMap;
 
@@ -7,7 +8,7 @@ use graphql_tools::parser::schema::{Directive, Value};
 use super::error::{Code, Errors};
 use super::model::Name;
 
-/// What a directive means.
+/// The meaning of a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Mark {
     Key,
@@ -20,13 +21,13 @@ pub(super) enum Mark {
     InterfaceObject,
     Tag,
     Extends,
-    /// Something that changes nothing about how the schemas are composed.
+    /// A directive that does not affect composition.
     Idle,
-    /// Something that asks the gateway for what it doesn't do.
+    /// A directive that requests a feature the gateway does not have.
     Unknown,
 }
 
-/// The directives of Federation, and whether its first version has them too.
+/// The directives of Federation, and whether Federation v1 has them too.
 const MARKS: &[(&str, Mark, bool)] = &[
     ("key", Mark::Key, true),
     ("requires", Mark::Requires, true),
@@ -50,19 +51,19 @@ const MARKS: &[(&str, Mark, bool)] = &[
 ];
 /// Types that may be imported.
 const TYPES: &[&str] = &["FieldSet", "Scope", "Policy", "ContextFieldValue"];
-/// Where Apollo's specifications are.
+/// The base URL of Apollo's specifications.
 const SPECIFICATIONS: &str = "https://specs.apollo.dev/";
 
 /// The directives of one schema.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// Whether it is of Federation v1, or of none.
+    /// Whether it is a Federation v1 schema, or does not use Federation.
     pub(super) is_first: bool,
     marks: HashMap<String, Mark>,
 }
 
 impl Names {
-    /// Reads what the schema links to.
+    /// Reads the `@link` directives of a schema.
     pub(super) fn read<'a>(schema: &[Directive<'a, &'a str>], service: &Name, errors: &mut Errors) -> Self {
         let links: Vec<Link<'_>> =
             schema.iter().filter(|directive| directive.name == "link").map(Link::read).collect();
@@ -77,12 +78,12 @@ impl Names {
         names
     }
 
-    /// What the directive of this name means here.
+    /// The meaning of the directive with this name.
     pub(super) fn mark(&self, name: &str) -> Option<Mark> {
         self.marks.get(name).copied()
     }
 
-    /// Whether it is called like a directive of Federation, but the schema doesn't import it.
+    /// Whether the name is that of a Federation directive that the schema does not import.
     pub(super) fn is_forgotten(&self, name: &str) -> bool {
         !self.is_first && !self.marks.contains_key(name) && MARKS.iter().any(|&(known, _, _)| known == name)
     }
@@ -111,7 +112,7 @@ impl Names {
                     &[service],
                     "",
                     format!("The schema of \"{service}\" imports \"{import}\" from Federation, which has no such element."),
-                    "take it out of the import, or write it as the specification does",
+                    "remove it from the import, or spell it as in the specification",
                 ),
             }
         }
@@ -122,7 +123,7 @@ fn known(name: &str) -> Option<Mark> {
     MARKS.iter().find(|&&(known, _, _)| known == name).map(|&(_, mark, _)| mark)
 }
 
-/// A `@link`.
+/// A `@link` directive.
 struct Link<'d> {
     url: &'d str,
     named: Option<&'d str>,
@@ -164,7 +165,7 @@ pub(super) fn argument<'d, 'a>(
     directive.arguments.iter().find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
-/// A value that is a text.
+/// The content of a string value.
 pub(super) fn text<'d, 'a>(value: Option<&'d Value<'a, &'a str>>) -> Option<&'d str> {
     match value? {
         Value::String(text) => Some(text),

@@ -1,5 +1,5 @@
-//! The supergraph as it is written: by the join specification v0.3, and v0.4 where fields are overridden for a share of the
-//! requests.
+//! Writing of the supergraph, according to the join specification v0.3, or v0.4 if fields are overridden for a
+//! percentage of the requests.
 
 use std::fmt::Write as _;
 
@@ -27,7 +27,7 @@ const TAG: &str = "directive @tag(name: String!) repeatable on FIELD_DEFINITION 
 const INACCESSIBLE: &str = "directive @inaccessible on FIELD_DEFINITION | OBJECT | INTERFACE | UNION | ARGUMENT_DEFINITION | SCALAR | ENUM | ENUM_VALUE | INPUT_OBJECT | INPUT_FIELD_DEFINITION\n";
 const ONE_OF: &str = "directive @oneOf on INPUT_OBJECT\n";
 
-/// Writes it.
+/// Writes the supergraph.
 pub(super) fn supergraph<'a>(schemas: &[Schema<'a>], types: &Types<'a>) -> String {
     let mut printer =
         Printer { schemas, out: String::new(), has_tags: false, has_inaccessible: false, has_labels: false };
@@ -257,7 +257,8 @@ fn keys(graph: &str, of: &Type<'_>) -> String {
     of.keys.iter().map(one).collect::<Vec<_>>().join("\n")
 }
 
-/// A value as GraphQL writes it. The parser's own way puts texts of several lines into blocks, which lose their ends.
+/// Writes a value in GraphQL syntax. The parser's own formatting turns multi-line strings into block strings,
+/// which lose whitespace at their ends.
 fn written<'a>(value: &Value<'a>) -> String {
     match value {
         Written::String(text) => quoted(text),
@@ -270,7 +271,7 @@ fn written<'a>(value: &Value<'a>) -> String {
     }
 }
 
-/// A text as GraphQL writes it on one line.
+/// Writes a string in GraphQL syntax on one line.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

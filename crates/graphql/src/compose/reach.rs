@@ -1,7 +1,8 @@
-//! Whether every field can be asked for, whichever way a query comes to its type: from where the object was got, other
-//! services are reached by the keys that they resolve. What can't be reached here has no plan later.
+//! Satisfiability: whether every field can be queried, by every path that leads to its type. Starting from the
+//! services that return an object, other services are reached by the keys that they resolve. A field that is
+//! unreachable here could not be planned later.
 //!
-//! A state is a type and the places where an object of it stands; each is looked at once.
+//! A state is a type with the services in which an object of the type is available. Each state is visited once.
 
 mod told;
 
@@ -13,17 +14,19 @@ use super::merged::{JoinField, Types};
 use super::model::{Field, Kind, Schema, Type};
 use super::selection::{Picked, Selection};
 
-/// No schemas that people write come near; others are taken as they are.
+/// The maximum number of states to visit. Practical schemas stay far below it; beyond it, the check is
+/// incomplete.
 const STATES: usize = 50_000;
-/// How far keys of keys are followed.
+/// The maximum depth of keys that depend on other keys.
 const DEPTH: usize = 4;
 
-/// Complains of every field that some query could ask for in vain.
+/// Reports every field that cannot be resolved by some query that selects it.
 pub(super) fn check<'a>(schemas: &[Schema<'a>], types: &Types<'a>, errors: &mut Errors) {
     let fields = types.values().flat_map(|of| of.fields.values());
     let has_labels = fields.flat_map(|field| &field.join).any(|join| join.label.is_some());
     let mut told = HashSet::new();
-    // What is overridden for a share of the requests has to be there with and without.
+    // A field that is overridden for a percentage of the requests must be reachable with and without the
+    // override.
     for is_overridden in if has_labels { [true, false].as_slice() } else { &[true] } {
         let mut reach = Reach {
             schemas,
@@ -39,7 +42,7 @@ pub(super) fn check<'a>(schemas: &[Schema<'a>], types: &Types<'a>, errors: &mut 
     }
 }
 
-/// Where an object stands: in a service, and what that provides of it beyond its own fields.
+/// A service in which an object is available, with the fields provided beyond the service's own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Place<'s> {
     source: usize,
@@ -52,7 +55,7 @@ impl Place<'_> {
     }
 }
 
-/// A selection, which is the same one where it stands at the same place.
+/// A selection, compared by address.
 #[derive(Clone, Copy, Debug)]
 struct Provided<'s>(&'s Selection);
 
@@ -87,11 +90,11 @@ impl std::hash::Hash for Provided<'_> {
 struct State<'s> {
     of: usize,
     places: Vec<Place<'s>>,
-    /// The state and the field that led here.
+    /// The previous state, and the field that leads from it to this one.
     came: Option<(usize, &'s str)>,
 }
 
-/// What is required of an object: its type, the fields, and where it stands.
+/// A requirement on an object: its type, the required fields, and where the object is available.
 type Required<'s> = (Option<usize>, Provided<'s>, Place<'s>);
 
 struct Reach<'s, 'a> {
@@ -99,11 +102,11 @@ struct Reach<'s, 'a> {
     types: &'s Types<'a>,
     states: Vec<State<'s>>,
     seen: HashSet<(usize, Vec<Place<'s>>)>,
-    /// The fields that were complained of.
+    /// The fields already reported.
     told: HashSet<(usize, &'s str)>,
-    /// Whether what is overridden for a share of the requests is so now.
+    /// Whether fields with an override label are currently overridden.
     is_overridden: bool,
-    /// Whether it can be had.
+    /// The cached result for each requirement.
     satisfied: RefCell<HashMap<Required<'s>, bool>>,
 }
 
@@ -157,7 +160,7 @@ impl<'s, 'a> Reach<'s, 'a> {
         }
     }
 
-    /// Where the object can be had, from where it stands.
+    /// The services that can be reached with the object, from where it is available.
     fn reached(&self, name: &str, places: &[Place<'s>], depth: usize) -> Vec<Place<'s>> {
         let mut reached = places.to_vec();
         if name == "Query" {
@@ -200,7 +203,7 @@ impl<'s, 'a> Reach<'s, 'a> {
         keys
     }
 
-    /// The type as a service sees it: by itself, or as an interface that is an object there.
+    /// The type as a service declares it: under its own name, or as an interface object.
     fn views(&self, name: &str, source: usize) -> Vec<(&'s str, &'s Type<'a>)> {
         let types = &self.schemas[source].types;
         if let Some((name, of)) = types.get_key_value(name) {
@@ -211,7 +214,7 @@ impl<'s, 'a> Reach<'s, 'a> {
         found.filter(|(_, of)| of.is_interface_object).map(|(name, of)| (*name, of)).collect()
     }
 
-    /// Whether all of it can be had of an object.
+    /// Whether the whole selection can be resolved for an object.
     fn has_all(&self, name: &str, wanted: &Selection, places: &[Place<'s>], depth: usize) -> bool {
         wanted.0.iter().all(|picked| match picked {
             Picked::On { of, below } => {
@@ -238,7 +241,8 @@ impl<'s, 'a> Reach<'s, 'a> {
             || self.types.get(other).is_some_and(|of| of.members.contains(name))
     }
 
-    /// Where the field's value stands if it is asked for here; none where that can't be.
+    /// Where the field's value is available if the field is resolved by this service; `None` if the service
+    /// can't resolve it.
     fn below(&self, name: &str, field: &str, place: &Place<'s>) -> Option<Place<'s>> {
         let mut provided: Vec<Provided<'s>> = place
             .provided
@@ -263,7 +267,8 @@ impl<'s, 'a> Reach<'s, 'a> {
         Some(Place { source: place.source, provided })
     }
 
-    /// Whether what a field requires can be had of the object, from where the field is. What requires itself never can.
+    /// Whether the required fields of an object can be resolved, starting from the field's service. A field
+    /// that requires itself is never satisfied.
     fn is_satisfied(&self, name: &str, requires: &'s Selection, place: &Place<'s>) -> bool {
         let question = (self.types.get_index_of(name), Provided(requires), place.clone());
         if let Some(&known) = self.satisfied.borrow().get(&question) {
@@ -276,7 +281,7 @@ impl<'s, 'a> Reach<'s, 'a> {
         is_satisfied
     }
 
-    /// What a selection has of a field, for an object of this type.
+    /// The part of a selection below a field, for an object of this type.
     fn picked(&self, name: &str, selection: &'s Selection, field: &str) -> Option<&'s Selection> {
         selection.0.iter().find_map(|picked| match picked {
             Picked::Field { name, below, .. } => (**name == *field).then_some(below),
@@ -296,7 +301,7 @@ impl<'s, 'a> Reach<'s, 'a> {
         merged.join.is_empty() || merged.join.iter().any(gives)
     }
 
-    /// The object types that a field's value may be, each with where it may stand.
+    /// The possible object types of a field's value, each with the services in which it may be available.
     fn objects(&self, name: &str, field: &str, found: Vec<Place<'s>>) -> HashMap<usize, Vec<Place<'s>>> {
         let mut objects: HashMap<usize, Vec<Place<'s>>> = HashMap::new();
         for place in found {

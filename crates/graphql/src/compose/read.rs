@@ -1,4 +1,4 @@
-//! A schema's text becomes its [`Schema`]: its types here, what they consist of in `read/elements.rs`.
+//! Conversion of a schema's text to a [`Schema`]: the types here, their elements in `read/elements.rs`.
 
 mod elements;
 
@@ -12,15 +12,15 @@ use super::error::{Code, Errors};
 use super::model::{Key, Kind, Name, Schema, Shown, Type, Value};
 use super::names::{Mark, Names, argument, text};
 
-/// Why something is deprecated of which nobody says why.
+/// The reason of a deprecation without a reason.
 pub(super) const NO_REASON: &str = "No longer supported";
 
 type Directives<'a> = [Directive<'a, &'a str>];
 
-/// What of a schema is Federation's own, and not the service's.
+/// Elements of a schema that belong to Federation, not to the service.
 const MACHINERY: &[&str] = &["_Any", "_Entity", "_Service", "_FieldSet", "FieldSet", "_service", "_entities"];
 
-/// Reads a schema that `text::prepared` has seen.
+/// Reads a schema that `text::prepared` has processed.
 pub(super) fn schema<'a>(
     name: &Name,
     graph: String,
@@ -36,8 +36,8 @@ pub(super) fn schema<'a>(
                 Code::InvalidGraphql,
                 &[name],
                 "",
-                format!("The schema of \"{name}\" is no GraphQL schema: {error}"),
-                "correct it at that place",
+                format!("The schema of \"{name}\" is not valid GraphQL: {error}"),
+                "correct the schema at that position",
             );
             return None;
         }
@@ -73,7 +73,7 @@ pub(super) fn schema<'a>(
     Some(Schema { name: name.clone(), graph, is_first: names.is_first, types })
 }
 
-/// The root types that have other names than the usual ones, and those names.
+/// The root types with non-standard names, and their standard names.
 fn roots<'a>(schemas: &[&SchemaDefinition<'a, &'a str>]) -> Vec<(&'a str, &'static str)> {
     let all = schemas.iter().flat_map(|schema| {
         [(schema.query, "Query"), (schema.mutation, "Mutation"), (schema.subscription, "Subscription")]
@@ -168,16 +168,18 @@ impl<'a> Reader<'_, 'a> {
         self.types.insert(name, of);
     }
 
-    /// What is known of the type so far. It is put back where it stood.
+    /// Returns the type as read so far. A placeholder keeps its position.
     fn begin(&mut self, name: &'a str, kind: Kind) -> Option<(&'a str, Type<'a>)> {
         let is_linked = ["link__", "federation__"].iter().any(|space| name.starts_with(space));
         if is_linked || MACHINERY.contains(&name) || is_built_in(name) {
             return None;
         }
         if ["__", "join__"].iter().any(|space| name.starts_with(space)) {
-            let message =
-                format!("The schema of \"{}\" has a type \"{name}\", a name that is not free.", self.service);
-            let hint = "rename it: GraphQL keeps names with \"__\" for itself, and supergraphs those with \"join__\"";
+            let message = format!(
+                "The schema of \"{}\" has a type \"{name}\", which is a reserved name.",
+                self.service
+            );
+            let hint = "rename it: \"__\" is reserved for GraphQL, and \"join__\" for supergraphs";
             self.errors.add(Code::InvalidGraphql, &[self.service], name, message, hint);
             return None;
         }
@@ -192,7 +194,7 @@ impl<'a> Reader<'_, 'a> {
                 code,
                 &[self.service],
                 name,
-                format!("The schema of \"{}\" has a type \"{name}\" beside the root type that would get this name.", self.service),
+                format!("The schema of \"{}\" has a type \"{name}\" in addition to the root type that gets this name.", self.service),
                 format!("rename \"{name}\", or make it the root type"),
             );
             return None;
@@ -217,7 +219,7 @@ impl<'a> Reader<'_, 'a> {
     fn twice(&mut self, coordinate: &str, what: &str) {
         let message =
             format!("The schema of \"{}\" defines the {what} \"{coordinate}\" twice.", self.service);
-        self.errors.add(Code::InvalidGraphql, &[self.service], coordinate, message, "take one of them out");
+        self.errors.add(Code::InvalidGraphql, &[self.service], coordinate, message, "remove one of them");
     }
 
     fn directives(&mut self, coordinate: &str, of: &mut Type<'a>, directives: &Directives<'a>) {
@@ -244,13 +246,13 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    /// A subgraph that only resolves entities may have a root with nothing in it.
+    /// Removes empty root types, which a subgraph that only resolves entities may have.
     fn drop_empty_roots(&mut self) {
         let is_root = |name: &str| matches!(name, "Query" | "Mutation" | "Subscription");
         self.types.retain(|name, of| !(is_root(name) && of.fields.is_empty()));
     }
 
-    /// Every type that is named has to be there.
+    /// Reports references to types that do not exist.
     fn check_references(&mut self) {
         let mut unknown = Vec::new();
         let is_known = |name: &str| self.types.contains_key(name) || is_built_in(name);
@@ -279,16 +281,16 @@ impl<'a> Reader<'_, 'a> {
                 &[self.service],
                 &coordinate,
                 format!(
-                    "\"{coordinate}\" of \"{}\" names the type \"{named}\", which its schema doesn't have.",
+                    "\"{coordinate}\" of \"{}\" refers to the type \"{named}\", which its schema doesn't have.",
                     self.service
                 ),
-                "define the type there too; a service's schema stands for itself",
+                "define the type in that schema too, since each schema must be complete",
             );
         }
     }
 }
 
-/// Whether GraphQL itself has the scalar.
+/// Whether the type is a built-in scalar.
 pub(super) fn is_built_in(name: &str) -> bool {
     matches!(name, "String" | "Int" | "Float" | "Boolean" | "ID")
 }

@@ -1,10 +1,10 @@
-//! Which types may stand for which, over all schemas.
+//! Subtype relations across all schemas.
 
 use std::collections::{HashMap, HashSet};
 
 use super::model::{Kind, Schema, TypeRef};
 
-/// Interfaces and unions, with what they may be; and where enums are used.
+/// The possible types of interfaces and unions, and the types used as input and as output.
 #[derive(Debug, Default)]
 pub(super) struct Relations<'a> {
     below: HashMap<&'a str, HashSet<&'a str>>,
@@ -39,7 +39,7 @@ impl<'a> Relations<'a> {
         self.outputs.contains(name)
     }
 
-    /// Whether a value of the one type is one of the other too.
+    /// Whether every value of the first type is also a value of the second.
     pub(super) fn is_within(&self, one: &TypeRef<'_>, other: &TypeRef<'_>) -> bool {
         match (one, other) {
             (TypeRef::NonNull(one), TypeRef::NonNull(other)) | (TypeRef::List(one), TypeRef::List(other)) => {
@@ -53,7 +53,7 @@ impl<'a> Relations<'a> {
         }
     }
 
-    /// The type of a value that may be any of these.
+    /// The most general of these types, if there is one.
     pub(super) fn widest<'t>(
         &self,
         types: impl IntoIterator<Item = &'t TypeRef<'a>>,
@@ -64,7 +64,7 @@ impl<'a> Relations<'a> {
         Self::outermost(types, |one, other| self.is_within(one, other))
     }
 
-    /// The type of a value that all of these take.
+    /// The most specific of these types, if there is one.
     pub(super) fn narrowest<'t>(
         &self,
         types: impl IntoIterator<Item = &'t TypeRef<'a>>,

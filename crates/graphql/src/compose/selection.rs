@@ -1,14 +1,14 @@
-//! Fields as `@key`, `@requires` and `@provides` name them.
+//! Field sets, as in `@key`, `@requires` and `@provides`.
 
 use graphql_tools::parser::query::{Definition, OperationDefinition, Selection as Asked, SelectionSet};
 
 use super::text;
 
-/// Fields, and what of them.
+/// A set of fields, each with a selection of subfields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Selection(pub(super) Vec<Picked>);
 
-/// One of them.
+/// An element of a selection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Picked {
     Field { name: Box<str>, has_arguments: bool, has_directives: bool, below: Selection },
@@ -16,21 +16,21 @@ pub(super) enum Picked {
 }
 
 impl Selection {
-    /// Reads `id organization { id }`.
+    /// Parses a text such as `id organization { id }`.
     pub(super) fn parse(fields: &str) -> Result<Self, String> {
         if text::is_too_deep(fields) {
-            return Err("goes too deep".to_owned());
+            return Err("is nested too deeply".to_owned());
         }
         let text = format!("{{{fields}}}");
         let document = graphql_tools::parser::parse_query::<&str>(&text)
-            .map_err(|_| "is no selection of fields".to_owned())?;
+            .map_err(|_| "is not a selection of fields".to_owned())?;
         match document.definitions.as_slice() {
             [Definition::Operation(OperationDefinition::SelectionSet(set))] => picked(set),
-            _ => Err("is no selection of fields".to_owned()),
+            _ => Err("is not a selection of fields".to_owned()),
         }
     }
 
-    /// Whether both name the same fields, in whichever order.
+    /// Whether both select the same fields, in any order.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let holds = |all: &Self, one: &Picked| {
             all.0.iter().any(|picked| match (picked, one) {
@@ -63,7 +63,7 @@ fn picked<'q>(set: &SelectionSet<'q, &'q str>) -> Result<Selection, String> {
             });
             Ok(Picked::On { of, below: picked(&fragment.selection_set)? })
         }
-        Asked::FragmentSpread(_) => Err("names a fragment that there is not".to_owned()),
+        Asked::FragmentSpread(_) => Err("refers to a fragment that does not exist".to_owned()),
     };
     set.items.iter().map(one).collect::<Result<_, _>>().map(Selection)
 }

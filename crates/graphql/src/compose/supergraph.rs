@@ -1,4 +1,4 @@
-//! A supergraph that others composed: whether it is one that the planner understands, and of which services.
+//! Reading of a supergraph that was composed elsewhere: its services, and whether the planner supports it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,16 +9,17 @@ use super::error::{Code, CompositionError, Errors};
 use super::names::{argument, text};
 use super::{Supergraph, joined, text as source};
 
-/// The versions of the join specification that the planner understands.
+/// The versions of the join specification that the planner supports.
 const JOIN: &[&str] = &["v0.2", "v0.3", "v0.4", "v0.5"];
-/// What a supergraph may demand of a gateway for the sake of security. It has to be refused where it demands anything else.
+/// The supported features among those that a supergraph may require for security. The specification demands
+/// that a supergraph with other such features is rejected.
 const SECURITY: &[&str] = &["inaccessible"];
 
 /// Reads a supergraph.
 pub fn read(sdl: &str) -> Result<Supergraph, Vec<CompositionError>> {
     let mut errors = Errors::default();
     let parsed = if source::is_too_deep(sdl) {
-        Err("its brackets go too deep".to_owned())
+        Err("its brackets are nested too deeply".to_owned())
     } else {
         graphql_tools::parser::parse_schema::<&str>(sdl).map_err(|error| error.to_string())
     };
@@ -26,36 +27,30 @@ pub fn read(sdl: &str) -> Result<Supergraph, Vec<CompositionError>> {
         Ok(document) => document,
         Err(error) => {
             let error = error.lines().filter(|line| !line.trim().is_empty()).collect::<Vec<_>>().join(" ");
-            let message = format!("The supergraph is no GraphQL schema: {error}");
-            errors.add(
-                Code::InvalidGraphql,
-                &[],
-                "",
-                message,
-                "write what a composition has made to the file, unchanged",
-            );
+            let message = format!("The supergraph is not valid GraphQL: {error}");
+            errors.add(Code::InvalidGraphql, &[], "", message, "use the unmodified output of a composition");
             return Err(errors.into_vec());
         }
     };
     let (services, graphs) = services(&document);
     let features = features(&document);
     if services.is_empty() || !features.iter().any(|feature| feature.name == "join") {
-        let message = "The schema is no supergraph: it links to no join specification, or has no services in `join__Graph`.";
-        let hint = "compose one of the services' schemas, or name the services in the route and let the gateway do it";
+        let message = "The schema is not a supergraph: it does not link to a join specification, or has no services in `join__Graph`.";
+        let hint = "compose a supergraph of the services' schemas, or list the services in the route so that the gateway composes them";
         errors.add(Code::InvalidGraphql, &[], "", message, hint);
     }
     for feature in features {
         let Feature { name, version, is_security } = feature;
         if name == "join" && !JOIN.contains(&version) {
-            let message = format!("The supergraph is of join {version}, which the gateway doesn't know.");
-            let hint = format!("compose it for one of {}", JOIN.join(", "));
+            let message = format!("The supergraph uses join {version}, which the gateway doesn't support.");
+            let hint = format!("compose it for one of these versions: {}", JOIN.join(", "));
             errors.add(Code::UnknownLinkVersion, &[], "", message, hint);
         }
         if is_security && !SECURITY.contains(&name) {
             let message = format!(
-                "The supergraph demands \"{name}\" for its security, which the gateway would not enforce."
+                "The supergraph requires \"{name}\" for its security, which the gateway would not enforce."
             );
-            let hint = "protect the route or the services instead, and compose it without";
+            let hint = "protect the route or the services instead, and compose the supergraph without it";
             errors.add(Code::UnsupportedLinkedFeature, &[], "", message, hint);
         }
     }
@@ -92,7 +87,7 @@ fn feature<'d, 'a>(link: &'d Directive<'a, &'a str>) -> Option<Feature<'d>> {
     Some(Feature { name, version, is_security })
 }
 
-/// The services' names, and what they are called in the supergraph.
+/// The services' names, and the enum values that represent them in the supergraph.
 fn services<'a>(document: &Document<'a, &'a str>) -> (Vec<Arc<str>>, HashSet<&'a str>) {
     let graphs = document.definitions.iter().find_map(|definition| match definition {
         Definition::TypeDefinition(TypeDefinition::Enum(of)) if of.name == "join__Graph" => Some(&of.values),

@@ -1,4 +1,4 @@
-//! What composing has to keep: what the oracle says of each case (`oracle/`), and what others get wrong.
+//! Tests of composition: the cases of the oracle (`oracle/`), and cases that other implementations get wrong.
 
 mod own;
 mod plans;
@@ -12,16 +12,16 @@ use std::sync::Arc;
 use super::{CompositionError, Part, compose};
 
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/oracle/cases");
-/// What a service of version 2 imports if it doesn't say so itself.
+/// The header of a Federation v2 service without one of its own.
 const V2: &str = "extend schema @link(url: \"https://specs.apollo.dev/federation/v2.7\", import: [\"@key\", \"@requires\",
   \"@provides\", \"@external\", \"@shareable\", \"@override\", \"@inaccessible\", \"@interfaceObject\", \"@tag\"])\n";
 
-/// What stands after each line that begins so, by the rest of that line.
+/// Splits a text at lines that begin with `begin`. Returns the rest of each such line, and the text after it.
 pub(crate) fn sections<'t>(text: &'t str, begin: &str) -> Vec<(&'t str, &'t str)> {
     text.split(begin).skip(1).filter_map(|section| section.split_once('\n')).collect()
 }
 
-/// Composes services, each after a line `# service: NAME`, with ` (v2)` if it is of that version.
+/// Composes services. Each follows a line `# service: NAME`, with ` (v2)` for a Federation v2 service.
 pub(crate) fn composed(case: &str) -> Result<String, Vec<CompositionError>> {
     let services: Vec<(Arc<str>, String)> = sections(case, "# service: ")
         .into_iter()
@@ -34,7 +34,7 @@ pub(crate) fn composed(case: &str) -> Result<String, Vec<CompositionError>> {
     compose(&parts).map(|supergraph| supergraph.sdl)
 }
 
-/// The cases of a folder of the oracle's: their names, what they have, and what is expected of them.
+/// The cases in a folder of the oracle: the name, input and expected result of each.
 pub(crate) fn cases(folder: &str) -> Vec<[String; 3]> {
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let mut all = Vec::new();
@@ -44,7 +44,7 @@ pub(crate) fn cases(folder: &str) -> Vec<[String; 3]> {
         let (cases, expected) = (sections(&cases, "# case: "), sections(&expected, "# case: "));
         let names =
             |sections: &[(&str, &str)]| sections.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>();
-        let remake = "after a case was added, `node remake.mjs` makes what is expected";
+        let remake = "after adding a case, generate the expected results by `node remake.mjs`";
         assert_eq!(names(&cases), names(&expected), "{remake}");
         let pairs = cases.into_iter().zip(expected);
         all.extend(
@@ -55,7 +55,7 @@ pub(crate) fn cases(folder: &str) -> Vec<[String; 3]> {
     all
 }
 
-/// What `see` says of each case of the oracle's, where it says anything.
+/// Asserts that `see` reports no failure for any of the oracle's cases.
 fn over_cases(see: impl Fn(&str, &str) -> Option<String>) {
     let mut wrong = String::new();
     for [name, case, expected] in cases(CASES) {
@@ -67,12 +67,12 @@ fn over_cases(see: impl Fn(&str, &str) -> Option<String>) {
 }
 
 #[test]
-fn what_the_oracle_composes_is_composed_alike_and_what_it_refuses_is_refused() {
+fn composes_and_rejects_the_same_cases_as_the_oracle() {
     over_cases(difference);
 }
 
 #[test]
-fn whatever_is_composed_can_be_asked_for_down_to_its_depths() {
+fn every_field_of_a_composed_schema_can_be_planned() {
     over_cases(|case, _| {
         let planner = plans::planner(&composed(case).ok()?);
         let without_plan = plans::queries(&planner).into_iter().filter_map(|query| {
@@ -95,7 +95,7 @@ fn difference(case: &str, expected: &str) -> Option<String> {
         }
     };
     if expected.starts_with("refused") {
-        return Some(format!("taken, but {expected}"));
+        return Some(format!("accepted, but {expected}"));
     }
     let expected = summary::of(expected);
     let (ours, expected): (BTreeSet<&str>, BTreeSet<&str>) =

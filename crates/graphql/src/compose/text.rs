@@ -1,15 +1,16 @@
-//! A schema's text as the parser takes it: that knows no `extend schema`, and goes as deep as the text says.
+//! Preparation of a schema's text for the parser, which does not support `extend schema` and recurses as deeply
+//! as the text is nested.
 
 use std::borrow::Cow;
 
-/// How deep brackets may stand in each other. The parser goes down by recursion.
+/// The maximum nesting depth of brackets, since the parser is recursive.
 const DEPTH: usize = 64;
 
-/// Why a text is not given to the parser.
+/// The error for a text that is nested too deeply for the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooDeep;
 
-/// Makes `extend schema` a schema definition of the same length, with braces if it has none.
+/// Replaces `extend schema` by a schema definition of the same length, and adds braces if it has none.
 pub(crate) fn prepared(sdl: &str) -> Result<Cow<'_, str>, TooDeep> {
     let mut tokens = Tokens::new(sdl);
     let mut changes: Vec<(usize, &str)> = Vec::new();
@@ -43,7 +44,7 @@ pub(crate) fn prepared(sdl: &str) -> Result<Cow<'_, str>, TooDeep> {
     Ok(changed(sdl, &changes))
 }
 
-/// Whether a text's brackets go deeper than the parser should.
+/// Whether a text's brackets are nested too deeply for the parser.
 pub(super) fn is_too_deep(text: &str) -> bool {
     prepared(text).is_err()
 }
@@ -91,7 +92,7 @@ impl<'t> Tokens<'t> {
         Self { text, at: 0 }
     }
 
-    /// The next token; `at` is where it ends.
+    /// The next token. `at` is the position of its end.
     fn next(&mut self) -> Option<Token<'t>> {
         let bytes = self.text.as_bytes();
         loop {
@@ -124,7 +125,7 @@ fn length(bytes: &[u8], fits: impl Fn(u8) -> bool) -> usize {
     bytes.iter().position(|&byte| !fits(byte)).unwrap_or(bytes.len())
 }
 
-/// Where the string that begins here has ended; the text's end where it doesn't.
+/// The end of the string that begins here; the end of the text if the string is not terminated.
 fn end_of_string(bytes: &[u8], start: usize) -> usize {
     let is_block = bytes[start..].starts_with(b"\"\"\"");
     let mut at = start + if is_block { 3 } else { 1 };
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn brackets_go_only_so_deep() {
+    fn rejects_deeply_nested_brackets() {
         assert_eq!(prepared(&"[".repeat(DEPTH + 1)), Err(TooDeep));
         assert!(prepared(&"[]".repeat(1000)).is_ok());
     }

@@ -1,11 +1,11 @@
-//! What has to be right in the merged types: interfaces are implemented, and there is something to ask for.
+//! Checks of the merged types: interfaces are implemented, and `Query` has fields.
 
 use super::error::{Code, Errors, listed};
 use super::merged::{MergedType, Types};
 use super::model::{Kind, Name, Schema};
 use super::relations::Relations;
 
-/// Checks all of it.
+/// Checks all types.
 pub(super) fn check<'a>(
     schemas: &[Schema<'a>],
     relations: &Relations<'a>,
@@ -20,7 +20,7 @@ pub(super) fn check<'a>(
             &services,
             "Query",
             message,
-            "add one; GraphQL has to have something to ask for",
+            "add a field: a GraphQL schema needs at least one query",
         );
     }
     for (name, of) in types {
@@ -36,7 +36,7 @@ pub(super) fn check<'a>(
     }
 }
 
-/// A type has the fields of its interfaces, of types that fit.
+/// Checks that a type has the fields of its interfaces, with compatible types.
 fn implements<'a>(
     schemas: &[Schema<'a>],
     relations: &Relations<'a>,
@@ -55,20 +55,20 @@ fn implements<'a>(
         let listed_by = listed(by.iter().map(|name| &***name));
         let Some(found) = of.fields.get(field) else {
             let message = format!(
-                "The interface \"{interface}\" has \"{field}\" in {listed_by}, but \"{name}\", which implements it, has it nowhere."
+                "The interface \"{interface}\" has \"{field}\" in {listed_by}, but \"{name}\", which implements it, does not have it in any service."
             );
             errors.add(
                 Code::InterfaceFieldNoImplem,
                 &by,
                 &at,
                 message,
-                format!("add \"{at}\" where it can be resolved"),
+                format!("add \"{at}\" to a service that can resolve it"),
             );
             continue;
         };
         if !relations.is_within(&found.of, &wanted.of) {
             let message = format!(
-                "\"{at}\" is of type {}, which is none of \"{interface}.{field}\": {}.",
+                "\"{at}\" is of type {}, which is incompatible with \"{interface}.{field}\": {}.",
                 found.of, wanted.of
             );
             errors.add(
@@ -76,13 +76,14 @@ fn implements<'a>(
                 &having(name, field),
                 at,
                 message,
-                "make it the interface's type in every service",
+                "use the interface's type in every service",
             );
         }
     }
 }
 
-/// An interface that is an object in some services is an interface in another, and its types are there.
+/// Checks that an interface object is an interface in another service, and that its implementations are not in
+/// the same schema.
 fn interface_object(schemas: &[Schema<'_>], name: &str, of: &MergedType<'_>, errors: &mut Errors) {
     let sources = of.sources.iter().map(|&source| &schemas[source]);
     let is_object = |schema: &Schema<'_>| schema.types.get(name).is_some_and(|of| of.is_interface_object);
@@ -90,7 +91,7 @@ fn interface_object(schemas: &[Schema<'_>], name: &str, of: &MergedType<'_>, err
     let services: Vec<&Name> = objects.iter().map(|schema| &schema.name).collect();
     if objects.len() == of.sources.len() {
         let message =
-            format!("\"{name}\" has @interfaceObject wherever it is: no service has the interface.");
+            format!("\"{name}\" has @interfaceObject in every service: no service defines the interface.");
         errors.add(
             Code::InterfaceObjectUsageError,
             &services,
@@ -106,16 +107,16 @@ fn interface_object(schemas: &[Schema<'_>], name: &str, of: &MergedType<'_>, err
         };
         for other in schema.types.keys().filter(|other| implements(other)) {
             let message = format!(
-                "\"{name}\" has @interfaceObject in \"{}\", which can't have \"{other}\" then, a type that implements it.",
+                "\"{name}\" has @interfaceObject in \"{}\", so that service can't have \"{other}\", a type that implements it.",
                 schema.name
             );
-            let hint = format!("take \"{other}\" out of that schema");
+            let hint = format!("remove \"{other}\" from that schema");
             errors.add(Code::InterfaceObjectUsageError, &[&schema.name], *other, message, hint);
         }
     }
 }
 
-/// A service that finds an interface's objects by a key knows all types that they may be.
+/// Checks that a service that resolves an interface by a key has all types that implement the interface.
 fn interface_keys(
     schemas: &[Schema<'_>],
     types: &Types<'_>,
@@ -135,10 +136,11 @@ fn interface_keys(
         if !missing.is_empty() {
             let service = &schema.name;
             let message = format!(
-                "\"{service}\" resolves the interface \"{name}\" by a @key, but doesn't know all types that implement it: {} missing.",
+                "\"{service}\" resolves the interface \"{name}\" by a @key, but does not have all types that implement it: {} missing.",
                 listed(missing) + " is"
             );
-            let hint = "add the types there with the same @key, or mark the key with resolvable: false";
+            let hint =
+                "add the types to that service with the same @key, or mark the key with resolvable: false";
             errors.add(Code::InterfaceKeyMissingImplementationType, &[service], name, message, hint);
         }
     }

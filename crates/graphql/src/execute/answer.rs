@@ -1,9 +1,9 @@
-//! The answer, in one walk over what the client selected: texts are copied out of the documents, and what several places
-//! share is written once.
+//! The response writer: one walk over the client's selection copies text out of the documents. Objects that
+//! occur in several places are written once.
 //!
-//! An object that stands in a document as the answer wants it is copied in one go (`copy.rs`); of others the values are
-//! looked for (`scan.rs`) and written field by field. A value that is missing where there must be one is an error
-//! (`told.rs`), and takes what it is in with it, up to what may be null (6.4.4).
+//! An object that a document already contains in the requested form is copied in one piece (`copy.rs`). For
+//! other objects the values are searched (`scan.rs`) and written field by field. A missing value at a
+//! non-null position is an error (`told.rs`), and null propagates to the closest nullable ancestor (6.4.4).
 
 mod again;
 mod copy;
@@ -31,7 +31,7 @@ use again::{Key, Known};
 use copy::PATIENCE;
 use scan::Hit;
 
-/// What a value is read by.
+/// The reads that yield a value.
 type Reads<'r> = &'r [Read];
 
 pub(super) struct Writer<'r> {
@@ -40,35 +40,37 @@ pub(super) struct Writer<'r> {
     introspected: &'r [(Arc<str>, Bytes)],
     out: Vec<u8>,
     errors: Vec<GraphqlError>,
-    /// What they take, about, and how many are not told.
+    /// The approximate size of the errors in bytes.
     error_bytes: usize,
     left_out: usize,
-    /// The most bytes of the answer, and whether it would have more: then nothing is written any more.
+    /// The maximum size of the response in bytes, and whether it has been exceeded; then nothing more is
+    /// written.
     most: usize,
     is_over: bool,
-    /// Whether a single value may be larger than that.
+    /// Whether a single value may exceed the maximum size.
     is_large: bool,
-    /// The fields of the objects that were written, and how many there may be.
+    /// The number of fields written so far.
     steps: usize,
     most_steps: usize,
     path: Vec<Step<'r>>,
-    /// What was found among members, of all objects that are being written.
+    /// The values that were found among the members of all objects in progress.
     hits: Vec<Hit<'r>>,
-    /// By scan the names of members in their order, and which of those that are looked for they are.
+    /// By scan: the names of members in the order in which they last occurred, each with its index among the
+    /// names searched for.
     orders: Vec<Vec<(&'r [u8], Option<usize>)>>,
-    /// By shape how many more objects are tried to be copied in one go.
+    /// By shape: the number of further attempts to copy an object in one piece.
     patience: Vec<u8>,
     known: Known,
-    /// Room for values.
+    /// Value buffers for reuse.
     spare: Vec<Vec<Val<'r>>>,
 }
 
-/// An answer is written at once if it is put together of so few bytes, and as long as it has so few bytes and fields: it
-/// takes about two milliseconds.
+/// A response is written without yielding if its sources have at most `SHORT_SOURCES` bytes, and as long as
+/// it has at most `SHORT` bytes and `SHORT_STEPS` fields. This takes about two milliseconds.
 const SHORT_SOURCES: usize = 128 << 10;
 const SHORT: usize = 512 << 10;
 const SHORT_STEPS: usize = 30_000;
-/// As much room is made for the answer before it is known how long it is.
+/// The maximum capacity that is reserved before the size of the response is known.
 const MOST_ROOM: usize = 1 << 20;
 
 #[derive(Clone, Copy)]
@@ -77,16 +79,16 @@ enum Step<'r> {
     Index(usize),
 }
 
-/// Where values of an object come from that were not looked for among its members.
+/// The origin of those values of an object that are not read from its scanned members.
 #[derive(Clone, Copy)]
 struct Place<'v, 'r> {
     ty: TypeId,
     values: &'v [Val<'r>],
-    /// Where what was found among the members begins.
+    /// The start of this object's entries in `hits`.
     base: usize,
 }
 
-/// The bytes of what services answered.
+/// The total size of the services' responses in bytes.
 fn size(run: &Run<'_>) -> usize {
     run.documents.iter().map(|document| document.text().len()).sum()
 }
@@ -116,8 +118,8 @@ impl<'r> Writer<'r> {
         }
     }
 
-    /// The whole response; none if it would be too large. One that is short is written at once, and while another one is
-    /// written others have their turn.
+    /// Writes the complete response; `None` if it would be too large. A short response is written at once; a
+    /// long one yields to other requests in between.
     pub(super) async fn write(
         run: &'r Run<'r>,
         schema: &'r Schema,
@@ -140,7 +142,7 @@ impl<'r> Writer<'r> {
         writer.end(is_written, rules)
     }
 
-    /// Checks that an answer is the same where others have their turn while it is written.
+    /// Checks that the yielding writer produces the same response.
     #[cfg(test)]
     async fn check_long(run: &'r Run<'r>, schema: &'r Schema, rules: &'r AnswerRules, short: &json::Tree) {
         let text = |tree: &json::Tree| {
@@ -155,7 +157,7 @@ impl<'r> Writer<'r> {
         assert_eq!(text(&long.tree), text(short));
     }
 
-    /// The values that the root object is written of.
+    /// Begins the response, and returns the values of the root object.
     fn begin(&mut self) -> Vec<Val<'r>> {
         self.out.extend_from_slice(b"{\"data\":");
         let position = &self.run.plan.positions[0];
@@ -164,7 +166,7 @@ impl<'r> Writer<'r> {
         values
     }
 
-    /// Writes the root object; says whether there is one.
+    /// Writes the root object, and returns whether it is not null.
     fn root(&mut self, values: &[Val<'r>]) -> bool {
         let id = self.run.plan.root;
         let shape = &self.run.plan.shapes[id];
@@ -174,7 +176,8 @@ impl<'r> Writer<'r> {
         self.members(variant, Place { ty: shape.parent, values, base: 0 })
     }
 
-    /// Writes what stands behind the root object. Who may not see the schema is told nothing of it in errors.
+    /// Writes everything after the root object. Errors are stripped of schema names for callers without
+    /// access to the schema.
     fn end(mut self, is_written: bool, rules: &AnswerRules) -> Option<Answer> {
         if !is_written {
             self.cut(b"{\"data\":".len());
@@ -201,20 +204,20 @@ impl<'r> Writer<'r> {
         (!self.is_full()).then(|| Answer { tree: self.known.tree(self.out), has_errors })
     }
 
-    /// Whether the answer is larger than it may be.
+    /// Whether the response exceeds a limit.
     #[inline]
     fn is_full(&mut self) -> bool {
         self.is_over |= self.out.len() > self.most || self.steps > self.most_steps;
         self.is_over
     }
 
-    /// Forgets what was written from there on.
+    /// Discards everything that was written after this length.
     fn cut(&mut self, length: usize) {
         self.out.truncate(length);
         self.known.cut(length);
     }
 
-    /// Writes an object; says whether there is one.
+    /// Writes an object, and returns whether it is not null.
     fn object(&mut self, id: ShapeId, values: &[Val<'r>]) -> bool {
         let Some((variant, ty)) = self.variant(id, values) else { return false };
         if self.copies(id, variant, ty, values) {
@@ -230,7 +233,7 @@ impl<'r> Writer<'r> {
         is_written
     }
 
-    /// The fields of an object, and its type; nothing where it is none of what it must be.
+    /// Returns the variant of the shape for an object, and its type; `None` if the type does not fit.
     fn variant(&mut self, id: ShapeId, values: &[Val<'r>]) -> Option<(&'r Variant, TypeId)> {
         let plan = self.run.plan;
         let shape = &plan.shapes[id];
@@ -238,7 +241,8 @@ impl<'r> Writer<'r> {
             true => Some(shape.parent),
             false => shape.position.and_then(|position| self.run.type_of(position, values)),
         };
-        // Nobody is asked for a type on which nothing depends. Where it may be a hidden one, that depends on it.
+        // The type is not requested if nothing depends on it. It matters if the object may be of a hidden
+        // type.
         let hides = !plan.types.hidden_objects(shape.parent).is_empty();
         let is_untold =
             |variant: &Variant| variant.only.is_none() && !hides && !self.run.tells(shape.position);
@@ -275,7 +279,7 @@ impl<'r> Writer<'r> {
         is_whole
     }
 
-    /// By which of its occurrences a field is there.
+    /// Returns the first occurrence of a field in the document whose conditions hold.
     #[inline]
     fn occurrence(&self, field: &Field) -> Option<usize> {
         let holds = |when: &[(Arc<str>, bool)]| {
@@ -284,7 +288,7 @@ impl<'r> Writer<'r> {
         field.when.iter().find(|(_, when)| holds(when)).map(|(place, _)| *place)
     }
 
-    /// The fields of an object in the order of the occurrences by which they are there.
+    /// Returns the included fields of an object in the order of their occurrences.
     fn ordered(&self, variant: &'r Variant) -> Vec<&'r Field> {
         let there = variant.fields.iter().filter_map(|field| Some((self.occurrence(field)?, field)));
         let mut there: Vec<(usize, &Field)> = there.collect();
@@ -292,7 +296,7 @@ impl<'r> Writer<'r> {
         there.into_iter().map(|(_, field)| field).collect()
     }
 
-    /// Writes a field's value; says whether it does not take its object with it.
+    /// Writes a field's value. Returns false if its null propagates to the object.
     fn field(&mut self, field: &'r Field, place: Place<'_, 'r>) -> bool {
         let plan = self.run.plan;
         let reads = match &field.source {
@@ -317,7 +321,7 @@ impl<'r> Writer<'r> {
         is_written
     }
 
-    /// Writes what a field says of the schema, which was put together before where that is long.
+    /// Writes the value of an introspection field, which was computed before if it is long.
     fn introspect(&mut self, field: &Field, asked: &Asked) -> bool {
         if let Some((_, text)) = self.introspected.iter().find(|(key, _)| *key == field.key) {
             self.out.extend_from_slice(text);
@@ -330,8 +334,8 @@ impl<'r> Writer<'r> {
         !self.is_over
     }
 
-    /// Finds the values that a field's value is written of: of one with fields those of each slot of its position, of any
-    /// other one the first that is there. Says what they were read by, and the position.
+    /// Collects the values that a field is written from: for a composite type one per slot of its position,
+    /// otherwise the first that is present. Returns the reads that yielded them, and the position.
     fn sources(
         &self,
         field: &'r Field,
@@ -362,7 +366,7 @@ impl<'r> Writer<'r> {
         (best.map(std::slice::from_ref).unwrap_or_default(), 0)
     }
 
-    /// Writes a value of a type, `null` if it may be that; says whether it could.
+    /// Writes a value, or `null` if the type is nullable. Returns whether something was written.
     fn value(
         &mut self,
         ty: &'r Ty,
@@ -376,7 +380,8 @@ impl<'r> Writer<'r> {
         self.or_null(ty, field, is_written, before)
     }
 
-    /// Writes `null` for a value that could not be written, if it may be that. `before` that many errors were told.
+    /// Writes `null` for a value that could not be written, if the type is nullable. `before` is the number
+    /// of errors before it.
     fn or_null(&mut self, ty: &Ty, field: &Field, is_written: bool, before: usize) -> bool {
         match ty {
             _ if is_written => true,
@@ -391,7 +396,7 @@ impl<'r> Writer<'r> {
         }
     }
 
-    /// Writes a value that is not null; says whether there is one.
+    /// Writes a non-null value. Returns whether there is one.
     fn inner(
         &mut self,
         ty: &'r Ty,
@@ -444,8 +449,8 @@ impl<'r> Writer<'r> {
         false
     }
 
-    /// Goes on to the next item of a list, and writes what stands before it; says whether there is one. None: the answer is
-    /// larger than it may be.
+    /// Advances to the next item of a list, and writes the delimiter before it. Returns whether there is an
+    /// item, or `None` if the response exceeds a limit.
     #[inline]
     fn next_item(&mut self, split: &mut Split<'r>, number: usize, values: &mut [Val<'r>]) -> Option<bool> {
         if self.is_full() {
@@ -479,7 +484,7 @@ impl<'r> Writer<'r> {
         }
     }
 
-    /// An object of the position `child`.
+    /// Writes an object of the position `child`.
     fn composite(
         &mut self,
         shape: ShapeId,
@@ -499,8 +504,9 @@ impl<'r> Writer<'r> {
         is_written
     }
 
-    /// By what an object is known that may stand in other places, too. One that stands in another place already is copied
-    /// from there, and one that is no object is told: then there is nothing more to do, and this says whether it was written.
+    /// Returns the key by which an object can be reused if it may occur in several places. An object that has
+    /// been written before is copied from there, and a value that is not an object is reported as an error;
+    /// `Err` then contains whether the value was written, and nothing is left to do.
     fn composite_key(
         &mut self,
         shape: ShapeId,

@@ -1,4 +1,5 @@
-//! What stands at a place of the answer: what steps found for an object, and what its slots have of what is above it.
+//! Lookup of the values at a position of the response: the step results for an object, and the values that
+//! its slots inherit from the position above.
 
 use json::Node;
 
@@ -8,7 +9,7 @@ use crate::plan::data::{From, Group, Position, PositionId, SlotId, StepId, Telle
 use crate::plan::types::TypeId;
 
 impl Run<'_> {
-    /// What a step found for an object.
+    /// Returns the result of a step for an object.
     fn lookup<'r>(&'r self, step: StepId, number: usize, values: &[Val<'r>]) -> Val<'r> {
         let Some(made) = &self.made[step] else { return Val::Absent };
         let (Some(made), Some(group)) = (made.get(number), self.plan.steps[step].groups.get(number)) else {
@@ -24,7 +25,7 @@ impl Run<'_> {
         }
     }
 
-    /// What an object has that nothing was asked for.
+    /// Returns the value for an object that was not part of the step's request.
     fn not_found<'r>(&self, group: &Group, values: &[Val<'r>]) -> Val<'r> {
         let failed = group.key.iter().find_map(|slot| match values[*slot] {
             Val::Failed(error) => Some(error),
@@ -37,7 +38,8 @@ impl Run<'_> {
         }
     }
 
-    /// What slots of a position have that come from an object of the position above; of a list its lists.
+    /// Returns the values of the slots that read a field of the object above; for a list field these are
+    /// lists.
     pub(super) fn below<'r>(
         &'r self,
         position: &Position,
@@ -61,7 +63,7 @@ impl Run<'_> {
         values
     }
 
-    /// Adds to an object's values what steps found for it.
+    /// Sets the values of an object's slots that hold step results.
     pub(super) fn fill<'r>(&'r self, position: &Position, slots: Option<&[SlotId]>, values: &mut [Val<'r>]) {
         for (slot, known) in position.slots.iter().enumerate() {
             if let From::Found(step, group) = known.from
@@ -72,7 +74,8 @@ impl Run<'_> {
         }
     }
 
-    /// What type an object is of: that of its position, or what a slot tells.
+    /// Returns the type of an object: the declared type if it is concrete, or else the type that a slot's
+    /// data indicates.
     pub(super) fn type_of(&self, position: PositionId, values: &[Val<'_>]) -> Option<TypeId> {
         let position = &self.plan.positions[position];
         let types = &self.plan.types;
@@ -90,7 +93,7 @@ impl Run<'_> {
         told
     }
 
-    /// Whether any service was asked for the types of a position's objects.
+    /// Whether the types of a position's objects were requested from any service.
     pub(super) fn tells(&self, position: Option<PositionId>) -> bool {
         let position = position.map(|position| &self.plan.positions[position]);
         position.is_some_and(|position| position.slots.iter().any(|slot| slot.teller.is_some()))

@@ -1,4 +1,5 @@
-//! Whom a step is made for: the objects on its way, and of each what the step needs. What is the same is asked once.
+//! Collection of the objects that a step is executed for, and of the input that it needs from each. Equal
+//! inputs are requested once.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,20 +19,22 @@ use crate::plan::types::TypeId;
 /// The objects of a group.
 #[derive(Debug)]
 pub(crate) struct Gathered {
-    /// Which of the things to be found is theirs, by their places.
+    /// The index of each object's result within the group, by the locations of the key slots.
     pub(super) numbers: Numbers,
-    /// Where those are among all that the step finds.
+    /// The range of this group's results within all results of the step.
     pub(super) range: Range<usize>,
 }
 
-/// What was needed before, by its text. Services say it, so that its hash is seeded.
+/// The inputs that were already requested, by their JSON text. The text comes from services, so the hash is
+/// seeded.
 type Known<'r> = HashMap<Cow<'r, [u8]>, u32, RandomState>;
 
 impl Run<'_> {
-    /// Finds the objects of a step; none if there are none.
+    /// Collects the objects of a step and adds their inputs to the request; `None` if nothing has to be
+    /// requested.
     pub(super) fn gather(&self, step: &Step, asked: &mut Asked) -> Option<Vec<Gathered>> {
         let mut gathered = Vec::new();
-        // Groups of one alias share what they ask for.
+        // Groups with the same alias share one batch.
         let batches = step.groups.iter().map(|group| group.batch + 1).max().unwrap_or(1);
         let mut known: Vec<Known<'_>> = (0..batches).map(|_| Known::default()).collect();
         asked.representations = (0..batches).map(|_| Vec::new()).collect();
@@ -60,7 +63,8 @@ impl Run<'_> {
         Some(gathered.map(|(numbers, batch)| Gathered { numbers, range: range(batch) }).collect())
     }
 
-    /// Adds what is needed of an object, and says its number; none if the object lacks something.
+    /// Adds the input that is needed from an object to the request, and returns its index; `None` if the
+    /// object lacks a needed value.
     fn ask<'r>(
         &'r self,
         group: &Group,
@@ -114,7 +118,7 @@ impl Run<'_> {
         }
     }
 
-    /// The value of a field of an object, in the first slot that has it.
+    /// Returns the value of an object's field from the first slot that has one.
     fn field<'r>(
         &'r self,
         position: PositionId,
@@ -135,7 +139,8 @@ impl Run<'_> {
         failed
     }
 
-    /// Writes what is said of an object; none if something is not known, or nothing would be said but its type.
+    /// Writes the representation of an object; `None` if a value is missing, or if only the type would be
+    /// written.
     fn represent<'r>(
         &'r self,
         position: PositionId,
@@ -185,7 +190,8 @@ impl Run<'_> {
         (has_fields || asks_typename && is_typename && out.len() > start + 1).then_some(())
     }
 
-    /// A leaf of a representation. One that is `null` is said; one that is not there is not known.
+    /// Writes a leaf of a representation. A `null` from a service is written as `null`, while a value that
+    /// was never fetched makes the representation incomplete.
     fn leaf<'r>(
         &'r self,
         position: PositionId,
@@ -236,7 +242,7 @@ impl Run<'_> {
         self.represent(position, said, values, ty, out)
     }
 
-    /// Shows all objects on a way.
+    /// Calls `see` for each object on a path.
     fn walk<'r>(&'r self, walk: &Walk, see: &mut dyn FnMut(&[Val<'r>])) {
         let Some((first, rest)) = walk.levels.split_first() else { return };
         let position = &self.plan.positions[first.position];
@@ -255,7 +261,7 @@ impl Run<'_> {
         }
     }
 
-    /// Goes on from an object.
+    /// Continues with the levels below an object.
     fn descend<'r>(
         &'r self,
         level: &Level,
@@ -282,7 +288,7 @@ impl Run<'_> {
             || self.type_of(level.position, values).is_none_or(|ty| has(&level.only, Some(ty)))
     }
 
-    /// Goes on from all objects in lists.
+    /// Continues with every object of a value, which may be a list.
     fn each<'r>(
         &'r self,
         level: &Level,

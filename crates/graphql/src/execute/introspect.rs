@@ -1,4 +1,4 @@
-//! `__schema` and `__type`: answered out of the schema that clients see.
+//! Execution of `__schema` and `__type` on the schema that is visible to clients.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use super::variables::Variables;
 use crate::plan::Plan;
 use crate::plan::shape::Source;
 
-/// What introspection can speak of.
+/// An element of the schema that introspection can describe.
 #[derive(Clone, Copy)]
 enum Thing<'s> {
     Schema,
     Type(&'s TypeDefinition),
-    /// A type as it is written, with lists and what may not be null.
+    /// A type reference with its list and non-null wrappers.
     Written(&'s Type),
     Field(&'s Field),
     Input(&'s InputValue),
@@ -31,7 +31,7 @@ enum Thing<'s> {
 
 struct Introspection<'s> {
     schema: &'s Document,
-    /// The types by their names, which each field and argument asks for.
+    /// The types by name. Each field and argument looks its type up here.
     types: HashMap<&'s str, &'s TypeDefinition, RandomState>,
     plan: &'s Plan,
     variables: &'s Variables,
@@ -40,28 +40,29 @@ struct Introspection<'s> {
     visits: usize,
 }
 
-/// How much may be written of the schema.
+/// The limits of introspection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IntrospectionLimits {
-    /// The most bytes of the answer.
+    /// The maximum size of the result in bytes.
     pub(crate) bytes: usize,
-    /// The most selections that are looked at, those of lists once for each item.
+    /// The maximum number of visited selections. Selections on list items count once for each item.
     pub(crate) visits: usize,
 }
 
 impl IntrospectionLimits {
-    /// The most for an answer of this size. The query of common tools looks at a million selections in a schema of a thousand types.
+    /// The limits for a response of this size. The introspection query of common tools visits a million
+    /// selections in a schema of a thousand types.
     pub(crate) fn of(bytes: usize) -> Self {
         Self { bytes, visits: 10_000_000 }
     }
 
-    /// So little that it takes less than a millisecond.
+    /// Limits that keep introspection below a millisecond.
     pub(crate) fn small(bytes: usize) -> Self {
         Self { bytes: bytes.min(64 << 10), visits: 5_000 }
     }
 }
 
-/// The values of the fields of `Query` that ask for the schema, by their keys; none if they are beyond the limits.
+/// Evaluates the introspection fields of `Query`, by response key; `None` if a limit is exceeded.
 pub(crate) fn values(
     schema: &Document,
     plan: &Plan,
@@ -79,8 +80,8 @@ pub(crate) fn values(
     Some(values)
 }
 
-/// Writes the value of a field of `Query` that asks for the schema, its fragments in their places; returns what is left
-/// of the limits, nothing if they do not suffice.
+/// Writes the value of an introspection field of `Query`, with its fragments inlined. Returns the remaining
+/// limits, or `None` if they were exceeded.
 pub(super) fn write(
     schema: &Document,
     plan: &Plan,
@@ -112,7 +113,7 @@ fn definitions(schema: &Document) -> impl Iterator<Item = &TypeDefinition> {
 }
 
 impl<'s> Introspection<'s> {
-    /// Whether there is more than may be written: then nothing more is.
+    /// Whether a limit is exceeded; then nothing more is written.
     fn is_over(&self) -> bool {
         self.visits == 0 || self.out.len() > self.most
     }
@@ -180,7 +181,7 @@ impl<'s> Introspection<'s> {
     }
 
     fn collect<'d>(&mut self, ty: &str, set: &'d SelectionSet, out: &mut Vec<(&'d str, Vec<&'d Asked>)>) {
-        // Each is compared with those that were found.
+        // Each field is compared with those collected before.
         let visits = set.items.len() * (1 + out.len() / 16 + set.items.len() / 32);
         self.visits = self.visits.saturating_sub(visits);
         if self.is_over() {
@@ -287,7 +288,7 @@ impl<'s> Introspection<'s> {
         }
     }
 
-    /// A type as it is written: one with nothing around it is its definition.
+    /// Returns the element for a type reference; a named type without wrappers is its definition.
     fn written(&self, written: &'s Type) -> Option<Thing<'s>> {
         match written {
             Type::NamedType(name) => self.named(name),
@@ -456,7 +457,7 @@ fn is_deprecated(directives: &[Directive]) -> bool {
     directives.iter().any(|directive| directive.name == "deprecated")
 }
 
-/// A text that a directive says.
+/// Returns a string argument of a directive.
 fn said(directives: &[Directive], name: &str, argument: &str) -> Option<String> {
     let directive = directives.iter().find(|directive| directive.name == name)?;
     match directive.arguments.iter().find(|(known, _)| known == argument).map(|(_, value)| value)? {

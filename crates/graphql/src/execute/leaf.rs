@@ -1,4 +1,4 @@
-//! Scalars and enums of answers: copied if they are what the schema says (6.4.3).
+//! Result coercion of scalars and enums: a value that conforms to the schema is copied (6.4.3).
 
 use std::collections::HashMap;
 
@@ -6,16 +6,16 @@ use json::{Kind as Json, Node, Number, Passed};
 
 use crate::plan::types::{Kind, Scalar, TypeId, Types};
 
-/// What comes of a value that is no object.
+/// The outcome of writing a leaf value.
 pub(super) enum Leaf {
     Written,
-    /// It is one that clients don't see.
+    /// The value is hidden from clients.
     Null,
-    /// It is none of its type.
+    /// The value does not conform to its type.
     Wrong,
 }
 
-/// Writes a value of a scalar or enum.
+/// Writes a scalar or enum value.
 pub(super) fn write(
     types: &Types,
     id: TypeId,
@@ -49,8 +49,8 @@ pub(super) fn write(
     if fits { Leaf::Written } else { Leaf::Wrong }
 }
 
-/// Whether a value that is not null is of a scalar, and spelt as the answer spells it, at one glance. Only an `Int` may be it
-/// all the same ([`is_int`]).
+/// Whether a non-null value can be copied as it is, judged by its first bytes. An `Int` that fails this test
+/// may still be valid ([`is_int`]).
 #[inline(always)]
 pub(super) fn is_plainly_as_it_stands(scalar: Scalar, value: &Passed<'_>) -> bool {
     match scalar {
@@ -62,7 +62,7 @@ pub(super) fn is_plainly_as_it_stands(scalar: Scalar, value: &Passed<'_>) -> boo
     }
 }
 
-/// Whether a value is an `Int` from 0 on, of however many digits.
+/// Whether a value is a non-negative `Int`, however many digits it has.
 pub(super) fn is_int(node: Node<'_>) -> bool {
     matches!(node.number(), Some(Number::Unsigned(number)) if i32::try_from(number).is_ok())
 }
@@ -96,7 +96,7 @@ fn value(
 ) -> Leaf {
     let said = match node.kind() {
         Json::String => node.string().unwrap_or_default(),
-        // An enum of numbers, which REST services have.
+        // Enums of numbers occur in REST services.
         Json::Number if spelling.is_some() => node.text().into(),
         _ => return Leaf::Wrong,
     };

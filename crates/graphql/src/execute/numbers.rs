@@ -1,4 +1,4 @@
-//! The numbers of what was found, by the places of the slots that decide it.
+//! The indexes of step results, by the locations of the key slots.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use super::val::Val;
 use crate::plan::data::SlotId;
 
-/// What was found, by the places of slots.
+/// An index from the locations of the key slots to the number of a result.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     single: HashMap<u64, u32, BuildHasherDefault<Mix>>,
@@ -24,7 +24,7 @@ impl Numbers {
         self.several.insert(places(key, values), number);
     }
 
-    /// Whether the objects at these places were seen before.
+    /// Whether an object with these key locations has been added before.
     pub(super) fn has(&self, key: &[SlotId], values: &[Val<'_>]) -> bool {
         self.get(key, values).is_some()
     }
@@ -41,7 +41,7 @@ fn places(key: &[SlotId], values: &[Val<'_>]) -> Box<[u64]> {
     key.iter().map(|slot| values[*slot].place_or_none()).collect()
 }
 
-/// Places are numbers that are well spread once they are multiplied.
+/// A hasher for locations: they are small integers, which a multiplication spreads well.
 #[derive(Default)]
 pub(super) struct Mix(u64);
 

@@ -1,4 +1,4 @@
-//! The steps of a request, and what they found.
+//! The execution of a request's steps, and their results.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,25 +18,25 @@ use crate::plan::data::{Call, Step, StepId};
 use crate::plan::values::Speller;
 use crate::{Fetched, Found, OperationKind, Place, SourceError};
 
-/// A request that is being answered.
+/// A request in progress.
 pub(crate) struct Run<'p> {
     pub(super) plan: &'p Plan,
     pub(super) variables: Arc<Variables>,
     pub(super) documents: Vec<Arc<Document>>,
-    /// What went wrong.
+    /// The errors that services and calls reported.
     pub(super) errors: Vec<SourceError>,
-    /// Those of items of lists, by where these stand.
+    /// The errors of single list items, by the location of the item.
     pub(super) items: HashMap<Place, u32>,
-    /// Those that are of a step as a whole, beside all that it found.
+    /// The errors that concern a step as a whole and none of its results.
     pub(super) aside: Vec<(StepId, u32)>,
-    /// By step what its groups have; nothing before it was made.
+    /// The results of each step by group; `None` until the step has completed.
     pub(super) made: Vec<Option<Box<[Made]>>>,
 }
 
-/// What a step found for a group.
+/// The results of a step for a group.
 #[derive(Debug, Default)]
 pub(super) struct Made {
-    /// By the places of the slots that decide it.
+    /// The indexes into `found`, by the locations of the key slots.
     pub(super) numbers: Numbers,
     pub(super) found: Vec<Found>,
 }
@@ -48,7 +48,7 @@ impl<'p> Run<'p> {
         Self { plan, variables, documents, errors, items, aside, made }
     }
 
-    /// Makes all steps, each as soon as those before it are made.
+    /// Executes all steps, each as soon as the steps it depends on have completed.
     pub(crate) async fn drive(&mut self, source: &dyn Source) {
         let plan = self.plan;
         let mut open: Vec<usize> = plan.steps.iter().map(|step| step.after.len()).collect();
@@ -96,8 +96,8 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// The call of a step that waits for others, although what it asks for does not depend on them. Who asks for the same in
-    /// the end gets what it brought.
+    /// Starts the call of a dependent step early if the requested list does not depend on the results of
+    /// other steps. The regular request for the same list later shares this response.
     fn ahead<'a>(&self, step: &'a Step, source: &'a dyn Source) -> Option<BoxFuture<'a, ()>> {
         let is_early =
             self.plan.kind == OperationKind::Query && !step.after.is_empty() && self.is_wanted(step);
@@ -107,12 +107,13 @@ impl<'p> Run<'p> {
         Some(source.ahead(step, self.asked(step)))
     }
 
-    /// Whether a step is made, by what the variables say.
+    /// Whether a step is executed, according to the variables in its conditions.
     fn is_wanted(&self, step: &Step) -> bool {
         step.conditions.iter().all(|(name, value)| self.variables.is_true(name) == *value)
     }
 
-    /// What a step is made with, and for whom; nothing if it is for nobody.
+    /// Returns the request of a step and the objects that it is executed for, or `None` if there are no
+    /// objects.
     fn prepare(&self, step: &Step) -> Option<(Asked, Vec<Gathered>)> {
         if !self.is_wanted(step) {
             return None;
@@ -125,7 +126,7 @@ impl<'p> Run<'p> {
         Some((asked, gathered))
     }
 
-    /// What a step is made with, whoever it is for.
+    /// Builds the part of a step's request that does not depend on its objects.
     fn asked(&self, step: &Step) -> Asked {
         let speller = Speller { types: &self.plan.types, bindings: Some(&step.bindings) };
         let mut asked = Asked::default();
@@ -144,7 +145,8 @@ impl<'p> Run<'p> {
         asked
     }
 
-    /// Notes what a step brought, its documents and errors behind those that there are.
+    /// Stores the result of a step. Its documents and errors are appended to the existing ones, and their
+    /// indexes shifted.
     fn absorb(&mut self, step: StepId, gathered: Vec<Gathered>, fetched: Fetched) {
         let documents = u32::try_from(self.documents.len()).unwrap_or(u32::MAX);
         let errors = u32::try_from(self.errors.len()).unwrap_or(u32::MAX);
@@ -191,7 +193,7 @@ impl<'p> Run<'p> {
         self.made[step] = Some(made);
     }
 
-    /// Everything that a step found for a group, each once.
+    /// Returns the results of a step for a group, without duplicates.
     pub(super) fn all_found(&self, step: StepId, group: usize) -> impl Iterator<Item = Val<'_>> {
         let made = self.made.get(step).and_then(Option::as_ref).and_then(|made| made.get(group));
         made.map(|made| made.found.as_slice()).unwrap_or_default().iter().map(|found| self.val(found))
@@ -207,12 +209,12 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// The value at a place, which may be an item of a list.
+    /// Returns the value at a location, with its error if it is a failed list item.
     pub(super) fn item(&self, place: Place) -> Val<'_> {
         self.at(place, self.items.get(&place).copied())
     }
 
-    /// The value at a place.
+    /// Returns the value at a location.
     fn at(&self, place: Place, error: Option<u32>) -> Val<'_> {
         let document = self.documents.get(place.document as usize);
         let node = document.and_then(|document| document.at(place.spot));

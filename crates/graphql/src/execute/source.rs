@@ -1,4 +1,4 @@
-//! Who answers the steps: the services, or in tests a table.
+//! The interface through which steps are executed: by services, or by a table in tests.
 
 use std::sync::Arc;
 
@@ -14,38 +14,38 @@ use crate::rest;
 use crate::sources::{Arguments, Endpoint, Ground, Keys};
 use crate::{Fetched, Place};
 
-/// Who answers the steps of a plan.
+/// Executes the steps of a plan.
 pub(crate) trait Source: Sync {
-    /// What a step brings: something found for each of whom it is made for.
+    /// Executes a step. The result has one entry for each of the step's objects.
     fn fetch<'a>(&'a self, step: &'a Step, asked: Asked) -> BoxFuture<'a, Fetched>;
 
-    /// Asks for a step's list before it is known who finds something in it.
+    /// Fetches the list of a step before its objects are known.
     fn ahead<'a>(&'a self, step: &'a Step, asked: Asked) -> BoxFuture<'a, ()>;
 }
 
-/// What a step is made with.
+/// The request of a step.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
-    /// The values of its field's arguments, an object; nothing where there are none.
+    /// The field's arguments as a JSON object; `None` if there are none.
     pub(crate) arguments: Option<Bytes>,
-    /// The variables of a GraphQL document, those that are there.
+    /// The variables of a GraphQL document that have a value.
     pub(crate) variables: Vec<(Box<str>, Bytes)>,
     pub(crate) keys: KeyRows,
-    /// By alias.
+    /// The entity representations of each batch, in the order of the aliases.
     pub(crate) representations: Vec<Vec<Bytes>>,
 }
 
-/// The keys of objects, each once, as places in documents.
+/// The keys of objects without duplicates, as locations in documents.
 #[derive(Debug, Default)]
 pub(crate) struct KeyRows {
     documents: Vec<Arc<Document>>,
     places: Vec<Place>,
-    /// The document of the whole answer's that was added last.
+    /// The execution-wide index of the document that was added last.
     last: Option<u32>,
 }
 
 impl KeyRows {
-    /// Adds a value; `number` is that of its document.
+    /// Adds a key value; `number` is the execution-wide index of its document.
     pub(crate) fn add(&mut self, number: u32, document: &Arc<Document>, node: Node<'_>) {
         if self.last != Some(number) {
             self.documents.push(Arc::clone(document));
@@ -55,7 +55,7 @@ impl KeyRows {
         self.places.push(Place { document, spot: node.spot() });
     }
 
-    /// The values, row by row.
+    /// Returns the values row by row.
     pub(crate) fn nodes(&self) -> Vec<Node<'_>> {
         let node = |place: &Place| self.documents.get(place.document as usize)?.at(place.spot);
         self.places.iter().filter_map(node).collect()
@@ -68,14 +68,14 @@ impl Source for Ground {
     }
 
     fn ahead<'a>(&'a self, step: &'a Step, asked: Asked) -> BoxFuture<'a, ()> {
-        // What comes of it is fetched later, and is the same then.
+        // The result is dropped: the later `fetch` of the same list shares this response.
         Box::pin(fetch(self, step, asked).map(drop))
     }
 }
 
 async fn fetch(ground: &Ground, step: &Step, asked: Asked) -> Fetched {
     let Asked { arguments, variables, keys, representations } = asked;
-    // What was written here is JSON.
+    // The arguments were serialized by this crate, so that they are valid JSON.
     let arguments = arguments.and_then(|text| Arguments::read(text).ok()).unwrap_or_default();
     let mut pairs: Vec<(&str, Bytes)> = Vec::with_capacity(variables.len());
     for (name, value) in &variables {

@@ -1,4 +1,4 @@
-//! Plans are made of composed schemas and run against a table of answers.
+//! Tests that plan documents on composed schemas and execute them against a table of responses.
 
 mod ahead;
 mod aliases;
@@ -16,7 +16,7 @@ mod runs;
 mod subgraph;
 mod values;
 
-/// A planner of two REST services with links between them.
+/// Returns a planner of two REST services with links between them.
 pub(crate) fn blog() -> crate::plan::Planner {
     rig::Rig::rest(&[("blog", nested::BLOG), ("people", nested::PEOPLE)], nested::LINKS, &[]).planner
 }

@@ -1,4 +1,4 @@
-//! A value of a slot: a place in a document, and the values that are reached from there.
+//! The value of a slot: a location in a document. Further values are reached from there.
 
 use json::{Kind, Node};
 
@@ -6,19 +6,19 @@ use super::run::Run;
 use crate::Place;
 use crate::plan::data::Lookup;
 
-/// A value of a slot.
+/// The value of a slot.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Val<'r> {
     #[default]
     Absent,
-    /// A value, and which error came with it.
+    /// A value, and the index of the error that was reported with it.
     At(u32, Node<'r>, Option<u32>),
     Many(&'r [Place]),
     Failed(u32),
 }
 
 impl<'r> Val<'r> {
-    /// Where it is, in one number.
+    /// The location as a single number.
     pub(super) fn place(self) -> Option<u64> {
         match self {
             Self::At(document, node, _) => Some(u64::from(document) << 32 | node.start() as u64),
@@ -26,7 +26,7 @@ impl<'r> Val<'r> {
         }
     }
 
-    /// The same, with another number for what is no place.
+    /// Like [`Val::place`], but with a reserved number for values without a location.
     pub(super) fn place_or_none(self) -> u64 {
         self.place().unwrap_or(u64::MAX)
     }
@@ -38,7 +38,7 @@ impl<'r> Val<'r> {
         }
     }
 
-    /// Itself; nothing if it is `null`.
+    /// Returns the value, or `Absent` if it is `null`.
     pub(super) fn or_absent(self) -> Self {
         match self {
             Self::At(_, node, None) if node.kind() == Kind::Null => Self::Absent,
@@ -46,7 +46,7 @@ impl<'r> Val<'r> {
         }
     }
 
-    /// Itself, without what is wrong with it: the object that it is a field of tells that.
+    /// Returns the value without its error, which is reported once, by the enclosing object.
     pub(super) fn alone(self) -> Self {
         match self {
             Self::At(document, node, _) => Self::At(document, node, None).or_absent(),
@@ -63,7 +63,7 @@ impl<'r> Val<'r> {
     }
 }
 
-/// A field's value in a slot.
+/// Reads a field from the value of a slot.
 pub(super) fn read<'r>(lookup: &Lookup, value: Val<'r>) -> Val<'r> {
     match (lookup, value) {
         (Lookup::Itself, value) => value.alone(),
@@ -76,21 +76,21 @@ pub(super) fn read<'r>(lookup: &Lookup, value: Val<'r>) -> Val<'r> {
     }
 }
 
-/// The lists of a position's slots, item by item.
+/// An iterator over the lists in a position's slots, item by item.
 pub(super) struct Split<'r> {
     run: &'r Run<'r>,
     lists: Vec<List<'r>>,
 }
 
 enum List<'r> {
-    /// No list: the same for every item if it failed.
+    /// A value that is not a list. A failed value is repeated for every item.
     None(Val<'r>),
     Items(u32, json::Items<'r>),
     Places(std::slice::Iter<'r, Place>),
 }
 
 impl<'r> Split<'r> {
-    /// None if there is no list among the values.
+    /// Returns `None` if none of the values is a list.
     pub(super) fn of(run: &'r Run<'r>, values: &[Val<'r>]) -> Option<Self> {
         if !values.iter().any(|value| value.is_list()) {
             return None;
@@ -104,7 +104,7 @@ impl<'r> Split<'r> {
         Some(Self { run, lists: values.iter().map(list).collect() })
     }
 
-    /// Sets the values to those of the next item; says whether there is one.
+    /// Sets the values to those of the next item, and returns whether there is one.
     pub(super) fn next(&mut self, values: &mut [Val<'r>]) -> bool {
         let mut is_any = false;
         for (list, value) in self.lists.iter_mut().zip(values) {

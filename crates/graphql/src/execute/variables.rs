@@ -1,4 +1,4 @@
-//! The values of variables: coerced as the specification has it (6.1.2), and put into arguments.
+//! Variable coercion by the specification (6.1.2), and the insertion of variables into arguments.
 
 mod long;
 
@@ -15,24 +15,24 @@ use crate::plan::{Plan, Variable, shortened};
 use crate::subgraph::ScalarInput;
 use long::SpelledValues;
 
-/// The values of a request's variables.
+/// The coerced variables of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Variables {
-    /// An object with those that are there.
+    /// An object of the variables that have a value.
     document: Option<Document>,
     types: HashMap<Box<str>, Ty>,
     spelled: SpelledValues,
 }
 
-/// How deep values of lists and input objects may stand within each other.
+/// The maximum nesting depth of lists and input objects in a value.
 const DEPTH: usize = 200;
-/// How many errors are told.
+/// The maximum number of reported errors.
 const ERRORS: usize = 20;
 
-/// The error of a value that services could read in several ways.
-const AMBIGUOUS: &str = " must have each name once, and no half of a surrogate pair";
+/// The error for a value that services could interpret in several ways.
+const AMBIGUOUS: &str = " must not contain duplicate names or unpaired surrogates";
 
-/// What is wrong with a value, and where in it.
+/// A coercion error, and its path within the value.
 struct Wrong {
     path: String,
     message: String,
@@ -41,7 +41,7 @@ struct Wrong {
 }
 
 impl Variables {
-    /// Reads the values of a plan's variables out of an object.
+    /// Coerces the variables of a plan from a JSON object.
     pub(crate) fn coerce(plan: &Plan, given: Bytes) -> Result<Self, Vec<GraphqlError>> {
         if plan.variables.is_empty() {
             return Ok(Self::default());
@@ -91,12 +91,12 @@ impl Variables {
         self.get(name).is_some_and(|node| node.kind() == Json::Bool(true))
     }
 
-    /// What a variable says that is a text.
+    /// Returns the value of a string variable.
     pub(super) fn string(&self, name: &str) -> Option<String> {
         Some(String::from_utf8_lossy(&self.get(name)?.string()?).into_owned())
     }
 
-    /// The variables of these names, those that are there, in a service's spelling.
+    /// Returns those of the named variables that have a value, with enum values in the service's spelling.
     pub(super) fn pairs(&self, names: &[Box<str>], speller: &Speller<'_>) -> Vec<(Box<str>, Bytes)> {
         let pair = |name: &str| {
             let (node, ty) = (self.get(name)?, self.types.get(name)?);
@@ -110,7 +110,8 @@ impl Variables {
         names.iter().filter_map(|name| pair(name)).collect()
     }
 
-    /// Arguments as an object, in a service's spelling; nothing where there are none.
+    /// Builds the object of arguments with enum values in the service's spelling; `None` if there are no
+    /// arguments.
     pub(super) fn arguments(&self, arguments: &Arguments, speller: &Speller<'_>) -> Option<Bytes> {
         let mut out = vec![b'{'];
         for (name, value) in &arguments.0 {
@@ -132,13 +133,13 @@ impl Variables {
         }
     }
 
-    /// Writes a value; says whether there is one.
+    /// Writes a value. Returns whether there is one.
     fn write(&self, template: &Template, speller: &Speller<'_>, out: &mut Vec<u8>) -> bool {
         match template {
             Template::Text(text) => out.extend_from_slice(text),
             Template::Variable { name, ty, otherwise } => match (self.get(name), otherwise) {
                 (Some(node), _) => {
-                    // A single value may stand for a list of it.
+                    // A single value is accepted in place of a list (list coercion).
                     let is_single = matches!(ty.nullable(), Ty::List(_))
                         && !matches!(node.kind(), Json::Array | Json::Null);
                     let ty = self.types.get(name).unwrap_or(ty);
@@ -180,16 +181,16 @@ impl Variables {
     }
 }
 
-/// Whether the values of variables are so few that they are coerced within a millisecond.
+/// Whether there are few enough variable values to coerce them within a millisecond.
 pub(crate) fn is_short(given: &[u8]) -> bool {
-    /// Fewer bytes can't be many values.
+    /// A text of this size cannot contain many values.
     const BYTES: usize = 16 << 10;
     const VALUES: usize = 10_000;
     let begins = |byte: &&u8| matches!(byte, b',' | b'[' | b'{');
     given.len() <= BYTES || given.iter().filter(begins).count() <= VALUES
 }
 
-/// The values that are given for a plan's variables, in their order. Names that are given twice were refused before
+/// Returns the given values in the order of a plan's variables. Duplicate names have been rejected before
 /// (`serve/ask.rs`).
 fn values<'g>(plan: &Plan, given: Node<'g>) -> Vec<Option<Node<'g>>> {
     let numbers: HashMap<&[u8], usize> =
@@ -204,7 +205,7 @@ fn values<'g>(plan: &Plan, given: Node<'g>) -> Vec<Option<Node<'g>>> {
     values
 }
 
-/// Writes a variable's value; says whether there is one.
+/// Writes a variable's value. Returns whether there is one.
 fn variable_value(
     plan: &Plan,
     variable: &Variable,
@@ -225,7 +226,7 @@ fn variable_value(
     }
 }
 
-/// Writes a value as its type has it, which may go so much deeper.
+/// Writes a value coerced to its type. `depth` is the remaining nesting depth.
 fn coerce(types: &Types, node: Node<'_>, ty: &Ty, depth: usize, out: &mut Vec<u8>) -> Result<(), Wrong> {
     let Some(depth) = depth.checked_sub(1) else {
         return Err(Wrong::new(format!(" nests more than {DEPTH} values within each other")));
@@ -246,7 +247,7 @@ fn coerce(types: &Types, node: Node<'_>, ty: &Ty, depth: usize, out: &mut Vec<u8
     };
     match types.kind_of(id) {
         Kind::Scalar(scalar) => {
-            // JSON and strings go to services as they are spelt.
+            // JSON and strings are sent to services as they are spelt.
             node.check_unambiguous().map_err(Wrong::ambiguous)?;
             let text = match scalar {
                 Scalar::Int => {
@@ -297,7 +298,7 @@ fn out_text(out: &mut Vec<u8>, text: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// A list, or a single value for a list of it.
+/// Coerces a list, or a single value in place of a list.
 fn list(types: &Types, node: Node<'_>, inner: &Ty, depth: usize, out: &mut Vec<u8>) -> Result<(), Wrong> {
     out.push(b'[');
     if node.kind() == Json::Array {
@@ -329,9 +330,9 @@ fn object(
     for (key, value) in node.members() {
         let Some(place) = fields.iter().position(|field| key.is(field.name.as_bytes())) else {
             let key = shortened(&String::from_utf8_lossy(&key.node().string().unwrap_or_default()));
-            return Err(Wrong::new(format!(" has a field `{key}`, which `{name}` has not")));
+            return Err(Wrong::new(format!(" has a field `{key}`, which `{name}` does not have")));
         };
-        // Readers take the first of equal names, or the last.
+        // Parsers disagree on whether the first or the last of equal names counts.
         if values[place].replace(value).is_some() {
             let field = &fields[place].name;
             return Err(Wrong::new(format!(" has a field `{field}` of `{name}` more than once")));
@@ -373,7 +374,7 @@ fn object(
     Ok(())
 }
 
-/// A number without a fraction.
+/// Returns the value of a number without a fraction.
 fn whole(node: Node<'_>) -> Option<i64> {
     match node.number()? {
         Number::Unsigned(number) => i64::try_from(number).ok(),
@@ -383,7 +384,7 @@ fn whole(node: Node<'_>) -> Option<i64> {
     }
 }
 
-/// A value for a message, short.
+/// Returns a short form of a value for error messages.
 fn shown(node: Node<'_>) -> String {
     match node.kind() {
         kind @ (Json::Array | Json::Object) => kind.name().to_owned(),
@@ -400,7 +401,7 @@ impl Wrong {
         Self { path: found.path(), message: format!(" must {}", found.must()), plain: AMBIGUOUS }
     }
 
-    /// The error of a variable.
+    /// Converts to the error of a variable.
     fn error(&self, variable: &str) -> GraphqlError {
         let place = match self.path.trim_start_matches('.') {
             "" => String::new(),

@@ -1,9 +1,10 @@
-//! Selections of interfaces and unions, written for the library that plans.
+//! Preparation of selections on interfaces and unions for the planner library.
 //!
-//! The library keeps a fragment of a union within that union as it is if it has a directive, and then finds no way to it, since a
-//! union has no fields. The same fragment without a type it makes one of each object that the union may be.
+//! The library keeps a fragment with a directive, if the fragment has the type of the union that contains it,
+//! and then finds no path to the fragment, since a union has no fields. It expands the same fragment without a
+//! type condition to one fragment for each possible object type.
 //!
-//! Where an object may be of a type that clients don't see, its type is asked for whatever is selected: the object is `null` then.
+//! If an object may be of a hidden type, `__typename` is always selected, since such an object becomes `null`.
 
 use std::collections::HashMap;
 
@@ -19,8 +20,8 @@ struct Walk<'t> {
     fragments: HashMap<String, Option<TypeId>>,
 }
 
-/// Takes the type from each fragment with a directive that stands in a union and is of that union, and adds `__typename` where
-/// objects may be of hidden types.
+/// Removes the type condition of each fragment that has a directive and the type of the union that contains it,
+/// and adds `__typename` where objects may be of hidden types.
 pub(super) fn prepare(document: &mut Document, root: TypeId, types: &Types) {
     let mut walk = Walk { types, fragments: HashMap::new() };
     for definition in &document.definitions {
@@ -47,7 +48,7 @@ pub(super) fn prepare(document: &mut Document, root: TypeId, types: &Types) {
 }
 
 impl Walk<'_> {
-    /// Goes through the selections of a type.
+    /// Prepares the selections of a type.
     fn selections(&self, set: &mut SelectionSet, of: Option<TypeId>) {
         let span = set.span;
         for item in &mut set.items {
@@ -95,7 +96,7 @@ impl Walk<'_> {
     }
 }
 
-/// Selects `__typename` of a field's objects, once.
+/// Selects `__typename` of a field's objects, unless it is already selected.
 fn add_typename(field: &mut Field) {
     let (position, span) = (field.position, field.selection_set.span);
     let items = &mut field.selection_set.items;

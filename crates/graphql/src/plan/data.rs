@@ -1,8 +1,10 @@
-//! What the steps of a plan bring, and where: the answer before the client's selection is looked at.
+//! The data model of a plan: the results of its steps and where they belong, before the client's selection is
+//! applied.
 //!
-//! A *position* is a place in the answer without the numbers of list items, as `orders.catalog`. What stands there comes
-//! out of *slots*: what a step found for it, or what a slot of the position above has in a field. An object of the
-//! answer is nothing but the places in documents that its slots are at.
+//! A *position* is a path in the response without list indices, such as `orders.catalog`. The data at a
+//! position comes from *slots*: the results that a step fetched for the position, or the values of a field in a
+//! slot of the parent position. An object of the response is represented by the locations of its slots in the
+//! fetched documents.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,10 +20,10 @@ pub(crate) type PositionId = usize;
 pub(crate) type SlotId = usize;
 pub(crate) type StepId = usize;
 
-/// A set of types; none: all of them.
+/// A set of types; `None` contains all types.
 pub(crate) type Only = Option<Arc<[TypeId]>>;
 
-/// Whether a set has a type.
+/// Whether a set contains a type.
 pub(crate) fn has(only: &Only, ty: Option<TypeId>) -> bool {
     match (only, ty) {
         (Some(types), Some(ty)) => types.contains(&ty),
@@ -29,7 +31,7 @@ pub(crate) fn has(only: &Only, ty: Option<TypeId>) -> bool {
     }
 }
 
-/// What both have.
+/// Returns the intersection of two sets.
 pub(crate) fn both(one: &Only, other: &Only) -> Only {
     match (one, other) {
         (None, only) | (only, None) => only.clone(),
@@ -37,17 +39,17 @@ pub(crate) fn both(one: &Only, other: &Only) -> Only {
     }
 }
 
-/// A place in the answer.
+/// A position in the response.
 #[derive(Debug)]
 pub(crate) struct Position {
-    /// The position that it is a field of.
+    /// The parent position, and the key of the field in it.
     pub(crate) parent: Option<(PositionId, Arc<str>)>,
     /// The type of that field.
     pub(crate) declared: TypeId,
     pub(crate) slots: Vec<Slot>,
-    /// Whether an object may stand in several places: it was found by a key.
+    /// Whether an object may occur in several places, because it was fetched by a key.
     pub(crate) is_shared: bool,
-    /// The fields with fields of their own.
+    /// The fields that have subfields.
     pub(crate) children: HashMap<Arc<str>, PositionId>,
 }
 
@@ -55,13 +57,13 @@ pub(crate) struct Position {
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) from: From,
-    /// What it has, by the key that it is planned by.
+    /// The fields that it contains, by planned key.
     pub(crate) fields: HashMap<Arc<str>, Vec<Entry>>,
     pub(crate) teller: Option<Teller>,
 }
 
 impl Slot {
-    /// The key of the field whose value it has; none of a source of objects with fields.
+    /// The key of the field whose value the slot contains; `None` for a slot of objects with fields.
     pub(crate) fn field(&self) -> Option<&Arc<str>> {
         let is_itself = |entries: &[Entry]| entries.iter().any(|entry| entry.lookup == Lookup::Itself);
         self.fields.iter().find(|(_, entries)| is_itself(entries)).map(|(key, _)| key)
@@ -70,9 +72,9 @@ impl Slot {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
-    /// The field of a slot of the position above.
+    /// A field of a slot of the parent position.
     Parent(SlotId),
-    /// What a step found, by its group.
+    /// The result of a step, for one of its groups.
     Found(StepId, usize),
 }
 
@@ -81,73 +83,74 @@ pub(crate) enum From {
 pub(crate) struct Entry {
     /// The name of the field in the schema.
     pub(crate) field: Box<str>,
-    /// Of objects of these types.
+    /// The types of the objects that the entry applies to.
     pub(crate) only: Only,
     pub(crate) lookup: Lookup,
-    /// Whether the service was asked for it by another key, so that a field of this key may stand beside it.
+    /// Whether the request to the service used another key, so that the response may contain a different field
+    /// under this key.
     pub(crate) is_renamed: bool,
-    /// Whether it depends on variables if the service was asked for it.
+    /// Whether the request for the field depends on variables.
     pub(crate) is_conditional: bool,
-    /// The names of an enum's values, by what the service says.
+    /// The names of enum values, by the service's texts.
     pub(crate) spelling: Option<Arc<HashMap<Box<str>, Box<str>>>>,
 }
 
-/// Where a field's value stands.
+/// The location of a field's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lookup {
-    /// In the member of this name.
+    /// The member of this name.
     Member(Box<str>),
-    /// It is what the slot is at.
+    /// The slot's value itself.
     Itself,
 }
 
-/// How a slot tells what type an object is of.
+/// A rule that determines the type of an object in a slot.
 #[derive(Clone, Debug)]
 pub(crate) enum Teller {
-    /// The member of this name has it.
+    /// The member of this name contains the type name.
     Typename(Box<str>),
-    /// The member of this name says it in the service's words.
+    /// The member of this name contains the service's own text for the type.
     Member(Box<str>, HashMap<Box<str>, TypeId>),
-    /// It is the first type all of whose members are there.
+    /// The first type whose members are all present.
     Shape(Vec<(TypeId, Vec<Box<str>>)>),
-    /// It is always this.
+    /// A constant type.
     Always(TypeId),
 }
 
-/// A call, or several alike, for all objects that need it.
+/// A call, or several calls of the same kind, for all objects that need it.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) service: Arc<str>,
-    /// How the service spells values.
+    /// The service's names and value texts.
     pub(crate) bindings: Arc<Bindings>,
     pub(crate) call: Call,
-    /// Whom it is made for.
+    /// The objects that it is made for.
     pub(crate) groups: Vec<Group>,
-    /// The variables on which it depends whether it is made, and what they have to be.
+    /// The variables that the step depends on, with their required values.
     pub(crate) conditions: Vec<(Arc<str>, bool)>,
-    /// Those that have to be made before.
+    /// The steps that must finish before.
     pub(crate) after: Vec<StepId>,
 }
 
-/// What a step asks.
+/// The request of a step.
 #[derive(Debug)]
 pub(crate) enum Call {
-    /// An operation, once.
+    /// A single operation.
     Operation(Arc<Operation>, Arguments),
-    /// Objects or fields by keys.
+    /// Objects or fields, fetched by keys.
     Keys(How, Arguments),
-    /// A document of a GraphQL service, once.
+    /// A single document of a GraphQL service.
     Document(Document),
-    /// A document of a GraphQL service that gives values for representations: by the alias of each group its variable.
+    /// A document of a GraphQL service that resolves representations, with the variable for each group's alias.
     Entities(Document, Vec<(Box<str>, Box<str>)>),
-    /// A field of a GraphQL service's `Query`, by keys.
+    /// A field of a GraphQL service's `Query`, fetched by keys.
     Linked {
         path: Arc<str>,
         how: How,
         arguments: Arguments,
-        /// What is selected of the field, without its braces.
+        /// The selection of the field, without its braces.
         selection: Box<str>,
-        /// The variables in it, as an operation declares them.
+        /// The declarations of the variables used in it.
         declares: Box<str>,
         variables: Box<[Box<str>]>,
     },
@@ -156,45 +159,45 @@ pub(crate) enum Call {
 /// A document for a GraphQL service.
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// Below the service's URL.
+    /// The path below the service's URL.
     pub(crate) path: Arc<str>,
     pub(crate) text: Box<str>,
-    /// The text as a request has it.
+    /// The text in its encoded form for requests.
     pub(crate) query: Query,
     pub(crate) variables: Box<[Box<str>]>,
     pub(crate) is_query: bool,
 }
 
-/// Objects at one position that a step is made for.
+/// The objects at one position that a step is made for.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) position: PositionId,
-    /// Where its results are found: the slot of the position.
+    /// The slot of the position that receives the results.
     pub(crate) slot: SlotId,
-    /// Which of them it is made for; it is made for all.
+    /// The types of the objects that the step is made for.
     pub(crate) only: Only,
-    /// What it needs to know of them.
+    /// The data that the step needs about the objects.
     pub(crate) input: Input,
-    /// The slots that decide what is found for an object.
+    /// The slots that determine the result for an object.
     pub(crate) key: Vec<SlotId>,
-    /// How the objects are found; a step without input is made once.
+    /// The path to the objects; `None` for a step without input, which is made once.
     pub(crate) walk: Option<Walk>,
-    /// Whether an object without what is needed has an empty list.
+    /// Whether an object without the needed data gets an empty list.
     pub(crate) is_many: bool,
-    /// Which of the aliases of [`Call::Entities`] it is.
+    /// The index of its alias in [`Call::Entities`].
     pub(crate) batch: usize,
 }
 
-/// What a step needs of its objects.
+/// The data that a step needs about its objects.
 #[derive(Debug)]
 pub(crate) enum Input {
     Nothing,
-    /// Fields, by name, and the keys by which they are found.
+    /// The names of fields, and the keys under which they are found.
     Fields(Box<[Box<str>]>, Box<[Arc<str>]>),
     Representation(Representation),
 }
 
-/// What is said to a GraphQL service of an object.
+/// The representation of an object for a GraphQL service.
 #[derive(Debug, Default)]
 pub(crate) struct Representation(pub(crate) Vec<Said>);
 
@@ -202,9 +205,9 @@ pub(crate) struct Representation(pub(crate) Vec<Said>);
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) only: Only,
-    /// What it is called there.
+    /// The name in the representation.
     pub(crate) name: Box<str>,
-    /// By which key it is found.
+    /// The key under which the value is found.
     pub(crate) key: Arc<str>,
     pub(crate) value: Value,
 }
@@ -217,19 +220,19 @@ pub(crate) enum Value {
     Object(Representation),
 }
 
-/// The way to the objects of a group.
+/// The path to the objects of a group.
 #[derive(Debug)]
 pub(crate) struct Walk {
-    /// What a step found, each once; none: the answer itself.
+    /// The result of a step, without duplicates; `None` for the response itself.
     pub(crate) start: Option<(StepId, usize)>,
-    /// The position that it begins at, and those below.
+    /// The position where the path begins, and the positions below.
     pub(crate) levels: Vec<Level>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Level {
     pub(crate) position: PositionId,
-    /// The slots that matter.
+    /// The relevant slots.
     pub(crate) slots: Vec<SlotId>,
     pub(crate) only: Only,
 }
@@ -243,7 +246,7 @@ impl Step {
         }
     }
 
-    /// Whether it asks for a list, all of it, whoever finds something in it.
+    /// Whether it requests a whole list, independently of the objects.
     pub(crate) fn is_list(&self) -> bool {
         let (Call::Keys(how, _) | Call::Linked { how, .. }) = &self.call else { return false };
         matches!(how, How::List(..))
@@ -261,7 +264,7 @@ impl Slot {
         Self { from, fields: HashMap::new(), teller: None }
     }
 
-    /// Notes a field. One that was noted for the same types stays.
+    /// Adds a field, or merges it with an existing entry for the same types.
     pub(crate) fn add(&mut self, key: &str, entry: Entry) {
         let entries = match self.fields.get_mut(key) {
             Some(entries) => entries,
@@ -276,13 +279,13 @@ impl Slot {
         }
     }
 
-    /// The field of an object of this type as the client knows it.
+    /// The field of an object of this type, under the client's key.
     pub(crate) fn entry(&self, key: &str, ty: Option<TypeId>) -> Option<&Entry> {
         let mut fitting = self.fields.get(key)?.iter().filter(|entry| has(&entry.only, ty));
         fitting.clone().find(|entry| entry.is_renamed).or_else(|| fitting.next())
     }
 
-    /// The field of an object of this type as the service was asked for it.
+    /// The field of an object of this type, under the key in the request to the service.
     pub(crate) fn asked(&self, key: &str, ty: Option<TypeId>) -> Option<&Entry> {
         let mut fitting = self.fields.get(key)?.iter().filter(|entry| has(&entry.only, ty));
         fitting.clone().find(|entry| !entry.is_renamed).or_else(|| fitting.next())
@@ -290,7 +293,7 @@ impl Slot {
 }
 
 impl Position {
-    /// The slot that comes from there, made if there is none.
+    /// Returns the slot with this source, creating it if necessary.
     pub(crate) fn slot(&mut self, from: From) -> SlotId {
         if let Some(known) = self.slots.iter().position(|slot| slot.from == from) {
             return known;
@@ -299,7 +302,7 @@ impl Position {
         self.slots.len() - 1
     }
 
-    /// Whether what type its objects are of has to be found out.
+    /// Whether the type of its objects has to be determined.
     pub(crate) fn is_abstract(&self, types: &Types) -> bool {
         !types.is_object(self.declared)
     }

@@ -1,4 +1,5 @@
-//! What a document will do, told before it does it: its calls in the order in which they can be made.
+//! Explanation of a plan: the calls of a document, in the order in which they can be made, without executing
+//! it.
 
 use std::fmt;
 
@@ -8,32 +9,32 @@ use super::response_keys::client_key;
 use crate::subgraph::From;
 use crate::{Ask, How};
 
-/// What a document will do. Written out, it is a text for people.
+/// The calls that a document will make. The `Display` form is for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// Its calls; each waits for those before it that it needs.
+    /// The calls. Each waits for the earlier calls that it depends on.
     pub steps: Vec<ExplainedStep>,
 }
 
-/// A call, or several alike.
+/// A call, or several calls of the same kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplainedStep {
-    /// From 1 on; those of the same wave can be made at the same time.
+    /// The wave, counted from 1. Calls of the same wave can be made concurrently.
     pub wave: usize,
-    /// What is asked of whom.
+    /// The service and the request.
     pub label: String,
-    /// For which places in the answer.
+    /// The places in the response that the call provides.
     pub places: Vec<String>,
-    /// How many calls it is.
+    /// A description of the number of calls.
     pub times: String,
-    /// On which variables it depends whether it is made.
+    /// The conditions on variables under which the call is made.
     pub conditions: Vec<String>,
-    /// The steps that it waits for, by their places in the list.
+    /// The indices of the steps that it waits for.
     pub needs: Vec<usize>,
 }
 
 impl Plan {
-    /// What it will do.
+    /// Explains the plan.
     pub(crate) fn explain(&self) -> Explanation {
         let mut waves: Vec<usize> = Vec::new();
         for step in &self.steps {
@@ -55,13 +56,14 @@ impl Plan {
         Explanation { steps: self.steps.iter().enumerate().map(explained).collect() }
     }
 
-    /// The place in the answer that a step is for: a position, and of a link or root field that field.
+    /// The place in the response that a step provides: the position, with the field if the step is for a link
+    /// or root field.
     fn place(&self, group: &Group) -> String {
         let position = &self.positions[group.position];
         let slot = &position.slots[group.slot];
         let mut path = self.path(group.position);
         path.extend(slot.field().map(|key| client_key(key).to_owned()));
-        if path.is_empty() { "the answer".to_owned() } else { path.join(".") }
+        if path.is_empty() { "the response".to_owned() } else { path.join(".") }
     }
 
     fn path(&self, position: PositionId) -> Vec<String> {
@@ -106,22 +108,22 @@ fn parameter(parameter: &crate::Parameter) -> String {
 fn times(call: &Call) -> String {
     match call {
         Call::Operation(..) | Call::Document(_) => "one call".to_owned(),
-        Call::Entities(..) => "one call for all objects, equal ones once".to_owned(),
+        Call::Entities(..) => "one call for all objects, without duplicates".to_owned(),
         Call::Keys(how, _) | Call::Linked { how, .. } => match how {
             How::Ids(_, joined) => match joined.batch {
-                Some(most) => format!("a call for every {most} keys of {}, equal ones once", joined.key),
+                Some(most) => format!("a call for every {most} keys of {}, without duplicates", joined.key),
                 None => format!("one call for all keys of {}, as many as fit", joined.key),
             },
             How::List(_, joined) => {
                 format!("one call for the whole list, joined by {} = {}", joined.key, joined.item)
             }
-            How::Each(_) => "a call for each object, equal ones once".to_owned(),
+            How::Each(_) => "a call for each object, without duplicates".to_owned(),
         },
     }
 }
 
 impl Explanation {
-    /// The same as a flowchart of Mermaid: arrows for what a call waits for.
+    /// Formats the explanation as a Mermaid flowchart, with arrows for dependencies.
     #[must_use]
     pub fn mermaid(&self) -> String {
         let mut text = "flowchart LR\n".to_owned();

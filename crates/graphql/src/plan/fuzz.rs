@@ -1,4 +1,4 @@
-//! Whatever a client asks of whatever schema, and whatever services answer: see `fuzz/src/lib.rs`.
+//! Fuzzing of documents against generated schemas, with generated service responses: see `fuzz/src/lib.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -17,31 +17,31 @@ use crate::execute::{self, AnswerRules, Variables};
 use crate::sources::{SourceLimits, Sources};
 use crate::{Bindings, Kind, Part, compose};
 
-/// The bytes of an input that choose the schema, where it is not one of those that most inputs share: to make a planner
-/// takes longer than most plans.
+/// The number of input bytes that determine the schema, unless it is one of the schemas shared by most inputs:
+/// creating a planner takes longer than most plans.
 const SCHEMA: usize = 48;
-/// How many schemas most inputs share, and how many further ones have their planners kept.
+/// The number of shared schemas, and the number of cached planners for other schemas.
 const SHARED: u8 = 24;
 const KEPT_PLANNERS: usize = 32;
-/// How long a document may be planned for: longer than any takes.
+/// The planning timeout: longer than any document takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The most bytes of an answer.
+/// The maximum size of a response in bytes.
 const ANSWER: usize = 1 << 20;
-/// What the errors of one document may take, in bytes.
+/// The maximum size of the errors of one document in bytes.
 const ERRORS: usize = 64 << 10;
 
-/// A planner and the schema that it is of.
+/// A schema and its planner.
 struct Known {
     schema: generate::Schema,
     planner: Option<Planner>,
 }
 
-/// The planners of the last schemas.
+/// The planners of the most recent schemas.
 #[derive(Default)]
 struct Planners(Mutex<VecDeque<(Vec<u8>, Arc<Known>)>>);
 
 impl Planners {
-    /// The schema that an input begins with, and the rest of the input.
+    /// Returns the schema determined by an input, and the rest of the input.
     fn get<'b>(&self, bytes: &'b [u8]) -> (Arc<Known>, &'b [u8]) {
         let (first, rest) = bytes.split_first().unwrap_or((&0, &[]));
         match first % (SHARED + SHARED / 8) {
@@ -78,7 +78,7 @@ fn spread(number: u8) -> Vec<u8> {
     (0..256).map(|_| next()).collect()
 }
 
-/// A planner of a schema; none where it does not compose.
+/// Creates a planner for a schema, or returns `None` if the schema does not compose.
 fn planner(schema: &generate::Schema) -> Option<Planner> {
     let subgraph = |(name, sdl): &(String, String)| Subgraph {
         name: name.as_str().into(),
@@ -96,16 +96,16 @@ fn planner(schema: &generate::Schema) -> Option<Planner> {
     let planner = Planner::new(&supergraph.sdl, subgraphs, &GraphqlLimits::default(), true);
     Some(
         planner.unwrap_or_else(|error| {
-            panic!("what was composed can't be planned: {error}\n{}", supergraph.sdl)
+            panic!("the composed schema can't be planned: {error}\n{}", supergraph.sdl)
         }),
     )
 }
 
-/// The plan of a request, if it has one.
+/// Plans a request, if possible.
 fn plan(planner: &Planner, asked: &Asked) -> Option<Arc<Plan>> {
     let (text, name) = (&*asked.document, asked.operation.as_deref());
     let checked = match planner.check(text, name, u64::MAX) {
-        Ok(checked) => checked.expect("no document has so many selections"),
+        Ok(checked) => checked.expect("the number of selections is unlimited"),
         Err(errors) => {
             are_short(&errors, text);
             return None;
@@ -114,21 +114,21 @@ fn plan(planner: &Planner, asked: &Asked) -> Option<Arc<Plan>> {
     let normalized = normalize_operation(&planner.hive.supergraph, &checked.document, name);
     if let Ok(normalized) = normalized {
         let made = nodes(&normalized.operation.selection_set);
-        assert!(checked.work.nodes >= made, "{} nodes expected, {made} made: {text}", checked.work.nodes);
+        assert!(checked.work.nodes >= made, "{} nodes estimated, {made} created: {text}", checked.work.nodes);
     }
-    // Time is the fuzzer's to judge.
+    // The fuzzer checks the time.
     match planner.make(&checked, &CancellationToken::with_timeout(PATIENCE)) {
         Ok(plan) => Some(plan),
         Err(errors) => {
             are_short(&errors, text);
             let is_ours = errors.iter().any(|error| error.code == Code::Plan.code());
-            assert!(!is_ours, "what was checked can't be planned: {}: {text}", reason(planner, &checked));
+            assert!(!is_ours, "the checked document can't be planned: {}: {text}", reason(planner, &checked));
             None
         }
     }
 }
 
-/// Why a document can't be planned.
+/// The reason why a document can't be planned.
 fn reason(planner: &Planner, checked: &CheckedDocument) -> String {
     let operation = Operation::chosen(&checked.document, checked.name.as_deref()).expect("an operation");
     let fragments = FragmentIndex::new(&checked.document).expect("fragments");
@@ -149,14 +149,14 @@ fn nodes(set: &hive_router_query_planner::ast::selection_set::SelectionSet) -> u
     set.items.iter().map(|item| 1 + below(item)).sum()
 }
 
-/// Errors are there, have words, and are not longer than anybody reads.
+/// Asserts that there are errors, and that their total length is limited.
 fn are_short(errors: &[GraphqlError], text: &str) {
     let length: usize = errors.iter().map(|error| error.json().to_string().len()).sum();
     assert!(!errors.is_empty() && length < ERRORS, "{} errors of {length} bytes: {text}", errors.len());
 }
 
 #[test]
-fn documents_are_planned_within_their_limits_or_refused() {
+fn plans_documents_within_limits_or_rejects_them() {
     let planners = Planners::default();
     ::fuzz::run("graphql_documents", &[], |bytes| {
         let (known, rest) = planners.get(bytes);
@@ -170,7 +170,7 @@ fn documents_are_planned_within_their_limits_or_refused() {
     });
 }
 
-/// Answers every call with the next of these texts.
+/// A transport that answers every call with the next of these texts.
 struct Hostile(Mutex<VecDeque<(u16, String)>>);
 
 impl Transport for Hostile {
@@ -185,7 +185,7 @@ impl Transport for Hostile {
     }
 }
 
-/// What services answer: responses of GraphQL with any values, for the most part.
+/// Generates service responses: mostly GraphQL responses with arbitrary values.
 fn answers(choices: &mut Choices<'_>) -> VecDeque<(u16, String)> {
     let names = Names(&[
         "q0",
@@ -232,7 +232,7 @@ fn answers(choices: &mut Choices<'_>) -> VecDeque<(u16, String)> {
 }
 
 #[test]
-fn any_answers_of_services_make_an_answer_of_json_within_its_limit() {
+fn any_service_responses_yield_a_json_response_within_the_limit() {
     let planners = Planners::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     ::fuzz::run("graphql_answers", &[], |bytes| {

@@ -1,8 +1,8 @@
-//! Documents that take more than they are long, of which each is made by a function.
+//! Generators of documents whose processing takes far more than their length suggests.
 
 use std::fmt::Write;
 
-/// Fragments that each spread the next one twice, and the last one another that there is none of.
+/// Fragments that each spread the next one twice; the last one spreads an undefined fragment.
 pub(crate) fn doubled_to_nothing(levels: usize) -> String {
     let mut text = "{ t { ...F0 } }".to_owned();
     for level in 0..levels {
@@ -11,7 +11,7 @@ pub(crate) fn doubled_to_nothing(levels: usize) -> String {
     text
 }
 
-/// Fragments that each ask for the next one in two fields.
+/// Fragments that each spread the next one in two fields.
 pub(crate) fn doubled(levels: usize, fields: [&str; 2]) -> String {
     let [one, other] = fields;
     let mut text = "query A { t { ...F0 } }".to_owned();
@@ -26,24 +26,24 @@ pub(crate) fn doubled(levels: usize, fields: [&str; 2]) -> String {
     text
 }
 
-/// An operation that is not chosen beside one that is harmless.
+/// An unselected operation in the same document as a harmless one.
 pub(crate) fn beside(harmless: &str, hostile: &str) -> String {
     format!("query Chosen {harmless} query Beside {hostile}")
 }
 
-/// Fields of one name that all are different.
+/// Different fields with the same response key.
 pub(crate) fn conflicting(count: usize) -> String {
     let fields: String = (0..count).map(|number| format!("x: f{number} ")).collect();
     format!("{{ t {{ {fields} }} }}")
 }
 
-/// Spreads of fragments that there are none of.
+/// Spreads of undefined fragments.
 pub(crate) fn undefined_spreads(count: usize) -> String {
     let spreads: String = (0..count).map(|number| format!("...F{number} ")).collect();
     format!("{{ t {{ {spreads} }} }}")
 }
 
-/// Fields within each other, from service to service and back.
+/// Nested fields that move between services.
 pub(crate) fn hops(depth: usize, fields: [&str; 2]) -> String {
     let inner: String = (0..depth).map(|level| format!("{} {{ ", fields[level % 2])).collect();
     format!("{{ t {{ {inner} id {} }} }}", "} ".repeat(depth))
@@ -55,7 +55,7 @@ pub(crate) fn long_argument(bytes: usize, leaves: usize) -> String {
     format!("{{ t {{ of(text: \"{}\") {{ {leaves} }} }} }}", "x".repeat(bytes))
 }
 
-/// Fragments that each have the next one within them.
+/// A chain of fragments that each spread the next one.
 pub(crate) fn chain(length: usize) -> String {
     let mut text = "{ t { ...F0 } }".to_owned();
     for level in 0..length {
@@ -65,7 +65,7 @@ pub(crate) fn chain(length: usize) -> String {
     text
 }
 
-/// Objects of two types that each select further ones, so that what an object may have doubles at each level.
+/// Objects of two types that each select further ones, so that the possible selections double at each level.
 pub(crate) fn divided(depth: usize) -> String {
     fn of(depth: usize) -> String {
         match depth {

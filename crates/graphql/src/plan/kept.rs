@@ -1,8 +1,8 @@
-//! Plans that were made, by their documents: those that nobody asked for again go first when they take too much memory.
+//! The plan cache, by document. When it exceeds its memory limit, plans without repeated use are evicted first.
 //!
-//! A plan counts with what it takes (`weight.rs`), and with its document's text. The queue is a clock: one at its head that was
-//! used since it went in goes back once, so that a flood of documents that come once passes through and leaves the
-//! others.
+//! A plan is charged with its own memory (`weight.rs`) and its document's text. Eviction uses the clock
+//! algorithm: an entry at the head of the queue that was used since it was queued is requeued once. A flood of
+//! one-time documents therefore does not evict plans that are in use.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -20,9 +20,9 @@ type Key = (Arc<str>, Option<Box<str>>);
 
 #[derive(Default)]
 struct Plans {
-    /// By document, and then by the operation's name.
+    /// The plans by document, with an entry for each operation name.
     known: HashMap<Arc<str>, Vec<KeptPlan>>,
-    /// Those that may go next.
+    /// The queue of eviction candidates.
     order: VecDeque<Key>,
     bytes: usize,
 }
@@ -34,7 +34,7 @@ struct KeptPlan {
     is_used: AtomicBool,
 }
 
-/// What an entry takes beside its plan and its document's text.
+/// The overhead of an entry in bytes, besides its plan and its document's text.
 const EACH: usize = 256;
 
 impl Kept {
@@ -51,7 +51,7 @@ impl Kept {
         Some(Arc::clone(&known.plan))
     }
 
-    /// Keeps a plan, unless it takes a good part of the room by itself.
+    /// Caches a plan, unless it is larger than a quarter of the cache.
     pub(crate) fn keep(&self, text: &str, name: Option<&str>, plan: &Arc<Plan>) {
         let bytes = weight::of(plan) + text.len() + name.map_or(0, str::len) + EACH;
         if bytes > self.most / 4 {

@@ -1,11 +1,12 @@
-//! A selection in which fields stand at an interface that were selected of one of its types, where it is the interface as
-//! an object that has them. More is asked than the client wants, and the answer has what the client selected.
+//! Moving of fields from fragments of one type up to the interface that contains them, if an interface object
+//! resolves these fields. More is requested than the client selected; the response still contains only the
+//! client's selection.
 
 use hive_router_query_planner::ast::selection_item::SelectionItem;
 use hive_router_query_planner::ast::selection_set::{FieldSelection, InlineFragmentSelection, SelectionSet};
 use hive_router_query_planner::state::supergraph_state::{SupergraphDefinition, SupergraphState};
 
-/// A selection of a type, of which fragments stand in their places.
+/// A selection of a type, with the fields of its fragments moved up.
 pub(super) fn lifted(supergraph: &SupergraphState, of: &str, selections: &SelectionSet) -> SelectionSet {
     let mut items: Vec<SelectionItem> = Vec::new();
     for item in &selections.items {
@@ -46,7 +47,7 @@ fn below(supergraph: &SupergraphState, of: &str, field: &FieldSelection) -> Fiel
     field.with_new_selections(inner.unwrap_or_else(|| field.selections.clone()))
 }
 
-/// Adds a field; one that is there already gets what is selected of it.
+/// Adds a field, or merges its selection into that of an equal field.
 fn add(items: &mut Vec<SelectionItem>, field: FieldSelection) {
     let known = items.iter_mut().find_map(|item| match item {
         SelectionItem::Field(known)
@@ -63,7 +64,7 @@ fn add(items: &mut Vec<SelectionItem>, field: FieldSelection) {
     }
 }
 
-/// Whether objects of a type have a field of an interface of theirs, and not of their own.
+/// Whether objects of a type have a field only through an interface object.
 fn is_of_interface(supergraph: &SupergraphState, interface: &str, object: &str, field: &str) -> bool {
     let Some(interface @ SupergraphDefinition::Interface(_)) = supergraph.definitions.get(interface) else {
         return false;
@@ -77,7 +78,7 @@ fn is_of_interface(supergraph: &SupergraphState, interface: &str, object: &str, 
         && interface.join_types().iter().any(|join| join.is_interface_object)
 }
 
-/// Whether all that has this key in a selection is the same field.
+/// Whether every occurrence of this key in a selection is the same field.
 fn is_alone(selections: &SelectionSet, field: &FieldSelection) -> bool {
     selections.items.iter().all(|item| match item {
         SelectionItem::Field(other) => {

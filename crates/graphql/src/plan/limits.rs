@@ -1,9 +1,9 @@
-//! Limits on a document: what it asks for is counted, fragments resolved, before anything walks what it expands to.
+//! Limits on a document: its size with fragments resolved is computed before anything processes the expansion.
 //!
-//! The text is judged first (`text.rs`), then the fragments (`fragments.rs`), then every operation and every fragment, used
-//! or not (`figures.rs`), each fragment counted once: all in time linear in the document's size. Of two further limits the
-//! work is bounded by those: how often a field is selected at one place (here), and whether fields of one name are the
-//! same (`overlap.rs`).
+//! The text is checked first (`text.rs`), then the fragments (`fragments.rs`), then every operation and every
+//! fragment, even unused ones (`figures.rs`). Each fragment is counted once, so the time is linear in the
+//! document's size. These limits bound the work of two further checks: how often a field is selected at one
+//! place (here), and whether fields with the same response key can be merged (`overlap.rs`).
 
 mod figures;
 pub(crate) mod fragments;
@@ -22,15 +22,16 @@ use crate::{GraphqlLimits, OperationKind};
 use figures::{FigureBook, Figures};
 use fragments::{FragmentIndex, selections};
 
-/// How often a field of one name may be selected at one place of the answer.
+/// The maximum number of selections with the same response key at one place.
 const SAME: usize = 300;
-/// How many of [`figures::LISTS`] may stand within each other in introspection. A schema of hundreds of types has thousands
-/// of fields, and each list multiplies by them; tools take one.
+/// The maximum nesting of [`figures::LISTS`] in introspection. Each list multiplies the size of the result by
+/// the thousands of fields of a large schema; common tools nest one list.
 const WITHIN: u32 = 2;
-/// How deep selections may stand within each other, fragments resolved: whatever walks them goes down as deep.
+/// The maximum nesting of selections, with fragments resolved. It bounds the recursion over selections.
 const NESTING: u32 = 200;
 
-/// Judges every operation and every fragment of a document; returns how many selections its largest operation has.
+/// Checks every operation and every fragment of a document. Returns the number of selections in the largest
+/// operation.
 pub(crate) fn check<'d>(
     document: &'d Document,
     fragments: &FragmentIndex<'d>,
@@ -56,7 +57,7 @@ pub(crate) fn check<'d>(
     Ok(most)
 }
 
-/// The type that an operation's fields are of; none where the schema has no such operations.
+/// The root type of an operation; `None` if the schema does not support this kind of operation.
 pub(crate) fn root(operation: &OperationDefinition, types: &Types) -> Option<TypeId> {
     match operation {
         OperationDefinition::Query(_) | OperationDefinition::SelectionSet(_) => {
@@ -74,7 +75,7 @@ fn judge(figures: &Figures, part: &str, limits: &GraphqlLimits) -> Result<(), Bo
         ("a number of aliases", figures.aliases, limits.aliases),
         ("a number of selections", figures.selections, limits.selections),
         ("a cost", figures.cost, limits.cost),
-        ("a number of lists within each other in `__schema` or `__type`", figures.lists, WITHIN),
+        ("a nesting of lists in `__schema` or `__type`", figures.lists, WITHIN),
     ];
     match told.into_iter().find(|(_, count, most)| *count > u64::from(*most)) {
         Some((what, count, most)) => Err(over(part, what, count, most)),
@@ -88,8 +89,8 @@ fn over(part: &str, what: &str, count: u64, most: u32) -> Box<GraphqlError> {
     Box::new(GraphqlError::new(Code::Limit, message))
 }
 
-/// Judges how often fields are selected at one place, below these selections of one object. Walks what the operation
-/// expands to, whose size was judged.
+/// Checks how often a response key is selected at one place, below these selections of one object. Traverses
+/// the expanded operation, whose size has been checked.
 fn repeated(selections: &[&SelectionSet], fragments: &FragmentIndex<'_>) -> Result<(), Box<GraphqlError>> {
     let mut fields: HashMap<&str, Vec<&SelectionSet>> = HashMap::new();
     let mut open = selections.to_vec();

@@ -1,8 +1,9 @@
-//! What the planner says becomes steps: every fetch is a step, and a fetch of a REST service one for each root field and
-//! each link.
+//! Lowering of the planner's plan to steps. Every fetch becomes a step; a fetch from a REST service becomes a
+//! step for each root field and each link.
 //!
-//! It goes through the planner's plan once, in its order, and builds the positions of the answer on the way. A step names
-//! the steps that it comes after by the slots that it reads of: nothing waits for what it does not need.
+//! The planner's plan is traversed once, in its order, and the positions of the response are built on the way.
+//! The dependencies of a step follow from the slots that it reads, so that no step waits for data that it does
+//! not need.
 
 mod entities;
 mod link;
@@ -31,7 +32,7 @@ use crate::{Bindings, Kind, OperationKind, Subgraph};
 use entities::{Alias, Entities};
 use select::Spot;
 
-/// Why a plan can't be made of what the planner says: a mistake of ours, or of a supergraph.
+/// The reason why a plan cannot be lowered: a bug in the gateway, or an inconsistent supergraph.
 #[derive(Debug)]
 pub(crate) struct Broken(pub(crate) String);
 
@@ -45,7 +46,7 @@ pub(crate) struct Lowering<'a> {
     kind: OperationKind,
     pub(crate) positions: Vec<Position>,
     pub(crate) steps: Vec<Step>,
-    /// Those of the nodes that are being lowered.
+    /// The conditions of the nodes that are being lowered.
     conditions: Vec<(Arc<str>, bool)>,
 }
 
@@ -62,7 +63,7 @@ struct Fetch<'f> {
 #[derive(Clone)]
 struct Target {
     position: PositionId,
-    /// The positions on the way, with the types of those that are meant.
+    /// The positions on the path to them, with the types of the objects that are included.
     only: HashMap<PositionId, Only>,
 }
 
@@ -124,7 +125,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The position that a path leads to.
+    /// The position at the end of a path.
     fn target(&self, path: &FlattenNodePath) -> Result<Target, Broken> {
         let mut target = Target { position: 0, only: HashMap::new() };
         for segment in path.as_slice() {
@@ -144,8 +145,8 @@ impl<'a> Lowering<'a> {
         Ok(target)
     }
 
-    /// The types of these names, with those that the abstract ones of them may be: hidden ones too, of which services may
-    /// require something.
+    /// The types with these names, and the possible types of the abstract ones. Hidden types are included,
+    /// since services may require data about them.
     fn only<'n>(&self, names: impl Iterator<Item = &'n str>) -> Only {
         let mut types: BTreeSet<TypeId> = BTreeSet::new();
         for id in names.filter_map(|name| self.types.find(name)) {
@@ -223,7 +224,7 @@ impl<'a> Lowering<'a> {
         self.steps.push(Step { service, bindings, call, groups, conditions, after });
     }
 
-    /// Lowers something that depends on variables.
+    /// Lowers a part of the plan that depends on variables.
     fn under<T>(&mut self, conditions: Vec<(Arc<str>, bool)>, lower: impl FnOnce(&mut Self) -> T) -> T {
         let outer = self.conditions.len();
         self.conditions.extend(conditions);
@@ -232,7 +233,7 @@ impl<'a> Lowering<'a> {
         done
     }
 
-    /// A slot that is the value of a field.
+    /// Adds a field whose value is the slot itself.
     fn value(&mut self, fetch: Fetch<'_>, spot: &Spot<'_>, field: &FieldSelection) -> Done {
         let key = field.selection_identifier();
         let entry = Entry {
@@ -271,7 +272,7 @@ fn names<'n>(names: impl Iterator<Item = &'n String>) -> Box<[Box<str>]> {
     names.map(|name| name.as_str().into()).collect()
 }
 
-/// The variables on which it depends whether a field or fragment is there.
+/// The variables that decide whether a field or fragment is included, with their required values.
 fn conditions(skip: &Option<String>, include: &Option<String>) -> Vec<(Arc<str>, bool)> {
     let skip = skip.iter().map(|name| (name.as_str().into(), false));
     skip.chain(include.iter().map(|name| (name.as_str().into(), true))).collect()

@@ -1,4 +1,4 @@
-//! The operation of a document that is asked for, and what of the document the planner sees of it.
+//! The requested operation of a document, and the document that the planner gets for it.
 
 use graphql_tools::static_graphql::query::{
     Definition, Document, InlineFragment, OperationDefinition, Selection, SelectionSet, VariableDefinition,
@@ -17,7 +17,7 @@ pub(super) struct Operation<'d> {
 }
 
 impl<'d> Operation<'d> {
-    /// The operation of this name, or the only one.
+    /// Selects the operation with this name, or the only operation.
     pub(super) fn chosen(document: &'d Document, name: Option<&str>) -> Result<Self, Box<GraphqlError>> {
         let mut found: Option<&OperationDefinition> = None;
         for definition in &document.definitions {
@@ -31,7 +31,7 @@ impl<'d> Operation<'d> {
             match (name, found) {
                 (Some(name), _) if own != Some(name) => {}
                 (None, Some(_)) => {
-                    let message = "the document has several operations: say by `operationName` which one";
+                    let message = "the document has several operations: select one by `operationName`";
                     return Err(Box::new(GraphqlError::new(Code::Operation, message)));
                 }
                 _ => found = Some(operation),
@@ -56,8 +56,8 @@ impl<'d> Operation<'d> {
         Ok(Self { kind, variables, selections: selections(definition), definition })
     }
 
-    /// A document of this operation alone and the fragments that it reaches, without what the gateway answers by itself;
-    /// none if nothing else is asked.
+    /// A document with only this operation and the fragments that it reaches, without introspection; `None` if
+    /// nothing remains.
     pub(super) fn planned(&self, fragments: &FragmentIndex<'d>) -> Option<Document> {
         let left = left(self.selections, fragments);
         if left.items.is_empty() {
@@ -79,7 +79,7 @@ impl<'d> Operation<'d> {
     }
 }
 
-/// A selection of a root type without `__schema`, `__type` and `__typename`, its fragments in their places.
+/// A selection of a root type without `__schema`, `__type` and `__typename`, with its fragments inlined.
 fn left(selections: &SelectionSet, fragments: &FragmentIndex<'_>) -> SelectionSet {
     let mut items = Vec::new();
     for item in &selections.items {

@@ -1,9 +1,11 @@
-//! The response keys by which a client's fields are planned, so that none of them can be taken for another field.
+//! The response keys under which a client's fields are planned, so that none of them is mistaken for another
+//! field.
 //!
-//! Steps ask for more than a client selected: what keys, `@requires` and links are made of, by its own names, and `__typename`. A
-//! client may give these names to other fields by aliases, and a GraphQL document may give one name to different fields of
-//! different objects. So the planner gets each field under a key that belongs to this name and these arguments alone. Where nothing
-//! is in the way that is the client's key; `shape` knows which key of the answer each stands for.
+//! Steps fetch more than the client selected: the fields of keys, `@requires` and links under their own names,
+//! and `__typename`. A client may use these names as aliases of other fields, and a GraphQL document may use
+//! one key for different fields of different objects. The planner therefore gets each field under a key that is
+//! unique for its name and arguments. If there is no conflict, this is the client's key. `shape` maps these
+//! keys back to the client's keys.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -16,24 +18,24 @@ use graphql_tools::static_graphql::schema::{
     Definition as SchemaDefinition, Directive, Document as SchemaDocument, TypeDefinition, Value as Given,
 };
 
-/// The beginning of all names that the gateway gives to fields of its own.
+/// The prefix of all names that the gateway gives to its own fields.
 const OWN: &str = "orfa_";
-/// The arguments of `@join__type` and `@join__field` that are selections.
+/// The arguments of `@join__type` and `@join__field` that are field sets.
 const FIELD_SETS: [&str; 3] = ["key", "requires", "provides"];
 
-/// The names that steps may ask for although no client selected them.
+/// The names that steps may request in addition to the client's selection.
 #[derive(Debug, Default)]
 pub(crate) struct ReservedNames(HashSet<Box<str>>);
 
-/// The keys of a document's fields.
+/// The planned keys of a document's fields.
 #[derive(Debug)]
 pub(crate) struct ResponseKeys<'d> {
     reserved: &'d ReservedNames,
-    /// By the client's key the fields that have it, each with its number.
+    /// The fields with each client key, each with its number.
     fields: HashMap<&'d str, HashMap<Signature<'d>, usize>>,
 }
 
-/// What makes two fields of one object the same: the name, and the arguments as text.
+/// The identity of a field: its name, and its arguments as text.
 type Signature<'d> = (&'d str, String);
 
 impl ReservedNames {
@@ -61,14 +63,14 @@ impl ReservedNames {
         Self(names)
     }
 
-    /// Whether a step may use this key for another field than the one of this name without arguments.
+    /// Whether a step may use this key for a field other than the one with this name and no arguments.
     fn has(&self, key: &str) -> bool {
         key.starts_with('_') || key.starts_with(OWN) || self.0.contains(key)
     }
 }
 
 impl<'d> ResponseKeys<'d> {
-    /// The keys of all fields of a document.
+    /// Computes the keys of all fields of a document.
     pub(crate) fn of(document: &'d Document, reserved: &'d ReservedNames) -> Self {
         let mut keys = Self { reserved, fields: HashMap::new() };
         for definition in &document.definitions {
@@ -102,7 +104,7 @@ impl<'d> ResponseKeys<'d> {
         }
     }
 
-    /// The key by which a field of the document is planned.
+    /// The key under which a field of the document is planned.
     pub(crate) fn planned<'f>(&self, field: &'f Field) -> Cow<'f, str> {
         let key = response_key(field);
         let number = self.fields.get(key).and_then(|known| known.get(&signature(field)));
@@ -112,7 +114,8 @@ impl<'d> ResponseKeys<'d> {
         }
     }
 
-    /// Gives the planner's copy of the document its keys. `__typename` is asked for as steps do it themselves.
+    /// Renames the fields in the planner's copy of the document. `__typename` keeps its name, as steps request
+    /// it too.
     pub(crate) fn rename(&self, document: &mut Document) {
         for definition in &mut document.definitions {
             self.rename_all(match definition {
@@ -143,7 +146,7 @@ impl<'d> ResponseKeys<'d> {
     }
 }
 
-/// The client's key for one that a field is planned by.
+/// The client's key for a planned key.
 pub(crate) fn client_key(planned: &str) -> &str {
     let key =
         planned.strip_prefix(OWN).map(|rest| rest.trim_start_matches(|letter: char| letter.is_ascii_digit()));
@@ -160,7 +163,7 @@ fn signature(field: &Field) -> Signature<'_> {
     (&field.name, text)
 }
 
-/// Writes arguments, or the fields of an input object; their order means nothing.
+/// Writes arguments, or the fields of an input object, in a canonical order.
 fn write_members(members: &[(String, Value)], out: &mut String) {
     let mut members: Vec<&(String, Value)> = members.iter().collect();
     members.sort_by_key(|(name, _)| name);
@@ -187,7 +190,7 @@ fn write_value(value: &Value, out: &mut String) {
             write_members(members, out);
             out.push('}');
         }
-        // A text of Rust's is in quotes, with escapes.
+        // Rust's debug format quotes and escapes the string.
         Value::String(text) => {
             let _ = write!(out, "{text:?}");
         }

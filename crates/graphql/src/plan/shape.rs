@@ -1,7 +1,9 @@
-//! What the client selected: which fields an object of the answer has, in which order, and out of which slots.
+//! The shape of the client's selection: the fields of each object in the response, their order, and their
+//! slots.
 //!
-//! Fields are collected (`collect.rs`) once for each document. A shape is a selection at a position; where objects may be of
-//! several types, it has a list of fields for each that differs. What can be copied is told here, too (`copied.rs`).
+//! Fields are collected (`collect.rs`) once for each document. A shape is a selection at a position; if objects
+//! may be of several types, it has a list of fields for each type that differs. Objects that can be copied as a
+//! whole are detected here, too (`copied.rs`).
 
 mod collect;
 mod copied;
@@ -28,7 +30,7 @@ pub(crate) type ShapeId = usize;
 /// A selection at a position.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    /// Where its objects come from; nowhere if no step brings any.
+    /// The position that its objects come from; `None` if no step fetches any.
     pub(crate) position: Option<PositionId>,
     pub(crate) parent: TypeId,
     /// The fields of an object, by its types.
@@ -42,81 +44,81 @@ pub(crate) struct Variant {
     pub(crate) fields: Box<[Field]>,
     /// Whether the order of the fields depends on variables.
     pub(crate) is_loose: bool,
-    /// The slot whose object they are copied from, where that can be done in one go (`copied.rs`).
+    /// The slot whose object the fields are copied from, if that is possible in one pass (`copied.rs`).
     pub(crate) copies: Option<SlotId>,
-    /// How many values are read for them.
+    /// The number of values that are read for the fields.
     pub(crate) reads: usize,
-    /// What is looked for among the members of each slot's object.
+    /// The member lookups in each slot's object.
     pub(crate) scans: Box<[Scan]>,
 }
 
-/// What is looked for among the members of an object.
+/// A lookup of several members in one object.
 #[derive(Debug)]
 pub(crate) struct Scan {
-    /// Its number among all of the plan.
+    /// Its number among all scans of the plan.
     pub(crate) number: usize,
     pub(crate) slot: SlotId,
-    /// By name the reads that are of it.
+    /// The numbers of the reads, by member name.
     pub(crate) names: Box<[(Box<str>, Vec<usize>)]>,
 }
 
-/// A field of the answer.
+/// A field of the response.
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) key: Arc<str>,
-    /// The key that it is planned by.
+    /// The key under which it is planned.
     pub(crate) planned: Arc<str>,
-    /// The key as a member's name, with its colon.
+    /// The key as a JSON member name, with quotes and colon.
     pub(crate) quoted: Bytes,
     pub(crate) name: Box<str>,
     pub(crate) ty: Ty,
     pub(crate) source: Source,
-    /// What is selected of its objects.
+    /// The selection of its objects.
     pub(crate) shape: Option<ShapeId>,
     /// The position of its objects.
     pub(crate) child: Option<PositionId>,
-    /// How it is copied out of an object, if it can be.
+    /// The way that it is copied from an object, if that is possible.
     pub(crate) copied: Option<Copied>,
-    /// Its occurrences in the selection, by their places: it is there by the first that holds. One that always does is the
-    /// last.
+    /// Its occurrences in the selection, with their places and conditions. The first occurrence whose condition
+    /// is met applies. An unconditional occurrence ends the list.
     pub(crate) when: Vec<(usize, When)>,
     pub(crate) location: (u32, u32),
 }
 
-/// Variables, and what they have to be.
+/// Variables and their required values.
 pub(crate) type When = Box<[(Arc<str>, bool)]>;
 
-/// Where a field's value comes from.
+/// The source of a field's value.
 #[derive(Debug)]
 pub(crate) enum Source {
     Typename,
-    /// `__schema` or `__type`, answered by the gateway.
+    /// `__schema` or `__type`, which the gateway resolves itself.
     Introspection(Asked),
-    /// The slots that may have it.
+    /// The slots that may contain the value.
     Slots(Vec<Read>),
 }
 
 #[derive(Debug)]
 pub(crate) struct Read {
-    /// Its number among those of the object.
+    /// Its number among the reads of the object.
     pub(crate) number: usize,
     pub(crate) slot: SlotId,
     pub(crate) only: Only,
     pub(crate) lookup: Lookup,
     pub(crate) spelling: Option<Arc<HashMap<Box<str>, Box<str>>>>,
-    /// The slot that it is of its objects.
+    /// The slot of the value's objects.
     pub(crate) below: Option<SlotId>,
 }
 
-/// A selection set, and on what it depends whether it is there.
+/// A selection set with the conditions under which it is included.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Part {
-    /// Its number in the document: its address, which is the same as long as the document is there.
+    /// The address of the selection set, which identifies it during the document's lifetime.
     set: usize,
     when: When,
 }
 
-/// Makes shapes of a document.
+/// A builder of a document's shapes.
 pub(crate) struct Shaping<'d> {
     types: &'d Types,
     positions: &'d [Position],
@@ -125,15 +127,15 @@ pub(crate) struct Shaping<'d> {
     sets: HashMap<usize, &'d SelectionSet>,
     known: HashMap<(Option<PositionId>, TypeId, Vec<Part>), ShapeId>,
     pub(crate) shapes: Vec<Shape>,
-    /// How many scans there are.
+    /// The number of scans so far.
     pub(crate) scans: usize,
-    /// The work that was done.
+    /// The work done so far.
     work: usize,
 }
 
 impl Plan {
-    /// Adds to the path of an object what a service says below it, by the keys of the answer. Where that leads to what no client
-    /// selected, it ends.
+    /// Appends the path of an error that a service reports below an object, with the client's keys. The path
+    /// ends at the first field that the client did not select.
     pub(crate) fn extend_path(
         &self,
         path: &mut Vec<Segment>,
@@ -158,7 +160,7 @@ impl Plan {
     }
 }
 
-/// The most work: for one selection as many units as it has fields, and more where fields are compared with each other.
+/// The work limit: one unit for each field of a selection, and more for comparing fields with each other.
 /// Objects of different types may multiply selections at each level.
 const WORK: usize = 500_000;
 
@@ -186,12 +188,12 @@ impl<'d> Shaping<'d> {
         }
     }
 
-    /// Whether there was more work than may be done, so that shapes are missing.
+    /// Whether the work limit was exceeded, so that shapes are incomplete.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.work > WORK
     }
 
-    /// The shape of an operation.
+    /// Builds the shape of an operation.
     pub(crate) fn root(&mut self, selections: &'d SelectionSet, root: TypeId) -> ShapeId {
         let part = self.part(selections, [].into());
         self.shape(Some(0), root, vec![part])
@@ -226,7 +228,7 @@ impl<'d> Shaping<'d> {
         id
     }
 
-    /// Numbers the reads of fields, and sorts them by slots.
+    /// Numbers the reads of fields, and groups them by slot.
     fn variant(&mut self, only: Only, position: Option<PositionId>, mut fields: Box<[Field]>) -> Variant {
         let mut reads = 0;
         let mut scans: Vec<Scan> = Vec::new();
@@ -255,7 +257,7 @@ impl<'d> Shaping<'d> {
         Variant { only, fields, is_loose, copies, reads, scans: scans.into() }
     }
 
-    /// Whether a selection has different fields for the objects that an abstract type may be.
+    /// Whether a selection has different fields for the possible types of an abstract type.
     fn is_divided(&self, parent: TypeId, parts: &[Part]) -> bool {
         let all = |condition: &str| self.types.find(condition) == Some(parent);
         fn divides<'d>(
@@ -342,7 +344,7 @@ impl<'d> Shaping<'d> {
         Some(Field { key, planned, quoted, name, ty, source, shape, child, copied, when, location })
     }
 
-    /// Where a field is read that was asked for by its name and this key.
+    /// The slots from which a field with this name and planned key is read.
     fn slots(
         &self,
         position: Option<PositionId>,

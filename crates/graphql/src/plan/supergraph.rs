@@ -1,11 +1,11 @@
-//! Supergraphs with something left out, for the library that plans, and for clients.
+//! Variants of the supergraph with some elements removed, for the planner library and for clients.
 
 use std::collections::HashSet;
 
 use graphql_tools::static_graphql::schema::{Definition, Document, TypeDefinition};
 
-/// Leaves out of the schema that clients see the names of types that it does not have: the library leaves the hidden types
-/// out, and not that they are members of unions or interfaces of others.
+/// Removes the names of hidden types from the schema that clients see: the library removes the types
+/// themselves, but not their names from unions and from implementing types.
 pub(super) fn without_hidden_names(schema: &Document) -> Document {
     let mut shown = schema.clone();
     let names: HashSet<&str> = schema.definitions.iter().filter_map(type_name).collect();
@@ -29,7 +29,7 @@ fn type_name<'s>(definition: &'s Definition<'static, String>) -> Option<&'s str>
     }
 }
 
-/// Leaves the changes out.
+/// Removes the mutations.
 pub(super) fn without_mutations(supergraph: &mut Document) {
     let mut root = "Mutation".to_owned();
     for definition in &mut supergraph.definitions {
@@ -42,10 +42,10 @@ pub(super) fn without_mutations(supergraph: &mut Document) {
     });
 }
 
-/// The same without the marks of interfaces that are objects to a service; nothing if it has none. It is planned by where
-/// the library finds no way to fields of one type of such an interface: it takes the first way to the type, by which the
-/// service itself would have to tell it, and not the one through the services that know the types. Without that way it
-/// takes this one.
+/// Returns the supergraph without its `isInterfaceObject` marks, or `None` if it has no such marks. It is a
+/// fallback for fields of a single type of such an interface, if the library finds no path to them: the library
+/// chooses the first path to the type, which requires the service itself to determine the type, instead of the
+/// path through the services that can. Without the marks, that first path does not exist.
 pub(super) fn without_interface_objects(supergraph: &Document) -> Option<Document> {
     let mut supergraph = supergraph.clone();
     let mut is_changed = false;

@@ -1,11 +1,11 @@
-//! Documents that are small and ask for much are refused before they take time or memory.
+//! Tests that small documents that request a lot are rejected before they take time or memory.
 
 use graphql_tools::parser::parse_query;
 
 use super::*;
 use crate::{Bindings, Kind, Part, compose};
 
-/// A type that two services know parts of, with two keys, and an interface.
+/// A type that two services have parts of, with two keys, and an interface.
 const PARTS: [(&str, &str); 3] = [
     (
         "one",
@@ -41,7 +41,7 @@ fn planner_with(limits: &GraphqlLimits) -> Planner {
     Planner::new(&supergraph.sdl, subgraphs, limits, true).expect("a planner")
 }
 
-/// The codes of the errors of a document, and the length of all their texts.
+/// The codes of a document's errors, and the length of all their texts.
 fn refused(planner: &Planner, text: &str, name: Option<&str>) -> (Vec<&'static str>, usize) {
     let errors = planner.plan(text, name).expect_err("a refusal");
     let length = errors.iter().map(|error| error.json().to_string().len()).sum();
@@ -49,7 +49,7 @@ fn refused(planner: &Planner, text: &str, name: Option<&str>) -> (Vec<&'static s
 }
 
 #[test]
-fn refuses_doubled_fragments_that_end_in_none() {
+fn rejects_doubled_fragments_that_end_in_an_unknown_one() {
     let planner = planner();
     for levels in [2, 30, 60] {
         let (codes, _) = refused(&planner, &hostile::doubled_to_nothing(levels), None);
@@ -58,7 +58,7 @@ fn refuses_doubled_fragments_that_end_in_none() {
 }
 
 #[test]
-fn refuses_doubled_fragments_in_an_operation_that_is_not_chosen() {
+fn rejects_doubled_fragments_in_an_unselected_operation() {
     let planner = planner();
     let hostile = hostile::doubled(26, ["a", "a"]);
     let text = format!("query Chosen {{ t {{ id }} }} {hostile}");
@@ -66,7 +66,7 @@ fn refuses_doubled_fragments_in_an_operation_that_is_not_chosen() {
 }
 
 #[test]
-fn refuses_doubled_fragments_that_no_operation_uses() {
+fn rejects_doubled_fragments_that_no_operation_uses() {
     let planner = planner();
     let fragments = hostile::doubled(26, ["a", "b"]).replace("query A { t { ...F0 } }", "");
     let text = format!("{{ t {{ id }} }} {fragments}");
@@ -74,7 +74,7 @@ fn refuses_doubled_fragments_that_no_operation_uses() {
 }
 
 #[test]
-fn tells_few_of_many_conflicts_in_an_operation_that_is_not_chosen() {
+fn limits_reported_conflicts_in_an_unselected_operation() {
     let planner = planner_with(&GraphqlLimits { aliases: 5000, ..GraphqlLimits::default() });
     let fields: String = (0..250).map(|number| format!("x: f{} ", number % 2)).collect();
     let text = hostile::beside("{ t { id } }", &format!("{{ t {{ {fields} }} }}"));
@@ -86,7 +86,7 @@ fn tells_few_of_many_conflicts_in_an_operation_that_is_not_chosen() {
 }
 
 #[test]
-fn tells_one_of_many_spreads_of_no_fragment() {
+fn reports_only_one_of_many_unknown_fragments() {
     let planner = planner();
     let (codes, length) = refused(&planner, &hostile::undefined_spreads(1200), None);
     assert_eq!(codes, ["graphql-invalid"]);
@@ -94,7 +94,7 @@ fn tells_one_of_many_spreads_of_no_fragment() {
 }
 
 #[test]
-fn tells_few_of_many_mistakes_and_cuts_off_long_messages() {
+fn limits_the_number_and_length_of_reported_errors() {
     let planner = planner();
     let long = "x".repeat(200_000);
     let (_, length) = refused(
@@ -112,7 +112,7 @@ fn tells_few_of_many_mistakes_and_cuts_off_long_messages() {
 }
 
 #[test]
-fn refuses_names_operations_and_documents_beyond_all_measure() {
+fn rejects_oversized_names_operations_and_documents() {
     let planner = planner();
     let name = "n".repeat(300);
     assert_eq!(refused(&planner, &format!("{{ t {{ {name}: id }} }}"), None).0, ["graphql-limit"]);
@@ -123,14 +123,14 @@ fn refuses_names_operations_and_documents_beyond_all_measure() {
 }
 
 #[test]
-fn refuses_long_chains_of_fragments() {
+fn rejects_long_chains_of_fragments() {
     let planner = planner();
     assert_eq!(refused(&planner, &hostile::chain(500), None).0, ["graphql-limit"]);
     assert!(planner.plan(&hostile::chain(50), None).is_ok());
 }
 
 #[test]
-fn refuses_what_expands_to_more_than_can_be_planned() {
+fn rejects_documents_that_expand_beyond_the_planning_limits() {
     let planner = planner();
     for fields in [["a", "a: f0"], ["a", "of"], ["a", "b"]] {
         let fields = fields.map(|field| field.split(':').next().unwrap_or_default());
@@ -141,7 +141,7 @@ fn refuses_what_expands_to_more_than_can_be_planned() {
 }
 
 #[test]
-fn refuses_hops_between_services_that_share_several_keys() {
+fn rejects_hops_between_services_that_share_several_keys() {
     let planner = planner();
     assert!(planner.plan(&hostile::hops(6, ["a", "b"]), None).is_ok());
     for depth in [18, 20, 26] {
@@ -151,19 +151,19 @@ fn refuses_hops_between_services_that_share_several_keys() {
             "{depth}"
         );
     }
-    // With one key in common there is one way only.
+    // With one common key, there is only one path.
     assert!(planner.plan(&hostile::hops(20, ["b", "d"]), None).is_ok());
 }
 
 #[test]
-fn refuses_long_arguments_that_the_planner_would_copy_for_each_leaf() {
+fn rejects_long_arguments_that_the_planner_would_copy_for_each_leaf() {
     let planner = planner_with(&GraphqlLimits { aliases: 5000, ..GraphqlLimits::default() });
     assert_eq!(refused(&planner, &hostile::long_argument(100_000, 1000), None).0, ["graphql-limit"]);
     assert!(planner.plan(&hostile::long_argument(100_000, 2), None).is_ok());
 }
 
 #[test]
-fn refuses_objects_of_types_that_double_at_each_level() {
+fn rejects_object_types_that_double_at_each_level() {
     let planner = planner();
     assert!(planner.plan(&hostile::divided(4), None).is_ok());
     let text = hostile::divided(20);
@@ -172,7 +172,7 @@ fn refuses_objects_of_types_that_double_at_each_level() {
 }
 
 #[test]
-fn plans_by_the_chosen_operation_and_its_fragments_alone() {
+fn plans_only_the_selected_operation_and_its_fragments() {
     let planner = planner();
     let text = "query A { t { ...F } } query B { node { ...G } } fragment F on T { id ...H } \
                 fragment H on T { b { id } } fragment G on Node { id }";
@@ -187,7 +187,7 @@ fn plans_by_the_chosen_operation_and_its_fragments_alone() {
 }
 
 #[test]
-fn plans_conditions_on_fragments_of_a_union_within_it() {
+fn plans_conditional_fragments_of_a_union_within_itself() {
     let planner = planner();
     for text in [
         "query($v: Boolean!) { any { ... on Any @skip(if: $v) { __typename ... on T { id } } } }",
@@ -200,7 +200,7 @@ fn plans_conditions_on_fragments_of_a_union_within_it() {
 }
 
 #[test]
-fn plans_fragments_of_which_conditions_leave_nothing() {
+fn plans_fragments_emptied_by_conditions() {
     let planner = planner();
     for text in [
         "query($v: Boolean! = true) { ... @include(if: $v) { t @include(if: false) { id } } }",
@@ -217,7 +217,7 @@ fn plans_fragments_of_which_conditions_leave_nothing() {
 }
 
 #[test]
-fn kept_plans_weigh_what_they_take_and_each_operation_counts() {
+fn cached_plans_are_charged_by_size_and_operation() {
     let planner = planner();
     planner.plan("{ t { id } }", None).expect("a plan");
     let small = planner.kept.bytes();

@@ -1,4 +1,4 @@
-//! The types of the composed schema, by number: what is looked up for every value of every answer.
+//! The types of the composed schema by number, for fast lookups during execution.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::{Bindings, OperationKind};
 /// The number of a type.
 pub(crate) type TypeId = u32;
 
-/// The types that clients see, and the names of those that they don't.
+/// The types that clients see, and the names of hidden types.
 #[derive(Debug, Default)]
 pub(crate) struct Types {
     list: Vec<Type>,
     by_name: HashMap<Arc<str>, TypeId>,
     hidden_values: HashMap<TypeId, Vec<Box<str>>>,
-    /// The values that custom scalars take; those that take any are left out.
+    /// The accepted values of custom scalars; scalars that accept any value are missing.
     scalar_inputs: HashMap<TypeId, ScalarInput>,
-    /// The hidden objects that values of interfaces and unions may be.
+    /// The hidden possible types of interfaces and unions.
     hidden_objects: HashMap<TypeId, Vec<TypeId>>,
     pub(crate) query: TypeId,
     pub(crate) mutation: Option<TypeId>,
@@ -34,14 +34,14 @@ pub(crate) struct Type {
     pub(crate) kind: Kind,
 }
 
-/// What a type is.
+/// The kind of a type.
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// A type that clients don't see.
+    /// A type that is hidden from clients.
     Hidden,
     Scalar(Scalar),
     Object(HashMap<Box<str>, Field>),
-    /// An interface or a union: its fields, and the objects that it may be, in order.
+    /// An interface or a union: its fields, and its possible types, in order.
     Abstract(HashMap<Box<str>, Field>, Vec<TypeId>),
     Enum(Vec<Box<str>>),
     Input {
@@ -50,7 +50,7 @@ pub(crate) enum Kind {
     },
 }
 
-/// How a scalar is read and written.
+/// The kinds of scalars, which determine how values are coerced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scalar {
     Int,
@@ -58,7 +58,7 @@ pub(crate) enum Scalar {
     String,
     Boolean,
     Id,
-    /// Whatever JSON it is.
+    /// Any JSON.
     Custom,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Input {
     pub(crate) default: Option<Value>,
 }
 
-/// A type as it is written at a field: with lists, and with what may not be null.
+/// A type reference, with lists and non-null markers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ty {
     Named(TypeId),
@@ -86,7 +86,7 @@ pub(crate) enum Ty {
 }
 
 impl Ty {
-    /// The type within all lists.
+    /// The innermost type.
     pub(crate) fn named(&self) -> TypeId {
         match self {
             Self::Named(id) => *id,
@@ -94,7 +94,7 @@ impl Ty {
         }
     }
 
-    /// Itself where it may be null.
+    /// The type without a non-null marker.
     pub(crate) fn nullable(&self) -> &Self {
         match self {
             Self::NonNull(inner) => inner,
@@ -104,7 +104,7 @@ impl Ty {
 }
 
 impl Types {
-    /// Those of the schema that clients see.
+    /// Indexes the types of the schema that clients see.
     pub(crate) fn of(schema: &Document) -> Self {
         let mut types = Self::default();
         for definition in &schema.definitions {
@@ -135,7 +135,7 @@ impl Types {
         types
     }
 
-    /// The type of an operation's fields.
+    /// The root type of an operation.
     pub(crate) fn root(&self, kind: OperationKind) -> TypeId {
         match kind {
             OperationKind::Query => self.query,
@@ -143,7 +143,7 @@ impl Types {
         }
     }
 
-    /// The number of a name, which is one of a hidden type if it was not known.
+    /// Returns the number of a name. A new name becomes that of a hidden type.
     pub(crate) fn intern(&mut self, name: &str) -> TypeId {
         if let Some(id) = self.by_name.get(name) {
             return *id;
@@ -171,17 +171,17 @@ impl Types {
         &self.get(id).kind
     }
 
-    /// Whether clients don't see the type.
+    /// Whether the type is hidden from clients.
     pub(crate) fn is_hidden(&self, id: TypeId) -> bool {
         matches!(self.kind_of(id), Kind::Hidden)
     }
 
-    /// Whether an enum has a value that clients don't see.
+    /// Whether an enum value is hidden from clients.
     pub(crate) fn is_hidden_value(&self, id: TypeId, name: &str) -> bool {
         self.hidden_values.get(&id).is_some_and(|values| values.iter().any(|value| **value == *name))
     }
 
-    /// Notes the values that an enum has beside those that clients see.
+    /// Records the hidden values of an enum: those that clients do not see.
     pub(crate) fn hide_values<'v>(&mut self, name: &str, all: impl Iterator<Item = &'v str>) {
         let id = self.intern(name);
         let Kind::Enum(seen) = self.kind_of(id) else { return };
@@ -192,7 +192,7 @@ impl Types {
         }
     }
 
-    /// Notes the objects of interfaces and unions that a supergraph has beside those that clients see.
+    /// Records the hidden possible types of a supergraph's interfaces and unions.
     pub(crate) fn hide_objects(&mut self, supergraph: &Document) {
         for definition in &supergraph.definitions {
             match definition {
@@ -208,7 +208,7 @@ impl Types {
         }
     }
 
-    /// Notes that values of an interface or a union may be of a type, where clients don't see it.
+    /// Records that an interface or union may be of a type, if that type is hidden.
     pub(crate) fn hide_object(&mut self, of: &str, object: &str) {
         let (of, object) = (self.intern(of), self.intern(object));
         if self.is_hidden(object) && matches!(self.kind_of(of), Kind::Abstract(..)) {
@@ -216,7 +216,8 @@ impl Types {
         }
     }
 
-    /// Notes the values that services' scalars take. A scalar that one of them takes any value for takes any.
+    /// Records the values that services' scalars accept. If one service accepts any value of a scalar, the
+    /// schema does, too.
     pub(crate) fn note_scalars<'b>(&mut self, services: impl Iterator<Item = &'b Bindings>) {
         let mut inputs: HashMap<&str, Option<ScalarInput>> = HashMap::new();
         for (name, input) in services.flat_map(|bindings| &bindings.scalars) {
@@ -230,7 +231,7 @@ impl Types {
         }
     }
 
-    /// The values that a custom scalar takes; none where it takes any, and for all other types.
+    /// The values that a custom scalar accepts; `None` if it accepts any, and for all other types.
     pub(crate) fn scalar_input(&self, id: TypeId) -> Option<ScalarInput> {
         self.scalar_inputs.get(&id).copied()
     }
@@ -247,7 +248,7 @@ impl Types {
         matches!(self.kind_of(id), Kind::Abstract(fields, _) if fields.is_empty())
     }
 
-    /// The objects that a value of this type may be, for clients.
+    /// The possible object types of a type, as clients see them.
     pub(crate) fn objects(&self, id: TypeId) -> &[TypeId] {
         match self.kind_of(id) {
             Kind::Abstract(_, possible) => possible,
@@ -255,12 +256,12 @@ impl Types {
         }
     }
 
-    /// The objects that a value of this type may be and clients don't see: it is `null` in their place.
+    /// The hidden possible object types of a type. Objects of these types become `null`.
     pub(crate) fn hidden_objects(&self, id: TypeId) -> &[TypeId] {
         self.hidden_objects.get(&id).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Whether a value of the type `id` may be one of `object`, which is an object.
+    /// Whether a value of the type `id` may be an `object`, which is an object type.
     pub(crate) fn holds(&self, id: TypeId, object: TypeId) -> bool {
         id == object || self.objects(id).contains(&object)
     }
@@ -272,7 +273,7 @@ impl Types {
         }
     }
 
-    /// A type as it is written, with names for numbers.
+    /// A type reference in GraphQL syntax.
     pub(crate) fn written(&self, ty: &Ty) -> String {
         match ty {
             Ty::Named(id) => self.name(*id).to_string(),
@@ -289,7 +290,7 @@ impl Types {
         }
     }
 
-    /// The same where all names are known; none where one is not.
+    /// The type reference if all names are known; otherwise `None`.
     pub(crate) fn known(&self, written: &Written) -> Option<Ty> {
         Some(match written {
             Written::NamedType(name) => Ty::Named(self.find(name)?),
@@ -342,7 +343,7 @@ impl Types {
         inputs.iter().map(&mut input).collect()
     }
 
-    /// Notes which objects each interface may be.
+    /// Records the possible types of each interface.
     fn possible(&mut self, schema: &Document) {
         for definition in &schema.definitions {
             let Definition::TypeDefinition(TypeDefinition::Object(object)) = definition else { continue };

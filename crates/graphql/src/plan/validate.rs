@@ -1,9 +1,10 @@
-//! Validation by the rules of the specification: the library's, but for the one that compares fields with each other
-//! (`limits/overlap.rs`), and rules of ours for what the library lets pass (`validate/`).
+//! Validation according to the specification: the library's rules, except for field selection merging
+//! (`limits/overlap.rs`), and additional rules for errors that the library misses (`validate/`).
 //!
-//! What the library tells is bounded: it goes through the fragments once for each operation, of which there are not many, and
-//! its messages repeat names and literals, which are not long. A client gets the first errors, each cut off where it is long.
-//! Of each there is a text without the schema's own names, for callers who may not see the schema.
+//! The library's output is bounded: it visits the fragments once for each operation, whose number is limited,
+//! and its messages repeat names and literals, whose length is limited. A client gets the first errors, each
+//! shortened if necessary. Each message has a variant without the schema's own names, for callers that may not
+//! see the schema.
 
 mod literals;
 mod typename;
@@ -24,13 +25,13 @@ use crate::error::{Code, GraphqlError};
 use literals::LiteralRule;
 use typename::TypenameRule;
 
-/// How many errors a client is told.
+/// The maximum number of errors that a client gets.
 const ERRORS: usize = 20;
-/// How many characters of a message, and how many places of an error, a client is told.
+/// The maximum length of a message in characters, and the maximum number of positions of an error.
 const MESSAGE: usize = 400;
 const LOCATIONS: usize = 10;
 
-/// The rules.
+/// The validation rules.
 pub(super) struct Validation(ValidationPlan);
 
 impl Validation {
@@ -43,7 +44,7 @@ impl Validation {
         Self(rules)
     }
 
-    /// Checks a document, the size of which was judged; its largest operation has so many selections.
+    /// Validates a document whose size has been checked; `selections` is the number in its largest operation.
     pub(super) fn check(
         &self,
         schema: &SchemaDocument,
@@ -79,7 +80,7 @@ fn error(error: ValidationError) -> GraphqlError {
     GraphqlError { locations, ..known }
 }
 
-/// A text, cut off where it is long.
+/// A text, truncated if it is too long.
 pub(crate) fn shortened(text: &str) -> String {
     match text.char_indices().nth(MESSAGE) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
@@ -87,9 +88,9 @@ pub(crate) fn shortened(text: &str) -> String {
     }
 }
 
-/// A message of a rule without names that only the schema has; none where it has only those of the document.
+/// A rule's message without names from the schema; `None` if the message contains only names from the document.
 fn plain(rule: &str, message: &str) -> Option<String> {
-    // The library names what the document has first.
+    // The library's messages mention names from the document first.
     let name = message.split('"').nth(1).unwrap_or_default();
     Some(match rule {
         "FieldsOnCorrectType" => format!("Cannot query field \"{name}\"."),
@@ -98,7 +99,7 @@ fn plain(rule: &str, message: &str) -> Option<String> {
         }
         "LeafFieldSelections" => format!("Field \"{name}\" must have a selection of subfields."),
         "KnownArgumentNames" => format!("Unknown argument \"{name}\"."),
-        "ProvidedRequiredArguments" => format!("\"{name}\" lacks an argument that is required."),
+        "ProvidedRequiredArguments" => format!("\"{name}\" lacks a required argument."),
         "VariablesInAllowedPosition" => {
             format!("Variable \"{name}\" is used in a position that expects another type.")
         }
@@ -123,6 +124,6 @@ fn plain(rule: &str, message: &str) -> Option<String> {
         | "KnownDirectives"
         | "UniqueInputFieldNames"
         | "UniqueDirectivesPerLocation" => return None,
-        _ => "The document breaks a rule of validation.".to_owned(),
+        _ => "The document violates a validation rule.".to_owned(),
     })
 }

@@ -1,4 +1,4 @@
-//! Values in documents: literals, and what variables stand for, as JSON texts in a service's own spelling.
+//! Values in documents: literals and variables, as JSON texts in a service's own names.
 
 use bytes::Bytes;
 use hive_router_query_planner::ast::value::Value as Planned;
@@ -9,15 +9,15 @@ use std::sync::Arc;
 use super::types::{Kind, Scalar, Ty, Types};
 use crate::Bindings;
 
-/// The arguments of a call: names with quotes, and values.
+/// The arguments of a call: quoted names, and values.
 #[derive(Debug, Default)]
 pub(crate) struct Arguments(pub(crate) Vec<(Bytes, Template)>);
 
-/// A value that may have variables in it.
+/// A value that may contain variables.
 #[derive(Debug)]
 pub(crate) enum Template {
     Text(Bytes),
-    /// A variable; where it is absent, this, or nothing at all.
+    /// A variable. If it is absent, `otherwise` applies, or the value is omitted.
     Variable {
         name: Box<str>,
         ty: Ty,
@@ -27,19 +27,19 @@ pub(crate) enum Template {
     Object(Vec<(Bytes, Template)>),
 }
 
-/// A text as JSON.
+/// Converts a text to a JSON string.
 pub(crate) fn quoted(text: &str) -> Bytes {
     serde_json::Value::from(text).to_string().into()
 }
 
-/// Writes a value of a document in a service's spelling.
+/// A writer of a document's values with a service's own names.
 pub(crate) struct Speller<'a> {
     pub(crate) types: &'a Types,
     pub(crate) bindings: Option<&'a Bindings>,
 }
 
 impl Speller<'_> {
-    /// A value as a template. It was validated.
+    /// Converts a validated value to a template.
     pub(crate) fn template(&self, value: &Planned, ty: &Ty, otherwise: Option<Bytes>) -> Template {
         let constant = |text: String| Template::Text(text.into());
         match value {
@@ -86,7 +86,7 @@ impl Speller<'_> {
         }
     }
 
-    /// A literal of a schema.
+    /// Converts a literal of a schema to JSON.
     pub(crate) fn literal(&self, value: &graphql_tools::static_graphql::schema::Value, ty: &Ty) -> Bytes {
         match self.template(&Planned::from(value), ty, None) {
             Template::Text(text) => text,
@@ -98,7 +98,7 @@ impl Speller<'_> {
         matches!(self.types.kind_of(ty.named()), Kind::Scalar(Scalar::Id))
     }
 
-    /// A value that was coerced, in the service's spelling.
+    /// Writes a coerced value with the service's own names.
     pub(crate) fn respell(&self, node: Node<'_>, ty: &Ty, out: &mut Vec<u8>) {
         match (node.kind(), ty.nullable()) {
             (Json::Array, Ty::List(inner)) => {
@@ -152,7 +152,7 @@ impl Speller<'_> {
         self.bindings?.types.get(&**self.types.name(ty.named()))
     }
 
-    /// A list without variables is a text.
+    /// Folds a list without variables to a text.
     fn folded_list(items: Vec<Template>) -> Template {
         let mut text = vec![b'['];
         for (place, item) in items.iter().enumerate() {
@@ -166,7 +166,7 @@ impl Speller<'_> {
         Template::Text(text.into())
     }
 
-    /// An object without variables is a text.
+    /// Folds an object without variables to a text.
     fn folded_object(members: Vec<(Bytes, Template)>) -> Template {
         let mut text = vec![b'{'];
         for (place, (name, value)) in members.iter().enumerate() {
@@ -183,7 +183,7 @@ impl Speller<'_> {
     }
 }
 
-/// The names of an enum's values by what a service says; none where they are the same.
+/// The names of an enum's values, by the service's texts; `None` if they are equal.
 pub(crate) fn spelling(bindings: &Bindings, name: &str) -> Option<Arc<HashMap<Box<str>, Box<str>>>> {
     let values = &bindings.types.get(name)?.values;
     let said = || values.iter().map(|(name, text)| (text.clone(), name.clone())).collect();

@@ -1,8 +1,8 @@
-//! The memory that a plan takes: what the gateway keeps plans by. A document of a kilobyte may have a plan of megabytes, so
-//! that the length of its text says nothing.
+//! The estimated memory of a plan, which limits the plan cache. A document of a kilobyte may have a plan of
+//! megabytes, so the length of the text is no measure.
 //!
-//! It is added up from the plan's parts, each allocation with the allocator's share and each map with its free places. What plans
-//! share (the types, services' bindings) is left out.
+//! The estimate is the sum of the plan's parts, with the overhead of each allocation and the unused capacity of
+//! each map. Data shared by plans (the types and the services' bindings) is excluded.
 
 use std::collections::HashMap;
 use std::mem::size_of;
@@ -19,10 +19,10 @@ use super::types::Ty;
 use super::values::{Arguments, Template};
 use super::{Plan, Variable};
 
-/// What an allocation takes beside its content: rounding, and the counts of shared ones.
+/// The overhead of an allocation: rounding, and reference counts.
 const ALLOCATION: usize = 24;
 
-/// The bytes that a plan takes.
+/// The memory of a plan in bytes.
 pub(super) fn of(plan: &Plan) -> usize {
     size_of::<Plan>()
         + list(&plan.variables, variable)
@@ -31,9 +31,9 @@ pub(super) fn of(plan: &Plan) -> usize {
         + list(&plan.shapes, shape)
 }
 
-/// A list with what its items refer to.
+/// The memory of a list and of the data that its items refer to.
 fn list<T>(items: &[T], below: impl Fn(&T) -> usize) -> usize {
-    // Lists that grew have room for twice as many.
+    // A list that has grown may have twice the capacity.
     ALLOCATION + 2 * size_of_val(items) + items.iter().map(below).sum::<usize>()
 }
 
@@ -99,7 +99,7 @@ fn step(step: &Step) -> usize {
 }
 
 fn document(document: &Document) -> usize {
-    // The text stands there twice, as it is and as a request has it.
+    // The text is stored twice: as it is, and encoded for requests.
     text(&document.text) * 3 + list(&document.variables, |name| text(name))
 }
 
@@ -172,7 +172,7 @@ fn field(field: &Field) -> usize {
         Source::Introspection(selected) => self::selected(selected),
         Source::Slots(reads) => list(reads, read),
     };
-    // A copied field has its name twice more.
+    // A copied field stores its name twice more.
     let names = text(&field.key)
         + text(&field.planned)
         + bytes(&field.quoted)

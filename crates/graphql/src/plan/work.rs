@@ -1,13 +1,14 @@
-//! How much work it is to plan an operation, before it is planned.
+//! Estimation of the work that planning an operation takes, before it is planned.
 //!
-//! The planner's library takes more time and memory than its input is long, in three ways. It puts fragments in their
-//! places, and one of an abstract type once for each object. It keeps all equally good ways to a field, and their number
-//! multiplies wherever an operation goes from service to service and could by two keys or from two services. And it adds
-//! the ways to a tree one by one, walking the whole tree for each. It looks at its deadline in some of its loops only.
+//! The planner library takes time and memory beyond its input size in three ways. It inlines fragments, and
+//! those of an abstract type once for each possible object type. It keeps all equally good paths to a field,
+//! whose number multiplies wherever an operation moves between services and has a choice of keys or services.
+//! And it adds the paths to a tree one by one, traversing the whole tree for each. It checks its deadline only
+//! in some of its loops.
 //!
-//! So the same walk is made here with numbers in place of ways (`model.rs` says where fields are): per service the cost of
-//! the best ways and how many there are. What comes of it is held against fixed limits, and is what the caller is charged.
-//! The walk goes through the whole expansion, whose size `limits` has judged.
+//! This module makes the same traversal with counts instead of paths (`model.rs` has the locations of fields):
+//! for each service the cost and the number of the best paths. The result is compared with fixed limits, and
+//! charged to the caller. The traversal covers the whole expansion, whose size `limits` has checked.
 
 mod model;
 
@@ -20,27 +21,30 @@ use super::types::{Ty, TypeId, Types};
 use crate::error::{Code, GraphqlError};
 pub(crate) use model::PlanningModel;
 
-/// The most selections that the planner may make of an operation's: beyond, as the route's own limit has it.
+/// The maximum number of selections that the planner may create from an operation, in addition to the route's
+/// own limit.
 const NODES: u64 = 6_000;
-/// The most steps of all ways to all leaves together. The library keeps about 400 bytes for each at once.
+/// The maximum number of steps of all paths to all leaves. The library keeps about 400 bytes for each at the
+/// same time.
 const STEPS: u64 = 120_000;
-/// The most nodes that it may walk to add all ways to its tree.
+/// The maximum number of tree nodes that the planner may visit to add all paths.
 const MERGES: u64 = 20_000_000;
-/// So many bytes of a field's arguments count as a further step: they are copied for each way.
+/// The number of bytes in a field's arguments that count as a further step, since they are copied for each
+/// path.
 const ARGUMENT_BYTES: u64 = 256;
 
 /// The work of planning an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PlanningWork {
-    /// Fields and fragments, as the library writes them.
+    /// The fields and fragments of the operation as the library expands it.
     pub(crate) nodes: u64,
-    /// Steps of all ways to all leaves.
+    /// The steps of all paths to all leaves.
     pub(crate) steps: u64,
-    /// Nodes of the tree that are walked to add the ways.
+    /// The tree nodes visited to add the paths.
     pub(crate) merges: u64,
 }
 
-/// The best ways to a place that end at a service.
+/// The best paths to a place that end at a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ways {
     service: u16,
@@ -53,11 +57,11 @@ struct Ways {
 struct Place<'w> {
     ty: Option<TypeId>,
     ways: &'w [Ways],
-    /// The steps of one way.
+    /// The number of steps of one path.
     length: u64,
-    /// How often it stands in what the library makes of the operation.
+    /// The number of times that the place occurs in the library's expansion.
     times: u64,
-    /// Whether it stands there for one of the objects that its type may be.
+    /// Whether it occurs there separately for each possible object type.
     is_narrowed: bool,
 }
 
@@ -71,7 +75,7 @@ struct Walk<'a, 'd> {
 }
 
 impl PlanningWork {
-    /// The work of an operation, as far as it is within the limits.
+    /// Computes the work of an operation, or returns an error if it exceeds the limits.
     pub(crate) fn of<'d>(
         selections: &'d SelectionSet,
         root: TypeId,
@@ -91,7 +95,7 @@ impl PlanningWork {
         Ok(Self { nodes: walk.nodes, steps: walk.steps, merges })
     }
 
-    /// The CPU time that it takes at most, about.
+    /// An estimate of the maximum CPU time.
     pub(crate) fn estimate(self) -> Duration {
         let nanos = [(self.nodes, 20_000), (self.steps, 2_000), (self.merges, 40)];
         let nanos = nanos.map(|(count, each)| count.saturating_mul(each));
@@ -153,13 +157,13 @@ impl<'d> Walk<'_, 'd> {
         };
         let is_leaf = field.selection_set.items.is_empty();
         let (ways, moves) = self.model.advance(place.ty, field, is_leaf, place.ways, self.types);
-        // A move brings what its key asks for, and the types of fragments.
+        // A move adds the fields of its key, and type conditions.
         self.add_nodes(times.saturating_mul(1 + 3 * u64::from(moves)))?;
         let length = place.length + 1 + u64::from(moves) + argument_bytes(field) / ARGUMENT_BYTES;
         let best = ways.iter().map(|ways| ways.cost).min();
         let count = match is_leaf {
             true => ways.iter().filter(|ways| Some(ways.cost) == best).map(|ways| ways.count).sum(),
-            // All of them are handed to each selection below.
+            // All of them are passed to each selection below.
             false => {
                 let count = ways.iter().map(|ways| ways.count).fold(0, u64::saturating_add);
                 count.saturating_mul(field.selection_set.items.len() as u64)
@@ -187,14 +191,14 @@ impl<'d> Walk<'_, 'd> {
     }
 }
 
-/// The error where it is too much.
+/// The error for an operation that takes too much work.
 pub(super) fn too_much() -> Box<GraphqlError> {
-    let message = "the operation takes too much work to plan: its fragments stand for too many selections, \
+    let message = "the operation takes too much work to plan: its fragments expand to too many selections, \
                    or its fields can be fetched from services in too many ways; ask for less at once";
     Box::new(GraphqlError::new(Code::Limit, message))
 }
 
-/// What a field's arguments and its key take in memory, about.
+/// An estimate of the memory for a field's arguments and its alias.
 fn argument_bytes(field: &Field) -> u64 {
     let arguments = field.arguments.iter().map(|(name, value)| name.len() as u64 + value_bytes(value));
     arguments.chain(field.alias.as_ref().map(|alias| alias.len() as u64)).fold(0, u64::saturating_add)

@@ -1,4 +1,4 @@
-//! Whatever a GraphQL service answers: see `fuzz/src/lib.rs`.
+//! Fuzz tests with arbitrary responses of GraphQL services: see `fuzz/src/lib.rs`.
 
 use futures_util::FutureExt;
 use http::{HeaderMap, StatusCode};
@@ -27,7 +27,7 @@ const GOOD: &[u8] =
     br#"{"data":{"_entities":[{"a":1},null]},"errors":[{"message":"a","path":["_entities",1,"b"]}]}"#;
 
 #[test]
-fn any_response_leaves_each_target_something_and_refers_to_what_is_there() {
+fn any_response_gives_each_target_a_result_with_valid_references() {
     ::fuzz::run("graphql_responses", WORDS, |bytes: &[u8]| {
         for body in [bytes.to_vec(), ::fuzz::damaged(GOOD, bytes)] {
             let answer =

@@ -1,4 +1,4 @@
-//! Asking a GraphQL service for its schema, when the gateway starts or its config is read anew.
+//! Introspection of GraphQL services, when the gateway starts or reloads its config.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use super::{Query, Response, body, request};
 use crate::answer::Answer;
 use crate::reason::Reason;
 
-/// How long a service may take.
+/// The time limit of a service's introspection.
 const TIME: Duration = Duration::from_secs(10);
-/// How many bytes a schema may have.
+/// The maximum size of a schema in bytes.
 const MOST: u64 = 32 << 20;
 
-/// The document of introspection, as graphql-js has it, without what older servers don't know. Types are nested as deep as
-/// it nests them.
+/// The introspection query of graphql-js without the parts that older servers do not support. Types are
+/// nested as deeply as there.
 const QUERY: &str = "query IntrospectionQuery { __schema { \
 queryType { name } mutationType { name } subscriptionType { name } \
 types { kind name description \
@@ -28,22 +28,22 @@ fragment Argument on __InputValue { name description type { ...Type } defaultVal
 fragment Type on __Type { kind name ofType { kind name ofType { kind name ofType { kind name ofType { kind name \
 ofType { kind name ofType { kind name ofType { kind name ofType { kind name ofType { kind name } } } } } } } } } }";
 
-/// What a subgraph of Apollo Federation is asked.
+/// The query for the SDL of an Apollo Federation subgraph.
 const FEDERATED: &str = "{ _service { sdl } }";
 
-/// Why a service's schema is not known.
+/// The error of a failed introspection.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct NotIntrospected {
-    /// In plain words, with the service's name.
+    /// A plain text that contains the service's name.
     pub(crate) message: String,
 }
 
-/// Asks a service for its schema: the text of an object with `__schema`. A subgraph of Apollo Federation says its SDL:
-/// introspection knows nothing of directives.
+/// Fetches the schema of a service: the text of an object with `__schema`, or the SDL of an Apollo Federation
+/// subgraph, because introspection omits the applied directives.
 ///
 /// # Errors
-/// When it does not answer with one in time.
+/// If the service does not respond with a schema in time.
 pub(crate) async fn introspect(
     services: &Services,
     service: &str,

@@ -1,4 +1,4 @@
-//! A GraphQL response, and which of its errors belong to what.
+//! The responses of GraphQL services, and the assignment of their errors to targets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,16 +11,17 @@ use crate::answer::Answer;
 use crate::fetched::{Found, Place, SourceError};
 use crate::reason::Reason;
 
-/// As many errors of one response are told.
+/// The maximum number of errors that are passed on from a response.
 const MOST_ERRORS: usize = 100;
-/// What of an error is told: places in the document that the service was asked are not.
+/// The members of an error that are passed on. Locations are omitted, because they refer to the document sent
+/// to the service.
 const TOLD: [&str; 3] = ["message", "path", "extensions"];
 
-/// What a GraphQL service answered.
+/// The response of a GraphQL service.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) document: Arc<Document>,
-    /// Where `data` stands; none where it is `null` or missing.
+    /// The location of `data`; `None` if it is `null` or missing.
     pub(crate) data: Option<Spot>,
     /// `errors`.
     pub(crate) told: Vec<Value>,
@@ -28,7 +29,7 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// Reads an answer, whatever its status: what a response says goes before what its status says (GraphQL over HTTP, 6.4).
+    /// Reads a response regardless of its status: the body takes precedence (GraphQL over HTTP, 6.4).
     pub(crate) async fn read(answer: &Answer) -> Result<Self, Reason> {
         let status = answer.status();
         let or_status = |reason| if status.is_success() { reason } else { Reason::Status(status) };
@@ -50,25 +51,26 @@ impl Response {
     }
 }
 
-/// What is told of an error.
+/// Returns the members of an error that are passed on.
 fn error(node: Node<'_>) -> Option<Value> {
     let Value::Object(members) = serde_json::from_slice(node.text()).ok()? else { return None };
     let told: Map<String, Value> = members.into_iter().filter(|(name, _)| TOLD.contains(&&**name)).collect();
     Some(told.into())
 }
 
-/// Errors by their targets.
+/// The errors of a response, grouped by target.
 pub(crate) struct Sorted {
-    /// Those of each target that has some, with their paths below it, and their number among all.
+    /// The errors of each target that has some, with paths relative to the target, and the index of the
+    /// group.
     by_target: BTreeMap<usize, (u32, Vec<Value>)>,
-    /// Those of none, or of several.
+    /// The errors that belong to no target or to several.
     general: Vec<Value>,
-    /// Whether something is missing, and no error says why.
+    /// Whether a value is missing without an error that explains it.
     is_short: bool,
 }
 
 impl Sorted {
-    /// Sorts errors: `target` says of a path whose it is, and what of it lies below.
+    /// Groups errors. `target` maps an error's path to the target and the rest of the path below it.
     pub(crate) fn new(told: Vec<Value>, target: impl Fn(&[Value]) -> Option<(usize, &[Value])>) -> Self {
         let (mut by_target, mut general) = (BTreeMap::<usize, (u32, Vec<Value>)>::new(), Vec::new());
         for mut error in told {
@@ -87,12 +89,12 @@ impl Sorted {
         Self { by_target, general, is_short: false }
     }
 
-    /// The targets that have errors of their own, in the order of their numbers.
+    /// Returns the targets with errors of their own, in the order of their indexes.
     pub(crate) fn targets(&self) -> impl Iterator<Item = usize> {
         self.by_target.keys().copied()
     }
 
-    /// What a target got, where this stands for it in the response.
+    /// Returns the result of a target, given its node in the response.
     pub(crate) fn found(&mut self, target: usize, node: Option<Node<'_>>, document: u32) -> Found {
         let own = self.by_target.get(&target).map(|(number, _)| *number);
         let general = self.by_target.len() as u32;
@@ -109,7 +111,7 @@ impl Sorted {
         }
     }
 
-    /// What is told of them, in the order of their numbers.
+    /// Returns the errors in the order of their indexes.
     pub(crate) fn errors(self, service: &Arc<str>, status: StatusCode) -> Vec<SourceError> {
         let general = Some(self.general).filter(|general| !general.is_empty());
         let told = self.by_target.into_values().map(|(_, told)| told).chain(general);

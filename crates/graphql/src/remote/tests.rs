@@ -1,4 +1,4 @@
-//! Documents as a GraphQL service sees them, and what becomes of its responses.
+//! Tests of requests to GraphQL services, and of the handling of their responses.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ async fn asked(status: u16, text: &str) -> Fetched {
 }
 
 #[tokio::test]
-async fn a_document_and_its_variables_are_posted() {
+async fn posts_a_document_and_its_variables() {
     let rig = Rig::new(&[("POST /graphql", 200, r#"{"data":{"a":1}}"#)]).await;
     let query = Query::new("query($n:Int,$s:String){a(n:$n,s:$s)} # \"quoted\"");
     let variables = [("n", Bytes::from_static(b"1")), ("s", Bytes::from_static(b"\"x\""))];
@@ -29,7 +29,7 @@ async fn a_document_and_its_variables_are_posted() {
 }
 
 #[tokio::test]
-async fn queries_are_sent_once_and_mutations_each_time() {
+async fn sends_equal_queries_once_and_mutations_each_time() {
     let rig = Rig::new(&[("POST /graphql", 200, r#"{"data":{"a":1}}"#)]).await;
     let (ground, query) = (rig.ground(), Query::new("{a}"));
     for is_query in [true, true, false, false] {
@@ -39,14 +39,14 @@ async fn queries_are_sent_once_and_mutations_each_time() {
 }
 
 #[tokio::test]
-async fn what_a_response_says_goes_before_its_status() {
+async fn the_body_of_a_response_takes_precedence_over_its_status() {
     let errors =
         r#"{"errors":[{"message":"no","locations":[{"line":1,"column":1}],"extensions":{"code":"X"}}]}"#;
     for status in [200, 400, 500] {
         let fetched = asked(status, errors).await;
         assert_eq!(shown(&fetched), ["upstream-errors"]);
         let error = &fetched.errors[0];
-        assert_eq!(error.message, "the service `shop` answered an error: no");
+        assert_eq!(error.message, "the service `shop` returned an error: no");
         assert_eq!(error.status, (status != 200).then_some(status));
         assert_eq!(error.told, [json!({ "message": "no", "extensions": { "code": "X" } })]);
     }
@@ -54,14 +54,14 @@ async fn what_a_response_says_goes_before_its_status() {
 }
 
 #[tokio::test]
-async fn whole_data_with_errors_beside_it_is_both() {
+async fn returns_data_together_with_its_errors() {
     let fetched = asked(200, r#"{"errors":[{"message":"no","path":["a",0]}],"data":{"a":[null]}}"#).await;
     assert_eq!(shown(&fetched), [r#"{"a":[null]} but upstream-errors"#]);
     assert_eq!(fetched.errors[0].told, [json!({ "message": "no", "path": ["a", 0] })]);
 }
 
 #[tokio::test]
-async fn what_is_no_response_is_told_by_what_it_is() {
+async fn distinguishes_responses_that_are_not_graphql() {
     for (status, text, code) in [
         (502, "<html>", "upstream-status"),
         (401, "{}", "upstream-status"),
@@ -78,7 +78,7 @@ async fn what_is_no_response_is_told_by_what_it_is() {
     }
 }
 
-/// What three entities in two batches get.
+/// Returns the results of three entities in two batches.
 async fn entities_of(text: &str) -> (Fetched, serde_json::Value) {
     let rig = Rig::new(&[("POST /graphql", 200, text)]).await;
     let of = |id: u32| Bytes::from(format!(r#"{{"__typename":"A","id":{id}}}"#));
@@ -92,7 +92,7 @@ async fn entities_of(text: &str) -> (Fetched, serde_json::Value) {
 }
 
 #[tokio::test]
-async fn entities_are_found_by_batch_and_place() {
+async fn finds_entities_by_batch_and_index() {
     let (fetched, sent) = entities_of(r#"{"data":{"_e1":[{"x":3}],"_e0":[{"x":1},null]}}"#).await;
     assert_eq!(shown(&fetched), [r#"{"x":1}"#, "nothing", r#"{"x":3}"#]);
     let of = |id| json!({ "__typename": "A", "id": id });
@@ -100,7 +100,7 @@ async fn entities_are_found_by_batch_and_place() {
 }
 
 #[tokio::test]
-async fn errors_belong_to_the_entities_that_their_paths_name() {
+async fn assigns_errors_to_entities_by_path() {
     let text = r#"{"data":{"_e0":[{"x":null},null],"_e1":[{"x":3}]},"errors":[
         {"message":"1","path":["_e0",1]},{"message":"2","path":["_e0",0,"x",4]},{"message":"3","path":["_e0",9]},
         {"message":"4"},{"message":"5","path":["_e0",0,"y"]}]}"#;
@@ -117,7 +117,7 @@ async fn errors_belong_to_the_entities_that_their_paths_name() {
 }
 
 #[tokio::test]
-async fn an_error_without_a_place_is_that_of_all_that_is_missing() {
+async fn an_error_without_a_path_applies_to_all_missing_entities() {
     let (fetched, _) = entities_of(r#"{"data":null,"errors":[{"message":"no"}]}"#).await;
     assert_eq!(shown(&fetched), ["upstream-errors"; 3]);
     assert_eq!(fetched.errors.len(), 1);
@@ -126,7 +126,7 @@ async fn an_error_without_a_place_is_that_of_all_that_is_missing() {
 }
 
 #[tokio::test]
-async fn a_schema_is_asked_for_by_introspection() {
+async fn fetches_a_schema_by_introspection() {
     let schema = r#"{"__schema":{"types":[]}}"#;
     let rig = Rig::new(&[
         ("POST /graphql", 200, &format!(r#"{{"data":{schema}}}"#)),
@@ -136,8 +136,8 @@ async fn a_schema_is_asked_for_by_introspection() {
     .await;
     assert_eq!(introspect(&rig.services, "shop", "/graphql", false).await.unwrap(), schema);
     for (path, message) in [
-        ("/off", "the service `shop` answered an error: introspection is off"),
-        ("/null", "what the service `shop` answered has nothing at `/data/__schema`"),
+        ("/off", "the service `shop` returned an error: introspection is off"),
+        ("/null", "the service `shop` answered without a value at `/data/__schema`"),
     ] {
         let error = introspect(&rig.services, "shop", path, false).await.unwrap_err();
         assert_eq!(error.message, message);
@@ -145,7 +145,7 @@ async fn a_schema_is_asked_for_by_introspection() {
 }
 
 #[tokio::test]
-async fn a_subgraph_of_federation_says_its_own_schema() {
+async fn fetches_the_sdl_of_a_federated_subgraph() {
     let said = r#"{"data":{"_service":{"sdl":"type Query { a: \"b\" }"}}}"#;
     let rig = Rig::new(&[("POST /graphql", 200, said)]).await;
     let schema = introspect(&rig.services, "shop", "/graphql", true).await;

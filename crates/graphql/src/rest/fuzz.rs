@@ -1,4 +1,5 @@
-//! Whatever a client gives as a value, for operations of whatever document: see `fuzz/src/lib.rs`.
+//! Fuzz tests with arbitrary values from clients, for the operations of arbitrary documents: see
+//! `fuzz/src/lib.rs`.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::schema::{Links, Says, Source, subgraphs};
 use crate::subgraph::{Ask, Bindings, How, Kind, Parameter};
 
 #[test]
-fn any_value_stays_in_its_place_of_the_url() {
+fn any_value_stays_within_its_part_of_the_url() {
     let parameter = |name: &str, place| {
         let from = From::Argument(name.into());
         Parameter { name: name.into(), place, is_required: false, is_repeated: false, from }
@@ -42,7 +43,7 @@ fn any_value_stays_in_its_place_of_the_url() {
     });
 }
 
-/// Every operation that a field or a link calls.
+/// Returns every operation that a field or a link calls.
 fn operations(bindings: &Bindings) -> Vec<Arc<Operation>> {
     let mut operations: Vec<Arc<Operation>> = bindings.roots.values().map(Arc::clone).collect();
     for entity in bindings.entities.values() {
@@ -59,13 +60,13 @@ fn operations(bindings: &Bindings) -> Vec<Arc<Operation>> {
     operations
 }
 
-/// The parameters of a place.
+/// Returns the names of the parameters in a location.
 fn names(operation: &Operation, place: In) -> Vec<&str> {
     let of = operation.parameters.iter().filter(|parameter| parameter.place == place);
     of.map(|parameter| &*parameter.name).collect()
 }
 
-/// That a request calls what its operation says, and nothing that its arguments say.
+/// Asserts that a request matches its operation, and that its arguments changed nothing else in it.
 fn is_of(operation: &Operation, request: &services::Request) {
     let (path, query) = (request.path_and_query.path(), request.path_and_query.query().unwrap_or_default());
     let (own_path, own_query) = operation.path.split_once('?').unwrap_or((&operation.path, ""));
@@ -76,7 +77,7 @@ fn is_of(operation: &Operation, request: &services::Request) {
         let is_known = known.iter().any(|known| {
             name.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
         });
-        assert!(is_known, "{name} is no parameter of {operation:?}");
+        assert!(is_known, "{name} is not a parameter of {operation:?}");
     }
     let declared = names(operation, In::Header);
     if !declared.iter().any(|name| name.eq_ignore_ascii_case("cookie")) {
@@ -91,7 +92,7 @@ fn is_of(operation: &Operation, request: &services::Request) {
 }
 
 #[test]
-fn requests_of_any_document_call_what_it_declares() {
+fn requests_of_any_document_match_its_declarations() {
     ::fuzz::run("openapi_requests", &[], |bytes| {
         let mut choices = Choices::new(bytes);
         let text = generate::document(&mut choices).to_string();

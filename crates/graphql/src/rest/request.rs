@@ -1,4 +1,4 @@
-//! A request of an operation: its parameters stand where the service wants them, each spelt as that place is.
+//! The request of an operation, with its parameters in the locations and encodings that the service expects.
 
 use std::borrow::Cow;
 
@@ -15,24 +15,24 @@ use crate::reason::Reason;
 use crate::sources::Arguments;
 use crate::subgraph::{From, Operation, Parameter};
 
-/// No URL may be longer (`http`'s own limit), so that none is written beyond that.
+/// The maximum length of a URL in the `http` crate, so that no longer one is written.
 const LONGEST_URL: usize = u16::MAX as usize - 1;
 
-/// What makes a request of an operation.
+/// Builds the request of an operation.
 pub(crate) struct Renderer<'a> {
     pub(crate) operation: &'a Operation,
     pub(crate) arguments: &'a Arguments,
     pub(crate) key: Key<'a>,
 }
 
-/// The objects that it is made for.
+/// The keys of the objects that a request is made for.
 #[derive(Clone, Copy)]
 pub(crate) enum Key<'a> {
-    /// None.
+    /// No key.
     None,
-    /// One: the fields of its key, and their values.
+    /// One object: the names of its key fields, and their values.
     One(&'a [Box<str>], &'a [Node<'a>]),
-    /// Many: the values of the only field, as texts.
+    /// Many objects: the values of the only key field as text.
     Many(&'a [Cow<'a, str>]),
 }
 
@@ -121,8 +121,9 @@ impl<'a> Renderer<'a> {
         Ok(url)
     }
 
-    /// Whether a parameter may be left out whose value is an empty list or object, which has no spelling (RFC 6570, 2.3). Without it
-    /// the request may mean everything: then nothing is changed, and a service that needs it is not asked.
+    /// Checks whether a parameter may be omitted whose value is an empty list or object, which has no
+    /// encoding (RFC 6570, 2.3). A request without the parameter may apply to everything. So unsafe requests,
+    /// and requests to services that require the parameter, fail instead.
     fn may_leave_out(&self, parameter: &Parameter) -> Result<(), Reason> {
         match self.is_safe() && !parameter.is_required {
             true => Ok(()),
@@ -134,13 +135,13 @@ impl<'a> Renderer<'a> {
         matches!(self.operation.method, Method::GET | Method::HEAD)
     }
 
-    /// The JSON body; empty where there is none, or `null` is given for one.
+    /// The JSON body; empty if there is none or its argument is `null`.
     fn body(&self) -> Bytes {
         let argument = self.operation.body.as_deref().and_then(|name| self.arguments.get(name));
         argument.filter(|node| node.kind() != Kind::Null).map_or_else(Bytes::new, Node::slice)
     }
 
-    /// A parameter's value; none where it is left out.
+    /// Returns a parameter's value, or `None` if the parameter is omitted.
     fn value(&self, parameter: &'a Parameter) -> Option<Value<'a>> {
         let node = match (&parameter.from, self.key) {
             (From::Fixed(value), _) => return Some(Value::Fixed(value)),
@@ -156,7 +157,7 @@ impl<'a> Renderer<'a> {
 }
 
 impl Value<'_> {
-    /// Whether nothing of it would be written outside of a path.
+    /// Whether the value would have no encoding outside of a path.
     fn is_unwritten(&self, parameter: &Parameter) -> bool {
         match self {
             Self::Node(node) if node.kind() == Kind::Object => {
@@ -166,7 +167,7 @@ impl Value<'_> {
         }
     }
 
-    /// Whether it is a list that has nothing in it.
+    /// Whether the value is an empty list; null items do not count.
     fn is_empty_list(&self) -> bool {
         match self {
             Self::Node(node) => {
@@ -177,7 +178,8 @@ impl Value<'_> {
         }
     }
 
-    /// Whether it is a list with an empty text in it, which is spelt as an empty list if it is the only item.
+    /// Whether the value is a list with an empty text. If that is its only item, its encoding is that of an
+    /// empty list.
     fn has_empty_item(&self) -> bool {
         let is_empty = |item: Node<'_>| item.string().is_some_and(|text| text.is_empty());
         match self {
@@ -187,7 +189,7 @@ impl Value<'_> {
         }
     }
 
-    /// Whether it is something, and so are all its items.
+    /// Whether the value and all of its items are present.
     fn is_whole(&self) -> bool {
         let has_null = match self {
             Self::Node(node) => node.items().any(|item| item.kind() == Kind::Null),
@@ -197,12 +199,13 @@ impl Value<'_> {
     }
 }
 
-/// Whether it has white space around it, which is no part of a header's value (RFC 9110, 5.5) nor of an item of it (5.6.1).
+/// Whether a text has surrounding white space, which is not part of a header's value (RFC 9110, 5.5) or of a
+/// list item in it (5.6.1).
 fn is_padded(text: &str) -> bool {
     text.starts_with([' ', '\t']) || text.ends_with([' ', '\t'])
 }
 
-/// Whether a value in an object of a query has no scalar in it, and so no name and value of its own.
+/// Whether an object's value contains no scalar, and therefore adds no name and value to the query.
 fn writes_nothing(node: Node<'_>) -> bool {
     match node.kind() {
         Kind::Null => true,
@@ -212,7 +215,7 @@ fn writes_nothing(node: Node<'_>) -> bool {
     }
 }
 
-/// The query of a URL, as it is written.
+/// The query of a URL while it is written.
 struct Query<'a> {
     url: &'a mut String,
     is_first: bool,
@@ -232,8 +235,9 @@ impl Query<'_> {
         }
     }
 
-    /// An object: all of it below the parameter's name, in brackets (OpenAPI's `deepObject`, and below that as common servers read
-    /// it). Its members by their own names would be any parameters that a client likes.
+    /// Writes an object: all of it in brackets after the parameter's name (OpenAPI's `deepObject`; deeper
+    /// levels use the notation of common servers). With members under their own names, a client could set
+    /// arbitrary parameters.
     fn object(&mut self, parameter: &Parameter, name: &str, node: Node<'_>) -> Result<(), Reason> {
         if parameter.is_repeated {
             return Err(Reason::WrongKind(parameter.name.clone(), node.kind().name()));
@@ -246,7 +250,7 @@ impl Query<'_> {
     }
 
     fn below(&mut self, parameter: &Parameter, name: &str, node: Node<'_>) -> Result<(), Reason> {
-        // Of what is deep each value repeats the names above it.
+        // Deep values repeat the names of all levels above them.
         self.has_room(name)?;
         match node.kind() {
             Kind::Null => {}
@@ -270,7 +274,7 @@ impl Query<'_> {
         (self.url.len() + name.len() <= LONGEST_URL).then_some(()).ok_or_else(invalid)
     }
 
-    /// A name and its value, or its values with commas.
+    /// Writes a name and its value, or its values separated by commas.
     fn pair<'t>(&mut self, name: &str, texts: impl IntoIterator<Item = &'t str>) -> Result<(), Reason> {
         self.has_room(name)?;
         self.url.push(if std::mem::take(&mut self.is_first) { '?' } else { '&' });
@@ -286,7 +290,7 @@ impl Query<'_> {
     }
 }
 
-/// The texts of a scalar, or of a list of them.
+/// Returns the text of a scalar, or the texts of a list's items.
 fn texts<'v>(parameter: &Parameter, value: &'v Value<'_>) -> Result<Cow<'v, [Cow<'v, str>]>, Reason> {
     let wrong = |kind: &'static str| Reason::WrongKind(parameter.name.clone(), kind);
     let plain = |node: Node<'v>| node.plain().ok_or_else(|| wrong(node.kind().name()));

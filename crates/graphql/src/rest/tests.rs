@@ -1,4 +1,4 @@
-//! Requests as a service sees them, and what becomes of its answers.
+//! Tests of requests to REST services, and of the handling of their responses.
 
 use http::Method;
 use serde_json::json;
@@ -31,7 +31,7 @@ fn arguments(text: &str) -> Arguments {
     Arguments::read(text.to_owned().into()).expect("arguments in JSON")
 }
 
-/// What is found by a plain GET of `/`, where this is answered.
+/// Returns the result of a plain GET of `/` with this response.
 async fn answered(status: u16, text: &str) -> (Fetched, Vec<String>) {
     let rig = Rig::new(&[("/", status, text)]).await;
     let fetched = root(&rig.ground(), "shop", &get("/", vec![]), &Arguments::default()).await;
@@ -39,7 +39,7 @@ async fn answered(status: u16, text: &str) -> (Fetched, Vec<String>) {
     (fetched, shown)
 }
 
-/// The URL that arguments make of an operation, or the code of why they don't.
+/// Returns the URL of an operation with these arguments, or the code of the error.
 async fn url(operation: &Operation, text: &str) -> String {
     let rig = Rig::new(&[]).await;
     let fetched = root(&rig.ground(), "shop", operation, &arguments(text)).await;
@@ -50,7 +50,7 @@ async fn url(operation: &Operation, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn values_stand_in_paths_and_queries_encoded() {
+async fn encodes_values_in_paths_and_queries() {
     let operation =
         get("/a/{id}/b", vec![argument("id", In::Path), argument("q", In::Query), argument("n", In::Query)]);
     assert_eq!(
@@ -61,7 +61,7 @@ async fn values_stand_in_paths_and_queries_encoded() {
 }
 
 #[tokio::test]
-async fn lists_stand_in_queries_with_commas_or_name_by_name() {
+async fn writes_lists_in_queries_with_commas_or_repeated_names() {
     let mut operation = get("/", vec![argument("ids[]", In::Query)]);
     let text = r#"{"ids[]":[1,"b,c",true,null]}"#;
     assert_eq!(url(&operation, text).await, "GET /?ids%5B%5D=1,b%2Cc,true");
@@ -70,7 +70,7 @@ async fn lists_stand_in_queries_with_commas_or_name_by_name() {
 }
 
 #[tokio::test]
-async fn an_exploded_object_adds_no_parameters_of_its_own() {
+async fn an_exploded_object_adds_no_further_parameters() {
     let mut operation = get("/", vec![argument("since", In::Query), argument("q", In::Query)]);
     operation.parameters[0].is_repeated = true;
     for text in [r#"{"since":{"admin":1},"q":"x"}"#, r#"{"since":{"q":"y"}}"#, r#"{"since":[{"admin":1}]}"#] {
@@ -79,7 +79,7 @@ async fn an_exploded_object_adds_no_parameters_of_its_own() {
 }
 
 #[tokio::test]
-async fn an_empty_list_in_a_path_asks_for_no_other_resource() {
+async fn rejects_an_empty_list_in_a_path() {
     let mut operation = get("/items/{ids}", vec![argument("ids", In::Path)]);
     for method in [Method::GET, Method::DELETE] {
         operation.method = method.clone();
@@ -97,7 +97,7 @@ async fn an_empty_list_in_a_path_asks_for_no_other_resource() {
 }
 
 #[tokio::test]
-async fn an_empty_list_beside_the_path_is_left_out_where_that_changes_nothing() {
+async fn omits_an_empty_list_outside_the_path_only_if_that_is_safe() {
     for place in [In::Query, In::Header, In::Cookie] {
         for is_repeated in [false, true] {
             let mut operation = get("/items", vec![argument("ids", place)]);
@@ -120,7 +120,7 @@ async fn an_empty_list_beside_the_path_is_left_out_where_that_changes_nothing() 
 }
 
 #[tokio::test]
-async fn nothing_is_changed_by_a_list_with_an_empty_text() {
+async fn rejects_a_list_with_an_empty_text_in_unsafe_requests() {
     for place in [In::Query, In::Header, In::Cookie] {
         for is_repeated in [false, true] {
             let mut operation = get("/items", vec![argument("ids", place)]);
@@ -138,7 +138,7 @@ async fn nothing_is_changed_by_a_list_with_an_empty_text() {
 }
 
 #[tokio::test]
-async fn a_value_with_white_space_around_it_stands_in_no_header() {
+async fn rejects_surrounding_white_space_in_headers() {
     let operation = get("/", vec![argument("x-tenant", In::Header)]);
     for value in [r#"" x""#, r#""x ""#, r#""\t""#, r#"["a"," b"]"#, r#"["a\t","b"]"#] {
         assert_eq!(url(&operation, &format!(r#"{{"x-tenant":{value}}}"#)).await, "argument-unfit", "{value}");
@@ -149,7 +149,7 @@ async fn a_value_with_white_space_around_it_stands_in_no_header() {
 }
 
 #[tokio::test]
-async fn an_object_that_writes_nothing_is_left_out_where_that_changes_nothing() {
+async fn omits_an_object_without_scalars_only_if_that_is_safe() {
     for filter in
         ["{}", r#"{"a":null}"#, r#"{"a":[]}"#, r#"{"a":{}}"#, r#"{"a":[{"b":[null]}],"c":{"d":{}}}"#]
     {
@@ -170,7 +170,7 @@ async fn an_object_that_writes_nothing_is_left_out_where_that_changes_nothing() 
 }
 
 #[tokio::test]
-async fn a_body_that_is_null_is_none() {
+async fn omits_a_null_body() {
     let operation = Operation { method: Method::POST, body: Some("input".into()), ..get("/", vec![]) };
     let rig = Rig::new(&[]).await;
     let _ = root(&rig.ground(), "shop", &operation, &arguments(r#"{"input":null}"#)).await;
@@ -178,9 +178,10 @@ async fn a_body_that_is_null_is_none() {
     assert_eq!((&*seen.body, seen.headers.get("content-type")), ("", None));
 }
 
-/// A deep object repeats the names above each of its values: written out, this one of 400 KB would be 200 MB.
+/// A deep object repeats the names above each of its values: the URL for this one of 400 KB would have 200
+/// MB.
 #[tokio::test]
-async fn a_deep_object_writes_no_url_longer_than_any_can_be() {
+async fn a_deep_object_does_not_exceed_the_url_limit() {
     let operation = get("/", vec![argument("filters", In::Query)]);
     let name = "n".repeat(200);
     let open = format!("{{\"{name}\":").repeat(900);
@@ -189,7 +190,7 @@ async fn a_deep_object_writes_no_url_longer_than_any_can_be() {
 }
 
 #[tokio::test]
-async fn objects_stand_in_queries_below_their_name() {
+async fn writes_objects_in_queries_with_bracketed_names() {
     let mut operation = get("/", vec![argument("filters", In::Query)]);
     let text = r#"{"filters":{"name":{"$eq":"x"},"ids":[1,2],"none":null}}"#;
     let expected = "GET /?filters%5Bname%5D%5B%24eq%5D=x&filters%5Bids%5D%5B0%5D=1&filters%5Bids%5D%5B1%5D=2";
@@ -199,7 +200,7 @@ async fn objects_stand_in_queries_below_their_name() {
 }
 
 #[tokio::test]
-async fn what_would_lead_elsewhere_is_no_segment_of_a_path() {
+async fn rejects_path_segments_that_would_change_the_path() {
     let operation = get("/a/{id}", vec![argument("id", In::Path)]);
     for id in ["", ".", "..", "a/b", "a\\b", "a\nb"] {
         assert_eq!(url(&operation, &json!({ "id": id }).to_string()).await, "argument-unfit", "{id:?}");
@@ -209,7 +210,7 @@ async fn what_would_lead_elsewhere_is_no_segment_of_a_path() {
 }
 
 #[tokio::test]
-async fn headers_cookies_fixed_values_and_bodies_are_sent() {
+async fn sends_headers_cookies_fixed_values_and_bodies() {
     let fixed = |name, value| parameter(name, In::Query, From::Fixed(value));
     let parameters = vec![
         argument("x-tenant", In::Header),
@@ -233,7 +234,7 @@ async fn headers_cookies_fixed_values_and_bodies_are_sent() {
 }
 
 #[tokio::test]
-async fn the_value_stands_where_the_operation_says() {
+async fn reads_the_value_at_the_path_of_the_operation() {
     let rig = Rig::new(&[("/", 200, r#"{"data":{"items":[1,2]},"meta":{}}"#)]).await;
     let at = |path| Operation { at: Path::parse(path).unwrap(), ..get("/", vec![]) };
     let find = async |path| shown(&root(&rig.ground(), "shop", &at(path), &Arguments::default()).await);
@@ -242,7 +243,7 @@ async fn the_value_stands_where_the_operation_says() {
 }
 
 #[tokio::test]
-async fn texts_and_empty_answers_are_values_too() {
+async fn accepts_texts_and_empty_responses_as_values() {
     let rig = Rig::new(&[("/", 200, "a \"text\"\n"), ("DELETE /", 204, "")]).await;
     let text = Operation { is_text: true, ..get("/", vec![]) };
     let none = Arguments::default();
@@ -254,7 +255,7 @@ async fn texts_and_empty_answers_are_values_too() {
 }
 
 #[tokio::test]
-async fn what_is_not_found_by_a_value_in_the_path_is_nothing_and_no_error() {
+async fn not_found_for_a_value_in_the_path_is_null_without_an_error() {
     let rig = Rig::new(&[("/a/1", 404, "{}"), ("/a", 404, "{}"), ("DELETE /a/1", 404, "{}")]).await;
     let by_id = get("/a/{id}", vec![argument("id", In::Path)]);
     let values = arguments(r#"{"id":1}"#);
@@ -265,13 +266,13 @@ async fn what_is_not_found_by_a_value_in_the_path_is_nothing_and_no_error() {
 }
 
 #[tokio::test]
-async fn statuses_html_and_halves_of_json_are_told_apart() {
+async fn distinguishes_statuses_html_and_truncated_json() {
     for (status, text, code, message) in [
         (500, "{}", "upstream-status", "the service `shop` answered 500 Internal Server Error"),
         (401, "{}", "upstream-status", "the service `shop` answered 401 Unauthorized"),
-        (200, " <html>", "upstream-not-json", "the service `shop` answered HTML in the place of JSON"),
-        (200, r#"[{"id":1},{"id"#, "upstream-not-json", "what the service `shop` answered is not JSON"),
-        (200, "", "upstream-not-json", "the service `shop` answered nothing in the place of JSON"),
+        (200, " <html>", "upstream-not-json", "the service `shop` answered with HTML instead of JSON"),
+        (200, r#"[{"id":1},{"id"#, "upstream-not-json", "the response of the service `shop` is not JSON"),
+        (200, "", "upstream-not-json", "the service `shop` answered with an empty body instead of JSON"),
     ] {
         let (fetched, shown) = answered(status, text).await;
         assert_eq!(shown, [code], "{text}");
@@ -282,7 +283,7 @@ async fn statuses_html_and_halves_of_json_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_service_that_breaks_off_or_is_none_is_told_by_the_codes_of_calls() {
+async fn reports_broken_responses_and_unknown_services_by_call_codes() {
     let rig = Rig::new(&[]).await;
     let unknown = root(&rig.ground(), "nobody", &get("/", vec![]), &Arguments::default()).await;
     assert_eq!(shown(&unknown), ["service-unknown"]);
@@ -302,7 +303,7 @@ async fn a_service_that_breaks_off_or_is_none_is_told_by_the_codes_of_calls() {
 }
 
 #[tokio::test]
-async fn equal_reads_of_one_request_are_made_once() {
+async fn sends_equal_reads_of_one_request_once() {
     let rig = Rig::new(&[("/", 200, "[1]")]).await;
     let (ground, operation, none) = (rig.ground(), get("/", vec![]), Arguments::default());
     let both = futures_util::future::join(
@@ -315,7 +316,7 @@ async fn equal_reads_of_one_request_are_made_once() {
 }
 
 #[tokio::test]
-async fn what_several_requests_ask_for_together_is_read_once() {
+async fn coalesces_equal_reads_of_several_requests() {
     let rig = Rig::with(&[("/", 200, "[1]")], "", true).await;
     let (operation, none) = (get("/", vec![]), Arguments::default());
     let grounds = [rig.ground(), rig.ground()];

@@ -1,4 +1,5 @@
-//! One request of a route: what is asked for, whether it may be, and the answer in the form that its client takes.
+//! Request handling: reads the operation, checks whether it is allowed, and writes the response in the
+//! client's media type.
 
 use std::sync::Arc;
 
@@ -20,13 +21,13 @@ use crate::serve::{
 use crate::sources::Sources;
 use crate::subgraph::OperationKind;
 
-/// What is to be run.
+/// An operation that is ready for execution.
 #[derive(Clone)]
 struct Operation {
     ready: Arc<Ready>,
     plan: Arc<Plan>,
     variables: Arc<Variables>,
-    /// The variables as they came.
+    /// The text of the variables as received.
     given: Bytes,
     rules: AnswerRules,
 }
@@ -105,7 +106,7 @@ impl Inner {
         Ok(if answer.has_errors { not_kept(response) } else { response })
     }
 
-    /// Runs an operation, or waits for an equal one that is under way.
+    /// Executes an operation, or waits for an equal one that is in flight.
     async fn run(&self, operation: Operation, call: Call) -> Answer {
         let Some(flights) = self.flights.as_ref().filter(|_| operation.plan.kind == OperationKind::Query)
         else {
@@ -126,7 +127,7 @@ impl Inner {
         }
     }
 
-    /// All that an operation's answer depends on.
+    /// Returns the coalescing key: everything that the response of an operation depends on.
     fn fingerprint(&self, operation: &Operation, call: &Call) -> Fingerprint {
         let mut key = Fingerprint::default();
         let (kind, name) = match &call.caller {
@@ -136,10 +137,10 @@ impl Inner {
         };
         key.add(&[kind, call.hops]);
         key.add(name.as_bytes());
-        // A caller's groups, which may differ from token to token, are seen in its rights alone. What is under way holds
-        // them, so that no other ones can stand at their place.
+        // The caller's groups, which may differ between tokens, affect only its rights. The operation in
+        // flight keeps the rights alive, so that no others can have the same address.
         key.add(&call.rights.as_ref().map_or(0, |rights| Arc::as_ptr(rights).addr()).to_ne_bytes());
-        // What is under way holds its plan, so that no other one can stand at its place.
+        // The operation in flight keeps its plan alive, so that no other plan can have the same address.
         key.add(&Arc::as_ptr(&operation.plan).addr().to_ne_bytes());
         key.add(&operation.given);
         let services = self.recipe.services().filter_map(|name| self.services.get(name));
@@ -152,7 +153,7 @@ impl Inner {
         key
     }
 
-    /// The document that is asked for; and its hash, if it is to be kept.
+    /// Returns the requested document, and its hash if the document is to be stored.
     fn document(&self, asked: &Asked, owner: &Owner) -> Result<(Arc<str>, Option<Hash>), Refusal> {
         if let Some(name) = &asked.id {
             let document = self.listed.by_name(name);
@@ -192,7 +193,7 @@ impl Inner {
     }
 }
 
-/// In which form a client is answered.
+/// The form of the response.
 #[derive(Clone, Copy)]
 struct To {
     media: Media,
@@ -206,7 +207,8 @@ impl To {
         response
     }
 
-    /// A document that is none, or not one of this schema, which some callers are told nothing of.
+    /// Returns the response for an invalid document. Schema names are omitted for callers without access to
+    /// the schema.
     fn wrong(self, wrong: Vec<GraphqlError>, tells_schema: bool) -> Response<Body> {
         let first = wrong.first().map(|error| error.code);
         let told = |error: GraphqlError| if tells_schema { error } else { error.without_schema() }.json();

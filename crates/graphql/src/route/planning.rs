@@ -1,8 +1,8 @@
-//! The plan of a document for a request: one that was made before, or made at once where that is little work, or made in
-//! the pool, for the caller's account.
+//! The plan of a document: from the cache, or created at once if that is little work, or created in the
+//! offload pool and charged to the caller.
 //!
-//! Equal documents that come while one is planned wait for its plan. Who began pays; one that the beginner could not pay for, or
-//! not in time, the next one begins anew.
+//! Equal documents that arrive during planning wait for the same plan. The first caller is charged. If its
+//! quota or time does not suffice, the next one starts again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,23 +20,23 @@ use crate::plan::{CheckedDocument, Plan, TIMEOUT};
 use crate::recipe::Ready;
 use crate::serve::HttpError;
 
-/// What may be done at once, on the thread of the request.
+/// The maximum estimated duration of work on the request's own thread.
 const AT_ONCE: Duration = Duration::from_millis(1);
-/// The most selections that are compared at once.
+/// The maximum number of selections that are compared on the request's own thread.
 const SELECTIONS_AT_ONCE: u64 = 200;
-/// How often a document is begun that others could not pay for.
+/// The maximum number of planning attempts for a document that other callers could not pay for.
 const ATTEMPTS: usize = 4;
-/// What it costs to answer a large question about the schema, before that is known.
+/// The estimated cost of a large introspection request, charged before the real cost is known.
 const INTROSPECTION: Duration = Duration::from_millis(10);
 
-/// Who pays for work, and until when it is wanted.
+/// The payer of offloaded work, and its deadline.
 #[derive(Clone, Copy)]
 struct Account {
     payer: QuotaKey,
     deadline: Instant,
 }
 
-/// Cancels planning when nobody waits for it any more.
+/// Cancels planning when it is dropped with the last waiting request.
 struct CancelGuard(Arc<CancellationToken>);
 
 impl Drop for CancelGuard {
@@ -68,7 +68,7 @@ impl Account {
 }
 
 impl Inner {
-    /// The plan of an operation of a document.
+    /// Returns the plan of an operation of a document.
     pub(super) async fn plan(
         &self,
         ready: &Arc<Ready>,
@@ -108,7 +108,7 @@ impl Inner {
         Err(OffloadError::QueueFull.into())
     }
 
-    /// What the fields of a plan that ask for the schema are answered; nothing where that would be too large.
+    /// Returns the values of a plan's introspection fields; `None` if they would be too large.
     pub(super) async fn introspected(
         &self,
         ready: &Arc<Ready>,
@@ -130,7 +130,7 @@ impl Inner {
         Ok(self.offload.run(request, job).await?)
     }
 
-    /// The variables of a plan, or what is wrong with them.
+    /// Returns the coerced variables of a plan, or their errors.
     pub(super) async fn variables(
         &self,
         plan: &Arc<Plan>,
@@ -140,7 +140,7 @@ impl Inner {
         if is_short(given) {
             return Ok(Variables::coerce(plan, given.clone()));
         }
-        // A hundred bytes in a microsecond, about.
+        // Coercion processes about a hundred bytes per microsecond.
         let estimate = Duration::from_micros(given.len() as u64 / 100);
         let request = Account::of(call).request("graphql-variables", estimate);
         let (plan, given) = (Arc::clone(plan), given.clone());
@@ -148,7 +148,8 @@ impl Inner {
     }
 }
 
-/// Plans a document in the pool: it is checked, which says what planning takes, and then planned.
+/// Plans a document in the pool: the check determines the cost of planning, which is charged before it
+/// starts.
 async fn planned(
     pool: OffloadPool,
     ready: Arc<Ready>,

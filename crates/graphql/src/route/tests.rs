@@ -1,4 +1,4 @@
-//! A route before a service that holds its answers back until a test lets them go.
+//! Tests of a route in front of a service that holds its responses back until a test releases them.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +19,18 @@ const ANSWER: &str = r#"{"data":{"item":{"name":"one"}}}"#;
 
 const SDL: &str = "type Query { item: Item } type Mutation { change: Item } type Item { name: String }";
 
-/// A route over the service `shop`.
+/// Creates a route for the service `shop`.
 fn route(rig: &Rig, config: &str) -> Graphql {
     route_of(rig, config, SDL, &pool())
 }
 
-/// A pool whose payers may cause a second of work in ten.
+/// Creates a pool in which each payer may use one second of CPU time in ten.
 fn pool() -> OffloadPool {
     let config = OffloadConfig { quota: Duration::from_secs(1), ..OffloadConfig::default() };
     OffloadPool::start(config).expect("a thread")
 }
 
-/// A route over the service `shop`, which has this schema.
+/// Creates a route for the service `shop` with this schema.
 fn route_of(rig: &Rig, config: &str, sdl: &str, offload: &OffloadPool) -> Graphql {
     let config: GraphqlConfig = serde_json::from_str(config).expect("a route's config");
     let service =
@@ -48,17 +48,17 @@ fn route_of(rig: &Rig, config: &str, sdl: &str, offload: &OffloadPool) -> Graphq
     Graphql::new(&config, ground).unwrap_or_else(|wrong| panic!("{wrong:?}"))
 }
 
-/// The text of an answer, and how many calls were made for it.
+/// Returns the text of a response, and the number of calls made for it.
 async fn asked(route: &Graphql, query: &str) -> (String, usize) {
     asked_with(route, &serde_json::json!({ "query": query })).await
 }
 
-/// The same for a whole body.
+/// Like [`asked`], for a complete body.
 async fn asked_with(route: &Graphql, body: &serde_json::Value) -> (String, usize) {
     asked_by(route, body, Call::unlimited()).await
 }
 
-/// The same for this caller.
+/// Like [`asked_with`], for a caller.
 async fn asked_by(route: &Graphql, body: &serde_json::Value, call: Call) -> (String, usize) {
     let body = body.to_string();
     let request =
@@ -72,7 +72,7 @@ async fn asked_by(route: &Graphql, body: &serde_json::Value, call: Call) -> (Str
 }
 
 #[tokio::test]
-async fn equal_queries_that_come_at_once_are_one_call_of_the_first_and_both_are_answered() {
+async fn coalesces_equal_concurrent_queries() {
     let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
     let route = route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
     rig.stage.gate.forget_permits(usize::MAX);
@@ -88,18 +88,18 @@ async fn equal_queries_that_come_at_once_are_one_call_of_the_first_and_both_are_
     rig.stage.gate.add_permits(2);
     let ((first, made), (second, shared), (_, others)) = tokio::join!(first, second, other);
     assert_eq!((first.as_str(), second.as_str()), (ANSWER, ANSWER));
-    assert_eq!((made, shared, others), (1, 0, 1), "what the access log has as `calls`");
+    assert_eq!((made, shared, others), (1, 0, 1), "the number of `calls` in the access log");
     assert_eq!(rig.lines().len(), 2);
 }
 
-/// A schema whose names start with `Hidden` or `hidden` where a client has not named them.
+/// A schema in which names begin with `Hidden` or `hidden` unless a client uses them.
 const HIDDEN: &str = "type Query { item(by: HiddenInput, of: HiddenEnum, must: Int = 1): HiddenItem node: HiddenNode } \
     input HiddenInput { hiddenField: HiddenEnum! hiddenOther: HiddenInput } enum HiddenEnum { HIDDEN_ONE HIDDEN_TWO } \
     interface HiddenNode { name: String } type HiddenItem implements HiddenNode { name: String sub(hiddenMust: Int!): HiddenItem } \
     type HiddenOther { name: String }";
 
 #[tokio::test]
-async fn errors_name_nothing_of_a_schema_that_may_not_be_asked_for() {
+async fn errors_contain_no_schema_names_if_introspection_is_not_allowed() {
     let rig = Rig::new(&[(
         "POST /graphql",
         200,
@@ -144,14 +144,14 @@ async fn errors_name_nothing_of_a_schema_that_may_not_be_asked_for() {
     }
 }
 
-/// A document that is planned in the pool.
+/// Returns a document that is planned in the pool.
 fn long(number: usize) -> String {
     let fields: String = (0..90).map(|field| format!("a{field}: name ")).collect();
     format!("query Q{number} {{ item {{ {fields} }} }} # {}", "x".repeat(4000))
 }
 
 #[tokio::test]
-async fn equal_documents_that_come_at_once_are_planned_once() {
+async fn plans_equal_concurrent_documents_once() {
     let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
     let pool = pool();
     let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
@@ -164,7 +164,7 @@ async fn equal_documents_that_come_at_once_are_planned_once() {
 }
 
 #[tokio::test]
-async fn a_flood_of_documents_is_refused_when_its_caller_has_used_up_its_share() {
+async fn rejects_documents_of_a_caller_above_its_quota() {
     let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
     let offload =
         OffloadPool::start(OffloadConfig { quota: Duration::from_millis(20), ..OffloadConfig::default() });
@@ -181,13 +181,13 @@ async fn a_flood_of_documents_is_refused_when_its_caller_has_used_up_its_share()
         }
     }
     assert!(!codes.is_empty() && codes.iter().all(|code| *code == "plan-rate"), "{codes:?}");
-    // What is kept costs nothing.
+    // A cached plan costs nothing.
     let (text, _) = asked(&route, &long(0)).await;
     assert_eq!(text.get(..8), Some(r#"{"data":"#));
 }
 
 #[tokio::test]
-async fn many_values_of_variables_are_read_in_the_pool() {
+async fn coerces_large_variables_in_the_pool() {
     let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
     let pool = pool();
     let sdl = "type Query { item(of: [Int!]): Item } type Item { name: String }";
@@ -200,7 +200,7 @@ async fn many_values_of_variables_are_read_in_the_pool() {
 }
 
 #[tokio::test]
-async fn refuses_variables_that_nest_or_repeat_without_end() {
+async fn rejects_deeply_nested_and_duplicate_variables() {
     let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
     let sdl = "type Query { item(of: In): Item } input In { of: In } type Item { name: String }";
     let route = route_of(&rig, r#"{"services":["shop"]}"#, sdl, &pool());
@@ -221,12 +221,12 @@ async fn refuses_variables_that_nest_or_repeat_without_end() {
 }
 
 #[tokio::test]
-async fn equal_queries_of_callers_with_other_rights_are_not_one() {
+async fn does_not_coalesce_queries_of_callers_with_different_rights() {
     let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
     let route = route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
     rig.stage.gate.forget_permits(usize::MAX);
     let query = serde_json::json!({ "query": "{ item { name } }" });
-    // One subject, whose tokens say other groups.
+    // The same subject, with tokens for different groups.
     let call = |services: &[&str]| {
         let services = Some(services.iter().map(|name| Box::from(*name)).collect());
         let rights = Some(Arc::new(Rights { services, methods: None }));

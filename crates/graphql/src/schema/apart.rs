@@ -1,4 +1,5 @@
-//! Names that several services have: the service that the route names first keeps its own, a later one gets its name in front.
+//! Resolution of name conflicts: the first service of the route keeps a name that several services use; for
+//! later services it gets the service's name as a prefix.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,9 +7,9 @@ use super::model::{Asked, MUTATION, Model, QUERY, Shape};
 use super::word;
 use crate::mistake::Finding;
 
-/// Gives every type and every root field a name of its own.
+/// Gives every type and every root field a unique name.
 pub(super) fn set_apart(models: &mut [Model], findings: &mut Vec<Finding>) {
-    // Subgraphs share types as they say, and nobody else has theirs.
+    // Federated subgraphs share types by their own rules, and their names can't be used by other services.
     let federated = models.iter().filter(|model| matches!(model.asked, Asked::Federated { .. }));
     let mut types: HashSet<String> =
         federated.clone().flat_map(|model| model.types.values()).map(|it| it.name.clone()).collect();
@@ -25,8 +26,8 @@ pub(super) fn set_apart(models: &mut [Model], findings: &mut Vec<Finding>) {
             findings.push(Finding {
                 service: service.clone(),
                 place: was.to_owned(),
-                message: format!("another service has a `{was}` too: this one is `{name}`"),
-                hint: format!("name it yourself, in the file of links: `types: {{ {key} }}`"),
+                message: format!("another service also has `{was}`: this one is called `{name}`"),
+                hint: format!("to choose another name, write `types: {{ {key} }}` in the file of links"),
             });
         };
         for (key, it) in &mut model.types {

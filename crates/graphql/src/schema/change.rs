@@ -1,4 +1,4 @@
-//! What the operator calls types and fields, hides and describes.
+//! The operator's changes to types and fields: names, descriptions and visibility.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,15 +10,15 @@ use super::model::{Asked, BUILT_IN, Field, MUTATION, Model, QUERY, Shape};
 use super::word;
 use crate::mistake::{At, Kind, Mistakes};
 
-/// What the operator says of types, by the model and the key.
+/// The operator's changes to types, by model and key.
 pub(super) type Changes<'a> = HashMap<(usize, Box<str>), &'a TypeChange>;
 
-/// Where a change stands.
+/// The location of a change in the file of links.
 fn at(parts: &[&str]) -> At {
     At::Links(parts.iter().map(|part| below("", part)).collect())
 }
 
-/// Makes the changes. Fields that links are to add are changed when those are made.
+/// Applies the changes. Changes to linked fields are applied when the links are added.
 pub(super) fn apply<'a>(models: &mut [Model], declared: &'a Links, mistakes: &mut Mistakes) -> Changes<'a> {
     let mut changes = Changes::new();
     let mut of_fields: Vec<(usize, Box<str>, Box<str>, &FieldChange)> = Vec::new();
@@ -29,8 +29,8 @@ pub(super) fn apply<'a>(models: &mut [Model], declared: &'a Links, mistakes: &mu
                 mistakes.add(
                     Kind::Type,
                     at(&place),
-                    format!("`{name}` can't have another name, or be hidden"),
-                    "write `fields` below it, and what becomes of each",
+                    format!("`{name}` can't be renamed or hidden"),
+                    "change its `fields` instead",
                 );
             }
             let with = models.iter().enumerate().filter(|(_, model)| model.types.contains_key(&**name));
@@ -53,9 +53,11 @@ pub(super) fn apply<'a>(models: &mut [Model], declared: &'a Links, mistakes: &mu
         if let Some((number, _)) =
             found.iter().find(|(number, _)| is_fixed(number)).filter(|_| found.len() == 1)
         {
-            let message =
-                format!("`{}` is a subgraph by itself: its schema stays as it is", models[*number].service);
-            mistakes.add(Kind::Type, at(&place), message, "change its own schema");
+            let message = format!(
+                "`{}` is a federated subgraph, whose schema can't be changed here",
+                models[*number].service
+            );
+            mistakes.add(Kind::Type, at(&place), message, "change it in the service itself");
             continue;
         }
         for (field, change) in &change.fields {
@@ -69,13 +71,13 @@ pub(super) fn apply<'a>(models: &mut [Model], declared: &'a Links, mistakes: &mu
                 None if is_to_be(models, declared, name, &found, field) => {}
                 None if let Some(service) = fixed(models, &found, field) => {
                     let message = format!(
-                        "`{name}.{field}` is of `{service}`, a subgraph by itself: its schema stays as it is"
+                        "`{name}.{field}` belongs to `{service}`, a federated subgraph: it can't be changed"
                     );
                     mistakes.add(
                         Kind::Type,
                         at(&["types", name, "fields", field]),
                         message,
-                        "change its own schema",
+                        "change it in the service itself",
                     );
                 }
                 None => {
@@ -83,7 +85,7 @@ pub(super) fn apply<'a>(models: &mut [Model], declared: &'a Links, mistakes: &mu
                     let names: Vec<&str> = fields.flatten().map(|(_, field)| &*field.name).collect();
                     let message = format!("`{name}` has no field `{field}`");
                     let hint = did_you_mean(field, names.iter().copied());
-                    let hint = hint.unwrap_or_else(|| "write a field that it has".to_owned());
+                    let hint = hint.unwrap_or_else(|| "use one of its fields".to_owned());
                     mistakes.add(Kind::Type, at(&["types", name, "fields", field]), message, hint);
                 }
             }
@@ -116,7 +118,8 @@ pub(super) fn change_field(field: &mut Field, change: &FieldChange) {
     field.is_hidden |= change.hide;
 }
 
-/// The type of this name: as the schema has it before changes, or as `service.Type`, as the service's document has it.
+/// The type of this name: its name in the schema before changes, or `service.Type` with its name in the
+/// service's document.
 pub(super) fn find(models: &[Model], name: &str) -> Option<(usize, Box<str>)> {
     if let Some((service, own)) = name.rsplit_once('.') {
         let number = models.iter().position(|model| *model.service == *service)?;
@@ -129,14 +132,13 @@ pub(super) fn find(models: &[Model], name: &str) -> Option<(usize, Box<str>)> {
     types.find(|(_, _, it)| it.first_name == name).map(|(number, key, _)| (number, key.clone()))
 }
 
-/// What to do about the name of a type that there is not.
+/// A hint about an unknown type name.
 pub(super) fn near(models: &[Model], name: &str) -> String {
     let names = models.iter().flat_map(|model| model.types.values()).map(|it| &*it.first_name);
-    did_you_mean(name, names)
-        .unwrap_or_else(|| "`orfa graphql schema` prints the types that there are".to_owned())
+    did_you_mean(name, names).unwrap_or_else(|| "`orfa graphql schema` prints the types".to_owned())
 }
 
-/// The subgraph that has this field.
+/// The name of the federated subgraph that has this field.
 fn fixed<'m>(models: &'m [Model], found: &[(usize, Box<str>)], field: &str) -> Option<&'m str> {
     let mut having = found.iter().map(|(number, key)| (&models[*number], key));
     let (model, _) = having.find(|(model, key)| {
@@ -146,7 +148,7 @@ fn fixed<'m>(models: &'m [Model], found: &[(usize, Box<str>)], field: &str) -> O
     Some(&model.service)
 }
 
-/// Whether a link is to add the field.
+/// Whether a link will add the field.
 fn is_to_be(
     models: &[Model],
     declared: &Links,
@@ -160,7 +162,7 @@ fn is_to_be(
         })
 }
 
-/// Finds names that are none, or that are taken.
+/// Reports invalid and conflicting names.
 fn names(models: &[Model], declared: &Links, mistakes: &mut Mistakes) {
     let is_name = |name: &str| word::name(name) == name;
     for (name, change) in &declared.types {
@@ -173,8 +175,8 @@ fn names(models: &[Model], declared: &Links, mistakes: &mut Mistakes) {
                     None => at(&["types", name, "rename"]),
                 };
                 let hint =
-                    "a name is made of letters, digits and `_`, and begins with no digit and not with `__`";
-                mistakes.add(Kind::Type, place, format!("`{renamed}` is no name"), hint);
+                    "a name consists of letters, digits and `_`, and does not begin with a digit or `__`";
+                mistakes.add(Kind::Type, place, format!("`{renamed}` is not a valid name"), hint);
             }
         }
     }
@@ -203,8 +205,13 @@ fn names(models: &[Model], declared: &Links, mistakes: &mut Mistakes) {
             };
             if is_taken && !is_root {
                 let message =
-                    format!("two types would be called `{}`; one is of `{}`", it.name, model.service);
-                mistakes.add(Kind::Type, type_renamed(&it.name), message, "`rename` one of them otherwise");
+                    format!("two types would be called `{}`; one belongs to `{}`", it.name, model.service);
+                mistakes.add(
+                    Kind::Type,
+                    type_renamed(&it.name),
+                    message,
+                    "`rename` one of them to something else",
+                );
             }
             let mut siblings = HashSet::new();
             for field in it.shape.fields().into_iter().flat_map(|fields| fields.values()) {
@@ -216,7 +223,7 @@ fn names(models: &[Model], declared: &Links, mistakes: &mut Mistakes) {
                         Kind::Type,
                         field_renamed((key, &it.first_name), &field.name),
                         message,
-                        "`rename` one of them otherwise",
+                        "`rename` one of them to something else",
                     );
                 }
             }
@@ -224,12 +231,22 @@ fn names(models: &[Model], declared: &Links, mistakes: &mut Mistakes) {
                 && it.shape.fields().is_some_and(|fields| fields.values().all(|field| field.is_hidden))
             {
                 let message = format!("all fields of `{}` are hidden", it.name);
-                mistakes.add(Kind::Type, at(&["types"]), message, "leave one, or hide the type itself");
+                mistakes.add(
+                    Kind::Type,
+                    at(&["types"]),
+                    message,
+                    "keep one visible, or hide the type itself",
+                );
             }
             let objects = model.objects(key);
             if !it.is_hidden && !objects.is_empty() && objects.iter().all(|key| model.is_hidden(key)) {
-                let message = format!("all types that `{}` may be are hidden", it.name);
-                mistakes.add(Kind::Type, at(&["types"]), message, "leave one, or hide the type itself");
+                let message = format!("all possible types of `{}` are hidden", it.name);
+                mistakes.add(
+                    Kind::Type,
+                    at(&["types"]),
+                    message,
+                    "keep one visible, or hide the type itself",
+                );
             }
         }
     }

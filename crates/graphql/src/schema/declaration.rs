@@ -1,84 +1,87 @@
-//! The file of links, as it is written: before anything in it is understood.
+//! The file of links as written, before validation.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What an operator adds to the schema of a GraphQL route: fields that other services have the values of, and other names.
+/// The operator's additions to the schema of a GraphQL route: linked fields, and changes to types and fields.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Links {
-    /// Fields that types get, by `Type.field`; by `Type` alone how its objects are found by their key.
+    /// Linked fields, by `Type.field`. An entry for `Type` alone defines how its objects are fetched by their
+    /// key.
     #[serde(default)]
     pub links: IndexMap<String, LinkDeclaration>,
-    /// Other names, descriptions and what is hidden, by type; `service.Type` where several services have one.
+    /// Changes to types, by type name: `service.Type` if several services have a type of that name.
     #[serde(default)]
     pub types: IndexMap<String, TypeChange>,
 }
 
-/// A field whose value another call brings. Exactly one of `get` and `query` is there.
+/// A field whose value comes from another call. Exactly one of `get` and `query` is required.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkDeclaration {
-    /// What to ask a REST service for: `service/path?query`, with `{field}` for fields of the object.
+    /// The request to a REST service: `service/path?query`, with `{field}` for fields of the object.
     #[serde(default)]
     pub get: Option<String>,
-    /// What to ask a GraphQL service for: `service/field(argument: {field})`, a field of its `Query`.
+    /// The request to a GraphQL service: `service/field(argument: {field})`, with a field of its `Query`.
     #[serde(default)]
     pub query: Option<String>,
-    /// Which of the answer's items belong to which object: `field = member`. Then one call is made for all objects: with
-    /// `{field}` in a parameter that takes a list by their keys, else for the whole list. Without it a call is made for
-    /// each object.
+    /// Matches the items of the response with objects: `field = member`. One call is then made for all objects:
+    /// with `{field}` in a parameter that takes a list, it passes their keys, otherwise it requests the whole
+    /// list. Without `on`, a call is made for each object.
     #[serde(default)]
     pub on: Option<String>,
-    /// Of `on`: an object has at most one item, and the field is that, or `null`.
+    /// With `on`: an object has at most one item. The field is that item, or `null`.
     #[serde(default)]
     pub one: bool,
-    /// Of `on`: compare as texts, so that 7 and `"7"` are equal.
+    /// With `on`: compares as texts, so that 7 equals `"7"`.
     #[serde(default)]
     pub text: bool,
-    /// As many values of a list stand in one call at most; more are asked for in further calls. Without it: as many as fit
-    /// into a URL.
+    /// The maximum number of list values in a call; further values are requested in further calls. The default
+    /// is as many as fit into a URL.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub batch: Option<usize>,
-    /// Where in the body of the answer the value is: a JSON Pointer, as in `/items`. Without it: the whole body.
+    /// The location of the value in the response body, as a JSON Pointer, for example `/items`. The default is
+    /// the whole body.
     #[serde(default)]
     pub at: Option<String>,
-    /// What the field means: for the schema.
+    /// A description of the field, for the schema.
     #[serde(default)]
     pub description: String,
 }
 
-/// What becomes of a type.
+/// Changes to a type.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TypeChange {
-    /// Its name in the schema.
+    /// The name in the schema.
     #[serde(default)]
     pub rename: Option<String>,
-    /// What it means.
+    /// The description.
     #[serde(default)]
     pub description: Option<String>,
-    /// Leave it out, with all fields that have it. An object of it that an interface or a union may be is `null`.
+    /// Whether to hide the type, with all fields of this type. An object of this type is `null` in fields whose
+    /// type is an interface or a union.
     #[serde(default)]
     pub hide: bool,
-    /// What becomes of its fields.
+    /// Changes to its fields.
     #[serde(default)]
     pub fields: IndexMap<String, FieldChange>,
 }
 
-/// What becomes of a field.
+/// Changes to a field.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FieldChange {
-    /// Its name in the schema.
+    /// The name in the schema.
     #[serde(default)]
     pub rename: Option<String>,
-    /// What it means.
+    /// The description.
     #[serde(default)]
     pub description: Option<String>,
-    /// Leave it out.
+    /// Whether to hide the field.
     #[serde(default)]
     pub hide: bool,
 }

@@ -1,4 +1,4 @@
-//! Whatever a service's operator hands in as a document: see `fuzz/src/lib.rs`. What comes of it is a schema that composes.
+//! Fuzzing of OpenAPI documents (see `fuzz/src/lib.rs`): every document must yield schemas that compose.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{Links, Says, Source, subgraphs};
 use crate::compose::{Code, Part, compose};
 
 #[test]
-fn no_text_stops_a_schema_from_being_made() {
+fn any_document_text_yields_a_schema() {
     let words = &[
         "    get:\n",
         "      operationId: ",
@@ -40,20 +40,20 @@ fn no_text_stops_a_schema_from_being_made() {
     });
 }
 
-/// Whatever is made of a document composes.
+/// Checks that the schemas of a document compose.
 fn check(text: &str) {
     let Ok(document) = Document::read(text) else { return };
     let source = Source { name: Arc::from("a"), says: Says::OpenApi(&document) };
     let (made, _) = subgraphs(&[source], &Links::default()).expect("a schema");
     for it in made {
         let Err(errors) = compose(&[Part { name: &it.name, sdl: &it.sdl }]) else { continue };
-        // A service that can only be told something has no schema alone.
+        // A service without queries has no schema on its own.
         let is_fine = errors.iter().all(|error| error.code == Code::NoQueries);
         assert!(is_fine, "{errors:?}\n{}", it.sdl);
     }
 }
 
-/// A name that schemas, members and texts have: some are GraphQL's own, some are none.
+/// Names for schemas, members and texts. Some are reserved by GraphQL, some are invalid.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         proptest::sample::select(vec![
@@ -106,7 +106,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_document_becomes_a_schema_that_composes(
+    fn any_generated_document_yields_a_schema_that_composes(
         schemas in proptest::collection::vec((name(), schema()), 0..5),
         operations in proptest::collection::vec((name(), name(), schema(), schema(), any::<bool>()), 1..5),
     ) {

@@ -1,8 +1,9 @@
-//! Links: fields whose values other calls bring, as services' documents and the operator have them.
+//! Links: fields whose values come from other calls, declared by services' documents and by the operator.
 //!
-//! A link is a field of the service that is called, on a stub of the type that gets it, with what the calls need of the
-//! object as the stub's key; on the type itself, where that is of the same service. So a planner sees an entity, and every
-//! link is the same thing to who makes the calls.
+//! A link is a field of the called service. It belongs to a stub of the type that gets the field; the stub's
+//! key consists of the object's fields that the calls need. If the type belongs to the same service, the link
+//! is a field of the type itself. The planner thus treats the type as an entity, and all links are executed in
+//! the same way.
 
 mod call;
 
@@ -18,14 +19,14 @@ use crate::mistake::{At, Finding, Kind, Mistakes};
 use crate::subgraph::{Ask, From as Source, How, Joined, Link};
 use call::Call;
 
-/// What a parameter of a call is filled with: a field of the object, or always the same.
+/// The value of a call's parameter: a field of the object, or a constant.
 #[derive(Clone, Debug)]
 enum Filling {
     Field(Box<str>),
     Fixed(serde_json::Value),
 }
 
-/// A mistake in a link: below which member, what, and what to do.
+/// A mistake in a link: the member that it is in, the message, and the hint.
 type Wrong = (&'static str, String, String);
 
 /// The type that gets a field.
@@ -37,7 +38,7 @@ struct Object<'a> {
     fields: &'a Fields,
 }
 
-/// A link, understood.
+/// A resolved link.
 struct Understood {
     target: usize,
     /// The fields of the object, by their keys.
@@ -55,7 +56,7 @@ pub(super) fn declared(models: &mut [Model], links: &Links, changes: &Changes<'_
     }
 }
 
-/// Adds the links that the services' documents have.
+/// Adds the links in the services' documents.
 pub(super) fn wished(models: &mut [Model], changes: &Changes<'_>, findings: &mut Vec<Finding>) {
     for number in 0..models.len() {
         for wish in std::mem::take(&mut models[number].wishes) {
@@ -78,7 +79,7 @@ pub(super) fn wished(models: &mut [Model], changes: &Changes<'_>, findings: &mut
     }
 }
 
-/// Declares of each type the keys that stubs of it have.
+/// Declares the keys of stubs on the types themselves.
 pub(super) fn declare_keys(models: &mut [Model]) {
     for number in 0..models.len() {
         let stubs = models[number].stubs.iter();
@@ -99,7 +100,7 @@ fn link(
     changes: &Changes<'_>,
 ) -> Result<(), Wrong> {
     let at = |message: String, hint: String| ("", message, hint);
-    // `service.Type` may stand before the field, so a type alone is looked for first.
+    // Since `service.Type` may precede the field, the whole name is first tried as a type.
     let (type_name, field_name) = match (find(models, name), name.rsplit_once('.')) {
         (Some(_), _) | (None, None) => (name, None),
         (None, Some((type_name, field))) => (type_name, Some(field)),
@@ -109,12 +110,12 @@ fn link(
     };
     let Some(it) = models[number].types.get(&key) else { return Ok(()) };
     let Shape::Object { fields, .. } = &it.shape else {
-        let hint = "only a type with fields that is answered gets more of them".to_owned();
-        return Err(at(format!("`{type_name}` is no object"), hint));
+        let hint = "only object types can get linked fields".to_owned();
+        return Err(at(format!("`{type_name}` is not an object type"), hint));
     };
     if [QUERY, MUTATION].contains(&&*key) {
-        let hint = "a field of it is an operation of a service".to_owned();
-        return Err(at(format!("`{type_name}` has no objects that something could be linked to"), hint));
+        let hint = "its fields are operations of services".to_owned();
+        return Err(at(format!("`{type_name}` can't get linked fields"), hint));
     }
     let object = Object { number, key: &key, name: type_name, fields };
     let Some(field_name) = field_name else {
@@ -123,8 +124,8 @@ fn link(
         return Ok(());
     };
     if word::name(field_name) != field_name {
-        let hint = "a name is made of letters, digits and `_`".to_owned();
-        return Err(at(format!("`{field_name}` is no name"), hint));
+        let hint = "a name consists of letters, digits and `_`".to_owned();
+        return Err(at(format!("`{field_name}` is not a valid name"), hint));
     }
     let mut understood = understand(models, object, declared)?;
     understood.field.name = field_name.to_owned();
@@ -132,10 +133,11 @@ fn link(
     let change = changes.get(&(number, key.clone())).and_then(|change| change.fields.get(field_name));
     change.into_iter().for_each(|change| change_field(&mut understood.field, change));
     put(models, number, &key, understood)
-        .map_err(|message| at(message, "call the link otherwise, or rename what is there".to_owned()))
+        .map_err(|message| at(message, "rename the link or the existing field".to_owned()))
 }
 
-/// Puts a field where its calls go to. A hidden type gets none: it would show in the service that is called.
+/// Adds a field to the service that its calls go to. A hidden type gets no field, since the field would reveal
+/// it in the called service.
 fn put(models: &mut [Model], number: usize, key: &str, understood: Understood) -> Result<(), String> {
     if models[number].is_hidden(key) {
         return Ok(());
@@ -167,18 +169,18 @@ fn put(models: &mut [Model], number: usize, key: &str, understood: Understood) -
     Ok(())
 }
 
-/// What a declared link means.
+/// Resolves a declared link.
 fn understand(models: &[Model], object: Object<'_>, declared: &LinkDeclaration) -> Result<Understood, Wrong> {
     let call = call::read(models, object, declared)?;
     let keyed: IndexSet<Box<str>> = call.keyed().map(|(_, field)| field.clone()).collect();
     let Some(on) = &declared.on else {
         if declared.one {
-            let hint = "leave it out: without `on` the field is what the call answers".to_owned();
-            return Err(("/one", "`one` says which of several items it is, by `on`".to_owned(), hint));
+            let hint = "remove it: without `on`, the field is the response of the call".to_owned();
+            return Err(("/one", "`one` requires `on`".to_owned(), hint));
         }
         if keyed.is_empty() {
             let hint = format!(
-                "put `{{field}}` in, for a field of `{}`, or say by `on` which items are whose",
+                "insert `{{field}}` for a field of `{}`, or match items with objects by `on`",
                 object.name
             );
             return Err((call.member, "the call is the same for every object".to_owned(), hint));
@@ -197,12 +199,12 @@ fn understand(models: &[Model], object: Object<'_>, declared: &LinkDeclaration) 
     Ok(Understood { target: call.target, needs, field })
 }
 
-/// How the objects of a type are found themselves.
+/// Resolves how the objects of a type are fetched.
 fn own(models: &[Model], object: Object<'_>, declared: &LinkDeclaration) -> Result<(usize, Own), Wrong> {
     let call = call::read(models, object, declared)?;
     if call.target != object.number {
-        let hint = format!("ask `{}`, whose type it is", models[object.number].service);
-        return Err((call.member, format!("`{}` is of another service", object.name), hint));
+        let hint = format!("call `{}`, which owns the type", models[object.number].service);
+        return Err((call.member, format!("`{}` belongs to another service", object.name), hint));
     }
     let (how, item, needs) = match &declared.on {
         Some(on) => {
@@ -216,13 +218,14 @@ fn own(models: &[Model], object: Object<'_>, declared: &LinkDeclaration) -> Resu
         }
     };
     if item.nullable() != &Ref::named(object.key) || needs.is_empty() {
-        let hint = format!("ask for a `{}` by its key: `get: service/path/{{id}}`", object.name);
-        return Err((call.member, format!("the call does not answer `{}` by a key", object.name), hint));
+        let hint = format!("request a `{}` by its key: `get: service/path/{{id}}`", object.name);
+        return Err((call.member, format!("the call does not return `{}` by a key", object.name), hint));
     }
     Ok((call.target, Own { of: object.key.into(), needs, how }))
 }
 
-/// How items are found for many objects at once, what each of them is, and the object's field that is compared.
+/// Resolves how items are fetched for many objects at once; also returns the type of the items, and the
+/// object's field to compare.
 fn joined(
     models: &[Model],
     object: Object<'_>,
@@ -233,29 +236,28 @@ fn joined(
     let wrong = |message: String, hint: String| Err(("/on", message, hint));
     let Some((own, theirs)) = on.split_once('=').map(|(own, theirs)| (own.trim(), theirs.trim())) else {
         let hint = "write `on: id = buyer_id`: a field of the object, and one of the items".to_owned();
-        return wrong(format!("`{on}` is not two fields"), hint);
+        return wrong(format!("`{on}` is not a pair of fields"), hint);
     };
     let Some((own_key, own_field)) = call::field_of(object, own) else {
         let known = object.fields.values().map(|field| &*field.member);
-        let hint = did_you_mean(own, known).unwrap_or_else(|| "its own field stands first".to_owned());
+        let hint = did_you_mean(own, known).unwrap_or_else(|| "the object's field comes first".to_owned());
         return wrong(format!("`{}` has no field `{own}`", object.name), hint);
     };
     let Some(item) = call.of.items() else {
-        let hint = "leave `on` out: then a call is made for each object, and the field is what it answers; \
-                    or say by `at` where the list is"
+        let hint = "remove `on` to make a call for each object, whose response is the field's value; \
+                    or give the list's location by `at`"
             .to_owned();
-        return wrong("the call answers no list".to_owned(), hint);
+        return wrong("the call does not return a list".to_owned(), hint);
     };
     let model = &models[call.target];
     let fields = model.fields(item.key()).filter(|_| item.items().is_none());
     let Some(fields) = fields else {
-        return wrong("the call answers a list of no objects".to_owned(), "leave `on` out".to_owned());
+        return wrong("the items of the list are not objects".to_owned(), "remove `on`".to_owned());
     };
     let their = fields.values().find(|field| *field.member == *theirs || field.name == theirs);
     let Some(their) = their else {
         let known = fields.values().map(|field| &*field.member);
-        let hint =
-            did_you_mean(theirs, known).unwrap_or_else(|| "the field of the items stands second".to_owned());
+        let hint = did_you_mean(theirs, known).unwrap_or_else(|| "the items' field comes second".to_owned());
         return wrong(format!("`{}` has no field `{theirs}`", model.name(item.key())), hint);
     };
     let kinds = (call::kind(&models[object.number], &own_field.of), call::kind(model, &their.of));
@@ -264,10 +266,13 @@ fn joined(
         && !declared.text
     {
         let message = format!("`{own}` is {own_kind}, and `{theirs}` {their_kind}: they are never equal");
-        return wrong(message, "write `text: true` beside it: then 7 and \"7\" are equal".to_owned());
+        return wrong(message, "add `text: true` to treat 7 and \"7\" as equal".to_owned());
     }
     if kinds.1 == Some("an object") || kinds.0 == Some("an object") {
-        return wrong("objects are not compared".to_owned(), "compare two fields that are values".to_owned());
+        return wrong(
+            "objects can't be compared".to_owned(),
+            "compare two fields with scalar values".to_owned(),
+        );
     }
     let joined = Joined {
         key: own_field.name.as_str().into(),
@@ -277,8 +282,8 @@ fn joined(
         batch: declared.batch,
     };
     if let Some((name, _)) = call.open(models).iter().find(|(_, it)| call::is_needed(it)) {
-        let hint = "one call is made for all objects: write its value".to_owned();
-        return Err((call.member, format!("nothing is given for `{name}`, which the call needs"), hint));
+        let hint = "one call is made for all objects, so specify its value".to_owned();
+        return Err((call.member, format!("the required argument `{name}` has no value"), hint));
     }
     let ask = call.ask(models, object);
     let keyed: Vec<(&str, &Box<str>)> = call.keyed().collect();
@@ -289,44 +294,45 @@ fn joined(
         }
         [(argument, field)] if call.takes_list(models, argument) => {
             return wrong(
-                format!("the call is by `{field}`, and `on` compares `{own}`"),
-                "write the same field in both".to_owned(),
+                format!("the call uses `{field}`, but `on` compares `{own}`"),
+                "use the same field in both".to_owned(),
             );
         }
         [(argument, _)] => {
-            let hint =
-                "leave `on` out: then a call is made for each object; or fill a parameter that takes a list";
+            let hint = "remove `on` to make a call for each object, or fill a parameter that takes a list";
             return Err((
                 call.member,
-                format!("`{argument}` takes one value, and not those of all objects"),
+                format!("`{argument}` takes one value, not the values of all objects"),
                 hint.to_owned(),
             ));
         }
         _ => {
             return Err((
                 call.member,
-                "with `on`, one parameter is filled at most".to_owned(),
-                "leave `on` out: then a call is made for each object".to_owned(),
+                "with `on`, at most one parameter can be filled".to_owned(),
+                "remove `on` to make a call for each object".to_owned(),
             ));
         }
     };
     Ok((how, item.nullable().clone(), own_key.into()))
 }
 
-/// What the schema calls fields.
+/// The schema's names of fields.
 fn names(object: Object<'_>, keys: &IndexSet<Box<str>>) -> Vec<Box<str>> {
     keys.iter().filter_map(|key| object.fields.get(key)).map(|field| field.name.as_str().into()).collect()
 }
 
-/// What a document's own link means.
+/// Resolves a link of a service's document.
 fn wished_field(models: &[Model], number: usize, wish: &Wish) -> Result<Understood, String> {
     let model = &models[number];
     let Some(Shape::Object { fields, .. }) = model.types.get(&wish.on).map(|it| &it.shape) else {
-        return Err("the answer is no object".to_owned());
+        return Err("the response is not an object".to_owned());
     };
     let object = Object { number, key: &wish.on, name: model.name(&wish.on), fields };
-    let root =
-        model.fields(QUERY).and_then(|fields| fields.get(&wish.target)).ok_or("nothing is there to ask")?;
+    let root = model
+        .fields(QUERY)
+        .and_then(|fields| fields.get(&wish.target))
+        .ok_or("the operation does not exist")?;
     let mut filled = IndexMap::new();
     for (name, filling) in &wish.filled {
         let argument = root.arguments.iter().find(|(_, it)| it.member == *name);
@@ -347,7 +353,7 @@ fn wished_field(models: &[Model], number: usize, wish: &Wish) -> Result<Understo
         Call { target: number, root: wish.target.clone(), filled, of: root.of.clone(), at: None, member: "" };
     let needs: IndexSet<Box<str>> = call.keyed().map(|(_, field)| field.clone()).collect();
     if needs.is_empty() {
-        return Err("nothing of the object is in the call".to_owned());
+        return Err("the call uses no field of the object".to_owned());
     }
     let mut field = call.field(models, call.of.nullable().clone());
     field.name.clone_from(&wish.name);

@@ -1,6 +1,8 @@
-//! A service's schema while it is made: what its document says, before names are settled and links are there.
+//! The model of a service's schema while it is built: the contents of its document, before names are final and
+//! links are resolved.
 //!
-//! Types and fields are found by keys, the names that they had first; what the schema calls them may change.
+//! Types and fields are identified by keys, which are their original names. Their names in the schema may
+//! change.
 
 use std::sync::Arc;
 
@@ -8,36 +10,36 @@ use indexmap::{IndexMap, IndexSet};
 
 use crate::subgraph::{How, Link, Operation, Told};
 
-/// The scalars that GraphQL has by itself.
+/// The built-in scalars of GraphQL.
 pub(super) const BUILT_IN: [&str; 5] = ["Int", "Float", "String", "Boolean", "ID"];
-/// The types that operations are fields of.
+/// The root type of queries.
 pub(super) const QUERY: &str = "Query";
-/// See [`QUERY`].
+/// The root type of mutations. See also [`QUERY`].
 pub(super) const MUTATION: &str = "Mutation";
 
-/// What a service's schema is made of.
+/// The model of a service's schema.
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) service: Arc<str>,
     pub(super) asked: Asked,
-    /// By their keys; `Query` and `Mutation` among them.
+    /// The types by their keys, including `Query` and `Mutation`.
     pub(super) types: IndexMap<Box<str>, Type>,
-    /// What its own document says of links, before it is known what they lead to.
+    /// The links in the service's own document, before they are resolved.
     pub(super) wishes: Vec<Wish>,
-    /// Types of other services that get fields from this one.
+    /// Types of other services that get fields from this service.
     pub(super) stubs: Vec<Stub>,
-    /// Types of its own whose objects are found by a key.
+    /// Types of this service whose objects are fetched by a key.
     pub(super) owns: Vec<Own>,
 }
 
-/// How the service is asked.
+/// The protocol of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Rest,
     Graphql {
         path: Arc<str>,
     },
-    /// It is a subgraph by itself: its schema stays as it is written.
+    /// An Apollo Federation subgraph: its schema is used as it is.
     Federated {
         path: Arc<str>,
         sdl: String,
@@ -47,20 +49,20 @@ pub(super) enum Asked {
 /// A type.
 #[derive(Clone, Debug)]
 pub(super) struct Type {
-    /// What the schema calls it.
+    /// The name in the schema.
     pub(super) name: String,
-    /// The same before the operator said otherwise.
+    /// The name in the schema before the operator's changes.
     pub(super) first_name: String,
-    /// What the service itself calls it, if it speaks GraphQL.
+    /// The service's own name of the type, if it is a GraphQL service.
     pub(super) own_name: Option<Box<str>>,
     pub(super) description: String,
     pub(super) is_hidden: bool,
     pub(super) shape: Shape,
-    /// The keys by which other services add fields to it: for each the fields.
+    /// The keys by which other services add fields to the type, each a set of fields.
     pub(super) keys: Vec<IndexSet<Box<str>>>,
 }
 
-/// What a type consists of.
+/// The structure of a type.
 #[derive(Clone, Debug)]
 pub(super) enum Shape {
     Scalar,
@@ -74,28 +76,28 @@ pub(super) enum Shape {
 /// Fields by their keys.
 pub(super) type Fields = IndexMap<Box<str>, Field>;
 
-/// A field of an object, or of an input.
+/// A field of an object or of an input.
 #[derive(Clone, Debug)]
 pub(super) struct Field {
-    /// What the schema calls it.
+    /// The name in the schema.
     pub(super) name: String,
-    /// The member that it is in the JSON; the service's own name for it, if it speaks GraphQL.
+    /// The name of the JSON member; for a GraphQL service, the service's own name of the field.
     pub(super) member: Box<str>,
     pub(super) description: String,
-    /// Why it should not be used any more.
+    /// The reason for the deprecation, if the field is deprecated.
     pub(super) deprecated: Option<String>,
     pub(super) of: Ref,
-    /// What an input is where nothing is said, as GraphQL writes it.
+    /// The default value of an input, in GraphQL syntax.
     pub(super) default: Option<String>,
     pub(super) arguments: Fields,
     pub(super) is_hidden: bool,
     pub(super) from: From,
 }
 
-/// Where a field's value comes from.
+/// The source of a field's value.
 #[derive(Clone, Debug)]
 pub(super) enum From {
-    /// It is a member of the object.
+    /// A member of the object.
     Member,
     /// An operation of a REST service.
     Operation(Arc<Operation>),
@@ -103,7 +105,7 @@ pub(super) enum From {
     Link(Link),
 }
 
-/// A value of an enum: its name, and the text that it is in the JSON.
+/// An enum value: its name, and its text in JSON.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
     pub(super) name: String,
@@ -112,7 +114,7 @@ pub(super) struct Value {
     pub(super) deprecated: Option<String>,
 }
 
-/// What a field is: a type by its key, a list, something that is never `null`.
+/// A type reference: a type by its key, a list, or a non-null type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ref {
     Named(Box<str>),
@@ -120,41 +122,41 @@ pub(super) enum Ref {
     Required(Box<Ref>),
 }
 
-/// A link as a service's own document has it.
+/// A link declared in a service's own document.
 #[derive(Debug)]
 pub(super) struct Wish {
-    /// Where it stands.
+    /// The location in the document.
     pub(super) place: String,
     /// The type that gets the field.
     pub(super) on: Box<str>,
     pub(super) name: String,
     pub(super) description: String,
-    /// The field of `Query` that it leads to.
+    /// The target: a field of `Query`.
     pub(super) target: Box<str>,
-    /// What parameters are filled with.
+    /// The values of the parameters.
     pub(super) filled: Vec<(Box<str>, Filled)>,
 }
 
-/// What a parameter is filled with: a member of the object, or always the same.
+/// The value of a parameter: a member of the object, or a constant.
 #[derive(Debug)]
 pub(super) enum Filled {
     Member(Box<str>),
     Fixed(serde_json::Value),
 }
 
-/// A type of another service with the fields that it gets here.
+/// A type of another service, with the fields that it gets from this service.
 #[derive(Debug)]
 pub(super) struct Stub {
-    /// The other service's place among the models.
+    /// The index of the other service's model.
     pub(super) model: usize,
-    /// The type's key there.
+    /// The type's key in that model.
     pub(super) of: Box<str>,
-    /// The fields that all of them need, by their keys there.
+    /// The fields that the links need, by their keys in that model.
     pub(super) needs: IndexSet<Box<str>>,
     pub(super) fields: Vec<Field>,
 }
 
-/// How the objects of a type are found by its key.
+/// The calls that fetch the objects of a type by its key.
 #[derive(Debug)]
 pub(super) struct Own {
     pub(super) of: Box<str>,
@@ -174,34 +176,34 @@ impl Model {
         }
     }
 
-    /// The fields of a type that has some.
+    /// The fields of a type, if it has fields.
     pub(super) fn fields(&self, key: &str) -> Option<&Fields> {
         self.types.get(key)?.shape.fields()
     }
 
-    /// The same, to be changed. An object type is made where there is none.
+    /// The fields of a type, for modification. Creates an object type if the type does not exist.
     pub(super) fn object(&mut self, key: &str) -> Option<&mut Fields> {
         let made = || Type::new(key, Shape::Object { fields: Fields::new(), implements: Vec::new() });
         self.types.entry(key.into()).or_insert_with(made).shape.fields_mut()
     }
 
-    /// Whether it is a scalar or an enum: a value, and no object.
+    /// Whether the type is a scalar or an enum.
     pub(super) fn is_leaf(&self, key: &str) -> bool {
         BUILT_IN.contains(&key)
             || self.types.get(key).is_some_and(|it| matches!(it.shape, Shape::Scalar | Shape::Enum(_)))
     }
 
-    /// What the schema calls a type.
+    /// The name of a type in the schema.
     pub(super) fn name<'a>(&'a self, key: &'a str) -> &'a str {
         self.types.get(key).map_or(key, |it| &it.name)
     }
 
-    /// Whether clients don't see a type.
+    /// Whether a type is hidden from clients.
     pub(super) fn is_hidden(&self, key: &str) -> bool {
         self.types.get(key).is_some_and(|it| it.is_hidden)
     }
 
-    /// The keys of the objects that a value of an interface or a union may be.
+    /// The keys of the possible object types of an interface or a union.
     pub(super) fn objects<'a>(&'a self, key: &str) -> Vec<&'a str> {
         let is_of_it = |it: &Type| {
             matches!(it.shape, Shape::Object { .. })
@@ -218,7 +220,7 @@ impl Model {
         }
     }
 
-    /// A reference as the service itself writes it.
+    /// A type reference with the service's own type names.
     pub(super) fn own_written(&self, of: &Ref) -> String {
         of.written(&|key| self.types.get(key).and_then(|it| it.own_name.as_deref()).unwrap_or(key))
     }
@@ -257,7 +259,7 @@ impl Shape {
         }
     }
 
-    /// The keys of the interfaces that it implements.
+    /// The keys of the implemented interfaces.
     pub(super) fn implements(&self) -> &[Box<str>] {
         match self {
             Self::Object { implements, .. } | Self::Interface { implements, .. } => implements,
@@ -291,7 +293,7 @@ impl Ref {
         Self::List(Box::new(items))
     }
 
-    /// The same, and never `null`.
+    /// Makes the reference non-null.
     pub(super) fn required(self) -> Self {
         match self {
             Self::Required(_) => self,
@@ -299,7 +301,7 @@ impl Ref {
         }
     }
 
-    /// The same, where it may be `null`.
+    /// The reference without a non-null marker.
     pub(super) fn nullable(&self) -> &Self {
         match self {
             Self::Required(of) => of,
@@ -307,7 +309,7 @@ impl Ref {
         }
     }
 
-    /// The type of its values, within all lists.
+    /// The key of the innermost type.
     pub(super) fn key(&self) -> &str {
         match self {
             Self::Named(key) => key,
@@ -315,7 +317,7 @@ impl Ref {
         }
     }
 
-    /// As GraphQL writes it, with these names for types.
+    /// Writes the reference in GraphQL syntax, with these type names.
     pub(super) fn written<'a>(&'a self, name: &impl Fn(&'a str) -> &'a str) -> String {
         match self {
             Self::Named(key) => name(key).to_owned(),
@@ -324,7 +326,7 @@ impl Ref {
         }
     }
 
-    /// The items of a list.
+    /// The type of a list's items.
     pub(super) fn items(&self) -> Option<&Self> {
         match self.nullable() {
             Self::List(items) => Some(items),

@@ -1,6 +1,7 @@
-//! A GraphQL service as a model, by its SDL or by what it answered to introspection.
+//! A GraphQL service as a model, from its SDL or its introspection result.
 //!
-//! A subgraph by itself keeps its text; it is read for what links lead to. Subscriptions are left out.
+//! The text of a federated subgraph remains unchanged; it is parsed to resolve links. Subscriptions are left
+//! out.
 
 mod introspection;
 
@@ -15,15 +16,15 @@ use super::model::{Asked, Field, Fields, MUTATION, Model, QUERY, Ref, Shape, Typ
 use crate::compose::text::prepared;
 use crate::mistake::Finding;
 
-/// The fields of `Query` that a subgraph has for whoever asks it.
+/// The `Query` fields that every federated subgraph has.
 const OF_SUBGRAPHS: [&str; 2] = ["_entities", "_service"];
 
 type Sdl = Document<'static, String>;
 
-/// The model of a service that is no subgraph by itself, or is one.
+/// Builds the model of a GraphQL service, federated or not.
 ///
 /// # Errors
-/// What is wrong with the text, in the parser's words.
+/// The parser's message, if the text is invalid.
 pub(super) fn model(
     service: &Arc<str>,
     path: &Arc<str>,
@@ -36,7 +37,7 @@ pub(super) fn model(
         let findings = introspection::read(&mut model, text)?;
         return Ok((model, findings));
     }
-    let prepared = prepared(text).map_err(|_| "its brackets go too deep")?;
+    let prepared = prepared(text).map_err(|_| "its brackets are nested too deeply")?;
     let document = parse_schema::<String>(&prepared).map_err(|error| error.to_string())?.into_static();
     let asked = match is_federated {
         true => Asked::Federated { path, sdl: text.to_owned() },
@@ -54,7 +55,7 @@ pub(super) fn model(
     Ok((reader.model, reader.findings))
 }
 
-/// What the service calls `Query`, `Mutation` and `Subscription`.
+/// The service's names of `Query`, `Mutation` and `Subscription`.
 #[derive(Debug)]
 struct Roots {
     query: String,
@@ -63,7 +64,7 @@ struct Roots {
 }
 
 impl Roots {
-    /// A type's key: the roots have the same one in every service.
+    /// The key of a type. The root types have the same keys in every service.
     fn key<'a>(&self, name: &'a str) -> &'a str {
         match name {
             _ if name == self.query => QUERY,
@@ -127,7 +128,7 @@ impl Reader {
         }
     }
 
-    /// An extension adds to what was defined, or defines what nobody did.
+    /// Adds the fields of an extension to the type that it extends, or defines this type if it does not exist.
     fn extend(&mut self, extension: &TypeExtension<'static, String>) {
         let (name, shape) = match extension {
             TypeExtension::Object(it) => (
@@ -211,7 +212,7 @@ fn values(written: &[EnumValue<'static, String>]) -> Vec<Value> {
     values.collect()
 }
 
-/// Adds a type, or what more is said of one.
+/// Adds a type, or merges the definition into an existing type.
 fn add(model: &mut Model, key: &str, name: &str, description: &str, shape: Shape) {
     if let Some(known) = model.types.get_mut(key) {
         match (&mut known.shape, shape) {

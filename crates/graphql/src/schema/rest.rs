@@ -1,6 +1,6 @@
-//! A REST service as a model: its operations become fields of `Query` and `Mutation`, its schemas types.
+//! A REST service as a model: its operations become fields of `Query` and `Mutation`, its schemas become types.
 //!
-//! What GraphQL has no place for (files, forms, cookies) is left out, and a finding says so.
+//! Parts without an equivalent in GraphQL (files, forms, cookies) are left out with a warning.
 
 mod flat;
 mod types;
@@ -19,10 +19,10 @@ use crate::mistake::Finding;
 use crate::subgraph::{From as Source, Operation, Parameter};
 use types::{At, Types, Way};
 
-/// Headers that no parameter stands for, whatever a document says.
+/// Headers that never become parameters, even if a document declares them.
 const NOT_PARAMETERS: [&str; 3] = ["accept", "content-type", "authorization"];
 
-/// The model of a service, and what of its document has no place in it.
+/// Builds the model of a service, with warnings about parts of its document that cannot be mapped.
 pub(super) fn model(service: &Arc<str>, document: &Document) -> (Model, Vec<Finding>) {
     let mut types = Types::new(document, Model::new(service, Asked::Rest));
     let names = names(document, &mut types);
@@ -50,8 +50,8 @@ fn place(document: &Document, operation: &Described) -> String {
     format!("/paths/{path}/{}", operation.method.to_ascii_lowercase())
 }
 
-/// What each operation is called; none for those that are no fields. The names don't depend on the order of the document:
-/// where several want one, each is named by its method and path.
+/// The name of each operation; `None` for operations that do not become fields. The names are independent of
+/// the order in the document: operations that would get the same name are named by method and path.
 fn names(document: &Document, types: &mut Types<'_>) -> Vec<Option<String>> {
     let of_path = |operation: &Described| {
         let path = document.written(&operation.path);
@@ -87,7 +87,7 @@ fn names(document: &Document, types: &mut Types<'_>) -> Vec<Option<String>> {
             Some(name) => {
                 let by_path = of_path(operation);
                 let message = format!("several operations would be called `{name}`: this one is `{by_path}`");
-                types.note(&place(document, operation), message, "give each its own `operationId`");
+                types.note(&place(document, operation), message, "give each a unique `operationId`");
                 by_path
             }
             None => of_path(operation),
@@ -97,7 +97,7 @@ fn names(document: &Document, types: &mut Types<'_>) -> Vec<Option<String>> {
     names
 }
 
-/// An operation as a field, or why it can be none.
+/// Converts an operation to a field. The error explains why this is impossible.
 fn field<'a>(types: &mut Types<'a>, operation: &'a Described, name: &str, at: &str) -> Result<Field, String> {
     let type_name = word::pascal(name);
     let answer = answer(types, operation, &type_name, at)?;
@@ -110,7 +110,11 @@ fn field<'a>(types: &mut Types<'a>, operation: &'a Described, name: &str, at: &s
             continue;
         }
         if taking.place == Place::Cookie {
-            types.note(&pointer, format!("the cookie `{}` can't be given: left out", taking.name), "");
+            types.note(
+                &pointer,
+                format!("the cookie parameter `{}` is not supported: left out", taking.name),
+                "",
+            );
             continue;
         }
         let argument = word::unique(&mut taken, &mut next, word::name(&taking.name));
@@ -118,7 +122,7 @@ fn field<'a>(types: &mut Types<'a>, operation: &'a Described, name: &str, at: &s
         let at = At::new(format!("{pointer}/schema"), like);
         let Some(of) = parameter(types, taking, &at) else {
             if taking.is_required {
-                return Err(format!("needs an object in its {} (`{}`)", taking.place.name(), taking.name));
+                return Err(format!("requires an object in its {} (`{}`)", taking.place.name(), taking.name));
             }
             types.note(&pointer, format!("`{}` would be an object in the URL: left out", taking.name), "");
             continue;
@@ -145,14 +149,18 @@ fn field<'a>(types: &mut Types<'a>, operation: &'a Described, name: &str, at: &s
         Some((Content::Empty, _)) | None => None,
         Some((_, true)) => return Err("sends a file, a form or a text".to_owned()),
         Some((_, false)) => {
-            types.note(at, "a body that is no JSON can't be given: it is called without one", "");
+            types.note(
+                at,
+                "a body other than JSON is not supported: the operation is called without a body",
+                "",
+            );
             None
         }
     };
     let mut field = Field::new(name, name, answer.of);
     field.description =
         [&operation.summary, &operation.description].map(|text| text.trim()).join("\n\n").trim().to_owned();
-    field.deprecated = operation.is_deprecated.then(|| "The service says so.".to_owned());
+    field.deprecated = operation.is_deprecated.then(|| "Deprecated by the service.".to_owned());
     field.arguments = arguments;
     field.from = From::Operation(Arc::new(Operation {
         method: operation.method.parse().unwrap_or(Method::GET),
@@ -166,10 +174,10 @@ fn field<'a>(types: &mut Types<'a>, operation: &'a Described, name: &str, at: &s
     Ok(field)
 }
 
-/// What a parameter is; none where it would be an object.
+/// The type of a parameter; `None` if it would be an object.
 fn parameter<'a>(types: &mut Types<'a>, taken: &'a Taken, at: &At) -> Option<Ref> {
     let of = match &taken.schema {
-        // A text or a number, as it comes.
+        // A text or a number, unchanged.
         Schema::Unknown => Ref::named("String"),
         schema => types.parameter(schema, at)?,
     };
@@ -182,7 +190,8 @@ struct Answer {
     is_empty: bool,
 }
 
-/// What an operation answers. It may be `null` always: there may be none, or the service may fail.
+/// The type of an operation's response. It is always nullable, since the response may be missing or the call
+/// may fail.
 fn answer<'a>(
     types: &mut Types<'a>,
     operation: &'a Described,
@@ -196,7 +205,7 @@ fn answer<'a>(
     let at = format!("{at}/responses");
     if let Some(schema) = schemas.next() {
         if schemas.next().is_some() {
-            types.note(&at, "of several answers of success the first one counts", "");
+            types.note(&at, "there are several success responses: only the first is used", "");
         }
         let (of, _) = types.of(schema, Way::Out, &At::new(at, format!("{type_name}Answer")));
         return Ok(Answer { of, is_text: false, is_empty: false });
@@ -207,11 +216,11 @@ fn answer<'a>(
     } else if has(|content| matches!(content, Content::Empty)) {
         Ok(Answer { of: Ref::named("Boolean"), is_text: false, is_empty: true })
     } else {
-        Err("answers a file".to_owned())
+        Err("returns a file".to_owned())
     }
 }
 
-/// The links of the document, as far as they can be fields of objects.
+/// Collects the links of the document that can become fields of objects.
 fn wishes(document: &Document, names: &[Option<String>], types: &mut Types<'_>) {
     let find = |target: &Target| {
         let is_target = |operation: &Described| match target {
@@ -238,7 +247,7 @@ fn wishes(document: &Document, names: &[Option<String>], types: &mut Types<'_>) 
                     filled,
                 }),
                 (_, true) => Err("the link would send a body".to_owned()),
-                (None, _) => Err("the link leads to no operation that is a field of `Query`".to_owned()),
+                (None, _) => Err("the link's target is not a field of `Query`".to_owned()),
             };
             match wish {
                 Ok(wish) if !types.model.wishes.iter().any(|known| known.is_like(&wish)) => {
@@ -251,10 +260,10 @@ fn wishes(document: &Document, names: &[Option<String>], types: &mut Types<'_>) 
     }
 }
 
-/// What a link's parameters are filled with.
+/// The values of a link's parameters.
 fn filled(link: &openapi::Link) -> Result<Vec<(Box<str>, Filled)>, String> {
     let filled = link.parameters.iter().map(|(name, value)| {
-        // `path.id` says where the parameter stands.
+        // `path.id` includes the parameter's location.
         let place = name.split_once('.').filter(|(place, _)| ["path", "query", "header"].contains(place));
         Ok((Box::from(place.map_or(&**name, |(_, name)| name)), fill(value)?))
     });
@@ -268,21 +277,21 @@ fn fill(value: &Value) -> Result<Filled, String> {
     };
     let pointer = expression
         .strip_prefix("response.body#/")
-        .ok_or_else(|| format!("`${expression}` is not part of the answer"))?;
-    // An item of a list, whichever.
+        .ok_or_else(|| format!("`${expression}` is not part of the response"))?;
+    // An item of a list: the index is irrelevant.
     let of_item = |first: &str| first == "*" || first.bytes().all(|byte| byte.is_ascii_digit());
     let member = match pointer.split_once('/') {
         Some((first, rest)) if of_item(first) => rest,
         _ => pointer,
     };
     if member.is_empty() || member.contains('/') {
-        return Err(format!("`${expression}` is no member of the object"));
+        return Err(format!("`${expression}` is not a member of the object"));
     }
     Ok(Filled::Member(unescaped(member).into()))
 }
 
 impl Wish {
-    /// Whether it stands for the same field, as where an object is answered by several operations.
+    /// Whether both define the same field, for example because several operations return the same type.
     fn is_like(&self, other: &Self) -> bool {
         self.on == other.on && self.name == other.name
     }

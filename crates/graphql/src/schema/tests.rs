@@ -1,4 +1,4 @@
-//! What schemas are made of documents and links, and what is told of those that can't be.
+//! Tests of the schemas built from documents and links, and of the reported mistakes.
 
 mod links;
 mod marketplace;
@@ -14,7 +14,7 @@ use super::{Links, Says, Source, subgraphs};
 use crate::mistake::{Finding, Mistake};
 use crate::subgraph::{Bindings, Kind, Subgraph};
 
-/// A service, by its name and its text: an OpenAPI document, or a schema in GraphQL.
+/// A service: its name, and an OpenAPI document or a GraphQL schema.
 type Service<'a> = (&'a str, &'a str);
 
 fn made(services: &[Service<'_>], links: &str) -> Result<(Vec<Subgraph>, Vec<Finding>), Vec<Mistake>> {
@@ -34,7 +34,7 @@ fn made(services: &[Service<'_>], links: &str) -> Result<(Vec<Subgraph>, Vec<Fin
     subgraphs(&sources, &read(links))
 }
 
-/// Links of YAML.
+/// Reads links from YAML.
 fn read(links: &str) -> Links {
     if links.is_empty() {
         return Links::default();
@@ -55,7 +55,7 @@ fn json(yaml: &Yaml<'_>) -> Value {
     }
 }
 
-/// The schemas, one below the other.
+/// The concatenated schemas.
 fn sdl(subgraphs: &[Subgraph]) -> String {
     let texts = subgraphs.iter().map(|it| format!("# {}\n{}", it.name, it.sdl));
     texts.collect::<Vec<_>>().join("\n")

@@ -1,8 +1,8 @@
-//! Names that GraphQL can have, made of those that documents have.
+//! Conversion of names in documents to valid GraphQL names.
 
 use std::collections::{HashMap, HashSet};
 
-/// Names of types that mean something else already.
+/// Type names with a predefined meaning.
 const RESERVED: [&str; 15] = [
     "Query",
     "Mutation",
@@ -21,11 +21,12 @@ const RESERVED: [&str; 15] = [
     "_Service",
 ];
 
-/// A name like this text; the text itself, if it is one. Names with two underscores in front belong to GraphQL.
+/// Converts a text to a valid name; valid names remain unchanged. Names that begin with two underscores are
+/// reserved by GraphQL.
 pub(super) fn name(text: &str) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
     let mut name: String = text.chars().map(plain).collect();
-    // `pagination[page]` is `pagination_page`.
+    // `pagination[page]` becomes `pagination_page`.
     if !text.ends_with(|last: char| last.is_ascii_alphanumeric() || last == '_') {
         name.truncate(name.trim_end_matches('_').len());
     }
@@ -38,17 +39,17 @@ pub(super) fn name(text: &str) -> String {
     name
 }
 
-/// `listRepoHooks` of `list-repo_hooks`, `repos/listHooks` and `ListRepoHooks`.
+/// Converts `list-repo_hooks`, `repos/listHooks` or `ListRepoHooks` to a name such as `listRepoHooks`.
 pub(super) fn camel(text: &str) -> String {
     let pascal = pascal(text);
-    // `APIKey` begins with `API` and stays so; `Get` becomes `get`.
+    // A leading acronym, as in `APIKey`, remains unchanged; `Get` becomes `get`.
     let capitals = pascal.chars().take_while(char::is_ascii_uppercase).count();
     let lowered = if capitals == pascal.len() { capitals } else { usize::from(capitals == 1) };
     let (first, rest) = pascal.split_at(lowered);
     name(&format!("{}{rest}", first.to_ascii_lowercase()))
 }
 
-/// `ListRepoHooks`.
+/// Converts a text to a name such as `ListRepoHooks`.
 pub(super) fn pascal(text: &str) -> String {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.map(capital).collect()
@@ -59,16 +60,16 @@ fn capital(word: &str) -> String {
     first.to_ascii_uppercase() + rest
 }
 
-/// Names of types, each given once.
+/// A generator of unique type names.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     taken: HashSet<String>,
-    /// Where the next number is looked for.
+    /// The next suffix to try for each name.
     next: HashMap<String, usize>,
 }
 
 impl Names {
-    /// A name like this one that nobody has yet; one that means something else gets the service's name in front.
+    /// Returns an unused name based on `like`. A reserved name gets the service's name as a prefix.
     pub(super) fn give(&mut self, like: &str, service: &str) -> String {
         let mut name = name(like);
         if RESERVED.contains(&&*name) {
@@ -78,7 +79,7 @@ impl Names {
     }
 }
 
-/// Names among siblings.
+/// Returns a name that is unique among its siblings, based on `like`.
 pub(super) fn unique(taken: &mut HashSet<String>, next: &mut HashMap<String, usize>, like: String) -> String {
     if taken.insert(like.clone()) {
         return like;

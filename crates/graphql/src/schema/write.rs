@@ -1,4 +1,5 @@
-//! A model as a subgraph: its schema as text, of what operations and links lead to, and its bindings.
+//! Conversion of a model to a subgraph: the schema text of all types reachable from operations and links, and
+//! the bindings.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write;
@@ -9,11 +10,11 @@ use indexmap::IndexSet;
 use super::model::{Asked, BUILT_IN, Field, Fields, From, MUTATION, Model, QUERY, Ref, Shape, Type};
 use crate::subgraph::{Bindings, Entity, Kind, OperationKind, ScalarInput, Subgraph, Told, TypeBinding};
 
-/// What makes a text a subgraph's schema.
+/// The header of a subgraph's schema.
 const HEAD: &str = "extend schema @link(url: \"https://specs.apollo.dev/federation/v2.3\", \
                     import: [\"@key\", \"@shareable\", \"@inaccessible\"])\n";
 
-/// The subgraph of a model; none where nothing of it is left to be asked.
+/// Returns the subgraph of a model, or `None` if it has no operations.
 pub(super) fn subgraph(models: &[Model], number: usize) -> Option<Subgraph> {
     let model = &models[number];
     let mut writer = Writer {
@@ -48,10 +49,10 @@ pub(super) fn subgraph(models: &[Model], number: usize) -> Option<Subgraph> {
 struct Writer<'a> {
     models: &'a [Model],
     number: usize,
-    /// The types that were led to, by model and key.
+    /// The types reached so far, by model and key.
     seen: HashSet<(usize, &'a str)>,
     waiting: VecDeque<(usize, &'a str)>,
-    /// The names of those that were written.
+    /// The names of the types written so far.
     written: HashSet<&'a str>,
     text: String,
 }
@@ -61,7 +62,8 @@ impl<'a> Writer<'a> {
         &self.models[self.number]
     }
 
-    /// All that is led to from the operations, and from the types of others that get fields here.
+    /// Writes all types reachable from the operations, and the types of other services that get fields from
+    /// this one.
     fn whole(&mut self) -> Option<String> {
         let model = self.model();
         let has_fields = |root: &&str| {
@@ -81,7 +83,7 @@ impl<'a> Writer<'a> {
         Some(std::mem::take(&mut self.text))
     }
 
-    /// What links add to a schema that is written by somebody else.
+    /// Writes the additions of links to a federated subgraph's own schema.
     fn additions(&mut self) -> String {
         let model = self.model();
         for (key, it) in &model.types {
@@ -101,8 +103,8 @@ impl<'a> Writer<'a> {
         std::mem::take(&mut self.text)
     }
 
-    /// Writes the types that were led to, and those that they lead to. Scalars of several services are one, and a text that
-    /// somebody else wrote has its own types.
+    /// Writes the reached types and the types that they refer to. Scalars are shared by all services, and the
+    /// types of a federated subgraph are in its own text.
     fn all_that_waits(&mut self) {
         let model = self.model();
         let is_federated = matches!(model.asked, Asked::Federated { .. });
@@ -136,14 +138,15 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Whether the schema has the field: it is not hidden, nor is its type.
+    /// Whether the field is in the schema: neither the field nor its type is hidden.
     fn is_shown(&self, field: &Field) -> bool {
         !field.is_hidden && !self.model().is_hidden(field.of.key())
     }
 
-    /// The directive of a hidden type, which stands in the schema only as the type of a field that others need.
+    /// The directive of a hidden type. Such a type is in the schema only as the type of a field that other
+    /// services need.
     fn mark(&self, number: usize, it: &Type) -> &'static str {
-        // A scalar is one for all services, so that another one may show it.
+        // A scalar is shared by all services, so another service may show it.
         let shows = |other: &Type| other.name == it.name && !other.is_hidden;
         let is_shared = matches!(it.shape, Shape::Scalar)
             && self.models.iter().any(|model| model.types.values().any(shows));
@@ -194,7 +197,8 @@ impl<'a> Writer<'a> {
         };
     }
 
-    /// The keys by which other services know the type. They come here for nothing.
+    /// The keys by which other services refer to the type. Keys that only links of other services need are not
+    /// resolvable.
     fn keys(&self, number: usize, key: &str, it: &Type) -> String {
         let fields = self.models[number].fields(key);
         let own = self.models[number].owns.iter().filter(|own| *own.of == *key).map(|own| &own.needs);
@@ -318,22 +322,22 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Those of the types with these keys that clients see.
+/// The types with these keys that clients see.
 fn shown<'a>(model: &Model, keys: &'a [Box<str>]) -> Vec<&'a str> {
     keys.iter().map(|key| &**key).filter(|key| !model.is_hidden(key)).collect()
 }
 
-/// What the schema calls types.
+/// The schema names of types.
 fn names<'a>(model: &'a Model, keys: &[&'a str]) -> Vec<&'a str> {
     keys.iter().map(|key| model.name(key)).collect()
 }
 
-/// The interfaces with these keys as the head of a type has them.
+/// The `implements` clause for interfaces with these keys.
 fn interfaces(model: &Model, keys: &[&str]) -> String {
     if keys.is_empty() { String::new() } else { format!(" implements {}", names(model, keys).join(" & ")) }
 }
 
-/// The values that a scalar takes which was made of an OpenAPI format.
+/// The input values of a scalar that was created from an OpenAPI format.
 fn scalar_input(key: &str) -> Option<ScalarInput> {
     match key {
         "Long" => Some(ScalarInput::Integer),
@@ -342,7 +346,7 @@ fn scalar_input(key: &str) -> Option<ScalarInput> {
     }
 }
 
-/// What a type of the schema is to the service.
+/// The mapping of a schema type to the service's type.
 fn binding(model: &Model, it: &Type) -> TypeBinding {
     let mut binding =
         TypeBinding { name: it.own_name.clone().filter(|own| **own != *it.name), ..TypeBinding::default() };
@@ -378,7 +382,7 @@ fn binding(model: &Model, it: &Type) -> TypeBinding {
 }
 
 impl TypeBinding {
-    /// Whether it says nothing.
+    /// Whether the mapping changes nothing.
     fn is_plain(&self) -> bool {
         self.name.is_none() && self.fields.is_empty() && self.told_by.is_none() && self.values.is_empty()
     }
@@ -393,7 +397,7 @@ fn deprecated(reason: Option<&str>) -> String {
     reason.map(|reason| format!(" @deprecated(reason: {})", quoted(reason))).unwrap_or_default()
 }
 
-/// A text as GraphQL writes it, which is as JSON does.
+/// A string literal. GraphQL's syntax equals JSON's.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -1,4 +1,4 @@
-//! The response: what came of an operation, or why there is none, in the media type that the client likes best.
+//! HTTP responses with a result or with errors, in the negotiated media type.
 
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, VARY};
 use http::{Response, StatusCode};
@@ -8,7 +8,7 @@ use services::{Body, body};
 
 use super::media::Media;
 
-/// The response that says a tree, which goes along for who deduplicates.
+/// Creates the response for a tree. The tree is also attached as an extension, for deduplication.
 pub(crate) fn response(tree: Tree, status: StatusCode, media: Media, is_head: bool) -> Response<Body> {
     let length = tree.len();
     let mut response = Response::new(match is_head {
@@ -26,14 +26,14 @@ pub(crate) fn response(tree: Tree, status: StatusCode, media: Media, is_head: bo
     response
 }
 
-/// The response that says errors, and nothing was executed. The log is told the first one's code.
+/// Creates the response for errors without execution.
 pub(crate) fn errors(errors: &[Value], status: StatusCode, media: Media, is_head: bool) -> Response<Body> {
     let text = serde_json::json!({ "errors": errors }).to_string();
     not_kept(response(Tree::Text(text.into()), status, media, is_head))
 }
 
-/// Keeps caches from a response with errors: a document may be known with the next request, and a service answer, which a response
-/// without a word leaves to each cache's own judgement (RFC 9111, 4.2.2).
+/// Marks a response with errors as `no-store`. The next request may succeed, and without the header each
+/// cache would apply its own heuristics (RFC 9111, 4.2.2).
 pub(crate) fn not_kept(mut response: Response<Body>) -> Response<Body> {
     response.headers_mut().insert(CACHE_CONTROL, const { HeaderValue::from_static("no-store") });
     response

@@ -1,4 +1,4 @@
-//! What a request asks, by the GraphQL-over-HTTP specification: nothing of the document itself is looked at here.
+//! Parsing of requests by the GraphQL-over-HTTP specification. The document itself is not parsed here.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,25 +14,25 @@ use services::{Body, accept};
 use super::problem::HttpError;
 use super::refusal::Refusal;
 
-/// SHA-256 of a document's text.
+/// The SHA-256 of a document's text.
 pub(crate) type Hash = [u8; 32];
 
-/// What a request asks.
+/// A parsed request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     /// The document's text.
     pub(crate) query: Option<String>,
-    /// Its hash (`extensions.persistedQuery`).
+    /// The hash of the document (`extensions.persistedQuery`).
     pub(crate) hash: Option<Hash>,
-    /// What the operator calls it (`documentId`).
+    /// The operator's name of the document (`documentId`).
     pub(crate) id: Option<String>,
-    /// Which of its operations.
+    /// The name of the requested operation.
     pub(crate) operation: Option<String>,
-    /// The text of the variables, an object; nothing if there are none.
+    /// The JSON text of the variables, an object; `None` if there are none.
     pub(crate) variables: Option<Bytes>,
 }
 
-/// Why it could not be read.
+/// The error of a request that could not be parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
     Http(HttpError),
@@ -51,11 +51,11 @@ impl From<Refusal> for Unread {
     }
 }
 
-/// A longer body is read elsewhere, and what it asks is looked up there.
+/// The body size in bytes above which parsing leaves the serving thread.
 const LONG: usize = 64 << 10;
 
 impl Asked {
-    /// Reads a request, at most `limit` bytes of it.
+    /// Reads a request of at most `limit` bytes.
     pub(crate) async fn read(head: &Parts, body: Body, limit: u64) -> Result<Self, Unread> {
         match head.method {
             Method::GET | Method::HEAD => {
@@ -77,7 +77,7 @@ impl Asked {
         }
     }
 
-    /// Of a URL's query.
+    /// Parses the query of a URL.
     fn of_query(query: &str) -> Result<Self, Refusal> {
         let mut texts: [Option<Cow<'_, str>>; 5] = [const { None }; 5];
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -88,7 +88,7 @@ impl Asked {
         }
         let mut asked = Self::default();
         for (name, text) in NAMES.into_iter().zip(texts) {
-            // What is there and empty, forms send for what is not filled in.
+            // Forms send empty values for fields that were not filled in.
             let Some(text) = text.filter(|text| !text.is_empty()) else { continue };
             if matches!(name, "variables" | "extensions") {
                 let document = Document::new(text.into_owned().into());
@@ -100,7 +100,7 @@ impl Asked {
         asked.whole()
     }
 
-    /// Of a JSON body.
+    /// Parses a JSON body.
     fn of_body(body: Bytes) -> Result<Self, Refusal> {
         let document = Document::new(body).map_err(|error| Refusal::Json { place: "body", error })?;
         match document.root().kind() {
@@ -147,7 +147,7 @@ impl Asked {
         *place = Some(text);
     }
 
-    /// What was asked, if it names a document at all.
+    /// Returns the request if it identifies a document.
     fn whole(mut self) -> Result<Self, Refusal> {
         self.operation.take_if(|operation| operation.is_empty());
         if let Some(hash) = self.id.as_deref().and_then(|id| id.strip_prefix("sha256:")) {
@@ -159,12 +159,13 @@ impl Asked {
     }
 }
 
-/// What a request may have; further names are for others.
+/// The known parameters; others are ignored.
 const NAMES: [&str; 5] = ["query", "operationName", "variables", "extensions", "documentId"];
 
-/// Checks that an object has each name once, however it is spelt: readers take the first of several, or the last.
+/// Checks that an object has no duplicate names in any spelling. Parsers disagree on whether the first or the
+/// last counts.
 fn check_names(of: &'static str, object: Node<'_>) -> Result<(), Refusal> {
-    /// How many characters of a name are told.
+    /// The maximum number of characters of a name in an error message.
     const NAME: usize = 40;
     let mut names = HashSet::with_capacity(object.count());
     for (key, _) in object.members() {
@@ -178,7 +179,7 @@ fn check_names(of: &'static str, object: Node<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The hash of Apollo's persisted queries.
+/// Returns the hash of Apollo's persisted queries.
 fn persisted(extensions: Node<'_>) -> Result<Option<Hash>, Refusal> {
     let Some(persisted) = extensions.last_member(b"persistedQuery") else { return Ok(None) };
     match persisted.kind() {
@@ -212,8 +213,8 @@ fn text(value: Node<'_>) -> String {
     String::from_utf8_lossy(&value.string().unwrap_or_default()).into_owned()
 }
 
-/// Checks that the body is JSON in UTF-8, by what the head says of it. A page of another origin can send none of that
-/// without asking first.
+/// Checks that the headers declare a JSON body in UTF-8. Pages of other origins cannot send this type without
+/// a preflight.
 fn check_type(headers: &HeaderMap) -> Result<(), HttpError> {
     let mut kinds = headers.get_all(CONTENT_TYPE).iter();
     let Some(kind) = kinds.next() else { return Err(HttpError::ContentTypeMissing) };

@@ -1,4 +1,4 @@
-//! Documents of the operator's, by hash and by the names of their files.
+//! The operator's documents, by hash and by the names of their files.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use sha2::{Digest, Sha256};
 
 use super::ask::Hash;
 
-/// A file with a document.
+/// A file that contains a document.
 #[derive(Clone, Debug)]
 pub struct DocumentFile {
-    /// The file, as its reader finds it.
+    /// The path of the file, for messages.
     pub file: Box<str>,
-    /// What clients call it: the file's name without its ending.
+    /// The name that clients refer to it by: the file name without its extension.
     pub name: Box<str>,
     /// The document.
     pub text: Arc<str>,
 }
 
-/// The documents of a route.
+/// The operator's documents of a route.
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
     by_hash: HashMap<Hash, Arc<str>>,
@@ -28,7 +28,8 @@ pub(crate) struct Listed {
 }
 
 impl DocumentFile {
-    /// The names of its operations; one that has none is alone. Of a text that is no document, as if it had such a one.
+    /// Returns the names of the operations; an anonymous operation is the only one. A text that does not
+    /// parse is treated as an anonymous operation.
     pub(crate) fn operations(&self) -> Vec<Option<String>> {
         let document = parse_query::<String>(&self.text).ok();
         let definitions = document.into_iter().flat_map(|document| document.definitions);
@@ -47,7 +48,7 @@ impl Listed {
     pub(crate) fn new(files: &[DocumentFile]) -> Self {
         let mut listed = Self::default();
         for DocumentFile { name, text, .. } in files {
-            // Editors end a file with a line's end, which clients may hash or not.
+            // Editors end a file with a line break, which clients may or may not hash.
             for spelt in [&**text, text.trim_end()] {
                 listed.by_hash.entry(hash(spelt)).or_insert_with(|| Arc::clone(text));
             }
@@ -65,7 +66,7 @@ impl Listed {
     }
 }
 
-/// What a document is known by.
+/// Returns the hash that identifies a document.
 pub(crate) fn hash(text: &str) -> Hash {
     Sha256::digest(text).into()
 }
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_is_known_by_its_file_and_by_its_hash_with_or_without_the_last_line_end() {
+    fn finds_documents_by_name_and_by_hash_with_or_without_the_final_line_break() {
         let (file, name, text) = ("documents/buyers.graphql".into(), "buyers".into(), "{ buyers }\n".into());
         let listed = Listed::new(&[DocumentFile { file, name, text }]);
         for known in [

@@ -1,13 +1,14 @@
-//! The media type that an answer leaves in: what the client likes best of the two that there are.
+//! Negotiation of the response's media type: the client's preferred one of the two supported types.
 //!
-//! A client that names `application/graphql-response+json` understands statuses; one that takes anything may be older than
-//! it, and gets `application/json`, where whatever the document is, the status is 200.
+//! A client that names `application/graphql-response+json` understands statuses. A client that accepts
+//! anything may predate that type and receives `application/json`, for which the status is 200 whatever the
+//! document.
 
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue};
 use services::accept::{self, Item};
 
-/// The media type of an answer.
+/// The media type of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Media {
     /// `application/graphql-response+json`
@@ -16,15 +17,16 @@ pub(crate) enum Media {
     Json,
 }
 
-/// What asks for [`Media::Response`] by name; the other is its deduplicated form, which is made of it later.
+/// The types that request [`Media::Response`]. The second is its deduplicated form, into which it is
+/// converted later.
 const RESPONSE: [&str; 2] = ["application/graphql-response+json", "application/graphql-dedup+json"];
-/// What asks for [`Media::Json`] by name.
+/// The types that request [`Media::Json`].
 const JSON: [&str; 2] = ["application/json", "application/vnd.orfa.dedup+json"];
-/// What leaves it to us, the more exact first.
+/// The ranges that leave the choice to the gateway, the more specific first.
 const ANY: [&str; 2] = ["application/*", "*/*"];
 
 impl Media {
-    /// The one that the client likes best; `None` if it takes neither.
+    /// Returns the client's preferred media type; `None` if it accepts neither.
     pub(crate) fn asked(headers: &HeaderMap) -> Option<Self> {
         if !headers.contains_key(ACCEPT) {
             return Some(Self::Json);
@@ -38,7 +40,7 @@ impl Media {
         }
     }
 
-    /// What stands in `Content-Type`.
+    /// Returns the value of `Content-Type`.
     pub(crate) fn name(self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Self::Response => "application/graphql-response+json; charset=utf-8",
@@ -47,14 +49,14 @@ impl Media {
     }
 }
 
-/// Whether a browser asks for a page.
+/// Whether a browser requests a page.
 pub(crate) fn asks_for_page(headers: &HeaderMap) -> bool {
     let weight = |names: &[&str]| accept::weight(headers, ACCEPT, names).unwrap_or(0);
     let page = weight(&["text/html", "application/xhtml+xml"]);
     page > 0 && page >= weight(&RESPONSE).max(weight(&JSON))
 }
 
-/// The most that is said of something by any of its names, in a charset that there is.
+/// Returns the highest weight of any of the names, with a charset of UTF-8 or none.
 fn weight(headers: &HeaderMap, names: &[&str]) -> Option<u16> {
     let is_it = |item: &Item<'_>| names.iter().any(|name| item.name.eq_ignore_ascii_case(name));
     let is_utf8 = |item: &Item<'_>| {
@@ -73,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn who_names_the_type_of_graphql_gets_it_and_who_takes_anything_gets_json() {
+    fn selects_the_graphql_type_only_if_named_and_json_by_default() {
         for (accept, expected) in [
             ("application/graphql-response+json", Some(Media::Response)),
             ("application/json", Some(Media::Json)),
@@ -102,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_that_opens_the_address_asks_for_a_page_and_a_program_does_not() {
+    fn recognises_browsers_that_request_a_page() {
         for (accept, expected) in [
             ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", true),
             ("text/html, application/json", true),

@@ -1,7 +1,7 @@
-//! GraphiQL, for browsers that open the route's address: one page, from the binary, with nothing from elsewhere.
+//! GraphiQL for browsers that open the route's address: one page from the binary, without external resources.
 //!
-//! `scripts/graphiql` makes it of the packages of npm. Its script is named to the browser by its hash and may reach the
-//! gateway alone; nobody may put the page into a frame of theirs.
+//! `scripts/graphiql` builds it from npm packages. The content security policy admits the script by its hash
+//! and lets it connect only to the gateway, and no site may embed the page in a frame.
 
 use std::io::Read;
 use std::sync::LazyLock;
@@ -15,12 +15,12 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use services::{Body, accept, body};
 
-/// The page, as most browsers take it.
+/// The page with gzip encoding, which most browsers accept.
 const PAGE: &[u8] = include_bytes!("../../graphiql/graphiql.html.gz");
-/// The hash of its script, in Base64.
+/// The hash of its script in Base64.
 const SCRIPT: &str = include_str!("../../graphiql/script.sha256");
 
-/// What goes with it. Styles are free: GraphiQL makes some while it runs.
+/// The headers of the page. Inline styles are allowed, because GraphiQL creates some at run time.
 static HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
     let policy = format!(
         "default-src 'none'; script-src 'sha256-{SCRIPT}'; style-src 'unsafe-inline'; img-src data:; \
@@ -39,7 +39,7 @@ static HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
     headers.into_iter().filter_map(|(name, value)| Some((name, HeaderValue::from_str(value).ok()?))).collect()
 });
 
-/// The page, for this request.
+/// Returns the page for a request with these headers.
 pub(crate) fn page(request: &HeaderMap) -> Response<Body> {
     let mut response = Response::new(body::empty());
     response.headers_mut().clone_from(&HEADERS);
@@ -54,11 +54,11 @@ pub(crate) fn page(request: &HeaderMap) -> Response<Body> {
     response
 }
 
-/// The page as it is, for who takes nothing else.
+/// The page without encoding, for clients that do not accept gzip.
 fn plain() -> Bytes {
     let mut page = Vec::new();
     let read = GzDecoder::new(PAGE).read_to_end(&mut page);
-    debug_assert!(read.is_ok(), "it is ours");
+    debug_assert!(read.is_ok(), "the embedded page is valid gzip");
     page.into()
 }
 
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_policy_names_the_very_script_of_the_page_and_nothing_comes_from_elsewhere() {
+    fn policy_matches_the_script_hash_and_the_page_loads_nothing_external() {
         let page = plain();
         let page = std::str::from_utf8(&page).unwrap();
         let (_, script) = page.split_once("<script>").unwrap();
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_that_has_the_page_is_told_so() {
+    fn answers_not_modified_to_a_browser_with_a_current_page() {
         let first = page(&HeaderMap::new());
         assert_eq!((first.status(), first.headers().get(CONTENT_ENCODING)), (StatusCode::OK, None));
         let tag = first.headers()[ETAG].clone();

@@ -1,9 +1,10 @@
-//! Documents that clients left here, to name them by their hash from then on (Apollo's automatic persisted queries).
+//! Documents that clients have stored to refer to them by hash later (Apollo's automatic persisted queries).
 //!
-//! Each belongs to whoever left it: a caller, or a network. So nobody learns by a hash what others ask, and who leaves
-//! thousands pushes out nothing but their own. Where all together are too many, the block with most of them loses its
-//! oldest: a caller, an IPv4 address, or 48 bits of an IPv6 address, which one customer often has all networks of. What is
-//! pushed out costs its client one more round trip.
+//! Each document belongs to its owner: a caller or a network. So hashes disclose nothing about the queries of
+//! others, and a client that stores thousands of documents evicts only its own. When the total exceeds the
+//! limit, the block with the most bytes loses its oldest documents. A block is a caller, an IPv4 address, or
+//! 48 bits of an IPv6 address, because one customer often owns all networks in such a prefix. An eviction
+//! costs the client one additional round trip.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,25 +14,25 @@ use services::{Call, Caller, network};
 
 use super::ask::Hash;
 
-/// As many bytes of documents an owner may have.
+/// The maximum bytes of documents per owner.
 const OWN: usize = 1 << 20;
-/// As many bytes the owners of a block may have together.
+/// The maximum bytes of documents per block.
 const BLOCK: usize = 4 << 20;
-/// As many bytes all may have together.
+/// The maximum bytes of all documents.
 const ALL: usize = 32 << 20;
-/// What a document takes beside its text.
+/// The estimated overhead of a document beyond its text, in bytes.
 const EACH: usize = 256;
 
-/// To whom a document belongs.
+/// The owner of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Owner {
-    /// A caller that said who it is.
+    /// An identified caller.
     Caller(Caller),
-    /// A client that did not, by its network: an IPv4 address, or the first 64 bits of an IPv6 address.
+    /// An anonymous client, by its network: an IPv4 address, or the first 64 bits of an IPv6 address.
     Network(IpAddr),
 }
 
-/// The documents.
+/// The store of persisted documents.
 #[derive(Debug, Default)]
 pub(crate) struct Persisted(Mutex<Kept>);
 
@@ -39,31 +40,31 @@ pub(crate) struct Persisted(Mutex<Kept>);
 struct Kept {
     owners: HashMap<Owner, Own>,
     blocks: HashMap<Owner, Block>,
-    /// The bytes of each block, and its number.
+    /// The size in bytes and the number of each block.
     by_bytes: BTreeSet<(usize, u64)>,
     names: HashMap<u64, Owner>,
     next: u64,
     bytes: usize,
 }
 
-/// What an owner left.
+/// The documents of an owner.
 #[derive(Debug, Default)]
 struct Own {
     documents: HashMap<Hash, Arc<str>>,
     bytes: usize,
 }
 
-/// What the owners of a block left.
+/// The documents of all owners in a block.
 #[derive(Debug, Default)]
 struct Block {
     number: u64,
-    /// The oldest first.
+    /// The documents from the oldest to the newest.
     order: VecDeque<(Owner, Hash)>,
     bytes: usize,
 }
 
 impl Owner {
-    /// The owner of what a call brings along.
+    /// Returns the owner for a call.
     pub(crate) fn of(call: &Call) -> Self {
         match (&call.caller, call.arrival) {
             (Caller::Anonymous, Some(arrival)) => Self::Network(network(arrival.client)),
@@ -71,7 +72,7 @@ impl Owner {
         }
     }
 
-    /// The owners that count together.
+    /// Returns the block that an owner belongs to.
     fn block(&self) -> Self {
         match self {
             Self::Network(IpAddr::V6(v6)) => {
@@ -85,13 +86,13 @@ impl Owner {
 }
 
 impl Persisted {
-    /// The document with this hash that this owner left.
+    /// Returns the document with this hash if this owner stored it.
     pub(crate) fn find(&self, owner: &Owner, hash: &Hash) -> Option<Arc<str>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.owners.get(owner)?.documents.get(hash).cloned()
     }
 
-    /// Keeps a document, as long as there is room for it.
+    /// Stores a document until it is evicted.
     pub(crate) fn keep(&self, owner: Owner, hash: Hash, document: &Arc<str>) {
         let size = document.len() + EACH;
         if size > OWN {
@@ -124,7 +125,7 @@ impl Persisted {
 }
 
 impl Kept {
-    /// Adds to the bytes of a block.
+    /// Adds to the size of a block.
     fn grow(&mut self, name: &Owner, size: usize) {
         self.bytes += size;
         let block = match self.blocks.get_mut(name) {
@@ -141,7 +142,7 @@ impl Kept {
         self.by_bytes.insert((block.bytes, block.number));
     }
 
-    /// Takes from the bytes of a block, which is gone when it has none.
+    /// Reduces the size of a block, and removes the block if it is empty.
     fn lessen(&mut self, name: &Owner, size: usize) {
         self.bytes -= size;
         let Some(block) = self.blocks.get_mut(name) else { return };
@@ -155,7 +156,7 @@ impl Kept {
         }
     }
 
-    /// Drops the oldest document of a block; says whether there was one.
+    /// Drops the oldest document of a block, and returns whether there was one.
     fn drop_oldest(&mut self, name: &Owner) -> bool {
         let Some((owner, hash)) = self.blocks.get_mut(name).and_then(|block| block.order.pop_front()) else {
             return false;
@@ -164,7 +165,7 @@ impl Kept {
         true
     }
 
-    /// Drops the oldest documents of an owner until the others have room.
+    /// Drops the oldest documents of an owner until the rest is within the owner's limit.
     fn shrink_owner(&mut self, name: &Owner, owner: &Owner) {
         let mut order = match self.blocks.get_mut(name) {
             Some(block) => std::mem::take(&mut block.order),
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_left_another_does_not_find() {
+    fn documents_are_visible_only_to_their_owner() {
         let persisted = Persisted::default();
         persisted.keep(owner("shop"), hash(1), &"{a}".into());
         assert_eq!(persisted.find(&owner("shop"), &hash(1)).as_deref(), Some("{a}"));
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_thousands_pushes_out_their_own_first_ones_alone() {
+    fn an_owner_above_its_limit_evicts_only_its_own_oldest_documents() {
         let persisted = Persisted::default();
         persisted.keep(owner("shop"), hash(1), &"{a}".into());
         let long: Arc<str> = "a".repeat(1000).into();
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn many_owners_take_no_more_than_there_is() {
+    fn many_owners_stay_within_the_total_limit() {
         let persisted = Persisted::default();
         let long: Arc<str> = "a".repeat(900_000).into();
         (0..100).for_each(|number| persisted.keep(owner(&number.to_string()), hash(1), &long));
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_with_many_networks_pushes_out_no_other_network() {
+    fn a_client_with_many_networks_evicts_no_documents_of_other_blocks() {
         let persisted = Persisted::default();
         let of = |text: &str| Owner::Network(super::network(text.parse().unwrap()));
         persisted.keep(of("2001:db8:1::1"), hash(1), &"{a}".into());
@@ -266,7 +267,7 @@ mod tests {
         assert!(persisted.find(&of("2001:db8:1::1"), &hash(1)).is_some());
         assert!(persisted.find(&of("192.0.2.1"), &hash(1)).is_some());
         assert!(persisted.0.lock().unwrap().bytes < 2 * BLOCK);
-        // With many blocks, too, those go first that have most.
+        // The largest blocks are evicted first even if there are many.
         for number in 0..100 {
             persisted.keep(of(&format!("2001:db8:{:x}::1", 16 + number)), hash(2), &long);
         }
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn small_documents_of_many_networks_are_counted_with_what_they_take() {
+    fn counts_the_overhead_of_small_documents() {
         let persisted = Persisted::default();
         for number in 0..200_000_u32 {
             let owner = Owner::Network(IpAddr::from(number.to_be_bytes()));
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_an_address_or_half_of_one() {
+    fn a_network_is_an_ipv4_address_or_half_of_an_ipv6_address() {
         let network = |text: &str| super::network(text.parse().unwrap());
         assert_eq!(network("::ffff:10.0.0.1"), network("10.0.0.1"));
         assert_eq!(network("2001:db8::1"), network("2001:db8::2"));

@@ -1,5 +1,5 @@
-//! What is refused because it is no GraphQL over HTTP at all: a problem document, as for every other way of answering.
-//! What is GraphQL and wrong is told in GraphQL's own form: `refusal.rs`.
+//! Errors of requests that are not valid GraphQL over HTTP. They are reported as a problem document, as in
+//! all other handlers. Errors of valid GraphQL requests use GraphQL's own format: `refusal.rs`.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use http::{Method, StatusCode};
 use offload::OffloadError;
 use services::{Fault, Overloaded, Problem};
 
-/// Why a request can't be read.
+/// The reason why a request was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HttpError {
-    #[error("GraphQL takes GET, HEAD and POST, and not {0}")]
+    #[error("GraphQL accepts GET, HEAD and POST, but not {0}")]
     Method(Method),
-    #[error("a mutation changes something, and GET must not")]
+    #[error("a mutation cannot be sent by GET")]
     MutationByGet,
-    #[error("the client takes neither application/graphql-response+json nor application/json")]
+    #[error("the client accepts neither application/graphql-response+json nor application/json")]
     NotAcceptable,
-    #[error("the request does not say what its body is")]
+    #[error("the request has no `Content-Type`")]
     ContentTypeMissing,
-    #[error("`{0}` is no type of a GraphQL request")]
+    #[error("`{0}` is not the content type of a GraphQL request")]
     ContentType(String),
     #[error("the body is in `{0}`, and has to be in UTF-8")]
     Charset(String),
@@ -31,11 +31,11 @@ pub(crate) enum HttpError {
     Broken,
     #[error("there is no schema yet: {0}")]
     NotReady(String),
-    #[error("the caller's documents take more time to plan than it may cause")]
+    #[error("planning the caller's documents exceeds the caller's quota")]
     PlanRate(Duration),
     #[error("the document was not planned in time")]
     PlanTimeout,
-    #[error("the gateway has more to do than it can just now")]
+    #[error("the gateway is overloaded")]
     Overloaded,
     #[error("the gateway failed to plan the document")]
     PlanFailed,
@@ -52,7 +52,7 @@ impl From<OffloadError> for HttpError {
     }
 }
 
-/// What may be used on a GraphQL route.
+/// The methods that are allowed on a GraphQL route.
 pub(crate) const METHODS: &str = "GET, HEAD, POST";
 
 impl Problem for HttpError {
@@ -105,7 +105,7 @@ impl Problem for HttpError {
                 "Send JSON: `Content-Type: application/json`, with `{\"query\": \"...\"}`."
             }
             Self::NotAcceptable => "Send `Accept: application/graphql-response+json`.",
-            Self::ContentEncoding(_) => "Send it as it is.",
+            Self::ContentEncoding(_) => "Send the body without an encoding.",
             Self::PlanRate(_) => {
                 "Send documents with variables, so that they are the same each time, or ask for less at once."
             }

@@ -1,4 +1,5 @@
-//! What is GraphQL over HTTP and refused before its document is looked at: told as GraphQL tells errors.
+//! Requests that are valid GraphQL over HTTP but are refused before their document is processed. They are
+//! reported in GraphQL's error format.
 
 use std::borrow::Cow;
 
@@ -7,7 +8,7 @@ use serde_json::json;
 
 use super::media::Media;
 
-/// Why nothing is planned.
+/// The reason for refusing a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("the {place} is not JSON: {error}")]
@@ -18,24 +19,24 @@ pub(crate) enum Refusal {
     NotObject(&'static str),
     #[error("`{name}` has to be {must}, and is {is}")]
     Parameter { name: &'static str, must: &'static str, is: &'static str },
-    #[error("`{0}` stands there twice")]
+    #[error("`{0}` is given twice")]
     Twice(Cow<'static, str>),
     #[error("there is no `query`")]
     NoQuery,
-    #[error("the hash is no SHA-256 in hexadecimal")]
+    #[error("the hash is not a hexadecimal SHA-256")]
     Hash,
-    #[error("the document's hash is another than the one that came with it")]
+    #[error("the hash of the document differs from the hash that was sent with it")]
     Mismatch,
-    // Clients of Apollo's protocol look for these very words.
+    // Clients of Apollo's protocol recognise exactly these messages.
     #[error("PersistedQueryNotFound")]
     NotFound,
     #[error("PersistedQueryNotSupported")]
     NotSupported,
-    #[error("no document is known as `{0}`")]
+    #[error("there is no document with the ID `{0}`")]
     Unknown(String),
-    #[error("only documents that the operator has listed are answered")]
+    #[error("only documents that the operator has listed are executed")]
     NotListed,
-    #[error("the schema is not told to this caller")]
+    #[error("introspection is not allowed for this caller")]
     Introspection,
 }
 
@@ -56,8 +57,8 @@ impl Refusal {
         }
     }
 
-    /// The status of the answer. Apollo's protocol has 200 where a document is not known yet, since its clients send it
-    /// then.
+    /// The status of the response. Apollo's protocol uses 200 for unknown documents, because clients then
+    /// send the document.
     pub(crate) fn status(&self, media: Media) -> StatusCode {
         match self {
             Self::NotFound | Self::NotSupported => StatusCode::OK,
@@ -72,7 +73,7 @@ impl Refusal {
     }
 }
 
-/// The status where a document is wrong, and nothing was executed: only one of the media types has its own.
+/// The status for an invalid document that was not executed. Only one of the media types has its own.
 pub(crate) fn status_of_document(media: Media) -> StatusCode {
     match media {
         Media::Response => StatusCode::BAD_REQUEST,

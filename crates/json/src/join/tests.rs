@@ -1,4 +1,4 @@
-//! Which keys are equal, by example, and joins against one that is written with trees of values.
+//! Tests of key equality, and of joins against a naive implementation.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ fn equal(one: &str, other: &str) -> bool {
 }
 
 #[test]
-fn keys_are_equal_as_values_of_json() {
+fn compares_keys_as_json_values() {
     for (one, other) in [("7", "7.0"), ("7", "70e-1"), ("0", "-0.0e9"), ("1e2", "100"), ("-1.50", "-15E-1")] {
         assert!(equal(one, other), "{one} {other}");
     }
@@ -25,7 +25,7 @@ fn keys_are_equal_as_values_of_json() {
 }
 
 #[test]
-fn numbers_and_texts_are_never_equal_nor_are_large_numbers_that_differ() {
+fn distinguishes_numbers_from_texts_and_large_numbers_exactly() {
     for (one, other) in [
         ("7", r#""7""#),
         ("true", r#""true""#),
@@ -43,13 +43,13 @@ fn numbers_and_texts_are_never_equal_nor_are_large_numbers_that_differ() {
 }
 
 #[test]
-fn as_text_a_number_is_its_spelling() {
+fn text_keys_compare_numbers_by_their_text() {
     let (number, text) = (document("7"), document(r#""7""#));
     assert_eq!(Scalar::text(number.root()), Scalar::text(text.root()));
 }
 
 #[test]
-fn kinds_that_can_never_meet_are_told() {
+fn detects_disjoint_key_kinds() {
     let kinds = |text: &str| Scalar::of(document(text).root()).unwrap().kind();
     assert!(kinds("1").are_apart(kinds(r#""1""#)));
     assert!(!kinds("1").are_apart(kinds("2.5")));
@@ -70,7 +70,7 @@ fn any_key() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn a_join_finds_what_a_search_through_all_items_finds(
+    fn joins_agree_with_a_linear_search(
         left in prop::collection::vec(any_key(), 0..20),
         right in prop::collection::vec(any_key(), 0..40),
     ) {

@@ -1,4 +1,4 @@
-//! What trees say, by example and for any tree.
+//! Tests of trees, with examples and with generated trees.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -20,7 +20,7 @@ fn written(tree: &Tree) -> String {
 }
 
 #[test]
-fn a_tree_is_written_with_texts_as_they_were_spelt() {
+fn writes_trees_with_original_texts() {
     let tree =
         Tree::Array([text("1.0e0"), Tree::NULL, Tree::Object([member("a", text("[ ]"))].into())].into());
     assert_eq!(written(&tree), r#"[1.0e0,null,{"a":[ ]}]"#);
@@ -29,7 +29,7 @@ fn a_tree_is_written_with_texts_as_they_were_spelt() {
 }
 
 #[test]
-fn an_extended_object_has_its_own_members_first() {
+fn extended_objects_begin_with_their_own_members() {
     let extended = |own: &'static str, more: &[Member]| written(&Tree::Extended(own.into(), more.into()));
     let more = [member("b", text("2")), member("c", text("3"))];
     assert_eq!(extended(r#"{ "a": 1 }"#, &more), r#"{ "a": 1 ,"b":2,"c":3}"#);
@@ -38,7 +38,7 @@ fn an_extended_object_has_its_own_members_first() {
 }
 
 #[test]
-fn long_texts_are_pieces_of_their_own_and_not_copied() {
+fn long_texts_become_separate_pieces_without_copying() {
     let long = Bytes::from(format!("\"{}\"", "x".repeat(LONG)));
     let tree = Tree::Array([text("1"), Tree::Text(long.clone()), text("2")].into());
     let pieces: Vec<Bytes> = tree.pieces().collect();
@@ -47,7 +47,7 @@ fn long_texts_are_pieces_of_their_own_and_not_copied() {
 }
 
 #[test]
-fn only_the_same_memory_is_the_same_value() {
+fn only_shared_memory_is_the_same_value() {
     let one = text("[1,2,3]");
     assert!(one.same(&one.clone()) && !one.same(&text("[1,2,3]")));
     let object = Tree::Object([member("a", one.clone())].into());
@@ -57,7 +57,7 @@ fn only_the_same_memory_is_the_same_value() {
 }
 
 #[test]
-fn a_text_that_a_small_tree_repeats_without_end_is_measured_without_writing_it() {
+fn measures_highly_repetitive_trees_without_writing_them() {
     let mut tree = text("1");
     let mut length = 1;
     for _ in 0..15 {
@@ -90,7 +90,7 @@ fn any_tree() -> impl Strategy<Value = Tree> {
 
 proptest! {
     #[test]
-    fn pieces_and_length_say_what_is_written(tree in any_tree()) {
+    fn pieces_and_length_match_the_written_text(tree in any_tree()) {
         let whole = written(&tree);
         prop_assert!(serde_json::from_str::<Value>(&whole).is_ok(), "{}", whole);
         prop_assert_eq!(tree.len(), whole.len());

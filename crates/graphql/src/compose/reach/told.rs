@@ -1,4 +1,4 @@
-//! What can't be reached, told so that one sees what is missing.
+//! Error messages for unreachable fields, which show what is missing.
 
 use indexmap::IndexMap;
 
@@ -6,7 +6,8 @@ use super::super::error::{Code, Errors, listed};
 use super::super::model::Name;
 use super::Reach;
 
-/// Fields of a type that can't be asked for where the state leads: a complaint for all that the same services have.
+/// Reports fields of a type that are unreachable in a state, with one error for all fields of the same
+/// services.
 pub(super) fn fields(reach: &Reach<'_, '_>, index: usize, name: &str, missed: &[&str], errors: &mut Errors) {
     let mut alike: IndexMap<(Vec<usize>, Vec<&str>), Vec<&str>> = IndexMap::new();
     for &field in missed {
@@ -40,29 +41,29 @@ fn missing(
     let (there, here) = (listed(names(&services)), listed(names(&from)));
     let why = match (keys.is_empty(), requires.is_empty()) {
         (true, _) => "no @key resolves it there".to_owned(),
-        (false, true) => format!("its @key there ({}) can't be had here", keys.join("; ")),
+        (false, true) => format!("its @key there ({}) can't be resolved here", keys.join("; ")),
         (false, false) => format!(
-            "what is required (\"{}\"), or its @key there ({}), can't be had here",
+            "the required fields (\"{}\") or its @key there ({}) can't be resolved here",
             requires.join("\", \""),
             keys.join("; ")
         ),
     };
     let coordinates: Vec<String> = fields.iter().map(|field| format!("{name}.{field}")).collect();
     let message = format!(
-        "{} of {there} can't be asked for in `{}`, where a \"{name}\" comes from {here}: {why}.",
+        "{} of {there} can't be resolved in `{}`, where a \"{name}\" comes from {here}: {why}.",
         listed(coordinates.iter().map(String::as_str)),
         query(reach, index, fields[0]),
     );
-    let hint = format!("give \"{name}\" a @key in {there}, of fields that {here} has too");
+    let hint = format!("give \"{name}\" a @key in {there}, with fields that {here} has too");
     let services: Vec<&Name> = services.into_iter().chain(from).collect();
     errors.add(Code::SatisfiabilityError, &services, coordinates[0].as_str(), message, hint);
 }
 
-/// Nobody can tell that an object is of this type.
+/// Reports that no service can determine that an object is of this type.
 pub(super) fn type_of(reach: &Reach<'_, '_>, index: usize, name: &str, errors: &mut Errors) {
     let from = origins(reach, index);
     let message = format!(
-        "In `{}`, nobody can tell that an object is a \"{name}\": to {}, all that implement the interface are the same.",
+        "In `{}`, no service can determine that an object is a \"{name}\": {} does not distinguish the types that implement the interface.",
         query(reach, index, "__typename"),
         listed(names(&from)),
     );
@@ -74,7 +75,7 @@ fn names<'n>(services: &[&'n Name]) -> impl Iterator<Item = &'n str> {
     services.iter().map(|name| &***name)
 }
 
-/// Where the state's object stands.
+/// The services that the state's object comes from.
 fn origins<'s>(reach: &Reach<'s, '_>, index: usize) -> Vec<&'s Name> {
     let mut sources: Vec<usize> = reach.states[index].places.iter().map(|place| place.source).collect();
     sources.dedup();
@@ -92,7 +93,7 @@ fn keys(reach: &Reach<'_, '_>, name: &str, sources: &[usize]) -> Vec<String> {
     keys
 }
 
-/// A query that comes this way.
+/// A query that leads to the state.
 fn query(reach: &Reach<'_, '_>, index: usize, field: &str) -> String {
     let mut path = vec![field];
     let mut state = &reach.states[index];

@@ -1,4 +1,4 @@
-//! Of the types of a schema their elements: fields, arguments, values, and what directives say of them.
+//! The elements of a schema's types: fields, arguments, values, and their directives.
 
 use graphql_tools::parser::schema::{self as ast, Directive};
 use indexmap::IndexMap;
@@ -122,7 +122,7 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    /// What is said of any element; complains of directives that can't be heeded.
+    /// Reads the metadata of an element, and reports unsupported directives.
     pub(super) fn shown(
         &mut self,
         coordinate: &str,
@@ -159,7 +159,7 @@ impl<'a> Reader<'_, 'a> {
                 "\"{coordinate}\" of \"{}\" has @{directive}, which the gateway would not enforce.",
                 self.service
             ),
-            "protect the route or the service instead, and take the directive out",
+            "protect the route or the service instead, and remove the directive",
         );
     }
 
@@ -185,7 +185,7 @@ impl<'a> Reader<'_, 'a> {
         let value = argument(directive, "fields");
         let written = match value {
             Some(Value::String(text)) => Some(text.clone()),
-            // Federation v1 took lists of texts too.
+            // Federation v1 also accepts lists of strings.
             Some(Value::List(items)) if self.names.is_first => items
                 .iter()
                 .map(|item| text(Some(item)))
@@ -204,7 +204,7 @@ impl<'a> Reader<'_, 'a> {
                 return Some(FieldSet { text, selection });
             }
             Some(Err(complaint)) => (wrong, complaint),
-            None => (wrong_type, "is no text".to_owned()),
+            None => (wrong_type, "is not a string".to_owned()),
         };
         let service = self.service;
         let message =
@@ -214,7 +214,7 @@ impl<'a> Reader<'_, 'a> {
             &[service],
             coordinate,
             message,
-            "write the names of fields, as \"id organization { id }\"",
+            "write the names of fields, such as \"id organization { id }\"",
         );
         None
     }

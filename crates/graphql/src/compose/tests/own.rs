@@ -1,4 +1,4 @@
-//! What the oracle doesn't know or sees otherwise than the specification, and how mistakes are told.
+//! Cases that the oracle lacks or handles differently from the specification, and tests of error messages.
 
 use super::plans::{plan, planner};
 use super::{V2, composed};
@@ -9,7 +9,7 @@ fn codes(case: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn federation_may_have_another_name_in_a_schema() {
+fn accepts_federation_under_another_name() {
     let sdl = composed(
         "# service: a
 extend schema @link(url: \"https://specs.apollo.dev/federation/v2.3\", as: \"fed\")
@@ -20,7 +20,7 @@ type T @fed__key(fields: \"id\") { id: ID! }",
 }
 
 #[test]
-fn of_services_that_override_each_other_in_a_row_the_last_resolves_the_field() {
+fn last_service_of_an_override_chain_resolves_the_field() {
     let sdl = composed(
         "# service: a (v2)
 type Query { x: Int a: Int }
@@ -34,7 +34,7 @@ type Query { x: Int @override(from: \"b\") c: Int }",
 }
 
 #[test]
-fn an_interface_that_is_an_object_elsewhere_may_require_fields() {
+fn an_interface_object_may_require_fields() {
     let sdl = composed(
         "# service: a (v2)
 type Query { users: [Node!]! }
@@ -50,7 +50,7 @@ type Node @key(fields: \"id\") @interfaceObject { id: ID! name: String! @externa
 }
 
 #[test]
-fn a_service_to_which_an_interface_is_an_object_has_none_of_its_types() {
+fn rejects_implementations_beside_an_interface_object() {
     let found = codes(
         "# service: a (v2)
 type Query { users: [Node!]! }
@@ -64,7 +64,7 @@ type User @key(fields: \"id\") { id: ID! }",
 }
 
 #[test]
-fn a_supergraph_that_contradicts_itself_is_refused_at_the_place() {
+fn rejects_an_inconsistent_supergraph_with_its_position() {
     let good = composed(
         "# service: a (v2)
 type Query { it: It us: [U] } union U = It | Other
@@ -102,7 +102,7 @@ type It @key(fields: \"id\") { id: ID! m: Int @shareable }",
 }
 
 #[test]
-fn a_root_of_another_name_is_a_root_wherever_it_is_named() {
+fn renames_custom_root_types_in_all_references() {
     let sdl = composed(
         "# service: a (v2)
 schema { query: Root }
@@ -116,7 +116,7 @@ type Query { b: Int }",
 }
 
 #[test]
-fn what_is_provided_on_one_way_is_missed_on_another() {
+fn provided_fields_are_reachable_only_by_their_path() {
     let case = |more| {
         format!(
             "# service: a (v2)
@@ -132,7 +132,7 @@ type X {{ y: Int }}"
 }
 
 #[test]
-fn fields_that_require_each_other_can_never_be_had() {
+fn fields_that_require_each_other_are_unsatisfiable() {
     let case = "# service: a (v2)
 type Query { a: T }
 type T @key(fields: \"id\") { id: ID! x: Int @requires(fields: \"y\") y: Int @external }
@@ -142,7 +142,7 @@ type T @key(fields: \"id\") { id: ID! y: Int @requires(fields: \"x\") x: Int @ex
 }
 
 #[test]
-fn a_name_that_is_not_free_and_a_type_with_nothing_in_it_are_refused() {
+fn rejects_reserved_names_and_empty_types() {
     assert_eq!(
         codes("# service: a\ntype Query { a: join__T } type join__T { x: Int }"),
         ["INVALID_GRAPHQL"; 2]
@@ -152,7 +152,7 @@ fn a_name_that_is_not_free_and_a_type_with_nothing_in_it_are_refused() {
 }
 
 #[test]
-fn texts_come_out_as_they_went_in() {
+fn preserves_strings_and_descriptions() {
     let sdl = composed(
         "# service: a
 type Query {
@@ -172,7 +172,7 @@ type Query {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once() {
+fn reports_all_composition_errors_at_once() {
     let codes = codes(
         "# service: a (v2)
 type Query { x: Int e: E @provides(fields: \"y\") }
@@ -195,7 +195,7 @@ union T = Query",
 }
 
 #[test]
-fn a_mistake_names_the_services_the_place_and_the_way_out() {
+fn composition_errors_have_services_coordinate_and_hint() {
     let errors = composed(
         "# service: catalog (v2)
 type Query { catalogs: [Catalog!]! }
@@ -207,8 +207,8 @@ type Buyer @key(fields: \"email\") { email: String! name: String }",
     );
     let errors = errors.unwrap_err();
     insta::assert_snapshot!(errors.iter().map(|error| format!("{error}\n")).collect::<String>(), @r#"
-    SATISFIABILITY_ERROR: "Buyer.id" of "catalog" can't be asked for in `query { buyers { id } }`, where a "Buyer" comes from "profile": no @key resolves it there. (give "Buyer" a @key in "catalog", of fields that "profile" has too)
-    SATISFIABILITY_ERROR: "Buyer.email" and "Buyer.name" of "profile" can't be asked for in `query { catalogs { buyer { email } } }`, where a "Buyer" comes from "catalog": its @key there ("email") can't be had here. (give "Buyer" a @key in "profile", of fields that "catalog" has too)
+    SATISFIABILITY_ERROR: "Buyer.id" of "catalog" can't be resolved in `query { buyers { id } }`, where a "Buyer" comes from "profile": no @key resolves it there. (give "Buyer" a @key in "catalog", with fields that "profile" has too)
+    SATISFIABILITY_ERROR: "Buyer.email" and "Buyer.name" of "profile" can't be resolved in `query { catalogs { buyer { email } } }`, where a "Buyer" comes from "catalog": its @key there ("email") can't be resolved here. (give "Buyer" a @key in "profile", with fields that "catalog" has too)
     "#);
     let error = &errors[1];
     assert_eq!(error.code, Code::SatisfiabilityError);
@@ -217,7 +217,7 @@ type Buyer @key(fields: \"email\") { email: String! name: String }",
 }
 
 #[test]
-fn what_would_not_be_enforced_is_refused() {
+fn rejects_directives_that_would_not_be_enforced() {
     let case = "# service: a
 extend schema @link(url: \"https://specs.apollo.dev/federation/v2.5\", import: [\"@authenticated\"])
 type Query { a: Int @authenticated }";
@@ -225,7 +225,7 @@ type Query { a: Int @authenticated }";
 }
 
 #[test]
-fn services_whose_names_are_equal_in_an_enum_stay_apart() {
+fn distinguishes_services_with_colliding_enum_names() {
     let sdl = composed(
         "# service: my-a (v2)\ntype Query { a: Int }\n# service: my_a (v2)\ntype Query { b: Int }\n# service: 1\ntype Query { c: Int }",
     );
@@ -244,7 +244,7 @@ fn services_whose_names_are_equal_in_an_enum_stay_apart() {
 }
 
 #[test]
-fn a_text_that_is_no_schema_is_refused_with_its_place() {
+fn rejects_an_invalid_schema_with_its_position() {
     let errors = composed("# service: a\ntype Query { a: Int").unwrap_err();
     assert!(errors[0].message.contains("\"a\"") && errors[0].message.contains("1:"), "{}", errors[0]);
     let deep = format!("# service: a\ntype Query {{ a: {}Int{} }}", "[".repeat(100_000), "]".repeat(100_000));
@@ -257,7 +257,7 @@ fn a_text_that_is_no_schema_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_supergraph_that_others_composed_is_read() {
+fn reads_an_existing_supergraph() {
     let sdl = composed(
         "# service: a (v2)\ntype Query { a: Int @inaccessible b: Int }\n# service: b\ntype Query { c: Int }",
     )
@@ -268,7 +268,7 @@ fn a_supergraph_that_others_composed_is_read() {
 }
 
 #[test]
-fn a_supergraph_is_refused_that_is_none_or_demands_what_there_is_not() {
+fn rejects_invalid_and_unsupported_supergraphs() {
     let code = |sdl: &str| read(sdl).err().unwrap_or_default().first().map(|error| error.code.code());
     assert_eq!(code("type Query { a: Int }"), Some("INVALID_GRAPHQL"));
     assert_eq!(code("type Query {"), Some("INVALID_GRAPHQL"));

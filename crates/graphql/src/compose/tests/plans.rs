@@ -1,4 +1,4 @@
-//! What is composed can be planned for: whatever a query asks for has a way.
+//! Checks that composed schemas can be planned: every query has a plan.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use hive_router_query_planner::planner::{Planner, QueryPlannerOptions};
 use hive_router_query_planner::utils::cancellation::CancellationToken;
 use hive_router_query_planner::utils::parsing::{safe_parse_operation, safe_parse_schema};
 
-/// How deep queries go.
+/// The maximum depth of queries.
 const DEPTH: usize = 4;
 
 pub(super) fn planner(sdl: &str) -> Planner {
@@ -17,7 +17,7 @@ pub(super) fn planner(sdl: &str) -> Planner {
     Planner::new_from_supergraph(&document, QueryPlannerOptions::default()).unwrap()
 }
 
-/// The plan as the planner prints it; or why there is none.
+/// Returns the plan as the planner prints it, or its error.
 pub(super) fn plan(planner: &Planner, query: &str) -> Result<String, String> {
     let query = safe_parse_operation(query).unwrap();
     let normalized =
@@ -29,7 +29,7 @@ pub(super) fn plan(planner: &Planner, query: &str) -> Result<String, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Queries for all that there is, down to a depth: one for each field of the root.
+/// Generates queries for all fields, down to a maximum depth: one for each field of the root.
 pub(super) fn queries(planner: &Planner) -> Vec<String> {
     let schema = Consumers::new(&planner.consumer_schema.document);
     let roots = [("query", "Query"), ("mutation", "Mutation")];
@@ -57,7 +57,7 @@ impl<'c> Consumers<'c> {
         Self { types: types.collect() }
     }
 
-    /// Nothing where the field has to have arguments, or where the query is deep enough.
+    /// Returns `None` if the field requires arguments, or if the maximum depth is reached.
     fn field(&self, field: &Field<'static, String>, depth: usize) -> Option<String> {
         let is_required = |of: &Type<'static, String>| matches!(of, Type::NonNullType(_));
         if field

@@ -1,4 +1,5 @@
-//! However a schema is split over services, clients see the same one, and can ask for all of it.
+//! Property test: splitting a schema over services changes neither the clients' schema nor the possible
+//! queries.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,7 +9,7 @@ use proptest::prelude::*;
 use super::plans::{plan, planner, queries};
 use super::{composed, summary};
 
-/// A type `T0`, `T1`...: for each field what it is of, and the service that has it.
+/// The fields of a type `T0`, `T1`...: the type of each field, and its service.
 type Fields = Vec<(Of, usize)>;
 
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +18,7 @@ enum Of {
     Enum,
     Type(usize),
     List(usize),
-    /// The interface that all types have.
+    /// The interface that all types implement.
     Node,
 }
 
@@ -45,7 +46,7 @@ fn schema() -> impl Strategy<Value = Schema> {
 }
 
 impl Schema {
-    /// The case of it: every service has the key of every type, and the fields that are its own.
+    /// Writes the schema as a case: every service has the keys of all types, and its own fields.
     fn split(&self, service_of: impl Fn(usize) -> usize) -> String {
         let mut case = String::new();
         let services: BTreeSet<usize> = (0..SERVICES).map(&service_of).collect();
@@ -82,7 +83,7 @@ fn written(of: Of) -> String {
     }
 }
 
-/// The lines that clients see something of.
+/// The lines of the summary that concern clients.
 fn seen(sdl: &str) -> BTreeSet<String> {
     summary::of(sdl).lines().filter(|line| !line.contains("@join__")).map(str::to_owned).collect()
 }
@@ -91,7 +92,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn every_split_of_a_schema_is_the_same_schema(schema in schema()) {
+    fn splitting_a_schema_over_services_preserves_it(schema in schema()) {
         let whole = composed(&schema.split(|_| 0)).unwrap();
         let split = composed(&schema.split(|service| service)).unwrap();
         prop_assert_eq!(seen(&whole), seen(&split));

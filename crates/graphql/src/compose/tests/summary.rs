@@ -1,4 +1,4 @@
-//! What a supergraph says, a line for each thing, whatever its order and however it is written.
+//! A canonical summary of a supergraph, with a line for each element, independent of order and formatting.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -116,14 +116,14 @@ fn field<'a>(out: &mut String, of: &str, directives: &[Directive<'a, &'a str>], 
         let graphs = types.filter_map(|of| of.arguments.iter().find(|(name, _)| *name == "graph"));
         lines.extend(graphs.map(|(_, graph)| format!("@join__field {{\"graph\": \"{graph}\"}}")));
     }
-    // Who calls a field external resolves nothing of it: whether that is said makes no difference.
+    // An external field is not resolved by its service, so this declaration makes no difference.
     let is_idle = |join: &&Directive<'a, &'a str>| {
         let has = |wanted| {
             join.arguments.iter().any(|(name, value)| *name == wanted && *value != Value::Boolean(false))
         };
         has("external") && !has("requires")
     };
-    // The oracle doesn't say it of `Query`.
+    // The oracle omits it for `Query`.
     let is_own = |value: &Value<'a, &'a str>| *value == Value::String(field.field_type.to_string());
     let plain = |join: &Directive<'a, &'a str>| {
         let mut join = join.clone();

@@ -1,5 +1,5 @@
-//! What was written before: an object that several places share is written once and copied from there, which is noted for
-//! who deduplicates.
+//! The objects that were written before. An object that several places share is written once and copied from
+//! there. The repetitions are recorded for deduplication.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -10,28 +10,28 @@ use json::{Again, Tree};
 use crate::execute::numbers::Mix;
 use crate::plan::shape::ShapeId;
 
-/// A shape, and the place of the only object that it is written of.
+/// A shape, and the location of the only object that is its source.
 pub(super) type Key = (ShapeId, u64);
 
-/// The objects that were written without an error, and where their texts are.
+/// The objects that were written without errors, and the ranges of their texts.
 #[derive(Default)]
 pub(super) struct Known {
     ranges: HashMap<Key, Range<usize>, BuildHasherDefault<Mix>>,
-    /// The same in the order of the texts.
+    /// The keys in the order of the texts.
     order: Vec<Key>,
     again: Vec<Again>,
 }
 
 impl Known {
-    /// The length of an object's text, if it was written before.
+    /// Returns the length of an object's text if it was written before.
     pub(super) fn length(&self, key: &Key) -> Option<usize> {
         self.ranges.get(key).map(Range::len)
     }
 
-    /// Writes an object as it was written before; says whether it was.
+    /// Copies the earlier text of an object, and returns whether there is one.
     pub(super) fn copy(&mut self, key: &Key, out: &mut Vec<u8>) -> bool {
         let Some(range) = self.ranges.get(key) else { return false };
-        // Of a shorter one the note would be longer.
+        // The record of a shorter text would be larger than the text.
         if range.len() >= size_of::<Again>() {
             self.again.push(Again { at: out.len(), first: range.start, length: range.len() });
         }
@@ -44,7 +44,7 @@ impl Known {
         self.order.push(key);
     }
 
-    /// Forgets what was written from there on.
+    /// Discards everything that was written after this length.
     pub(super) fn cut(&mut self, length: usize) {
         while self.again.pop_if(|again| again.at >= length).is_some() {}
         while let Some(last) = self.order.last()
@@ -55,7 +55,7 @@ impl Known {
         }
     }
 
-    /// The text that was written, with its notes.
+    /// Returns the text as a tree, with the recorded repetitions.
     pub(super) fn tree(self, text: Vec<u8>) -> Tree {
         match self.again.is_empty() {
             true => Tree::Text(text.into()),

@@ -1,6 +1,6 @@
-//! Objects that stand in a document as the answer wants them: what is selected is there, in this order, of its types and so
-//! spelt. Of such an object nothing is looked for. Its text is copied, in one piece as long as nothing lies between that is
-//! not wanted. Whatever differs is left to the other way, which knows what to do of it.
+//! Copies objects that a document already contains in the requested form: the selected members are present in
+//! this order and valid for their types. No member of such an object is looked up. Its text is copied, in one
+//! piece where no unwanted members intervene. Every other case is left to the general writer.
 
 use json::{Members, Node, Passed};
 
@@ -9,15 +9,17 @@ use crate::execute::leaf;
 use crate::plan::shape::{Plain, ShapeId, Variant};
 use crate::plan::types::{Kind as Type, Scalar, Ty, TypeId};
 
-/// After so many objects of a shape one after the other that stand there otherwise, the rest is not tried any more.
+/// The number of consecutive objects of a shape that may differ from this form before further attempts are
+/// given up.
 pub(super) const PATIENCE: u8 = 8;
 
-/// A part of a document's text that is to be copied, and follows what was written.
+/// A pending range of a document's text that follows the output written so far.
 struct Piece<'r> {
     text: &'r [u8],
     start: usize,
     end: usize,
-    /// The most bytes that there may be, and whether there would be more: then nothing is copied any more.
+    /// The maximum size of the output in bytes, and whether it has been exceeded; then nothing more is
+    /// copied.
     most: usize,
     is_over: bool,
 }
@@ -42,13 +44,13 @@ impl Piece<'_> {
         self.end = end;
     }
 
-    /// Whether something was added behind which, but for so many bytes, this place is.
+    /// Whether this offset is exactly `between` bytes after the end of a non-empty pending range.
     #[inline]
     fn leads_to(&self, place: usize, between: usize) -> bool {
         self.start < self.end && self.end + between == place
     }
 
-    /// Adds a comma or bracket, which may be the next byte of the text.
+    /// Adds a comma or bracket. It extends the pending range if it is the next byte of the text.
     #[inline]
     fn mark(&mut self, byte: u8, out: &mut Vec<u8>) {
         if self.start < self.end && self.text.get(self.end) == Some(&byte) {
@@ -61,7 +63,7 @@ impl Piece<'_> {
 }
 
 impl<'r> Writer<'r> {
-    /// Writes an object in this way; says whether that went. If not, nothing was written.
+    /// Writes an object by copying. Returns false if this is not possible, and then nothing has been written.
     pub(super) fn copies(
         &mut self,
         id: ShapeId,
@@ -113,7 +115,7 @@ impl<'r> Writer<'r> {
                 }
                 continue;
             };
-            // The walk is handed over and back where it goes on elsewhere, so that it stays in registers here.
+            // The iterator is passed by value on the slow path, so that it stays in registers here.
             let member = loop {
                 if let Some(found) = members.next_spelt(&copied.member) {
                     break found;
@@ -124,7 +126,7 @@ impl<'r> Writer<'r> {
                 }
             };
             let (start, name) = (member.start, copied.member.text().len());
-            // What lies between two members that follow each other is a comma.
+            // Between two adjacent members there is only a comma.
             if copied.is_kept && piece.leads_to(start, usize::from(number > 0)) {
                 piece.end = start + name;
             } else {
@@ -192,15 +194,15 @@ impl<'r> Writer<'r> {
         fits
     }
 
-    /// Whether a text is one of the names of an enum, in quotes.
+    /// Whether a text is the quoted name of an enum value.
     fn is_name(&self, id: TypeId, text: &[u8]) -> bool {
         let Type::Enum(values) = self.run.plan.types.kind_of(id) else { return false };
         matches!(text, [b'"', name @ .., b'"'] if values.iter().any(|value| value.as_bytes() == name))
     }
 }
 
-/// The walk at the member for the field of this number, behind others that are not wanted. Of names in another order, and of
-/// equal ones, the other way knows which count.
+/// Advances to the member of the field with this number, past members that are not wanted. Returns `None` if
+/// names are in another order or repeated, which the general writer handles.
 #[cold]
 fn sought<'r>(mut members: Members<'r>, variant: &Variant, number: usize) -> Option<Members<'r>> {
     let rest = || variant.fields[number..].iter().filter_map(|field| field.copied.as_ref());

@@ -1,7 +1,7 @@
-//! Long answers: the same walk, which leaves the serving thread when it takes long.
+//! The writer of long responses: the same walk, but it leaves the serving thread when it takes long.
 //!
-//! It goes on by itself where lists are: from the root object down to objects that have none below them, which are written at
-//! once as in a short answer.
+//! The walk is asynchronous where there are lists: from the root object down to the objects without lists
+//! below them, which are written at once as in a short response.
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -12,23 +12,23 @@ use crate::plan::data::PositionId;
 use crate::plan::shape::{Field, ShapeId, Source, Variant};
 use crate::plan::types::Ty;
 
-/// After so many bytes, or so many fields, the rest is done elsewhere: some tenths of a millisecond.
+/// The bytes and fields after which the writer yields: a few tenths of a millisecond of work.
 const TURN: usize = 256 << 10;
 const STEPS: usize = 8_000;
-/// An object that stands in a document with so few bytes is copied in one go.
+/// The maximum size in bytes of an object that is copied without yielding.
 const COPIED: usize = 64 << 10;
 
-/// What has no turns of its own.
+/// The state of the yielding writer.
 struct Turns {
-    /// By shape, whether there are lists below its objects.
+    /// By shape: whether there are lists below its objects.
     has_lists: Vec<bool>,
-    /// Where others have their turn.
+    /// The output size at which the writer yields next.
     bytes: usize,
     steps: usize,
 }
 
 impl<'r> Writer<'r> {
-    /// Writes the root object; says whether there is one.
+    /// Writes the root object, and returns whether it is not null.
     pub(super) async fn long_root(&mut self, values: &[Val<'r>]) -> bool {
         let id = self.run.plan.root;
         let shape = &self.run.plan.shapes[id];
@@ -39,7 +39,7 @@ impl<'r> Writer<'r> {
         self.long_members(variant, Place { ty: shape.parent, values, base: 0 }, &mut turns).await
     }
 
-    /// By shape, whether there are lists below its objects.
+    /// Computes by shape whether there are lists below its objects.
     fn lists(&self) -> Vec<bool> {
         let shapes = &self.run.plan.shapes;
         let mut has_lists = vec![false; shapes.len()];

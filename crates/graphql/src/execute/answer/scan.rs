@@ -1,11 +1,11 @@
-//! The values that are read of an object: one walk over the members of each slot.
+//! Lookup of the values that are read from an object: one walk over the members of each slot.
 
 use json::Kind;
 
 use super::{Val, Writer};
 use crate::plan::shape::Variant;
 
-/// What was found for a read.
+/// The result of a read.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Hit<'r> {
     pub(super) value: Val<'r>,
@@ -13,7 +13,7 @@ pub(super) struct Hit<'r> {
 }
 
 impl<'r> Writer<'r> {
-    /// Finds the values that are read of an object, and puts them behind those that were found.
+    /// Finds the values that are read from an object, and appends them to `hits`.
     pub(super) fn scan(&mut self, variant: &'r Variant, values: &[Val<'r>]) {
         let base = self.hits.len();
         self.hits.resize(base + variant.reads, Hit::default());
@@ -34,7 +34,7 @@ impl<'r> Writer<'r> {
             while left > 0
                 && let Some((key, value)) = members.next()
             {
-                // Objects of one kind have their members in one order, most times.
+                // Objects of one kind usually have their members in the same order.
                 let known = order.get(place).filter(|(name, _)| key.is(name)).map(|(_, found)| *found);
                 let found = known.unwrap_or_else(|| {
                     let found = scan.names.iter().position(|(name, _)| key.is(name.as_bytes()));
@@ -50,7 +50,7 @@ impl<'r> Writer<'r> {
                 place += 1;
                 let Some(found) = found else { continue };
                 let Some((_, numbers)) = scan.names.get(found) else { continue };
-                // Of equal names the first counts.
+                // The first of several equal names counts.
                 if numbers.first().is_some_and(|first| hits[*first].is_met) {
                     continue;
                 }

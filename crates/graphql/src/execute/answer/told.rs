@@ -1,4 +1,4 @@
-//! What the client is told of what went wrong: where in the answer, and in whose words.
+//! The errors in the response: their locations, and their messages.
 
 use std::sync::Arc;
 
@@ -11,11 +11,12 @@ use crate::plan::data::Slot;
 use crate::plan::shape::{Field, ShapeId};
 use crate::plan::types::TypeId;
 
-/// How many errors an answer has; of further ones it says how many there are.
+/// The maximum number of errors in a response. Further ones are only counted.
 const ERRORS: usize = 1000;
 
 impl<'r> Writer<'r> {
-    /// What services told of an object, and of fields that they were asked for by themselves, beside the values.
+    /// Reports the errors that services returned along with an object's values, and with fields that were
+    /// requested separately.
     pub(super) fn told(&mut self, shape: ShapeId, values: &[Val<'r>]) {
         let plan = self.run.plan;
         for (slot, value) in values.iter().enumerate() {
@@ -39,7 +40,7 @@ impl<'r> Writer<'r> {
         }
     }
 
-    /// What went wrong in steps as a whole, told of the field of the answer that they are below.
+    /// Reports the errors that concern a step as a whole, at the root field above it.
     pub(super) fn aside(&mut self) {
         for (step, error) in &self.run.aside {
             let (plan, errors) = (self.run.plan, &self.run.errors);
@@ -60,7 +61,7 @@ impl<'r> Writer<'r> {
         }
     }
 
-    /// A field whose source failed.
+    /// Reports a field whose source failed.
     pub(super) fn failed(&mut self, error: u32, field: &Field) {
         let Some(error) = self.run.errors.get(error as usize) else { return };
         if !self.has_room() {
@@ -77,7 +78,7 @@ impl<'r> Writer<'r> {
         }
     }
 
-    /// Whether a further error is told; one that is not is counted.
+    /// Whether there is room for a further error. An error without room is counted.
     fn has_room(&mut self) -> bool {
         let has_room = self.errors.len() < ERRORS && self.error_bytes < self.most;
         self.left_out += usize::from(!has_room);
@@ -90,7 +91,7 @@ impl<'r> Writer<'r> {
         self.errors.push(error);
     }
 
-    /// A value that is missing where there must be one, unless what is the matter was told.
+    /// Reports a missing value at a non-null position, unless its cause has been reported.
     pub(super) fn missing(&mut self, field: &Field, before: usize) {
         if self.is_over || !self.has_room() {
             return;
@@ -99,7 +100,7 @@ impl<'r> Writer<'r> {
         let is_told =
             self.errors.len() > before || self.errors.iter().any(|error| error.path.starts_with(&place));
         if !is_told {
-            let message = format!("`{}` is null, and must not be", field.name);
+            let message = format!("`{}` is null, but its type is non-null", field.name);
             self.add(GraphqlError::new(Code::Null, message), Some(field));
         }
     }
@@ -110,20 +111,20 @@ impl<'r> Writer<'r> {
         }
         let node = values.iter().find_map(|value| value.node());
         let found = node.map_or("a list", |node| node.kind().name());
-        let plain = format!("`{}` is {found}, and no such value as the schema says", field.name);
+        let plain = format!("`{}` is {found}, which is not valid for its type in the schema", field.name);
         let error = GraphqlError::new(Code::Value, format!("{plain}: {wanted}"));
         self.add(error.or_plainly(plain), Some(field));
     }
 
-    /// An object of which nobody says what it is, or that is none of what it must be. One that clients don't see is null.
+    /// Reports an object of unknown or unexpected type. An object of a hidden type is null without an error.
     pub(super) fn untyped(&mut self, parent: TypeId, ty: Option<TypeId>) {
         let types = &self.run.plan.types;
         if ty.is_some_and(|ty| types.is_hidden(ty)) || !self.has_room() {
             return;
         }
-        let said = ty.map_or_else(|| "not told".to_owned(), |ty| format!("`{}`", types.name(ty)));
+        let said = ty.map_or_else(|| "unknown".to_owned(), |ty| format!("`{}`", types.name(ty)));
         let message = format!("the type of an object is {said}, and must be one of `{}`", types.name(parent));
-        let plain = "the type of an object is none of those that the schema has there";
+        let plain = "the type of an object is not one that the schema allows at this position";
         self.add(GraphqlError::new(Code::Value, message).or_plainly(plain), None);
     }
 
@@ -135,7 +136,7 @@ impl<'r> Writer<'r> {
         });
     }
 
-    /// A service's error, told of the place that is being written.
+    /// Converts a service's error to one at the position that is being written.
     fn upstream(&self, error: &SourceError) -> GraphqlError {
         let mut entry = GraphqlError::new(Code::Value, &*error.message);
         entry.code = error.code;
@@ -156,7 +157,7 @@ impl<'r> Writer<'r> {
     }
 }
 
-/// The bytes of a value, about.
+/// The approximate size of a value in bytes.
 fn size(value: &Json) -> usize {
     match value {
         Json::String(text) => 16 + text.len(),
@@ -168,7 +169,7 @@ fn size(value: &Json) -> usize {
     }
 }
 
-/// An entry in the words of an error that a GraphQL service told.
+/// Returns the entry with the message and extensions of an error that a GraphQL service reported.
 fn in_words(entry: &GraphqlError, told: &Json) -> GraphqlError {
     let mut entry = entry.clone();
     if let Some(message) = told.get("message").and_then(Json::as_str) {
@@ -180,7 +181,7 @@ fn in_words(entry: &GraphqlError, told: &Json) -> GraphqlError {
     entry
 }
 
-/// Where a service says that an error is, from the object on.
+/// The path of a service's error, relative to the object.
 fn below(told: &Json) -> impl Iterator<Item = Segment> {
     let path = told.get("path").and_then(Json::as_array);
     path.into_iter().flatten().filter_map(|step| match step {

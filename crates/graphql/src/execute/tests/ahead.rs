@@ -1,4 +1,4 @@
-//! Lists that are asked for before it is known who finds something in them.
+//! Tests of lists that are fetched before the objects that find their items in them are known.
 
 use crate::OperationKind;
 use crate::execute::AnswerRules;
@@ -9,7 +9,7 @@ use crate::{GraphqlLimits, Part, compose};
 
 use super::nested::BLOG;
 
-/// A planner of one service, `shop`, whose posts have comments.
+/// Returns a planner of one service, `shop`, whose posts have comments.
 fn planner() -> Planner {
     let document = openapi::Document::read(BLOG).expect("an OpenAPI document");
     let described = [Source { name: "shop".into(), says: Says::OpenApi(&document) }];
@@ -28,11 +28,11 @@ const ANSWERS: [(&str, u16, &str); 2] = [
 ];
 
 #[tokio::test]
-async fn a_list_is_asked_for_at_once_and_only_once_whoever_waits_for_its_parents() {
+async fn fetches_a_list_once_and_in_parallel_with_its_parents() {
     let (rig, planner) = (Rig::new(&ANSWERS).await, planner());
     let plan = planner.plan("{ posts { id comments { text } } }", None).expect("a plan");
     assert_eq!(plan.kind, OperationKind::Query);
-    // Nothing is answered before both were asked for.
+    // No response is sent before both requests have arrived.
     let open = rig.stage.gate.forget_permits(usize::MAX);
     let ground = rig.ground();
     let rules = AnswerRules { most: 1 << 20, tells_schema: true, introspected: Vec::new() };

@@ -1,5 +1,5 @@
-//! Aliases that are called as what steps ask for by themselves: each is answered as any other name would be, and shows nothing that
-//! clients do not see.
+//! Tests of aliases that equal the names of fields that steps fetch for their own use. The response has the
+//! aliased field as with any other alias, and contains nothing hidden.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,7 +14,8 @@ use super::nested::{BLOG, PEOPLE, POSTS};
 use super::rig::Rig;
 use super::runs::{comparable, each_case};
 
-/// An object whose key clients don't see, and of which a second service has more.
+/// A schema with an object whose key is hidden from clients, and for which a second service has further
+/// fields.
 fn hidden() -> Rig {
     let first = r#"type Query { o: O n: N } interface N { id: ID! } type O implements N @key(fields: "secret") @key(fields: "id") {
       secret: ID! @inaccessible id: ID! s: String p: P @shareable } type P { x: Int @inaccessible y: Int }"#;
@@ -32,7 +33,7 @@ fn hidden() -> Rig {
 }
 
 #[tokio::test]
-async fn an_alias_named_like_a_hidden_key_shows_the_field_that_it_is_of() {
+async fn an_alias_named_like_a_hidden_key_returns_the_aliased_field() {
     let rig = hidden();
     for (ask, answer) in [
         ("{ o { secret: b } }", r#"{"o":{"secret":"bee"}}"#),
@@ -60,7 +61,7 @@ async fn an_alias_named_like_a_hidden_key_shows_the_field_that_it_is_of() {
 }
 
 #[tokio::test]
-async fn an_alias_named_like_what_a_link_needs_shows_the_field_that_it_is_of() {
+async fn an_alias_named_like_a_key_of_a_link_returns_the_aliased_field() {
     let names = r#"{ "openapi": "3.0.3", "info": { "title": "names", "version": "1" }, "paths": { "/names/{id}": { "get": {
       "operationId": "nameOf", "parameters": [{ "name": "id", "in": "path", "required": true, "schema": { "type": "integer" } }],
       "responses": { "200": { "description": "", "content": { "application/json": { "schema": { "type": "string" } } } } } } } } }"#;
@@ -93,7 +94,7 @@ async fn an_alias_named_like_what_a_link_needs_shows_the_field_that_it_is_of() {
 }
 
 #[tokio::test]
-async fn a_link_of_a_graphql_service_is_asked_for_beside_any_alias() {
+async fn links_of_a_graphql_service_work_with_any_alias() {
     let graph = json!({ "Query": { "list": [{ "__typename": "T", "no": 3, "next": 4, "state": "open" }] } });
     let rig = Rig::renamed(graph);
     for (ask, answer) in [
@@ -113,7 +114,7 @@ async fn a_link_of_a_graphql_service_is_asked_for_beside_any_alias() {
 }
 
 #[tokio::test]
-async fn errors_are_told_by_the_clients_keys_and_name_nothing_that_is_hidden() {
+async fn errors_use_the_clients_keys_and_no_hidden_names() {
     let first = r#"type Query { o: O } type O @key(fields: "secret") { secret: ID! @inaccessible s: String q: Q } type Q { s: String }"#;
     let second = r#"type O @key(fields: "secret") { secret: ID! @inaccessible b: String }"#;
     let object = json!({ "__typename": "O", "secret": { "__error": "no key" }, "s": { "__error": "no s" },
@@ -128,9 +129,9 @@ async fn errors_are_told_by_the_clients_keys_and_name_nothing_that_is_hidden() {
     assert_eq!(paths, [r#"["x","secret"]"#, r#"["x","secret2","secret"]"#, r#"["x"]"#], "{answer}");
 }
 
-/// Whatever the names of aliases are, the answer is the one that other names would have, and services are asked valid documents.
+/// Any names of aliases yield the same response up to these names, and valid documents to services.
 #[tokio::test]
-async fn aliases_of_any_name_change_nothing_but_names() {
+async fn aliases_change_only_names_in_the_response() {
     let mut wrong = String::new();
     let mut count = 0;
     let mut random = Random(35);
@@ -162,7 +163,7 @@ async fn aliases_of_any_name_change_nothing_but_names() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// Small numbers that look random.
+/// A generator of small pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -172,7 +173,7 @@ impl Random {
     }
 }
 
-/// The names of all fields, and those that gateways and planners give themselves.
+/// Returns the names of all fields, and those that gateways and planners generate.
 fn names(supergraph: &str) -> Vec<String> {
     let mut names: BTreeSet<String> = BTreeSet::new();
     for line in supergraph.lines() {
@@ -204,8 +205,8 @@ fn names(supergraph: &str) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// A query with other names for all that is in its answer, many of which stand for something else, and some leaves twice; and the
-/// answer with them.
+/// Returns a query with other response keys, many of which are the names of other fields, and some leaves
+/// selected twice, together with the corresponding response.
 fn renamed(query: &str, answer: &str, names: &[String], random: &mut Random) -> Option<(String, String)> {
     let mut document = graphql_tools::parser::parse_query::<String>(query).ok()?.into_static();
     let mut answer: Value = serde_json::from_str(answer).ok()?;
@@ -218,7 +219,7 @@ fn renamed(query: &str, answer: &str, names: &[String], random: &mut Random) -> 
     let mut left: Vec<String> = names.to_vec();
     left.extend(keys.keys().filter(|key| !names.contains(key)).cloned());
     let mut twice: BTreeMap<String, String> = BTreeMap::new();
-    // What changes something does so once more, and an error is told once more.
+    // A second occurrence of a field would repeat a mutation's effect or an error.
     let is_plain = !query.contains("mutation") && answer.get("errors").is_none();
     let mut once: BTreeMap<String, String> = BTreeMap::new();
     for (key, is_leaf) in keys {
@@ -276,7 +277,7 @@ fn with_names(value: &Value, once: &BTreeMap<String, String>, twice: &BTreeMap<S
     }
 }
 
-/// Shows all selection sets of a document, the innermost first.
+/// Calls `see` for each selection set of a document, the innermost first.
 fn sets(document: &mut Document, see: &mut dyn FnMut(&mut SelectionSet)) {
     fn below(set: &mut SelectionSet, see: &mut dyn FnMut(&mut SelectionSet)) {
         for item in &mut set.items {
@@ -302,7 +303,7 @@ fn sets(document: &mut Document, see: &mut dyn FnMut(&mut SelectionSet)) {
     }
 }
 
-/// Shows all fields of a document.
+/// Calls `see` for each field of a document.
 fn over(document: &mut Document, see: &mut dyn FnMut(&graphql_tools::static_graphql::query::Field)) {
     sets(document, &mut |set| {
         for item in &set.items {

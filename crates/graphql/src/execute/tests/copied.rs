@@ -1,4 +1,5 @@
-//! Objects that stand in a document as the answer wants them, and those that don't, answer alike.
+//! Tests that objects which are copied in one piece and objects which are written field by field yield the
+//! same response.
 
 use super::nested::{BLOG, LINKS, PEOPLE, POSTS};
 use super::rig::Rig;
@@ -9,7 +10,7 @@ async fn posts(posts: &str, document: &str) -> String {
 }
 
 #[tokio::test]
-async fn members_may_stand_in_any_order_with_others_between_them() {
+async fn accepts_members_in_any_order_and_further_members() {
     let wanted = r#"{"data":{"posts":[{"id":1,"tags":["a","b"],"title":"x"}]}}"#;
     for text in [
         r#"[{"id":1,"tags":["a","b"],"title":"x"}]"#,
@@ -23,7 +24,7 @@ async fn members_may_stand_in_any_order_with_others_between_them() {
 }
 
 #[tokio::test]
-async fn of_equal_names_the_first_counts_wherever_the_others_stand() {
+async fn uses_the_first_of_equal_names() {
     let wanted = r#"{"data":{"posts":[{"id":1,"title":"x"}]}}"#;
     for text in [
         r#"[{"title":"x","id":1,"title":"y"}]"#,
@@ -35,7 +36,7 @@ async fn of_equal_names_the_first_counts_wherever_the_others_stand() {
 }
 
 #[tokio::test]
-async fn what_is_null_or_not_there_is_null() {
+async fn null_and_missing_members_are_null() {
     let text = r#"[{"id":1,"tags":null,"title":"x"},{"id":2,"title":"y"},{"id":-3,"tags":[],"title":"z","user_id":null}]"#;
     assert_eq!(
         posts(text, "{ posts { id tags title user_id } }").await,
@@ -46,7 +47,7 @@ async fn what_is_null_or_not_there_is_null() {
 }
 
 #[tokio::test]
-async fn a_whole_number_of_many_digits_is_an_int_up_to_the_largest_and_none_beyond() {
+async fn accepts_whole_numbers_up_to_the_largest_int() {
     let text = r#"[{"id":2147483647,"title":"x"},{"id":1,"title":"y"}]"#;
     let wanted = r#"{"data":{"posts":[{"id":2147483647,"title":"x"},{"id":1,"title":"y"}]}}"#;
     assert_eq!(posts(text, "{ posts { id title } }").await, wanted);
@@ -55,7 +56,7 @@ async fn a_whole_number_of_many_digits_is_an_int_up_to_the_largest_and_none_beyo
 }
 
 #[tokio::test]
-async fn a_name_of_the_clients_stands_for_the_members() {
+async fn writes_members_under_the_clients_aliases() {
     let text = r#"[{"id":1,"title":"x","tags":["a"]}]"#;
     assert_eq!(
         posts(text, "{ posts { title: id id: title again: title __typename tags } }").await,
@@ -64,7 +65,7 @@ async fn a_name_of_the_clients_stands_for_the_members() {
 }
 
 #[tokio::test]
-async fn objects_that_all_stand_otherwise_are_written_all_the_same() {
+async fn writes_objects_whose_members_are_all_in_another_order() {
     let one = |id: usize| format!(r#"{{"title":"t{id}","id":{id}}}"#);
     let text = format!("[{}]", (0..40).map(one).collect::<Vec<_>>().join(","));
     let wanted = (0..40).map(|id| format!(r#"{{"id":{id},"title":"t{id}"}}"#)).collect::<Vec<_>>().join(",");
@@ -72,7 +73,7 @@ async fn objects_that_all_stand_otherwise_are_written_all_the_same() {
 }
 
 #[tokio::test]
-async fn what_was_taken_back_is_not_copied_from() {
+async fn does_not_copy_from_discarded_text() {
     let comments = r#"[{"id":10,"post_id":1,"user_id":7},{"id":null,"post_id":1,"user_id":7},{"id":12,"post_id":3,"user_id":7}]"#;
     let answers = [POSTS, ("blog/comments", comments), ("people/users?ids=7", r#"[{"id":7,"name":"Ann"}]"#)];
     let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);

@@ -1,4 +1,4 @@
-//! Subgraphs by the Apollo Federation specification, composed and asked.
+//! Tests of subgraphs by the Apollo Federation specification, composed and queried.
 
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ fn shop() -> Rig {
 }
 
 #[tokio::test]
-async fn fields_of_another_subgraph_are_asked_for_all_objects_at_once_and_equal_ones_once() {
+async fn fetches_entities_in_one_request_without_duplicates() {
     let rig = shop();
     let answer = rig.ask("{ latest { id product { name } } }").await;
     assert_eq!(
@@ -67,7 +67,7 @@ async fn fields_of_another_subgraph_are_asked_for_all_objects_at_once_and_equal_
 }
 
 #[tokio::test]
-async fn what_a_field_requires_is_fetched_first_and_sent() {
+async fn fetches_and_sends_required_fields_first() {
     let rig = shop();
     let answer = rig.ask("{ products { sum reviews { product { sum } } } }").await;
     assert_eq!(
@@ -77,7 +77,7 @@ async fn what_a_field_requires_is_fetched_first_and_sent() {
 }
 
 #[tokio::test]
-async fn an_error_of_a_subgraph_is_told_at_its_field_and_takes_no_more_than_it_must() {
+async fn reports_a_subgraph_error_at_its_field_and_propagates_null_minimally() {
     let rig = shop();
     let answer = rig.ask("{ products { name stock: inStock } }").await;
     assert_eq!(
@@ -116,7 +116,7 @@ async fn keys_may_be_objects_and_of_several_fields() {
 }
 
 #[tokio::test]
-async fn members_of_unions_and_interfaces_get_what_was_selected_of_their_own() {
+async fn members_of_unions_and_interfaces_have_their_selected_fields() {
     let rig = rig(
         &[
             (
@@ -155,7 +155,7 @@ async fn members_of_unions_and_interfaces_get_what_was_selected_of_their_own() {
 }
 
 #[tokio::test]
-async fn an_interface_is_an_object_to_a_subgraph_that_does_not_know_its_types() {
+async fn an_interface_object_adds_fields_to_an_interface() {
     let rig = rig(
         &[
             (
@@ -188,7 +188,7 @@ async fn an_interface_is_an_object_to_a_subgraph_that_does_not_know_its_types() 
 }
 
 #[tokio::test]
-async fn values_that_clients_do_not_see_are_null() {
+async fn hidden_enum_values_are_null() {
     let rig = rig(
         &[(
             "a",
@@ -203,7 +203,7 @@ async fn values_that_clients_do_not_see_are_null() {
 }
 
 #[tokio::test]
-async fn mutations_are_made_one_after_the_other() {
+async fn executes_mutations_in_order() {
     let rig = rig(
         &[
             ("a", r#"type Query { x: Int } type Mutation { one: T } type T @key(fields: "id") { id: ID! }"#),
@@ -223,14 +223,14 @@ async fn mutations_are_made_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_service_that_fails_leaves_what_others_know() {
+async fn a_failed_service_does_not_affect_the_data_of_others() {
     let rig = shop();
     let answer = rig.ask("{ products { name reviews { body } } product { name } }").await;
     assert!(answer.contains(r#""product":null"#), "{answer}");
 }
 
 #[tokio::test]
-async fn a_service_is_asked_in_its_own_words_and_its_links_to_itself_are_calls_of_their_own() {
+async fn uses_the_names_of_a_service_and_calls_links_to_itself_separately() {
     let own = json!({
         "types": "Order is their T, OrderState their State",
         "Query": { "list": [{ "__typename": "T", "no": 1, "state": "open", "next": 2 }, { "__typename": "U" }] },

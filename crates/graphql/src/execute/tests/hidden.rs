@@ -1,11 +1,12 @@
-//! Types that clients don't see: by `@inaccessible` of a subgraph, or hidden by the operator.
+//! Tests of hidden types: by `@inaccessible` in a subgraph, or by the operator.
 
 use serde_json::{Value, json};
 
 use super::federated;
 use super::rig::Rig;
 
-/// A schema whose types are hidden that begin with `Hidden`; `MARK` stands where they are marked.
+/// A schema in which the types that begin with `Hidden` are to be hidden. `MARK` is replaced by the directive
+/// for it.
 const SDL: &str = "
   type Query { any: Any anys: [Any] node: Node nodes: [Node] item: Item }
   union Any = Item | HiddenMember
@@ -15,7 +16,7 @@ const SDL: &str = "
   type HiddenNode implements Node MARK { id: ID! secret: String }
   type HiddenMember MARK { secret: String }";
 
-/// What is asked of it, and the data of the answers.
+/// Queries, and the data of their responses.
 const ANSWERS: [(&str, &str); 10] = [
     ("{ any { __typename } }", r#"{"any":null}"#),
     ("{ any { ... on Item { id } } }", r#"{"any":null}"#),
@@ -86,9 +87,9 @@ async fn objects_of_types_that_the_operator_hides_are_null_whatever_is_selected(
     check(&Rig::remote(&sdl, renamed, &data())).await;
 }
 
-/// A type is asked for only where it may be a hidden one.
+/// Type names are requested only where an object may be of a hidden type.
 #[tokio::test]
-async fn no_types_are_asked_for_where_none_are_hidden() {
+async fn requests_type_names_only_if_types_are_hidden() {
     let rig = Rig::remote(&SDL.replace("MARK", ""), "{}", &data());
     let text = rig.planner.plan("{ nodes { id } }", None).expect("a plan").explain().to_string();
     assert!(!text.contains("__typename"), "{text}");
@@ -98,7 +99,7 @@ async fn no_types_are_asked_for_where_none_are_hidden() {
     assert!(text.contains("__typename"), "{text}");
 }
 
-/// A service whose pets are cats or dogs, told apart by `kind`.
+/// A service with pets that are cats or dogs, distinguished by `kind`.
 const PETS: &str = r##"{ "openapi": "3.1.0", "info": { "title": "zoo", "version": "1" }, "paths": {
   "/pet": { "get": { "operationId": "pet", "responses": { "200": { "description": "", "content": { "application/json": {
     "schema": { "$ref": "#/components/schemas/Pet" } } } } } } } },

@@ -1,9 +1,9 @@
-//! Answers that would be larger than they may be.
+//! Tests of responses that would exceed the size limit.
 
 use super::nested::{BLOG, LINKS, PEOPLE};
 use super::rig::Rig;
 
-/// A rig with this many posts, whose answers may have so many bytes.
+/// Returns a rig with this number of posts and this maximum response size in bytes.
 fn rig(posts: usize, most: usize) -> Rig {
     let posts: Vec<String> = (0..posts)
         .map(|id| format!(r#"{{"id":{id},"title":"a title of some length","author_id":1}}"#))
@@ -22,7 +22,7 @@ fn is_refused(answer: &str) -> bool {
 }
 
 #[tokio::test]
-async fn refuses_aliases_below_a_long_list_by_the_size_of_the_answer() {
+async fn rejects_aliases_in_a_long_list_by_the_response_size() {
     let rig = rig(2000, 1 << 20);
     let aliases: String = (0..100).map(|number| format!("a{number}: title ")).collect();
     let answer = rig.ask(&format!("{{ posts {{ {aliases} }} }}")).await;
@@ -32,19 +32,19 @@ async fn refuses_aliases_below_a_long_list_by_the_size_of_the_answer() {
 }
 
 #[tokio::test]
-async fn refuses_aliases_of_a_whole_list() {
+async fn rejects_aliases_of_a_complete_list() {
     let rig = rig(2000, 1 << 20);
     let aliases: String = (0..40).map(|number| format!("a{number}: posts {{ title id }} ")).collect();
     assert!(is_refused(&rig.ask(&format!("{{ {aliases} }}")).await));
 }
 
 #[tokio::test]
-async fn refuses_what_introspection_multiplies() {
+async fn rejects_introspection_that_multiplies_selections() {
     let mut rig = rig(1, 20_000);
     let inner: String = (0..90).map(|number| format!("a{number}: description ")).collect();
     let query = format!("{{ __schema {{ types {{ fields {{ type {{ fields {{ name {inner} }} }} }} }} }} }}");
     assert!(is_refused(&rig.ask(&query).await));
-    // Of what is left out nothing is written, and it is looked at all the same.
+    // Excluded selections write nothing, but are counted as visits.
     rig.most = usize::MAX;
     let inner: String = (0..1400).map(|_| "...S ".to_owned()).collect();
     let query = format!(
@@ -56,7 +56,7 @@ async fn refuses_what_introspection_multiplies() {
 }
 
 #[tokio::test]
-async fn tells_some_of_very_many_errors() {
+async fn limits_the_number_of_reported_errors() {
     let posts: Vec<String> =
         (0..5000).map(|id| format!(r#"{{"id":{id},"title":"x","user_id":{{}}}}"#)).collect();
     let posts = format!("[{}]", posts.join(","));
@@ -71,7 +71,7 @@ async fn tells_some_of_very_many_errors() {
 }
 
 #[tokio::test]
-async fn refuses_long_values_that_go_into_very_many_calls() {
+async fn rejects_long_variables_that_are_sent_in_many_calls() {
     let rig = rig(1, 1 << 20);
     let values = format!("{{\"ids\":[{}7]}}", "7,".repeat(150_000));
     let fields: String = (0..50).map(|number| format!("a{number}: users(ids: $ids) {{ name }} ")).collect();

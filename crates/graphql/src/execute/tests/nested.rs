@@ -1,4 +1,4 @@
-//! Objects of several REST services in each other.
+//! Tests of nested objects from several REST services.
 
 use super::rig::Rig;
 
@@ -50,7 +50,7 @@ fn rig() -> Rig {
 }
 
 #[tokio::test]
-async fn fields_are_in_the_order_and_by_the_names_of_the_query() {
+async fn fields_have_the_order_and_names_of_the_query() {
     let rig = rig();
     let answer = rig.ask("{ all: posts { title number: id __typename tags } }").await;
     assert_eq!(
@@ -61,7 +61,7 @@ async fn fields_are_in_the_order_and_by_the_names_of_the_query() {
 }
 
 #[tokio::test]
-async fn objects_of_another_service_are_asked_for_once_all_together() {
+async fn fetches_objects_of_another_service_in_one_request() {
     let rig = rig();
     let answer = rig.ask("{ posts { title user { name } } }").await;
     assert_eq!(
@@ -72,7 +72,7 @@ async fn objects_of_another_service_are_asked_for_once_all_together() {
 }
 
 #[tokio::test]
-async fn a_list_is_joined_within_a_service_and_from_there_to_another() {
+async fn joins_a_list_within_a_service_and_to_another_service() {
     let rig = rig();
     let answer = rig.ask("{ posts { id comments { text author { name } } } }").await;
     assert_eq!(
@@ -83,7 +83,7 @@ async fn a_list_is_joined_within_a_service_and_from_there_to_another() {
 }
 
 #[tokio::test]
-async fn a_key_that_the_client_calls_otherwise_is_found_all_the_same() {
+async fn finds_a_key_although_its_name_is_used_as_an_alias() {
     let rig = rig();
     let answer = rig.ask("{ posts { user_id: title user { id: name } } }").await;
     assert_eq!(
@@ -93,7 +93,7 @@ async fn a_key_that_the_client_calls_otherwise_is_found_all_the_same() {
 }
 
 #[tokio::test]
-async fn what_variables_leave_out_is_not_asked_for() {
+async fn skips_calls_for_fields_that_variables_exclude() {
     let rig = rig();
     let document = "query($with: Boolean!) { posts { id user @include(if: $with) { name } ... @skip(if: $with) { title } } }";
     let answer = rig.ask_with(document, r#"{"with":false}"#).await;
@@ -105,7 +105,7 @@ async fn what_variables_leave_out_is_not_asked_for() {
 }
 
 #[tokio::test]
-async fn fragments_are_merged_as_the_specification_has_it() {
+async fn merges_fragments_by_the_specification() {
     let rig = rig();
     let document = "query { posts { ...A user { email } ...B } } fragment A on Post { id user { name } } fragment B on Post { id title }";
     let answer = rig.ask(document).await;
@@ -117,7 +117,7 @@ async fn fragments_are_merged_as_the_specification_has_it() {
 }
 
 #[tokio::test]
-async fn of_a_field_that_is_asked_several_times_the_first_that_applies_has_the_place() {
+async fn a_repeated_field_has_the_position_of_its_first_included_occurrence() {
     let rig = rig();
     let document = "query($v: Boolean!) { posts { id ...F @skip(if: $v) tags title } } fragment F on Post { title user_id }";
     let answer = rig.ask_with(document, r#"{"v":true}"#).await;
@@ -130,7 +130,7 @@ async fn of_a_field_that_is_asked_several_times_the_first_that_applies_has_the_p
 }
 
 #[tokio::test]
-async fn a_link_may_be_asked_for_several_times_and_under_conditions() {
+async fn a_link_may_be_selected_several_times_and_conditionally() {
     let rig = rig();
     let document = "query($v: Boolean!) { posts { a: user @include(if: $v) { name } b: user { id } } }";
     let answer = rig.ask_with(document, r#"{"v":true}"#).await;
@@ -143,7 +143,7 @@ async fn a_link_may_be_asked_for_several_times_and_under_conditions() {
 }
 
 #[tokio::test]
-async fn what_conditions_leave_nothing_of_is_an_empty_object() {
+async fn an_object_without_included_fields_is_empty() {
     let rig = rig();
     assert_eq!(rig.ask_with("{ posts @skip(if: true) { id } }", "{}").await, r#"{"data":{}}"#);
     let variable = "query($v: Boolean!) { posts @include(if: $v) { id } }";

@@ -1,4 +1,4 @@
-//! What is missing, wrong or failed, and how far it reaches.
+//! Tests of missing, invalid and failed values, and of the propagation of null.
 
 use super::nested::{BLOG, LINKS, PEOPLE, POSTS};
 use super::rig::Rig;
@@ -8,7 +8,7 @@ fn rig(answers: &[(&str, &str)]) -> Rig {
 }
 
 #[tokio::test]
-async fn a_link_that_fails_is_null_and_told_at_each_place() {
+async fn a_failed_link_is_null_with_an_error_at_each_position() {
     let rig = rig(&[POSTS]);
     let answer = rig.ask("{ posts { id user { name } } }").await;
     let data =
@@ -24,7 +24,7 @@ async fn a_link_that_fails_is_null_and_told_at_each_place() {
 }
 
 #[tokio::test]
-async fn what_must_not_be_null_takes_its_object_with_it_up_to_what_may_be() {
+async fn null_propagates_to_the_nearest_nullable_ancestor() {
     let users = r#"[{"id":7,"name":null},{"id":8,"name":"Bob"}]"#;
     let rig = rig(&[POSTS, ("people/users?ids=7,8", users)]);
     let answer = rig.ask("{ posts { id user { name } } }").await;
@@ -60,7 +60,7 @@ async fn a_value_of_the_wrong_type_is_an_error_of_its_field() {
 }
 
 #[tokio::test]
-async fn a_root_field_that_fails_leaves_the_others() {
+async fn a_failed_root_field_does_not_affect_the_others() {
     let rig = rig(&[POSTS]);
     let answer = rig.ask("{ comments { id } posts { id } }").await;
     assert!(answer.starts_with(r#"{"data":{"comments":null,"posts":[{"id":1},"#), "{answer}");
@@ -68,7 +68,7 @@ async fn a_root_field_that_fails_leaves_the_others() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_item_of_a_list_is_told_at_each_place_that_has_it() {
+async fn reports_the_error_of_a_list_item_at_each_position_of_the_item() {
     let error = r#"{"message":"no","path":["email"]}"#;
     let users =
         format!(r#"[{{"id":7,"name":"Ann","email":null,"__error":{error}}},{{"id":8,"name":"Bob"}}]"#);
@@ -81,7 +81,7 @@ async fn what_is_wrong_with_an_item_of_a_list_is_told_at_each_place_that_has_it(
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_object_that_was_asked_for_by_itself_is_told_of_it_once() {
+async fn reports_the_error_of_a_separately_fetched_object_once_per_position() {
     let post = r#"{"id":1,"title":"one","tags":null,"__error":{"message":"no","path":["tags"]}}"#;
     let comments = r#"[{"id":10,"post_id":1},{"id":11,"post_id":1}]"#;
     let links = r#"{ "links": { "Comment.post": { "get": "blog/posts/{post_id}" } } }"#;
@@ -94,7 +94,7 @@ async fn what_is_wrong_with_an_object_that_was_asked_for_by_itself_is_told_of_it
     assert_eq!(told(&answer), [r#""no" ["comments",0,"of","tags"]"#, r#""no" ["comments",1,"of","tags"]"#]);
 }
 
-/// The errors of an answer, and where they say they are.
+/// Returns the messages and paths of a response's errors.
 fn told(answer: &serde_json::Value) -> Vec<String> {
     let errors = answer["errors"].as_array().unwrap().iter();
     errors.map(|error| format!("{} {}", error["message"], error["path"])).collect()

@@ -1,7 +1,8 @@
-//! Subgraphs that know what a table says, and no more than the supergraph has them know: `oracle/runs/`.
+//! Simulated subgraphs with the data of a table, restricted to the fields that the supergraph assigns to
+//! them: `oracle/runs/`.
 //!
-//! Each answers as a real one would: a document has to be right by its own schema, an object is found by a key of its own,
-//! what is external is there only where it is provided, and what is required has to be sent.
+//! Each behaves like a real one: a document must be valid by its own schema, entities are found by its own
+//! keys, external fields are available only where they are provided, and required fields must be sent.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -15,13 +16,13 @@ use serde_json::{Map, Value, json};
 
 use super::subgraph::{Known, Service};
 
-/// All data, and the services that know parts of it.
+/// All data, and the services with their parts of it.
 pub(super) struct Played {
     pub(super) data: Value,
     pub(super) services: HashMap<String, Service>,
-    /// What was added so far.
+    /// The current sum of all additions.
     pub(super) sum: Mutex<i64>,
-    /// What services were asked that they can't answer.
+    /// The invalid requests to services.
     pub(super) wrong: Mutex<Vec<String>>,
 }
 
@@ -29,13 +30,13 @@ pub(super) struct Played {
 struct Object<'p> {
     ty: &'p str,
     record: Value,
-    /// What was sent of it.
+    /// The representation that was sent.
     sent: Option<Value>,
-    /// What is known of it where it stands, though it is external.
+    /// The selections of external fields that are provided at this position.
     provided: Vec<&'p SelectionSet>,
 }
 
-/// A document that a service answers.
+/// A document that a service executes.
 struct Asked<'p> {
     played: &'p Played,
     service: &'p Service,
@@ -46,7 +47,7 @@ struct Asked<'p> {
 }
 
 impl Played {
-    /// What a service answers.
+    /// Returns a service's response.
     pub(super) fn answer(&self, service: &str, text: &str, variables: &Value) -> Value {
         let service = &self.services[service];
         let document = graphql_tools::parser::parse_query(text).expect("a document").into_static();
@@ -75,7 +76,7 @@ impl Played {
         self.wrong.lock().unwrap().push(what);
     }
 
-    /// The object that is meant, where a value is a reference.
+    /// Resolves a reference to its object; other values are returned as they are.
     fn whole(&self, value: &Value) -> Value {
         let Some(ty) = value.get("@").and_then(Value::as_str) else { return value.clone() };
         let mut members = value.as_object().expect("an object").clone();
@@ -91,7 +92,7 @@ impl Played {
         found
     }
 
-    /// Whether what was sent of an object has all of a selection, and is true.
+    /// Whether a representation contains all fields of a selection with the correct values.
     fn holds(&self, service: &Service, selections: &SelectionSet, sent: &Value, record: &Value) -> bool {
         let record = self.whole(record);
         if let (Value::Array(sent), Value::Array(records)) = (sent, &record) {
@@ -279,7 +280,7 @@ impl<'p> Asked<'p> {
         self.object(&object, selections)
     }
 
-    /// The object of which this is said, by a key that the service has.
+    /// Finds the entity of a representation by one of the service's keys.
     fn entity(&mut self, sent: Value) -> Option<Object<'p>> {
         let ty = sent["__typename"].as_str().unwrap_or_default();
         let (played, service) = (self.played, self.service);
@@ -314,7 +315,7 @@ impl<'p> Asked<'p> {
     }
 }
 
-/// What is provided below a field; something where the field itself is.
+/// Returns the provided selections of a field; not empty if the field itself is provided.
 fn provided<'p>(service: &Service, object: &Object<'p>, name: &str) -> Vec<&'p SelectionSet> {
     fn look<'p>(
         service: &Service,
@@ -340,7 +341,7 @@ fn provided<'p>(service: &Service, object: &Object<'p>, name: &str) -> Vec<&'p S
     out
 }
 
-/// Whether all members of a key are there.
+/// Whether all fields of a key are present.
 fn has(sent: &Value, key: &SelectionSet) -> bool {
     key.items.iter().all(|item| {
         let Selection::Field(field) = item else { return false };
@@ -348,7 +349,7 @@ fn has(sent: &Value, key: &SelectionSet) -> bool {
     })
 }
 
-/// The same with the members of objects in the order of their names.
+/// Returns the value with the members of objects sorted by name.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(members) => {

@@ -1,4 +1,4 @@
-//! What an answer says of itself for who deduplicates: which of its objects it has copied.
+//! Tests of the repetitions that a response records for deduplication: the objects that it has copied.
 
 use std::ops::Range;
 
@@ -14,7 +14,8 @@ const USERS: (&str, &str) = (
     r#"[{"id":7,"name":"Ann Lovelace","email":"ann@example.org"},{"id":8,"name":"Bob Babbage","email":null}]"#,
 );
 
-/// What is true of every answer: what is noted to be there again is, and its deduplicated forms say what it says.
+/// Asserts that the recorded repetitions are true repetitions, and that the deduplicated forms decode to the
+/// same response.
 pub(super) fn check(tree: &Tree) {
     let mut text = Vec::new();
     tree.write(&mut text);
@@ -47,7 +48,7 @@ fn written(tree: &Tree) -> String {
     String::from_utf8(text).expect("UTF-8")
 }
 
-/// What an answer is noted to have again, in its order.
+/// Returns the texts of the recorded repetitions in order.
 fn repeated(tree: &Tree) -> Vec<String> {
     let text = written(tree);
     let range = |again: &Again| -> Range<usize> { again.at..again.at + again.length };
@@ -62,7 +63,7 @@ fn posts(count: usize) -> String {
 }
 
 #[tokio::test]
-async fn an_object_that_several_places_share_stands_once_in_the_deduplicated_answer() {
+async fn a_shared_object_occurs_once_in_the_deduplicated_response() {
     let posts = posts(20);
     let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &[("blog/posts", &posts), USERS]);
     let tree = rig.tree("{ posts { id user { name email } } }").await;
@@ -76,13 +77,13 @@ async fn an_object_that_several_places_share_stands_once_in_the_deduplicated_ans
 }
 
 #[tokio::test]
-async fn an_answer_in_which_no_place_shares_an_object_is_a_plain_text() {
+async fn a_response_without_shared_objects_is_plain_text() {
     let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &[POSTS]);
     assert!(matches!(rig.tree("{ posts { id title } }").await, Tree::Text(_)));
 }
 
 #[tokio::test]
-async fn of_what_was_taken_back_nothing_is_noted() {
+async fn records_no_repetitions_of_discarded_text() {
     let comments = r#"[{"id":10,"post_id":1,"user_id":7},{"id":11,"post_id":2,"user_id":7},{"id":null,"post_id":2,"user_id":7},{"id":13,"post_id":3,"user_id":7}]"#;
     let answers = [POSTS, ("blog/comments", comments), ("people/users?ids=7", USERS.1)];
     let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);

@@ -1,8 +1,8 @@
-//! GraphQL services that are made of JSON: enough of one to answer what a plan asks.
+//! Simulated GraphQL services on JSON data, with the features that plans need.
 //!
-//! `data` has by service the values of root fields (`Query`, `Mutation`) and the objects of each type. An object with a
-//! member `__error` in the place of a field has that field fail. A field `sum` of an object is what the
-//! representation says of `price` and `weight`: what `@requires` is for.
+//! `data` contains the values of root fields (`Query`, `Mutation`) and the objects of each type, by service.
+//! A field whose value is an object with a member `__error` fails. The field `sum` of an entity is computed
+//! from `price` and `weight` in the representation, to test `@requires`.
 
 use graphql_tools::static_graphql::query::{
     Definition, Document, OperationDefinition, Selection, SelectionSet, Value as Given,
@@ -12,14 +12,14 @@ use serde_json::{Map, Value, json};
 pub(super) struct Resolver<'a> {
     pub(super) data: &'a Value,
     pub(super) variables: &'a Value,
-    /// The interfaces and unions of a type.
+    /// The interfaces and unions of each type.
     pub(super) kinds: &'a Value,
     pub(super) document: Document,
     pub(super) errors: Vec<Value>,
 }
 
 impl Resolver<'_> {
-    /// The response to the document.
+    /// Executes the document.
     pub(super) fn answer(mut self) -> Value {
         let document = self.document.clone();
         let (root, selections) = document
@@ -134,7 +134,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// An object that only says its type and key, with all that is known of it.
+    /// Extends an object that has only its type and key with all known fields.
     fn whole(&self, object: &Value) -> Value {
         let known = self.known(object).cloned().unwrap_or_else(|| json!({}));
         let mut whole = known.as_object().cloned().unwrap_or_default();

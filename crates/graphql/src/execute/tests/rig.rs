@@ -1,4 +1,4 @@
-//! REST services that are a table of JSON texts by path, and what was asked of them.
+//! Simulated services: a table of JSON texts by path for REST services, and a log of the requests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -22,23 +22,23 @@ use crate::{
     SourceError, Subgraph, TypeBinding, compose, read_supergraph,
 };
 
-/// Services, and what they answer.
+/// Services and their responses.
 pub(super) struct Rig {
     pub(super) planner: Planner,
     answers: BTreeMap<String, String>,
-    /// What GraphQL services know, by their names.
+    /// The data of GraphQL services, by name.
     graphs: Value,
     /// The interfaces and unions of each type.
     kinds: Value,
-    /// Subgraphs that answer of data that they share.
+    /// The simulated subgraphs with shared data.
     played: Option<Played>,
     asked: Mutex<Vec<String>>,
-    /// The most bytes of an answer.
+    /// The maximum response size in bytes.
     pub(super) most: usize,
 }
 
 impl Rig {
-    /// Services by their OpenAPI documents, with links, and what they answer by `service/path`.
+    /// Creates services from OpenAPI documents and links, with responses by `service/path`.
     pub(super) fn rest(services: &[(&str, &str)], links: &str, answers: &[(&str, &str)]) -> Self {
         let documents: Vec<(Arc<str>, openapi::Document)> = services
             .iter()
@@ -53,7 +53,7 @@ impl Rig {
         Self::of(subgraphs, answers)
     }
 
-    /// Subgraphs by their SDL, and what they know.
+    /// Creates subgraphs from their SDL and data.
     pub(super) fn federated(services: &[(&str, String)], graphs: Value) -> Self {
         let subgraph = |(name, sdl): &(&str, String)| Subgraph {
             name: (*name).into(),
@@ -63,7 +63,7 @@ impl Rig {
         Self { graphs, ..Self::of(services.iter().map(subgraph).collect(), &[]) }
     }
 
-    /// A service `shop` that speaks GraphQL and is no subgraph by itself, with links, and what it knows.
+    /// Creates a GraphQL service `shop` that is not a federated subgraph, with links and data.
     pub(super) fn remote(sdl: &str, links: &str, graph: &Value) -> Self {
         let says = Says::Graphql { path: "/graphql".into(), text: sdl, is_federated: false };
         let links: Links = serde_json::from_str(links).expect("links");
@@ -72,8 +72,8 @@ impl Rig {
         Self { graphs: serde_json::json!({ "shop": graph }), ..Self::of(subgraphs, &[]) }
     }
 
-    /// A service `shop` that has other names for all it has: `Order` is its `T`, `number` its `no`, `OPEN` its `open`.
-    /// `Order.next` is a link to itself.
+    /// Creates a service `shop` with its own names for everything: `Order` is its `T`, `number` its `no`,
+    /// `OPEN` its `open`. `Order.next` is a link to the service itself.
     pub(super) fn renamed(graph: Value) -> Self {
         let sdl = r#"extend schema @link(url: "https://specs.apollo.dev/federation/v2.3", import: ["@key"])
           type Query { orders(state: OrderState): [Thing] } union Thing = Order | U type U { x: Int }
@@ -108,7 +108,7 @@ impl Rig {
         Self { graphs: serde_json::json!({ "shop": graph }), ..rig }
     }
 
-    /// A supergraph, and the data of all its services.
+    /// Creates the services of a supergraph from shared data.
     pub(super) fn ready(supergraph: &str, data: Value) -> Self {
         let services = read_supergraph(supergraph).expect("a supergraph").services;
         let subgraph = |name| Subgraph {
@@ -129,14 +129,14 @@ impl Rig {
         Self { planner, answers, graphs: Value::Null, kinds, played: None, asked, most }
     }
 
-    /// Has services forget what they changed.
+    /// Resets the state that mutations have changed.
     pub(super) fn reset(&self) {
         if let Some(played) = &self.played {
             *played.sum.lock().unwrap() = 0;
         }
     }
 
-    /// What services were asked that they can't answer.
+    /// Returns and clears the invalid requests to services.
     pub(super) fn wrong(&self) -> Vec<String> {
         let played = self.played.as_ref();
         played.map(|played| std::mem::take(&mut *played.wrong.lock().unwrap())).unwrap_or_default()
@@ -173,7 +173,7 @@ impl Rig {
         self.ask_with(document, "{}").await
     }
 
-    /// The whole answer to a document.
+    /// Returns the complete response to a document.
     pub(super) async fn ask_with(&self, document: &str, variables: &str) -> String {
         let plan = match self.planner.plan(document, None) {
             Ok(plan) => plan,
@@ -196,7 +196,7 @@ impl Rig {
         String::from_utf8(text).expect("UTF-8")
     }
 
-    /// The answer to a document as it leaves the executor.
+    /// Returns the response to a document as the executor creates it.
     pub(super) async fn tree(&self, document: &str) -> Tree {
         let plan = self.planner.plan(document, None).expect("a plan");
         let variables = Variables::coerce(&plan, "{}".into()).expect("defaults");
@@ -210,12 +210,12 @@ impl Rig {
         answer.tree
     }
 
-    /// What was asked since the last time.
+    /// Returns and clears the log of requests.
     pub(super) fn asked_in_order(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
 
-    /// The same in the order of the letters.
+    /// Returns and clears the log of requests, sorted.
     pub(super) fn asked(&self) -> Vec<String> {
         let mut asked = self.asked_in_order();
         asked.sort();
@@ -227,7 +227,7 @@ impl Rig {
         match self.answers.get(&line) {
             Some(text) => Ok(text),
             None => Err(SourceError {
-                message: format!("nobody answers {line}"),
+                message: format!("no response for {line}"),
                 code: "upstream-status",
                 service: line.split('/').next().unwrap_or_default().into(),
                 status: Some(500),
@@ -236,7 +236,7 @@ impl Rig {
         }
     }
 
-    /// A GraphQL service's response.
+    /// Returns a GraphQL service's response.
     fn resolve(&self, step: &Step, document: &Asks, variables: Value) -> Value {
         self.asked.lock().unwrap().push(format!("{}{} {variables}", step.service, document.path));
         if let Some(played) = &self.played {
@@ -347,26 +347,26 @@ fn variables(asked: &Asked) -> Value {
     Value::Object(asked.variables.iter().map(variable).collect())
 }
 
-/// What a response says is wrong below a path, with its paths from there on.
+/// Returns the errors of a response below a path, with their paths relative to it.
 fn told(step: &Step, response: &Value, path: &[Value]) -> Option<SourceError> {
     let below = |error: &Value| {
         let rest = error["path"].as_array()?.strip_prefix(path)?.to_vec();
         Some(serde_json::json!({ "message": error["message"], "path": rest }))
     };
     let told: Vec<Value> = response["errors"].as_array()?.iter().filter_map(below).collect();
-    let (message, service) = ("it says so".to_owned(), Arc::clone(&step.service));
+    let (message, service) = ("reported by the service".to_owned(), Arc::clone(&step.service));
     let error = SourceError { message, code: "upstream-errors", service, status: None, told };
     (!error.told.is_empty()).then_some(error)
 }
 
-/// What an object's member `__error` says is wrong with it.
+/// Returns the error in an object's member `__error`.
 fn beside(object: Node<'_>) -> Option<SourceError> {
     let told = vec![serde_json::from_slice(object.member(b"__error")?.text()).expect("JSON")];
-    let (message, service) = ("it says so".to_owned(), "service".into());
+    let (message, service) = ("reported by the service".to_owned(), "service".into());
     Some(SourceError { message, code: "upstream-errors", service, status: None, told })
 }
 
-/// `service/path?parameters`
+/// Returns the request line: `service/path?parameters`.
 fn line(step: &Step, ask: &Ask, keys: &HashMap<&str, String>) -> String {
     let Ask::Rest(operation) = ask else { return format!("{}/?", step.service) };
     let mut path = operation.path.to_string();

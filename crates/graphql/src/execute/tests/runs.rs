@@ -1,5 +1,5 @@
-//! Supergraphs that Apollo's composition made, and those that are composed here of the same services, executed: what comes
-//! out is what one server with all data answers (`oracle/runs/`).
+//! Executes queries on supergraphs from Apollo's composition and from this crate's composition of the same
+//! services. The response must equal that of a single server with all data (`oracle/runs/`).
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::compose::tests::{cases, composed};
 
 const RUNS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/oracle/runs");
 
-/// Services, their data, and what they are asked.
+/// Services, their data, and queries.
 pub(super) struct Case {
     pub(super) name: String,
     pub(super) asks: Vec<Ask>,
@@ -18,7 +18,7 @@ pub(super) struct Case {
     supergraphs: [(&'static str, String); 2],
 }
 
-/// A query, and what one server with all data answers.
+/// A query, and the response of a single server with all data.
 pub(super) struct Ask {
     pub(super) query: String,
     pub(super) variables: String,
@@ -26,7 +26,7 @@ pub(super) struct Ask {
 }
 
 impl Case {
-    /// What is asked of Apollo's composition, and of ours.
+    /// Returns a rig for Apollo's supergraph, and one for ours.
     pub(super) fn rigs(&self) -> impl Iterator<Item = (&'static str, &str, Rig)> {
         self.supergraphs.iter().map(|(whose, supergraph)| {
             (*whose, supergraph.as_str(), Rig::ready(supergraph, self.data.clone()))
@@ -37,12 +37,12 @@ impl Case {
 pub(super) fn each_case() -> impl Iterator<Item = Case> {
     cases(RUNS).into_iter().map(|[name, case, expected]| {
         let (services, rest) = case.split_once("# data\n").expect("data");
-        let (data, asks) = rest.split_once("\n# ask").expect("something to ask");
+        let (data, asks) = rest.split_once("\n# ask").expect("a query");
         let data: Value = serde_json::from_str(data).expect("JSON");
         let (apollos, answers) = expected.split_once("\n# answers\n").expect("answers");
         let apollos = apollos.strip_prefix("# supergraph\n").expect("a supergraph").to_owned();
         let asks = asks.split("\n# ask");
-        assert_eq!(asks.clone().count(), answers.lines().count(), "`node remake.mjs` makes what is expected");
+        assert_eq!(asks.clone().count(), answers.lines().count(), "`node remake.mjs` updates them");
         let ask = |(ask, answer): (&str, &str)| {
             let (ask, _) = ask.split_once("\n# answer").unwrap_or((ask, ""));
             let (query, variables) = ask.split_once("\n# variables\n").unwrap_or((ask, "{}"));
@@ -55,7 +55,7 @@ pub(super) fn each_case() -> impl Iterator<Item = Case> {
 }
 
 #[tokio::test]
-async fn whatever_federation_allows_is_answered_as_one_server_with_all_data_answers() {
+async fn federated_responses_equal_those_of_a_single_server() {
     let mut wrong = String::new();
     for case in each_case() {
         for (whose, _, rig) in case.rigs() {
@@ -77,7 +77,7 @@ async fn difference(rig: &Rig, ask: &Ask) -> Option<String> {
         .then(|| format!("  {}\n  {answer}\n  {wrong:#?}\n  {:#?}", ask.answer, rig.asked_in_order()))
 }
 
-/// An answer with no more of its errors than their messages and paths, in the order of these.
+/// Returns a response whose errors are reduced to their messages and paths and sorted.
 pub(super) fn comparable(answer: &str) -> Value {
     let Ok(mut answer) = serde_json::from_str::<Value>(answer) else { return answer.into() };
     if let Some(errors) = answer.get_mut("errors").and_then(Value::as_array_mut) {

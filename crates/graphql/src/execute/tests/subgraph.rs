@@ -1,4 +1,4 @@
-//! What a supergraph says that one of its subgraphs knows.
+//! The parts of a supergraph that belong to one of its subgraphs.
 
 use std::collections::HashMap;
 
@@ -10,26 +10,26 @@ use graphql_tools::static_graphql::schema::{
 /// A subgraph.
 pub(super) struct Service {
     pub(super) name: String,
-    /// Its own schema.
+    /// The subgraph's own schema.
     pub(super) schema: Document,
     fields: HashMap<(String, String), Known>,
     keys: HashMap<String, Vec<SelectionSet>>,
-    /// The interfaces and unions of each object type of the supergraph, and the type itself.
+    /// The interfaces and unions of each object type in the supergraph, and the type itself.
     kinds: HashMap<String, Vec<String>>,
-    /// Its object types, among them interfaces that are objects to it.
+    /// The subgraph's object types, including interfaces that are objects in it.
     own: Vec<String>,
 }
 
-/// A field that a subgraph has.
+/// A field of a subgraph.
 pub(super) struct Known {
-    /// The type of it, or of its items.
+    /// The type of the field or of its items.
     pub(super) of: String,
     pub(super) is_external: bool,
     pub(super) requires: Option<SelectionSet>,
     pub(super) provides: Option<SelectionSet>,
 }
 
-/// What every subgraph has for a gateway.
+/// The definitions that every subgraph has for a gateway.
 const MACHINERY: &str = "scalar Int scalar Float scalar String scalar Boolean scalar ID
   directive @skip(if: Boolean!) on FIELD | FRAGMENT_SPREAD | INLINE_FRAGMENT
   directive @include(if: Boolean!) on FIELD | FRAGMENT_SPREAD | INLINE_FRAGMENT
@@ -37,7 +37,7 @@ const MACHINERY: &str = "scalar Int scalar Float scalar String scalar Boolean sc
 const ENTITIES: &str = "type Query { _entities(representations: [_Any!]!): [_Entity]! }";
 
 impl Service {
-    /// The subgraphs of a supergraph, by their names.
+    /// Returns the subgraphs of a supergraph by name.
     pub(super) fn all(supergraph: &str) -> HashMap<String, Self> {
         let document =
             graphql_tools::parser::parse_schema::<String>(supergraph).expect("a supergraph").into_static();
@@ -68,7 +68,7 @@ impl Service {
         service
     }
 
-    /// Whether an object of a type is of another, too.
+    /// Whether a type equals another type or is a member of it.
     pub(super) fn is(&self, ty: &str, other: &str) -> bool {
         ty == other || self.kinds.get(ty).is_some_and(|kinds| kinds.iter().any(|kind| kind == other))
     }
@@ -77,7 +77,8 @@ impl Service {
         self.fields.get(&(ty.to_owned(), name.to_owned()))
     }
 
-    /// What the service calls an object of a type of the supergraph; nothing if it knows none such.
+    /// Returns the subgraph's name for an object type of the supergraph; `None` if the subgraph does not have
+    /// it.
     pub(super) fn own(&self, ty: &str) -> Option<&str> {
         self.own
             .iter()
@@ -86,12 +87,12 @@ impl Service {
             .map(String::as_str)
     }
 
-    /// The keys of a type that it is asked by.
+    /// Returns the keys by which entities of a type are fetched.
     pub(super) fn keys(&self, ty: &str) -> impl Iterator<Item = &SelectionSet> {
         self.keys.get(ty).into_iter().flatten()
     }
 
-    /// The object types of the supergraph that a type stands for.
+    /// Returns the object types of the supergraph that a type comprises.
     pub(super) fn objects(&self, ty: &str) -> Vec<&str> {
         self.kinds.keys().map(String::as_str).filter(|object| self.is(object, ty)).collect()
     }
@@ -159,7 +160,7 @@ impl Service {
         self.schema.definitions.push(Definition::TypeDefinition(definition));
     }
 
-    /// The fields of a type that the subgraph has.
+    /// Returns the fields of a type that the subgraph has.
     fn joined(&mut self, ty: &str, fields: &[Field], graph: &str) -> Vec<Field> {
         let mut own = Vec::new();
         for field in fields {
@@ -243,7 +244,7 @@ fn selection(fields: &str) -> SelectionSet {
     }
 }
 
-/// A type as it is written.
+/// Parses a type reference.
 fn parsed(ty: &str) -> Type {
     let text = format!("type T {{ f: {ty} }}");
     let document = graphql_tools::parser::parse_schema::<String>(&text).expect("a type").into_static();

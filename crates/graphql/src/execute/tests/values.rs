@@ -1,4 +1,4 @@
-//! Arguments, variables, and what a client asks of the schema itself.
+//! Tests of arguments, variables and introspection.
 
 use super::nested::{BLOG, LINKS, PEOPLE, POSTS};
 use super::rig::Rig;
@@ -10,7 +10,7 @@ fn rig() -> Rig {
 }
 
 #[tokio::test]
-async fn arguments_are_literals_variables_and_defaults() {
+async fn accepts_literals_variables_and_defaults_as_arguments() {
     let rig = rig();
     for (document, variables) in [
         ("{ post(id: 2) { title } }", "{}"),
@@ -27,7 +27,7 @@ async fn arguments_are_literals_variables_and_defaults() {
 }
 
 #[tokio::test]
-async fn wrong_variables_are_told_all_at_once_and_nothing_is_asked() {
+async fn reports_all_invalid_variables_without_calling_services() {
     let rig = rig();
     let document = "query($id: Int!, $ids: [Int!]) { post(id: $id) { title } users(ids: $ids) { id } }";
     let answer = rig.ask_with(document, r#"{"id":"2","ids":[1,2.5]}"#).await;
@@ -40,7 +40,7 @@ async fn wrong_variables_are_told_all_at_once_and_nothing_is_asked() {
 }
 
 #[tokio::test]
-async fn the_schema_is_told_without_asking_a_service() {
+async fn answers_introspection_without_calling_services() {
     let rig = rig();
     let answer = rig
         .ask("{ __typename __type(name: \"Post\") { kind ...F } } fragment F on __Type { fields { name type { kind ofType { name } } } }")
@@ -56,7 +56,7 @@ async fn the_schema_is_told_without_asking_a_service() {
 }
 
 #[tokio::test]
-async fn nothing_is_selected_below_a_typename() {
+async fn rejects_selections_below_typename() {
     let rig = rig();
     for document in [
         "{ __typename { x } }",
@@ -79,7 +79,7 @@ async fn nothing_is_selected_below_a_typename() {
 }
 
 #[tokio::test]
-async fn what_is_no_document_of_the_schema_is_told_with_its_place() {
+async fn reports_invalid_documents_with_locations() {
     let rig = rig();
     let syntax = rig.ask("{ posts { id }").await;
     assert!(syntax.contains("graphql-syntax"), "{syntax}");
@@ -92,7 +92,7 @@ async fn what_is_no_document_of_the_schema_is_told_with_its_place() {
 }
 
 #[tokio::test]
-async fn documents_that_grow_beyond_measure_are_refused_at_once() {
+async fn rejects_excessively_complex_documents() {
     let rig = rig();
     let nested = format!("{}{}", "{ posts ".repeat(100_000), "}".repeat(100_000));
     let values = format!("{{ post(id: {}1{}) {{ id }} }}", "[".repeat(100_000), "]".repeat(100_000));
@@ -138,7 +138,7 @@ async fn documents_that_grow_beyond_measure_are_refused_at_once() {
 }
 
 #[test]
-fn planners_and_runs_go_from_thread_to_thread() {
+fn planners_and_executions_are_send() {
     fn send<T: Send>(_: impl FnOnce() -> T) {}
     fn share<T: Send + Sync>() {}
     share::<Planner>();
@@ -150,7 +150,7 @@ fn planners_and_runs_go_from_thread_to_thread() {
     });
 }
 
-/// A service whose `POST /login` takes a member of each kind.
+/// A service whose `POST /login` accepts a member of each kind.
 const LOGIN: &str = r##"{ "openapi": "3.0.3", "info": { "title": "shop", "version": "1" }, "paths": {
   "/status": { "get": { "operationId": "status", "responses": { "200": { "description": "", "content": { "application/json": {
     "schema": { "type": "string" } } } } } } },
@@ -167,7 +167,7 @@ fn login() -> Rig {
 }
 
 #[tokio::test]
-async fn literals_of_another_kind_than_their_type_are_refused() {
+async fn rejects_literals_that_do_not_match_their_type() {
     let rig = login();
     for member in [
         "user: {a: 1}",
@@ -207,7 +207,7 @@ async fn literals_of_another_kind_than_their_type_are_refused() {
 }
 
 #[tokio::test]
-async fn variables_of_scalars_that_are_made_of_formats_are_of_their_kinds() {
+async fn checks_variables_of_scalars_derived_from_formats() {
     let rig = login();
     let document =
         "mutation($big: Long, $at: DateTime, $any: JSON) { login(input: {big: $big, at: $at, any: $any}) }";
@@ -238,7 +238,7 @@ async fn variables_of_scalars_that_are_made_of_formats_are_of_their_kinds() {
 }
 
 #[tokio::test]
-async fn variables_that_services_could_read_in_several_ways_are_refused() {
+async fn rejects_ambiguous_variables() {
     let rig = login();
     let document = "mutation($any: JSON, $user: String, $tags: [String!]) { login(input: {any: $any, user: $user, tags: $tags}) }";
     let plan = rig.planner.plan(document, None).expect("a plan");
@@ -260,7 +260,7 @@ async fn variables_that_services_could_read_in_several_ways_are_refused() {
 }
 
 #[tokio::test]
-async fn refuses_a_field_that_an_input_object_has_twice() {
+async fn rejects_duplicate_fields_of_an_input_object() {
     let sdl = "type Query { at(of: In): Int } input In { of: [In] by: In n: Int }";
     let rig = Rig::federated(&[("shop", sdl.to_owned())], serde_json::json!({ "shop": {} }));
     let plan = rig.planner.plan("query($in: In) { at(of: $in) }", None).expect("a plan");
@@ -277,9 +277,9 @@ async fn refuses_a_field_that_an_input_object_has_twice() {
     }
 }
 
-/// Scalars of a service that speaks GraphQL are its own, whatever they are called.
+/// Scalars of a GraphQL service are its own, even if their names equal those of formats.
 #[tokio::test]
-async fn scalars_of_graphql_services_take_anything() {
+async fn scalars_of_graphql_services_accept_any_value() {
     let sdl = "type Query { at(long: Long, date: DateTime): Int } scalar Long scalar DateTime";
     let rig = Rig::federated(&[("shop", sdl.to_owned())], serde_json::json!({ "shop": {} }));
     for document in ["{ at(long: {a: 1}, date: [1]) }", "{ at(long: \"1\", date: RED) }"] {

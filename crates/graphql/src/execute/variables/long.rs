@@ -1,5 +1,5 @@
-//! Long values of variables: they are put into a service's words once, and not for each call that has them; and calls have no
-//! more of them together than a request may have memory for.
+//! Long variable values: they are converted to a service's spelling once, instead of once per call, and their
+//! total size in all calls is limited, so that a request stays within its memory.
 
 use std::collections::HashMap;
 
@@ -12,17 +12,17 @@ use crate::plan::Plan;
 use crate::plan::data::{Call, Step};
 use crate::plan::values::{Arguments, Speller, Template};
 
-/// Values of so few bytes are put into words for each call anew.
+/// Values up to this size in bytes are converted anew for each call.
 const SHORT: usize = 8 << 10;
-/// The bytes that the values of variables may have in all calls together.
+/// The maximum total size in bytes of variable values in all calls of an operation.
 const ARGUMENTS: usize = 8 << 20;
 
-/// The values of variables in services' words, by the address of the services' bindings.
+/// Variable values in the spelling of services, by the address of the service's bindings.
 #[derive(Debug, Default)]
 pub(super) struct SpelledValues(HashMap<usize, HashMap<Box<str>, Bytes>>);
 
 impl SpelledValues {
-    /// A variable in a service's words; none if values are short.
+    /// Returns a variable in a service's spelling; `None` if the values are short.
     #[inline]
     pub(super) fn get(&self, name: &str, bindings: Option<&Bindings>) -> Option<&Bytes> {
         if self.0.is_empty() {
@@ -33,7 +33,8 @@ impl SpelledValues {
 }
 
 impl Variables {
-    /// These in the words of all services of a plan, if they are long; refused where calls have too many bytes of them.
+    /// Converts long values to the spelling of each service of a plan. Fails if the calls would contain too
+    /// many bytes of them.
     pub(super) fn spelled(mut self, plan: &Plan) -> Result<Self, Box<GraphqlError>> {
         let Some(document) = self.document.as_ref().filter(|document| document.text().len() > SHORT) else {
             return Ok(self);
@@ -41,7 +42,7 @@ impl Variables {
         let sum = plan.steps.iter().map(|step| self.bytes_of(step)).fold(0, usize::saturating_add);
         if sum > ARGUMENTS {
             let message = format!(
-                "the operation has the values of its variables sent to services with {sum} bytes in all; \
+                "the operation sends variable values of {sum} bytes in all to services; \
                  at most {ARGUMENTS} are allowed"
             );
             return Err(Box::new(GraphqlError::new(Code::Limit, message)));
@@ -65,7 +66,7 @@ impl Variables {
         Ok(self)
     }
 
-    /// The bytes of values that a step has.
+    /// The number of bytes of variable values in a step's calls.
     fn bytes_of(&self, step: &Step) -> usize {
         let named = |names: &[Box<str>]| names.iter().map(|name| self.bytes(name)).sum::<usize>();
         match &step.call {

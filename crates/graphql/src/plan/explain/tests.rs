@@ -1,7 +1,7 @@
 use crate::execute::tests::blog;
 
 #[test]
-fn a_plan_says_which_calls_it_makes_and_for_what() {
+fn explains_calls_and_the_places_they_are_for() {
     let planner = blog();
     let document = "query($with: Boolean!) { posts { title user @include(if: $with) { name } comments { author { name } } } }";
     let explanation = planner.plan(document, None).unwrap().explain();

@@ -1,10 +1,10 @@
-//! Which plans stay.
+//! Tests of eviction from the plan cache.
 
 use super::*;
 use crate::plan::tests::planner;
 
 #[test]
-fn a_flood_of_documents_that_come_once_leaves_those_that_are_used() {
+fn keeps_used_plans_during_a_flood_of_one_time_documents() {
     let planner = planner();
     let plan = planner.plan("{ t { id } }", None).expect("a plan");
     let kept = Kept::new(20 * (weight::of(&plan) + EACH + 16));
@@ -25,7 +25,7 @@ fn a_flood_of_documents_that_come_once_leaves_those_that_are_used() {
 }
 
 #[test]
-fn a_plan_that_takes_most_of_the_room_is_not_kept() {
+fn does_not_cache_plans_that_take_most_of_the_capacity() {
     let planner = planner();
     let plan = planner.plan("{ t { id } }", None).expect("a plan");
     let kept = Kept::new(2 * weight::of(&plan));

@@ -1,5 +1,6 @@
-//! The figures of a selection, its fragments resolved. Those of a fragment are counted once and added wherever it is
-//! spread, so that counting takes time linear in the document whatever it expands to; sums saturate.
+//! Size figures of a selection with its fragments resolved. The figures of a fragment are computed once and
+//! added for each spread, so that the time is linear in the document's size, however large the expansion is.
+//! Sums saturate.
 
 use std::collections::HashMap;
 
@@ -11,21 +12,21 @@ use crate::plan::types::{Ty, TypeId, Types};
 /// The lists of introspection that lead from types to types.
 pub(super) const LISTS: [&str; 4] = ["fields", "interfaces", "possibleTypes", "inputFields"];
 
-/// What a selection asks for.
+/// The size figures of a selection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Figures {
-    /// Fields within each other.
+    /// The nesting of fields.
     pub(super) depth: u64,
-    /// Selections within each other, fragments among them.
+    /// The nesting of selections, including fragments.
     pub(super) nesting: u64,
     pub(super) aliases: u64,
-    /// Fields and fragments.
+    /// The number of fields and fragments.
     pub(super) selections: u64,
-    /// Fields, one below a list ten times.
+    /// The number of fields, where a list multiplies the fields below it by ten.
     pub(super) cost: u64,
-    /// Fields that are not within others.
+    /// The number of fields at the top level.
     pub(super) fields: u64,
-    /// Lists of introspection within each other.
+    /// The nesting of introspection lists.
     pub(super) lists: u64,
 }
 
@@ -51,7 +52,7 @@ impl<'a, 'd> FigureBook<'a, 'd> {
         self.fragments.get(name).copied().unwrap_or_default()
     }
 
-    /// Counts a selection of a type.
+    /// Computes the figures of a selection of a type.
     pub(super) fn count(&self, selections: &SelectionSet, parent: Option<TypeId>) -> Figures {
         let mut sum = Figures::default();
         for item in &selections.items {
@@ -82,14 +83,14 @@ impl<'a, 'd> FigureBook<'a, 'd> {
         }
     }
 
-    /// Whether a field is one of [`LISTS`], of a type of introspection.
+    /// Whether a field is one of [`LISTS`], on an introspection type.
     fn leads_to_types(&self, parent: Option<TypeId>, field: &str) -> bool {
         parent.is_none_or(|parent| self.types.name(parent).starts_with("__")) && LISTS.contains(&field)
     }
 }
 
 impl Figures {
-    /// These within one selection more.
+    /// The figures with one more level of nesting.
     fn within(self) -> Self {
         let nesting = self.nesting.saturating_add(1);
         Self { nesting, selections: self.selections.saturating_add(1), ..self }

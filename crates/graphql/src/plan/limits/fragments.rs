@@ -1,7 +1,7 @@
-//! The fragments of a document, each behind those that it spreads.
+//! An index of a document's fragments, in dependency order.
 //!
-//! A document with a spread of no fragment, two fragments of one name, or a fragment within itself is refused here, in
-//! time linear in its size and without recursion over spreads: everything behind may rely on it.
+//! Unknown fragments, duplicate fragment names and cycles are rejected here, in time linear in the document's
+//! size and without recursion over spreads. All later code relies on this.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,14 @@ use graphql_tools::static_graphql::query::{
 
 use crate::error::{Code, GraphqlError};
 
-/// The most operations of a document: rules of validation go through the fragments once for each.
+/// The maximum number of operations in a document, since validation rules visit the fragments once for each
+/// operation.
 const OPERATIONS: usize = 100;
 
 /// The fragments of a document.
 pub(crate) struct FragmentIndex<'d> {
     by_name: HashMap<&'d str, &'d FragmentDefinition>,
-    /// Each behind those that it spreads.
+    /// The fragments, each after those that it spreads.
     ordered: Vec<&'d FragmentDefinition>,
 }
 
@@ -28,7 +29,7 @@ struct Spread<'d> {
     position: Pos,
 }
 
-/// How far the search has come with a fragment.
+/// The state of a fragment during the depth-first search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
     Open,
@@ -36,7 +37,7 @@ enum Progress {
 }
 
 impl<'d> FragmentIndex<'d> {
-    /// Indexes a document.
+    /// Indexes the fragments of a document.
     pub(crate) fn new(document: &'d Document) -> Result<Self, Box<GraphqlError>> {
         let mut by_name = HashMap::new();
         let mut operations = 0;
@@ -66,12 +67,12 @@ impl<'d> FragmentIndex<'d> {
         Ok(index)
     }
 
-    /// The fragment of a name.
+    /// The fragment with this name.
     pub(crate) fn get(&self, name: &str) -> Option<&'d FragmentDefinition> {
         self.by_name.get(name).copied()
     }
 
-    /// All fragments, each behind those that it spreads.
+    /// All fragments, each after those that it spreads.
     pub(crate) fn ordered(&self) -> &[&'d FragmentDefinition] {
         &self.ordered
     }
@@ -120,7 +121,7 @@ impl<'d> FragmentIndex<'d> {
                 match progress.get(spread.name) {
                     Some(Progress::Done) => {}
                     Some(Progress::Open) => {
-                        let message = format!("the fragment `{}` has itself within it", spread.name);
+                        let message = format!("the fragment `{}` contains itself", spread.name);
                         return Err(invalid(message, spread.position));
                     }
                     None => {
@@ -157,7 +158,7 @@ pub(crate) fn selections(operation: &OperationDefinition) -> &SelectionSet {
     }
 }
 
-/// The spreads within a selection set, those of other fragments left out.
+/// The spreads within a selection set, excluding those within other fragments.
 fn spreads(set: &SelectionSet) -> Vec<Spread<'_>> {
     let (mut spreads, mut open) = (Vec::new(), vec![set]);
     while let Some(set) = open.pop() {

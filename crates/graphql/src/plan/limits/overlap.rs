@@ -1,11 +1,12 @@
-//! Whether fields of one name at one place are the same ("Field Selection Merging", 5.3.2 of the specification).
+//! Field selection merging (5.3.2 of the specification): whether fields with the same response key at one place
+//! are compatible.
 //!
-//! The validation library compares every pair of fields, and every pair of fragments once more, which is quadratic and
-//! tells each conflict many times. This is the algorithm of Simon Adameit
-//! (<https://xing.engineering/graphql-overlapping-fields-can-be-merged-fast>): all fields of one name at one place are a group; within it
-//! every one is compared with the first, and the selections of all of them are collected into the groups below. A group
-//! that was looked at is not looked at again. Types that exclude each other divide groups, which may multiply them at each
-//! level: so there is a limit on the work, too.
+//! The validation library compares every pair of fields, and every pair of fragments again, which takes
+//! quadratic time and reports each conflict many times. This is the algorithm of Simon Adameit
+//! (<https://xing.engineering/graphql-overlapping-fields-can-be-merged-fast>): all fields with the same key at
+//! one place form a group. Within a group, every field is compared with the first, and the selections of all
+//! fields are collected into the groups below. A group is examined only once. Mutually exclusive types divide
+//! groups, which may multiply them at each level; therefore the work is limited as well.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,34 +18,34 @@ use super::root;
 use crate::error::{Code, GraphqlError};
 use crate::plan::types::{Ty, TypeId, Types};
 
-/// How often each selection of the expansion may be looked at, on average. Without types that exclude each other it takes
-/// three times at most.
+/// The maximum number of visits to each selection of the expansion, on average. Without mutually exclusive
+/// types, the algorithm needs at most three.
 const VISITS: usize = 60;
-/// How many more selections may be looked at.
+/// The number of additional visits allowed.
 const MORE_VISITS: usize = 1000;
-/// How many conflicts are told.
+/// The maximum number of reported conflicts.
 const CONFLICTS: usize = 10;
 
-/// A field that is selected at a place.
+/// A field selected at a place.
 #[derive(Clone, Copy)]
 struct Occurrence<'d> {
     field: &'d Field,
     parent: Option<TypeId>,
 }
 
-/// The fields of one place, by their names in the answer.
+/// The fields of one place, by response key.
 type Groups<'d> = IndexMap<&'d str, Vec<Occurrence<'d>>>;
 
-/// What ends the search: there is no work left, or enough was found.
+/// The search ends: the work is exhausted, or enough conflicts were found.
 struct Stop;
 
 struct Merging<'a, 'd> {
     types: &'a Types,
     fragments: &'a FragmentIndex<'d>,
-    /// The numbers of fields' arguments; equal arguments have equal numbers.
+    /// The number of each field's arguments. Equal arguments have equal numbers.
     arguments: HashMap<usize, usize>,
     numbers: HashMap<String, usize>,
-    /// The groups whose shapes were compared, and those whose fields were, by the addresses of their fields.
+    /// The groups whose shapes, and those whose fields, have been compared, by the addresses of their fields.
     shapes: HashSet<Box<[usize]>>,
     fields: HashSet<Box<[usize]>>,
     typename: Option<Ty>,
@@ -54,7 +55,7 @@ struct Merging<'a, 'd> {
     errors: Vec<GraphqlError>,
 }
 
-/// Checks all operations of a document, of which the largest has so many selections.
+/// Checks all operations of a document; `selections_of_largest` is the number of selections in the largest.
 pub(crate) fn check<'d>(
     document: &'d Document,
     fragments: &FragmentIndex<'d>,
@@ -95,7 +96,7 @@ impl<'d> Merging<'_, 'd> {
         self.same_fields(&groups)
     }
 
-    /// Checks that all values of a name have the same form, whatever objects they are of.
+    /// Checks that all values with the same key have the same shape, even for different types of objects.
     fn same_shapes(&mut self, groups: &Groups<'d>) -> Result<(), Stop> {
         for (key, group) in groups {
             if !self.shapes.insert(addresses(group)) {
@@ -127,7 +128,7 @@ impl<'d> Merging<'_, 'd> {
         Ok(())
     }
 
-    /// Checks that fields of a name are the same one where an object may have both.
+    /// Checks that fields with the same key are the same field if an object may have both.
     fn same_fields(&mut self, groups: &Groups<'d>) -> Result<(), Stop> {
         for (key, group) in groups {
             self.path.push(key);
@@ -162,7 +163,7 @@ impl<'d> Merging<'_, 'd> {
         Ok(())
     }
 
-    /// The fields of a group that one object may have, for each object type that is named: those of that type, and those of
+    /// Divides a group by the object types that it mentions: for each, the fields of that type, with those of
     /// interfaces and unions.
     fn divided(&mut self, group: &[Occurrence<'d>]) -> Result<Vec<Vec<Occurrence<'d>>>, Stop> {
         let is_object = |known: &Occurrence<'_>| known.parent.is_some_and(|id| self.types.is_object(id));
@@ -193,7 +194,7 @@ impl<'d> Merging<'_, 'd> {
         group.iter().filter_map(below).collect()
     }
 
-    /// The fields of selections, with those of their fragments.
+    /// The fields of selections, including those of fragments.
     fn collect(
         &mut self,
         sets: impl IntoIterator<Item = (&'d SelectionSet, Option<TypeId>)>,
@@ -232,8 +233,7 @@ impl<'d> Merging<'_, 'd> {
     fn visit(&mut self, count: usize) -> Result<(), Stop> {
         self.visits += count;
         if self.visits > self.most_visits {
-            let message =
-                "the document selects fields of one name at one place in too many ways to compare them";
+            let message = "the document has too many selections with the same response key at one place to compare them";
             self.errors = vec![GraphqlError::new(Code::Limit, message)];
             return Err(Stop);
         }
@@ -289,7 +289,7 @@ impl<'d> Merging<'_, 'd> {
     }
 }
 
-/// Whether values of two types have different forms.
+/// Whether values of two types have different shapes.
 fn is_other_shape(types: &Types, one: &Ty, other: &Ty) -> bool {
     match (one, other) {
         (Ty::NonNull(one), Ty::NonNull(other)) | (Ty::List(one), Ty::List(other)) => {
@@ -314,7 +314,7 @@ fn member(name: &str, value: &Value) -> String {
     format!("{name}:{}", canonical(value))
 }
 
-/// A value as a text that only equal ones have: members of objects in one order.
+/// A canonical text of a value: equal values have equal texts, whatever the order of object members.
 fn canonical(value: &Value) -> String {
     match value {
         Value::Variable(name) => format!("${name}"),

@@ -1,5 +1,5 @@
-//! What is counted in linear time is what a walk of the whole expansion counts; what is compared in groups is what the
-//! specification compares in pairs.
+//! Checks the linear-time figures against a walk of the whole expansion, and the grouped comparison of fields
+//! against the specification's comparison of pairs.
 
 use graphql_tools::parser::parse_query;
 use graphql_tools::static_graphql::query::{Field, Value};
@@ -10,7 +10,7 @@ use super::*;
 use crate::plan::tests::planner;
 use crate::plan::types::Ty;
 
-/// A selection set, a few levels deep, that spreads fragments of these numbers.
+/// A selection set, a few levels deep, that spreads fragments with these numbers.
 fn set(fragments: std::ops::Range<usize>, depth: u32) -> BoxedStrategy<String> {
     let key = || prop_oneof![6 => Just(""), 1 => Just("x: "), 1 => Just("y: ")];
     let leaf = || {
@@ -38,7 +38,7 @@ fn set(fragments: std::ops::Range<usize>, depth: u32) -> BoxedStrategy<String> {
         .boxed()
 }
 
-/// A document whose fragments spread those behind them.
+/// A document whose fragments spread only later ones.
 fn document() -> impl Strategy<Value = String> {
     let fragments: Vec<_> = (0..5_usize).map(|number| set(number + 1..5, 2)).collect();
     (set(0..5, 3), fragments).prop_map(|(root, fragments)| {
@@ -55,7 +55,7 @@ fn parsed(text: &str) -> Document {
     parse_query::<String>(text).expect("a document").into_static()
 }
 
-/// The same figures, by a walk of everything.
+/// Computes the same figures by walking the expansion.
 fn naive(set: &SelectionSet, fragments: &FragmentIndex<'_>) -> Figures {
     let mut sum = Figures::default();
     for item in &set.items {
@@ -78,7 +78,7 @@ fn naive(set: &SelectionSet, fragments: &FragmentIndex<'_>) -> Figures {
     sum
 }
 
-/// A field with the type that it is selected of.
+/// A field with the type that contains it.
 type Selected<'d> = (&'d Field, TypeId);
 
 fn expanded<'d>(
@@ -203,7 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn figures_are_those_of_the_expansion(text in document()) {
+    fn figures_equal_those_of_the_expansion(text in document()) {
         let (planner, document) = (planner(), parsed(&text));
         let fragments = FragmentIndex::new(&document).expect("no cycles");
         let book = FigureBook::new(&fragments, &planner.types);
@@ -222,7 +222,7 @@ proptest! {
     }
 
     #[test]
-    fn groups_conflict_where_pairs_do(text in prop_oneof![document(), divided(3).prop_map(|inner| format!("{{ node {{ {inner} }} }}"))]) {
+    fn grouped_comparison_finds_the_same_conflicts_as_pairs(text in prop_oneof![document(), divided(3).prop_map(|inner| format!("{{ node {{ {inner} }} }}"))]) {
         let (planner, document) = (planner(), parsed(&text));
         let fragments = FragmentIndex::new(&document).expect("no cycles");
         let query = planner.types.query;
@@ -234,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn fragments_are_in_order_or_refused(spreads in prop::collection::vec((0..6_usize, 0..7_usize), 0..9)) {
+    fn orders_fragments_or_rejects_cycles(spreads in prop::collection::vec((0..6_usize, 0..7_usize), 0..9)) {
         let fragment = |number: usize| {
             let own = spreads.iter().filter(|(from, _)| *from == number);
             let own: String = own.map(|(_, to)| format!("...F{to} ")).collect();
@@ -242,7 +242,7 @@ proptest! {
         };
         let text = format!("{{ t {{ id }} }}{}", (0..6).map(fragment).collect::<String>());
         let document = parsed(&text);
-        // Whether some fragment reaches itself, or one that there is none of.
+        // Whether some fragment reaches itself, or an undefined fragment.
         let mut reached: Vec<(usize, usize)> = spreads.clone();
         for _ in 0..7 {
             let further: Vec<_> = reached.iter().flat_map(|(from, over)| {

@@ -1,15 +1,16 @@
-//! Limits on the text of a document, judged in one pass before it is parsed: its size, its nesting, the length of its names.
+//! Limits on the text of a document, checked in one pass before parsing: its size, its nesting, and the length
+//! of names.
 
 use crate::error::{Code, GraphqlError};
 
-/// The longest document. Those of 5,000 tokens have a tenth of that, unless they carry long literals.
+/// The maximum size of a document. A document of 5,000 tokens usually has a tenth of that.
 pub(crate) const DOCUMENT_BYTES: usize = 256 << 10;
-/// How deep brackets may stand within each other, in values too: the parser goes down as deep.
+/// The maximum nesting of brackets, including those in values. It bounds the parser's recursion.
 const NESTING: usize = 200;
-/// The longest name. An error message repeats names, some of them once for each of many others.
+/// The maximum length of a name. Error messages repeat names, some of them once for each of many others.
 const NAME_BYTES: usize = 256;
 
-/// Judges the size of a text.
+/// Checks the size of a text.
 pub(crate) fn check_size(text: &str) -> Result<(), Box<GraphqlError>> {
     if text.len() > DOCUMENT_BYTES {
         let message = format!("the document has more than {DOCUMENT_BYTES} bytes");
@@ -18,7 +19,7 @@ pub(crate) fn check_size(text: &str) -> Result<(), Box<GraphqlError>> {
     Ok(())
 }
 
-/// Judges a text before it is parsed.
+/// Checks a text before it is parsed.
 pub(crate) fn check(text: &str) -> Result<(), Box<GraphqlError>> {
     let over = |message: String| Err(Box::new(GraphqlError::new(Code::Limit, message)));
     check_size(text)?;
@@ -40,7 +41,7 @@ pub(crate) fn check(text: &str) -> Result<(), Box<GraphqlError>> {
             _ => {}
         }
         if open > NESTING {
-            return over(format!("the document nests more than {NESTING} brackets within each other"));
+            return over(format!("the document nests brackets more than {NESTING} levels deep"));
         }
         at += 1;
     }

@@ -1,4 +1,4 @@
-//! A fetch of entities: links are steps of their own, and what remains is one.
+//! Fetches of entities: links become separate steps, and the rest becomes one step.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::Kind;
 use crate::plan::data::{Call, Document, From, Group, Input};
 use crate::plan::values::Arguments;
 
-/// A fetch of entities: its aliases are one document.
+/// A fetch of entities, whose aliases share one document.
 pub(super) struct Entities<'f> {
     pub(super) node_variables: Box<[Box<str>]>,
     pub(super) operation: &'f SubgraphFetchOperation,
@@ -33,7 +33,7 @@ pub(super) struct Alias<'f> {
 }
 
 impl Lowering<'_> {
-    /// A fetch of entities: links are steps of their own, and what remains is one.
+    /// Lowers a fetch of entities: links become separate steps, and the rest becomes one step.
     pub(super) fn entities(&mut self, fetch: Fetch<'_>, node: Entities<'_>) -> Done {
         let mut rests: Vec<Option<SelectionSet>> = Vec::new();
         for alias in &node.aliases {
@@ -88,7 +88,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The links of a fetch of entities, and for a REST service what it knows of them itself. Says whether there were links.
+    /// Lowers the links of a fetch of entities, and the entities' own fields for a REST service. Returns
+    /// whether there were links.
     fn links(
         &mut self,
         fetch: Fetch<'_>,
@@ -107,7 +108,7 @@ impl Lowering<'_> {
         Ok(has_links)
     }
 
-    /// The same of objects of one type.
+    /// Lowers the links and own fields for objects of one type.
     fn entity(
         &mut self,
         fetch: Fetch<'_>,
@@ -134,7 +135,7 @@ impl Lowering<'_> {
                     }
                     None => own.push(item.clone()),
                 },
-                // What is under a condition stands in a fragment of its own.
+                // Conditional fields are in a fragment of their own.
                 SelectionItem::InlineFragment(fragment) if fragment.type_condition == name => {
                     let conditions = conditions(&fragment.skip_if, &fragment.include_if);
                     has_links |= self.under(conditions, |lowering| {

@@ -1,4 +1,4 @@
-//! Steps that are made for objects by fields of theirs: links, and objects that are found by their keys.
+//! Steps that use fields of objects as inputs: links, and objects fetched by their keys.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::plan::data::{Call, From, Group, Input, Only, SlotId};
 use crate::{Ask, How, Kind};
 
 impl Lowering<'_> {
-    /// A link is a step, and its results are the field's values.
-    #[expect(clippy::too_many_arguments, reason = "what a link is, and where")]
+    /// Lowers a link to a step whose results are the field's values.
+    #[expect(clippy::too_many_arguments, reason = "the link and its location")]
     pub(super) fn link(
         &mut self,
         fetch: Fetch<'_>,
@@ -51,7 +51,7 @@ impl Lowering<'_> {
         self.value(fetch, &spot, field)
     }
 
-    /// A step for each object, by fields of it.
+    /// Adds a step that is made for each object, with some of its fields as inputs.
     pub(super) fn keyed(
         &mut self,
         fetch: Fetch<'_>,
@@ -81,14 +81,14 @@ impl Lowering<'_> {
     }
 }
 
-/// What a step reads of its objects.
+/// The fields that a step reads from its objects.
 pub(super) struct Reading<'r> {
     pub(super) needs: &'r [Box<str>],
     pub(super) keys: Vec<Arc<str>>,
 }
 
 pub(super) fn unreadable(parent: &str, field: &str) -> Broken {
-    Broken(format!("what `{parent}.{field}` needs is not asked for"))
+    Broken(format!("the fields that `{parent}.{field}` needs are not fetched"))
 }
 
 fn asked(how: &How) -> &Ask {

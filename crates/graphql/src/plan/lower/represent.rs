@@ -1,4 +1,4 @@
-//! What a fetch of entities says of an object, by what the planner requires and rewrites.
+//! The representations of objects in a fetch of entities, according to the planner's `requires` and rewrites.
 
 use std::sync::Arc;
 
@@ -91,7 +91,8 @@ impl Lowering<'_> {
     }
 }
 
-/// By which key of the answer a field of an object of this type is found, if the planner had it asked for.
+/// The key in the response under which a required field is found, for objects of this type, if the planner
+/// fetches it.
 pub(super) fn required(requires: &SelectionSet, parent: &str, need: &str) -> Option<Arc<str>> {
     requires.items.iter().find_map(|item| match item {
         SelectionItem::Field(field) => {

@@ -1,4 +1,5 @@
-//! The root fields of a fetch: of a GraphQL service one document, of a REST service an operation for each.
+//! The root fields of a fetch: one document for a GraphQL service, or one operation for each field of a REST
+//! service.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::plan::data::{Call, Document, From, Group, Input, PositionId, SlotId};
 use crate::{Kind, OperationKind, Subgraph};
 
 impl Lowering<'_> {
-    /// The root fields of a fetch.
+    /// Lowers the root fields of a fetch.
     pub(super) fn roots(&mut self, fetch: Fetch<'_>, node: &FetchNode, target: &Target) -> Done {
         let operation = &node.operation.document.operation;
         let position = target.position;
@@ -30,7 +31,7 @@ impl Lowering<'_> {
         self.operations(fetch, position, &parent, &selections)
     }
 
-    /// The root fields of a REST service, each by an operation.
+    /// Lowers the root fields of a REST service, each to an operation.
     fn operations(
         &mut self,
         fetch: Fetch<'_>,
@@ -64,7 +65,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A step that is made once, and the slot of what it brings. Changes are made one after the other.
+    /// Adds a step that is made once, and returns the slot of its result. Mutations are made one after the
+    /// other.
     fn root(
         &mut self,
         subgraph: &Subgraph,

@@ -1,4 +1,4 @@
-//! What a fetch selects, noted in the slot of what it brings.
+//! Recording of a fetch's selection in the slot that receives its results.
 
 use hive_router_query_planner::ast::document::Document;
 use hive_router_query_planner::ast::fragment::FragmentDefinition;
@@ -22,15 +22,15 @@ use crate::{Bindings, Entity, Told};
 pub(super) struct Spot<'p> {
     pub(super) position: PositionId,
     pub(super) slot: SlotId,
-    /// The type by which its fields are known.
+    /// The type that the selected fields belong to.
     pub(super) parent: &'p str,
     pub(super) only: Only,
-    /// Whether it depends on variables if its fields are asked for.
+    /// Whether the request for the fields depends on variables.
     pub(super) is_conditional: bool,
 }
 
 impl Lowering<'_> {
-    /// Notes what is selected of the objects of a slot. `path` has the keys from where the fetch begins.
+    /// Records the selection of a slot's objects. `path` contains the keys from the beginning of the fetch.
     pub(super) fn select(
         &mut self,
         fetch: Fetch<'_>,
@@ -143,7 +143,8 @@ impl Lowering<'_> {
         self.positions[spot.position].slots[spot.slot].add(key, entry);
     }
 
-    /// A field of a REST service's objects: of an abstract type each may have it in another member.
+    /// Adds a field of a REST service's objects. Each possible type of an abstract type may have it in a
+    /// different member.
     fn members(&mut self, fetch: Fetch<'_>, spot: &Spot<'_>, name: &str, key: &str, is_renamed: bool) {
         let spelling = self.spelling(fetch, spot.parent, name);
         let objects = self.types.find(spot.parent).map(|id| self.types.objects(id)).unwrap_or_default();
@@ -167,7 +168,8 @@ impl Lowering<'_> {
         slot.add(key, Entry { field, only, lookup, is_renamed, is_conditional, spelling });
     }
 
-    /// A link of a service's objects that the service itself answers: no border for the planner, but a step.
+    /// Lowers a link to the same service. For the planner this is an ordinary field, but it needs a step of its
+    /// own.
     fn own_link(
         &mut self,
         fetch: Fetch<'_>,
@@ -197,7 +199,7 @@ impl Lowering<'_> {
         self.link(fetch, &target, &spot.only, spot.parent, field, &link.how, reading)
     }
 
-    /// The position below a field with fields, and what is selected there.
+    /// Adds the position below a field with subfields, and records the selection there.
     pub(super) fn below(
         &mut self,
         fetch: Fetch<'_>,
@@ -244,7 +246,7 @@ impl Lowering<'_> {
         id
     }
 
-    /// How a REST service's slot tells the types of its objects.
+    /// Sets how a REST service's slot determines the types of its objects.
     pub(super) fn teller(&mut self, fetch: Fetch<'_>, spot: &Spot<'_>) {
         if !fetch.is_rest() {
             return;
@@ -284,7 +286,7 @@ impl Lowering<'_> {
     }
 }
 
-/// What a key is called in the answer, if the planner had it called otherwise.
+/// The key in the response for a key that the planner renamed.
 fn renamed<'r>(rewrites: &'r [FetchRewrite], path: &[String]) -> Option<&'r str> {
     rewrites.iter().find_map(|rewrite| {
         let FetchRewrite::KeyRenamer(renamer) = rewrite else { return None };
@@ -296,7 +298,7 @@ fn renamed<'r>(rewrites: &'r [FetchRewrite], path: &[String]) -> Option<&'r str>
     })
 }
 
-/// A selection with its fragments in their places.
+/// A selection with its fragment spreads inlined.
 pub(super) fn inlined(selections: &SelectionSet, fragments: &[FragmentDefinition]) -> SelectionSet {
     let items = selections.items.iter().filter_map(|item| {
         Some(match item {
@@ -322,7 +324,7 @@ pub(super) fn inlined(selections: &SelectionSet, fragments: &[FragmentDefinition
     SelectionSet { items: items.collect() }
 }
 
-/// What remains of a selection of entities without what links answer.
+/// The part of a selection of entities that does not consist of links.
 pub(super) fn without(selections: &SelectionSet, bindings: &Bindings) -> SelectionSet {
     let left = selections.items.iter().filter_map(|item| {
         let SelectionItem::InlineFragment(fragment) = item else { return None };
@@ -333,7 +335,7 @@ pub(super) fn without(selections: &SelectionSet, bindings: &Bindings) -> Selecti
     SelectionSet { items: left.collect() }
 }
 
-/// What remains of a selection of an entity; nothing if that is its type alone.
+/// The part of an entity's selection that does not consist of links; `None` if only `__typename` remains.
 fn left(selections: &SelectionSet, entity: Option<&Entity>) -> Option<SelectionSet> {
     let is_link = |name: &str| entity.is_some_and(|entity| entity.links.contains_key(name));
     let items: Vec<SelectionItem> = selections
@@ -354,7 +356,7 @@ fn left(selections: &SelectionSet, entity: Option<&Entity>) -> Option<SelectionS
     (!items.iter().all(is_typename)).then_some(SelectionSet { items })
 }
 
-/// The selection of a fetch of entities with these in the places of its own; none where all stay.
+/// The selection of a fetch of entities with some parts replaced; `None` if nothing is replaced.
 pub(super) fn replaced(
     operation: &SubgraphFetchOperation,
     rests: &[Option<SelectionSet>],

@@ -1,5 +1,5 @@
-//! The way to the objects that a step is made for, as short as it can be: from what another step found, each once, if
-//! all that the step needs lies below that, or else from the answer's root.
+//! The shortest path to the objects that a step is made for. It begins at the result of another step, each
+//! object once, if all data that the step needs is below it; otherwise at the root of the response.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,13 +10,14 @@ use crate::plan::data::{
 };
 use crate::plan::types::Types;
 
-/// What a step reads of its objects. The keys are those by which it is found in the end.
+/// The data that a step reads from its objects. The keys are updated to those under which the data is finally
+/// found.
 pub(super) enum Needs<'n> {
     Keys(&'n mut [Arc<str>]),
     Said(&'n mut Representation),
 }
 
-/// How the objects of a step are found.
+/// The path to the objects of a step, and the steps that it depends on.
 pub(super) struct Found {
     pub(super) key: Vec<SlotId>,
     pub(super) walk: Walk,
@@ -27,12 +28,12 @@ struct Way<'w> {
     positions: &'w [Position],
     steps: &'w [Step],
     types: &'w Types,
-    /// The slots that matter, by position.
+    /// The relevant slots, by position.
     marks: HashMap<PositionId, BTreeSet<SlotId>>,
     after: BTreeSet<StepId>,
 }
 
-/// Whether a slot has a field of all its objects, whatever variables say.
+/// Whether a slot has the field for all its objects, independently of variables.
 fn is_always(entries: &[Entry]) -> bool {
     entries.iter().any(|entry| entry.only.is_none() && !entry.is_conditional)
 }
@@ -78,7 +79,7 @@ impl Way<'_> {
         is_found.then_some(()).ok_or_else(|| Broken(format!("no slot has `{key}`")))
     }
 
-    /// Whether a slot is there whatever variables say.
+    /// Whether a slot exists independently of variables.
     fn is_sure(&self, position: PositionId, slot: SlotId) -> bool {
         let Position { slots, parent, .. } = &self.positions[position];
         match (slots[slot].from, parent) {
@@ -110,7 +111,7 @@ impl Way<'_> {
         Ok(())
     }
 
-    /// A field is read by the name that the planner gave it, or else by that which the service gets.
+    /// Reads a field under the planner's name, or else under the name in the representation.
     fn fallback(&mut self, position: PositionId, key: &mut Arc<str>, name: &str) -> Result<(), Broken> {
         if self.read(position, key).is_err() {
             *key = name.into();
@@ -119,7 +120,7 @@ impl Way<'_> {
         Ok(())
     }
 
-    /// Marks a slot that tells the types of objects, where they have to be told.
+    /// Marks a slot that determines the types of objects, if they have to be determined.
     fn tell(&mut self, position: PositionId) {
         let Position { slots, .. } = &self.positions[position];
         let marks = self.marks.entry(position).or_default();
@@ -133,7 +134,7 @@ impl Way<'_> {
         }
     }
 
-    /// Marks those that decide what is found for the slots that are marked.
+    /// Marks the slots that determine the results in the marked slots.
     fn close(&mut self, position: PositionId) -> Vec<SlotId> {
         let mut open: Vec<SlotId> = self.marks.entry(position).or_default().iter().copied().collect();
         while let Some(slot) = open.pop() {
@@ -150,7 +151,7 @@ impl Way<'_> {
         self.marks.entry(position).or_default().iter().copied().collect()
     }
 
-    /// Marks what slots come from in the position above.
+    /// Marks the slots of the parent position that these slots come from.
     fn lift(&mut self, position: PositionId, slots: &[SlotId]) {
         let Some((parent, _)) = &self.positions[position].parent else { return };
         for slot in slots {

@@ -1,5 +1,5 @@
-//! A document in the words of the service that gets it: by its own names for types, fields and values, and without links,
-//! which are calls of their own; in their places stands what those need.
+//! Translation of a document to the service's own names of types, fields and values. Links are removed, since
+//! they are separate calls, and replaced by the fields that they need.
 
 use hive_router_query_planner::ast::document::Document;
 use hive_router_query_planner::ast::operation::{
@@ -14,18 +14,18 @@ use super::{Fetch, Lowering};
 use crate::Bindings;
 use crate::plan::types::{Kind, Ty};
 
-/// The alias of a field that a link of the service's own needs.
+/// The alias of a field that a link to the same service needs.
 pub(super) fn need_alias(need: &str) -> String {
     format!("orfa_need_{need}")
 }
 
-/// Whether a service's words are those of the schema.
+/// Whether the service's names equal those of the schema.
 fn is_same(bindings: &Bindings) -> bool {
     bindings.types.is_empty() && bindings.entities.values().all(|entity| entity.links.is_empty())
 }
 
 impl Lowering<'_> {
-    /// The text of an operation for a service; that of the planner where it is the same.
+    /// The text of an operation for a service; the planner's text if no translation is necessary.
     pub(super) fn text(
         &self,
         fetch: Fetch<'_>,
@@ -47,7 +47,7 @@ impl Lowering<'_> {
         SubgraphFetchOperation::from_anonymous_operation(document).document_str.into()
     }
 
-    /// A selection of objects of a type. Its fragments stand in their places.
+    /// Translates a selection of objects of a type, with its fragments inlined.
     pub(super) fn words(&self, bindings: &Bindings, selections: &SelectionSet, parent: &str) -> SelectionSet {
         if is_same(bindings) {
             return selections.clone();
@@ -117,7 +117,7 @@ impl Lowering<'_> {
         }));
     }
 
-    /// A value of an argument.
+    /// Translates the value of an argument.
     fn value_words(&self, bindings: &Bindings, value: &Value, ty: &Ty) -> Value {
         let binding = bindings.types.get(&**self.types.name(ty.named()));
         match value {
@@ -152,7 +152,7 @@ impl Lowering<'_> {
     }
 }
 
-/// A variable's declaration with the service's name for its type.
+/// A variable's declaration with the service's name of its type.
 pub(super) fn declared(bindings: &Bindings, variable: &VariableDefinition) -> VariableDefinition {
     fn own(bindings: &Bindings, ty: &TypeNode) -> TypeNode {
         match ty {

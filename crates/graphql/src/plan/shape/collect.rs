@@ -1,5 +1,5 @@
-//! Fields are collected as the specification has it (6.3.2): those of a selection with those of its fragments, each under
-//! what has to hold for it.
+//! Field collection (6.3.2 of the specification): the fields of a selection and of its fragments, each with its
+//! conditions.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::plan::types::TypeId;
 pub(super) struct Collected<'d> {
     pub(super) key: &'d str,
     pub(super) fields: Vec<(&'d Asked, When)>,
-    /// The places of those in the selection.
+    /// The places of the occurrences in the selection.
     pub(super) places: Vec<usize>,
 }
 
@@ -69,7 +69,7 @@ impl<'d> Shaping<'d> {
         }
     }
 
-    /// The occurrences of a field as one, with the fragments in their places.
+    /// Merges the occurrences of a field into one, with its fragments inlined.
     pub(super) fn whole(&self, fields: &[(&'d Asked, When)]) -> Asked {
         let mut whole: Option<Asked> = None;
         for (field, _) in fields {
@@ -108,7 +108,7 @@ impl<'d> Shaping<'d> {
     }
 }
 
-/// What has to hold when these directives stand at it as well; none if it can't.
+/// The conditions with those of additional directives; `None` if they can't be met.
 fn narrowed(when: &When, directives: &[Directive]) -> Option<When> {
     let mut all: Vec<(Arc<str>, bool)> = when.to_vec();
     for directive in directives {

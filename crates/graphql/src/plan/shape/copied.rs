@@ -1,5 +1,6 @@
-//! Which objects of the answer are copied out of a document in one go: those whose fields are members of one slot's object,
-//! under no condition and spelt as the answer spells them. Fields that come whole out of other slots may stand between.
+//! Detection of objects that can be copied from a document in one pass: their fields are members of one slot's
+//! object, unconditional, and have the same texts as in the response. Fields that come entirely from other
+//! slots may be in between.
 
 use json::Spelling;
 
@@ -9,30 +10,30 @@ use crate::plan::shape::ShapeId;
 use crate::plan::types::{Kind, Scalar, Ty, TypeId};
 use crate::plan::values::quoted;
 
-/// A field as a member that is copied.
+/// A field that is copied as a member.
 #[derive(Debug)]
 pub(crate) struct Copied {
     pub(crate) name: Box<str>,
-    /// The name as a document spells it.
+    /// The name as it occurs in a document.
     pub(crate) member: Spelling,
-    /// Whether the answer has it under this name.
+    /// Whether the member has the same name in the response.
     pub(crate) is_kept: bool,
     pub(crate) plain: Plain,
-    /// What its value is where that is one scalar, which most are.
+    /// The scalar type of the value, if it is a single scalar; this is the common case.
     pub(crate) scalar: Option<Scalar>,
 }
 
-/// What its values have to be, within all lists.
+/// The required kind of the values, within all lists.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Plain {
     Scalar(Scalar),
     Enum(TypeId),
-    /// Objects of a shape that is copied wholly.
+    /// Objects whose shape is copied as a whole.
     Object(ShapeId),
 }
 
 impl Shaping<'_> {
-    /// The slot that an object with these fields is copied from, if it can be; then the fields know what of it they are.
+    /// The slot from which an object with these fields is copied, if possible. Sets how each field is copied.
     pub(super) fn copies(&self, position: Option<PositionId>, fields: &mut [Field]) -> Option<SlotId> {
         position?;
         let mut slot = None;

@@ -1,7 +1,9 @@
-//! Literals that the library's own rule ("Values of Correct Type", 5.6.1 of the specification) lets pass: objects for scalars and
-//! enums, and any value for the scalars that the gateway makes of OpenAPI formats.
+//! A check of literals that the library's rule ("Values of Correct Type", 5.6.1 of the specification) accepts
+//! wrongly: objects for scalars and enums, and any value for the scalars that the gateway derives from OpenAPI
+//! formats.
 //!
-//! Each value of a document is visited once, and what stands within a refused one has no type, and so no error of its own.
+//! Each value of a document is visited once. Values within a rejected value have no type, and thus no error of
+//! their own.
 
 use std::sync::Arc;
 
@@ -13,10 +15,11 @@ use graphql_tools::validation::utils::{ValidationError, ValidationErrorContext};
 use crate::plan::types::{Kind, Scalar, Types};
 use crate::subgraph::ScalarInput;
 
-/// The library's name of the rule: both have the same texts for callers who may not see the schema.
+/// The library's name of the rule. Sharing it gives both the same messages for callers that may not see the
+/// schema.
 const RULE: &str = "ValuesOfCorrectType";
 
-/// The rule, of a schema's types.
+/// The rule, with a schema's types.
 pub(super) struct LiteralRule(pub(super) Arc<Types>);
 
 impl ValidationRule for LiteralRule {
@@ -32,7 +35,7 @@ impl ValidationRule for LiteralRule {
 struct LiteralVisitor(Arc<Types>);
 
 impl LiteralVisitor {
-    /// Reports a literal where `is_fit` does not hold for its type.
+    /// Reports a literal unless `is_fit` holds for its type.
     fn judge(
         &self,
         context: &OperationVisitorContext<'_>,
@@ -62,7 +65,7 @@ impl<'doc> OperationVisitor<'doc, ValidationErrorContext> for LiteralVisitor {
         self.judge(context, errors, "an object", |kind, input| match kind {
             Kind::Scalar(Scalar::Custom) => input.is_none(),
             Kind::Scalar(_) | Kind::Enum(_) => false,
-            // Of others the library's rules judge.
+            // The library's rules check the other kinds.
             Kind::Hidden | Kind::Object(_) | Kind::Abstract(..) | Kind::Input { .. } => true,
         });
     }

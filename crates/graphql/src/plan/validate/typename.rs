@@ -1,17 +1,18 @@
-//! Fields whose names begin with two underscores, which the library's rules ("Field Selections" and "Leaf Field Selections",
-//! 5.3.1 and 5.3.3 of the specification) do not look for in the schema.
+//! Checks of fields whose names begin with two underscores. The library's rules ("Field Selections" and "Leaf
+//! Field Selections", 5.3.1 and 5.3.3 of the specification) do not look them up in the schema.
 
 use graphql_tools::ast::{OperationVisitor, OperationVisitorContext};
 use graphql_tools::static_graphql::query::Field;
 use graphql_tools::validation::rules::{ValidationRule, ValidationVisitor};
 use graphql_tools::validation::utils::{ValidationError, ValidationErrorContext};
 
-/// The library's name of the rule: both have the same texts for callers who may not see the schema.
+/// The library's name of the rule. Sharing it gives both the same messages for callers that may not see the
+/// schema.
 const RULE: &str = "LeafFieldSelections";
-/// Likewise for a field that a type has not.
+/// The library's name of the rule for unknown fields.
 const UNKNOWN: &str = "FieldsOnCorrectType";
 
-/// Refuses selections below `__typename`, and `__schema` and the like where they are not.
+/// Rejects selections below `__typename`, and introspection fields where they do not exist.
 pub(super) struct TypenameRule;
 
 impl ValidationRule for TypenameRule {

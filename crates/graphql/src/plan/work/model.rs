@@ -1,4 +1,5 @@
-//! Where the fields of types are, and by which keys services are reached: what the number of ways to a field follows from.
+//! A model of the services that resolve each field and of the keys that lead to them, which determines the
+//! number of paths to a field.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,32 +11,33 @@ use hive_router_query_planner::state::supergraph_state::{
 use super::Ways;
 use crate::plan::types::{TypeId, Types};
 
-/// What the planner charges for going to another service.
+/// The planner's cost of moving to another service.
 const MOVE: u64 = 1000;
 
-/// Where fields are.
+/// The locations of fields.
 #[derive(Debug, Default)]
 pub(crate) struct PlanningModel {
     types: HashMap<TypeId, TypeModel>,
 }
 
-/// Where the fields of a type are.
+/// The locations of a type's fields.
 #[derive(Debug, Default)]
 struct TypeModel {
     services: Vec<u16>,
     fields: HashMap<Box<str>, Vec<u16>>,
     keys: Vec<Key>,
-    /// The fields that the library looks for in each object of an interface, and how many objects it may be.
+    /// The fields that the library looks up in each possible type of an interface, and the number of possible
+    /// types.
     expanded: HashSet<Box<str>>,
     objects: u64,
 }
 
-/// A key by which a service gives an object.
+/// A key by which a service resolves an object.
 #[derive(Debug)]
 struct Key {
     service: u16,
     cost: u64,
-    /// The fields of it, those within others left out.
+    /// The top-level fields of the key.
     names: Vec<Box<str>>,
 }
 
@@ -77,19 +79,19 @@ impl PlanningModel {
         model
     }
 
-    /// The services that know a type.
+    /// The services that have a type.
     pub(super) fn services(&self, ty: TypeId) -> impl Iterator<Item = u16> {
         self.types.get(&ty).into_iter().flat_map(|known| known.services.iter().copied())
     }
 
-    /// For how many objects a field of a type stands; none where it stands for itself.
+    /// The number of possible types that a field is expanded to; zero if it is not expanded.
     pub(super) fn expanded(&self, ty: Option<TypeId>, field: &str) -> u64 {
         let known = ty.and_then(|ty| self.types.get(&ty));
         known.filter(|known| known.expanded.contains(field)).map_or(0, |known| known.objects)
     }
 
-    /// The ways to a field, and whether the best of them goes to another service: of an abstract type, for the object that
-    /// has most.
+    /// The paths to a field, and whether the best path moves to another service. For an abstract type, the
+    /// result is that of the possible type with the most paths.
     pub(super) fn advance(
         &self,
         ty: Option<TypeId>,
@@ -129,8 +131,8 @@ impl TypeModel {
         (!next.is_empty()).then_some((next, !has_direct))
     }
 
-    /// The cost of going from a service to another one, and by how many keys that can be done. Where the one has none of them
-    /// by itself there is a longer way.
+    /// The cost of moving from one service to another, and the number of usable keys. If the first service
+    /// resolves none of the keys, the path is longer.
     fn keys_to(&self, service: u16, from: u16) -> Option<(u64, u64)> {
         let keys = self.keys.iter().filter(|key| key.service == service);
         let has = |name: &str| {
@@ -144,7 +146,7 @@ impl TypeModel {
     }
 }
 
-/// Adds ways: of those to one service the cheapest count, all of one cost together.
+/// Adds paths. Of the paths to one service only the cheapest are kept; those of equal cost are added up.
 fn add(all: &mut Vec<Ways>, ways: Ways) {
     match all.iter_mut().find(|known| known.service == ways.service) {
         None => all.push(ways),
@@ -154,7 +156,7 @@ fn add(all: &mut Vec<Ways>, ways: Ways) {
     }
 }
 
-/// The fields of a key that are not within others, and how many it has in all.
+/// The top-level fields of a key, and the total number of its fields.
 fn outer_names(key: &str) -> (Vec<Box<str>>, u64) {
     let spaced = key.replace('{', " { ").replace('}', " } ");
     let (mut names, mut words, mut depth) = (Vec::new(), 0, 0_usize);
@@ -173,8 +175,9 @@ fn outer_names(key: &str) -> (Vec<Box<str>>, u64) {
     (names, words)
 }
 
-/// The fields of an interface that the library looks for in each object, and how many objects there are. It does if one of
-/// the objects may not have the field, or if some of the services that know the interface don't.
+/// The fields of an interface that the library looks up in each possible type, and the number of possible
+/// types. It does so if a possible type may not have the field itself, or if some of the services that have the
+/// interface lack the field.
 fn expanded(supergraph: &SupergraphState, interface: &SupergraphInterfaceType) -> (u64, HashSet<Box<str>>) {
     let objects: Vec<&SupergraphDefinition> = supergraph
         .definitions
@@ -189,7 +192,7 @@ fn expanded(supergraph: &SupergraphState, interface: &SupergraphInterfaceType) -
     (objects.len() as u64, fields.collect())
 }
 
-/// Whether a field of an interface may not be an object's own everywhere.
+/// Whether an object type may lack a field of its interface in some service.
 fn lacks(supergraph: &SupergraphState, object: &SupergraphDefinition, field: &str) -> bool {
     let Some(own) = object.fields().get(field) else { return true };
     own.join_field.iter().any(|join| {
@@ -199,7 +202,7 @@ fn lacks(supergraph: &SupergraphState, object: &SupergraphDefinition, field: &st
     })
 }
 
-/// Whether some services know an interface without a field of it.
+/// Whether some services have an interface without one of its fields.
 fn is_known_in_part(interface: &SupergraphInterfaceType, field: &str) -> bool {
     let services = interface.join_type.iter().filter(|join| !join.is_interface_object).count();
     let Some(field) =

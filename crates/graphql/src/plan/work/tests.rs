@@ -1,4 +1,4 @@
-//! The work that is expected is no less than the library's.
+//! Checks that the estimated work is at least that of the planner library.
 
 use hive_router_query_planner::ast::normalization::normalize_operation;
 use hive_router_query_planner::ast::selection_item::SelectionItem;
@@ -15,7 +15,7 @@ fn nodes(set: &Normalized) -> u64 {
     set.items.iter().map(|item| 1 + below(item)).sum()
 }
 
-/// A selection of an interface with fragments of it and of its objects.
+/// A selection of an interface, with fragments on the interface and on its implementations.
 fn selection(depth: u32) -> BoxedStrategy<String> {
     let leaf = select(vec!["id", "x: id", "__typename"]).prop_map(str::to_owned);
     if depth == 0 {
@@ -35,7 +35,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn as_many_nodes_are_expected_as_the_library_makes(inner in selection(4)) {
+    fn estimates_at_least_as_many_nodes_as_the_library_creates(inner in selection(4)) {
         let planner = planner();
         let text = format!("query Q($v: Boolean = true) {{ node {{ id @skip(if: $v) {inner} }} }}");
         let Ok(Some(checked)) = planner.check(&text, None, u64::MAX) else { return Ok(()) };

@@ -1,15 +1,15 @@
-//! What caches are told of an answer to a query by GET (RFC 9111, RFC 9110, 12.5.5).
+//! Tests of the cache headers of responses to GET requests (RFC 9111; RFC 9110, 12.5.5).
 
 use http::header::{CACHE_CONTROL, VARY};
 
 use super::*;
 
-/// The response to a query by GET, with what it says to caches.
+/// Returns `Cache-Control` and `Vary` of the response to a query by GET.
 async fn kept(route: &Graphql, caller: services::Caller) -> (String, Vec<String>) {
     kept_at(route, "/?query=%7Bitem%7Bname%7D%7D", caller).await
 }
 
-/// The response to a GET of this URL, with what it says to caches.
+/// Returns `Cache-Control` and `Vary` of the response to a GET of this URL.
 async fn kept_at(route: &Graphql, uri: &str, caller: services::Caller) -> (String, Vec<String>) {
     let request = Request::get(uri).header(ACCEPT, "application/json").body(services::body::empty());
     let call = Call { caller, ..Call::unlimited() };
@@ -21,7 +21,7 @@ async fn kept_at(route: &Graphql, uri: &str, caller: services::Caller) -> (Strin
 }
 
 #[tokio::test]
-async fn no_shared_cache_keeps_what_a_service_did_not_call_public() {
+async fn responses_are_private_unless_the_services_declare_them_public() {
     let forward = r#","forward":["cookie"]"#;
     let rig = Rig::with(&[("POST /graphql", 200, ANSWER)], forward, false).await;
     for config in [r#"{"services":["shop"]}"#, r#"{"services":["shop"],"coalesce":{"operations":true}}"#] {
@@ -41,7 +41,7 @@ async fn no_shared_cache_keeps_what_a_service_did_not_call_public() {
 }
 
 #[tokio::test]
-async fn who_shares_an_operation_under_way_is_told_the_same() {
+async fn coalesced_responses_have_the_same_cache_control() {
     let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
     *rig.stage.cache_control.lock().unwrap() = "no-store";
     let route = route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
@@ -59,7 +59,7 @@ async fn who_shares_an_operation_under_way_is_told_the_same() {
 }
 
 #[tokio::test]
-async fn no_cache_keeps_a_refusal_or_errors() {
+async fn responses_with_errors_are_not_stored_by_caches() {
     let rig = Rig::new(&[("POST /graphql", 200, r#"{"data":{"item":{"name":[1]}}}"#)]).await;
     *rig.stage.cache_control.lock().unwrap() = "public, max-age=60";
     let route = route(&rig, r#"{"services":["shop"],"introspection":"off"}"#);

@@ -1,4 +1,5 @@
-//! What a link calls: an operation of a REST service or a field of a GraphQL one, with what its parameters are filled with.
+//! The call of a link: an operation of a REST service or a field of a GraphQL service, with the values of its
+//! parameters.
 
 use std::sync::Arc;
 
@@ -13,22 +14,22 @@ use super::{Ask, Filling, Object, Source, Wrong};
 use crate::schema::declaration::LinkDeclaration;
 use crate::schema::model::{Asked, Field, Fields, From, Model, QUERY, Ref, Shape};
 
-/// A call, understood.
+/// A resolved call.
 pub(super) struct Call {
     /// The model of the service.
     pub(super) target: usize,
-    /// The key of the field of `Query` that stands for it.
+    /// The key of the `Query` field that represents the operation.
     pub(super) root: Box<str>,
-    /// By the key of the argument.
+    /// The values of parameters, by the key of the argument.
     pub(super) filled: IndexMap<Box<str>, Filling>,
-    /// What it answers, at the place that is wanted.
+    /// The type of the response, at the location `at`.
     pub(super) of: Ref,
     pub(super) at: Option<Path>,
-    /// Where it stands in the declaration.
+    /// The member of the declaration that contains the call.
     pub(super) member: &'static str,
 }
 
-/// Reads a declaration's call.
+/// Resolves a declaration's call.
 pub(super) fn read(models: &[Model], object: Object<'_>, declared: &LinkDeclaration) -> Result<Call, Wrong> {
     let call = match (&declared.get, &declared.query) {
         (Some(text), None) => get(models, object, text)?,
@@ -42,29 +43,29 @@ pub(super) fn read(models: &[Model], object: Object<'_>, declared: &LinkDeclarat
     let Some(text) = &declared.at else { return Ok(call) };
     let wrong = |message: &str, hint: &str| Err(("/at", message.to_owned(), hint.to_owned()));
     if call.is_graphql(models) {
-        return wrong("a GraphQL service's answer has no such places", "leave `at` out");
+        return wrong("`at` does not apply to GraphQL services", "remove `at`");
     }
     let Ok(path) = Path::parse(text) else {
-        return wrong("this is no JSON Pointer", "write `/items`");
+        return wrong("this is not a JSON Pointer", "write `/items`");
     };
     let mut of = call.of.clone();
     for step in path.steps() {
         let Step::Name(name) = step else {
-            return wrong("one place is meant, and not many", "write `/items`");
+            return wrong("the pointer must select a single value", "write `/items`");
         };
         let field = models[call.target].fields(of.nullable().key()).filter(|_| of.items().is_none());
         match field.and_then(|fields| fields.values().find(|field| field.member == *name)) {
             Some(field) => of = field.of.clone(),
             None if of.key() == "JSON" => {}
             None => {
-                return wrong(&format!("there is no `{name}` in the answer"), "write a member that it has");
+                return wrong(&format!("the response has no `{name}`"), "use one of its members");
             }
         }
     }
     Ok(Call { of, at: Some(path), ..call })
 }
 
-/// `service/path/{field}?name={field}`.
+/// Parses `service/path/{field}?name={field}`.
 fn get(models: &[Model], object: Object<'_>, text: &str) -> Result<Call, Wrong> {
     let wrong = |message: String, hint: String| Err(("/get", message, hint));
     let (service, rest) = text.split_once('/').unwrap_or((text, ""));
@@ -73,19 +74,19 @@ fn get(models: &[Model], object: Object<'_>, text: &str) -> Result<Call, Wrong> 
     let path = format!("/{path}");
     if models[target].asked != Asked::Rest {
         let hint = format!("write `query: {service}/field(argument: {{field}})`");
-        return wrong(format!("`{service}` speaks GraphQL"), hint);
+        return wrong(format!("`{service}` is a GraphQL service"), hint);
     }
     let roots = models[target].fields(QUERY);
     let operations = roots.into_iter().flatten().filter_map(|(key, field)| match &field.from {
         From::Operation(operation) => Some((key, field, operation)),
         _ => None,
     });
-    // `/users/me` goes before `/users/{id}`.
+    // `/users/me` takes precedence over `/users/{id}`.
     let fitting = operations.clone().filter(|(_, _, it)| fits(&it.path, &path));
     let Some((key, root, operation)) = fitting.min_by_key(|(_, _, it)| it.path.matches('{').count()) else {
         let known = operations.map(|(_, _, it)| &*it.path);
         let hint = did_you_mean(&path, known).unwrap_or_else(|| {
-            "write one of the paths of its OpenAPI document that `GET` has and that answers JSON".to_owned()
+            "use a path of its OpenAPI document with a `GET` operation that returns JSON".to_owned()
         });
         return wrong(format!("`{service}` has no `GET {path}`"), hint);
     };
@@ -106,7 +107,7 @@ fn get(models: &[Model], object: Object<'_>, text: &str) -> Result<Call, Wrong> 
         let Some(argument) = argument(&name, openapi::Place::Query) else {
             let known = operation.parameters.iter().filter(|it| it.place == openapi::Place::Query);
             let hint = did_you_mean(&name, known.map(|it| &*it.name));
-            let hint = hint.unwrap_or_else(|| "write a parameter that the service's document has".to_owned());
+            let hint = hint.unwrap_or_else(|| "use a parameter from the service's document".to_owned());
             return wrong(format!("`GET {}` has no parameter `{name}`", operation.path), hint);
         };
         filled.insert(argument, filling(models, object, "/get", &value)?);
@@ -116,18 +117,21 @@ fn get(models: &[Model], object: Object<'_>, text: &str) -> Result<Call, Wrong> 
     Ok(call)
 }
 
-/// `service/field(argument: {field}, other: 7)`.
+/// Parses `service/field(argument: {field}, other: 7)`.
 fn field(models: &[Model], object: Object<'_>, text: &str) -> Result<Call, Wrong> {
     let wrong = |message: String, hint: String| Err(("/query", message, hint));
     let (service, rest) = text.split_once('/').unwrap_or((text, ""));
     let target = service_of(models, "/query", service)?;
     if models[target].asked == Asked::Rest {
-        return wrong(format!("`{service}` speaks no GraphQL"), format!("write `get: {service}/path`"));
+        return wrong(
+            format!("`{service}` is not a GraphQL service"),
+            format!("write `get: {service}/path`"),
+        );
     }
     let form = "write `query: service/field(argument: {field})`".to_owned();
     let document = format!("{{ {} }}", with_variables(rest));
     let Ok(document) = query::parse_query::<String>(&document) else {
-        return wrong(format!("`{rest}` is no field of GraphQL"), form);
+        return wrong(format!("`{rest}` is not a GraphQL field"), form);
     };
     let selections = match document.definitions.as_slice() {
         [Definition::Operation(OperationDefinition::SelectionSet(SelectionSet { items, .. }))] => {
@@ -136,17 +140,17 @@ fn field(models: &[Model], object: Object<'_>, text: &str) -> Result<Call, Wrong
         _ => &[],
     };
     let [Selection::Field(asked)] = selections else {
-        return wrong(format!("`{rest}` is not one field"), form);
+        return wrong(format!("`{rest}` is not a single field"), form);
     };
     if !asked.selection_set.items.is_empty() || asked.alias.is_some() || !asked.directives.is_empty() {
-        return wrong("what of the objects is wanted says the client".to_owned(), form);
+        return wrong("the field must not have a selection, an alias or directives".to_owned(), form);
     }
     let roots = models[target].fields(QUERY);
     let found = roots.and_then(|fields| fields.iter().find(|(_, field)| *field.member == *asked.name));
     let Some((key, root)) = found else {
         let known = roots.into_iter().flatten().map(|(_, field)| &*field.member);
         let hint =
-            did_you_mean(&asked.name, known).unwrap_or_else(|| "write a field of its `Query`".to_owned());
+            did_you_mean(&asked.name, known).unwrap_or_else(|| "use a field of its `Query`".to_owned());
         return wrong(format!("the `Query` of `{service}` has no field `{}`", asked.name), hint);
     };
     let mut filled = IndexMap::new();
@@ -154,8 +158,7 @@ fn field(models: &[Model], object: Object<'_>, text: &str) -> Result<Call, Wrong
         let argument = root.arguments.iter().find(|(_, it)| *it.member == **name);
         let Some((argument, _)) = argument else {
             let known = root.arguments.values().map(|it| &*it.member);
-            let hint =
-                did_you_mean(name, known).unwrap_or_else(|| "write an argument that it has".to_owned());
+            let hint = did_you_mean(name, known).unwrap_or_else(|| "use one of its arguments".to_owned());
             return wrong(format!("`{}` has no argument `{name}`", asked.name), hint);
         };
         let filling = match value {
@@ -172,7 +175,7 @@ fn field(models: &[Model], object: Object<'_>, text: &str) -> Result<Call, Wrong
     Ok(call)
 }
 
-/// `{field}` as a variable.
+/// Replaces `{field}` by a variable.
 fn with_variables(text: &str) -> String {
     let mut written = String::with_capacity(text.len());
     let mut rest = text;
@@ -194,7 +197,7 @@ fn with_variables(text: &str) -> String {
     written + rest
 }
 
-/// A value that is written out, as JSON.
+/// Converts a literal value to JSON.
 fn fixed(value: &Written<'_, String>) -> Option<serde_json::Value> {
     Some(match value {
         Written::Variable(_) => return None,
@@ -215,12 +218,12 @@ fn service_of(models: &[Model], member: &'static str, name: &str) -> Result<usiz
     models.iter().position(|model| *model.service == *name).ok_or_else(|| {
         let hint = did_you_mean(name, models.iter().map(|model| &*model.service));
         let hint =
-            hint.unwrap_or_else(|| "write one of the route's `services` in front: `service/path`".to_owned());
+            hint.unwrap_or_else(|| "begin with one of the route's `services`: `service/path`".to_owned());
         (member, format!("the route has no service `{name}`"), hint)
     })
 }
 
-/// Whether a path is one of a template.
+/// Whether a path matches a template.
 fn fits(template: &str, path: &str) -> bool {
     let is_same = |(known, found): (&str, &str)| {
         known == found || (known.starts_with('{') && known.ends_with('}') && !found.is_empty())
@@ -229,13 +232,13 @@ fn fits(template: &str, path: &str) -> bool {
         && template.split('/').zip(path.split('/')).all(is_same)
 }
 
-/// What stands for a parameter.
+/// Parses the value of a parameter.
 fn filling(models: &[Model], object: Object<'_>, member: &'static str, text: &str) -> Result<Filling, Wrong> {
     let name = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
     match name {
         Some(name) => of_object(models, object, member, name),
         None if text.contains(['{', '}']) => {
-            let hint = "write `{field}` and nothing beside it".to_owned();
+            let hint = "write just `{field}`".to_owned();
             Err((member, format!("`{text}` is neither a field nor a value"), hint))
         }
         None => Ok(Filling::Fixed(text.into())),
@@ -250,24 +253,24 @@ fn of_object(
 ) -> Result<Filling, Wrong> {
     let Some((key, field)) = field_of(object, name) else {
         let known = object.fields.values().map(|field| &*field.member);
-        let hint = did_you_mean(name, known).unwrap_or_else(|| "write one of its fields".to_owned());
+        let hint = did_you_mean(name, known).unwrap_or_else(|| "use one of its fields".to_owned());
         return Err((member, format!("`{}` has no field `{name}`", object.name), hint));
     };
     let is_value = models[object.number].is_leaf(field.of.key()) && matches!(field.from, From::Member);
     if !is_value {
-        let hint = "write a field that is a number, a text or a list of them".to_owned();
-        return Err((member, format!("`{}.{name}` is no value that could be sent", object.name), hint));
+        let hint = "use a field that is a number, a text, or a list of them".to_owned();
+        return Err((member, format!("`{}.{name}` can't be sent as a parameter", object.name), hint));
     }
     Ok(Filling::Field(key.into()))
 }
 
-/// A field of the object, by its name in the document or by its first one in the schema.
+/// Finds a field of the object by its name in the document or by its original name in the schema.
 pub(super) fn field_of<'a>(object: Object<'a>, name: &str) -> Option<(&'a str, &'a Field)> {
     let found = object.fields.iter().find(|(key, field)| *field.member == *name || ***key == *name);
     found.map(|(key, field)| (&**key, field))
 }
 
-/// What a value is, as far as it matters for comparing; none where it could be several things.
+/// The kind of a value, for comparisons; `None` if it could be of several kinds.
 pub(super) fn kind(model: &Model, of: &Ref) -> Option<&'static str> {
     match (of.key(), model.types.get(of.key()).map(|it| &it.shape)) {
         ("Int" | "Long" | "Float", _) => Some("a number"),
@@ -278,13 +281,13 @@ pub(super) fn kind(model: &Model, of: &Ref) -> Option<&'static str> {
     }
 }
 
-/// Whether a call can't do without an argument.
+/// Whether an argument is required.
 pub(super) fn is_needed(argument: &Field) -> bool {
     matches!(argument.of, Ref::Required(_)) && argument.default.is_none()
 }
 
 impl Call {
-    /// The parameters that fields of the object are put into.
+    /// The parameters whose values are fields of the object.
     pub(super) fn keyed(&self) -> impl Iterator<Item = (&str, &Box<str>)> {
         self.filled.iter().filter_map(|(argument, filling)| match filling {
             Filling::Field(field) => Some((&**argument, field)),
@@ -296,27 +299,27 @@ impl Call {
         models[self.target].asked != Asked::Rest
     }
 
-    /// Whether a parameter takes several values.
+    /// Whether a parameter takes a list.
     pub(super) fn takes_list(&self, models: &[Model], argument: &str) -> bool {
         self.root(models)
             .and_then(|root| root.arguments.get(argument))
             .is_some_and(|it| it.of.items().is_some())
     }
 
-    /// The arguments that nothing is put into.
+    /// The arguments without a value.
     pub(super) fn open(&self, models: &[Model]) -> Fields {
         let arguments = self.root(models).map(|root| root.arguments.clone()).unwrap_or_default();
         arguments.into_iter().filter(|(name, _)| !self.filled.contains_key(name)).collect()
     }
 
-    /// The field that it brings, still without a name.
+    /// Creates the linked field, without a name.
     pub(super) fn field(&self, models: &[Model], of: Ref) -> Field {
         let mut field = Field::new("", "", of);
         field.deprecated = self.root(models).and_then(|root| root.deprecated.clone());
         field
     }
 
-    /// What is asked, with what stands in it.
+    /// Creates the request with its values.
     pub(super) fn ask(&self, models: &[Model], object: Object<'_>) -> Ask {
         let source = |argument: &str| match self.filled.get(argument) {
             Some(Filling::Field(key)) => {
@@ -349,7 +352,7 @@ impl Call {
         models[self.target].fields(QUERY)?.get(&self.root)
     }
 
-    /// Whether what is put in can stand there.
+    /// Checks that the values fit their parameters.
     fn check(&self, models: &[Model], object: Object<'_>) -> Result<(), Wrong> {
         let Some(root) = self.root(models) else { return Ok(()) };
         for (argument, key) in self.keyed() {
@@ -362,7 +365,7 @@ impl Call {
                 && wanted != "a text"
             {
                 let message = format!("`{key}` is {given}, and `{}` takes {wanted}", taken.member);
-                return Err((self.member, message, "put another field in".to_owned()));
+                return Err((self.member, message, "use another field".to_owned()));
             }
             if given.of.items().is_some() && taken.of.items().is_none() {
                 let message = format!("`{key}` is a list, and `{}` takes one value", taken.member);

@@ -1,4 +1,4 @@
-//! A schema as a service answers it to introspection.
+//! Conversion of an introspection result to a model.
 
 use serde::Deserialize;
 
@@ -6,7 +6,7 @@ use super::{OF_SUBGRAPHS, Roots, add};
 use crate::mistake::Finding;
 use crate::schema::model::{BUILT_IN, Field, Fields, MUTATION, Model, QUERY, Ref, Shape, Value};
 
-/// The answer: whole, or its `data`, or the schema in it.
+/// The whole response, its `data`, or the `__schema` member.
 #[derive(Deserialize)]
 struct Answer {
     data: Option<Data>,
@@ -85,14 +85,14 @@ struct Of {
     of_type: Option<Box<Of>>,
 }
 
-/// Reads it into a model.
+/// Reads an introspection result into a model.
 ///
 /// # Errors
-/// When it is no such answer.
+/// If the text is not an introspection result.
 pub(super) fn read(model: &mut Model, text: &str) -> Result<Vec<Finding>, String> {
     let answer: Answer = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let schema = answer.schema.or_else(|| Some(answer.data?.schema));
-    let schema = schema.ok_or("it has no `__schema`: the service does not tell its schema")?;
+    let schema = schema.ok_or("it has no `__schema`: the service does not provide its schema")?;
     let name = |name: Option<Name>| name.map(|name| name.name);
     let roots = Roots {
         query: name(schema.query_type).unwrap_or_else(|| QUERY.to_owned()),

@@ -1,4 +1,4 @@
-//! What a schema comes to, once references are followed, `allOf` is merged and `null` is set apart.
+//! Normalization of schemas: references are resolved, `allOf` is merged, and `null` is separated.
 
 use std::collections::HashMap;
 
@@ -6,31 +6,31 @@ use indexmap::{IndexMap, IndexSet};
 use openapi::{Document, Member, Object, Schema, Told};
 use serde_json::Value;
 
-/// Deeper than this, schemas that consist of schemas are not looked through.
+/// The maximum nesting depth of composed schemas.
 const MAX_DEPTH: usize = 64;
-/// More things than this are not told apart.
+/// The maximum number of branches of a union.
 const MAX_BRANCHES: usize = 500;
 
-/// What a schema comes to.
+/// A normalized schema.
 #[derive(Clone, Debug)]
 pub(super) struct Flat<'a> {
     pub(super) what: What<'a>,
     pub(super) is_nullable: bool,
-    /// The document's name for it.
+    /// The name in the document.
     pub(super) name: Option<&'a str>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum What<'a> {
-    /// A scalar of GraphQL, or one of ours.
+    /// A built-in scalar of GraphQL, or a scalar of the gateway.
     Scalar(&'static str),
-    /// One of these texts.
+    /// An enumeration of texts.
     Enum(IndexSet<&'a str>),
     List(&'a Schema),
     Object(Members<'a>),
-    /// One of several objects.
+    /// A union of several objects.
     Union(Vec<Flat<'a>>, Option<&'a Told>),
-    /// Anything, and why, where it is more than that nothing is said.
+    /// Any JSON. Contains the reason, unless the document does not restrict the value at all.
     Json(Option<&'static str>),
 }
 
@@ -38,7 +38,7 @@ pub(super) enum What<'a> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members<'a> {
     pub(super) all: IndexMap<&'a str, Part<'a>>,
-    /// Whether there may be others, which have no names.
+    /// Whether the object may have additional properties.
     pub(super) has_others: bool,
 }
 
@@ -46,17 +46,17 @@ pub(super) struct Members<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part<'a> {
     pub(super) member: &'a Member,
-    /// Whether it has to be there.
+    /// Whether it is required.
     pub(super) is_required: bool,
-    /// The named schema that it comes from.
+    /// The named schema that declares it.
     pub(super) origin: Option<&'a str>,
 }
 
-/// Looks through the schemas of a document.
+/// Normalizes the schemas of a document.
 #[derive(Debug)]
 pub(super) struct Flattener<'a> {
     schemas: HashMap<&'a str, &'a Schema>,
-    /// What names were found to be.
+    /// The normalized named schemas.
     known: HashMap<&'a str, Flat<'a>>,
 }
 
@@ -72,11 +72,11 @@ impl<'a> Flattener<'a> {
 
     fn within(&mut self, schema: &'a Schema, depth: usize) -> Flat<'a> {
         if depth > MAX_DEPTH {
-            return odd("schemas of schemas of schemas, too many of them");
+            return odd("schemas nested too deeply");
         }
         match schema {
             Schema::Unknown => Flat { what: What::Json(None), is_nullable: true, name: None },
-            Schema::Never => odd("it can never be there"),
+            Schema::Never => odd("the schema accepts no value"),
             Schema::Null => Flat { what: What::Json(None), is_nullable: true, name: None },
             Schema::Boolean => scalar("Boolean"),
             Schema::Integer(format) if format.as_deref() == Some("int64") => scalar("Long"),
@@ -90,7 +90,7 @@ impl<'a> Flattener<'a> {
             Schema::Literals(values) => literals(values),
             Schema::List(items) => just(What::List(items)),
             Schema::Tuple(first, Some(rest)) if first.is_empty() => just(What::List(rest)),
-            Schema::Tuple(..) => odd("a list whose items mean something by their places"),
+            Schema::Tuple(..) => odd("a list with positional items"),
             Schema::Object(object) => just(of_object(object)),
             Schema::Named(name) => self.named(name, depth),
             Schema::Any(branches) => self.any(branches, None, depth),
@@ -100,13 +100,13 @@ impl<'a> Flattener<'a> {
     }
 
     fn named(&mut self, name: &'a str, depth: usize) -> Flat<'a> {
-        // A name may stand for a name, as often as the document is long.
+        // A name may refer to another name, in a chain of any length.
         let mut name = name;
         let schema = loop {
             match self.schemas.get(name) {
                 Some(Schema::Named(next)) => name = next,
                 Some(schema) => break *schema,
-                None => return odd("nothing has this name"),
+                None => return odd("the referenced schema does not exist"),
             }
         };
         if let Some(known) = self.known.get(name) {
@@ -117,7 +117,7 @@ impl<'a> Flattener<'a> {
             members.all.values_mut().for_each(|part| part.origin = part.origin.or(Some(name)));
         }
         flat.name = flat.name.or(Some(name));
-        // What is too deep from here may be fine from elsewhere.
+        // The result depends on the depth here, so it is cached only at small depths.
         if depth < MAX_DEPTH / 2 {
             self.known.insert(name, flat.clone());
         }
@@ -127,7 +127,7 @@ impl<'a> Flattener<'a> {
     fn all(&mut self, parts: &'a [Schema], depth: usize) -> Flat<'a> {
         let parts: Vec<Flat<'a>> = parts.iter().map(|part| self.within(part, depth + 1)).collect();
         let says = |part: &Flat<'a>| !matches!(part.what, What::Json(None));
-        // Only what every part allows is allowed; one that says nothing allows everything.
+        // A value must satisfy every part; a part without restrictions accepts every value.
         let is_nullable = parts.iter().all(|part| part.is_nullable || !says(part));
         let mut parts: Vec<Flat<'a>> = parts.into_iter().filter(says).collect();
         if parts.len() < 2 {
@@ -139,7 +139,7 @@ impl<'a> Flattener<'a> {
             match &part.what {
                 What::Object(members) => merged.add(members),
                 other if parts.iter().all(|part| is_same(&part.what, other)) => return part.clone(),
-                _ => return odd("several things at once that are not all objects"),
+                _ => return odd("a combination of schemas that are not all objects"),
             }
         }
         Flat { what: What::Object(merged), is_nullable, name: None }
@@ -147,7 +147,7 @@ impl<'a> Flattener<'a> {
 
     fn any(&mut self, branches: &'a [Schema], told: Option<&'a Told>, depth: usize) -> Flat<'a> {
         if branches.len() > MAX_BRANCHES {
-            return odd("one of very many things");
+            return odd("one of too many alternatives");
         }
         let mut is_nullable = false;
         let mut kinds: Vec<Flat<'a>> = Vec::new();
@@ -182,7 +182,7 @@ impl<'a> Members<'a> {
         for (name, part) in &others.all {
             let known = self.all.entry(name).or_insert(*part);
             let is_required = known.is_required || part.is_required;
-            // A bare `required` says nothing of what the member is.
+            // A bare `required` does not restrict the type of the member.
             if known.member.schema == Schema::Unknown {
                 *known = *part;
             }
@@ -232,16 +232,16 @@ fn literals(values: &[Value]) -> Flat<'_> {
     } else if is_all(Value::is_boolean) {
         What::Scalar("Boolean")
     } else {
-        What::Json(Some("values of several kinds"))
+        What::Json(Some("values of several types"))
     };
     Flat { what, is_nullable, name: None }
 }
 
-/// What several kinds of values are together.
+/// Combines several kinds of values.
 fn together<'a>(kinds: Vec<Flat<'a>>, told: Option<&'a Told>) -> What<'a> {
     let is_all = |is: fn(&What<'a>) -> bool| kinds.iter().all(|kind| is(&kind.what));
     if is_all(only_requires) {
-        // `anyOf: [{ required: [a] }, { required: [b] }]` narrows down what is said elsewhere.
+        // `anyOf: [{ required: [a] }, { required: [b] }]` restricts a type that is defined elsewhere.
         What::Json(None)
     } else if is_all(|what| matches!(what, What::Object(_))) {
         What::Union(kinds, told)
@@ -258,17 +258,17 @@ fn together<'a>(kinds: Vec<Flat<'a>>, told: Option<&'a Told>) -> What<'a> {
     } else if is_all(|what| matches!(what, What::Enum(_) | What::Scalar("String" | "DateTime" | "Date"))) {
         What::Scalar("String")
     } else {
-        What::Json(Some("one of several things that are not all objects"))
+        What::Json(Some("one of several alternatives that are not all objects"))
     }
 }
 
-/// Whether an object is said to have members, and nothing of what they are.
+/// Whether an object schema only lists required members, without their types.
 fn only_requires(what: &What<'_>) -> bool {
     let What::Object(members) = what else { return false };
     members.all.values().all(|part| part.is_required && part.member.schema == Schema::Unknown)
 }
 
-/// Whether two schemas are the same one.
+/// Whether two schemas are equal.
 fn is_equal(one: &Flat<'_>, other: &Flat<'_>) -> bool {
     match (one.name, other.name) {
         (Some(one), Some(other)) => one == other,

@@ -1,4 +1,4 @@
-//! Types of schemas: objects, inputs, unions, enums and scalars, each made once, when something first leads to it.
+//! Conversion of schemas to types: objects, inputs, unions, enums and scalars, each created once, on first use.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -12,26 +12,26 @@ use crate::schema::model::{BUILT_IN, Field, Fields, Model, Ref, Shape, Type, Val
 use crate::schema::word::{self, Names};
 use crate::subgraph::Told;
 
-/// More fields than this are not made: what is left is JSON.
+/// The maximum number of fields. Further types become JSON.
 const MAX_FIELDS: usize = 100_000;
-/// Lists within lists: a schema may be a list of itself.
+/// The maximum nesting depth of lists, since a schema may be a list of itself.
 const MAX_LISTS: u8 = 8;
 
-/// Whether values are answered or sent.
+/// The direction of values: received from the service or sent to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Way {
     Out,
     In,
 }
 
-/// Where a schema stands: in the document, and what a type is called that has no name there.
+/// The location of a schema in the document, and a name for its type if it has none in the document.
 #[derive(Clone, Debug)]
 pub(super) struct At {
     pub(super) pointer: String,
     pub(super) like: String,
-    /// How many lists it stands in.
+    /// The number of lists around it.
     pub(super) lists: u8,
-    /// The schema that stands there, by its address; 0 where it stands nowhere by itself.
+    /// The address of the schema at this location; 0 if the schema is not in the document.
     schema: usize,
 }
 
@@ -41,23 +41,23 @@ impl At {
     }
 }
 
-/// The types of a document while they are made.
+/// The types of a document while they are built.
 pub(super) struct Types<'a> {
     pub(super) model: Model,
     pub(super) findings: Vec<Finding>,
-    /// What they say: a schema that is answered and sent is odd once.
+    /// The warnings so far. They are deduplicated, since a schema may be used in both directions.
     told: HashSet<(String, String)>,
     document: &'a Document,
     flattener: Flattener<'a>,
     names: Names,
-    /// What the document's own names are called, as answers and as inputs.
+    /// The type names of named schemas, by direction.
     given: HashMap<(&'a str, Way), String>,
-    /// The keys of the types that the document's names became.
+    /// The keys of the types created for named schemas, by direction.
     made: HashMap<(&'a str, Way), Box<str>>,
-    /// The keys of the types of schemas that have no names, by where these stand: what stands in a schema that others are
-    /// made of is one type, and a schema may lead to itself through what has no name.
+    /// The keys of the types created for unnamed schemas, by the schema's address. A schema that several others
+    /// include becomes one type, and a schema may refer to itself through an unnamed schema.
     unnamed: HashMap<(usize, Way), Box<str>>,
-    /// Types whose fields are still to be made.
+    /// Types whose fields have yet to be created.
     waiting: VecDeque<(Box<str>, Members<'a>, Way, String)>,
     fields: usize,
 }
@@ -96,7 +96,7 @@ impl<'a> Types<'a> {
         }
     }
 
-    /// What a value is, and whether it may be `null`.
+    /// The type of a value, and whether it may be `null`.
     pub(super) fn of(&mut self, schema: &'a Schema, way: Way, at: &At) -> (Ref, bool) {
         let flat = self.flattener.flat(schema);
         let is_nullable = flat.is_nullable;
@@ -106,13 +106,14 @@ impl<'a> Types<'a> {
         )
     }
 
-    /// The same as a field has it: with `!` where it is always there.
+    /// The type of a field: non-null if a value is always present.
     pub(super) fn field_of(&mut self, schema: &'a Schema, is_required: bool, way: Way, at: &At) -> Ref {
         let (of, is_nullable) = self.of(schema, way, at);
         if is_required && !is_nullable { of.required() } else { of }
     }
 
-    /// What a parameter is; none where it would be an object. What could be several things is a text.
+    /// The type of a parameter; `None` if it would be an object. A value that could be of several types is a
+    /// text.
     pub(super) fn parameter(&mut self, schema: &'a Schema, at: &At) -> Option<Ref> {
         let flat = self.flattener.flat(schema);
         match flat.what {
@@ -129,7 +130,7 @@ impl<'a> Types<'a> {
         }
     }
 
-    /// Makes the fields of all types that were led to.
+    /// Creates the fields of all referenced types.
     pub(super) fn finish(&mut self) {
         while let Some((key, members, way, pointer)) = self.waiting.pop_front() {
             let name = self.model.name(&key).to_owned();
@@ -145,7 +146,7 @@ impl<'a> Types<'a> {
                 if field_name != member_name {
                     self.note(
                         &pointer,
-                        format!("GraphQL can't call a field so: it is `{name}.{field_name}`"),
+                        format!("the name is not valid in GraphQL: the field is `{name}.{field_name}`"),
                         "",
                     );
                 }
@@ -156,12 +157,12 @@ impl<'a> Types<'a> {
                 let of = self.field_of(&member.schema, is_required, way, &At::new(pointer, like));
                 let mut field = Field::new(&field_name, member_name, of);
                 field.description.clone_from(&member.description);
-                field.deprecated = member.is_deprecated.then(|| "The service says so.".to_owned());
+                field.deprecated = member.is_deprecated.then(|| "Deprecated by the service.".to_owned());
                 fields.insert(field_name.into(), field);
             }
             if fields.is_empty() {
-                // A type has at least one field: this one has only such as go in the other direction.
-                self.note(&pointer, format!("nothing of `{name}` goes in this direction: it is JSON"), "");
+                // A type needs at least one field, and all fields of this type are for the other direction.
+                self.note(&pointer, format!("`{name}` has no fields in this direction: it is JSON"), "");
                 self.scalar("JSON");
                 fields.insert("_".into(), Field::new("_", "_", Ref::named("JSON")));
             }
@@ -176,9 +177,7 @@ impl<'a> Types<'a> {
             What::Scalar(name) => self.scalar(name),
             What::Json(None) => self.scalar("JSON"),
             What::Json(Some(why)) => self.json(at, why),
-            What::List(_) if at.lists >= MAX_LISTS => {
-                self.json(at, "lists of lists of lists, too many of them")
-            }
+            What::List(_) if at.lists >= MAX_LISTS => self.json(at, "lists nested too deeply"),
             What::List(items) => {
                 let pointer = format!("{}/items", at.pointer);
                 let below = At { pointer, lists: at.lists + 1, ..at.clone() };
@@ -190,7 +189,7 @@ impl<'a> Types<'a> {
             }
             What::Union(..) if way == Way::In => self.json(at, "an input that is one of several objects"),
             What::Object(_) | What::Union(..) if self.fields > MAX_FIELDS => {
-                self.json(at, "one type more than a schema has place for")
+                self.json(at, "the schema has too many fields")
             }
             What::Object(ref members) => {
                 let members = members.clone();
@@ -211,11 +210,11 @@ impl<'a> Types<'a> {
     }
 
     fn json(&mut self, at: &At, why: &str) -> Ref {
-        self.note(&at.pointer, format!("{why}: it is JSON as it comes"), "");
+        self.note(&at.pointer, format!("{why}: it is passed through as JSON"), "");
         self.scalar("JSON")
     }
 
-    /// The type that a name of the document became already, or a new one with the name that it gets.
+    /// Returns the existing type of a schema as an error, or else the key and pointer of a new one.
     fn place(&mut self, flat: &Flat<'a>, way: Way, at: &At) -> Result<(Box<str>, String), Ref> {
         let made = match flat.name {
             Some(name) => self.made.get(&(name, way)),
@@ -261,7 +260,7 @@ impl<'a> Types<'a> {
             Err(made) => return made,
         };
         if members.has_others && way == Way::Out {
-            self.note(&pointer, format!("members of `{key}` that have no names there are left out"), "");
+            self.note(&pointer, format!("additional properties of `{key}` are left out"), "");
         }
         self.fields += members.all.len();
         let shape = match way {
@@ -287,7 +286,11 @@ impl<'a> Types<'a> {
             }
             let name = word::unique(&mut taken, &mut next, like);
             if name != text {
-                self.note(&pointer, format!("GraphQL can't call a value `{text}`: it is `{key}.{name}`"), "");
+                self.note(
+                    &pointer,
+                    format!("`{text}` is not a GraphQL name: the value is `{key}.{name}`"),
+                    "",
+                );
             }
             values.push(Value { name, text: text.into(), description: String::new(), deprecated: None });
         }
@@ -304,7 +307,7 @@ impl<'a> Types<'a> {
     ) -> Ref {
         let told_by = told_by(&branches, told);
         let Some(told_by) = told_by else {
-            return self.json(at, "one of several objects that nothing tells apart");
+            return self.json(at, "one of several objects that can't be distinguished");
         };
         let (key, pointer) = match self.place(flat, Way::Out, at) {
             Ok(place) => place,
@@ -331,17 +334,17 @@ impl<'a> Types<'a> {
             .all(|key| matches!(self.model.types.get(key).map(|it| &it.shape), Some(Shape::Object { .. })));
         if !is_whole {
             self.model.types.shift_remove(&key);
-            return self.json(at, "one of several things that are not all objects");
+            return self.json(at, "one of several alternatives that are not all objects");
         }
         self.put(&key, flat, Shape::Union { types: types.into_iter().collect(), told_by: Some(told_by) });
         Ref::Named(key)
     }
 }
 
-/// How objects are told apart, by the numbers of the branches.
+/// The rule that distinguishes the objects of a union, by branch index.
 enum TellBy {
     Member(String, Vec<(String, usize)>),
-    /// Those that require most come first.
+    /// Sorted by descending number of required members.
     Shape(Vec<(usize, Vec<Box<str>>)>),
 }
 
@@ -354,7 +357,7 @@ fn told_by(branches: &[Flat<'_>], told: Option<&Discriminator>) -> Option<TellBy
     by_tag(branches).or_else(|| by_shape(branches))
 }
 
-/// A member that every branch requires, with texts that no other has.
+/// Finds a member that every branch requires, with different texts in each branch.
 fn by_tag(branches: &[Flat<'_>]) -> Option<TellBy> {
     let members = branches.iter().map(|branch| match &branch.what {
         What::Object(members) => Some(members),
@@ -382,7 +385,7 @@ fn by_tag(branches: &[Flat<'_>]) -> Option<TellBy> {
     None
 }
 
-/// What each branch requires; no two of them may require the same.
+/// The required members of each branch. No two branches may require the same members.
 fn by_shape(branches: &[Flat<'_>]) -> Option<TellBy> {
     let mut required = Vec::new();
     for (number, branch) in branches.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What links can be, and every mistake in them.
+//! Tests of links, and of all mistakes in them.
 
 use super::{bindings, made, told};
 use crate::mistake::{At, Mistake};
@@ -63,7 +63,7 @@ fn mistakes(links: &str) -> Vec<Mistake> {
 }
 
 #[test]
-fn every_mistake_in_the_links_is_told_at_once_with_its_place() {
+fn reports_all_mistakes_in_links_with_locations() {
     let links = r#"
 links:
   Pots.author: { get: "people/users/{author_id}" }
@@ -96,7 +96,7 @@ links:
 }
 
 #[test]
-fn mistakes_in_changes_are_told() {
+fn reports_mistakes_in_changes() {
     let links = r"
 types:
   Pots: { rename: Article }
@@ -111,7 +111,7 @@ types:
 }
 
 #[test]
-fn hidden_types_are_in_no_schema_whatever_leads_to_them() {
+fn hidden_types_are_absent_from_the_schema() {
     let sdl = "type Query { node: Node any: Any item: Item } union Any = Item | HiddenMember interface Node { id: ID! }
         interface HiddenFace { name: String } type HiddenMember { x: Int } type HiddenNode implements Node { id: ID! }
         type Item implements Node & HiddenFace { id: ID! name: String }";
@@ -125,7 +125,7 @@ fn hidden_types_are_in_no_schema_whatever_leads_to_them() {
 }
 
 #[test]
-fn a_link_shows_no_hidden_type() {
+fn links_do_not_reveal_hidden_types() {
     let links = r#"
 links: { Post.author: { get: "people/users/{author_id}" } }
 types: { Post: { hide: true } }
@@ -150,22 +150,22 @@ types: { HiddenKind: { hide: true } }
 }
 
 #[test]
-fn an_abstract_type_with_hidden_objects_alone_is_a_mistake() {
+fn rejects_abstract_types_with_only_hidden_objects() {
     let sdl =
         "type Query { any: Any node: Node } union Any = One interface Node { id: ID! } type One { x: Int }
         type Two implements Node { id: ID! }";
     let links = "{ types: { One: { hide: true }, Two: { hide: true } } }";
     let told: Vec<String> =
         made(&[("a", sdl)], links).expect_err("mistakes").iter().map(ToString::to_string).collect();
-    assert!(told.iter().any(|it| it.contains("all types that `Any` may be are hidden")), "{told:?}");
-    assert!(told.iter().any(|it| it.contains("all types that `Node` may be are hidden")), "{told:?}");
+    assert!(told.iter().any(|it| it.contains("all possible types of `Any` are hidden")), "{told:?}");
+    assert!(told.iter().any(|it| it.contains("all possible types of `Node` are hidden")), "{told:?}");
     let links =
         "{ types: { One: { hide: true }, Two: { hide: true }, Any: { hide: true }, Node: { hide: true } } }";
     assert!(made(&[("a", &format!("{sdl} extend type Query {{ x: Int }}"))], links).is_ok());
 }
 
 #[test]
-fn a_link_of_the_document_is_a_field_of_every_such_object() {
+fn document_links_become_fields_of_the_response_type() {
     let document = SHOP
         .replace("getUser", "listPosts")
         .replace("{ id: $response.body#/author_id }", "{ by: $response.body#/title }");
@@ -176,13 +176,13 @@ fn a_link_of_the_document_is_a_field_of_every_such_object() {
     assert!(subgraphs[0].sdl.contains("\"Who wrote it.\"\n  author: [Post!]\n"), "{}", subgraphs[0].sdl);
     let told = told(&findings).join("\n");
     assert!(
-        told.contains("leads to no operation") && told.contains("`$request.path.id` is not part"),
+        told.contains("target is not a field of `Query`") && told.contains("`$request.path.id` is not part"),
         "{told}"
     );
 }
 
 #[test]
-fn what_a_link_leaves_open_is_an_argument_where_each_is_called_for() {
+fn unfilled_parameters_become_arguments_of_single_call_links() {
     let (subgraphs, _) =
         made(&SERVICES, r#"{ links: { Post.author: { get: "people/users/{author_id}" } } }"#)
             .expect("no mistake");
@@ -196,9 +196,9 @@ fn what_a_link_leaves_open_is_an_argument_where_each_is_called_for() {
 }
 
 #[test]
-fn a_list_of_keys_is_asked_for_at_once_wherever_the_list_stands() {
+fn a_list_of_keys_is_requested_in_one_call() {
     let links = r#"{ links: { Post.tags: { get: "people/users?ids={tag_ids}", on: tag_ids = id, at: /items, batch: 50, text: true } } }"#;
-    // A number is no number in YAML of this test.
+    // The test's YAML conversion does not support numbers.
     let links = links.replace(", batch: 50, text: true", "");
     let (subgraphs, _) = made(&SERVICES, &links).expect("no mistake");
     let link = &bindings(&subgraphs, "people").entities["Post"].links["tags"];
@@ -208,7 +208,7 @@ fn a_list_of_keys_is_asked_for_at_once_wherever_the_list_stands() {
 }
 
 #[test]
-fn a_graphql_service_is_linked_by_a_field_of_its_query() {
+fn links_to_a_query_field_of_a_graphql_service() {
     let links = r#"
 links:
   Post.agents: { query: "agents/agents(ids: {tag_ids}, all: true)", on: tag_ids = id }
@@ -240,7 +240,7 @@ types:
 }
 
 #[test]
-fn a_type_can_be_found_by_its_key() {
+fn declares_how_a_type_is_fetched_by_key() {
     let links = r#"{ links: { User: { get: "people/users?ids={id}", on: id = id, at: /items } } }"#;
     let (subgraphs, _) = made(&SERVICES, links).expect("no mistake");
     assert!(subgraphs[1].sdl.contains("type User @key(fields: \"id\") {"), "{}", subgraphs[1].sdl);
@@ -249,7 +249,7 @@ fn a_type_can_be_found_by_its_key() {
 }
 
 #[test]
-fn names_that_two_services_have_are_set_apart() {
+fn prefixes_names_that_two_services_share() {
     let links = r"{ types: { copy.User: { rename: Member } } }";
     let (subgraphs, findings) = made(&[("people", PEOPLE), ("copy", PEOPLE)], links).expect("no mistake");
     assert!(
@@ -258,11 +258,11 @@ fn names_that_two_services_have_are_set_apart() {
         subgraphs[1].sdl
     );
     let told = told(&findings).join("\n");
-    assert!(told.contains("another service has a `User` too") && told.contains("`copyListUsers`"), "{told}");
+    assert!(told.contains("another service also has `User`") && told.contains("`copyListUsers`"), "{told}");
 }
 
 #[test]
-fn a_subgraph_by_itself_keeps_its_text_and_gets_links() {
+fn adds_links_to_an_unmodified_federated_subgraph() {
     let reviews = "extend schema @link(url: \"https://specs.apollo.dev/federation/v2.3\", import: [\"@key\"])\n\
                    type Query { reviews: [Review!] }\ntype Review { id: ID! post_id: Int stars: Int }\n";
     let links = r#"
@@ -281,7 +281,7 @@ links:
 }
 
 #[test]
-fn a_service_that_can_not_be_read_is_told() {
+fn reports_an_unreadable_schema_at_its_service() {
     let mistakes = made(&[("agents", "type Query {")], "").expect_err("no schema");
     assert_eq!(mistakes[0].code, "graphql-schema");
     let mistakes = made(&[("agents", "{\"data\": {}}")], "").expect_err("no schema");
@@ -289,7 +289,7 @@ fn a_service_that_can_not_be_read_is_told() {
 }
 
 #[test]
-fn introspection_says_the_same_as_sdl() {
+fn introspection_and_sdl_yield_the_same_schema() {
     let text = r#"{"data":{"__schema":{"queryType":{"name":"Root"},"mutationType":null,"subscriptionType":{"name":"Live"},"types":[
         {"kind":"OBJECT","name":"Root","fields":[{"name":"agent","args":[{"name":"id","type":{"kind":"NON_NULL","name":null,"ofType":{"kind":"SCALAR","name":"ID"}},"defaultValue":null}],"type":{"kind":"OBJECT","name":"Agent","ofType":null},"isDeprecated":true,"deprecationReason":"old"}],"interfaces":[]},
         {"kind":"OBJECT","name":"Agent","description":"One.","fields":[{"name":"id","args":[],"type":{"kind":"LIST","name":null,"ofType":{"kind":"SCALAR","name":"ID"}}}],"interfaces":[]},
@@ -303,7 +303,7 @@ fn introspection_says_the_same_as_sdl() {
 }
 
 #[test]
-fn what_a_graphql_service_extends_itself_is_part_of_its_schema() {
+fn includes_type_extensions_of_a_graphql_service() {
     let sdl = "type Query { _service: String thing(kind: Kind = OLD): Thing old: Legacy @deprecated }
         interface Node { _id: ID! } type Thing implements Node { _id: ID! } extend type Thing { name: String }
         scalar Legacy enum Kind { OLD } extend enum Kind { NEW } type Never { x: Int }
@@ -324,7 +324,7 @@ fn what_a_graphql_service_extends_itself_is_part_of_its_schema() {
 }
 
 #[test]
-fn a_union_is_told_by_its_discriminator_by_a_tag_or_by_its_shape() {
+fn resolves_union_types_by_discriminator_tag_or_shape() {
     let document = |schema: &str| {
         format!(
             r"
@@ -363,7 +363,7 @@ components:
 }
 
 #[test]
-fn what_a_subgraph_by_itself_has_keeps_its_name() {
+fn does_not_rename_elements_of_federated_subgraphs() {
     let sdl = |name: &str| {
         let link =
             "extend schema @link(url: \"https://specs.apollo.dev/federation/v2.3\", import: [\"@key\"])";
@@ -378,6 +378,9 @@ types:
     let wrong = made(&[("one", &one), ("two", &two)], links).expect_err("mistakes");
     let wrong: Vec<String> = wrong.iter().map(Mistake::to_string).collect();
     assert_eq!(wrong.len(), 2, "{wrong:?}");
-    assert!(wrong.iter().any(|it| it.contains("`Query.two` is of `two`, a subgraph by itself")), "{wrong:?}");
-    assert!(wrong.iter().any(|it| it.contains("`one` is a subgraph by itself")), "{wrong:?}");
+    assert!(
+        wrong.iter().any(|it| it.contains("`Query.two` belongs to `two`, a federated subgraph")),
+        "{wrong:?}"
+    );
+    assert!(wrong.iter().any(|it| it.contains("`one` is a federated subgraph")), "{wrong:?}");
 }

@@ -29,14 +29,14 @@ types:
 "#;
 
 #[test]
-fn the_marketplaces_documents_and_links_become_three_subgraphs() {
+fn maps_the_marketplace_to_three_subgraphs() {
     let (subgraphs, findings) = made(&SERVICES, LINKS).expect("no mistake");
     insta::assert_snapshot!(sdl(&subgraphs));
     insta::assert_snapshot!("marketplace_findings", told(&findings).join("\n"));
 }
 
 #[test]
-fn a_link_is_asked_in_as_few_calls_as_it_can_be() {
+fn links_use_as_few_calls_as_possible() {
     let (subgraphs, _) = made(&SERVICES, LINKS).expect("no mistake");
     let link = |service: &str, of: &str, field: &str| {
         bindings(&subgraphs, service).entities[of].links[field].clone()
@@ -61,7 +61,7 @@ fn a_link_is_asked_in_as_few_calls_as_it_can_be() {
 }
 
 #[test]
-fn what_is_renamed_is_still_asked_for_by_its_own_name() {
+fn requests_renamed_fields_by_their_original_names() {
     let (subgraphs, _) = made(&SERVICES, LINKS).expect("no mistake");
     let profile = bindings(&subgraphs, "profile");
     assert_eq!(&*profile.roots[&(OperationKind::Query, "buyers".into())].path, "/buyers");
@@ -74,7 +74,7 @@ fn what_is_renamed_is_still_asked_for_by_its_own_name() {
     );
 }
 
-/// The services that a query asks, in the order of the plan.
+/// The services that a query calls, in the order of the plan.
 fn asked(query: &str) -> Vec<String> {
     let (subgraphs, _) = made(&SERVICES, LINKS).expect("no mistake");
     let parts: Vec<Part<'_>> = subgraphs.iter().map(|it| Part { name: &it.name, sdl: &it.sdl }).collect();
@@ -90,7 +90,7 @@ fn asked(query: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_planner_goes_to_each_service_once() {
+fn calls_each_service_once() {
     assert_eq!(asked("{ buyers { fullName catalogs { title } } }"), ["profile", "catalog"]);
     let orders = "{ listOrders(limit: 50) { id catalog { id title price } freelancer { id name } } }";
     let mut orders = asked(orders);

@@ -1,9 +1,10 @@
-//! What documents say, and what becomes of it.
+//! Tests of the mapping of OpenAPI documents.
 
 use super::{bindings, made, sdl, told};
 use crate::subgraph::{From, OperationKind};
 
-/// A document in the manner of Strapi: envelopes, brackets in names of parameters, a filter that is an object, uploads.
+/// A document in the style of Strapi: envelopes, brackets in parameter names, a filter that is an object,
+/// uploads.
 const STRAPI: &str = r##"
 openapi: 3.0.0
 servers: [{ url: "http://localhost:1337/api" }]
@@ -71,13 +72,13 @@ components:
 "##;
 
 #[test]
-fn a_document_like_strapis_becomes_a_schema_and_what_can_not_be_mapped_is_told() {
+fn maps_a_strapi_document_and_reports_unmapped_parts() {
     let (subgraphs, findings) = made(&[("blog", STRAPI)], "").expect("a schema");
     insta::assert_snapshot!(format!("{}\n# found\n{}", sdl(&subgraphs), told(&findings).join("\n")));
 }
 
 #[test]
-fn what_graphql_calls_otherwise_is_sent_and_read_by_its_own_name() {
+fn sends_and_reads_renamed_members_by_their_original_names() {
     let (subgraphs, _) = made(&[("blog", STRAPI)], "").expect("a schema");
     let blog = bindings(&subgraphs, "blog");
     assert_eq!(&*blog.types["Article"].fields["_type"], "@type");
@@ -123,7 +124,7 @@ fn names_do_not_depend_on_the_order_of_a_document() {
 }
 
 #[test]
-fn a_schema_that_is_itself_ends_somewhere() {
+fn terminates_on_a_list_of_itself() {
     let document = r"
 openapi: 3.1.0
 paths: { /x: { get: { responses: { 200: { description: OK, content: { application/json: { schema: { $ref: '#/components/schemas/List' } } } } } } } }
@@ -133,18 +134,18 @@ components:
 ";
     let (subgraphs, findings) = made(&[("a", document)], "").expect("a schema");
     assert!(subgraphs[0].sdl.contains("getX: [[[[[[[[JSON!]!]!]!]!]!]!]!]"), "{}", subgraphs[0].sdl);
-    assert!(told(&findings)[0].contains("lists of lists of lists"));
+    assert!(told(&findings)[0].contains("lists nested too deeply"));
 }
 
 #[test]
-fn a_service_of_which_nothing_can_be_asked_is_told() {
+fn reports_a_service_without_operations() {
     let (subgraphs, findings) = made(&[("a", "openapi: 3.1.0\npaths: {}\n")], "").expect("no mistake");
     assert!(subgraphs.is_empty());
-    assert!(told(&findings)[0].contains("nothing of it can be asked"));
+    assert!(told(&findings)[0].contains("it has no operations for the schema"));
 }
 
 #[test]
-fn a_schema_may_lead_to_itself_through_what_has_no_name() {
+fn resolves_recursion_through_unnamed_schemas() {
     let document = r"
 openapi: 3.1.0
 paths: { /x: { get: { responses: { 200: { description: OK, content: { application/json: { schema: { $ref: '#/components/schemas/A' } } } } } } } }
@@ -157,7 +158,8 @@ components:
     assert!(sdl.contains("type A {\n  a: AA\n}\n\ntype AA {\n  a: AA\n  b: String\n}"), "{sdl}");
 }
 
-/// A document as large as Gitea's, and in its manner: Swagger 2, shared answers, files, forms, schemas that lead to each other.
+/// A document of the same size and style as Gitea's: Swagger 2, shared responses, files, forms, mutually
+/// recursive schemas.
 fn large() -> String {
     let mut text = "swagger: '2.0'\nbasePath: /api/v1\nconsumes: [application/json]\nproduces: [application/json]\npaths:\n".to_owned();
     let answer = |name: usize| {
@@ -192,7 +194,7 @@ fn large() -> String {
 }
 
 #[test]
-fn a_document_of_471_operations_becomes_a_schema_without_its_files() {
+fn maps_a_document_of_471_operations_without_files() {
     let document = large();
     assert_eq!(openapi::Document::read(&document).expect("a document").operations.len(), 471);
     let (subgraphs, findings) = made(&[("gitea", &document)], "").expect("a schema");

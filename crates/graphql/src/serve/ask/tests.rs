@@ -1,4 +1,4 @@
-//! Requests as clients send them, and what is read of them.
+//! Tests of request parsing.
 
 use http::Request;
 use services::body;
@@ -28,7 +28,7 @@ fn query(text: &str) -> Asked {
 }
 
 #[test]
-fn a_body_says_document_operation_and_variables() {
+fn reads_document_operation_and_variables_from_the_body() {
     let asked =
         post(r#"{"query": "{a}", "operationName": "A", "variables": {"id": 1.0}, "more": []}"#).unwrap();
     let variables = Some(Bytes::from_static(br#"{"id": 1.0}"#));
@@ -39,7 +39,7 @@ fn a_body_says_document_operation_and_variables() {
 }
 
 #[test]
-fn a_url_says_the_same() {
+fn reads_document_operation_and_variables_from_the_url() {
     let asked =
         get("?query=%7Ba%7D&operationName=A&variables=%7B%22id%22%3A1%7D&extensions=%7B%7D&utm=x").unwrap();
     let variables = Some(Bytes::from_static(br#"{"id":1}"#));
@@ -48,7 +48,7 @@ fn a_url_says_the_same() {
 }
 
 #[test]
-fn a_hash_stands_in_extensions_or_in_the_documents_id() {
+fn reads_a_hash_from_the_extensions_or_the_document_id() {
     let hash = "0123456789abcdef".repeat(4);
     let expected = hash_of(&hash);
     assert_eq!(expected.unwrap()[..3], [0x01, 0x23, 0x45]);
@@ -63,7 +63,7 @@ fn a_hash_stands_in_extensions_or_in_the_documents_id() {
 }
 
 #[test]
-fn what_has_the_wrong_type_is_told_by_its_name() {
+fn reports_parameters_of_the_wrong_type_by_name() {
     let wrong = |body: &str| match post(body) {
         Err(Unread::Graphql(refusal)) => refusal.to_string(),
         other => panic!("{body}: {other:?}"),
@@ -81,7 +81,7 @@ fn what_has_the_wrong_type_is_told_by_its_name() {
         (r#"{"extensions": {"persistedQuery": {"version": 2}}}"#, "PersistedQueryNotSupported"),
         (
             r#"{"extensions": {"persistedQuery": {"version": 1, "sha256Hash": "zz"}}}"#,
-            "the hash is no SHA-256 in hexadecimal",
+            "the hash is not a hexadecimal SHA-256",
         ),
         (r#"{"qeury": "{a}"}"#, "there is no `query`"),
         (r#"{"query": null}"#, "there is no `query`"),
@@ -101,7 +101,7 @@ fn what_has_the_wrong_type_is_told_by_its_name() {
 }
 
 #[test]
-fn refuses_a_name_that_an_object_of_the_request_has_twice() {
+fn rejects_duplicate_names_in_the_request() {
     let hash = "0".repeat(64);
     for (body, name) in [
         (r#"{"query": "{a}", "query": "{b}"}"#, "query"),
@@ -129,12 +129,12 @@ fn refuses_a_name_that_an_object_of_the_request_has_twice() {
         get("?query={a}&variables=%7B%22i%22:1,%22i%22:2%7D"),
         Err(Refusal::Twice("variables.i".into()).into())
     );
-    // Names beside those of the protocol are for others.
+    // Names outside the protocol are ignored.
     assert!(post(r#"{"query": "{a}", "more": 1, "more": 2}"#).is_ok());
 }
 
 #[test]
-fn what_is_no_json_by_its_head_is_not_read() {
+fn rejects_bodies_not_declared_as_json() {
     let refused = |kind: &str| typed(kind, r#"{"query": "{a}"}"#).map(drop);
     for kind in ["application/json; charset=utf-8", "Application/JSON;charset=\"UTF-8\"", "application/json"]
     {
@@ -162,7 +162,7 @@ fn what_is_no_json_by_its_head_is_not_read() {
 }
 
 #[test]
-fn more_than_the_limit_is_refused_in_body_and_url() {
+fn rejects_bodies_and_urls_above_the_limit() {
     let long = format!(r#"{{"query": "{}"}}"#, "a".repeat(200));
     assert_eq!(post(&long), Err(HttpError::Size(200).into()));
     assert_eq!(get(&format!("?query={}", "a".repeat(200))), Err(HttpError::Size(200).into()));
