@@ -1,14 +1,14 @@
-// The sockets that a worker is given when it is started: their other ends are the gateway's, and nobody else's.
+// The sockets that a worker inherits at its start. Their other ends belong to the gateway.
 
 import { Socket, connect } from "node:net";
 import process from "node:process";
 
 /**
- * @param {number} fd its number
+ * @param {number} fd the socket's file descriptor
  * @param {import("node:net").OnReadOpts} [onread]
  */
 export function inherited(fd, onread) {
-  // Bun has no sockets that are there already, but connects to them.
+  // Bun cannot wrap an existing socket in `Socket`, but `connect` accepts its file descriptor.
   if (process.versions.bun) return connect(/** @type {any} */ ({ fd }));
   return new Socket(/** @type {any} */ ({ fd, readable: true, writable: true, onread }));
 }

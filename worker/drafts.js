@@ -1,16 +1,20 @@
-// What a transaction has changed of an object or array that was there before: which members and elements, as long as it
-// runs, so that the change set costs what was changed. The values themselves are looked at when it commits.
+// Drafts: the changes that a transaction has made to an existing object or array. They record which members
+// and elements have changed, so that the cost of the change set is proportional to the changes. The new
+// values are read when the transaction commits.
 
 import { ABSENT } from "./state.js";
 
 const { hasOwn } = Object;
 
-/** After so many times an array that is spliced once more is one entry: each time moves what stands behind it. */
+/**
+ * The maximum number of splices that are tracked for an array. Beyond it, the array is sent as a whole, since
+ * every splice moves the elements behind it.
+ */
 const SPLICES = 16;
 
-/** What both kinds have. */
+/** The common part of both kinds. */
 class Draft {
-  /** Views of what stood in it before, and has changed itself. @type {Map<object, import("./views.js").Node>} by what they are of */
+  /** Views of its changed members. @type {Map<object, import("./views.js").Node>} by their raw objects */
   children = new Map();
 
   constructor(raw) {
@@ -19,14 +23,14 @@ class Draft {
 }
 
 export class ObjectDraft extends Draft {
-  /** What members were before, ABSENT if they were not there. @type {Map<string, unknown>} */
+  /** The previous values of members; ABSENT for new ones. @type {Map<string, unknown>} */
   old = new Map();
-  /** Members that are new, or that were deleted and set again: they come last, in this order. @type {Set<string>} */
+  /** New members, and members that were deleted and set again, in order. @type {Set<string>} */
   added = new Set();
-  /** Members that were there and were deleted, for a time at least. @type {Set<string>} */
+  /** Previous members that have been deleted, at least temporarily. @type {Set<string>} */
   removed = new Set();
 
-  /** A member is about to be set. */
+  /** Records that a member is about to be set. */
   put(key) {
     const { raw, old } = this;
     const value = hasOwn(raw, key) ? raw[key] : undefined;
@@ -34,7 +38,7 @@ export class ObjectDraft extends Draft {
     if (value === undefined) this.added.add(key);
   }
 
-  /** A member is about to be deleted. */
+  /** Records that a member is about to be deleted. */
   remove(key) {
     const { raw, old } = this;
     if (!old.has(key)) old.set(key, raw[key]);
@@ -42,25 +46,25 @@ export class ObjectDraft extends Draft {
     this.added.delete(key);
   }
 
-  /** Whether a member is what it was. */
+  /** Whether a member has its previous value and position. */
   hasKept(key) {
     const { raw, old } = this;
     return !this.removed.has(key) && (!old.has(key) || old.get(key) === raw[key]);
   }
 }
 
-/** Elements that were there before, or so many new ones. @typedef {{from: number, count: number, isNew: boolean}} Piece */
+/** A sequence of previous or new elements. @typedef {{from: number, count: number, isNew: boolean}} Piece */
 
 export class ArrayDraft extends Draft {
-  /** Its length before. */
+  /** The previous length. */
   length;
-  /** Up to here elements are where they were. */
+  /** The elements below this index are at their previous positions. */
   #floor;
-  /** What elements below that were before they were set. @type {Map<number, unknown>} */
+  /** The previous values of the elements below it that were set. @type {Map<number, unknown>} */
   #old = new Map();
-  /** What it was before, once elements were moved. @type {unknown[] | undefined} */
+  /** The previous elements, once elements have moved. @type {unknown[] | undefined} */
   before;
-  /** What it is made of, then; none if it has changed altogether. @type {Piece[] | undefined} */
+  /** The composition after a move; undefined if it is sent as a whole. @type {Piece[] | undefined} */
   pieces;
   #splices = 0;
 
@@ -69,12 +73,12 @@ export class ArrayDraft extends Draft {
     this.length = this.#floor = raw.length;
   }
 
-  /** Whether what it was is of no use to say what it is. */
+  /** Whether the array must be sent as a whole. */
   get isWhole() {
     return this.before !== undefined && this.pieces === undefined;
   }
 
-  /** An element is about to be set, or appended. */
+  /** Records that an element is about to be set or appended. */
   put(index) {
     const { raw } = this;
     if (this.before === undefined) {
@@ -84,30 +88,31 @@ export class ArrayDraft extends Draft {
     }
   }
 
-  /** It is about to be cut. */
+  /** Records that the array is about to be truncated. */
   cut(length) {
     if (this.before === undefined) this.#floor = Math.min(this.#floor, length);
     else this.#replace(length, this.raw.length - length, 0);
   }
 
-  /** As many elements are about to give their places to others, and those behind them to move. */
+  /** Records that `removed` elements are about to be replaced by `added` ones, and the following ones to move. */
   splice(start, removed, added) {
     this.#begin();
     if (++this.#splices > SPLICES) this.pieces = undefined;
     this.#replace(start, removed, added);
   }
 
-  /** Any element may be about to move. */
+  /** Records that any element may move. */
   move() {
     this.#begin();
     this.pieces = undefined;
   }
 
   /**
-   * Goes through what has changed, with the indices that hold now.
+   * Reports all changes, with current indices.
    * @param {(index: number) => void} set an element
    * @param {(index: number, removed: number, added: number) => void} splice
-   * @param {(index: number, value: object) => void} kept of an object that is where it was, whose content has changed
+   * @param {(index: number, value: object) => void} kept an object at its previous position, whose content
+   * has changed
    */
   changes(set, splice, kept) {
     if (this.before !== undefined) return this.#moved(set, splice, kept);
@@ -147,7 +152,7 @@ export class ArrayDraft extends Draft {
     flush(this.length - next);
   }
 
-  /** Elements are about to move: remembers what it was. */
+  /** Saves the previous elements, since elements are about to move. */
   #begin() {
     if (this.before !== undefined) return;
     const { raw } = this;
@@ -158,7 +163,7 @@ export class ArrayDraft extends Draft {
     this.pieces = [piece(0, floor, false), piece(0, raw.length - floor, true)].filter(({ count }) => count > 0);
   }
 
-  /** Puts new elements in the place of others. */
+  /** Replaces elements by new ones. */
   #replace(start, removed, added) {
     if (this.pieces === undefined) return;
     const [end, pieces] = [start + removed, /** @type {Piece[]} */ ([])];

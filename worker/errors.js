@@ -1,4 +1,4 @@
-// How a run's error is told to the gateway: which kind, where, and in whose words.
+// Conversion of a run's error for the gateway: its kind, position, and message.
 
 import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
@@ -7,7 +7,7 @@ import { AnswerError, BodyError } from "./query.js";
 import { ResourceError } from "./resource.js";
 import { StateError } from "./values.js";
 
-/** The worker's own files, in stacks. */
+/** The folder of the worker's own files, in stacks. */
 const OWN = fileURLToPath(new URL(".", import.meta.url));
 const THREW = 0;
 const RESOURCE = 1;
@@ -16,14 +16,14 @@ const ANSWER = 3;
 const BODY = 5;
 const DECLARATION = 6;
 
-/** Under this an error of the worker's own has its site. */
+/** The key under which an error of the worker contains its call site. */
 export const SITE = Symbol("site");
 
-/** A nested resource was not made. */
+/** The declaration of a nested resource was refused. */
 export class DeclarationError extends Error {
   /**
    * @param {string} message
-   * @param {number} status that the answer has if nobody catches it
+   * @param {number} status the status of the response if the error is not caught
    */
   constructor(message, status) {
     super(message);
@@ -33,14 +33,14 @@ export class DeclarationError extends Error {
 Object.defineProperty(DeclarationError.prototype, "name", { value: "DeclarationError", configurable: true, writable: true });
 
 /**
- * The fields of a FAIL frame. What was thrown may be anything, and its members may throw too.
+ * Returns the fields of a FAIL frame. Any value can be thrown, and its members may throw as well.
  * @param {unknown} error
  */
 export function describe(error) {
   try {
     return described(error);
   } catch {
-    return { kind: THREW, site: 0, status: 0, message: "something was thrown that can't be looked at", stack: "" };
+    return { kind: THREW, site: 0, status: 0, message: "the thrown value can't be inspected", stack: "" };
   }
 }
 
@@ -58,7 +58,10 @@ function described(error) {
   };
 }
 
-/** Without the worker's own lines, and with code as `NAME:line:column`: newer V8 name the eval in between. */
+/**
+ * Returns the stack without the worker's own lines, and with positions as `NAME:line:column`: newer versions
+ * of V8 add the eval.
+ */
 export function stackOf(error) {
   const lines = String(error.stack ?? "").split("\n");
   return lines.filter((line) => !line.includes(OWN)).join("\n").replaceAll(", <anonymous>:", ":");
@@ -73,15 +76,16 @@ function kindOf(error) {
 }
 
 /**
- * Why a value has no JSON, and where in it: a circle, a BigInt, something that throws.
+ * Returns the reason why a value cannot be converted to JSON, and the position: a circle, a BigInt, or a
+ * member that throws.
  * @param {unknown} value
  * @param {Error} error that JSON.stringify threw
  */
 export function unspeakable(value, error) {
   const found = find(value, "", []);
-  if (found === undefined) return new AnswerError(`what \`respond\` was given can't be JSON: ${error.message}`);
+  if (found === undefined) return new AnswerError(`the argument of \`respond\` can't be JSON: ${error.message}`);
   const place = found.path === "" ? "" : `, at \`${found.path.replace(/^\./, "")}\``;
-  return new AnswerError(`what \`respond\` was given can't be JSON: ${found.what}${place} (S rule 13)`);
+  return new AnswerError(`the argument of \`respond\` can't be JSON: ${found.what}${place} (S rule 13)`);
 }
 
 function find(value, path, above) {

@@ -1,43 +1,43 @@
-// The frames between gateway and worker: what each holds, and how they are read and written.
+// The worker protocol: the layout of frames, and how they are read and written.
 //
-// u32 length of what follows | u8 type | u32 run | payload. All numbers are little endian. `text` is u32 length +
+// u32 length of the rest | u8 type | u32 run | payload. All numbers are little endian. `text` is u32 length +
 // UTF-8. `body` is u8 kind + u32 length + bytes; its kinds are 0 none, 1 text, 2 JSON, 3 bytes, 4 text in ASCII,
 // 5 JSON in ASCII. Frames of one run are in order. A version is that of a group of cells.
 //
 // To the worker:
 //  1 LOAD      run = program; text name | text folder | text descriptor | text code       -> READY or BROKEN
 //  2 RUN       u32 program | u16 service | u16 handler | u8 flags (1 writer, 2 initialise) | u8 method | text path |
-//              text query (JSON object or empty) | text headers (the same) | u32 instance (0 none) | u8 cells |
+//              text query (JSON object or empty) | text headers (in the same form) | u32 instance (0 none) | u8 cells |
 //              if any: u64 version, u64 durable, cells x u32 id, if initialising: cells x u16 index in the service |
-//              body. A reader reads at `version`; a writer builds on it and makes version + 1
+//              body. A reader reads at `version`; a writer builds on it and produces version + 1
 //  3 INSTANCE  run = instance; text captures
 //  4 STATE     run = cell; u8 kind (0 whole value, 1 array of change sets, 2 unset) | u64 version | text JSON
-//  5 FORGET    u8 what (0 cell, 1 instance, 2 program) | u32 id
+//  5 FORGET    u8 kind (0 cell, 1 instance, 2 program) | u32 id
 //  6 DONE      run; u32 call | u8 outcome (0 ok, 1 status not 2xx, 2 failed on the way, 3 pass taken over,
 //              4 refused by a rule) | u16 status | text headers | text message | body
-//  7 CANCEL    run; u8 what (0 its client left: it says END, unless it is a writer; 1 it is given up, whatever it is:
-//              its writes are undone, and it says nothing more)
+//  7 CANCEL    run; u8 kind (0 the client has disconnected: a run that is not a writer sends END;
+//              1 any run is cancelled: its writes are rolled back, and it sends no further frames)
 //  8 PING      run = n
 // From the worker:
 // 64 HELLO     u32 worker | text engine
 // 65 READY     run = program
 // 66 BROKEN    run = program; text message | text stack
-// 67 CALL      run; u32 call | u32 site | u8 flags (1 pass: the answer is my client's; 2 nobody reads the answer: what
-//              comes as JSON has to be JSON) | u8 method | text url |
-//              text query (JSON object; only where the url begins with `/`, it has no `?` then) | body
+// 67 CALL      run; u32 call | u32 site | u8 flags (1 pass: the response goes to the client; 2 unread: no code reads
+//              the response, so JSON must be validated) | u8 method | text url |
+//              text query (JSON object; only if the url begins with `/`; it then has no `?`) | body
 // 68 ANSWER    run; u16 status (0: 200, or 204 without a body) | text headers (JSON object or empty) | body
 // 69 COMMIT    run; text changes
 // 70 DECLARE   run; u32 call | u32 site | u16 resource | text path | text captures | text initial values      -> DONE
-// 71 END       run; u8 flags (1 answer follows, 2 changes follow, 4 nothing was answered) | [u16 status |
+// 71 END       run; u8 flags (1 answer follows, 2 changes follow, 4 no response was sent) | [u16 status |
 //              text headers | body] | [text changes] | u32 microseconds
-// 72 FAIL      run; u8 kind (0 threw, 1 ResourceError, 2 StateError, 3 answer is no JSON, 4 over its CPU time,
-//              5 the request's body is not the JSON that it claims to be, 6 a declaration was refused) |
+// 72 FAIL      run; u8 kind (0 threw, 1 ResourceError, 2 StateError, 3 invalid answer, 4 over its CPU time,
+//              5 the request's body is not valid JSON, 6 a declaration was refused) |
 //              u32 site (0 none) | u16 status (0 none) | text message | text stack
 // 73 LOG       run; u8 level (0 debug, 1 info, 2 warn, 3 error) | text
 // 74 PONG      run = n
 // 75 STUCK     run (0 unknown); u32 milliseconds, from the watchdog's own connection
-// 76 REMOVE    run: its instance goes when it commits
-// 77 TWICE     run; text stack: the handler responded a second time, there
+// 76 REMOVE    run: its instance is removed by its commit
+// 77 TWICE     run; text stack: the handler responded a second time, at this position
 //
 // A changes text is a JSON array of [slot, path, value] (set), [slot, path] (delete) and [slot, path, count, values]
 // (splice, from the element at the path on), in order; an empty path is the cell itself, "length" at the end of a path
@@ -55,13 +55,13 @@ export const NONE = 0, TEXT = 1, JSON_TEXT = 2, BYTES = 3, ASCII = 4, JSON_ASCII
 const HEADER = 4;
 /** Strings shorter than this are read and written in JavaScript: a call into the engine costs more. */
 const SHORT = 24;
-/** What an inbox and an outbox begin with. */
+/** The initial size of an inbox's and an outbox's buffer. */
 const KEPT = 1 << 16;
-/** From here on a string's length in bytes is asked for, and not guessed. */
+/** From this length on, the size of a string in bytes is computed rather than estimated. */
 const LONG = 1 << 12;
 const TWO_32 = 4294967296;
 
-/** Reads the fields of one frame after another. One is used for all, so that reading makes no garbage. */
+/** Reads the fields of frames. A single cursor is reused for all frames, to avoid garbage. */
 export class Cursor {
   buffer = Buffer.alloc(0);
   at = 0;
@@ -83,7 +83,7 @@ export class Cursor {
     return (buffer[at] | (buffer[at + 1] << 8) | (buffer[at + 2] << 16) | (buffer[at + 3] << 24)) >>> 0;
   }
 
-  /** Versions stay far below 2^53. */
+  /** Reads a version, which is always far below 2^53. */
   u64() {
     const low = this.u32();
     return low + this.u32() * TWO_32;
@@ -94,7 +94,7 @@ export class Cursor {
     return length === 0 ? "" : this.string(length);
   }
 
-  /** A string that is UTF-8. */
+  /** Reads a UTF-8 string. */
   string(length) {
     const { buffer, at } = this;
     const end = at + length;
@@ -109,7 +109,7 @@ export class Cursor {
     return text;
   }
 
-  /** A body's text or bytes, which are a copy: the buffer is read into again. */
+  /** Reads the content of a body. Bytes are copied, since the buffer is reused. */
   content(kind) {
     const length = this.u32();
     if (kind === NONE) return undefined;
@@ -127,21 +127,21 @@ export class Cursor {
 }
 
 /**
- * Cuts what arrives into frames. A frame that came in one piece is read where it lies; another is put together in
- * memory that is used again, so that large bodies leave nothing to collect but themselves.
+ * Splits the incoming bytes into frames. A frame that arrived in one piece is read in place; others are
+ * assembled in a reused buffer, so that large bodies create no garbage besides themselves.
  */
 export class Inbox {
-  /** Where a frame is put together that came in pieces: its length first. */
+  /** The buffer in which a fragmented frame is assembled, beginning with its length. */
   #frame = Buffer.allocUnsafeSlow(KEPT);
-  /** How much of it is there; nothing if 0. */
+  /** The number of assembled bytes; 0 if no frame is being assembled. */
   #filled = 0;
   #buffer = Buffer.alloc(0);
   #at = 0;
   #end = 0;
-  /** @type {Buffer[]} what came while there was still something to take */
+  /** @type {Buffer[]} chunks that arrived before the current one was consumed */
   #later = [];
 
-  /** New bytes, which must stay as they are until they are taken. */
+  /** Adds bytes, which must remain unchanged until they are consumed. */
   push(buffer, length) {
     if (this.#at < this.#end) {
       this.#later.push(buffer);
@@ -153,7 +153,7 @@ export class Inbox {
   }
 
   /**
-   * Puts the cursor behind the next frame's length. False if it has not come whole yet.
+   * Moves the cursor to the next frame, behind its length. Returns false if the frame is incomplete.
    * @param {Cursor} cursor
    */
   next(cursor) {
@@ -178,7 +178,7 @@ export class Inbox {
     return there > 0 && this.#join(cursor);
   }
 
-  /** Adds what is there to the frame in pieces. */
+  /** Appends the available bytes to the fragmented frame. */
   #join(cursor) {
     if (!this.#fill(HEADER)) return false;
     const size = HEADER + u32(this.#frame, 0);
@@ -215,20 +215,20 @@ function point(cursor, buffer, at, end) {
 }
 
 /**
- * Gathers frames, and gives them to the socket in one piece. A frame counts once it has ended: what a write that threw
- * has left of one goes when the next begins, and never leaves.
+ * Collects frames, and writes them to the socket in one piece. Only finished frames are sent: a frame whose
+ * writing was aborted by an exception is overwritten by the next one.
  */
 export class Outbox {
   #buffer = Buffer.allocUnsafeSlow(KEPT);
   #at = 0;
-  /** Where the frames that have ended end. */
+  /** The end of the finished frames. */
   #end = 0;
   #socket;
   #first;
 
   /**
    * @param {import("node:net").Socket} socket
-   * @param {() => void} first is told when there is something again
+   * @param {() => void} first called when the outbox becomes non-empty
    */
   constructor(socket, first) {
     this.#socket = socket;
@@ -271,7 +271,7 @@ export class Outbox {
     return this;
   }
 
-  /** Half a surrogate pair becomes U+FFFD, as everywhere in UTF-8. */
+  /** Writes a string. An unpaired surrogate becomes U+FFFD, as usual in UTF-8. */
   text(text) {
     const { length } = text;
     this.#room(4 + (length < LONG ? 3 * length : Buffer.byteLength(text)));
@@ -294,13 +294,13 @@ export class Outbox {
     return this;
   }
 
-  /** Everything gathered goes out, with one system call where the socket takes it. */
+  /** Writes all collected frames, with a single system call if the socket accepts them. */
   flush() {
     if (this.#end === 0) return;
     const buffer = this.#buffer;
     this.#socket.write(buffer.subarray(0, this.#end));
     this.#end = 0;
-    // A buffer that is not written yet, or that one large answer made large, is not used again.
+    // A buffer that is still being written, or that a large response has enlarged, is not reused.
     if (this.#socket.writableLength > 0 || buffer.length > 16 * KEPT) this.#buffer = Buffer.allocUnsafeSlow(KEPT);
   }
 

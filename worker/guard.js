@@ -1,5 +1,5 @@
-// What handlers must not do to the process that they share: end it, crash it by an error that nobody waits for, or go
-// on behind a timer without anybody knowing whose code that is.
+// Protection of the process from handlers, which share it: they must not end it, crash it by an unhandled
+// error, or run code in timers that cannot be attributed to a run.
 
 import process from "node:process";
 
@@ -10,15 +10,15 @@ import { ERROR, log } from "./log.js";
 export function guard(worker) {
   for (const name of ["exit", "abort", "kill", "chdir"]) {
     process[name] = () => {
-      throw new Error(`process.${name} is the gateway's to call, and not a handler's`);
+      throw new Error(`process.${name} can't be called by a handler`);
     };
   }
   for (const name of ["setTimeout", "setInterval", "setImmediate"]) follow(worker, name);
-  process.on("unhandledRejection", (error) => dropped(worker, error, "a promise that nobody waits for was rejected"));
-  process.on("uncaughtException", (error) => dropped(worker, error, "an error that nobody could catch"));
+  process.on("unhandledRejection", (error) => dropped(worker, error, "unhandled rejection of a promise"));
+  process.on("uncaughtException", (error) => dropped(worker, error, "uncaught error"));
 }
 
-/** What a timer calls is the code of the run that set it. */
+/** Attributes the callback of a timer to the run that set it. */
 function follow(worker, name) {
   const timer = globalThis[name];
   const own = (callback, ...rest) => {
@@ -29,7 +29,7 @@ function follow(worker, name) {
   globalThis[name] = Object.defineProperties(own, Object.getOwnPropertyDescriptors(timer));
 }
 
-/** The run that did it fails, if it is known and still there. */
+/** Fails the run that caused the error, if it is known and still active. */
 function dropped(worker, error, what) {
   const run = worker.turn.current ?? worker.turn.sole;
   const { message, stack } = describe(error);

@@ -1,9 +1,11 @@
-// `Object.prototype` and `Object`, which every object leads to, can't be changed by a member that is set: a request may
-// name it, as in `((tree[query.a] ??= {})[query.b] ??= {})[query.c] = 1`, and all handlers of the worker share them.
+// Makes `Object.prototype` and `Object`, which are reachable from every object, immutable: member names may
+// come from a request, as in `((tree[query.a] ??= {})[query.b] ??= {})[query.c] = 1`, and all handlers of the
+// worker share these objects.
 //
-// Frozen they would break packages: what inherits from a frozen object can't be assigned a member of the same name. So
-// members are accessors that give inheriting objects members of their own. `constructor` stays as it is, since engines
-// look for the names of classes there. Other intrinsics stay as well: packages fill in what an engine lacks.
+// Freezing `Object.prototype` would break packages, since an assignment to an inherited read-only member
+// fails. Its members are therefore accessors that define an own member on the inheriting object.
+// `constructor` remains unchanged, since engines use it to determine class names. Other intrinsics remain
+// mutable as well, since packages add polyfills.
 
 const { defineProperty, freeze, getOwnPropertyDescriptors, hasOwn, preventExtensions } = Object;
 
@@ -18,7 +20,7 @@ export function lockIntrinsics() {
   for (const [name, { value, writable }] of Object.entries(getOwnPropertyDescriptors(Object))) {
     if (typeof value !== "function" || !writable) continue;
     freeze(value);
-    // A package that defines it anew still can.
+    // Packages can still redefine it.
     defineProperty(Object, name, { value, writable: false });
   }
 }

@@ -1,4 +1,4 @@
-// The console of handlers: what they write goes to the gateway's log, with the run that wrote it.
+// The console of handlers: its output goes to the gateway's log, together with the run that wrote it.
 
 import { format } from "node:util";
 
@@ -11,7 +11,7 @@ export const ERROR = 3;
 /** @param {import("./worker.js").Worker} worker */
 export function takeConsole(worker) {
   for (const [name, level] of Object.entries(LEVELS)) {
-    // A view is shown as it is for its run, and not as the tree that it stands for.
+    // A view is printed as its run sees it, rather than as the underlying raw tree.
     console[name] = (...all) => log(worker, level, format(...all.map(free)));
   }
   console.assert = (holds, ...all) => {

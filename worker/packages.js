@@ -1,20 +1,21 @@
-// Where a package lies that a script imports: what `import` would find, were the script a module in its folder.
+// Resolution of packages that a script imports, as `import` would resolve them from a module in the script's
+// folder.
 //
-// No engine gives that away for a folder of one's own. `require.resolve` comes close, and leaves one thing out:
-// packages whose `exports` are for `import` only.
+// Engines provide no such function for a given folder. `require.resolve` is almost equivalent, except that it
+// does not support packages whose `exports` are for `import` only.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 
-/** Conditions that hold here. */
+/** The active conditions. */
 const CONDITIONS = new Set(["node", "import", "module-sync", "default"]);
 
 /**
  * @param {string} specifier
  * @param {string} folder
- * @returns {string} what `import()` takes
+ * @returns {string} the argument for `import()`
  */
 export function resolvePackage(specifier, folder) {
   const require = createRequire(join(folder, "script.js"));
@@ -24,7 +25,7 @@ export function resolvePackage(specifier, folder) {
   return found.startsWith("/") ? pathToFileURL(found).href : found;
 }
 
-/** The file that a package's `exports` name for `import`. */
+/** Returns the file that a package's `exports` specify for `import`. */
 function exportOf(specifier, folder) {
   const [, name, rest] = /^((?:@[^/]+\/)?[^./@][^/]*)(\/.*)?$/.exec(specifier) ?? [];
   if (name === undefined) return undefined;

@@ -1,17 +1,19 @@
-// `par` and `pfor`: several units of a handler under way at once, with the answer of one after the other.
+// `par` and `pfor`: concurrent execution of several units of a handler, with the result of sequential
+// execution.
 //
-// What makes both alike to a sequential run (rules 18, 19): no unit starts once one has thrown or left (`return`,
-// `break`, which come as a value), all that have started are awaited, and then the first in program order decides.
+// Both are equivalent to a sequential run (rules 18, 19): no unit starts after one has thrown or left
+// (`return`, `break`, which are represented as a value), all started units are awaited, and then the first in
+// program order decides.
 
 /**
  * @template T
  * @typedef {(index: T) => Promise<unknown>} Unit
  */
 
-/** What started units came to, and when all is over. */
+/** The results of started units, and their completion. */
 class Units {
   #running = 0;
-  /** Whether a unit has thrown or left: nothing starts any more. */
+  /** Whether a unit has thrown or left, so that no further unit starts. */
   stopped = false;
   #first = Infinity;
   /** @type {() => void} */
@@ -62,9 +64,9 @@ class Units {
 }
 
 /**
- * Runs units as soon as those that they depend on are done.
+ * Runs units as soon as the units that they depend on are done.
  * @param {[number[], Unit<void>][]} list in program order; a unit depends on earlier ones only
- * @returns {Promise<unknown>} what the first unit that left came with
+ * @returns {Promise<unknown>} the value of the first unit that left
  */
 export function par(list) {
   return new Promise((resolve, reject) => {
@@ -83,7 +85,8 @@ export function par(list) {
 }
 
 /**
- * Runs a unit for each index of an array (numbers), or each own key of an object (strings), at most `most` at once.
+ * Runs a unit for each index of an array (numbers), or each own key of an object (strings), at most `most` at
+ * once.
  * @param {unknown} collection
  * @param {Unit<number | string>} unit
  * @param {number} most
@@ -105,7 +108,7 @@ export function pfor(collection, unit, most) {
   });
 }
 
-/** The keys to go through; undefined where they are all numbers from 0 on. */
+/** Returns the keys to iterate over; undefined if they are all numbers from 0 on. */
 function keysOf(collection) {
   if (ArrayBuffer.isView(collection) || typeof collection === "string") return undefined;
   const keys = Object.keys(Object(collection));

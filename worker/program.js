@@ -1,7 +1,8 @@
-// A program: the emitted code of one S file, evaluated, and what it registered. The code knows this side as `$s`.
+// A program: the emitted code of one S file, evaluated, with the handlers that it registers. The code
+// accesses this module as `$s`.
 //
-// It is evaluated as one expression whose first line is line 1 in stacks, so that the gateway's source map fits. What
-// it imports is looked for from the script's folder on, as Node does for a file that stands there.
+// The code is evaluated as a single expression whose first line is line 1 in stacks, so that the gateway's
+// source map applies. Imports are resolved from the script's folder, as Node does for a file in it.
 
 import { resolvePackage } from "./packages.js";
 import { Resource } from "./resource.js";
@@ -15,18 +16,18 @@ const evaluate = globalThis.eval;
 export class Program {
   /** @type {Service[]} */
   services;
-  /** @type {Service | undefined} whose handlers are registered just now */
+  /** @type {Service | undefined} the service whose handlers are being registered */
   #open;
 
   /**
    * @param {string} name of the file
-   * @param {string} folder that it stands in
+   * @param {string} folder of the file
    * @param {{services: any[], settings?: {pfor?: number}}} descriptor
    */
   constructor(name, folder, descriptor) {
     this.name = name.replace(/\s/g, "_");
     this.folder = folder;
-    /** How many units of a `pfor` are under way at once. */
+    /** The maximum number of concurrent units of a `pfor`. */
     this.most = descriptor.settings?.pfor ?? 64;
     this.services = descriptor.services.map((service) => new Service(this, service));
   }
@@ -46,13 +47,13 @@ export class Program {
 
   #service(name, register) {
     this.#open = this.services.find((service) => service.name === name);
-    if (this.#open === undefined) throw new Error(`the gateway knows no service ${name}`);
+    if (this.#open === undefined) throw new Error(`the program's descriptor has no service ${name}`);
     register();
     this.#open = undefined;
   }
 
   #opened() {
-    if (this.#open === undefined) throw new Error("handlers are registered in a service only");
+    if (this.#open === undefined) throw new Error("handlers can be registered only inside a service");
     return this.#open;
   }
 }
@@ -75,13 +76,13 @@ export class Service {
     if (missing >= 0) throw new Error(`handler ${missing} of service ${this.name} has no code`);
   }
 
-  /** The value that a cell begins with. */
+  /** Returns the initial value of a cell. */
   initial(cell, name, captures) {
     const value = this.values.get(cell)?.(captures);
     return value === undefined ? undefined : kept(value, () => name);
   }
 
-  /** Those of a resource's own cells, as JSON by name. */
+  /** Returns the initial values of a resource's own cells, as JSON by name. */
   initials(resource, captures) {
     const values = {};
     const given = restored(captures);
@@ -92,7 +93,7 @@ export class Service {
   }
 }
 
-/** What a nested resource captures, as text. Only `restored` reads it. */
+/** Returns the captured variables of a nested resource as text, which only `restored` reads. */
 export function snapshot(captures) {
   const values = {};
   const resources = {};
@@ -104,7 +105,7 @@ export function snapshot(captures) {
   return stringify({ values, resources });
 }
 
-/** The captured variables; nobody can change them (rule 9). */
+/** Returns the captured variables, which are immutable (rule 9). */
 export function restored(text) {
   if (text === "") return {};
   const { values, resources } = parse(text);

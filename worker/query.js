@@ -1,4 +1,4 @@
-// What a handler gets of its request, `query`, and what it sets on its answer beside the body, `response`.
+// The request as handlers see it, `query`, and the properties of the response besides its body, `response`.
 
 import { inspect } from "node:util";
 
@@ -7,21 +7,24 @@ import { JSON_ASCII, JSON_TEXT } from "./frames.js";
 const { parse } = JSON;
 const { keys } = Object;
 
-/** Members that are about the request, and hidden from loops. */
+/** Members that describe the request, and are not enumerable. */
 const RESERVED = new Set(["$method", "$path", "$headers", "$body"]);
 export const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-/** Answers of HTTP: what is below comes before one. */
+/** The range of final statuses of HTTP; those below are interim responses. */
 const LEAST_STATUS = 200;
 const MOST_STATUS = 999;
 
-/** The body is not the JSON that its type claims. */
+/** The body has a JSON media type but is not JSON. */
 export class BodyError extends Error {}
 
-/** What a handler answers can't be sent. */
+/** A handler's response can't be sent. */
 export class AnswerError extends Error {}
 
-/** Its members are the parameters, and those of a JSON body; it has nothing of Object.prototype (rules 14, 22). */
+/**
+ * An object with the parameters and the members of a JSON body; it inherits nothing from Object.prototype
+ * (rules 14, 22).
+ */
 export class Query {
   #method;
   #path;
@@ -39,7 +42,7 @@ export class Query {
     if (typeof body === "object" && body !== null && !Array.isArray(body)) this.#add(body);
   }
 
-  /** The URL's parameters come first, and stay. */
+  /** Adds members. Existing ones take precedence: the URL's parameters are added first. */
   #add(members) {
     for (const name of keys(members)) {
       if (!(name in this) && !RESERVED.has(name)) this[name] = members[name];
@@ -74,7 +77,10 @@ function parsedBody(text) {
   }
 }
 
-/** Status and headers of the answer, beside `respond` (rule 13), and the end of a nested resource (rule 10). */
+/**
+ * The status and headers of the response, besides `respond` (rule 13), and the removal of a nested resource
+ * (rule 10).
+ */
 export class Response {
   #run;
   #headers;
@@ -89,7 +95,7 @@ export class Response {
     return this.#status;
   }
 
-  /** Checked here, so that an error has its place: what a handler sets may come from a request. */
+  /** Checks the status here, so that an error has a position: the value may come from a request. */
   set status(status) {
     this.#status = status === undefined || status === null ? undefined : checkedStatus(status);
   }
@@ -107,12 +113,12 @@ export class Response {
     this.#run.remove();
   }
 
-  /** What was set, whatever a handler made of its object. @param {Response} response */
+  /** Returns the status, even if a handler has modified its object. @param {Response} response */
   static statusOf(response) {
     return response.#status;
   }
 
-  /** The headers as JSON, with those of a status response among them; empty if there are none. */
+  /** Returns the headers as JSON, merged with those of a status response; empty if there are none. */
   static headersOf(response, more) {
     const own = response.#headers;
     if (own === undefined && more === undefined) return "";
@@ -128,7 +134,7 @@ export class Response {
 }
 
 /**
- * A status as a number. A text is one if it is a number's: parameters of a URL are texts.
+ * Converts a status to a number. Numeric strings are accepted, since parameters of a URL are strings.
  * @param {any} status
  * @returns {number}
  */
@@ -136,5 +142,5 @@ export function checkedStatus(status) {
   const number = typeof status === "string" ? Number(status) : status;
   if (Number.isInteger(number) && number >= LEAST_STATUS && number <= MOST_STATUS) return number;
   const is = typeof status === "string" || typeof status === "number" ? inspect(status) : `a value of type ${typeof status}`;
-  throw new AnswerError(`a status is a whole number from ${LEAST_STATUS} to ${MOST_STATUS}, and not ${is} (S rule 13)`);
+  throw new AnswerError(`a status must be an integer from ${LEAST_STATUS} to ${MOST_STATUS}, not ${is} (S rule 13)`);
 }

@@ -1,4 +1,4 @@
-// Resources as values: URL templates, what a call makes of them, and the error of a call.
+// Resources as values: URL templates, the requests of calls, and the error of a call.
 
 import { types } from "node:util";
 
@@ -6,13 +6,16 @@ import { BYTES, JSON_TEXT, NONE, TEXT } from "./frames.js";
 import { stringify } from "./views.js";
 
 const METHODS = ["get", "head", "post", "put", "patch", "delete", "options"];
-/** Methods whose call may have one argument more than the template has holes: post, put, patch. */
+/**
+ * Methods whose call may have an extra argument, the body, after those for the holes of the template: post,
+ * put, patch.
+ */
 const HAS_BODY = [false, false, true, true, true, false, false];
 
-/** The status of a call that isn't made, as of one that leads nowhere allowed. */
+/** The status of a refused call, the same as for a target that is not allowed. */
 const NO_SEGMENT = 403;
 
-/** A call that didn't come back with a 2xx. */
+/** A call failed or its response is not 2xx. */
 export class ResourceError extends Error {
   /**
    * @param {string} message
@@ -30,14 +33,14 @@ export class ResourceError extends Error {
 Object.defineProperty(ResourceError.prototype, "name", { value: "ResourceError", configurable: true, writable: true });
 
 export class Resource {
-  /** @param {string[]} texts with a hole between any two */
+  /** @param {string[]} texts the literal parts, with a hole between any two */
   constructor(texts) {
     this.texts = texts;
   }
 
   /**
-   * @param {(string | {v: unknown})[]} pieces two strings side by side have a hole between them; `v` was computed
-   *   when the handler ran, and has no holes
+   * @param {(string | {v: unknown})[]} pieces two consecutive strings have a hole between them; `v` was
+   * computed when the handler ran, and has no holes
    */
   static of(pieces) {
     const texts = [];
@@ -66,7 +69,7 @@ export class Resource {
   }
 
   /**
-   * The request of a call.
+   * Returns the request of a call.
    * @param {number} method
    * @param {unknown[]} values
    */
@@ -77,7 +80,7 @@ export class Resource {
     const body = hasBody ? values[holes] : undefined;
     const { kind, content } = bodyOf(body, stringify);
     const [first] = this.texts;
-    // `//host` is another host, as everywhere on the web.
+    // `//host` refers to another host, as in any URL.
     if (first[0] !== "/" || first[1] === "/") return { url: this.#filled(values), query: "", kind, content };
     return { ...this.#internal(values), kind, content };
   }
@@ -93,7 +96,7 @@ export class Resource {
     return url;
   }
 
-  /** A call of the same gateway: parameters stay what they are, and don't become text. */
+  /** Returns the request of an internal call: parameters keep their types instead of being converted to strings. */
   #internal(values) {
     const { texts } = this;
     let url = "";
@@ -110,7 +113,10 @@ export class Resource {
     }
   }
 
-  /** What fills a hole of the path. Anything else than a segment, or a part of one, would make it another resource's path. */
+  /**
+   * Returns the text for a hole in the path. Anything but a segment, or a part of one, would change the path
+   * to that of another resource.
+   */
   #segment(values, i) {
     const value = values[i];
     const isText = value !== undefined && value !== null && typeof value !== "object" && typeof value !== "function";
@@ -120,7 +126,7 @@ export class Resource {
     throw new ResourceError(`argument ${i + 1} of '${this}' can't be a segment of a path: ${rule} (S rule 15)`, NO_SEGMENT);
   }
 
-  /** The parameters, which begin in a text. */
+  /** Returns the parameters, which begin inside a literal part. */
   #parameters(values, i, from) {
     const parameters = Object.create(null);
     let name = new Part();
@@ -155,7 +161,7 @@ export class Resource {
   }
 }
 
-/** A parameter's name or value: of one hole alone it is the value that was put in. */
+/** A parameter's name or value: a single hole alone keeps its value. */
 class Part {
   #text = "";
   #value;
@@ -196,11 +202,11 @@ function parameter(parameters, name, value) {
   else parameters[key] = isList && !Array.isArray(value) ? [value] : value;
 }
 
-/** What a resource's run-time part may be. */
+/** Converts a computed part of a resource's URL to a string. */
 function computed(value) {
   const type = typeof value;
   if (type === "string" || type === "number" || type === "boolean" || type === "bigint") return String(value);
-  throw new TypeError(`a part of a resource's URL is ${value === null ? "null" : type}, and not text (S rule 15)`);
+  throw new TypeError(`a part of a resource's URL is ${value === null ? "null" : type}, not text (S rule 15)`);
 }
 
 function encode(value) {
@@ -220,7 +226,7 @@ function decode(text) {
 }
 
 /**
- * The body that a value makes (rule 13).
+ * Returns the body for a value (rule 13).
  * @param {unknown} value
  * @param {(value: unknown) => string | undefined} json
  * @returns {{ kind: number, content: string | Uint8Array | undefined }}
@@ -238,7 +244,7 @@ const [bufferOf, offsetOf, lengthOf] = ["buffer", "byteOffset", "byteLength"].ma
   return (array) => Reflect.apply(/** @type {() => any} */ (get), array, []);
 });
 
-/** The bytes of an array, whose own members may say otherwise. They are copied, as they are now. @param {Uint8Array} array */
+/** Returns a copy of an array's bytes, ignoring overridden members. @param {Uint8Array} array */
 function bytesOf(array) {
   return new Uint8Array(new Uint8Array(bufferOf(array), offsetOf(array), lengthOf(array)));
 }

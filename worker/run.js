@@ -1,4 +1,4 @@
-// A run: one request in a handler, from the RUN frame to END or FAIL. Handlers know it as `$r`.
+// A run: one request in a handler, from the RUN frame to END or FAIL. Handlers access it as `$r`.
 
 import { SITE, describe, stackOf, unspeakable } from "./errors.js";
 import { ANSWER, CALL, COMMIT, DECLARE, END, FAIL, REMOVE, TWICE } from "./frames.js";
@@ -9,7 +9,7 @@ import { Resource, ResourceError, bodyOf } from "./resource.js";
 import { Transaction } from "./transaction.js";
 import { stringify } from "./views.js";
 
-/** Of a call: its answer is the client's; nobody reads it. */
+/** Flags of a call: its response goes to the client; no code reads its response. */
 const PASSES = 1;
 const UNREAD = 2;
 
@@ -20,10 +20,10 @@ const NOTHING_ANSWERED = 4;
 /** @typedef {{status: number, headers: string, kind: number, content: string | Uint8Array | undefined}} Answer */
 
 export class Run {
-  /** Milliseconds that its code took. */
+  /** The execution time of its code in milliseconds. */
   time = 0;
   ended = false;
-  /** Whether `respond` was there. */
+  /** Whether `respond` has been called. */
   #answered = false;
   /** @type {Answer | undefined} */
   #answer;
@@ -32,7 +32,7 @@ export class Run {
   #cells;
   /** @type {Transaction | undefined} of a writer that has not committed */
   transaction;
-  /** What it reads: Infinity is the newest. */
+  /** The version that the run reads; Infinity is the newest. */
   version = 0;
   /** @type {import("./state.js").Cell[]} */
   slots = [];
@@ -45,7 +45,7 @@ export class Run {
   /**
    * @param {import("./worker.js").Worker} worker
    * @param {number} id
-   * @param {import("./program.js").Service} service that it runs in
+   * @param {import("./program.js").Service} service the service of the handler
    * @param {number} method
    */
   constructor(worker, id, service, method) {
@@ -56,7 +56,7 @@ export class Run {
     this.response = new Response(this);
   }
 
-  /** Gives it the cells that it may use. */
+  /** Opens the cells that the run may use. */
   open(handler, cells, version, isWriter) {
     this.slots = cells;
     this.names = handler.names;
@@ -66,7 +66,7 @@ export class Run {
     if (isWriter) this.transaction = new Transaction(this, version + 1);
   }
 
-  // What emitted code calls.
+  // Methods for emitted code.
 
   get cells() {
     return (this.#cells ??= new this.view(this));
@@ -76,17 +76,17 @@ export class Run {
     if (this.slots[slot].holder.value === undefined) this.transaction?.setCell(slot, value());
   }
 
-  /** A call whose result the handler wants. */
+  /** Makes a call whose result the handler reads. */
   call(site, resource, method, values) {
     return this.#call(site, 0, resource, method, values);
   }
 
-  /** A call of which no code of the handler's sees the result: it goes into the answer as it came. */
+  /** Makes a call whose result no code of the handler reads: it becomes part of the response unchanged. */
   unread(site, resource, method, values) {
     return this.#call(site, UNREAD, resource, method, values);
   }
 
-  /** A call whose answer goes to the client as it is. */
+  /** Makes a call whose response goes to the client unchanged. */
   async pass(site, resource, method, values) {
     if (this.#answered) {
       this.#twice();
@@ -110,7 +110,7 @@ export class Run {
     this.#set(Response.statusOf(this.response) ?? 0, undefined, value);
   }
 
-  /** A status response, `respond {302: {Location: …}}`. */
+  /** Sends a status response, `respond {302: {Location: …}}`. */
   answer(status, headers, body) {
     if (this.#answered) return this.#twice();
     this.#set(checkedStatus(status), headers, body);
@@ -124,7 +124,7 @@ export class Run {
     return pfor(collection, unit, this.service.program.most);
   }
 
-  /** Commits early: from here on the run is a reader of what it has made. */
+  /** Commits early: from here on, the run is a reader of its own result. */
   commit() {
     if (this.transaction === undefined) return;
     const changes = this.#close((transaction) => transaction.commitEarly());
@@ -133,7 +133,7 @@ export class Run {
     this.#holdVersions();
   }
 
-  /** A nested resource comes to be, with a snapshot of what it uses. */
+  /** Declares a nested resource, with a snapshot of the variables that it uses. */
   declare(site, resource, path, captures) {
     const place = String(path);
     const text = snapshot(captures);
@@ -145,20 +145,20 @@ export class Run {
     return promise;
   }
 
-  /** `response.remove()` */
+  /** Implements `response.remove()`. */
   remove() {
     this.worker.outbox.begin(REMOVE, this.id).end();
   }
 
-  // What the worker calls.
+  // Methods for the worker.
 
-  /** The handler goes on for a while, and others may write meanwhile. */
+  /** Follows an asynchronous handler; others may write meanwhile. */
   follow(promise) {
     if (this.slots.length > 0 && this.transaction === undefined && !this.#committed) this.#holdVersions();
     promise.then(() => this.finish(), (error) => this.fail(error));
   }
 
-  /** Sends an answer whose handler goes on. */
+  /** Sends the response of a run that continues. */
   sendAnswer() {
     if (this.ended || this.#answer === undefined) return;
     this.#writeAnswer(this.worker.outbox.begin(ANSWER, this.id)).end();
@@ -194,8 +194,9 @@ export class Run {
   }
 
   /**
-   * Nobody waits for it any more, and what it waits for never comes, so that nothing of it runs again. A writer goes
-   * on, unless the gateway gives it up: then its writes are undone, and it says nothing more.
+   * Cancels a run whose client has disconnected, and drops the calls that it waits for, so that none of its
+   * code runs again. A writer continues, unless the gateway cancels it as well: its writes are then rolled
+   * back, and it sends no further frames.
    */
   cancel(isGivenUp) {
     if (isGivenUp) this.#undo();
@@ -212,7 +213,7 @@ export class Run {
     return "this handler only reads its state (S rule 4)";
   }
 
-  // What both use.
+  // Helpers of both.
 
   #call(site, flags, resource, method, values) {
     if (!(resource instanceof Resource)) throw new TypeError("only a resource can be called (S rule 15)");
@@ -223,7 +224,7 @@ export class Run {
     return promise;
   }
 
-  /** A promise for the DONE frame of a call. */
+  /** Returns a promise for the DONE frame of a call. */
   #waiting(site, isDeclaration, isUnread) {
     if (this.ended) return { call: 0, promise: new Promise(() => {}) };
     const { waiting } = this.worker;
@@ -255,7 +256,7 @@ export class Run {
     this.worker.outbox.begin(TWICE, this.id).text(stack).end();
   }
 
-  /** Ends the transaction, and gives its change set. @param {(transaction: Transaction) => string} commit */
+  /** Ends the transaction, and returns its change set. @param {(transaction: Transaction) => string} commit */
   #close(commit) {
     const transaction = /** @type {Transaction} */ (this.transaction);
     const changes = commit(transaction);
@@ -285,7 +286,7 @@ export class Run {
   }
 }
 
-/** The request of a call. If there can be none, the error has the place of the call. */
+/** Returns the request of a call. If the call is invalid, the error contains the call site. */
 function requested(site, resource, method, values) {
   try {
     return resource.request(method, values);
@@ -295,7 +296,7 @@ function requested(site, resource, method, values) {
   }
 }
 
-/** What a call resolves to if its answer went to the client. */
+/** The result of a call whose response went to the client. */
 export const PASS = Symbol("passed on");
 
 function json(value) {
@@ -305,6 +306,6 @@ function json(value) {
   } catch (error) {
     throw unspeakable(value, error);
   }
-  if (text === undefined) throw unspeakable(value, new Error("it has none"));
+  if (text === undefined) throw unspeakable(value, new Error("it has no JSON representation"));
   return text;
 }

@@ -1,8 +1,9 @@
-// The end of a transaction: what the places that it has changed have become, as a change set, and as copies in the
-// place of the handler's own objects. Nothing is touched until all of it is known to be JSON.
+// The end of a transaction: converts the changed parts of the state to a change set, and replaces the
+// handler's own objects by copies. Nothing is modified until all values are known to be JSON.
 //
-// What still stands where it stood before is gone through by its draft, so that the change set has what has changed and
-// no more. Everything else is copied as it is now: what the handler has made, what it has moved from elsewhere.
+// Objects that are still at their old position are processed through their drafts, so that the change set
+// contains only actual changes. All others are copied in their current form: objects that the handler has
+// created or moved.
 
 import { ArrayDraft } from "./drafts.js";
 import { ABSENT } from "./state.js";
@@ -15,9 +16,9 @@ export class Settlement {
   ops = [];
   /** @type {TreeCopy | undefined} */
   #copy;
-  /** @type {[object, string | number, unknown][]} what is to be put where */
+  /** @type {[object, string | number, unknown][]} the pending replacements: object, key and value */
   #places = [];
-  /** Where it is. */
+  /** The current position. */
   #slot = 0;
   /** @type {(string | number)[]} */
   #path = [];
@@ -34,7 +35,7 @@ export class Settlement {
     }
   }
 
-  /** The copies that are made, if any are. */
+  /** The copies, created on first use. */
   get copy() {
     return (this.#copy ??= new TreeCopy(this.transaction.assigned));
   }
@@ -47,7 +48,7 @@ export class Settlement {
     for (const [target, key, value] of this.#places) target[key] = value;
   }
 
-  /** An object that is where it was. */
+  /** Processes an object that is at its old position. */
   #inside(raw) {
     const draft = this.transaction.drafts.get(raw);
     if (draft === undefined) return;
@@ -88,7 +89,7 @@ export class Settlement {
     draft.changes(set, splice, kept);
   }
 
-  /** All of an array. */
+  /** Replaces a whole array. */
   #whole(raw) {
     const copy = raw.map((_, i) => this.#value(raw, i));
     this.ops.push([this.#slot, [...this.#path], copy]);
@@ -123,13 +124,16 @@ export class Settlement {
     return copy;
   }
 
-  /** How the place is called in errors. */
+  /** Returns the name of the current position, for errors. */
   #name() {
     return this.transaction.run.names[this.#slot] + this.#path.map(step).join("");
   }
 }
 
-/** Whether what a view is of is in the state that a transaction makes; `raws` are those that stand elsewhere now. */
+/**
+ * Whether the object of a view is part of the state that a transaction produces; `raws` are the objects that
+ * have moved.
+ */
 export function isInState(transaction, node, raws, known) {
   const { raw, parent, cell } = node;
   let is = known.get(node);

@@ -1,18 +1,20 @@
-// What comes and goes under numbers that count up, runs and calls, many thousands a second.
+// A table of runs or calls by their ascending numbers, with many thousands of insertions and deletions a
+// second.
 //
-// In a Map each rehash leaves a table behind that points to the next one. Once one of them is old, all that follow live
-// on until the next full collection, with whatever was in them: a sixth of a worker's time went into copying that.
+// A Map leaves its old table behind on each rehash, pointing to the next one. Once one of these is in the old
+// generation, all later tables stay alive until the next full collection, together with their entries;
+// copying them took a sixth of a worker's time.
 
 const PLACES = 1024;
 
 /**
- * Like a Map, for entries that have their number in `id`.
+ * Like a Map, for entries with their number in `id`.
  * @template {{id: number}} T
  */
 export class Slots {
-  /** @type {(T | undefined)[]} an entry's place is the end of its number */
+  /** @type {(T | undefined)[]} indexed by the entries' numbers modulo the length */
   #places = new Array(PLACES).fill(undefined);
-  /** @type {Map<number, T>} those that found their place taken: by one that takes long, as a rule */
+  /** @type {Map<number, T>} entries whose place was taken, usually by a long-lived one */
   #others = new Map();
 
   /** @param {number} id */

@@ -1,27 +1,29 @@
-// The cells that a worker has: their newest values, and what older runs still read.
+// The cells of a worker: their newest values, and the history that older runs still read.
 //
-// Writers write in place, on the raw tree. Beforehand they note what stood there: so a run that throws is undone, and
-// runs that read an older version read around what was written since. Nothing is ever copied for a reader. What is
-// noted goes when neither an active run, nor a version that is not durable yet, needs it.
+// Writers modify the raw tree in place, and save the old values first. So a run that throws is rolled back,
+// and runs that read an older version use the saved values. Nothing is ever copied for a reader. Saved values
+// are dropped when neither an active run nor a version that is not durable yet needs them.
 //
-// The order of an object's members is part of what runs see. So a member that is deleted keeps its place, with the value
-// `undefined`, which no state has, until no run can come back to it; `hollow` knows the objects that have such members.
+// The order of an object's members is visible to runs. A deleted member therefore keeps its position, with
+// the value `undefined`, which is never a value of state, until no run can read it any more; `hollow`
+// contains the objects with such members.
 //
-// A cell's value stands in its holder as an ordinary member, so that the cell itself is written like anything in it.
+// A cell's value is an ordinary member of its holder, so that the cell itself is written like anything inside
+// it.
 
 const { hasOwn, assign } = Object;
 const { isArray } = Array;
 const { ownKeys } = Reflect;
 const { parse } = JSON;
 
-/** The old value of a member that there was not. */
+/** The old value of a new member. */
 export const ABSENT = Symbol("absent");
-/** The key of an entry that has a shallow copy of the whole object or array. */
+/** The key of an entry with a shallow copy of the whole object or array. */
 const WHOLE = Symbol("whole");
-/** The member of a holder that is the cell's value. */
+/** The member of a holder that contains the cell's value. */
 export const VALUE = "value";
 
-/** What stood at a place before a version. */
+/** The value at a position before a version. */
 class Entry {
   constructor(target, key, old, version) {
     this.target = target;
@@ -34,31 +36,34 @@ class Entry {
 export class Cell {
   /** @type {Map<object, Map<string | symbol, Entry[]>>} by object and key, oldest first */
   #history = new Map();
-  /** @type {Entry[]} all of them, oldest first */
+  /** @type {Entry[]} all entries, oldest first */
   #log = [];
   #dropped = 0;
-  /** @type {Map<number, number>} how many active runs read a version */
+  /** @type {Map<number, number>} the number of active runs that read a version */
   #readers = new Map();
-  /** @type {Cell | undefined} what runs read that are older than this whole value */
+  /** @type {Cell | undefined} the predecessor of this whole value, for older runs */
   older;
-  /** @type {WeakSet<object> | undefined} objects that may have members without a value */
+  /** @type {WeakSet<object> | undefined} objects that may have deleted members */
   hollow;
 
   constructor(value, version) {
     this.holder = { value };
-    /** Of the newest value; a writer that has begun to write counts. */
+    /** The version of the newest value, including that of a writer in progress. */
     this.version = version;
     /** The oldest version that can be read. */
     this.since = version;
   }
 
-  /** Sets the whole value; `undefined` is none. */
+  /** Sets the whole value; `undefined` if there is none. */
   set(value, version) {
     this.note(this.holder, VALUE, this.holder.value, version);
     this.holder.value = value;
   }
 
-  /** Takes note of what stands at a place, before `version` changes it. The first change of a version counts. */
+  /**
+   * Saves the value at a position, before `version` changes it. Only the first change within a version is
+   * recorded.
+   */
   note(target, key, old, version) {
     let places = this.#history.get(target);
     if (places === undefined) this.#history.set(target, (places = new Map()));
@@ -70,38 +75,38 @@ export class Cell {
     this.#log.push(entry);
   }
 
-  /** The same for all of an object or array. */
+  /** Saves a whole object or array. */
   noteWhole(target, version) {
     this.note(target, WHOLE, isArray(target) ? target.slice() : { ...target }, version);
   }
 
-  /** What `target[key]` is; ABSENT if there is none. */
+  /** Returns the current value of `target[key]`; ABSENT if there is none. */
   now(target, key) {
     const value = hasOwn(target, key) ? target[key] : undefined;
     return value === undefined ? ABSENT : value;
   }
 
-  /** What `target[key]` was at a version; ABSENT if there was none. */
+  /** Returns the value of `target[key]` at a version; ABSENT if there was none. */
   at(target, key, version) {
     const places = this.#history.get(target);
     if (places !== undefined) {
-      // What an array has grown by since is noted as its length only.
+      // For appended elements, only the previous length is saved.
       if (isArray(target) && key !== "length" && Number(key) >= this.at(target, "length", version)) return ABSENT;
       const entry = first(places.get(key), version);
       const whole = first(places.get(WHOLE), version);
-      // Within a version the single place was noted first, else it would not have been.
+      // Within a version, an entry for a single member is older: otherwise it would not have been saved.
       if (entry !== undefined && (whole === undefined || entry.version <= whole.version)) return entry.old;
       if (whole !== undefined) return this.now(whole.old, key);
     }
     return this.now(target, key);
   }
 
-  /** The keys that an object has, in their order. */
+  /** Returns the current keys of an object, in order. */
   keys(target) {
     return this.hollow?.has(target) ? ownKeys(target).filter((key) => target[key] !== undefined) : ownKeys(target);
   }
 
-  /** The keys that an object had at a version. */
+  /** Returns the keys of an object at a version. */
   keysAt(target, version) {
     const places = this.#history.get(target);
     if (places === undefined) return this.keys(target);
@@ -110,11 +115,11 @@ export class Cell {
     return names.filter((key) => this.at(target, key, version) !== ABSENT);
   }
 
-  /** Sets a member of an object; one that is new comes last. */
+  /** Sets a member of an object; a new member becomes the last one. */
   put(target, key, value, version) {
     const old = this.now(target, key);
     if (old === ABSENT && this.hollow?.has(target) && hasOwn(target, key)) {
-      // It was deleted, and its place is kept.
+      // A deleted member, whose position is still reserved.
       this.noteWhole(target, version);
       delete target[key];
     } else {
@@ -137,7 +142,7 @@ export class Cell {
     }
   }
 
-  /** Undoes all that a version has changed. */
+  /** Rolls back all changes of a version. */
   undo(version, before) {
     const log = this.#log;
     while (log.length > this.#dropped && /** @type {Entry} */ (log.at(-1)).version === version) {
@@ -150,7 +155,7 @@ export class Cell {
     this.version = before;
   }
 
-  /** A run that goes on for a while reads a version. */
+  /** Registers a longer run as a reader of a version. */
   enter(version) {
     this.#readers.set(version, (this.#readers.get(version) ?? 0) + 1);
   }
@@ -161,7 +166,7 @@ export class Cell {
     else this.#readers.set(version, count);
   }
 
-  /** Lets go of what neither active runs nor those to come will read; these read at `durable` or later. */
+  /** Drops saved values that neither active nor future runs can read; future runs read at `durable` or later. */
   forget(durable) {
     if (this.older !== undefined && durable >= this.since) this.older = undefined;
     const log = this.#log;
@@ -183,7 +188,7 @@ export class Cell {
     }
   }
 
-  /** Nobody comes back to what was noted: places of members that are deleted go. */
+  /** Removes the reserved positions of deleted members that no run can read any more. */
   #close({ target, key }, places) {
     if (!this.hollow?.has(target)) return;
     for (const name of key === WHOLE ? ownKeys(target) : [key]) {
@@ -198,7 +203,7 @@ export class Cell {
     if (places.size === 0) this.#history.delete(target);
   }
 
-  /** How many old values are kept. */
+  /** The number of saved values. */
   get noted() {
     return this.#log.length - this.#dropped;
   }
@@ -233,22 +238,22 @@ export class Cells {
   /** @type {Map<number, Cell>} */
   #cells = new Map();
 
-  /** The cell as a run reads it that began at a version. */
+  /** Returns the cell for a run that reads a version. */
   find(id, version, durable) {
     let cell = this.#cells.get(id);
     if (cell === undefined) this.#cells.set(id, (cell = new Cell(undefined, 0)));
     cell.forget(durable);
     while (cell.since > version && cell.older !== undefined) cell = cell.older;
-    if (cell.since > version) throw new Error(`version ${version} of cell ${id} is not here any more`);
+    if (cell.since > version) throw new Error(`version ${version} of cell ${id} is no longer available`);
     return cell;
   }
 
-  /** A STATE frame. */
+  /** Handles a STATE frame. */
   receive(id, kind, version, text) {
     const cell = this.#cells.get(id);
     if (kind === 1) return apply(cell, parse(text), version);
     const whole = new Cell(kind === 0 ? parse(text) : undefined, version);
-    // Not if versions went back: then what was here was never committed.
+    // Not after a version decrease: the existing value was then never committed.
     if (cell !== undefined && cell.version < version) whole.older = cell;
     this.#cells.set(id, whole);
   }
@@ -258,7 +263,7 @@ export class Cells {
   }
 }
 
-/** Makes another worker's change sets here. */
+/** Applies the change sets of another worker. */
 function apply(cell, sets, version) {
   for (const ops of sets) for (const op of ops) change(cell, op, version);
   cell.version = version;
@@ -286,7 +291,7 @@ function change(cell, op, version) {
   }
 }
 
-/** Sets a member, which may be the next one of an array. */
+/** Sets a member, or an element of an array, which may be appended. */
 export function put(cell, target, key, value, version) {
   if (!isArray(target)) {
     cell.put(target, key, value, version);
@@ -299,10 +304,10 @@ export function put(cell, target, key, value, version) {
   }
 }
 
-/** As many arguments may be spread; engines limit them. */
+/** The maximum number of arguments in a call; engines limit it. */
 const SPREAD = 1 << 12;
 
-/** `Array.prototype.splice`, however many values there are. */
+/** Like `Array.prototype.splice`, for any number of values. */
 export function splice(target, start, count, values) {
   if (values.length <= SPREAD) {
     target.splice(start, count, ...values);
@@ -314,7 +319,7 @@ export function splice(target, start, count, values) {
   for (const value of rest) target.push(value);
 }
 
-/** Makes an array shorter. */
+/** Truncates an array. */
 export function cut(cell, target, length, version) {
   for (let i = length; i < target.length; i++) cell.note(target, String(i), target[i], version);
   cell.note(target, "length", target.length, version);

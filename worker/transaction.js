@@ -1,9 +1,9 @@
-// What a writer changes: in place in the cells, and as the change set that the gateway keeps and ships.
+// A writer's changes: made in place in the cells, and converted to a change set for the gateway.
 //
-// References are those of JavaScript until the handler ends: what it assigns stands in the raw tree as the very object
-// (`assigned`), what it moves or takes out as what it is. So one object may stand in several places, or in none, and a
-// circle may be made and undone. When the transaction commits, settle.js finds out what has become of the places that
-// were changed (drafts.js), and puts copies there: the state is a tree again.
+// References are those of JavaScript until the handler ends: an assigned object is stored in the raw tree as
+// the same object (`assigned`), and so are objects that are moved or removed. An object may thus occur at
+// several positions or none, and circles may exist temporarily. On commit, settle.js determines the final
+// values at the changed positions (drafts.js) and replaces them by copies: the state is a tree again.
 
 import { ArrayDraft, ObjectDraft } from "./drafts.js";
 import { Settlement, isInState } from "./settle.js";
@@ -14,30 +14,36 @@ const { isArray } = Array;
 const { hasOwn, freeze } = Object;
 
 export class Transaction {
-  /** Objects of the handler's that it has put into the state; none before it has put, or moved, the first. @type {Set<object> | undefined} */
+  /** The handler's objects in the state; undefined before the first. @type {Set<object> | undefined} */
   assigned;
-  /** What was changed of objects and arrays that were there before. @type {Map<object, ObjectDraft | ArrayDraft>} */
+  /** The changes of previously existing objects and arrays. @type {Map<object, ObjectDraft | ArrayDraft>} */
   drafts = new Map();
-  /** Whole values of cells that have changed, or something in them: their slots, with what they were. @type {Map<number, unknown>} */
+  /** The previous values of cells that have changed, wholly or in part, by slot. @type {Map<number, unknown>} */
   roots = new Map();
-  /** @type {[Cell, number][]} cells written, and their versions before */
+  /** @type {[Cell, number][]} written cells, and their previous versions */
   #touched = [];
 
-  /** @param {number} version that it makes */
+  /** @param {number} version the version that it produces */
   constructor(run, version) {
     this.run = run;
     this.version = version;
   }
 
-  /** Ends it, and gives the text of the change set; empty if nothing changed. Throws what can't be kept. */
+  /**
+   * Ends the transaction, and returns the text of the change set; empty without changes. Throws if a value
+   * can't be stored.
+   */
   commit() {
     return this.#settle().text();
   }
 
-  /** The same before the run ends: from here on it can change what it has taken out of the state, and nothing in it. */
+  /**
+   * Commits before the run ends: afterwards the run can change objects that it has removed from the state,
+   * but not the state.
+   */
   commitEarly() {
     const settled = this.#settle((settled) => this.#release(settled.copy.raws));
-    // Not the objects that it has assigned either: to change them would change nothing.
+    // Assigned objects are frozen as well, since changes of them would have no effect.
     settled.copy.made.forEach(freeze);
     return settled.text();
   }
@@ -77,7 +83,7 @@ export class Transaction {
     cell.remove(raw, key, this.version);
   }
 
-  /** A method that changes an array, as ECMAScript says. */
+  /** Executes a method that modifies an array, as specified by ECMAScript. */
   rearrange(node, name, all) {
     const { raw } = node;
     switch (name) {
@@ -108,7 +114,7 @@ export class Transaction {
     this.#store(node, key, this.#taken(value, () => node.name() + step(key), node));
   }
 
-  /** What stands in the raw tree for a value that is assigned. */
+  /** Returns the raw value for an assigned value. */
   #taken(value, name, target) {
     if (typeof value !== "object" || value === null) return scalar(value, name);
     const node = value[NODE];
@@ -117,7 +123,7 @@ export class Transaction {
       if (isWithin(target, node)) throw refusal(name(), "a circle (it contains itself)");
       return node.raw;
     }
-    // A view of another run, or of what this one has committed, is what it was then.
+    // A view of another run, or of an object that this run has committed, is copied in its current form.
     const own = node === undefined ? value : node.copy();
     check(own, name, depthOf(target));
     (this.assigned ??= new Set()).add(own);
@@ -162,15 +168,15 @@ export class Transaction {
     return this.#reorder(node, this.#rawOf(node, node.elements().sort(compare)));
   }
 
-  /** What stands in the raw tree for elements as the handler sees them: each has its view, which knows where it stood. */
+  /** Returns the raw values of elements as the handler sees them: each has a view with its original position. */
   #rawOf(node, elements) {
     return elements.map((value) => this.#taken(value, () => node.name(), undefined));
   }
 
-  /** Puts elements of an array into another order. */
+  /** Changes the order of an array's elements. */
   #reorder(node, order) {
     const { raw } = node;
-    // A function that compares may have made it longer or shorter.
+    // The comparison function may have changed the length.
     if (order.length !== raw.length) return this.#overwrite(node, order);
     if (order.some((value, i) => value !== raw[i])) {
       this.#begin(node).move();
@@ -194,7 +200,7 @@ export class Transaction {
     return node.proxy;
   }
 
-  /** The draft of an array whose elements are about to move. */
+  /** Returns the draft of an array whose elements are about to move. */
   #begin(node) {
     this.#touch(node.cell);
     const draft = /** @type {ArrayDraft} */ (this.#draft(node));
@@ -202,7 +208,7 @@ export class Transaction {
     return draft;
   }
 
-  /** @returns {any} what has changed of an object or array */
+  /** @returns {any} the draft of an object or array */
   #draft(node) {
     let draft = this.drafts.get(node.raw);
     if (draft !== undefined) return draft;
@@ -220,7 +226,7 @@ export class Transaction {
     cell.version = this.version;
   }
 
-  /** @param {(settled: Settlement) => void} before what is done before anything is put in place */
+  /** @param {(settled: Settlement) => void} before called before the copies are put in place */
   #settle(before = () => {}) {
     const settled = new Settlement(this);
     if (settled.ops.length === 0) {
@@ -232,7 +238,10 @@ export class Transaction {
     return settled;
   }
 
-  /** Gives the handler what it has taken out of the state, for itself. `raws` are those that stand elsewhere now. */
+  /**
+   * Turns removed objects into the handler's own copies. `raws` are the objects that are now at other
+   * positions of the state.
+   */
   #release(raws) {
     const { run } = this;
     const known = new Map();
@@ -251,7 +260,7 @@ export class Transaction {
     }
   }
 
-  /** A copy in which the handler's objects are the same ones, as are those that stand in two places. */
+  /** Returns a copy that preserves the identity of the handler's objects, and of objects at several positions. */
   #copyOf(value, made) {
     if (typeof value !== "object" || value === null || this.assigned?.has(value)) return value;
     let copy = made.get(value);
@@ -262,7 +271,7 @@ export class Transaction {
   }
 }
 
-/** Whether a place is seen to be in an object. What moved since is seen when the transaction commits. */
+/** Whether a position is known to be inside an object. Objects that have moved are checked on commit. */
 function isWithin(target, node) {
   for (let at = target; at !== undefined; at = at.parent) {
     if (at === node) return true;
@@ -271,27 +280,27 @@ function isWithin(target, node) {
   return false;
 }
 
-/** How many objects and arrays a member of this one is in. */
+/** Returns the nesting depth of this object's members. */
 function depthOf(node) {
   let depth = 0;
   for (let at = node; at !== undefined; at = at.parent) depth++;
   return depth;
 }
 
-/** The number of an array's element, if the key is one. */
+/** Returns the index of an array's element, if the key is one. */
 function indexOf(key) {
   const index = Number(key);
   return String(index >>> 0) === String(key) && index < 4294967295 ? index : undefined;
 }
 
-/** What is set as an array's length. */
+/** Converts a value that is assigned to an array's length. */
 function lengthOf(value) {
   const length = +value;
   if (length >>> 0 !== length) throw new RangeError("Invalid array length");
   return length;
 }
 
-/** Start, count and values of a call of `splice`. */
+/** Returns the start, count and values for a call of `splice`. */
 function spliced(length, all) {
   const [start, count, ...values] = all;
   const from = relative(start, length);

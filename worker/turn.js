@@ -1,8 +1,10 @@
-// A turn of the event loop: whose code runs at this moment, for how long it has, and when what was made is sent.
+// A turn of the event loop: attributes running code to a run, measures its time, and sends the results at the
+// end.
 //
-// The watchdog and the console must know the run that is under way, and JavaScript doesn't say whose promise went on.
-// So frames are given out one at a time: one that lets a run go on is followed by all microtasks, and only then by the
-// next frame. A tick that a microtask asks for comes when no microtask is left, in Node, Bun and Deno.
+// The watchdog and the console need to know the running run, and JavaScript does not report which promise is
+// resumed. Frames are therefore dispatched one at a time: a frame that resumes a run is followed by all
+// microtasks, and only then by the next frame. A tick that is requested in a microtask runs when no microtask
+// is left, in Node, Bun and Deno.
 
 import process from "node:process";
 
@@ -13,11 +15,11 @@ const now = performance.now.bind(performance);
 const settled = Promise.resolve();
 
 export class Turn {
-  /** @type {import("./run.js").Run | undefined} whose code runs */
+  /** @type {import("./run.js").Run | undefined} the run whose code is executing */
   current;
-  /** Whether frames are given out, so that all is sent at the end. */
+  /** Whether frames are being dispatched, so that all output is sent at the end. */
   active = false;
-  /** @type {import("./run.js").Run | undefined} the one whose code ran in the last turn, if it was only one */
+  /** @type {import("./run.js").Run | undefined} the run that executed in the last turn, if there was exactly one */
   sole;
   #since = 0;
   #others = false;
@@ -35,7 +37,7 @@ export class Turn {
     this.#since = now();
   }
 
-  /** From here on it is a run's code. */
+  /** Records that a run's code begins to execute. */
   enter(run) {
     if (this.current !== undefined) this.leave();
     this.current = run;
@@ -45,7 +47,7 @@ export class Turn {
     this.#watched[COUNT]++;
   }
 
-  /** Now it isn't any more. What was done since the last look at the clock was done for it. */
+  /** Records that it has stopped. The time since the last reading of the clock is charged to it. */
   leave() {
     const run = this.current;
     if (run === undefined) return;
@@ -61,7 +63,7 @@ export class Turn {
     this.active = false;
   }
 
-  /** Calls a function when all that can go on by itself has done so. */
+  /** Returns a function that calls `next` after all pending microtasks. */
   static afterAll(next) {
     const tick = () => nextTick(next);
     return () => {

@@ -1,37 +1,38 @@
-// What may be kept in state and captured by a snapshot: JSON values, each in one place of one tree.
+// Values that can be stored in state and captured by a snapshot: JSON values, each at one position of one
+// tree.
 //
-// What a handler assigns stays its own object until the handler ends (transaction.js), and is then copied, so that nothing
-// outside of the tree can change it, and what is read back is what the gateway and every other worker has: no -0, no half
-// surrogate pairs, no holes.
+// Objects that a handler assigns remain its own until it ends (transaction.js), and are then copied, so that
+// nothing outside the tree can change it, and reads return the same as in the gateway and in every other
+// worker: without -0, unpaired surrogates, or holes.
 
-/** @typedef {null | boolean | number | string | any[] | { [key: string]: any }} Json any: it is JSON again */
+/** @typedef {null | boolean | number | string | any[] | { [key: string]: any }} Json members are JSON again */
 
 const { isArray } = Array;
 const { getPrototypeOf, keys, freeze } = Object;
 const ObjectPrototype = Object.prototype;
 const { stringify } = JSON;
 
-/** How deep a tree may be; parsers of JSON on the way refuse at 128. */
+/** The maximum nesting of a tree; JSON parsers in the pipeline refuse more than 128 levels. */
 const DEEPEST = 100;
 
-/** By this symbol a view of state answers who it is; nothing else has it. */
+/** The key under which a view of state returns its node; no other object has it. */
 export const NODE = Symbol("view of state");
 
-/** State, or a snapshot, was given what it can't hold. */
+/** A value can't be stored in state or in a snapshot. */
 export class StateError extends Error {}
 Object.defineProperty(StateError.prototype, "name", { value: "StateError", configurable: true, writable: true });
 
 /**
- * A copy that may be kept.
+ * Returns a copy that can be stored.
  * @param {unknown} value
- * @param {() => string} name how the place is called, for the error
+ * @param {() => string} name of the position, for errors
  * @returns {Json}
  */
 export function kept(value, name) {
   return new TreeCopy(undefined).value(value, name, 0);
 }
 
-/** The same of what is no object. */
+/** Returns the storable form of a value that is not an object. */
 export function scalar(value, name) {
   switch (typeof value) {
     case "string":
@@ -48,21 +49,21 @@ export function scalar(value, name) {
 }
 
 /**
- * Checks that a value can be kept, as far as can be seen now.
+ * Checks that a value can be stored in its current form.
  * @param {object} value
  * @param {() => string} name
- * @param {number} depth of the place
+ * @param {number} depth of the position
  */
 export function check(value, name, depth) {
   new TreeCheck(undefined).value(value, name, depth);
 }
 
-/** Goes through what a handler made, and refuses what is no tree of JSON values. */
+/** Walks a value that a handler created, and refuses values that are not trees of JSON. */
 class TreeWalk {
-  /** Objects that the present one is in. @type {object[]} */
+  /** The ancestors of the current object. @type {object[]} */
   #above = [];
 
-  /** @param {Set<object> | undefined} assigned objects of the handler's that stand in raw trees */
+  /** @param {Set<object> | undefined} assigned the handler's objects in raw trees */
   constructor(assigned) {
     this.assigned = assigned;
   }
@@ -71,19 +72,19 @@ class TreeWalk {
     return typeof value === "object" && value !== null ? this.#tree(value, name, depth) : scalar(value, name);
   }
 
-  /** A member of a raw tree. */
+  /** Processes a member of a raw tree. */
   raw(value, name, depth) {
     if (typeof value !== "object" || value === null) return value;
     if (this.assigned === undefined) return copied(value);
     return this.assigned.has(value) ? this.#tree(value, name, depth) : this.#within(value, name, depth, this.#raw);
   }
 
-  /** A view that is part of what is walked. */
+  /** Processes a view inside the walked value. */
   view(node, _name, _depth) {
     return node.copy();
   }
 
-  /** What is made of arrays and objects; TreeCopy makes copies. @returns {any} */
+  /** The result for an array or object; TreeCopy returns copies. @returns {any} */
   array(_value) {}
   /** @returns {any} */
   object(_value) {}
@@ -113,7 +114,7 @@ class TreeWalk {
       const next = simple(inner) ? inner : this.value(inner, () => `${name()}[${i}]`, depth);
       copy?.push(next);
     }
-    // Its keys are its indices, followed by any others. A hole was refused above.
+    // The keys of an array are its indices, followed by any others. Holes were refused above.
     const members = keys(value);
     if (members.length > value.length) throw namedElement(name(), members[value.length]);
     return copy;
@@ -121,7 +122,8 @@ class TreeWalk {
 
   #object(value, name, depth) {
     const prototype = getPrototypeOf(value);
-    // A plain object may come from a package that runs in another realm; its prototype is then at the end as well.
+    // A plain object may come from a package in another realm; its prototype is then also the end of the
+    // chain.
     if (prototype !== ObjectPrototype && prototype !== null && getPrototypeOf(prototype) !== null) {
       throw refusal(name(), kindOf(value));
     }
@@ -147,16 +149,16 @@ class TreeWalk {
   }
 }
 
-/** Looks only. What becomes of views that are in it is seen when they are copied. */
+/** Only validates. Views inside the value are resolved when they are copied. */
 class TreeCheck extends TreeWalk {
   view() {}
 }
 
-/** Makes trees of what handlers assigned, and of what stands in raw trees. */
+/** Copies values that handlers assigned, and parts of raw trees. */
 export class TreeCopy extends TreeWalk {
-  /** The handler's objects that were copied. @type {Set<object>} */
+  /** The copied objects of the handler. @type {Set<object>} */
   made = new Set();
-  /** Those of the raw trees, if anything was assigned. @type {Set<object>} */
+  /** The copied objects of raw trees, if anything was assigned. @type {Set<object>} */
   raws = new Set();
 
   view(node, name, depth) {
@@ -179,18 +181,18 @@ export class TreeCopy extends TreeWalk {
   }
 }
 
-/** What most members are, and what needs no look. */
+/** Whether a value can be stored without a check; true for most members. */
 function simple(value) {
   return value === null || typeof value === "boolean" || (typeof value === "number" && value > 0 && value < Infinity);
 }
 
-/** A key that may be kept. `__proto__` would change what the object is. */
+/** Returns a key that can be stored. `__proto__` would change the object's prototype. */
 export function keptKey(key, name) {
-  if (key === "__proto__") throw refusal(name(), "a member that is called `__proto__`");
+  if (key === "__proto__") throw refusal(name(), "a member named `__proto__`");
   return key.toWellFormed();
 }
 
-/** A copy of a raw tree in which nothing was assigned. */
+/** Returns a copy of a raw tree in which nothing was assigned. */
 export function copied(value) {
   if (typeof value !== "object" || value === null) return value;
   if (isArray(value)) return value.map(copied);
@@ -202,26 +204,26 @@ export function copied(value) {
   return copy;
 }
 
-/** A tree of JSON values that can't be changed any more. */
+/** Makes a tree of JSON values immutable. */
 export function frozen(value) {
   if (typeof value !== "object" || value === null) return value;
   for (const key of keys(value)) frozen(value[key]);
   return freeze(value);
 }
 
-/** How a member is written behind the name of what it is in. */
+/** Returns the notation of a member access, for names in errors. */
 export function step(key) {
   if (typeof key === "number") return `[${key}]`;
   return /^[\p{ID_Start}$_][\p{ID_Continue}$]*$/u.test(key) ? `.${key}` : `[${stringify(key)}]`;
 }
 
-/** A value that can't be kept. */
+/** Returns the error for a value that can't be stored. */
 export function refusal(name, what) {
   const values = "null, booleans, finite numbers, strings, arrays without holes and plain objects";
-  return new StateError(`\`${name}\` can't be ${what}: what lasts is ${values} (S rule 8)`);
+  return new StateError(`\`${name}\` can't be ${what}: state consists of ${values} (S rule 8)`);
 }
 
-/** An array with a member that is not an element. */
+/** Returns the error for an array with a named member. */
 export function namedElement(name, key) {
   return new StateError(`\`${name}\` can't have \`${key}\`: an array has elements only (S rule 8)`);
 }

@@ -1,9 +1,10 @@
-// What a handler sees of its cells: an object with a member for each, and behind it a proxy for every object and array
-// that it looks at. The proxies read the raw tree, or around what was written since the run's version (state.js).
+// The handlers' view of their cells: an object with a member for each cell, and a proxy for every object and
+// array that a handler accesses in it. The proxies read the raw tree, or the values that it had at the run's
+// version (state.js).
 //
-// A run that writes has a transaction; its version is then Infinity, so that it reads the newest. Once it has committed
-// it is a reader of what it has made. What it assigns is seen as the object that it is, and what it moves, or takes out, by
-// the view that it had: references are those of plain objects.
+// A run that writes has a transaction; its version is then Infinity, so that it reads the newest values.
+// After its commit it is a reader of its own result. Assigned objects are returned as the same objects, and
+// moved or removed objects as their existing views: references behave like those of plain objects.
 
 import { randomUUID } from "node:crypto";
 
@@ -13,19 +14,22 @@ import { NODE, StateError, TreeCopy, copied, step } from "./values.js";
 const { hasOwn, defineProperty, freeze } = Object;
 const { isArray, prototype: ArrayPrototype } = Array;
 
-/** How a member is that was assigned. */
+/** The attributes of an assigned member. */
 const ORDINARY = { writable: true, enumerable: true, configurable: true };
 
-/** Set while the worker itself makes JSON of an answer: views then give their raw trees. */
+/** Set while the worker serialises a response: views then return their raw trees. */
 let giving = false;
 
-/** What stands for JSON that goes into an answer as it is. No data has it: nobody else knows it, and it never leaves. */
+/**
+ * A placeholder for JSON that is inserted into a response unchanged. Data cannot contain it: it is random and
+ * never leaves the worker.
+ */
 const MARK = randomUUID();
 const QUOTED = JSON.stringify(MARK);
-/** The texts that marks stand for, in order. @type {string[]} */
+/** The texts for the placeholders, in order. @type {string[]} */
 let texts = [];
 
-/** JSON that nobody reads, as it came. */
+/** JSON that no code reads, in its original form. */
 export class Verbatim {
   #text;
 
@@ -40,7 +44,7 @@ export class Verbatim {
   }
 }
 
-/** The JSON of a value with views in it; made without proxies where nothing was written since. */
+/** Returns the JSON of a value that may contain views; avoids proxies where the raw tree is current. */
 export function stringify(value) {
   const before = texts;
   texts = [];
@@ -62,8 +66,8 @@ function unmarked(text) {
 }
 
 /**
- * The class of a handler's `$r.cells`.
- * @param {string[]} names of the cells, in the order in which RUN names them
+ * Returns the class of a handler's `$r.cells`.
+ * @param {string[]} names of the cells, in the order of the RUN frame
  */
 export function viewClass(names) {
   class Cells {
@@ -75,7 +79,7 @@ export function viewClass(names) {
       names.forEach((name, slot) => {
         /** @type {PropertyDescriptor & ThisType<any>} */
         const accessor = {
-          // @ts-expect-error: a prototype is no descriptor's
+          // @ts-expect-error: descriptors have no `__proto__` in their type
           __proto__: null,
           get() {
             return readCell(this.#run, slot);
@@ -100,14 +104,18 @@ function readCell(run, slot) {
   return nodeOf(run, cell, value, undefined, slot).proxy;
 }
 
-/** Says why a run may not write. @returns {never} */
+/**
+ * Throws an error with the reason why a run may not write.
+ * @returns {never}
+ */
 function refuse(run, name) {
   throw new TypeError(`state \`${name}\` can't be changed: ${run.whyReadOnly()}`);
 }
 
 /**
- * A run has one view of each object, so that it is equal to itself, wherever the object is moved. It begins where the
- * object stood before: nothing gets anywhere else but by its view.
+ * Returns the view of an object. A run has a single view of each object, so that it is equal to itself even
+ * after a move. The view is created at the object's old position: an object can be moved only through its
+ * view.
  */
 function nodeOf(run, cell, raw, parent, key) {
   const nodes = (run.nodes ??= new Map());
@@ -121,12 +129,12 @@ function nodeOf(run, cell, raw, parent, key) {
 
 /** A view, and the handler of its proxy. */
 export class Node {
-  /** Of what the run has taken out of the state before it committed: it is the run's own. @type {Transaction | undefined} */
+  /** For an object that left the state before the commit: its own transaction. @type {Transaction | undefined} */
   scratch;
 
   /**
-   * @param {Node | undefined} parent where it stood first; none where it was the cell's value
-   * @param {string | number} key its place there; the slot where it was the cell's value
+   * @param {Node | undefined} parent its first parent; undefined for the cell's value
+   * @param {string | number} key its key in this parent; the slot for the cell's value
    */
   constructor(run, cell, raw, parent, key) {
     this.run = run;
@@ -138,7 +146,7 @@ export class Node {
     this.proxy = new Proxy(raw, /** @type {ProxyHandler<any>} */ (/** @type {unknown} */ (this)));
   }
 
-  /** What its changes go to; none of a run that only reads. */
+  /** The transaction for changes; undefined for a read-only run. */
   get writer() {
     return this.scratch ?? this.run.transaction;
   }
@@ -148,13 +156,13 @@ export class Node {
     return this.cell.version <= this.run.version;
   }
 
-  /** A member as a handler sees it. */
+  /** Returns a member as the handler sees it. */
   member(key) {
     const { raw, cell, run } = this;
     return this.seen(cell.version <= run.version ? cell.now(raw, key) : cell.at(raw, key, run.version), key);
   }
 
-  /** What a handler sees of a member: of what it has assigned itself that, and of other objects a view. */
+  /** Returns a value as the handler sees it: an object that it has assigned itself, or a view of another object. */
   seen(value, key) {
     if (typeof value !== "object" || value === null || this.writer?.assigned?.has(value)) return value;
     return nodeOf(this.run, this.cell, value, this, key).proxy;
@@ -164,7 +172,7 @@ export class Node {
     return this.current ? this.raw.length : this.cell.at(this.raw, "length", this.run.version);
   }
 
-  /** The elements of an array, as a handler sees them, in an array of their own. */
+  /** Returns the elements of an array as the handler sees them, in a new array. */
   elements() {
     if (this.current) {
       return this.raw.map((value, i) => (typeof value === "object" && value !== null ? this.seen(value, i) : value));
@@ -172,7 +180,7 @@ export class Node {
     return Array.from({ length: this.length }, (_, i) => this.member(String(i)));
   }
 
-  /** A copy that belongs to the handler. */
+  /** Returns a copy that belongs to the handler. */
   copy() {
     const assigned = this.writer?.assigned;
     if (assigned !== undefined) return new TreeCopy(assigned).raw(this.raw, () => this.name(), 0);
@@ -183,7 +191,7 @@ export class Node {
     return copy;
   }
 
-  /** How the place is called in errors. */
+  /** Returns the name of the position, for errors. */
   name() {
     let name = "";
     let node = /** @type {Node} */ (this);
@@ -199,7 +207,7 @@ export class Node {
     if (typeof value === "object" && value !== null) {
       return !isCurrent || hasOwn(raw, key) ? this.seen(value, key) : inherited(raw, key);
     }
-    // What a prototype has is a function or an object, unless somebody has put something else there.
+    // Members of a prototype are functions or objects, unless other code has added further ones.
     return value === undefined || value === ABSENT || typeof value === "function" ? inherited(raw, key) : value;
   }
 
@@ -228,7 +236,7 @@ export class Node {
   }
 
   set(_, key, value, receiver) {
-    // An object that inherits from a view gets a member of its own.
+    // An object that inherits from a view gets an own member.
     if (receiver !== this.proxy) return Reflect.defineProperty(receiver, key, /** @type {PropertyDescriptor} */ ({ __proto__: null, value, ...ORDINARY }));
     this.#writable().set(this, key, value);
     return true;
@@ -240,7 +248,7 @@ export class Node {
   }
 
   defineProperty(_, key, descriptor) {
-    // What is not said of a member that is there stays as it is.
+    // Attributes that are not specified keep their values if the member exists.
     const isThere = typeof key === "string" && this.member(key) !== ABSENT;
     const { value, writable = isThere, enumerable = isThere, configurable = isThere } = descriptor;
     if (!hasOwn(descriptor, "value") || !(writable && enumerable && configurable)) {
@@ -265,18 +273,18 @@ export class Node {
 
 /** @typedef {import("./transaction.js").Transaction} Transaction */
 
-/** A value without views. */
+/** Returns a value without views. */
 export function free(value) {
   return typeof value === "object" && value !== null ? (value[NODE]?.copy() ?? value) : value;
 }
 
-/** The key as a path has it: a number in an array. */
+/** Returns the key in the form of a path: a number in an array. */
 export function keyIn(raw, key) {
   return isArray(raw) && key !== "length" ? Number(key) : key;
 }
 
 /**
- * `toJSON` while the worker makes an answer.
+ * The `toJSON` of views while the worker serialises a response.
  * @this {any}
  */
 function give() {
@@ -285,16 +293,16 @@ function give() {
 }
 
 /**
- * What a view has beside its members: nothing in objects, and methods in arrays. The names may be a client's, so that nothing
- * of `Object.prototype` is handed out, and no function that other code uses.
+ * Returns the inherited members of a view: none for objects, and methods for arrays. Names may come from a
+ * client, so nothing of `Object.prototype` is exposed, and no function that other code uses.
  */
 function inherited(raw, key) {
-  // Only while the worker makes an answer: a client may name a member.
+  // Only during serialisation, since a client may name a member.
   if (key === "toJSON" && giving) return give;
   return isArray(raw) ? methodOf(key) : undefined;
 }
 
-/** What `String(view)` of an object is, without a `toString` that a client could name. */
+/** The result of `String(view)` for an object, without a `toString` that a client could name. */
 const primitive = freeze(() => "[object Object]");
 
 /** @this {any} */
@@ -302,10 +310,10 @@ function iterator() {
   return this[NODE].elements()[Symbol.iterator]();
 }
 
-/** The methods of arrays, by name. Handlers share them, and can't change them. */
+/** The methods of arrays, by name. Handlers share them, so they are immutable. */
 const methods = Object.create(null);
 
-/** A method of arrays, which may be one that a package has added. */
+/** Returns a method of arrays, including methods that a package has added. */
 function methodOf(key) {
   const method = methods[key];
   if (method !== undefined || key === "constructor" || !hasOwn(ArrayPrototype, key)) return method;
@@ -324,8 +332,8 @@ function throughProxy(name) {
 }
 
 /**
- * Methods that go through a whole array do so on one copy of it, and not through the proxy, which would cost ten times
- * as much. Those that call the handler back do so for readers only: a writer may change the array in between.
+ * Methods that read a whole array use a copy instead of the proxy, which would cost ten times as much.
+ * Methods with callbacks do so for readers only: a writer may change the array in its callback.
  */
 const LOOKING = "at concat flat includes indexOf join lastIndexOf slice toReversed toSpliced with";
 const CALLING =
@@ -349,7 +357,7 @@ function throughCopy(method, may) {
   );
 }
 
-/** Methods that change an array. */
+/** Methods that modify an array. */
 for (const name of ["push", "pop", "shift", "unshift", "splice", "sort", "reverse", "fill", "copyWithin"]) {
   const method = ArrayPrototype[name];
   methods[name] = freeze(

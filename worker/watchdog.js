@@ -1,8 +1,9 @@
-// Sees a handler that doesn't give the event loop back, and tells the gateway, which can end the process.
+// The watchdog: detects a handler that blocks the event loop, and reports it to the gateway, which can end
+// the process.
 //
-// A thread of its own looks every so often at memory that both share: if the same run was there all the time, it is
-// stuck. It has a connection of its own, since the worker's can't be written to then; and when the gateway is gone it
-// ends a worker that is too busy to notice.
+// A separate thread periodically checks shared memory: a run that was executing during the whole interval is
+// stuck. The thread has a connection of its own, since a blocked worker cannot write to its connection. If
+// the gateway ends, the thread ends a worker that is too busy to notice.
 
 import process from "node:process";
 import { Worker as Thread, isMainThread, workerData } from "node:worker_threads";
@@ -10,18 +11,21 @@ import { Worker as Thread, isMainThread, workerData } from "node:worker_threads"
 import { inherited } from "./connection.js";
 import { HELLO, Outbox, STUCK } from "./frames.js";
 
-/** What both share: the run whose code runs (0: none), how often that changed, after how many ms it is stuck. */
+/**
+ * The layout of the shared memory: the executing run (0: none), the number of switches, and the interval in
+ * ms after which a run is stuck.
+ */
 export const RUN = 0;
 export const COUNT = 1;
 export const SPAN = 2;
 const WORDS = 3;
 
-/** Unless a program says otherwise. */
+/** The default interval in milliseconds. */
 const USUAL = 100;
-/** Milliseconds that a worker has to end by itself. */
+/** The time in milliseconds that a worker has to end by itself. */
 const GRACE = 500;
 
-/** Starts the thread; gives what it looks at. */
+/** Starts the thread; returns the memory shared with it. */
 export function watch(fd, number) {
   const watched = new Int32Array(new SharedArrayBuffer(WORDS * Int32Array.BYTES_PER_ELEMENT));
   watched[SPAN] = USUAL;
@@ -36,7 +40,7 @@ function look({ fd, number, watched }) {
   const outbox = new Outbox(socket, () => {});
   outbox.begin(HELLO, 0).u32(number).text("watchdog").end();
   outbox.flush();
-  // Unless it is busy the worker ends by itself, as it also sees that the gateway is gone.
+  // Unless it is busy, the worker ends by itself, since it also notices the end of the gateway.
   const end = () => setTimeout(() => process.kill(process.pid, "SIGKILL"), GRACE);
   socket.on("close", end);
   socket.on("error", () => {});

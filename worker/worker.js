@@ -1,12 +1,14 @@
-// A worker of S services: takes frames from the gateway, runs handlers, and sends frames back. Started as
-// `node worker.js SOCKET WATCHDOG NUMBER`, or by Bun or Deno; the first two are file descriptors (connection.js).
+// The worker of S services: receives frames from the gateway, runs handlers, and sends frames back. It is
+// started as `node worker.js SOCKET WATCHDOG NUMBER`, or with Bun or Deno; the first two arguments are file
+// descriptors (connection.js).
 //
-// It has no HTTP, listens nowhere, and knows neither clients nor services: all of that is the gateway's. Where to look:
-// frames.js (what travels), turn.js (whose code runs when), run.js (a request: `$r`), program.js (a script: `$s`),
-// query.js and resource.js (a request's and a call's values), par.js, slots.js (runs and calls by number), state.js
-// (cells and their past), views.js (what handlers see of them), transaction.js, drafts.js and settle.js (what writers
-// change), values.js (what may be kept), errors.js, log.js, packages.js, watchdog.js, guard.js (what handlers must not do
-// to the process), intrinsics.js (nor to what all objects have).
+// A worker has no HTTP, does not listen, and has no access to clients or services: the gateway is responsible
+// for all of these. The files: frames.js (the protocol), turn.js (attribution of running code to runs),
+// run.js (a request: `$r`), program.js (a script: `$s`), query.js and resource.js (the values of requests and
+// calls), par.js, slots.js (runs and calls by number), state.js (cells and their history), views.js (the
+// handlers' view of cells), transaction.js, drafts.js and settle.js (writers' changes), values.js (values
+// that can be stored), errors.js, log.js, packages.js, watchdog.js, guard.js (protection of the process from
+// handlers), intrinsics.js (protection of built-in objects).
 
 import process from "node:process";
 
@@ -32,32 +34,32 @@ import { SPAN, watch } from "./watchdog.js";
 const WRITER = 1;
 const INITIALISE = 2;
 
-/** CANCEL: whatever it is. */
+/** CANCEL: the run is cancelled even if it is a writer. */
 const GIVE_UP = 1;
 
 const OK = 0;
 const PASSED = 3;
 const REFUSED = 4;
 
-/** The status of a call whose answer is broken, as the gateway has it. */
+/** The status of a call with an invalid response, as in the gateway. */
 const BROKEN_ANSWER = 502;
 
-/** The engine's own: handlers get another (guard.js). */
+/** The engine's original function: handlers get a wrapped one (guard.js). */
 const later = setImmediate;
-/** What is read at once: several bodies of 100 KB, as the gateway sends them. */
+/** The size of the read buffer: several bodies of 100 KB, which the gateway sends together. */
 const READ = 1 << 19;
 
 export class Worker {
   /** @type {Map<number, Program>} */
   programs = new Map();
-  /** @type {Slots<Run>} those that have not ended */
+  /** @type {Slots<Run>} runs that have not ended */
   runs = new Slots();
   /** @type {Slots<{id: number, run: Run, site: number, isDeclaration: boolean, isUnread: boolean, resolve: Function, reject: Function}>} */
   waiting = new Slots();
   cells = new Cells();
-  /** @type {Map<number, string | object>} captured variables, as text until one is asked for */
+  /** @type {Map<number, string | object>} captured variables, kept as text until their first use */
   #instances = new Map();
-  /** @type {Run[]} those that have answered since frames were sent */
+  /** @type {Run[]} runs that have responded since the last flush */
   #answered = [];
   #calls = 0;
   #cursor = new Cursor();
@@ -68,7 +70,7 @@ export class Worker {
   };
 
   #watched;
-  /** From when it is connected. */
+  /** Set once the worker is connected. */
   outbox = /** @type {Outbox} */ (/** @type {unknown} */ (undefined));
 
   /** @param {Int32Array} watched shared with the watchdog */
@@ -77,7 +79,7 @@ export class Worker {
     this.turn = new Turn(watched);
   }
 
-  /** @param {number} fd of the socket */
+  /** @param {number} fd the socket's file descriptor */
   connect(fd, number, engine, ended) {
     const take = (length, buffer) => {
       this.#inbox.push(buffer, length);
@@ -86,7 +88,8 @@ export class Worker {
       this.#give();
       return true;
     };
-    // Node reads again only when all that follows from the last read is done, so that one buffer will do.
+    // Node reads again only after all consequences of the last read are processed, so a single buffer
+    // suffices.
     const onread = engine.startsWith("node") ? { buffer: Buffer.allocUnsafeSlow(READ), callback: take } : undefined;
     const socket = inherited(fd, onread);
     if (onread === undefined) socket.on("data", (chunk) => take(chunk.length, chunk));
@@ -101,7 +104,7 @@ export class Worker {
     return this.#calls;
   }
 
-  /** A run has answered; if it goes on, its answer is sent before it ends. */
+  /** Records that a run has responded; if the run continues, its response is sent before its end. */
   answered(run) {
     this.#answered.push(run);
   }
@@ -111,7 +114,7 @@ export class Worker {
     this.runs.delete(run.id);
   }
 
-  /** Gives out frames; after one that lets a run go on, all that follows from it comes first. */
+  /** Dispatches frames; after a frame that resumes a run, all of its consequences are processed first. */
   #give() {
     while (this.#inbox.next(this.#cursor)) {
       if (this.#takeSafely(this.#cursor)) return this.#goOn();
@@ -120,12 +123,12 @@ export class Worker {
     try {
       this.#send();
     } finally {
-      // Frames that come are taken only where no turn is under way.
+      // Further frames are dispatched only while no turn is active.
       this.turn.end();
     }
   }
 
-  /** Calls back for a run, in a turn of its own. */
+  /** Calls a callback for a run, in a turn of its own. */
   callBack(run, callback, all) {
     if (this.turn.active) return Reflect.apply(callback, undefined, all);
     this.turn.begin();
@@ -149,17 +152,17 @@ export class Worker {
     this.outbox.flush();
   }
 
-  /** A frame that can't be understood must not keep those behind it. */
+  /** Handles a frame; an invalid frame must not block those behind it. */
   #takeSafely(cursor) {
     try {
       return this.#take(cursor);
     } catch (error) {
-      log(this, ERROR, `a frame of the gateway's: ${describe(error).stack}`);
+      log(this, ERROR, `invalid frame from the gateway: ${describe(error).stack}`);
       return false;
     }
   }
 
-  /** One frame. True if promises may go on because of it. */
+  /** Handles a frame. Returns true if it may resume promises. */
   #take(cursor) {
     const type = cursor.u8();
     const run = cursor.u32();
@@ -248,7 +251,7 @@ export class Worker {
     return false;
   }
 
-  /** Gives a run its cells. Returns the cells' indices in the service if it is to initialise them. */
+  /** Opens the cells of a run. Returns the cells' indices in the service if the run initialises them. */
   #open(run, handler, flags, cursor) {
     const count = cursor.u8();
     if (count === 0) return undefined;
@@ -308,7 +311,7 @@ export class Worker {
   }
 }
 
-/** A resource's answer. One that is not the JSON that it claims to be is as broken as one that breaks off. */
+/** Converts a resource's response. A response with a JSON media type that is not JSON fails the call. */
 function read(kind, content) {
   if (kind !== JSON_TEXT && kind !== JSON_ASCII) return content;
   try {
@@ -319,12 +322,15 @@ function read(kind, content) {
   }
 }
 
-/** What nobody reads. JSON stays the text that it is: the gateway has seen that it is none other. */
+/** Converts a response that no code reads. JSON remains text: the gateway has validated it. */
 function unread(kind, content) {
   return kind === JSON_TEXT || kind === JSON_ASCII ? new Verbatim(content) : content;
 }
 
-/** The error of a call. A body that is not the JSON that it claims to be is a text: the call has failed anyway. */
+/**
+ * Returns the error of a call. A body with a JSON media type that is not JSON remains text, since the call
+ * has failed anyway.
+ */
 function failure(message, status, headers, kind, content) {
   let body = content;
   try {
@@ -333,7 +339,7 @@ function failure(message, status, headers, kind, content) {
   return new ResourceError(message, status, headers === "" ? {} : JSON.parse(headers), body);
 }
 
-/** For FAIL, if nobody catches it. */
+/** Adds the call site to an error, for a FAIL frame if the error is not caught. */
 function placed(error, site) {
   error[SITE] = site;
   return error;

@@ -1,4 +1,5 @@
-//! Puts the worker's files into the crate, all that there are: a list by hand would be forgotten.
+//! Embeds all files of the worker into the crate. The list is generated from the folder, so that it is always
+//! complete.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,11 +15,11 @@ fn main() -> io::Result<()> {
     });
     files.sort_by_key(fs::DirEntry::file_name);
     let mut list = String::from(
-        "/// The worker's files, and their texts.\npub(super) const FILES: &[(&str, &str)] = &[\n",
+        "/// The names and contents of the worker's files.\npub(super) const FILES: &[(&str, &str)] = &[\n",
     );
     for file in files {
         println!("cargo:rerun-if-changed={}", file.path().display());
-        let _ = writeln!(list, "({:?}, include_str!({:?})),", file.file_name(), file.path()); // Into a text.
+        let _ = writeln!(list, "({:?}, include_str!({:?})),", file.file_name(), file.path()); // To a string.
     }
     list.push_str("];\n");
     let out = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("cargo sets OUT_DIR"))?;

@@ -1,6 +1,6 @@
-// CPU of a worker alone, per run, under the loads that benches of the whole gateway have: `node worker/tests/bench.js
-// [name...]`: all, in the program, in the system. WORKER_ENGINE chooses the engine, and its options, say
-// `node --cpu-prof --cpu-prof-dir=FOLDER`.
+// Measures the CPU time of a worker per run, under the loads of the benchmarks of the whole gateway: `node
+// worker/tests/bench.js [name...]` prints the total, user and system time. WORKER_ENGINE selects the engine
+// and its options, for example `node --cpu-prof --cpu-prof-dir=FOLDER`.
 import { readFileSync } from "node:fs";
 
 import { ASCII, JSON_ASCII } from "../frames.js";

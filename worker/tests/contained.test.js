@@ -1,4 +1,4 @@
-// What goes wrong in a handler stays there: its run fails or is ended, its neighbours in the worker go on.
+// Faults of handlers are contained: the run fails or is ended, and other runs in the worker continue.
 import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -12,12 +12,12 @@ const async = (body, cells) => ({ code: `async function (query, response, $r) { 
 const hello = plain("$r.respond('hello')");
 const call = `$r.call(1, $s.resource(["http://x/"]), 0, [])`;
 
-/** The worker still answers. */
+/** Asserts that the worker still responds. */
 async function lives(g, program, handler = 0) {
   assert.equal((await g.run(program, handler)).body, "hello");
 }
 
-test("whatever is thrown is told in words", async (t) => {
+test("any thrown value yields a readable message", async (t) => {
   const thrown = {
     "new Error('plain')": /^Error: plain$/,
     "'a text'": /^thrown: 'a text'$/,
@@ -26,10 +26,10 @@ test("whatever is thrown is told in words", async (t) => {
     "undefined": /^thrown: undefined$/,
     "Object.create(null)": /^thrown: \[Object: null prototype\]/,
     "Object.assign(new Error('x'), { get message() { return 1 }, stack: 5 })": /^Error: /,
-    "Object.defineProperty(new Error('x'), 'stack', { get() { throw 1 } })": /^something was thrown that can't be looked at$/,
-    "new Proxy({}, { get() { throw 1 }, getPrototypeOf() { throw 2 } })": /can't be looked at|thrown: /,
-    "Object.assign(new Error('x'), { name: Symbol() })": /can't be looked at|Error/,
-    "new Proxy(new ResourceError('x'), { get: (it, key) => typeof key === 'symbol' ? { valueOf: 1, toString: 1 } : it[key] })": /can't be looked at/,
+    "Object.defineProperty(new Error('x'), 'stack', { get() { throw 1 } })": /^the thrown value can't be inspected$/,
+    "new Proxy({}, { get() { throw 1 }, getPrototypeOf() { throw 2 } })": /can't be inspected|thrown: /,
+    "Object.assign(new Error('x'), { name: Symbol() })": /can't be inspected|Error/,
+    "new Proxy(new ResourceError('x'), { get: (it, key) => typeof key === 'symbol' ? { valueOf: 1, toString: 1 } : it[key] })": /can't be inspected/,
   };
   const g = await gateway(t);
   const program = await g.service([hello, ...Object.keys(thrown).flatMap((value) => [plain(`throw ${value}`), async(`await ${call}; throw ${value}`)])]);
@@ -43,7 +43,7 @@ test("whatever is thrown is told in words", async (t) => {
   await lives(g, program);
 });
 
-test("what a request has for a status or a header fails its own run, whether the handler waits or not", async (t) => {
+test("an invalid status or header from a request fails only its own run, in synchronous and asynchronous handlers", async (t) => {
   const g = await gateway(t, { calls: () => ({ kind: TEXT, content: "x" }) });
   const sets = ["response.status = query.v; $r.respond('x')", "response.status = query.v", "$r.answer(query.v, {}, 'x')"];
   const headers = ["response.headers.a = query.v; $r.respond('x')", "response.headers.a = query.v", "$r.answer(200, { a: query.v }, 'x')"];
@@ -63,7 +63,7 @@ test("what a request has for a status or a header fails its own run, whether the
   assert.deepEqual(g.logs, []);
 });
 
-test("an answer that can't be written fails its own run, and others' answers leave", async (t) => {
+test("an answer that can't be written fails only its own run", async (t) => {
   const g = await gateway(t, { calls: () => new Promise(() => {}) });
   const headers = "response.headers = { toJSON: Object.assign([], { map: () => () => undefined }) }; $r.respond('x')";
   const program = await g.service([hello, async(`$r.respond("early"); await ${call}`), async(`${headers}; await ${call}`), plain(headers)]);
@@ -74,7 +74,7 @@ test("an answer that can't be written fails its own run, and others' answers lea
   for (const { frames } of [runs[0], runs[3]]) assert.equal(frames.find(({ type }) => type === ANSWER)?.body, "early");
 });
 
-test("bytes are what an array holds when it is responded, whatever else it says of itself", async (t) => {
+test("a byte array is sent with its content at the time of `respond`, ignoring overridden members", async (t) => {
   const g = await gateway(t);
   const bytes = {
     "new Uint8Array([1, 2])": [BYTES, [1, 2]],
@@ -100,7 +100,7 @@ test("bytes are what an array holds when it is responded, whatever else it says 
   assert.deepEqual([...(await g.run(later)).body], [1]);
 });
 
-test("the stack is the script's own", async (t) => {
+test("a stack contains only lines of the script", async (t) => {
   const g = await gateway(t);
   const program = await g.service([async(`\n\n await ${call};\n deep(query)`)], { helpers: "const deep = (q) => q.no.where;", name: "deep.sjs" });
   const { stack } = await g.run(program);
@@ -110,7 +110,7 @@ test("the stack is the script's own", async (t) => {
   assert.doesNotMatch(stack, /worker\.js/);
 });
 
-test("a promise that never comes holds nobody up", async (t) => {
+test("a pending promise does not block other runs", async (t) => {
   const g = await gateway(t);
   const program = await g.service([hello, async("await new Promise(() => {})")]);
   const run = g.start_run(program, 1);
@@ -119,7 +119,7 @@ test("a promise that never comes holds nobody up", async (t) => {
   assert.deepEqual((({ type, flags }) => [type, flags])(await run.ended), [END, 4]);
 });
 
-test("rule 4: a run whose client left ends where it waits, unseen by itself; a writer goes on", async (t) => {
+test("rule 4: a run whose client disconnects ends without executing further code; a writer continues", async (t) => {
   const waiting = [];
   const g = await gateway(t, { calls: () => new Promise((resolve) => waiting.push(() => resolve({}))) });
   const program = await g.service([
@@ -140,7 +140,7 @@ test("rule 4: a run whose client left ends where it waits, unseen by itself; a w
   assert.deepEqual(g.logs, []);
 });
 
-test("a writer that is given up leaves its cells as they were, and says nothing more", async (t) => {
+test("a cancelled writer is rolled back and sends no further frames", async (t) => {
   const waiting = [];
   const g = await gateway(t, { calls: () => new Promise((resolve) => waiting.push(() => resolve({}))) });
   const program = await g.service([
@@ -158,7 +158,7 @@ test("a writer that is given up leaves its cells as they were, and says nothing 
   assert.deepEqual([run.frames.length, g.logs], [before, []]);
 });
 
-test("a handler that ends the process, or tries to crash it, ends itself", async (t) => {
+test("a handler that tries to end or crash the process fails", async (t) => {
   const g = await gateway(t);
   const program = await g.service([
     hello,
@@ -170,7 +170,7 @@ test("a handler that ends the process, or tries to crash it, ends itself", async
     async(`Promise.reject(new Error("dropped")); await new Promise(() => {})`),
     async(`setTimeout(() => { throw new Error("in a timer") }); await new Promise(() => {})`),
   ]);
-  for (const handler of [1, 2, 3, 4]) assert.match((await g.run(program, handler)).message, /is the gateway's to call, and not a handler's$/);
+  for (const handler of [1, 2, 3, 4]) assert.match((await g.run(program, handler)).message, /can't be called by a handler$/);
   assert.match((await g.run(program, 5)).message, /^RangeError: Maximum call stack size exceeded/);
   const dropped = await g.run(program, 6);
   assert.deepEqual([dropped.type, dropped.message], [FAIL, "Error: dropped"]);
@@ -178,8 +178,8 @@ test("a handler that ends the process, or tries to crash it, ends itself", async
   assert.deepEqual([timer.type, timer.message], [FAIL, "Error: in a timer"]);
   const said = g.logs.map(({ run, level, text }) => [run, level, text.split("\n")[0].split(":")[0]]);
   assert.deepEqual(said, [
-    [dropped.run, 3, "a promise that nobody waits for was rejected"],
-    [timer.run, 3, "an error that nobody could catch"],
+    [dropped.run, 3, "unhandled rejection of a promise"],
+    [timer.run, 3, "uncaught error"],
   ]);
   await lives(g, program);
 });
@@ -201,7 +201,7 @@ test("the console goes to the log, with the run and the level", async (t) => {
   ]);
 });
 
-test("the watchdog names the run that keeps the event loop busy, also among calls that came back together", async (t) => {
+test("the watchdog reports the run that blocks the event loop, even if several runs are resumed together", async (t) => {
   const calls = [];
   const g = await gateway(t, { calls: (frame) => void calls.push(frame) });
   const spin = "for (;;);";
@@ -215,7 +215,7 @@ test("the watchdog names the run that keeps the event loop busy, also among call
   assert.equal((await stuck).run, runs[1].id);
 });
 
-test("a worker ends with its gateway, however busy it is", async (t) => {
+test("a worker ends with its gateway, even while it is busy", async (t) => {
   const g = await gateway(t);
   const program = await g.service([plain("for (;;);")], { settings: { stuck: 20 } });
   const stuck = new Promise((resolve) => (g.onstuck = resolve));
@@ -224,7 +224,7 @@ test("a worker ends with its gateway, however busy it is", async (t) => {
   await g.close({ kill: false });
 });
 
-test("what one handler does to prototypes doesn't break the worker", async (t) => {
+test("changes of prototypes by a handler don't break the worker", async (t) => {
   const g = await gateway(t);
   const program = await g.service([
     async(`const { n } = await ${call} ?? { n: 1 }; $r.cells.list.push(n); delete $r.cells.map.a; $r.respond({ list: $r.cells.list, q: query })`, ["list", "map"]),
@@ -246,7 +246,7 @@ test("what one handler does to prototypes doesn't break the worker", async (t) =
   assert.deepEqual([before.body, after.body, after.message], ['{"list":[1,1],"q":{"a":"b"}}', '{"list":[1,1,1],"q":{"a":"b"}}', undefined]);
 });
 
-test("what all objects have can't be changed by a member that a request names", async (t) => {
+test("a member name from a request can't change inherited members of all objects", async (t) => {
   const g = await gateway(t);
   const program = await g.service([
     plain("(($r.cells.tree[query.a] ??= {})[query.b] ??= {})[query.c] = query.v", ["tree"]),
@@ -266,14 +266,14 @@ test("what all objects have can't be changed by a member that a request names", 
   for (const [index, [b, c]] of places.entries()) {
     g.state(index + 1, 1, 0, {});
     const fail = await g.run(program, 0, { cells: [index + 1], version: 1, writer: true, query: { a: "new", b, c, v: "YES" } });
-    // Deno has no `__proto__`; there it is a member, and none that may be kept.
+    // Deno has no `__proto__`; there it is an ordinary member, and not allowed in state.
     assert.deepEqual([fail.type, fail.kind === 0 || /__proto__/.test(fail.message)], [FAIL, true], `${b}.${c}`);
     assert.equal((await g.run(program, 1)).body, clean, `${b}.${c}`);
   }
   assert.equal((await g.run(program, 2)).body, '["old",8,["a","valueOf","hasOwnProperty"],"text"]', "objects may have members of these names");
 });
 
-test("rule 21: a script imports packages that stand beside it", async (t) => {
+test("rule 21: a script imports packages from its folder", async (t) => {
   const g = await gateway(t);
   const install = (name, manifest, files) => {
     const folder = join(g.folder, "node_modules", name);
@@ -296,19 +296,19 @@ test("rule 21: a script imports packages that stand beside it", async (t) => {
   assert.equal((await g.run(program)).body, '[4,2,"away",1,"beside","0cc175b9c0f1b6a831c399e269772661"]');
 });
 
-test("a program that can't be loaded says why, and others run on", async (t) => {
+test("a program that can't be loaded reports the reason, and others continue", async (t) => {
   const g = await gateway(t);
   const good = await g.service([hello]);
   const described = { services: [{ name: "test", handlers: [{}] }] };
   await assert.rejects(g.load(`(async ($s) => { await $s.import("nowhere") })`, described), /Cannot find|ResolveMessage|nowhere/);
   await assert.rejects(g.load(`(async ($s) => {\n throw new TypeError("at the top") })`, described), /TypeError: at the top/);
-  await assert.rejects(g.load(`(async ($s) => { $s.service("other", () => {}) })`, described), /the gateway knows no service other/);
+  await assert.rejects(g.load(`(async ($s) => { $s.service("other", () => {}) })`, described), /the program's descriptor has no service other/);
   await assert.rejects(g.load(`(async ($s) => { $s.service("test", () => {}) })`, described), /handler 0 of service test has no code/);
   await assert.rejects(g.load(`(async ($s) => {`, described), /SyntaxError/);
   await lives(g, good);
 });
 
-test("a changed program runs beside the old one, until that is forgotten", async (t) => {
+test("a changed program runs beside the old one until that is unloaded", async (t) => {
   const g = await gateway(t, { calls: () => ({ kind: TEXT, content: "x" }) });
   const old = await g.service([hello, async(`$r.respond(await ${call} + " old")`)]);
   const changed = await g.service([plain("$r.respond('changed')")]);
@@ -320,7 +320,7 @@ test("a changed program runs beside the old one, until that is forgotten", async
   assert.equal((await g.run(changed, 5)).message, "Error: the program has no such handler");
 });
 
-test("a cell and an instance that are forgotten are gone", async (t) => {
+test("FORGET removes a cell and an instance", async (t) => {
   const g = await gateway(t);
   const program = await g.service([
     { code: "function (query, response, $r, captured) { $r.respond([$r.cells.a ?? null, captured ?? null]) }", cells: ["a"] },
@@ -334,7 +334,7 @@ test("a cell and an instance that are forgotten are gone", async (t) => {
   assert.equal((await g.run(program, 0, options)).body, "[null,null]");
 });
 
-test(`the worker says which engine it is (${ENGINE[0].split("/").at(-1)})`, async (t) => {
+test(`the worker reports its engine (${ENGINE[0].split("/").at(-1)})`, async (t) => {
   const g = await gateway(t);
   assert.match(g.engine, /^(node|bun|deno) \d+\.\d+\.\d+$/);
   assert.equal(g.hello.worker, 7);

@@ -1,4 +1,4 @@
-// What travels arrives: in any pieces, of any size, in any letters.
+// Frames arrive unchanged: in any pieces, of any size, with any characters.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -6,12 +6,12 @@ import { ASCII, BYTES, Cursor, Inbox, JSON_TEXT, Outbox, TEXT } from "../frames.
 import { gateway } from "./gateway.js";
 import { law, value } from "./random.js";
 
-/** A socket that keeps what is written, and may be slow. */
+/** Returns a socket that records the written bytes, and may be slow. */
 function socket(slow = false) {
   return { pieces: [], writableLength: slow ? 1 : 0, write(bytes) { this.pieces.push(slow ? bytes : Buffer.from(bytes)) } };
 }
 
-/** Frames, each with a text and a body, as bytes. */
+/** Encodes frames, each with a text and a body. */
 function written(frames) {
   const to = socket();
   const outbox = new Outbox(to, () => {});
@@ -24,7 +24,7 @@ function written(frames) {
   return to.pieces[0];
 }
 
-/** Reads them from pieces of these sizes, all through one buffer, as the worker does. */
+/** Decodes frames from pieces of these sizes, all through one buffer, as in the worker. */
 function received(bytes, sizes) {
   const inbox = new Inbox();
   const cursor = new Cursor();
@@ -48,7 +48,7 @@ function received(bytes, sizes) {
 
 const samples = ["", undefined, "a", "Zoë", "\u{1f600}", "x".repeat(23), "é".repeat(24), new Uint8Array([1, 2, 255]), new Uint8Array(0)];
 
-test("frames may be cut at any byte", () => {
+test("frames may be split at any byte", () => {
   const bytes = written(samples);
   for (let cut = 1; cut < bytes.length; cut++) {
     let first = true;
@@ -68,7 +68,7 @@ test("frames of any size, in pieces of any size", () =>
     assert.deepEqual(received(written(frames), () => 1 + r.below(most)), frames);
   }));
 
-test("what comes while there is still something to take waits for its turn", () => {
+test("bytes that arrive before the previous ones are consumed are queued", () => {
   const bytes = written(samples);
   const inbox = new Inbox();
   const cursor = new Cursor();
@@ -78,7 +78,7 @@ test("what comes while there is still something to take waits for its turn", () 
   assert.equal(count, samples.length);
 });
 
-test("what a slow socket has not sent is not written over", () => {
+test("bytes that a slow socket has not sent are not overwritten", () => {
   const to = socket(true);
   const outbox = new Outbox(to, () => {});
   for (const letter of ["a", "b", "c"]) {
@@ -88,7 +88,7 @@ test("what a slow socket has not sent is not written over", () => {
   assert.deepEqual(to.pieces.map((piece) => piece.toString("latin1").slice(-3)), ["aaa", "bbb", "ccc"]);
 });
 
-test("a frame whose write throws leaves nothing of itself behind", () => {
+test("a frame whose write throws is discarded", () => {
   const to = socket();
   const outbox = new Outbox(to, () => {});
   const number = { valueOf: null, toString: null };
@@ -113,12 +113,12 @@ test("a frame whose write throws leaves nothing of itself behind", () => {
   assert.deepEqual(frames, [[1, 1, "before"], [3, 3, "behind"]]);
 });
 
-test("half a surrogate pair arrives as U+FFFD, short or long", () => {
+test("an unpaired surrogate arrives as U+FFFD, in short and long strings", () => {
   const halves = ["\ud800", `${"x".repeat(30)}\udc00`];
   assert.deepEqual(received(written(halves), () => 1000), ["\ufffd", `${"x".repeat(30)}\ufffd`]);
 });
 
-test("a worker takes and gives bodies of megabytes, in small pieces", async (t) => {
+test("a worker receives and sends bodies of megabytes in small pieces", async (t) => {
   const g = await gateway(t, { calls: ({ body }) => ({ kind: TEXT, content: body }), cut: 50_000 });
   const program = await g.service([
     { code: `async function (query, response, $r) { $r.respond(await $r.call(1, $s.resource(["http://x/"]), 2, [query.$body])) }` },
@@ -138,7 +138,7 @@ test("a worker takes and gives bodies of megabytes, in small pieces", async (t) 
   assert.ok(Buffer.compare(third.body, bytes) === 0);
 });
 
-test("many large results at once come to their own runs", async (t) => {
+test("many large concurrent results reach their own runs", async (t) => {
   const waiting = [];
   const content = (query) => JSON.parse(query).n + "x".repeat(100_000);
   const g = await gateway(t, {
@@ -160,7 +160,7 @@ test("many large results at once come to their own runs", async (t) => {
   assert.deepEqual(bodies, bodies.map((_, n) => Array(5).fill(`${10 + n}x`).join()));
 });
 
-test("JSON of any value comes back as it was", async (t) => {
+test("any JSON value is returned unchanged", async (t) => {
   const g = await gateway(t, { cut: 11 });
   const program = await g.service([{ code: `function (query, response, $r) { $r.respond([query.v, query.$body]) }` }]);
   await law(100, async (r) => {

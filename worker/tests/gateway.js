@@ -1,4 +1,5 @@
-// A gateway for tests: starts a real worker, sends it frames, and remembers or answers what comes back.
+// A gateway for tests: starts a real worker, sends frames, and records or answers the frames that it
+// receives.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -9,12 +10,12 @@ import { fileURLToPath } from "node:url";
 import * as F from "../frames.js";
 
 const main = fileURLToPath(new URL("../worker.js", import.meta.url));
-/** The engine that runs the worker, `bun` or `deno run -A`. */
+/** The command of the engine that runs the worker, for example `bun` or `deno run -A`. */
 export const ENGINE = (process.env.WORKER_ENGINE ?? process.execPath).split(" ");
-/** As frames have them. */
+/** The numbers of methods in frames. */
 export const METHODS = { GET: 0, HEAD: 1, POST: 2, PUT: 3, PATCH: 4, DELETE: 5, OPTIONS: 6 };
 
-/** Starts a worker; it ends with the test. */
+/** Starts a worker that ends with the test. */
 export async function gateway(test, options = {}) {
   const gateway = new Gateway(options);
   test.after(() => gateway.close());
@@ -23,7 +24,7 @@ export async function gateway(test, options = {}) {
 }
 
 export class Gateway {
-  /** Everything that came and is no answer to a run or load. */
+  /** Frames that are not responses to a run or load. */
   logs = [];
   stuck = [];
   removed = [];
@@ -35,7 +36,7 @@ export class Gateway {
   #cut;
   #sockets = [];
 
-  /** @param {{calls?: Function, cut?: number}} options `calls` answers a call; `cut` sends in pieces of so many bytes */
+  /** @param {{calls?: Function, cut?: number}} options `calls` answers a call; `cut` is the size of the pieces that are sent */
   constructor({ calls = () => ({}), cut } = {}) {
     this.#calls = calls;
     this.#cut = cut;
@@ -51,7 +52,7 @@ export class Gateway {
     });
   }
 
-  /** Without `kill` the worker has to notice by itself that its gateway is gone. */
+  /** Without `kill`, the worker has to detect the end of its gateway. */
   async close({ kill = true } = {}) {
     for (const socket of this.#sockets) socket.destroy();
     if (kill) this.process.kill("SIGKILL");
@@ -59,7 +60,7 @@ export class Gateway {
     rmSync(this.folder, { recursive: true, force: true });
   }
 
-  /** Loads emitted code: `service` is what `$s.service` gets, with the descriptor's members beside. */
+  /** Loads emitted code with this descriptor. */
   load(code, descriptor, { name = "test.sjs", folder = this.folder } = {}) {
     const program = ++this.#numbers;
     this.out.begin(F.LOAD, program).text(name).text(folder).text(JSON.stringify(descriptor)).text(code).end();
@@ -67,7 +68,7 @@ export class Gateway {
     return new Promise((resolve, reject) => this.#loads.set(program, { resolve: () => resolve(program), reject }));
   }
 
-  /** A program of one service: handlers as texts, each with the names of its cells. */
+  /** Loads a program of one service: handlers as source texts, each with the names of its cells. */
   service(handlers, { cells = [], initials = "", resources = [], helpers = "", settings = {}, ...rest } = {}) {
     const texts = handlers.map(({ code }, index) => `$s.handler(${index}, ${code});`).join("\n");
     const code = `(async ($s) => {"use strict"; $s.service("test", () => {${helpers}\n${texts}\n${initials}})})`;
@@ -76,7 +77,7 @@ export class Gateway {
   }
 
   /**
-   * Starts a run. `ended` resolves to what END or FAIL say, with the run's other frames.
+   * Starts a run. `ended` resolves to the content of END or FAIL, with the run's other frames.
    * @returns {{id: number, ended: Promise<any>, frames: any[]}}
    */
   start_run(program, handler = 0, options = {}) {
@@ -101,7 +102,7 @@ export class Gateway {
     return run;
   }
 
-  /** A run to its end. */
+  /** Runs a handler to its end. */
   run(program, handler, options) {
     return this.start_run(program, handler, options).ended;
   }
@@ -126,7 +127,7 @@ export class Gateway {
     this.#send();
   }
 
-  /** Resolves when the worker has taken all that was sent before. */
+  /** Resolves when the worker has processed all frames that were sent before. */
   ping() {
     const number = ++this.#numbers;
     this.out.begin(F.PING, number).end();
@@ -140,7 +141,7 @@ export class Gateway {
     this.#send();
   }
 
-  /** Frames of one function leave together. */
+  /** Sends all frames of a function together. */
   together(send) {
     this.held = true;
     send();
@@ -208,14 +209,14 @@ function u64(frame, value) {
   return frame.u32(value % 2 ** 32).u32(Math.floor(value / 2 ** 32));
 }
 
-/** A frame from a worker, as an object. */
+/** Parses a frame from a worker. */
 function read(cursor) {
   const type = cursor.u8();
   const run = cursor.u32();
   const frame = { type, run };
   const fields = FIELDS[type];
   if (fields) fields(cursor, frame);
-  if (cursor.at !== cursor.end) throw new Error(`a frame of type ${type} has ${cursor.end - cursor.at} bytes more`);
+  if (cursor.at !== cursor.end) throw new Error(`a frame of type ${type} has ${cursor.end - cursor.at} extra bytes`);
   return frame;
 }
 

@@ -1,4 +1,5 @@
-// What Node's types leave out: the encoders of a Buffer that the others are made of. Bun and Deno have them too.
+// Methods of Buffer that Node's types lack: the encoders on which others are based. Bun and Deno have them
+// too.
 
 declare global {
   interface Buffer {

@@ -1,4 +1,5 @@
-// `par` and `pfor` against the same units one after the other: random graphs, units that end in any order, throw or leave.
+// `par` and `pfor` compared with sequential execution: random graphs of units that end in any order, throw or
+// leave.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -9,7 +10,7 @@ const turns = async (count) => {
   for (let i = 0; i < count; i++) await null;
 };
 
-/** What units do: after so many turns they end, throw, or leave with a value. */
+/** Generates the behaviour of units: after a number of turns they end, throw, or leave with a value. */
 function behaviours(r, count) {
   return Array.from({ length: count }, (_, index) => {
     const end = r.chance(0.1) ? "throw" : r.chance(0.1) ? "leave" : "end";
@@ -25,7 +26,7 @@ async function play({ index, end, turns: count, early }, events) {
   return end === "leave" ? `left ${index}` : undefined;
 }
 
-/** The outcome of a promise, to be compared. */
+/** Returns the outcome of a promise, for comparison. */
 const outcome = (promise) => promise.then((value) => ["value", value], (error) => ["error", error.message]);
 
 async function sequentially(units) {
@@ -36,16 +37,17 @@ async function sequentially(units) {
   return undefined;
 }
 
-test("rule 18: `par` gives what the units give one after the other, and starts a unit once those before it are done", () =>
+test("rule 18: `par` has the result of sequential execution, and starts a unit once its dependencies are done", () =>
   law(400, async (r) => {
     const units = behaviours(r, r.below(9));
-    // A unit that may throw or leave is a barrier, as the compiler has it, or else later ones may have begun.
+    // A unit that may throw or leave is a barrier, as in the compiler; otherwise later ones could have
+    // started.
     const needs = units.map((_, i) => units.slice(0, i).map(({ index }) => index).filter((j) => units[j].end === "leave" || r.chance(0.3)));
     const events = [];
     const result = await outcome(par(units.map((unit, i) => [needs[i], () => play(unit, events)])));
     const started = events.filter(([what]) => what === "start").map(([, index]) => index);
     const ended = events.filter(([what]) => what === "end").map(([, index]) => index);
-    assert.deepEqual(new Set(ended), new Set(started), "all that started have ended when it is over");
+    assert.deepEqual(new Set(ended), new Set(started), "all started units have ended at the end");
     for (const index of started) {
       for (const need of needs[index]) assert.ok(events.findIndex(([what, i]) => what === "end" && i === need) < events.findIndex(([, i]) => i === index));
     }
@@ -54,7 +56,7 @@ test("rule 18: `par` gives what the units give one after the other, and starts a
     if (result[1] === undefined) assert.equal(started.length, units.length);
   }));
 
-test("rule 18: nothing starts once a unit has thrown, and the first in program order is thrown", async () => {
+test("rule 18: no unit starts after one has thrown, and the first error in program order is thrown", async () => {
   const events = [];
   const unit = (index, end, turns) => () => play({ index, end, turns }, events);
   const all = par([[[], unit(0, "throw", 5)], [[], unit(1, "throw", 1)], [[1], unit(2, "end", 0)], [[], unit(3, "end", 9)]]);
@@ -62,7 +64,7 @@ test("rule 18: nothing starts once a unit has thrown, and the first in program o
   assert.deepEqual(events.map(([what, index]) => what + index), ["start0", "start1", "start3", "end1", "end0", "end3"]);
 });
 
-test("rule 19: `pfor` gives what the loop gives, with at most so many units under way", () =>
+test("rule 19: `pfor` has the result of a loop, with a limited number of concurrent units", () =>
   law(400, async (r) => {
     const units = behaviours(r, r.below(12));
     const most = 1 + r.below(4);
@@ -79,7 +81,7 @@ test("rule 19: `pfor` gives what the loop gives, with at most so many units unde
     };
     const result = await outcome(pfor(units, unit, most));
     assert.ok(highest <= most);
-    assert.equal(running, 0, "all are done when the loop is");
+    assert.equal(running, 0, "all units are done at the end");
     const started = events.filter(([what]) => what === "start").map(([, index]) => index);
     assert.deepEqual(started, started.map((_, i) => i), "they start in order");
     const expected = await outcome(sequentially(units.slice(0, started.length).map((unit) => () => play(unit, []))));
@@ -87,7 +89,7 @@ test("rule 19: `pfor` gives what the loop gives, with at most so many units unde
     if (result[1] === undefined) assert.equal(started.length, units.length);
   }));
 
-test("rule 19: arrays and strings have numbers, objects their own keys, in order", async () => {
+test("rule 19: arrays and strings are iterated by index, objects by their own keys, in order", async () => {
   const keysOf = async (collection) => {
     const keys = [];
     await pfor(collection, async (i) => void keys.push(i), 64);

@@ -1,4 +1,4 @@
-// A seeded generator for laws: a failure names the seed, and the seed plays the same again.
+// A seeded random generator for property tests: a failure reports the seed, which reproduces it.
 
 /** @param {number} seed */
 export function random(seed) {
@@ -13,7 +13,7 @@ export function random(seed) {
   return { next, below, chance: (p) => next() < p, pick: (list) => list[below(list.length)] };
 }
 
-/** Plays a law with many seeds; `SEED` in the environment plays one, `RUNS` that many. */
+/** Runs a property with many seeds; in the environment, `SEED` selects one, and `RUNS` sets their number. */
 export async function law(runs, play) {
   const { SEED, RUNS } = process.env;
   const seeds = SEED ? [Number(SEED)] : Array.from({ length: Number(RUNS ?? runs) }, (_, i) => i + 1);
@@ -27,7 +27,7 @@ export async function law(runs, play) {
   }
 }
 
-/** A JSON value. */
+/** Generates a JSON value. */
 export function value(r, depth = 3) {
   const kind = r.below(depth > 0 ? 7 : 5);
   if (kind === 0) return null;

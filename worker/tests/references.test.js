@@ -1,5 +1,5 @@
-// References within a handler are those of JavaScript: random handlers run on state and on plain objects, and what is left
-// is the same, order included; after a throw it is what it was.
+// References within a handler are those of JavaScript: random handlers run on state and on plain objects, and
+// the results are equal, including the order of members; after a throw, the state is unchanged.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -8,7 +8,7 @@ import { key, law, value } from "./random.js";
 import { NAMES, Side, applied, changesOf, unfolded, writer } from "./side.js";
 
 const isObject = (value) => typeof value === "object" && value !== null;
-/** The paths of objects and arrays below the cells and the local variables, as far as they are no circles. */
+/** Returns the paths of objects and arrays below the cells and the local variables, excluding circles. */
 function paths(roots) {
   const found = [];
   const walk = (object, path, above) => {
@@ -21,7 +21,7 @@ function paths(roots) {
   return found;
 }
 const at = (world, path) => path.reduce((object, step) => object[step], world);
-/** Whether an object can be reached from a value. */
+/** Whether an object is reachable from a value. */
 function reaches(value, object, seen = new Set()) {
   if (!isObject(value) || seen.has(value)) return false;
   if (value === object) return true;
@@ -29,7 +29,10 @@ function reaches(value, object, seen = new Set()) {
   return Object.values(value).some((inner) => reaches(inner, object, seen));
 }
 
-/** What is assigned: a value of one's own, or what is somewhere already. As a function of a world. */
+/**
+ * Generates an assigned value: a new value, or a reference to an existing one. Returns it as a function of a
+ * world.
+ */
 function operand(r, model) {
   const all = paths(model);
   if (all.length === 0 || r.chance(0.5)) {
@@ -40,7 +43,7 @@ function operand(r, model) {
   return (world) => at(world, path);
 }
 
-/** How a method of an array is called. */
+/** Generates a call of an array method. */
 function call(r, model, list) {
   const size = list.length;
   const index = () => r.pick([undefined, NaN, -Infinity, Infinity, -1, 0, 1, 0.5, -1.5, "1", null, size, size + 2, -size - 1, r.below(size + 1)]);
@@ -91,7 +94,7 @@ function call(r, model, list) {
   }
 }
 
-/** A statement, as a function of a world; none if it would make a circle. */
+/** Generates a statement, as a function of a world; undefined if it would create a circle. */
 function statement(r, model) {
   const all = paths(model);
   const variable = r.pick(["x", "y", "z"]);
@@ -136,7 +139,7 @@ function statement(r, model) {
   if (kind === 5) {
     return (w) => {
       const object = at(w, path);
-      // State has nothing of a prototype.
+      // State does not inherit from a prototype.
       if (!Object.hasOwn(object, name)) object[name] = [1];
       else if (Array.isArray(object[name])) object[name].push(1);
     };
@@ -147,7 +150,7 @@ function statement(r, model) {
   return (w) => void (at(w, path)[name] = next(w));
 }
 
-/** What a call came to, and which of the objects that are there it is. */
+/** Returns the result of a call, and the position of the returned object. */
 function outcome(world, act) {
   try {
     const result = act(world);
@@ -162,11 +165,11 @@ function outcome(world, act) {
 
 const place = (world, object) => isObject(object) && paths(world).find((path) => at(world, path) === object)?.join();
 
-/** Cells as texts: whole values with their order. */
+/** Returns the cells as texts: whole values including the order of members. */
 const texts = (world) => NAMES.map((name) => JSON.stringify(world[name]));
 const answered = (view) => NAMES.map((name) => (view[name] === undefined ? undefined : stringify(view[name])));
 
-test("random handlers leave what they would leave of plain objects, and nothing where they throw", () =>
+test("random handlers have the same effect as on plain objects, and none if they throw", () =>
   law(400, (r) => {
     const first = NAMES.map(() => (r.chance(0.1) ? undefined : value(r, 4)));
     const side = new Side(first);
@@ -202,7 +205,7 @@ test("random handlers leave what they would leave of plain objects, and nothing 
         base += ops.length > 0 ? 1 : 0;
       }
       const after = copy.map((value) => JSON.stringify(value));
-      assert.deepEqual(answered(side.open(base, 0, false).view), after, isThrown ? "as it was" : "as it is made");
+      assert.deepEqual(answered(side.open(base, 0, false).view), after, isThrown ? "unchanged" : "the new value");
       for (const reader of readers) {
         assert.deepEqual(answered(reader.view), reader.before);
         NAMES.forEach((name, i) => {
@@ -214,7 +217,7 @@ test("random handlers leave what they would leave of plain objects, and nothing 
     }
   }));
 
-test("what is assigned stays the same object until the handler ends", () => {
+test("an assigned object keeps its identity until the handler ends", () => {
   const { view, ops } = writer({}, []);
   const list = [];
   view.one.word = list;
@@ -235,7 +238,7 @@ test("what is assigned stays the same object until the handler ends", () => {
   ]);
 });
 
-test("an object that stands in two places is one object, and two when the handler has ended", () => {
+test("an object at two positions is one object, and becomes two when the handler ends", () => {
   const { view, side, run, worker } = writer({ a: { n: 1 } }, [{ m: 1 }]);
   view.one.b = view.one.a;
   view.one.b.n = 2;
@@ -249,7 +252,7 @@ test("an object that stands in two places is one object, and two when the handle
   assert.deepEqual([next.view.one.b.n, next.view.two[1].n], [2, 2]);
 });
 
-test("what is moved, and what is changed after it was moved, is what is kept", () => {
+test("moved objects are stored, including changes after the move", () => {
   const { view, ops } = writer({ from: { list: [1], o: {} } }, null);
   const { from } = view.one;
   view.one.to = from;
@@ -260,7 +263,7 @@ test("what is moved, and what is changed after it was moved, is what is kept", (
   assert.deepEqual(ops(), [[0, ["from"]], [0, ["to"], { list: [1, 2], o: { late: true } }], [1, [], { late: true }]]);
 });
 
-test("an element that was read can be written wherever it is moved", () => {
+test("an element that was read can be written after any move", () => {
   const { view, ops } = writer([{ n: 3 }, { n: 1 }, { n: 2 }], Array.from({ length: 5 }, (_, n) => ({ n })));
   const [three, one] = view.one;
   view.one.sort((a, b) => a.n - b.n);
@@ -282,7 +285,7 @@ test("an element that was read can be written wherever it is moved", () => {
   ]);
 });
 
-test("what can't be kept when a handler ends makes it fail, and nothing is written", () => {
+test("a value that can't be stored at the end of a handler makes it fail without an effect", () => {
   const breaks = [
     [(o) => (o.self = o), /^`one\.o\.self` can't be a circle/],
     [(o) => (o.list[3] = 1), /^`one\.o\.list\[0\]` can't be undefined/],
@@ -305,7 +308,7 @@ test("what can't be kept when a handler ends makes it fail, and nothing is writt
   }
 });
 
-test("members stand where they stood, for readers meanwhile and after a throw", () => {
+test("members keep their order for concurrent readers and after a throw", () => {
   const side = new Side([{ a: 1, b: 2, c: 3 }, { list: [{ x: 1, y: 2 }] }]);
   const before = ['{"a":1,"b":2,"c":3}', '{"list":[{"x":1,"y":2}]}'];
   const reader = side.open(0, 0, false);
@@ -327,7 +330,7 @@ test("members stand where they stood, for readers meanwhile and after a throw", 
   assert.deepEqual([answered(reader.view), answered(side.open(1, 0, false).view)[0]], [before, '{"b":2,"c":3,"a":4}']);
 });
 
-test("after an early commit what was assigned is fixed, and what was taken out is the handler's own", () => {
+test("after an early commit, assigned objects are frozen, and removed ones belong to the handler", () => {
   const side = new Side([[{ n: 1, list: [1] }, { n: 2 }], {}]);
   const { run, view, worker } = side.open(0, 0, true);
   const list = [{ deep: 1 }];
@@ -354,20 +357,20 @@ test("after an early commit what was assigned is fixed, and what was taken out i
   assert.deepEqual(answered(side.open(2, 0, false).view)[1], '{"list":[{"deep":1},5],"moved":{"n":2}}');
 });
 
-test("a client's name for a member is no method of the view", () => {
+test("a member name from a client does not select a method of the view", () => {
   const { view, ops } = writer({}, {});
   for (const name of ["toJSON", "toString2"]) view.one[name] = (view.one[name] || 0) + 1;
   assert.deepEqual(ops(), [[0, ["toJSON"], 1], [0, ["toString2"], 1]]);
 });
 
-/** Whether a list is what state can hold. */
+/** Whether state can contain a value. */
 function isJson(value) {
   if (Array.isArray(value)) return Array.from(value).every(isJson);
   if (isObject(value)) return Object.values(value).every(isJson);
   return value === null || typeof value === "string" || typeof value === "boolean" || Number.isFinite(value);
 }
 
-test("methods of arrays do what ECMAScript says, whatever their arguments are", () => {
+test("array methods follow ECMAScript for any arguments", () => {
   const odd = [undefined, null, NaN, Infinity, -Infinity, -1, 0, -0, 1, 1.9, -1.9, 4, 100, -100, "1", "x", true, {}, [], [2], 1n, Symbol.iterator, () => 1, { valueOf: () => 2 }];
   const lists = [[], [1], [3, 1, 2, null, "b", "a", 10], [{ n: 2 }, { n: 1 }, [[4], 5]]];
   const names = Object.getOwnPropertyNames(Array.prototype).filter((name) => typeof Array.prototype[name] === "function" && name !== "constructor" && !name.startsWith("toLocale"));
@@ -389,7 +392,7 @@ test("methods of arrays do what ECMAScript says, whatever their arguments are", 
         const expected = told(() => plain[name](...args));
         const got = told(() => view.one[name](...args));
         if (got === "StateError") {
-          // Only what no state can hold may be refused.
+          // Only values that state cannot contain may be refused.
           assert.ok(!isJson(plain), `${call} is refused`);
           continue;
         }
@@ -403,7 +406,7 @@ test("methods of arrays do what ECMAScript says, whatever their arguments are", 
   }
 });
 
-test("an array may change while it is gone through, and a comparison may throw", () => {
+test("an array may change during an iteration, and a comparison may throw", () => {
   const both = (act) => {
     const { view, ops } = writer([4, 1, 3, 2], 0);
     const plain = [4, 1, 3, 2];

@@ -1,4 +1,4 @@
-// The rules of S, by their numbers, as a gateway sees a worker keep them.
+// The rules of S that a worker implements, by number, tested through its protocol.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { ANSWER, ASCII, BYTES, CALL, COMMIT, DECLARE, END, FAIL, JSON_ASCII, JSON_TEXT, NONE, REMOVE, TEXT, TWICE } from "../frames.js";
 import { METHODS, gateway } from "./gateway.js";
 
-/** A handler of one statement or several. */
+/** A handler with this body. */
 const plain = (body, cells) => ({ code: `function (query, response, $r, captured) { ${body} }`, cells });
 const async = (body, cells) => ({ code: `async function (query, response, $r, captured) { ${body} }`, cells });
 const types = (end) => end.frames.map(({ type }) => type);
@@ -21,14 +21,14 @@ test("rule 2: handlers are found by their numbers, each with its own cells", asy
   assert.equal((await g.run(program, 1, one([1, 2], 1))).body, '["B","A"]');
 });
 
-test("rule 4: a handler that only reads its state says so when it writes", async (t) => {
+test("rule 4: a write in a read-only handler is an error", async (t) => {
   const g = await gateway(t);
   const program = await g.service([plain("$r.cells.n = 1", ["n"])]);
   const fail = await g.run(program, 0, { ...one([1], 0), method: METHODS.PUT });
   assert.deepEqual([fail.type, fail.message], [FAIL, "TypeError: state `n` can't be changed: this handler only reads its state (S rule 4)"]);
 });
 
-test("rule 5: a reader keeps its version across awaits, and a throw takes back what was written", async (t) => {
+test("rule 5: a reader keeps its version across awaits, and a throw rolls back writes", async (t) => {
   let answer;
   const g = await gateway(t, { calls: () => new Promise((resolve) => (answer = () => resolve({}))) });
   const call = `await $r.call(1, $s.resource(["http://x/"]), 0, [])`;
@@ -49,7 +49,7 @@ test("rule 5: a reader keeps its version across awaits, and a throw takes back w
   assert.equal((await reader.ended).body, "[1,1,[1]]");
 });
 
-test("rule 6: an early commit is sent at once, a later throw leaves it", async (t) => {
+test("rule 6: an early commit is sent at once, and survives a later throw", async (t) => {
   const g = await gateway(t);
   const program = await g.service([
     async(`$r.initial(0, () => 0); $r.cells.id++; $r.commit(); await $r.call(1, $s.resource(["http://x/"]), 0, []); throw new Error("late")`, ["id"]),
@@ -61,14 +61,14 @@ test("rule 6: an early commit is sent at once, a later throw leaves it", async (
   assert.equal((await g.run(program, 1, one([1], 1))).body, "1");
 });
 
-test("rule 6: an early commit without changes is sent too, since it gives the queue free", async (t) => {
+test("rule 6: an early commit without changes is sent as well, since it unblocks other writers", async (t) => {
   const g = await gateway(t);
   const program = await g.service([async("$r.commit(); $r.respond($r.cells.id ?? 'none')", ["id"])]);
   const end = await g.run(program, 0, { ...one([1], 0), writer: true });
   assert.deepEqual([types(end), end.frames[0].changes, end.body], [[COMMIT, END], "", "none"]);
 });
 
-test("rule 8: a cell begins once, and one that throws stays as it was", async (t) => {
+test("rule 8: a cell is initialised once, and an initialiser that throws has no effect", async (t) => {
   const g = await gateway(t);
   const program = await g.service([plain("$r.initial(0, () => 5); $r.respond(++$r.cells.n)", ["n"])], {
     cells: ["list", "odd"],
@@ -83,7 +83,7 @@ test("rule 8: a cell begins once, and one that throws stays as it was", async (t
   assert.deepEqual([failed.type, failed.message], [FAIL, "Error: no"]);
 });
 
-test("rule 8: state that is no JSON fails the run by its name", async (t) => {
+test("rule 8: state that is not JSON fails the run with the name of the value", async (t) => {
   const g = await gateway(t);
   const program = await g.service([plain("$r.cells.a = 1; $r.cells.b = { when: new Date() }", ["a", "b"])]);
   const fail = await g.run(program, 0, { ...one([1, 2], 0), writer: true });
@@ -91,7 +91,7 @@ test("rule 8: state that is no JSON fails the run by its name", async (t) => {
   assert.match(fail.message, /^`b\.when` can't be an instance of Date.*\(S rule 8\)$/);
 });
 
-test("rule 9: a nested resource gets a snapshot that nobody can change", async (t) => {
+test("rule 9: a nested resource gets an immutable snapshot", async (t) => {
   const g = await gateway(t);
   const program = await g.service(
     [
@@ -113,14 +113,14 @@ test("rule 9: a nested resource gets a snapshot that nobody can change", async (
   assert.equal((await g.run(program, 1, { instance: 9 })).body, nested.body);
 });
 
-test("rule 9: what can't be captured is named", async (t) => {
+test("rule 9: the error for an invalid capture contains its name", async (t) => {
   const g = await gateway(t);
   const program = await g.service([async(`await $r.declare(1, 0, "/x", { page: { f() {} } })`)]);
   const fail = await g.run(program);
   assert.deepEqual([fail.kind, fail.message.split(":")[0]], [2, "`page.f` can't be a function"]);
 });
 
-test("rule 10: a path that is taken is an error at the declaration, and a resource can remove itself", async (t) => {
+test("rule 10: a taken path is an error at the declaration, and a resource can remove itself", async (t) => {
   const taken = { outcome: 4, status: 500, message: "the path /x is taken by shop.sjs:3:5" };
   const g = await gateway(t, { calls: () => taken });
   const program = await g.service([
@@ -134,7 +134,7 @@ test("rule 10: a path that is taken is an error at the declaration, and a resour
   assert.deepEqual([types(removed), removed.body], [[REMOVE, END], "gone"]);
 });
 
-test("rule 12: a handler that doesn't respond says so, with what it set on `response`", async (t) => {
+test("rule 12: a handler without a response reports it, with the status and headers that it set", async (t) => {
   const g = await gateway(t);
   const program = await g.service([plain(""), plain("response.status = 404"), plain("response.headers.etag = 5")]);
   assert.deepEqual((({ flags, body }) => [flags, body])(await g.run(program, 0)), [4, undefined]);
@@ -142,7 +142,7 @@ test("rule 12: a handler that doesn't respond says so, with what it set on `resp
   assert.deepEqual((({ flags, status, headers }) => [flags, status, headers])(await g.run(program, 2)), [1, 0, { etag: "5" }]);
 });
 
-test("rule 13: what kind of body a value is", async (t) => {
+test("rule 13: the kind of body of a value", async (t) => {
   const values = {
     "'Zoë'": [TEXT, "Zoë"],
     "''": [TEXT, ""],
@@ -162,7 +162,7 @@ test("rule 13: what kind of body a value is", async (t) => {
   }
 });
 
-test("rule 13: status responses, and `response` beside them", async (t) => {
+test("rule 13: status responses, combined with `response`", async (t) => {
   const g = await gateway(t);
   const program = await g.service([
     plain("response.headers['x-a'] = 1; $r.answer(302, { Location: '/total/' + 7, 'set-cookie': ['a', 2], no: undefined })"),
@@ -177,7 +177,7 @@ test("rule 13: status responses, and `response` beside them", async (t) => {
   assert.deepEqual([teapot.status, teapot.headers, teapot.body], [418, {}, "short and stout"]);
 });
 
-test("rule 13: the first `respond` counts, and of the second the place is told", async (t) => {
+test("rule 13: the first `respond` is used, and the position of the second is reported", async (t) => {
   const g = await gateway(t);
   const pass = `$r.pass(2, $s.resource(["http://x/"]), 0, [])`;
   const program = await g.service([plain("$r.respond(1); $r.respond(2); $r.answer(500, {})"), async(`$r.respond(1); await ${pass}`)]);
@@ -186,25 +186,25 @@ test("rule 13: the first `respond` counts, and of the second the place is told",
   const twice = (frames) => frames.filter(({ type }) => type === TWICE).map(({ stack }) => /test\.sjs:\d+:\d+/.exec(stack)?.[0]);
   const [second, third] = twice(end.frames);
   assert.match(second, /^test\.sjs:2:/);
-  assert.notEqual(second, third, "each has a place of its own");
+  assert.notEqual(second, third, "each has its own position");
   const passed = await g.run(program, 1);
   assert.deepEqual(passed.frames.find(({ type }) => type === CALL).flags, 0, "the call is made, for the handler");
   assert.match(twice(passed.frames)[0], /^test\.sjs:3:/);
 });
 
-test("rule 13: an answer leaves when it is made, if the handler goes on", async (t) => {
+test("rule 13: the response of a continuing handler is sent at once", async (t) => {
   let go;
   const g = await gateway(t, { calls: () => new Promise((resolve) => (go = () => resolve({}))) });
   const program = await g.service([async(`const seen = [1]; $r.respond(seen); seen.push(2); await $r.call(1, $s.resource(["http://x/"]), 0, []); seen.push(3)`)]);
   const run = g.start_run(program);
   await g.ping();
   assert.deepEqual(run.frames.map(({ type }) => type), [CALL, ANSWER]);
-  assert.equal(run.frames[1].body, "[1]", "as it was then");
+  assert.equal(run.frames[1].body, "[1]", "as of the time of `respond`");
   go();
   assert.deepEqual(((end) => [end.type, end.flags])(await run.ended), [END, 0]);
 });
 
-test("rule 13: what can't be an answer is told with its place", async (t) => {
+test("rule 13: an invalid response is reported with its position", async (t) => {
   const values = {
     "(() => { const a = {}; a.b = [a]; return a })()": /a circle \(it contains itself\), at `b\[0\]`/,
     "({ list: [1, 2n] })": /a BigInt, at `list\[1\]`/,
@@ -223,7 +223,7 @@ test("rule 13: what can't be an answer is told with its place", async (t) => {
   assert.equal((await g.run(program, Object.keys(values).length)).body, "2");
 });
 
-test("rule 14: `query` has parameters, a body's members under them, and what is about the request", async (t) => {
+test("rule 14: `query` contains parameters, then members of the body, and properties of the request", async (t) => {
   const g = await gateway(t);
   const program = await g.service([
     plain("$r.respond([query, query.$method, query.$path, query.$headers, query.$body])"),
@@ -299,10 +299,13 @@ test("rule 15: templates are filled from left to right, and only literals have h
   ]);
 });
 
-/** Values with what they are in a path, null if they are refused, and in a query; compose.rs has the same table. */
+/**
+ * Values with their expansion in a path (null if they are refused) and in a query; also used by the tests of
+ * compose.rs.
+ */
 const holes = JSON.parse(readFileSync(new URL("holes.json", import.meta.url), "utf8"));
 
-test("rule 15: what fills a hole in a path is a segment, and what is absent is empty in a query", async (t) => {
+test("rule 15: a hole in a path takes a segment, and an absent value is empty in a query", async (t) => {
   const g = await gateway(t, { calls: () => ({}) });
   const call = (pieces) => async(`await $r.call(9, $s.resource(${pieces}), 5, [query.value]); $r.respond("called")`);
   const pass = async(`return $r.pass(9, $s.resource(["http://x/items/", ""]), 0, [query.value])`);
@@ -315,7 +318,7 @@ test("rule 15: what fills a hole in a path is a segment, and what is absent is e
     for (const [handler, base] of [[0, "http://x/items/"], [1, "/items/"], [3, "http://x/items/"]]) {
       const { frames, kind, site, status } = await run(handler);
       if (typeof path === "string") assert.equal(frames[0].url, base + path, name);
-      else assert.deepEqual([frames.length, kind, site, status], [1, 1, 9, 403], `${name} is refused, and nothing is called`);
+      else assert.deepEqual([frames.length, kind, site, status], [1, 1, 9, 403], `${name} is refused without a call`);
     }
     assert.equal((await run(2)).frames[0].url, `http://x/items?q=${query}`, name);
   }
@@ -326,7 +329,7 @@ test("rule 15: what fills a hole in a path is a segment, and what is absent is e
   ]);
 });
 
-test("rule 15: too few or too many arguments, and parts that are no text", async (t) => {
+test("rule 15: too few or too many arguments, and parts that are not text", async (t) => {
   const g = await gateway(t);
   const call = (pieces, method, all) => async(`await $r.call(1, $s.resource(${pieces}), ${method}, ${all})`);
   const program = await g.service([
@@ -342,7 +345,7 @@ test("rule 15: too few or too many arguments, and parts that are no text", async
     "TypeError: get of 'http://x/a@@b@?q=@' needs 2 arguments, one for each @; it has 1 (S rule 15)",
     "TypeError: get of 'http://x/@' needs 1 argument, one for each @; it has 2 (S rule 15)",
     "TypeError: post of 'http://x/@' needs 1 argument, one for each @, and may have one more, the body; it has 3 (S rule 15)",
-    "TypeError: a part of a resource's URL is undefined, and not text (S rule 15)",
+    "TypeError: a part of a resource's URL is undefined, not text (S rule 15)",
     "TypeError: only a resource can be called (S rule 15)",
   ]);
 });
@@ -368,7 +371,7 @@ test("rule 16: results of calls", async (t) => {
   ]);
 });
 
-test("rule 16: a call that fails throws a ResourceError, and one that nobody catches is told with its place", async (t) => {
+test("rule 16: a failed call throws a ResourceError, and an uncaught one is reported with its call site", async (t) => {
   const answers = {
     "http://status/": { outcome: 1, status: 404, headers: '{"x":"y"}', message: "404 from http://status/", kind: JSON_TEXT, content: '{"code":1}' },
     "http://down/": { outcome: 2, status: 502, message: "connection refused" },
@@ -387,7 +390,7 @@ test("rule 16: a call that fails throws a ResourceError, and one that nobody cat
   assert.deepEqual(await caught("http://down/"), [true, "ResourceError", 502, {}, null, "connection refused"]);
   assert.deepEqual((await caught("http://self/")).slice(0, 3), [true, "ResourceError", 508]);
   const liar = (await caught("http://liar/")).slice(0, 5);
-  assert.deepEqual(liar, [true, "ResourceError", 502, {}, "<p>"], "a handler can look at what came in the place of JSON");
+  assert.deepEqual(liar, [true, "ResourceError", 502, {}, "<p>"], "a handler can read the invalid body");
   assert.deepEqual((await caught("http://error/")).slice(2, 5), [404, {}, "<p>"], "the call had failed before");
   const uncaught = await g.run(program, 1, { query: { url: "http://liar/" } });
   assert.deepEqual([uncaught.type, uncaught.kind, uncaught.site, uncaught.status], [FAIL, 1, 6, 502]);
@@ -396,7 +399,7 @@ test("rule 16: a call that fails throws a ResourceError, and one that nobody cat
   assert.deepEqual([fail.kind, fail.site, fail.status, fail.message], [1, 6, 404, "404 from http://status/"]);
 });
 
-test("rule 16: a bare call is passed on, and its answer never comes here", async (t) => {
+test("rule 16: a bare call is passed through, and its response never reaches the worker", async (t) => {
   const outcomes = [{ outcome: 3 }, { outcome: 2, status: 504, message: "too late" }, { kind: TEXT, content: "own" }];
   const g = await gateway(t, { calls: ({ flags }) => (assert.equal(flags, 1), outcomes.shift()) });
   const program = await g.service([async(`return $r.pass(2, $s.resource(["http://x/"]), 0, [])`)]);
@@ -405,7 +408,7 @@ test("rule 16: a bare call is passed on, and its answer never comes here", async
   assert.deepEqual((({ type, flags, body }) => [type, flags, body])(await g.run(program)), [END, 1, "own"]);
 });
 
-test("rule 18: units of a `par` overlap, and their calls leave in program order", async (t) => {
+test("rule 18: units of a `par` overlap, and their calls are sent in program order", async (t) => {
   const waiting = [];
   const g = await gateway(t, { calls: ({ url }) => new Promise((resolve) => waiting.push([url, resolve])) });
   const call = (name) => `await $r.call(1, $s.resource(["http://${name}/"]), 0, [])`;
@@ -422,7 +425,7 @@ test("rule 18: units of a `par` overlap, and their calls leave in program order"
   assert.equal((await run.ended).body, '["A","B","C"]');
 });
 
-test("rule 19: a `pfor` has so many units under way as the gateway says", async (t) => {
+test("rule 19: the concurrency of a `pfor` is limited by the setting of the gateway", async (t) => {
   const waiting = [];
   const g = await gateway(t, { calls: ({ url }) => new Promise((resolve) => waiting.push([url, resolve])) });
   const body = `async (i) => { out[i] = await $r.call(1, $s.resource(["http://x/", ""]), 0, [i]) }`;

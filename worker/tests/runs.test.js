@@ -1,4 +1,4 @@
-// A run from RUN to END: answers, calls, errors.
+// A run from RUN to END: responses, calls, errors.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -7,14 +7,14 @@ import { gateway } from "./gateway.js";
 
 const plain = (code) => ({ code: `function (query, response, $r) { ${code} }` });
 
-test("a handler's text is the answer, in END", async (t) => {
+test("a handler's text is the response, in END", async (t) => {
   const g = await gateway(t);
   const program = await g.service([{ code: `function (query, response, $r) { $r.respond("Hello " + query.name) }` }]);
   const end = await g.run(program, 0, { query: { name: "Zoë" } });
   assert.deepEqual([end.type, end.flags, end.status, end.kind, end.body], [END, 1, 0, TEXT, "Hello Zoë"]);
 });
 
-test("a call's result comes back to the handler", async (t) => {
+test("a call's result is returned to the handler", async (t) => {
   const calls = ({ url }) => ({ kind: JSON_TEXT, content: JSON.stringify({ url }) });
   const g = await gateway(t, { calls });
   const code = `async function (query, response, $r) {
@@ -26,7 +26,7 @@ test("a call's result comes back to the handler", async (t) => {
   assert.deepEqual([end.kind, end.body], [JSON_TEXT, '["http://x/1?q=b%20c"]']);
 });
 
-test("what no code reads goes into the answer as it came", async (t) => {
+test("a result that no code reads is copied into the response unchanged", async (t) => {
   const calls = ({ url, flags }) =>
     url.endsWith("none") ? {} : { kind: url.endsWith("text") ? TEXT : JSON_TEXT, content: `{"n": 1.0, "f": ${flags}}` };
   const g = await gateway(t, { calls });
@@ -42,7 +42,7 @@ test("what no code reads goes into the answer as it came", async (t) => {
   assert.equal((await g.run(program, 1)).body, '{"n":1.5}');
 });
 
-test("a writer's changes come in END, and the next run sees them", async (t) => {
+test("a writer's changes are in END, and the next run sees them", async (t) => {
   const g = await gateway(t);
   const add = { code: `function (query, response, $r) { const $c = $r.cells; $c.n++; $r.respond($c.n) }`, cells: ["n"] };
   const early = { code: `async function (query, response, $r) { const $c = $r.cells; $c.n++; $r.commit(); $r.respond($c.n) }`, cells: ["n"] };
@@ -55,7 +55,7 @@ test("a writer's changes come in END, and the next run sees them", async (t) => 
   assert.equal(last.body, "43");
 });
 
-test("an error is told with its place in the script", async (t) => {
+test("an error is reported with its position in the script", async (t) => {
   const g = await gateway(t);
   const program = await g.service([{ code: `function () {\n  nowhere()\n}` }], { name: "my shop.sjs" });
   const fail = await g.run(program);

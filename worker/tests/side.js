@@ -1,4 +1,4 @@
-// Cells of a worker without a worker: runs are opened on them, and their change sets are applied the plain way.
+// Cells of a worker without the worker: runs are opened on them, and their change sets are applied naively.
 import assert from "node:assert/strict";
 
 import { Run } from "../run.js";
@@ -8,10 +8,10 @@ import { viewClass } from "../views.js";
 export const NAMES = ["one", "two"];
 const handler = { names: NAMES, Cells: viewClass(NAMES) };
 const clone = (value) => (value === undefined ? undefined : structuredClone(value));
-/** A tree of its own, as state has it. */
+/** Returns a copy as a tree, as in state. */
 export const unfolded = (value) => (value === undefined ? undefined : JSON.parse(JSON.stringify(value)));
 
-/** What a run needs of its worker. */
+/** Returns a substitute for the worker of a run. */
 function fakeWorker() {
   const frames = [];
   const frame = new Proxy({}, { get: (_, name) => (...all) => (frames.push([name, ...all]), frame) });
@@ -20,7 +20,6 @@ function fakeWorker() {
 
 export class Side {
   cells = new Cells();
-  /** Changes of each version, and what the cells were then. */
   constructor(first) {
     first.forEach((value, cell) => this.cells.receive(cell, value === undefined ? 2 : 0, 0, JSON.stringify(value)));
   }
@@ -35,7 +34,7 @@ export class Side {
   }
 }
 
-/** The text of the changes in END or COMMIT. */
+/** Returns the changes in END or COMMIT. */
 export function changesOf({ frames }) {
   const at = frames.findLastIndex(([name, type]) => name === "begin" && (type === 71 || type === 69));
   const texts = frames.slice(at).filter(([name]) => name === "text").map(([, text]) => text);
@@ -43,7 +42,7 @@ export function changesOf({ frames }) {
   return changes === "" ? [] : JSON.parse(changes);
 }
 
-/** What the gateway does with a change set, done the plain way. */
+/** Applies a change set like the gateway, in a naive way. */
 export function applied(cells, ops) {
   const holder = { cells: clone(cells) };
   for (const [slot, path, ...set] of ops) {
@@ -71,7 +70,7 @@ export function applied(cells, ops) {
   return holder.cells;
 }
 
-/** A writer on these values, and what it would send. */
+/** Opens a writer on these values, and a function that returns its change set. */
 export function writer(one, two) {
   const side = new Side([one, two]);
   const opened = side.open(0, 0, true);

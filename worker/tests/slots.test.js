@@ -1,11 +1,11 @@
-// Runs and calls are found by their numbers, whatever else is there.
+// Runs and calls are found by their numbers, independently of other entries.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Slots } from "../slots.js";
 import { law } from "./random.js";
 
-test("an entry is there from when it is added until it is deleted, however long others stay", () =>
+test("an entry exists from its insertion to its deletion, even beside long-lived ones", () =>
   law(50, (r) => {
     const slots = new Slots();
     const there = [];
@@ -16,7 +16,7 @@ test("an entry is there from when it is added until it is deleted, however long 
         slots.add(entry);
         there.push(entry);
       } else {
-        // The first one stays for ever.
+        // The first entry is never deleted.
         const [{ id }] = there.splice(1 + r.below(there.length - 1), 1);
         slots.delete(id);
         assert.equal(slots.get(id), undefined);

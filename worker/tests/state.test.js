@@ -1,5 +1,5 @@
-// State as handlers see it, against a model that copies everything: a writer, readers at older versions beside it, a
-// copy that is made from the change sets alone, and another worker to which these are shipped.
+// The handlers' view of state, compared with a model that copies everything: a writer, concurrent readers of
+// older versions, a copy that is built from the change sets alone, and another worker that receives these.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -9,7 +9,7 @@ import { NAMES, Side, applied, changesOf, unfolded, writer } from "./side.js";
 
 const clone = unfolded;
 
-/** Objects and arrays in a model, with the same ones in the view. */
+/** Returns the objects and arrays in a model, with their counterparts in the view. */
 function places(model, view, found = []) {
   for (const name of Object.keys(model)) {
     if (typeof model[name] === "object" && model[name] !== null) {
@@ -20,7 +20,7 @@ function places(model, view, found = []) {
   return found;
 }
 
-/** One statement of a handler, done to both. */
+/** Executes a random statement of a handler on both. */
 function step(r, model, view) {
   const all = places(model, view);
   if (all.length === 0 || r.chance(0.08)) {
@@ -82,7 +82,7 @@ function stepArray(r, inModel, inView) {
 
 const r_index = (size, i) => Math.min(Math.max(i, 0), size);
 
-/** What a reader sees is what its version was, whichever way it looks. */
+/** Checks that a reader sees its version, through any kind of access. */
 function look(r, { view, version }, versions) {
   const model = versions[version];
   const [inModel, inView] = r.pick([...places(model, view), [model, view]]);
@@ -105,7 +105,7 @@ function look(r, { view, version }, versions) {
   assert.equal(Object.hasOwn(inView, name), Object.hasOwn(inModel, name));
 }
 
-test("state is what a model says: writers, throws, early commits, readers of older versions, replicas", () =>
+test("state matches a model: writers, throws, early commits, readers of older versions, replicas", () =>
   law(60, (r) => {
     const first = NAMES.map(() => (r.chance(0.2) ? undefined : value(r, 4)));
     /** Committed values by version. */
@@ -166,10 +166,10 @@ test("state is what a model says: writers, throws, early commits, readers of old
     }
     for (const reader of readers) reader.run.finish();
     const newest = versions.length - 1;
-    for (const id of NAMES.keys()) assert.equal(here.cells.find(id, newest, newest).noted, 0, "old values are let go");
+    for (const id of NAMES.keys()) assert.equal(here.cells.find(id, newest, newest).noted, 0, "old values are dropped");
   }));
 
-test("a place that is set often is one entry of the change set", () => {
+test("a position that is set repeatedly is one entry of the change set", () => {
   const counter = writer(0);
   for (let i = 0; i < 1000; i++) counter.view.one++;
   assert.deepEqual(counter.ops(), [[0, [], 1000]]);
@@ -180,7 +180,7 @@ test("a place that is set often is one entry of the change set", () => {
   assert.deepEqual(object.ops(), [[0, ["b"], 4]]);
 });
 
-test("what is put into an object of the same run needs no entry of its own", () => {
+test("a change inside a new object of the same run needs no entry of its own", () => {
   const { view, ops } = writer({});
   view.one.list = [];
   for (let i = 0; i < 3; i++) view.one.list.push({ i });
@@ -189,14 +189,14 @@ test("what is put into an object of the same run needs no entry of its own", () 
   assert.deepEqual(ops(), [[0, ["list"], [{ i: 1 }, { i: 2 }]]]);
 });
 
-test("an append is one entry, however long the array is", () => {
+test("an append is one entry, regardless of the array's length", () => {
   const { view, ops } = writer(Array(1000).fill(1));
   view.one.push(2, 3);
   view.one[1002] = 4;
   assert.deepEqual(ops(), [[0, [1000], 2], [0, [1001], 3], [0, [1002], 4]]);
 });
 
-test("what is taken out of the middle of an array, or put in, is one entry without the rest", () => {
+test("a removal from or insertion into an array is one entry without the rest", () => {
   const { view, ops } = writer(Array(1000).fill(1), { list: [1, 2, 3] });
   assert.equal(view.one.shift(), 1);
   view.one.unshift(2, 3);
@@ -220,7 +220,7 @@ test("an array that is spliced often is one entry", () => {
   assert.deepEqual(all.at(-1), [0, [], [1, 1]]);
 });
 
-test("what did not change is not in the change set", () => {
+test("unchanged values are not in the change set", () => {
   const { view, ops } = writer({ a: 1 }, 5);
   view.one.a = 1;
   view.two = 5;
@@ -236,7 +236,7 @@ test("a view is equal to itself", () => {
   assert.equal(view.one.a.indexOf(view.one.a[0]), 0);
 });
 
-test("rule 8: what is no JSON is refused with its place", () => {
+test("rule 8: a value that is not JSON is refused with its position", () => {
   const { view } = writer({}, []);
   const circle = { a: [] };
   circle.a.push(circle);
@@ -271,7 +271,7 @@ test("rule 8: what is no JSON is refused with its place", () => {
   }
 });
 
-test("rule 8: an array has elements only, also one that the handler has just made", () => {
+test("rule 8: an array has elements only, even a new one", () => {
   const named = (members, list = [1]) => Object.assign(list, members);
   const set = (key) => ({ view }) => {
     view.two = [];
@@ -307,7 +307,7 @@ test("rule 8: an array has elements only, also one that the handler has just mad
   assert.deepEqual(applied([{}, undefined], opened.ops()), [{ found: ["1", "1"] }, ["first"]]);
 });
 
-test("rule 8: names of prototypes are names like others, read and written, and intrinsics stay as they are", () => {
+test("rule 8: names of inherited members can be read and written as members, and intrinsics remain unchanged", () => {
   const shapes = [Object.prototype, Array.prototype, Function.prototype, Object, Array];
   const shape = () => shapes.map((object) => Object.entries(Object.getOwnPropertyDescriptors(object)));
   const names = [...new Set([Object.prototype, Array.prototype].flatMap((object) => Object.getOwnPropertyNames(object)))];
@@ -337,7 +337,7 @@ test("rule 8: names of prototypes are names like others, read and written, and i
         view.one[outer][inner] = (view.one[outer][inner] ?? 0) + 1;
         members.set(inner, (members.get(inner) ?? 0) + 1);
       }
-      // What an array has for a name is a method of its own that can't be changed, or nothing.
+      // The inherited members of an array are immutable methods of its own.
       const method = view.two[inner];
       assert.ok(inner === "length" ? method === 0 : method === undefined || Object.isFrozen(method), inner);
       assert.ok(method !== Array.prototype[inner] || method === undefined || inner === "length", inner);
@@ -350,13 +350,13 @@ test("rule 8: names of prototypes are names like others, read and written, and i
   });
 });
 
-test("a view is a text, whatever its members are called", () => {
+test("a view can be converted to a string, whatever the names of its members", () => {
   const { view } = new Side([{ toString: 1, valueOf: 2, list: [1, [2]] }, {}]).open(0, 0, false);
   assert.deepEqual([`${view.one}`, view.two + "", Number(view.one), String(view.one.list)], ["[object Object]", "[object Object]", NaN, "1,2"]);
   assert.deepEqual([view.one.toString, view.two.hasOwnProperty, Object.hasOwn(view.one, "list")], [1, undefined, true]);
 });
 
-test("values are kept as JSON has them", () => {
+test("values are stored as in JSON", () => {
   const { view, ops } = writer(0, {});
   view.one = -0;
   view.two.half = "a\ud800b";
@@ -364,7 +364,7 @@ test("values are kept as JSON has them", () => {
   assert.deepEqual([Object.is(view.two.half, "a\ufffdb"), ops()], [true, [[1, ["half"], "a\ufffdb"], [1, ["none"], {}]]]);
 });
 
-test("rule 3: a reader can't write, whichever way it tries", () => {
+test("rule 3: a reader can't write in any way", () => {
   const { view } = new Side([{ list: [3, 1], o: { a: 1 } }, 1]).open(0, 0, false);
   const tries = [
     () => (view.two = 2),
@@ -382,7 +382,7 @@ test("rule 3: a reader can't write, whichever way it tries", () => {
   assert.deepEqual(JSON.parse(stringify(view.one)), { list: [3, 1], o: { a: 1 } });
 });
 
-test("a reader's array has all its methods, and gives copies that may be changed", () => {
+test("a reader's array has all methods, and returns mutable copies", () => {
   const { view } = new Side([[{ n: 3 }, { n: 1 }, { n: 2 }], [3, 1, 2]]).open(0, 0, false);
   assert.deepEqual(view.two.toSorted(), [1, 2, 3]);
   assert.deepEqual([...view.two].sort(), [1, 2, 3]);
@@ -400,7 +400,7 @@ test("a reader's array has all its methods, and gives copies that may be changed
   assert.throws(() => view.one.forEach((element) => (element.n = 0)), /S rule 3/);
 });
 
-test("rule 6: after its early commit a run sees what it made, whatever the next one writes", () => {
+test("rule 6: after an early commit, a run sees its own result, regardless of later writes", () => {
   const side = new Side([1, { a: 1 }]);
   const first = side.open(0, 0, true);
   first.view.one = 2;

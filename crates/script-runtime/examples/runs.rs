@@ -1,7 +1,7 @@
-//! What runs cost without HTTP around them: `cargo run --release -p script-runtime --example runs`.
+//! Measures the cost of runs without HTTP: `cargo run --release -p script-runtime --example runs`.
 //!
-//! Processor time is this process' and its workers', by what the system says; both are printed for each run.
-#![allow(clippy::print_stdout, reason = "it is what it is for")]
+//! The CPU times of this process and of its workers, as reported by the system, are printed for each run.
+#![allow(clippy::print_stdout, reason = "the output is the result")]
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use services::{Call, Services, body};
 /// Listing 6 of the paper, the crawler.
 const LISTING: &str = include_str!("../../script/tests/listings/6.sjs");
 
-/// What stands beside it: its pages, and other things to measure.
+/// Additional resources: the listing's pages, and others to measure.
 const BESIDE: &str = r"service crawler {
   state n = 0
   res '/hello' on GET { respond 'hello' }
@@ -29,7 +29,7 @@ const BESIDE: &str = r"service crawler {
   }
 ";
 
-/// The listing with all of it in one service, whose pages need no network.
+/// Returns the listing with all resources in one service, so that its pages need no network.
 fn script() -> String {
     let crawler = LISTING.replace(r#"https?:\/\/[^"'\s>]+"#, "[/]page[?]n=[0-9]+");
     crawler.replacen("service crawler {", BESIDE, 1)
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let program =
         compile(&text, "runs.sjs", &Options::default()).map_err(|_| "the script does not compile")?;
     let scripts = Scripts::new(&ScriptsConfig::default(), folder.path(), None)?;
-    let services = Services::new(&[].into()).map_err(|_| "no services are no mistake")?;
+    let services = Services::new(&[].into()).map_err(|_| "an empty list of services is valid")?;
     let deployed = Deployed::default();
     let ground = Ground {
         path: "/*",
@@ -109,7 +109,7 @@ async fn ask(script: &Script, method: &str, path: &str) {
     answer.into_body().collect().await.expect("a body");
 }
 
-/// Seconds of processor time: this process', and its children's that still run.
+/// Returns the CPU seconds of this process and of its running children.
 fn used() -> [f64; 2] {
     let own = std::process::id().to_string();
     let mut used = [0.0; 2];

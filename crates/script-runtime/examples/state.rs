@@ -1,6 +1,6 @@
-//! What state costs: `cargo run --release -p script-runtime --example state`.
+//! Measures the cost of state: `cargo run --release -p script-runtime --example state`.
 
-#![expect(clippy::print_stdout, reason = "it is run for what it says")]
+#![expect(clippy::print_stdout, reason = "the output is the result")]
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ async fn commit(edition: &Edition, handler: usize, changes: &str) -> Outcome<()>
     Ok(())
 }
 
-/// Increments of one counter, from so many clients.
+/// Measures the rate of increments of one counter by concurrent clients.
 async fn increments(edition: &Edition, clients: usize, time: Duration) -> Outcome<f64> {
     let began = Instant::now();
     let clients = (0..clients).map(|client| {
@@ -72,7 +72,7 @@ async fn increments(edition: &Edition, clients: usize, time: Duration) -> Outcom
     Ok(f64::from(count) / began.elapsed().as_secs_f64())
 }
 
-/// How long an append to a list takes, from its change set to the disk.
+/// Measures the time of an append to a list, from its change set to the disk.
 async fn appends(edition: &Edition, handler: usize, long: usize) -> Outcome<Duration> {
     const COUNT: u32 = 5000;
     let items = vec!["\"https://example.org/page\""; long].join(",");
@@ -84,7 +84,7 @@ async fn appends(edition: &Edition, handler: usize, long: usize) -> Outcome<Dura
     Ok(began.elapsed() / COUNT)
 }
 
-/// CPU time of all threads so far.
+/// Returns the CPU time of all threads so far.
 fn cpu() -> Outcome<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);

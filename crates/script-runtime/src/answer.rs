@@ -1,4 +1,4 @@
-//! What a handler answers, on its way to a client or to the handler that called.
+//! Handlers' responses, converted for a client or for a calling handler.
 
 use std::fmt::Display;
 
@@ -17,51 +17,53 @@ use crate::ask;
 use crate::frame::{self, Kind, Outcome, Payload};
 use crate::location::encoded;
 
-/// What of a resource's answer a handler passes on: status and body, and what says how to read that.
+/// The headers of a resource's response that are passed through with its status and body, since they are
+/// needed to read the body.
 static PASSED: [HeaderName; 3] = [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LENGTH];
 
-/// What is no script's business.
+/// The headers that a script cannot set.
 static RESERVED: [HeaderName; 6] = [CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// As the handler gave it.
+    /// A response of the handler.
     Whole { status: StatusCode, headers: HeaderMap, body: Payload },
-    /// As a resource gives it, without the handler.
+    /// A resource's response, streamed past the handler.
     Streamed(Response<Body>),
 }
 
 impl Reply {
-    /// Of a handler. An answer without body is 204, unless it says something else (rule 12).
+    /// Converts a handler's response. A response without a body has status 204 unless the handler sets
+    /// another one (rule 12).
     pub(crate) fn of(answer: frame::Answer) -> Result<Self, String> {
         let frame::Answer { status, headers, body } = answer;
         let status = match (status, body.kind) {
             (0, Kind::None) => StatusCode::NO_CONTENT,
             (0, _) => StatusCode::OK,
             (status, _) => {
-                StatusCode::from_u16(status).map_err(|_| format!("there is no status {status}"))?
+                StatusCode::from_u16(status).map_err(|_| format!("{status} is not a valid status"))?
             }
         };
         if status.is_informational() {
-            return Err(format!("{status} is no answer, but something before one"));
+            return Err(format!("{status} is an interim status, which can't be the response"));
         }
         Ok(Self::Whole { status, headers: read(&headers)?, body })
     }
 
-    /// Without anything in it (rule 12).
+    /// Returns the empty response (rule 12).
     pub(crate) fn empty() -> Self {
         Self::Whole { status: StatusCode::NO_CONTENT, headers: HeaderMap::new(), body: Payload::default() }
     }
 
-    /// To OPTIONS, where no handler has it.
+    /// Returns the response to OPTIONS for a resource without a handler for it.
     pub(crate) fn options(allow: &str) -> Self {
         let allow = HeaderValue::from_str(allow).ok().map(|allow| (ALLOW, allow));
         let (status, headers) = (StatusCode::NO_CONTENT, HeaderMap::from_iter(allow));
         Self::Whole { status, headers, body: Payload::default() }
     }
 
-    /// A resource's answer, as it is passed on.
+    /// Wraps a resource's response that is passed through to the client.
     pub(crate) fn passed(answer: Response<Body>) -> Self {
         let (mut head, body) = answer.into_parts();
         let headers = PASSED.iter().filter_map(|name| Some((name.clone(), head.headers.remove(name)?)));
@@ -71,7 +73,7 @@ impl Reply {
         Self::Streamed(answer)
     }
 
-    /// Where it sends its reader.
+    /// Returns the target of a redirect response.
     pub(crate) fn location(&self) -> Option<&HeaderValue> {
         match self {
             Self::Whole { status, headers, .. } if status.is_redirection() => headers.get(LOCATION),
@@ -79,7 +81,8 @@ impl Reply {
         }
     }
 
-    /// For a client. A `Location` that begins with `/` is below the mount path (rule 22).
+    /// Converts the response for a client. A `Location` that begins with `/` is relative to the mount path
+    /// (rule 22).
     pub(crate) fn respond(self, mount: &str, is_head: bool) -> Response<Body> {
         let (status, mut headers, payload) = match self {
             Self::Streamed(answer) if is_head => return answer.map(|_| body::empty()),
@@ -100,7 +103,8 @@ impl Reply {
         response
     }
 
-    /// For the handler that called, and what it called: its outcome and its body. One that streams is read, up to a limit.
+    /// Converts the response for the handler that called `what`: an outcome and a body. A streamed response
+    /// is read up to the limit.
     pub(crate) async fn deliver(self, what: &str, limit: u64) -> (Outcome, Payload) {
         let (status, headers, payload) = match self {
             Self::Whole { status, headers, body } => (status, headers, body),
@@ -117,7 +121,7 @@ impl Reply {
     }
 }
 
-/// A `Location` as it is sent: a URL reference, below the mount path if it begins with `/`.
+/// Encodes a `Location` as a URL reference, and prefixes it with the mount path if it begins with `/`.
 fn mounted(location: &HeaderValue, mount: &str) -> Option<HeaderValue> {
     let mut target = encoded(location.as_bytes());
     if target.starts_with('/') && !target.starts_with("//") {
@@ -126,12 +130,12 @@ fn mounted(location: &HeaderValue, mount: &str) -> Option<HeaderValue> {
     HeaderValue::try_from(target).ok()
 }
 
-/// A body that breaks off where it becomes larger than it may be.
+/// Limits a body: it fails once it exceeds the limit.
 pub(crate) fn limited(body: Body, limit: u64) -> Body {
     Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX)).boxed_unsync()
 }
 
-/// How a call with this status ended; `what` was called.
+/// Returns the outcome of a call to `what` that ended with this status.
 pub(crate) fn outcome(what: impl Display, status: StatusCode, headers: &HeaderMap) -> Outcome {
     if status.is_success() {
         return Outcome::Ok;
@@ -144,7 +148,7 @@ pub(crate) fn failed(status: u16, message: impl Into<String>) -> (Outcome, Paylo
     (Outcome::Failed(status, message.into()), Payload::default())
 }
 
-/// The headers that a handler set: an object of texts, numbers and lists of them.
+/// Reads the headers that a handler set: an object of strings, numbers and lists of them.
 fn read(text: &Bytes) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     if text.is_empty() {
@@ -152,7 +156,8 @@ fn read(text: &Bytes) -> Result<HeaderMap, String> {
     }
     let object: Map<String, Value> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     for (name, value) in object {
-        let known = HeaderName::try_from(&name).map_err(|_| format!("`{name}` is no name of a header"))?;
+        let known =
+            HeaderName::try_from(&name).map_err(|_| format!("`{name}` is not a valid header name"))?;
         if RESERVED.contains(&known) {
             continue;
         }
@@ -163,7 +168,7 @@ fn read(text: &Bytes) -> Result<HeaderMap, String> {
         };
         for value in values {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            let value = HeaderValue::try_from(text).map_err(|_| format!("what `{name}` has is no header"))?;
+            let value = HeaderValue::try_from(text).map_err(|_| format!("`{name}` has an invalid value"))?;
             headers.append(known.clone(), value);
         }
     }
@@ -199,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_22_a_location_is_below_the_mount_path() {
+    fn rule_22_a_location_is_relative_to_the_mount_path() {
         for (said, sent) in [("/total/1", "/shop/total/1"), ("http://x/", "http://x/"), ("//x/", "//x/")] {
             let headers = Bytes::from(serde_json::json!({ "Location": said }).to_string());
             let answer = frame::Answer { status: 302, headers, body: Payload::default() };
@@ -209,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_22_a_location_is_sent_as_a_url_whatever_characters_the_handler_gave_it() {
+    fn rule_22_a_location_is_percent_encoded() {
         for (given, sent) in [
             ("/lists/é", "/shop/lists/%C3%A9"),
             ("/lists/a b?q=ü#ä", "/shop/lists/a%20b?q=%C3%BC#%C3%A4"),
@@ -228,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_says_nothing_of_the_connection() {
+    fn a_script_cannot_set_connection_headers() {
         let said =
             r#"{"Content-Length": 7, "Transfer-Encoding": "chunked", "X-A": ["1", 2], "Set-Cookie": null}"#;
         let response = respond(reply(200, said, Payload::text("x".into())).expect("an answer"));
@@ -240,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_an_error_and_not_a_panic() {
+    fn invalid_answers_are_errors() {
         assert!(reply(99, "", Payload::default()).is_err());
         assert!(reply(100, "", Payload::default()).is_err());
         assert!(reply(200, "{", Payload::default()).is_err());
@@ -249,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_says_how_long_the_body_would_be() {
+    fn a_head_response_has_the_content_length_of_the_body() {
         let reply = reply(200, "", Payload::text("four".into())).expect("an answer");
         let response = reply.respond("", true);
         assert_eq!(response.headers()[CONTENT_LENGTH], "4");

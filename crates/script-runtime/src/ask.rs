@@ -1,4 +1,4 @@
-//! What a handler is asked, by whoever: a client's HTTP request or another handler's call.
+//! Requests to handlers, from a client over HTTP or from another handler.
 
 use std::borrow::Cow;
 
@@ -10,20 +10,21 @@ use serde_json::{Map, Value};
 
 use crate::frame::{Kind, Payload};
 
-/// A request, as a handler sees it.
+/// A request in the form in which a handler gets it.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub(crate) method: Method,
-    /// Below the mount path.
+    /// The path below the mount path.
     pub(crate) path: String,
-    /// The parameters: a JSON object, or nothing.
+    /// The parameters: a JSON object, or empty.
     pub(crate) query: Bytes,
-    /// As they came; JSON only for a handler that looks at them.
+    /// The headers as received; converted to JSON only for a handler that reads them.
     pub(crate) headers: HeaderMap,
     pub(crate) body: Payload,
 }
 
-/// The parameters of a URL as JSON: texts, and lists where a name is repeated or ends in `[]`.
+/// Converts the query parameters of a URL to JSON. Values are strings, or lists if a name is repeated or ends
+/// in `[]`.
 pub(crate) fn parameters(query: Option<&str>) -> Bytes {
     let Some(query) = query.filter(|query| !query.is_empty()) else { return Bytes::new() };
     let mut pairs: Vec<Parameter<'_>> = form_urlencoded::parse(query.as_bytes()).enumerate().collect();
@@ -50,26 +51,27 @@ pub(crate) fn parameters(query: Option<&str>) -> Bytes {
     text.into()
 }
 
-/// Its place in the URL, its name there, and its value.
+/// A parameter: its index in the URL, and its name and value.
 type Parameter<'u> = (usize, (Cow<'u, str>, Cow<'u, str>));
 
-/// What a parameter is called.
+/// Returns the name of a parameter, without `[]`.
 fn named<'p>((_, (name, _)): &'p Parameter<'_>) -> &'p str {
     name.strip_suffix("[]").unwrap_or(name)
 }
 
-/// Writes a text as JSON.
+/// Writes a string as JSON.
 fn put(text: &mut Vec<u8>, value: &str) {
     let _ = serde_json::to_writer(text, value); // Writing into memory does not fail.
 }
 
-/// Ends a list or an object at its last comma.
+/// Closes a list or an object, replacing the last comma.
 fn close(text: &mut Vec<u8>, end: u8) {
     text.pop_if(|last| *last == b',');
     text.push(end);
 }
 
-/// Headers as JSON, or nothing: repeated ones joined, as HTTP has it; `set-cookie` a list.
+/// Converts headers to JSON; empty without headers. Repeated headers are joined as in HTTP, except that
+/// `set-cookie` is a list.
 pub(crate) fn headers(headers: &HeaderMap) -> Bytes {
     if headers.is_empty() {
         return Bytes::new();
@@ -86,7 +88,8 @@ pub(crate) fn headers(headers: &HeaderMap) -> Bytes {
     json(&Value::Object(object))
 }
 
-/// A body, read by its type; without one it is text, if it is any. JSON that is none is an error: its text.
+/// Reads a request body by its media type. Without a type it is text if it is valid UTF-8. Returns an error
+/// if the type is JSON and the body is not.
 pub(crate) fn payload(headers: &HeaderMap, bytes: Bytes) -> Result<Payload, serde_json::Error> {
     if bytes.is_empty() {
         return Ok(Payload::default());
@@ -101,8 +104,8 @@ pub(crate) fn payload(headers: &HeaderMap, bytes: Bytes) -> Result<Payload, serd
     })
 }
 
-/// What a service answered, read by its type. Whether it is the JSON that it claims to be turns out where it is read, by
-/// the worker: to look through it here as well took a tenth of the gateway's part of a request.
+/// Reads the response body of a service by its media type. The worker validates JSON when it parses it;
+/// validating it here as well took a tenth of the gateway's part of a request.
 pub(crate) fn answered(headers: &HeaderMap, bytes: Bytes) -> Payload {
     if bytes.is_empty() {
         return Payload::default();
@@ -114,12 +117,12 @@ pub(crate) fn answered(headers: &HeaderMap, bytes: Bytes) -> Payload {
     }
 }
 
-/// The media type of a body; `text/plain` if nobody says.
+/// Returns the media type of a body; `text/plain` if it is not specified.
 fn media(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).map_or("text/plain", |value| value.to_str().unwrap_or_default())
 }
 
-/// How a media type is read: as text, JSON or bytes.
+/// Returns the representation of a media type: text, JSON or bytes.
 fn kind(media: &str) -> Kind {
     let essence = media.split(';').next().unwrap_or_default().trim();
     let is = |word: &str| essence.eq_ignore_ascii_case(word);
@@ -135,12 +138,12 @@ fn kind(media: &str) -> Kind {
     if is_text || ends("+xml") || words.into_iter().any(is) { Kind::Text } else { Kind::Bytes }
 }
 
-/// A method's number, as frames have it; `None` for one that S has no word for.
+/// Returns the method of S that corresponds to an HTTP method, if there is one.
 pub(crate) fn method(method: &http::Method) -> Option<Method> {
     Method::ALL.into_iter().find(|known| known.word() == method.as_str())
 }
 
-/// What of a request's path is below the mount path.
+/// Returns the part of a request's path below the mount path.
 pub(crate) fn below<'u>(mount: &str, uri: &'u Uri) -> &'u str {
     match uri.path().strip_prefix(mount) {
         Some("") | None => "/",
@@ -171,30 +174,30 @@ mod tests {
     }
 
     #[test]
-    fn parameters_come_in_the_order_of_the_url() {
+    fn parameters_keep_the_order_of_the_url() {
         assert_eq!(parameters(Some("b=%22&a=1&b=2&%0A=")), r#"{"b":["\"","2"],"a":"1","\n":""}"#);
         assert_eq!(parameters(Some("&")), "{}");
     }
 
     #[test]
-    fn a_parameter_may_be_called_like_a_member_of_every_object() {
+    fn a_parameter_may_be_named_proto() {
         assert_eq!(read("__proto__=1")["__proto__"], "1");
     }
 
     #[test]
-    fn an_answer_that_claims_to_be_json_is_checked_where_it_is_read() {
+    fn a_json_response_is_not_validated_before_the_worker_reads_it() {
         let read = |body: &'static [u8]| {
             let headers =
                 HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
             answered(&headers, Bytes::from_static(body)).kind
         };
-        assert_eq!(read(b"<p>"), Kind::AsciiJson, "the worker finds out");
+        assert_eq!(read(b"<p>"), Kind::AsciiJson, "the worker validates it");
         assert_eq!(read("\"ä\"".as_bytes()), Kind::Json);
         assert_eq!(read(b""), Kind::None);
     }
 
     #[test]
-    fn an_answer_of_json_is_json_with_a_mark_before_it_and_with_bytes_that_are_no_text() {
+    fn a_json_response_may_have_a_byte_order_mark_and_invalid_utf_8() {
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         let read = |body: &'static [u8]| {
             let payload = answered(&headers, Bytes::from_static(body));
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_16_a_body_without_a_type_is_text_and_never_data_and_bytes_where_it_is_no_text() {
+    fn rule_16_a_body_without_a_type_is_text_if_it_is_utf_8_and_bytes_otherwise() {
         let read = |body: &'static [u8]| answered(&HeaderMap::new(), Bytes::from_static(body)).kind;
         assert_eq!(read(b"{\"a\":1}"), Kind::AsciiText);
         assert_eq!(read("ä".as_bytes()), Kind::Text);

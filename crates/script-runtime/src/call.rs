@@ -1,7 +1,7 @@
-//! Resource calls that leave the gateway: to registered services by name, and to hosts that the operator's patterns
-//! open. A redirect is followed for safe methods: to where the answer came from, or to a host that a pattern opens.
-//! Services are called on the script's word alone. Who answers it may be anybody, and a service gets the operator's
-//! credentials and the client's.
+//! External resource calls: to registered services by name, and to hosts that match the operator's patterns.
+//! Redirects are followed for safe methods only, either to the origin of the redirect or to a host that
+//! matches a pattern. Registered services are called only if the script names them: a response can come from
+//! an untrusted host, whereas services receive the operator's and the client's credentials.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use crate::ask;
 use crate::frame::{Outcome, Payload};
 use crate::location::Destination;
 
-/// As many redirects are followed.
+/// The maximum number of redirects that are followed.
 pub(crate) const REDIRECTS: usize = 5;
 
-/// Whom a script may call.
+/// The services and hosts that a script may call.
 pub(crate) struct Outside {
     pub(crate) services: Services,
     pub(crate) hosts: Hosts,
 }
 
-/// A call that leaves the gateway.
+/// An external call.
 #[derive(Debug)]
 pub(crate) struct Errand {
     pub(crate) method: Method,
@@ -33,29 +33,30 @@ pub(crate) struct Errand {
     pub(crate) body: Payload,
 }
 
-/// Where a URL leads.
+/// The resolved target of a URL.
 #[derive(Clone)]
 struct Target {
     service: Arc<Service>,
-    /// Whether it is one of the gateway's services, which get credentials, and no host that a pattern opens.
+    /// Whether this is a registered service, which gets credentials, rather than a host that matches a
+    /// pattern.
     is_registered: bool,
-    /// What stands before the path: `http://catalog`.
+    /// Scheme and authority, the part before the path: `http://catalog`.
     base: String,
     path: PathAndQuery,
 }
 
-/// A URL, taken apart.
+/// A parsed URL.
 struct Url<'u> {
     is_secure: bool,
     authority: &'u str,
     /// Scheme and authority.
     base: &'u str,
-    /// The rest, which may be empty.
+    /// The rest of the URL; may be empty.
     path: &'u str,
 }
 
 impl Outside {
-    /// Makes a call, to the last byte of its answer.
+    /// Makes a call and reads its response completely.
     pub(crate) async fn send(&self, call: &Call, errand: Errand) -> (Outcome, Payload) {
         let Errand { method, url, body } = errand;
         let mut target = match self.resolve(&url) {
@@ -78,10 +79,10 @@ impl Outside {
                 }
             }
         }
-        failed(502, format!("{REDIRECTS} redirects led on to another one"))
+        failed(502, format!("stopped after {REDIRECTS} redirects"))
     }
 
-    /// Makes a call whose answer is for the client: it streams, and no more of it than the limit.
+    /// Makes a call and streams its response to the client, up to the limit.
     pub(crate) async fn stream(
         &self,
         call: &Call,
@@ -103,10 +104,10 @@ impl Outside {
                 None => return Ok(Reply::passed(answer.map(|body| limited(body, limit)))),
             }
         }
-        Err(failed(502, format!("{REDIRECTS} redirects led on to another one")))
+        Err(failed(502, format!("stopped after {REDIRECTS} redirects")))
     }
 
-    /// Where an answer sends its reader, if that is to be followed.
+    /// Returns the target of a redirect response, if it is to be followed.
     fn next(
         &self,
         method: Method,
@@ -117,7 +118,7 @@ impl Outside {
         if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) || !is_safe(method) {
             return None;
         }
-        // Where there are several, two readers would go different ways.
+        // With several `Location` headers, two readers could choose different targets.
         let mut all = headers.get_all(LOCATION).iter();
         let (Some(location), None) = (all.next(), all.next()) else { return None };
         let (scheme, _) = from.base.split_once(':')?;
@@ -128,12 +129,12 @@ impl Outside {
         Some(self.follow(&url, from))
     }
 
-    /// Where a redirect leads: to the service that answered with it, or as a host that a pattern opens. Never to another
-    /// service, by whichever name.
+    /// Resolves a redirect: to the service that sent it, or to a host that matches a pattern. Never to
+    /// another service, under any name.
     fn follow(&self, url: &str, from: &Target) -> Result<Target, String> {
         let parts = Url::read(url)?;
         let base = parts.base.to_ascii_lowercase();
-        // A service may name itself by its address.
+        // A service may refer to itself by its address.
         let is_own = from.base.eq_ignore_ascii_case(&base) || from.service.is_at(parts.authority);
         if from.is_registered && is_own {
             return Ok(Target { path: parts.path_and_query(url)?, ..from.clone() });
@@ -141,21 +142,21 @@ impl Outside {
         self.host(url, &parts).map_err(|text| format!("{}{} redirects on: {text}", from.base, from.path))
     }
 
-    /// The host of a URL, if a pattern opens it.
+    /// Resolves a URL to a host, if a pattern allows it.
     fn host(&self, url: &str, parts: &Url<'_>) -> Result<Target, String> {
         let service = self
             .hosts
             .service(parts.authority, parts.is_secure)
-            .ok_or_else(|| format!("`{}` is no host that the route's `hosts` open", parts.authority))?;
+            .ok_or_else(|| format!("`{}` is not a host that the route's `hosts` allow", parts.authority))?;
         let path = parts.path_and_query(url)?;
         Ok(Target { service, is_registered: false, base: parts.base.to_owned(), path })
     }
 
-    /// Where a URL of the script's leads.
+    /// Resolves a URL that the script calls.
     fn resolve(&self, url: &str) -> Result<Target, String> {
         let parts = Url::read(url)?;
         let has = |any: &[u8]| parts.authority.bytes().any(|byte| any.contains(&byte));
-        // No service is called so: its name is looked for in vain.
+        // No service has such a name, so the lookup is skipped.
         let is_host = (parts.is_secure || has(b":.")) && !has(b"@");
         let registered = |service: &Arc<Service>, path| Target {
             service: Arc::clone(service),
@@ -168,25 +169,25 @@ impl Outside {
                 Ok((service, path)) => return Ok(registered(service, path)),
                 Err(reason) => reason,
             };
-            // What else is wrong with the path is said by the service, once there is one.
+            // The service reports other problems of the path once it is found.
             let is_host =
                 matches!(reason, PathError::UnknownService | PathError::Scheme | PathError::Invalid);
             if !is_host || has(b"@") {
                 return Err(format!("{url}: {reason}"));
             }
         }
-        // A script may name a service by its address.
+        // A script may refer to a service by its address.
         match self.services.at(parts.authority) {
             Some(service) => Ok(registered(service, parts.path_and_query(url)?)),
             None => self.host(url, &parts).map_err(|_| {
                 let authority = parts.authority;
-                format!("`{authority}` is neither a service nor a host that the route's `hosts` open")
+                format!("`{authority}` is neither a service nor a host that the route's `hosts` allow")
             }),
         }
     }
 }
 
-/// What is sent to a target.
+/// Builds the request to a target.
 fn request(method: Method, target: &Target, body: &Payload) -> Request {
     let mut headers = HeaderMap::new();
     if let Some(media) = body.kind.content_type() {
@@ -204,7 +205,7 @@ impl<'u> Url<'u> {
             .unwrap_or_default();
         let is_secure = scheme.eq_ignore_ascii_case("https");
         if !is_secure && !scheme.eq_ignore_ascii_case("http") {
-            return Err(format!("`{url}` is no URL of the form `http://host/path` and no path"));
+            return Err(format!("`{url}` is neither a path nor a URL of the form `http://host/path`"));
         }
         let end = rest.bytes().position(|byte| matches!(byte, b'/' | b'?' | b'#' | b'\\'));
         let (authority, path) = rest.split_at(end.unwrap_or(rest.len()));
@@ -215,16 +216,16 @@ impl<'u> Url<'u> {
     fn path_and_query(&self, url: &str) -> Result<PathAndQuery, String> {
         let path = self.path.split('#').next().unwrap_or_default();
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        PathAndQuery::try_from(path).map_err(|_| format!("`{url}` is no URL"))
+        PathAndQuery::try_from(path).map_err(|_| format!("`{url}` is not a valid URL"))
     }
 }
 
-/// Whether it changes nothing.
+/// Whether the method is safe, that is, changes nothing.
 pub(crate) fn is_safe(method: Method) -> bool {
     matches!(method, Method::Get | Method::Head | Method::Options)
 }
 
-/// What a handler is told of a call without an answer.
+/// Converts the error of a call without a response to the outcome that the handler gets.
 fn told(error: &CallError) -> (Outcome, Payload) {
     let text = format!("{error} ({})", error.code());
     match error.kind() {

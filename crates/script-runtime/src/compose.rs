@@ -1,7 +1,9 @@
-//! What a recipe makes of a request and of what services answer, as its JavaScript would: it says which calls are next,
-//! and puts the answer together. What nobody reads stays as it came (rule 16).
+//! Evaluation of recipes: computes the calls and the response of a handler from the request and the services'
+//! responses, with the same result as its JavaScript. Values that no code reads are passed through unchanged
+//! (rule 16).
 //!
-//! It knows what is usual. `None` and [`Next::Unusual`] say that JavaScript has to be asked.
+//! Only common cases are supported. `None` and [`Next::Unusual`] mean that the handler must run as
+//! JavaScript.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,27 +20,27 @@ use crate::ask::Ask;
 use crate::call::Errand;
 use crate::frame::{self, Payload};
 
-/// Whole numbers of so many digits are spelt as they are.
+/// Integers with up to this many digits have the same spelling in JSON and JavaScript.
 const DIGITS: usize = 15;
 
-/// A recipe on its way.
+/// The evaluation of a recipe in progress.
 pub(crate) struct Composition<'r> {
     recipe: &'r Recipe,
-    /// The request's parameters, where there are any.
+    /// The request's parameters, if it has any.
     query: Option<Document>,
     values: Vec<Option<Value>>,
     is_begun: Vec<bool>,
 }
 
-/// What there is to do.
+/// The next action.
 pub(crate) enum Next {
     Call(Call),
-    /// Something has to be put first, or all is done.
+    /// A result is needed first, or no call is left.
     Wait,
     Unusual,
 }
 
-/// A call that is next.
+/// The next call.
 pub(crate) struct Call {
     pub(crate) step: usize,
     pub(crate) site: u32,
@@ -46,18 +48,18 @@ pub(crate) struct Call {
     pub(crate) passes: bool,
 }
 
-/// What a step has.
+/// The value of a step.
 enum Value {
     Undefined,
     Text(Bytes),
     Json(Document),
-    /// What begins there in another step's document.
+    /// A part of another step's document: the step's index and the offset of the value.
     Within(usize, usize),
-    /// Bytes, for example.
+    /// Not supported, for example bytes.
     Unusual,
 }
 
-/// A value that is there.
+/// A reference to a value.
 enum Seen<'v> {
     Undefined,
     Text(&'v Bytes),
@@ -65,17 +67,17 @@ enum Seen<'v> {
     Constant(&'v Constant),
 }
 
-/// What a member of an object is to be.
+/// The value of an object's member.
 enum Member<'v> {
     Part(&'v Part),
     Json(Node<'v>),
 }
 
 impl<'r> Composition<'r> {
-    /// A recipe for this request.
+    /// Starts the evaluation of a recipe for this request.
     pub(crate) fn of(recipe: &'r Recipe, ask: &Ask) -> Option<Self> {
         let query = if recipe.reads_query() {
-            // A body's members are parameters too, and its own types.
+            // The members of a body are parameters too, and have types of their own.
             if ask.body.kind != frame::Kind::None {
                 return None;
             }
@@ -92,7 +94,7 @@ impl<'r> Composition<'r> {
         })
     }
 
-    /// What is next, in the order of the text.
+    /// Returns the next action, in the order of the source.
     pub(crate) fn next(&mut self) -> Next {
         let recipe = self.recipe;
         for (index, step) in recipe.steps.iter().enumerate() {
@@ -121,13 +123,14 @@ impl<'r> Composition<'r> {
         Next::Wait
     }
 
-    /// What a call brought. `false` if that fails the call, of which a worker has to see what follows.
+    /// Stores the result of a call. Returns `false` if the body makes the call fail; a worker must then
+    /// handle the error.
     pub(crate) fn put(&mut self, step: usize, body: Payload) -> bool {
         self.values[step] = Value::of(body);
         self.values[step].is_some()
     }
 
-    /// The body of the answer, when all is done.
+    /// Returns the body of the response when all steps are done.
     pub(crate) fn answer(&self) -> Option<Payload> {
         let part = &self.recipe.answer;
         if matches!(part, Part::Object(_) | Part::List(_)) {
@@ -148,7 +151,7 @@ impl<'r> Composition<'r> {
         })
     }
 
-    /// About how long the answer is.
+    /// Estimates the size of the response.
     fn size(&self) -> usize {
         let long = |value: &Option<Value>| match value {
             Some(Value::Text(text)) => text.len() + text.len() / 8,
@@ -184,7 +187,8 @@ impl<'r> Composition<'r> {
         })
     }
 
-    /// A member of an object; what else there is has members of its own, or none at all.
+    /// Returns a member of an object. Values of other types have built-in members or none, so they are
+    /// unsupported.
     fn member(&self, of: usize, name: &str) -> Option<Value> {
         let Seen::Json(object) = self.step(of)? else { return None };
         if object.kind() != Kind::Object {
@@ -198,7 +202,7 @@ impl<'r> Composition<'r> {
         Some(member.map_or(Value::Undefined, |member| Value::Within(within, member.start())))
     }
 
-    /// The URL of a call. `None` where a value can't fill a hole of the path: a worker says why.
+    /// Returns the URL of a call, or `None` if a value is not valid in the path: a worker reports why.
     fn url(&self, pieces: &[Piece]) -> Option<String> {
         let mut url = String::new();
         let mut is_query = false;
@@ -261,7 +265,7 @@ impl<'r> Composition<'r> {
         Some(())
     }
 
-    /// An object: a name keeps its first place, and gets the last value.
+    /// Writes an object: a repeated name keeps its first position and takes its last value.
     fn object(&self, entries: &[Entry], out: &mut Vec<u8>) -> Option<()> {
         let mut members: Vec<(&[u8], Member<'_>)> = Vec::new();
         let mut places: HashMap<&[u8], usize> = HashMap::new();
@@ -292,7 +296,7 @@ impl<'r> Composition<'r> {
             }
             for (key, value) in node.members() {
                 let name = inside(key.node().text());
-                // The same name may be spelt otherwise, and numbers come before other names.
+                // The same name can have different spellings, and numeric names come before others.
                 if name.first().is_some_and(u8::is_ascii_digit) || name.contains(&b'\\') {
                     return None;
                 }
@@ -335,7 +339,7 @@ impl Seen<'_> {
 }
 
 impl Value {
-    /// What a service answered. `None` if it is not the JSON that it claims to be.
+    /// Converts the response of a service. Returns `None` if it claims to be JSON but is not.
     fn of(body: Payload) -> Option<Self> {
         Some(match body.kind {
             frame::Kind::None => Self::Undefined,
@@ -350,7 +354,8 @@ impl Value {
     }
 }
 
-/// A text, or what `String` makes of a number that has one spelling, or of a boolean.
+/// Converts a value to a string as `String` does in JavaScript; only strings, booleans and numbers with a
+/// single spelling are supported.
 fn text<'s>(seen: &Seen<'s>) -> Option<Cow<'s, str>> {
     Some(match seen {
         Seen::Text(text) => Cow::Borrowed(std::str::from_utf8(text).ok()?),
@@ -366,13 +371,13 @@ fn text<'s>(seen: &Seen<'s>) -> Option<Cow<'s, str>> {
     })
 }
 
-/// Whether a number is spelt as JavaScript spells it: whole, and not too long.
+/// Whether a number has the same spelling in JavaScript: an integer that is not too long.
 fn is_plain(number: &[u8]) -> bool {
     let digits = number.strip_prefix(b"-").unwrap_or(number);
     digits.len() <= DIGITS && digits.iter().all(u8::is_ascii_digit) && number != b"-0"
 }
 
-/// `encodeURIComponent`
+/// Appends a text, encoded like `encodeURIComponent`.
 fn encode(text: &str, url: &mut String) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for byte in text.bytes() {
@@ -385,7 +390,7 @@ fn encode(text: &str, url: &mut String) {
     }
 }
 
-/// What stands between the quotes.
+/// Returns the text between the quotes.
 fn inside(text: &[u8]) -> &[u8] {
     text.get(1..text.len().saturating_sub(1)).unwrap_or_default()
 }
@@ -394,10 +399,10 @@ fn inside(text: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    /// What the worker's own tests expect (rules.test.js).
+    /// The expected results, shared with the worker's tests (rules.test.js).
     const HOLES: &str = include_str!("../../../worker/tests/holes.json");
 
-    /// The URL of a call with this value of a parameter in a hole behind `before`.
+    /// Returns the URL of a call with this parameter value inserted after `before`.
     fn url(before: &str, value: Option<&Constant>) -> Option<String> {
         let recipe = Recipe { steps: Vec::new(), answer: Part::Undefined };
         let query = value.map(|value| {
@@ -409,11 +414,11 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_filled_as_a_worker_fills_them() {
+    fn url_templates_expand_as_in_a_worker() {
         let cases: Vec<Constant> = serde_json::from_str(HOLES).expect("cases");
         for case in &cases {
             let value = &case["value"];
-            // Left to the worker: what has no text of its own, and numbers that may be spelt in several ways.
+            // Left to the worker: values without a string form, and numbers with several spellings.
             let is_left = value.is_array() || value.is_object() || value.is_f64();
             let expected = |member: &str, before: &str| {
                 let filled = case[member].as_str().filter(|_| !is_left);

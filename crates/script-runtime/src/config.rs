@@ -1,4 +1,4 @@
-//! What an operator writes of S services: the struct under a route's `script:`, and `scripts:`.
+//! The configuration of S services: the section `script:` of a route, and the section `scripts:`.
 
 use std::path::PathBuf;
 
@@ -6,146 +6,152 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use services::{Bytes, Duration};
 
-/// A route that an S service answers: the file, or more than that.
+/// An S service that handles a route: its file, or an object with options.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ScriptConfig {
-    /// Just the file, which has one service: `shop.sjs`. A path relative to the config.
+    /// The file, relative to the config. It must contain exactly one service: `shop.sjs`.
     File(PathBuf),
-    /// The file and how its service runs.
+    /// The file and the options of its service.
     More(Box<ScriptOptions>),
 }
 
-/// An S service, and how it runs.
+/// An S service and its options.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptOptions {
-    /// The file: a path relative to the config.
+    /// The script's file: a path relative to the config.
     pub file: PathBuf,
-    /// Which of its services, where it has several. The name is also the key of its state, so that each service is
-    /// deployed on one route only.
+    /// The name of the service, required if the file contains several. The name is also the key of the
+    /// service's state, so each service can be deployed on one route only.
     #[serde(default)]
     pub service: Option<String>,
-    /// The hosts that it may call beside the services: `pages.internal:8080`, `*.example.org`, `10.0.0.0/8`; without a
-    /// port, at every port. Where a `*` leads to an address that is not public, nothing is sent, unless a network
-    /// here holds it.
+    /// Hosts that the service may call besides the configured services: `pages.internal:8080`,
+    /// `*.example.org`, `10.0.0.0/8`. Without a port, every port is allowed. If a name that matches a `*`
+    /// pattern resolves to a non-public address, nothing is sent, unless a network in this list contains the
+    /// address.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// Make a warning of service-level state under two different paths an error, as the language's paper has it.
+    /// Reports service-level state under two different paths as an error instead of a warning, as the
+    /// language's paper does.
     #[serde(default)]
     pub strict_paths: bool,
-    /// The caps of each run of a handler.
+    /// Limits of each run of a handler.
     #[serde(default)]
     pub limits: LimitsConfig,
-    /// How many processes run it.
+    /// The number of worker processes.
     #[serde(default)]
     pub workers: WorkersConfig,
-    /// The resources that it may create at run time.
+    /// Limits for the resources that the service creates at run time.
     #[serde(default)]
     pub resources: ResourcesConfig,
-    /// How much it may keep.
+    /// Limits of the service's state.
     #[serde(default)]
     pub state: StateConfig,
-    /// Tell in `S-State-Version` which version of the state a handler saw or made: for tests and debugging.
+    /// Adds the header `S-State-Version` with the version of the state that a handler read or wrote. For
+    /// tests and debugging.
     #[serde(default)]
     pub show_versions: bool,
 }
 
-/// The caps of each run of a handler.
+/// Limits of each run of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
-    /// CPU time without a pause. What takes longer ends with its worker.
+    /// CPU time without a pause. A run that exceeds it is ended together with its worker.
     pub time: Duration,
-    /// Time from its beginning to its end, with all that it waits for. The route's `limits.deadline` bounds an answer's
-    /// beginning besides.
+    /// Total duration of a run, including everything that it waits for. The route's `limits.deadline`
+    /// additionally limits the time until the response begins.
     pub wall: Duration,
-    /// Resource calls.
+    /// Number of resource calls.
     pub calls: u32,
-    /// Calls to services and hosts under way at once; further ones wait.
+    /// Concurrent calls to services and hosts; further calls wait.
     #[schemars(range(min = 1))]
     pub parallel: u32,
-    /// Bytes from services and hosts, after decompression.
+    /// Bytes received from services and hosts, after decompression.
     pub received: Bytes,
-    /// Bytes of a request's body.
+    /// Bytes of the request body.
     pub body: Bytes,
 }
 
-/// How many processes run a script.
+/// The number of worker processes of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkersConfig {
-    /// As many there are always.
+    /// Minimum number of workers.
     #[schemars(range(min = 1, max = 256))]
     pub least: u32,
-    /// As many there are when all are busy. Without a number: as many as there are cores.
+    /// Maximum number of workers, used when all are busy. Default: the number of cores.
     #[schemars(range(min = 1, max = 256))]
     pub most: Option<u32>,
 }
 
-/// The resources that a service may create at run time.
+/// Limits for the resources that a service creates at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ResourcesConfig {
-    /// As many there are at once.
+    /// Maximum number of resources that exist at the same time.
     pub most: u64,
-    /// How long each that is made from now on stays. Without it: until it is deleted.
+    /// Time to live of each resource that is created from now on. Without it, a resource exists until it is
+    /// deleted.
     pub ttl: Option<Duration>,
 }
 
-/// How much a service may keep.
+/// Limits of a service's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StateConfig {
-    /// Bytes of its whole state. Each value counts its JSON text, its key and 64 bytes more; each resource that was made at run
-    /// time what it captured, its path twice and 320 bytes more. A write that would make the state larger than this is refused; a
-    /// write that makes it smaller never is.
+    /// Maximum size of the whole state in bytes. Each value counts as its JSON text, its key and 64 bytes;
+    /// each resource created at run time counts as its captured values, its path twice and 320 bytes. A write
+    /// that would grow the state beyond this limit is refused; a write that shrinks the state is always
+    /// accepted.
     pub size: Bytes,
 }
 
-/// What all S services share.
+/// Settings that all S services share.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScriptsConfig {
-    /// The folder in which state is kept (mode 0700; made where there is none): a path relative to the config. It can't
-    /// be that of a script, and is better not within one.
+    /// The folder in which state is stored (mode 0700, created if missing): a path relative to the config. It
+    /// must not be the folder of a script, and should not be inside one.
     pub state: PathBuf,
-    /// What a change has outlasted before its answer leaves.
+    /// The failures that a change must survive before its response is sent.
     pub durability: Durability,
-    /// What runs the workers: `node`, `bun`, `deno`, or a command of your own.
+    /// The engine of the workers: `node`, `bun`, `deno`, or a custom command.
     pub engine: EngineConfig,
-    /// The heap of each worker.
+    /// Heap size limit of each worker.
     pub memory: Bytes,
-    /// Processes of all scripts together.
+    /// Maximum number of worker processes of all scripts together.
     #[schemars(range(min = 1, max = 1024))]
     pub workers: u32,
-    /// Calls between resources under way at once, of all scripts together.
+    /// Maximum number of concurrent calls between resources, of all scripts together.
     #[schemars(range(min = 1))]
     pub internal_calls: u32,
 }
 
-/// What a change has outlasted before its answer leaves.
+/// The failures that a change must survive before its response is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// The sudden end of any process.
+    /// A crash of any process.
     #[default]
     Process,
-    /// The loss of power, too.
+    /// Loss of power as well.
     Machine,
 }
 
-/// What runs the workers.
+/// The engine of the workers.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum EngineConfig {
-    /// One that is known.
+    /// A supported engine.
     Known(Engine),
-    /// A command and its arguments; the worker's file, the socket and a number are put behind them.
+    /// A command and its arguments; the path of the worker's file, the sockets and the worker's number are
+    /// appended.
     Command(#[schemars(length(min = 1))] Vec<String>),
 }
 
-/// An engine that is known.
+/// A supported engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
@@ -158,7 +164,7 @@ pub enum Engine {
 }
 
 impl ScriptConfig {
-    /// With all that is not written as it is by default.
+    /// Returns the options, with defaults for everything that is not configured.
     #[must_use]
     pub fn options(&self) -> ScriptOptions {
         match self {

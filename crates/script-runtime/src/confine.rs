@@ -1,14 +1,19 @@
-//! What a worker's process may not: reach other files than its own, other processes, and the network.
+//! The sandbox of worker processes: no access to foreign files, to other processes, or to the network.
 //!
-//! The gateway starts its own binary, which confines itself and then becomes the engine, so that nothing of the script
-//! runs unconfined. Landlock leaves the worker's code, the script's folder and the system's libraries to read, and the
-//! script's home to write; and no signals to other processes. A filter on system calls (`confine/calls.rs`) leaves it the
-//! sockets that it was given: it can make no others but pairs, and connect none. So it reaches neither the network, nor the
-//! gateway's Unix sockets, nor another worker's. Both need no rights, and a kernel of 6.12 or newer for all of it.
-//! Landlock opens and can't close again what is below: where the state lies in a folder that is to be read, all that is
-//! there beside it is opened piece by piece, and what comes later only to later workers.
-//! What the system has not, the worker says in the log, and runs all the same: scripts are the operator's own
-//! code, and this is for faults.
+//! The gateway starts its own binary, which sandboxes itself and then executes the engine, so that no code of
+//! the script runs outside the sandbox. Landlock allows reading the worker's code, the script's folder and
+//! the system's libraries, and writing to the script's home; it blocks signals to other processes. A seccomp
+//! filter (`confine/calls.rs`) restricts the worker to the sockets that it inherits: it can create no others
+//! except socket pairs, and connect none. So it reaches neither the network, nor the gateway's Unix sockets,
+//! nor those of other workers. Both mechanisms work without privileges; full coverage needs a kernel of 6.12
+//! or newer.
+//!
+//! Landlock rules cannot exclude a part of an allowed folder. If the state is inside a readable folder, every
+//! other entry of that folder is allowed individually, and entries that are added later are visible only to
+//! later workers.
+//!
+//! If the system lacks a mechanism, the worker logs this and runs anyway: scripts are the operator's own
+//! code, and the sandbox guards against faults.
 
 #[cfg(target_os = "linux")]
 mod calls;
@@ -19,9 +24,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What engines read beside their own folder: libraries, time zones, how much of a machine there is. Of `/etc` no more,
-/// where configs and secrets are; of processes only themselves, since the gateway's environment may hold secrets; of
-/// devices no disks and no shared memory.
+/// The paths that engines read besides their own folder: libraries, time zones, the size of the machine.
+/// No other files of `/etc`, since it contains configs and secrets; only the process itself in `/proc`, since
+/// the gateway's environment may contain secrets; no disks or shared memory in `/dev`.
 const SYSTEM: [&str; 28] = [
     "/usr",
     "/lib",
@@ -53,16 +58,16 @@ const SYSTEM: [&str; 28] = [
     "/proc/version",
 ];
 
-/// The most that a file may hold which a worker writes.
+/// The maximum size in bytes of a file that a worker writes.
 const LARGEST_FILE: u64 = 256 << 20;
 
-/// What a worker is started with.
+/// The arguments of a worker's start.
 struct Arguments {
     code: PathBuf,
     home: PathBuf,
     folder: PathBuf,
     state: PathBuf,
-    /// The sockets that it keeps, in their order.
+    /// The sockets that it keeps, in ascending order.
     sockets: [u32; 2],
     engine: PathBuf,
 }
@@ -78,8 +83,9 @@ impl Arguments {
     }
 }
 
-/// Confines this process, and becomes the worker: the arguments are those behind a [`crate::Launcher`]'s. To be called
-/// before there is a second thread. Returns only if it could not, and says why.
+/// Sandboxes this process and executes the worker: the arguments are those that follow a
+/// [`crate::Launcher`]'s. Must be called before a second thread exists. Returns only on failure, with the
+/// error.
 pub fn confined(arguments: impl IntoIterator<Item = OsString>) -> io::Error {
     let mut rest = arguments.into_iter();
     let Some(arguments) = Arguments::take(&mut rest) else {
@@ -88,26 +94,28 @@ pub fn confined(arguments: impl IntoIterator<Item = OsString>) -> io::Error {
     };
     let missing = [bounds(&arguments), files(&arguments), calls()];
     for missing in missing.into_iter().flatten() {
-        // A line of the worker's, which the gateway logs.
+        // A line of the worker's output, which the gateway logs.
         let _ = writeln!(io::stderr(), "this worker is not confined: {missing}");
     }
     Command::new(arguments.engine).args(rest).exec()
 }
 
-/// What of a folder may be read: all of it, or what is beside the folder of the state where that lies in it.
+/// Returns the readable paths of a folder: the folder itself, or its entries without the state if it contains
+/// the state.
 #[cfg(target_os = "linux")]
 fn readable(folder: &Path, state: &Path) -> Vec<PathBuf> {
     beside(folder, state).unwrap_or_else(|| vec![folder.to_owned()])
 }
 
-/// What is in a folder beside that of the state; `None` where the state lies elsewhere.
+/// Returns the entries of a folder other than the state, on each level down to it; `None` if the state is not
+/// inside.
 pub(crate) fn beside(folder: &Path, state: &Path) -> Option<Vec<PathBuf>> {
     let (mut at, state) = (std::fs::canonicalize(folder).ok()?, std::fs::canonicalize(state).ok()?);
     let below = state.strip_prefix(&at).ok()?.to_owned();
     let mut beside = Vec::new();
     for part in &below {
         let entries = std::fs::read_dir(&at).into_iter().flatten().flatten();
-        // A link opens nothing by itself, and must not open the state.
+        // Links are skipped: a rule for one applies to its target, which could be the state.
         let is_own = |entry: &std::fs::DirEntry| {
             entry.file_name() != part && entry.file_type().is_ok_and(|kind| !kind.is_symlink())
         };
@@ -117,7 +125,8 @@ pub(crate) fn beside(folder: &Path, state: &Path) -> Option<Vec<PathBuf>> {
     Some(beside)
 }
 
-/// Bounds what it writes, and leaves it no file that was open in the gateway, whoever opened it; what is missing for it.
+/// Limits the size of written files, and closes all inherited files of the gateway on exec; returns an error
+/// message if this is not fully possible.
 #[cfg(target_os = "linux")]
 fn bounds(arguments: &Arguments) -> Option<String> {
     use rustix::process::{Resource, Rlimit, setrlimit};
@@ -130,20 +139,21 @@ fn bounds(arguments: &Arguments) -> Option<String> {
     let closed = ranges.iter().filter(|(from, to)| from < to).all(|(from, to)| close_on_exec(*from, to - 1));
     match set {
         Ok(()) if closed => None,
-        Ok(()) => Some("the kernel can't close what is open".to_owned()),
+        Ok(()) => Some("the kernel can't close inherited files".to_owned()),
         Err(error) => Some(format!("limits: {error}")),
     }
 }
 
-/// Whether these are closed when the process becomes another program.
+/// Marks these file descriptors as close-on-exec; returns whether this succeeded.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "neither rustix nor the standard library have it")]
 fn close_on_exec(first: u32, last: u32) -> bool {
-    // SAFETY: it takes numbers alone, and closes nothing now.
+    // SAFETY: the call takes only numbers, and with this flag it does not close anything yet.
     unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) == 0 }
 }
 
-/// Confines it to its files, and to itself; what is missing for it.
+/// Restricts the process to its files and blocks signals to others; returns an error message if this is not
+/// fully possible.
 #[cfg(target_os = "linux")]
 fn files(arguments: &Arguments) -> Option<String> {
     use landlock::{
@@ -153,7 +163,7 @@ fn files(arguments: &Arguments) -> Option<String> {
 
     let Arguments { code, home, folder, state, engine, .. } = arguments;
     let abi = ABI::V6;
-    // The engine may be a link to where its own files are.
+    // The engine may be a link to the folder of its other files.
     let engine = std::fs::canonicalize(engine).ok();
     let beside = engine.as_deref().and_then(Path::parent);
     let read = SYSTEM.iter().map(Path::new).chain([&**folder]).chain(beside);
@@ -181,7 +191,8 @@ fn files(arguments: &Arguments) -> Option<String> {
     }
 }
 
-/// Confines it to the system calls that engines need; what is missing for it.
+/// Restricts the process to the system calls that engines need; returns an error message if this is not
+/// possible.
 #[cfg(target_os = "linux")]
 fn calls() -> Option<String> {
     calls::apply().err().map(|error| format!("no filter on system calls: {error}"))

@@ -1,5 +1,6 @@
-//! A deployed service: its state, its workers, and the program in force. There is one of a name, whichever config names it: a
-//! changed config takes it over, and a changed script comes into force beside the old one once a worker has it.
+//! A deployed service: its state, its workers, and the active program. There is one deployment for each name,
+//! across configs: a changed config takes it over, and a changed script replaces the old one once a worker
+//! has loaded it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,16 +20,16 @@ use crate::workers::{Loaded, Pool, PoolStats, Size};
 pub(crate) struct Deployment {
     name: Arc<str>,
     scripts: Arc<Scripts>,
-    /// Taken for as long as something is being deployed.
+    /// Locked while a deployment is in progress.
     state: tokio::sync::Mutex<Kept>,
     current: ArcSwapOption<Generation>,
-    /// Why nothing is in force, where it is known; told with every change.
+    /// The reason why no program is active, if it is known; every change is published here.
     standing: watch::Sender<Option<String>>,
-    /// How much is being deployed.
+    /// The number of deployments in progress.
     under_way: watch::Sender<usize>,
 }
 
-/// What is kept from one deployment to the next.
+/// The data that is preserved from one deployment to the next.
 #[derive(Default)]
 struct Kept {
     state: Option<state::Service>,
@@ -36,23 +37,24 @@ struct Kept {
     text: String,
 }
 
-/// What workers can't change: others are started where it is to be another.
+/// The properties that running workers cannot change: if they differ, new workers are started.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Home {
     pub(crate) folder: PathBuf,
     pub(crate) size: Size,
-    /// The modules that the script stands on, as they are written. An engine reads each only once.
+    /// The modules that the script imports, with their contents. An engine reads each of them only once.
     pub(crate) modules: Vec<Module>,
-    /// What is in its folder beside the state: workers can't read what has come since they began.
+    /// The files in the script's folder next to the state: workers cannot read files that were added after
+    /// they started.
     pub(crate) beside: Vec<(PathBuf, u64)>,
 }
 
-/// What is to be in force.
+/// The program to be deployed.
 pub(crate) struct Plans {
     pub(crate) program: Arc<Program>,
-    /// Which of its services.
+    /// The index of the service in the program.
     pub(crate) service: usize,
-    /// The script as it is written.
+    /// The source text of the script.
     pub(crate) text: String,
     pub(crate) home: Home,
     pub(crate) settings: Settings,
@@ -70,7 +72,7 @@ impl Deployment {
         })
     }
 
-    /// The program in force. Waits for the first one.
+    /// Returns the active program, waiting for the first one.
     pub(crate) async fn current(&self) -> Result<Arc<Generation>, ScriptError> {
         if let Some(generation) = self.current.load_full() {
             return Ok(generation);
@@ -89,18 +91,19 @@ impl Deployment {
         }
     }
 
-    /// Why nothing is in force yet; what was once, stays until something else is.
+    /// Returns the reason why no program is active yet. A program remains active until another one replaces
+    /// it.
     pub(crate) fn waits(&self) -> Option<String> {
         if self.current.load().is_some() {
             return None;
         }
         Some(match &*self.standing.borrow() {
             Some(why) => format!("it can't be put in force: {why}"),
-            None => "no worker has taken it yet".to_owned(),
+            None => "no worker has loaded it yet".to_owned(),
         })
     }
 
-    /// Whether requests are answered.
+    /// Whether the service is ready to handle requests.
     pub(crate) fn is_ready(&self) -> bool {
         self.current.load().as_ref().is_some_and(|generation| generation.pool.is_ready(generation.number))
     }
@@ -109,12 +112,12 @@ impl Deployment {
         self.current.load().as_ref().map(|generation| generation.pool.stats()).unwrap_or_default()
     }
 
-    /// How many runs want a processor, and of how many workers.
+    /// Returns the number of runs that want a processor, and the number of workers.
     pub(crate) fn load(&self) -> (usize, usize) {
         self.current.load().as_ref().map(|generation| generation.pool.load_now()).unwrap_or_default()
     }
 
-    /// Puts a program in force, in a task of its own. If it can't be loaded, what was in force stays.
+    /// Starts a deployment in a task of its own. If the program can't be loaded, the active one remains.
     pub(crate) fn begin(self: &Arc<Self>, plans: Plans) {
         self.under_way.send_modify(|count| *count += 1);
         let deployment = Arc::clone(self);
@@ -124,10 +127,10 @@ impl Deployment {
         });
     }
 
-    /// Waits until all that was begun is in force, or refused.
+    /// Waits until all deployments in progress have succeeded or failed.
     pub(crate) async fn settled(&self) {
         let mut under_way = self.under_way.subscribe();
-        let _ = under_way.wait_for(|count| *count == 0).await; // The sender is ours.
+        let _ = under_way.wait_for(|count| *count == 0).await; // The sender lives as long as `self`.
     }
 
     async fn deploy(&self, plans: Plans) {
@@ -137,8 +140,9 @@ impl Deployment {
             return;
         }
         if let Err(why) = self.replace(&mut kept, plans).await {
-            let stays = if self.current.load().is_some() { "; what was in force before stays" } else { "" };
-            // Before it is told, so that who has read of it finds it in `/readyz`.
+            let stays =
+                if self.current.load().is_some() { "; the previous one remains in force" } else { "" };
+            // Published before it is logged, so that `/readyz` already reports it when the log line appears.
             self.standing.send_replace(Some(why.clone()));
             tracing::error!(target: "script", service = &*self.name, "the script can't be put in force{stays}: {why}");
         }
@@ -153,7 +157,7 @@ impl Deployment {
         let number = self.scripts.program();
         match pool.load(source(number, &program, &home.folder.to_string_lossy())).await {
             Loaded::Ready => {}
-            Loaded::Not => return Err("no worker took it".to_owned()),
+            Loaded::Not => return Err("no worker loaded it".to_owned()),
             Loaded::Broken { message, stack } => {
                 pool.unload(number);
                 let at = crate::generation::place_of(&program, &stack);

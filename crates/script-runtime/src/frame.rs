@@ -1,8 +1,9 @@
-//! The frames between gateway and worker: `u32 length | u8 type | u32 run | payload`, little endian.
+//! The worker protocol: frames between gateway and worker, `u32 length | u8 type | u32 run | payload`, little
+//! endian.
 //!
-//! What goes out is written into one buffer for each worker, however many frames a turn makes; a large body or
-//! state is put beside it as it is and never copied. What comes in is not trusted: a worker may be anything once
-//! a script has got hold of it, so that reading knows errors and no panics. `worker/frames.js` is the other side.
+//! Outgoing frames are written into one buffer for each worker, however many frames a turn makes; a large
+//! body or state is queued separately and never copied. Incoming frames are untrusted, since a script can
+//! take over its worker: parsing returns errors and never panics. `worker/frames.js` is the counterpart.
 
 mod incoming;
 mod outgoing;
@@ -17,24 +18,24 @@ use json::{Checker, Document};
 
 use crate::index::index;
 
-/// The longest frame from a worker.
+/// The maximum length of a frame from a worker.
 pub(crate) const LONGEST: usize = 256 << 20;
 
-/// What some write in front of UTF-8.
+/// The byte order mark of UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A message's body and how it is to be read.
+/// A message's body and its representation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Payload {
     pub(crate) kind: Kind,
     pub(crate) bytes: Bytes,
 }
 
-/// How a body is to be read.
+/// The representation of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// There is none; `undefined`.
+    /// No body; `undefined`.
     #[default]
     None,
     Text,
@@ -46,9 +47,9 @@ pub(crate) enum Kind {
 }
 
 impl Payload {
-    /// Text, if it is one; otherwise bytes.
+    /// Wraps text; bytes that are not UTF-8 remain bytes.
     pub(crate) fn text(bytes: Bytes) -> Self {
-        // First what most texts are, and what is seen soonest.
+        // The most common case first, which is also the cheapest to check.
         let kind = match bytes.is_ascii() {
             true => Kind::AsciiText,
             false if std::str::from_utf8(&bytes).is_ok() => Kind::Text,
@@ -57,7 +58,8 @@ impl Payload {
         Self { kind, bytes }
     }
 
-    /// What is said to be JSON, as Fetch reads it: a byte order mark is none of it, and what is no UTF-8 is U+FFFD.
+    /// Wraps a body with a JSON media type, decoded as in Fetch: a byte order mark is removed, and invalid
+    /// UTF-8 becomes U+FFFD.
     pub(crate) fn claimed_json(bytes: Bytes) -> Self {
         if bytes.is_ascii() {
             return Self { kind: Kind::AsciiJson, bytes };
@@ -72,17 +74,17 @@ impl Payload {
         }
     }
 
-    /// JSON, which somebody has checked to be that.
+    /// Wraps JSON that is known to be valid.
     pub(crate) fn json(bytes: Bytes) -> Self {
         let kind = if bytes.is_ascii() { Kind::AsciiJson } else { Kind::Json };
         Self { kind, bytes }
     }
 
-    /// Checks what claims to be JSON, for those who hand it on without reading it. An index is the fastest check; a text
-    /// whose index would be too large is checked without one.
+    /// Validates a body with a JSON media type that is passed on without being read. Building an index is the
+    /// fastest check; a text whose index would be too large is checked without one.
     ///
     /// # Errors
-    /// Why it is not the JSON that it claims to be.
+    /// Returns the reason why the body is not valid JSON.
     pub(crate) fn check(&self) -> Result<(), json::Error> {
         if !matches!(self.kind, Kind::Json | Kind::AsciiJson) {
             return Ok(());
@@ -97,7 +99,7 @@ impl Payload {
         }
     }
 
-    /// The JSON that it claims to be.
+    /// Parses the body as JSON.
     pub(crate) fn document(&self) -> Result<Document, json::Error> {
         index(self.bytes.clone())
     }
@@ -114,7 +116,7 @@ impl Kind {
             .copied()
     }
 
-    /// The type of an answer that names none.
+    /// The default `Content-Type` of a response with such a body.
     pub(crate) fn content_type(self) -> Option<&'static str> {
         match self {
             Self::None => None,

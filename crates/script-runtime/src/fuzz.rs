@@ -1,11 +1,11 @@
-//! What comes from workers: see `fuzz/src/lib.rs`.
+//! Fuzzing of the input from workers: see `fuzz/src/lib.rs`.
 
 use bytes::Bytes;
 
 use crate::frame::{Answer, Reader};
 
 #[test]
-fn frames_of_any_bytes_are_read_or_refused() {
+fn arbitrary_bytes_are_parsed_as_frames_or_refused() {
     ::fuzz::check(&[], |bytes: &[u8]| {
         let mut reader = Reader::default();
         reader.buffer.extend_from_slice(bytes);
@@ -14,7 +14,7 @@ fn frames_of_any_bytes_are_read_or_refused() {
 }
 
 #[test]
-fn a_frame_of_any_payload_is_read_or_refused_and_never_more_than_it() {
+fn a_frame_with_any_payload_is_parsed_or_refused_within_its_bounds() {
     ::fuzz::check(&[], |payload: &[u8]| {
         for kind in 64..=77_u8 {
             let mut reader = Reader::default();
@@ -24,14 +24,14 @@ fn a_frame_of_any_payload_is_read_or_refused_and_never_more_than_it() {
             reader.buffer.extend_from_slice(payload);
             reader.buffer.extend_from_slice(b"next");
             let read = reader.next();
-            assert_ne!(read, Ok(None), "all of it is there");
+            assert_ne!(read, Ok(None), "the frame is complete");
             assert!(read.is_err() || &*reader.buffer == b"next");
         }
     });
 }
 
 #[test]
-fn an_answer_of_any_headers_is_one_or_refused() {
+fn an_answer_with_any_headers_is_converted_or_refused() {
     let words = &["{", "}", "\"", ":", ",", "[", "]", "null", "location", "set-cookie", "/", "\\n", "1e9"];
     ::fuzz::check(words, |text: &[u8]| {
         let answer = Answer { status: 200, headers: Bytes::copy_from_slice(text), ..Answer::default() };

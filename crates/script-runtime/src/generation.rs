@@ -1,5 +1,5 @@
-//! A program in force: what runs of it need to know. A changed script is a new one beside it; each run keeps its own,
-//! and when the last is over, the workers forget the program.
+//! An active program and the data that its runs need. A changed script becomes a new generation beside the
+//! old one; each run keeps its own, and the workers unload a program when its last run is over.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -12,22 +12,22 @@ use crate::state::Edition;
 use crate::table::Table;
 use crate::workers::{Pool, Source};
 
-/// So often has a handler ended its worker when it runs alone from then on.
+/// A handler that has ended this many workers runs alone from then on.
 const STRIKES: u32 = 2;
 
-/// A service of a program, in force.
+/// A service of an active program.
 pub(crate) struct Generation {
     /// The program's number in frames.
     pub(crate) number: u32,
     pub(crate) program: Arc<Program>,
-    /// Which of its services.
+    /// The index of the service in the program.
     pub(crate) service: usize,
     pub(crate) edition: Edition,
     pub(crate) table: Table,
     pub(crate) pool: Arc<Pool>,
-    /// Where each handler is, as logs and refusals say it.
+    /// The position of each handler, as used in logs and errors.
     places: Vec<String>,
-    /// How often each handler ended its worker.
+    /// The number of workers that each handler ended.
     strikes: Vec<AtomicU32>,
 }
 
@@ -51,12 +51,13 @@ impl Generation {
         &self.program.services[self.service]
     }
 
-    /// Where a handler is: `shop.sjs:12:3`.
+    /// Returns the position of a handler: `shop.sjs:12:3`.
     pub(crate) fn place(&self, handler: usize) -> &str {
         self.places.get(handler).map_or("", String::as_str)
     }
 
-    /// Where an error came from: the first place of the script in its stack, else the site, else the handler.
+    /// Returns the origin of an error: the first position of the script in its stack, else the call site,
+    /// else the handler.
     pub(crate) fn origin(&self, handler: usize, site: u32, stack: &str) -> String {
         let program = &*self.program;
         if let Some(position) = position_in(program, stack) {
@@ -69,7 +70,7 @@ impl Generation {
         }
     }
 
-    /// Notes that a handler ended its worker.
+    /// Records that a handler ended its worker.
     pub(crate) fn strike(&self, handler: usize, times: u32) {
         let Some(strikes) = self.strikes.get(handler) else { return };
         if strikes.fetch_add(times, Relaxed) + times >= STRIKES {
@@ -78,12 +79,13 @@ impl Generation {
         }
     }
 
-    /// Whether a handler ended workers so often that it has to run alone.
+    /// Whether a handler has ended so many workers that it must run alone.
     pub(crate) fn runs_alone(&self, handler: usize) -> bool {
         self.strikes.get(handler).is_some_and(|strikes| strikes.load(Relaxed) >= STRIKES)
     }
 
-    /// What decides in which worker a writer runs: what it is written together with.
+    /// Returns the key by which a writer is assigned to a worker: writers of the same group get the same
+    /// worker.
     pub(crate) fn key(&self, handler: &Handler, path: &str) -> Option<u64> {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let group = handler.group.filter(|_| handler.class == Class::Writer)?;
@@ -100,7 +102,7 @@ impl Drop for Generation {
     }
 }
 
-/// A program as workers load it.
+/// Converts a program to the form that workers load.
 pub(crate) fn source(number: u32, program: &Program, folder: &str) -> Source {
     let services: Vec<_> = program
         .services
@@ -133,7 +135,7 @@ pub(crate) fn source(number: u32, program: &Program, folder: &str) -> Source {
     }
 }
 
-/// Where a program failed to load: `shop.sjs:3:7`, or the file alone.
+/// Returns the position at which a program failed to load: `shop.sjs:3:7`, or just the file.
 pub(crate) fn place_of(program: &Program, stack: &str) -> String {
     match position_in(program, stack) {
         Some(position) => format!("{}:{position}", program.name),
@@ -146,7 +148,7 @@ fn position_in(program: &Program, stack: &str) -> Option<Position> {
     program.map.original(line, column)
 }
 
-/// The first place in a stack that is the script's: `at f (shop.sjs:3:7)`.
+/// Returns the first position in a stack that is in the script: `at f (shop.sjs:3:7)`.
 fn place_in(stack: &str, name: &str) -> Option<(u32, u32)> {
     let name: String = name.chars().map(|letter| if letter.is_whitespace() { '_' } else { letter }).collect();
     stack.match_indices(&name).find_map(|(at, _)| {
@@ -161,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_of_an_error_is_the_first_of_the_script_in_its_stack() {
+    fn the_position_of_an_error_is_the_first_of_the_script_in_its_stack() {
         let stack =
             "ReferenceError: oops\n    at f (node:internal:1:2)\n    at Object.GET (my_shop.sjs:6:23)\n";
         assert_eq!(place_in(stack, "my shop.sjs"), Some((6, 23)));

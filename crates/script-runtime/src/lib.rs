@@ -1,12 +1,13 @@
-//! S at run time: services that are written in S, run in worker processes, with state that lasts.
+//! The runtime of S: services that are written in S, run in worker processes, with durable state.
 //!
-//! The way of a request, a file a step: `route.rs` (what the HTTP request asks for: `ask.rs`) → `deployment.rs` and
-//! `generation.rs` (the program in force) → `table.rs` (which handler) → `run.rs` (its turn; by a recipe, `compose.rs`,
-//! or its worker; its calls: to the outside by `call.rs`) → `answer.rs` (HTTP again). `line.rs` says when it is not to
-//! begin, `workers.rs` are the processes, `frame.rs` what is said to them and by them, `state.rs` is what handlers keep,
-//! `scripts.rs` what all routes share. `confine.rs` what a worker's process may not. `problem.rs` holds all that can go
-//! wrong on it, `config.rs` what an operator writes, `modules.rs` the files that a script stands on. The JavaScript of a
-//! worker stands in `worker/`, the compiler in `crates/script`.
+//! A request passes through these files in order: `route.rs` (the HTTP request, parsed by `ask.rs`) →
+//! `deployment.rs` and `generation.rs` (the active program) → `table.rs` (selects the handler) → `run.rs`
+//! (waits for its turn; executes a recipe in `compose.rs` or enters a worker; makes calls, the external ones
+//! through `call.rs`) → `answer.rs` (the HTTP response). `line.rs` sheds load, `workers.rs` manages the
+//! worker processes, `frame.rs` implements the worker protocol, `state.rs` holds the handlers' state, and
+//! `scripts.rs` contains everything that all routes share. `confine.rs` sandboxes worker processes.
+//! `problem.rs` defines the errors, `config.rs` the operator's settings, and `modules.rs` finds the modules
+//! that a script imports. The JavaScript of a worker is in `worker/`, the compiler in `crates/script`.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod answer;

@@ -1,22 +1,23 @@
-//! Whether so many runs wait for the workers that further requests had better be refused.
+//! Load shedding: decides whether too many runs wait for the workers to accept further requests.
 //!
-//! How many wait says little: a worker is through with a thousand short handlers in some milliseconds. So a long line is
-//! given the time that a burst takes. One that is still long then is more than the workers can do.
+//! The queue length alone is not a good signal: a worker completes a thousand short handlers in some
+//! milliseconds. A long queue is therefore tolerated for the duration of a burst. If it is still long after
+//! that, the workers are overloaded.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// More runs than these that want a processor, for each worker, are a long line.
+/// The number of runs for each worker that want a processor above which the queue counts as long.
 const LONG: usize = 512;
-/// So long it may be one.
+/// The time for which the queue may be long.
 const BURST: Duration = Duration::from_millis(250);
 
-/// The runs that wait for a route's workers.
+/// The queue of runs that wait for a route's workers.
 #[derive(Debug)]
 pub(crate) struct Line {
     opened: Instant,
-    /// Since when it is long, in nanoseconds; 0 while it is not.
+    /// The time since which the queue is long, in nanoseconds after `opened`; 0 while it is not long.
     long_since: AtomicU64,
 }
 
@@ -25,7 +26,7 @@ impl Line {
         Self { opened, long_since: AtomicU64::new(0) }
     }
 
-    /// Whether there is room for one more when so many run.
+    /// Whether the queue has room for one more run, given `busy` runs that want a processor.
     pub(crate) fn has_room(&self, now: Instant, busy: usize, workers: usize) -> bool {
         if busy <= LONG * workers.max(1) {
             self.long_since.store(0, Relaxed);
@@ -43,14 +44,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_finds_room_and_a_line_that_stays_long_does_not() {
+    fn admits_a_burst_and_refuses_once_the_queue_stays_long() {
         let opened = Instant::now();
         let line = Line::new(opened);
         let has_room = |millis, busy| line.has_room(opened + Duration::from_millis(millis), busy, 2);
         assert!(has_room(0, 2_000), "a burst");
-        assert!(has_room(200, 2_000), "which takes its time");
-        assert!(!has_room(300, 2_000), "and is none by now");
-        assert!(has_room(301, 1_024), "what is not long has room");
+        assert!(has_room(200, 2_000), "the burst is still short");
+        assert!(!has_room(300, 2_000), "the queue has been long for more than a burst");
+        assert!(has_room(301, 1_024), "a short queue has room");
         assert!(has_room(500, 2_000), "the next burst");
         assert!(!has_room(751, 1_025));
     }

@@ -1,10 +1,11 @@
-//! Where a `Location` leads, by RFC 3986, 5.2: relative to where the answer came from.
+//! Resolution of `Location` headers relative to the responding resource (RFC 3986, section 5.2).
 //!
-//! What is no character of a URL is encoded, as browsers do it; `%2e` is a dot, as the RFC's normalisation has it.
+//! Characters that are not allowed in a URL are encoded, as in browsers; `%2e` is a dot, as in the RFC's
+//! normalisation.
 
 use http::HeaderValue;
 
-/// The parts of a reference that count; what is behind a `#` is the reader's own.
+/// The relevant parts of a URL reference. The fragment is dropped, since only clients use it.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Reference<'r> {
     scheme: Option<&'r str>,
@@ -13,17 +14,17 @@ struct Reference<'r> {
     query: Option<&'r str>,
 }
 
-/// What a redirect leads to.
+/// The target of a redirect.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
-    /// A path and perhaps a query of the same authority.
+    /// A path, optionally with a query, at the same authority.
     Here(String),
-    /// A whole URL; without a scheme if it is that of where it comes from.
+    /// A complete URL; without a scheme if it has the scheme of the base.
     Elsewhere(Option<String>, String),
 }
 
 impl Destination {
-    /// Of a `Location` in an answer from this path, and perhaps query.
+    /// Resolves the `Location` of a response from `base`, a path with an optional query.
     pub(crate) fn of(location: &HeaderValue, base: &str) -> Self {
         let location = encoded(location.as_bytes());
         let reference = Reference::of(&location);
@@ -83,7 +84,7 @@ fn join(path: &str, query: Option<&str>) -> String {
     query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"))
 }
 
-/// RFC 3986, 5.2.4.
+/// Removes dot segments (RFC 3986, section 5.2.4).
 fn without_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').peekable();
@@ -91,7 +92,7 @@ fn without_dots(path: &str) -> String {
         let dots = segment.replace("%2e", ".").replace("%2E", ".");
         match &*dots {
             "." => {}
-            // Not above the root, which is the empty segment at the beginning.
+            // Stops at the root, which is the empty segment at the beginning.
             ".." if kept.len() > 1 => drop(kept.pop()),
             ".." => {}
             _ => {
@@ -106,7 +107,7 @@ fn without_dots(path: &str) -> String {
     kept.join("/")
 }
 
-/// The text of a header's value. Bytes that no URL has are percent-encoded.
+/// Converts a header value to a string. Bytes that are not allowed in a URL are percent-encoded.
 pub(crate) fn encoded(bytes: &[u8]) -> String {
     use std::fmt::Write;
 
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc_3986_5_4_the_examples_of_the_standard() {
+    fn resolves_the_examples_of_rfc_3986_section_5_4() {
         let base = "/b/c/d;p?q";
         let normal = [
             ("g:h", "g:h"),
@@ -187,12 +188,12 @@ mod tests {
     }
 
     #[test]
-    fn what_no_url_has_is_encoded_and_encoded_dots_are_dots() {
+    fn encodes_invalid_characters_and_treats_encoded_dots_as_dots() {
         assert_eq!(from("/a/b", "/ä b\\c"), "/%C3%A4%20b%5Cc");
         assert_eq!(from("/a/b", "%2e%2E/x"), "/x");
         assert_eq!(from("/a/b", "https://host/x/../y?z#w"), "https://host/y?z");
         assert_eq!(from("/a/b", "//host?z"), "//host?z");
         assert_eq!(from("/", "x:y"), "x:y");
-        assert_eq!(from("/", "?a=b://c"), "/?a=b://c", "a query is no scheme");
+        assert_eq!(from("/", "?a=b://c"), "/?a=b://c", "the colon is in the query");
     }
 }

@@ -1,5 +1,5 @@
-//! The modules that a script stands on: those that it imports by their paths, and what these import in their turn. An
-//! engine reads each of them only once, so that a change needs workers of its own.
+//! The modules that a script imports by path, directly or transitively. An engine loads each of them only
+//! once, so a change of one needs new workers.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -8,23 +8,23 @@ use std::path::{Path, PathBuf};
 
 use script::Program;
 
-/// As much is read of a module; there is none where it is larger.
+/// The maximum size of a module; a larger one counts as unreadable.
 const LARGEST: u64 = 1 << 20;
-/// What `require` puts behind a path without an ending.
+/// The suffixes that `require` tries for a path without an extension.
 const ENDINGS: [&str; 4] = [".js", ".json", ".cjs", "/index.js"];
 
-/// A module: where it is, and its text if it can be read.
+/// A module: its path, and its text if it is readable.
 pub type Module = (PathBuf, Option<String>);
 
-/// The modules of a program in this folder, each once. Packages are not among them: nobody knows before where an engine
-/// finds them.
+/// Returns the modules that a program in this folder imports, each once. Packages are not included, since
+/// their location depends on the engine.
 #[must_use]
 pub fn modules(program: &Program, folder: &Path) -> Vec<Module> {
     let mut modules = Vec::new();
     let mut seen = HashSet::new();
     let mut waiting: Vec<PathBuf> = found(&program.imports, folder).collect();
     while let Some(file) = waiting.pop() {
-        // An engine knows a module by where it really is.
+        // An engine identifies a module by its canonical path.
         let real = fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
         if !seen.insert(real.clone()) {
             continue;
@@ -39,7 +39,7 @@ pub fn modules(program: &Program, folder: &Path) -> Vec<Module> {
     modules
 }
 
-/// Where those of the imports are that are paths.
+/// Resolves those imports that are paths.
 fn found(imports: &[String], folder: &Path) -> impl Iterator<Item = PathBuf> {
     let paths = imports.iter().filter(|import| import.starts_with(['.', '/']));
     paths.map(|import| {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_s_modules_are_those_that_its_modules_import_too_each_once() {
+    fn lists_direct_and_transitive_modules_once() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::create_dir(folder.path().join("lib")).expect("a folder");
         for (name, text) in [

@@ -1,7 +1,8 @@
-//! All that can go wrong with an S service, with code, status and fault beside each.
+//! The errors of S services, each with its code, status and fault.
 //!
-//! The script is the operator's: what it does wrong is 500, the text goes to the log, with the place in the S file, and
-//! strangers see a number by which it is found there. What its resources do wrong is theirs.
+//! The operator is responsible for the script: an error in it results in status 500, and its text, with the
+//! position in the S file, goes to the log. Clients get only a number by which the operator can find it
+//! there. Errors of the resources that the script calls are attributed to those resources.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use services::{Fault, Problem};
 use crate::state;
 use crate::workers::Loss;
 
-/// What went wrong.
+/// An error of an S service.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ScriptError {
     #[error("the service has no resource at this path")]
@@ -23,9 +24,9 @@ pub(crate) enum ScriptError {
     BodySize(u64),
     #[error("the body broke off")]
     BrokenBody,
-    #[error("the body is not the JSON that its Content-Type says: {0}")]
+    #[error("the body is not valid JSON, although its Content-Type declares JSON: {0}")]
     BodyJson(String),
-    /// With the place in the S file.
+    /// `at` is the position in the S file.
     #[error("{at}: {message}")]
     Threw { at: String, message: String },
     #[error("{at}: {message}")]
@@ -54,7 +55,7 @@ pub(crate) enum ScriptError {
     NotReady,
     #[error("the script can't be loaded: {0}")]
     Broken(String),
-    #[error("{limit} calls between resources are under way, and there may be no more")]
+    #[error("the limit of {limit} concurrent calls between resources is reached")]
     InternalCalls { limit: u32 },
     #[error("{0}")]
     Kept(state::Error),
@@ -75,7 +76,7 @@ impl From<state::Error> for ScriptError {
 }
 
 impl ScriptError {
-    /// Status and fault, which go together.
+    /// Returns the status and the fault, which always correspond.
     fn kind(&self) -> (StatusCode, Fault) {
         match self {
             Self::NotFound => (StatusCode::NOT_FOUND, Fault::Client),
@@ -102,7 +103,7 @@ impl ScriptError {
     }
 }
 
-/// What state says, as HTTP says it.
+/// Maps an error of the state to its HTTP status and fault.
 fn kept(error: &state::Error) -> (StatusCode, Fault) {
     let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let fault = match status {
@@ -151,7 +152,7 @@ impl Problem for ScriptError {
 
     fn hint(&self) -> String {
         match self {
-            Self::BodyJson(_) => "Send what the Content-Type says, or another Content-Type.",
+            Self::BodyJson(_) => "Send a body that matches the Content-Type, or change the Content-Type.",
             Self::Lost => "Part of the request may have had its effect; look before repeating it.",
             Self::HeapFull { .. } => {
                 "Have the handler hold fewer things at once, or raise `scripts.memory`. Part of the request may have \

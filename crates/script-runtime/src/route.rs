@@ -1,4 +1,4 @@
-//! A script route: its config, and the way of a client's request through the other files.
+//! A script route: its configuration, and the processing of a client's request.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -32,10 +32,10 @@ use crate::state::{Held, Settings};
 use crate::table::{self, Found};
 use crate::workers::{PoolStats, Size};
 
-/// Which version of the state a handler saw or made, where the operator wants it told.
+/// Reports the version of the state that a handler read or wrote, if the operator enables it.
 const VERSION: HeaderName = HeaderName::from_static("s-state-version");
 
-/// Headers that say who a client is.
+/// Headers that identify a client.
 const CREDENTIALS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
 /// A script route.
@@ -43,44 +43,45 @@ pub struct Script {
     setup: Arc<Setup>,
     options: ScriptOptions,
     program: Arc<Program>,
-    /// Which of its services.
+    /// The index of the route's service in the program.
     service: usize,
     text: String,
     /// The folder of the script.
     folder: PathBuf,
-    /// What it stands on.
+    /// The modules that the script imports.
     modules: Vec<Module>,
-    /// What is beside it, where the state is there as well.
+    /// The files next to the script, if the state is in the same folder.
     beside: Vec<(PathBuf, u64)>,
     deployment: OnceLock<Arc<Deployment>>,
     line: Line,
 }
 
-/// What a route is made of beside its own config.
+/// The context in which a route is built, besides its own configuration.
 #[derive(Clone, Copy)]
 pub struct Ground<'a> {
     /// The route's path.
     pub path: &'a str,
     /// The services of the gateway.
     pub services: &'a Services,
-    /// What all S services share.
+    /// The context that all S services share.
     pub scripts: &'a Arc<Scripts>,
-    /// What the routes before this one, of the same config, have deployed.
+    /// The services that earlier routes of the same config deploy.
     pub deployed: &'a Deployed,
-    /// Where relative paths begin.
+    /// The base of relative paths.
     pub folder: &'a Path,
 }
 
-/// The names of the services that a config deploys: each only once, since its name is the key of its state.
+/// The names of the services that a config deploys. Each may be deployed only once, since its name is the key
+/// of its state.
 #[derive(Debug, Default)]
 pub struct Deployed(Mutex<BTreeSet<String>>);
 
 impl Script {
-    /// A route of a compiled script, or every mistake in its config. The pointers are those below the route's `script:`.
-    /// Nothing is in force before [`Script::activate`].
+    /// Builds a route of a compiled script, or returns every problem of its config. The pointers are relative
+    /// to the route's `script:`. The script is not active before [`Script::activate`].
     ///
     /// # Errors
-    /// Services that are not in the script or are deployed already, hosts that are no patterns.
+    /// Services that the script does not contain or that are deployed already, invalid patterns of hosts.
     pub fn of(
         program: Program,
         text: String,
@@ -96,11 +97,11 @@ impl Script {
             && !ground.deployed.claim(&program.services[service].name)
         {
             let name = &program.services[service].name;
-            let message = format!("the service `{name}` is deployed on another route already");
+            let message = format!("the service `{name}` is already deployed on another route");
             problems.push(problem(
                 "/service",
                 message,
-                "a service is deployed once, since its name is the key of its state",
+                "deploy each service only once, since its name is the key of its state",
             ));
         }
         let hosts = Hosts::new(&options.hosts).map_err(|error| {
@@ -117,8 +118,8 @@ impl Script {
             real(&folder).filter(|folder| real(&ground.scripts.kept).as_ref() == Some(folder))
         {
             let message =
-                format!("{} is the folder of the state, and workers could read all of it", folder.display());
-            let hint = "put the script into another folder, or name one of its own under `scripts.state`";
+                format!("{} is the folder of the state, which workers could then read", folder.display());
+            let hint = "move the script to another folder, or set `scripts.state` to a separate one";
             problems.push(problem("/file", message, hint));
         }
         let (Ok(service), Ok(hosts), true) = (service, hosts, problems.is_empty()) else {
@@ -153,8 +154,9 @@ impl Script {
         })
     }
 
-    /// Puts the script in force, inside of a runtime: once its config is. What was deployed under the service's name is
-    /// taken over with its state; it answers until a worker has the new program.
+    /// Activates the script, once its config is active. Must be called inside a runtime. Takes over the state
+    /// of an earlier deployment of the service, which continues to handle requests until a worker has loaded
+    /// the new program.
     pub fn activate(&self) {
         let (scripts, name) = (&self.setup.scripts, self.name());
         scripts.watch();
@@ -190,21 +192,21 @@ impl Script {
         deployment.begin(plans);
     }
 
-    /// Waits until what was activated is in force, or refused.
+    /// Waits until the activation has succeeded or failed.
     pub async fn settled(&self) {
         if let Some(deployment) = self.deployment.get() {
             deployment.settled().await;
         }
     }
 
-    /// Why no request can be answered yet, since it was put in force.
+    /// Returns the reason why no request can be handled yet.
     #[must_use]
     pub fn waits(&self) -> Option<String> {
-        let of_none = || Some("it is not put in force yet".to_owned());
+        let of_none = || Some("it is not activated yet".to_owned());
         self.deployment.get().map_or_else(of_none, |deployment| deployment.waits())
     }
 
-    /// Whether requests are answered.
+    /// Whether the script is ready to handle requests.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.deployment.get().is_some_and(|deployment| deployment.is_ready())
@@ -222,26 +224,26 @@ impl Script {
         &self.program
     }
 
-    /// Its resources that are there from the start: their paths, that of the route in front, and the methods that each
-    /// takes.
+    /// Returns the resources with literal paths: each path, prefixed with the route's path, and the methods
+    /// of the resource.
     pub fn resources(&self) -> impl Iterator<Item = (String, String)> {
         let resources = table::fixed(&self.program.services[self.service]);
         resources.map(|(path, methods)| (format!("{}{path}", self.setup.mount), methods))
     }
 
-    /// The methods that this route takes.
+    /// The methods that this route accepts.
     #[must_use]
     pub fn methods(&self) -> &'static str {
         "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
     }
 
-    /// How its workers are.
+    /// Returns the statistics of the worker pool.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         self.deployment.get().map(|deployment| deployment.stats()).unwrap_or_default()
     }
 
-    /// Whether a request that came now would be answered in good time.
+    /// Whether a request that arrives now would be handled in time.
     #[must_use]
     pub fn has_room(&self, now: Instant) -> bool {
         let Some(deployment) = self.deployment.get() else { return true };
@@ -249,8 +251,8 @@ impl Script {
         self.line.has_room(now, busy, workers)
     }
 
-    /// Answers a request. `seen` is the caller, the client's headers and the hops; the allowance of each run is made of
-    /// the limits. A [`Report`] is left with that of the request.
+    /// Handles a request. `seen` contains the caller, the client's headers and the hops; the budget of each
+    /// run is derived from the limits. The request's budget receives a [`Report`].
     ///
     /// # Errors
     /// Everything in `problem.rs`.
@@ -313,7 +315,7 @@ impl Script {
         });
         let ready = by(deadline.min(answer_by.0), ready).await;
         let (generation, ask) = ready.unwrap_or(Err(ScriptError::NotReady))?;
-        // It is the operator's script that calls; a caller's rights don't bound it.
+        // The operator's script makes the calls, so the caller's rights do not limit them.
         let call = Arc::new(Call { rights: None, ..seen });
         let origin = Origin { call, held: Held::none(), deadline, answer_by: Some(answer_by) };
         run::answer(Asked { setup: Arc::clone(&self.setup), generation, origin, ask }).await
@@ -326,7 +328,7 @@ impl Script {
         }
     }
 
-    /// What a client asks. What no handler takes is refused before its body is read.
+    /// Reads a client's request. A request that no handler accepts is refused before its body is read.
     async fn ask(&self, generation: &Generation, request: Request<Body>) -> Result<Ask, ScriptError> {
         let (head, body) = request.into_parts();
         let path = ask::below(&self.setup.mount, &head.uri).to_owned();
@@ -347,13 +349,13 @@ impl Script {
 }
 
 impl Deployed {
-    /// Takes a name; `false` if it is taken.
+    /// Claims a name; returns `false` if it is already in use.
     fn claim(&self, name: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned())
     }
 }
 
-/// A body, if it is not larger than it may be.
+/// Reads a body up to the limit.
 async fn whole(body: Body, limit: u64) -> Result<bytes::Bytes, ScriptError> {
     read_within(body, limit).await.map_err(|error| match error {
         ReadBodyError::TooLarge(limit) => ScriptError::BodySize(limit),
@@ -361,7 +363,7 @@ async fn whole(body: Body, limit: u64) -> Result<bytes::Bytes, ScriptError> {
     })
 }
 
-/// Whether an answer may depend on who the client is, as far as that stands in its headers (RFC 9111, 3).
+/// Whether a response may depend on the client's identity as given in its headers (RFC 9111, section 3).
 fn reads_credentials(reads: &HeaderReads) -> bool {
     match reads {
         HeaderReads::Any => true,
@@ -372,7 +374,7 @@ fn reads_credentials(reads: &HeaderReads) -> bool {
     }
 }
 
-/// The service of a script that is meant.
+/// Selects the service of a script.
 fn choose(program: &Program, name: Option<&str>) -> Result<usize, String> {
     let names = || {
         program.services.iter().map(|service| format!("`{}`", service.name)).collect::<Vec<_>>().join(", ")

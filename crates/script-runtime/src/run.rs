@@ -1,11 +1,13 @@
-//! A run: from what is asked of a handler to its answer, and on to its end.
+//! Runs: the execution of a handler, from the request to its response and until it has ended.
 //!
-//! By its class it has nothing to do with state, reads the last durable version, or is its group's only writer until it
-//! commits. What a writer answers is held back until its writes are durable. The run belongs to whoever asked: it ends
-//! with them, but for writers, which go on to their end, and for what a handler does behind its `respond`.
+//! Depending on its handler's class, a run does not access state, reads the last durable version, or is the
+//! only writer of its group until it commits. A writer's response is held back until its writes are durable.
+//! A run belongs to its caller and ends with it, except that a writer continues to its end, and so does the
+//! work of a handler after `respond`.
 //!
-//! `composed.rs` answers without a worker, by a recipe. Otherwise `entered.rs` is its way into one, `heard.rs` what is
-//! said of it there, `calls.rs` what its resource calls do, `lost.rs` what becomes of it when its worker is lost.
+//! `composed.rs` responds without a worker, by a recipe. Otherwise `entered.rs` sends the run to a worker,
+//! `heard.rs` handles the worker's messages, `calls.rs` makes resource calls, and `lost.rs` handles the loss
+//! of the worker.
 
 mod calls;
 mod composed;
@@ -35,7 +37,7 @@ use crate::workers::Event;
 use calls::{Back, Calls};
 use entered::Entered;
 
-/// What is asked of a service, by whom.
+/// A request to a service, with its origin.
 pub(crate) struct Asked {
     pub(crate) setup: Arc<Setup>,
     pub(crate) generation: Arc<Generation>,
@@ -43,63 +45,65 @@ pub(crate) struct Asked {
     pub(crate) ask: Ask,
 }
 
-/// On whose behalf something is asked.
+/// The origin of a request.
 #[derive(Clone)]
 pub(crate) struct Origin {
-    /// Caller, trace and hops; each run has a budget of its own.
+    /// The caller, trace and hops; each run has a budget of its own.
     pub(crate) call: Arc<Call>,
-    /// What is held by those who wait for the answer.
+    /// The groups that are locked by the runs waiting for the response.
     pub(crate) held: Held,
-    /// When nobody waits any more.
+    /// The time at which the caller stops waiting.
     pub(crate) deadline: Instant,
-    /// When a client's answer has to begin, and how long it had.
+    /// The time by which a client's response must begin, and the corresponding limit.
     pub(crate) answer_by: Option<(Instant, Duration)>,
 }
 
-/// An answer, and what it took.
+/// A response and its cost.
 pub(crate) struct Answered {
     pub(crate) reply: Reply,
-    /// The state's version that was seen or made.
+    /// The version of the state that was read or written.
     pub(crate) version: Option<u64>,
-    /// Which of the client's headers may have shaped it.
+    /// The client's headers that may have influenced the response.
     pub(crate) header_reads: HeaderReads,
     pub(crate) cost: Cost,
 }
 
-/// What a run took.
+/// The cost of a run.
 #[derive(Default)]
 pub(crate) struct Cost {
     pub(crate) made: Vec<Made>,
     pub(crate) cpu: Duration,
 }
 
-/// A run that did not answer.
+/// A run without a response.
 pub(crate) struct Failure {
     pub(crate) error: ScriptError,
     pub(crate) cost: Cost,
 }
 
-/// A run that is under way.
+/// A run in flight.
 pub(crate) struct Run {
     setup: Arc<Setup>,
     generation: Arc<Generation>,
     handler: usize,
     ask: Ask,
     instance: Option<Instance>,
-    /// Its call has the run's own budget.
+    /// The origin, whose call contains the run's own budget.
     origin: Origin,
-    /// Before the ticket, so that it goes before it: the worker has undone what it wrote when the next writer's turn comes.
+    /// Declared before the ticket, so that it is dropped first: the worker must roll back the run's writes
+    /// before the next writer's turn.
     entered: Option<Entered>,
     ticket: Ticket,
     held: Held,
-    /// What was committed, on its way to the disk.
+    /// The run's commit, until it is durable.
     durable: Option<Durable>,
     version: Option<u64>,
     calls: Calls,
-    /// Given, and held back until what was written is durable.
+    /// The response, held back until the run's writes are durable.
     reply: Option<Reply>,
     is_answered: bool,
-    /// Whether nobody could tell if it was run once more: no unsafe call was made, nothing committed or answered.
+    /// Whether the run can be repeated without a visible effect: it has made no unsafe call, committed
+    /// nothing and not responded.
     is_clean: bool,
     removes: bool,
     lost: u32,
@@ -107,14 +111,14 @@ pub(crate) struct Run {
     _under_way: UnderWay,
 }
 
-/// A run's right to look at state.
+/// A run's permission to access state.
 enum Ticket {
     None,
     Read(ReadTicket),
     Write(WriteTicket),
 }
 
-/// Answers what is asked, by a handler or without one.
+/// Handles a request, with or without a handler.
 pub(crate) async fn answer(asked: Asked) -> Result<Answered, Failure> {
     let Asked { setup, generation, origin, ask } = asked;
     let found = generation.table.find(generation.service(), &generation.edition, Some(ask.method), &ask.path);
@@ -145,7 +149,7 @@ pub(crate) async fn answer(asked: Asked) -> Result<Answered, Failure> {
 }
 
 impl Run {
-    /// Boxed, since it is large, and would be copied from one future into the next.
+    /// Returns a boxed run: it is large, and would otherwise be copied from future to future.
     fn new(
         setup: Arc<Setup>,
         generation: Arc<Generation>,
@@ -185,7 +189,7 @@ impl Run {
         })
     }
 
-    /// Gets in line and runs: a writer in a task of its own, which nobody's leaving ends.
+    /// Waits for its turn and runs; a writer in a task of its own, so that it does not end with its caller.
     async fn begin(mut self: Box<Self>) -> Result<Answered, Failure> {
         let entered = by(self.answer_by(), pin!(self.prepare())).await;
         if let Err(error) = entered.unwrap_or_else(|| Err(self.late())) {
@@ -199,7 +203,7 @@ impl Run {
         let (answer, answered) = oneshot::channel();
         tokio::spawn(async move {
             let (answered, rest) = self.first().await;
-            let _ = answer.send(answered); // Its client may have left.
+            let _ = answer.send(answered); // The client may have disconnected.
             if let Some(rest) = rest {
                 rest.finish().await;
             }
@@ -207,12 +211,13 @@ impl Run {
         answered.await.unwrap_or_else(|_| Err(ScriptError::Lost.into()))
     }
 
-    /// Waits for its turn, and is sent to a worker, unless it can perhaps do without.
+    /// Waits for its turn and enters a worker, unless the handler has a recipe.
     async fn prepare(&mut self) -> Result<(), ScriptError> {
         let generation = Arc::clone(&self.generation);
         let handler = &generation.service().handlers[self.handler];
         if !handler.cells.is_empty() {
-            // Boxed, since most handlers have nothing to do with state, and their futures would keep the room for it.
+            // Boxed, since most handlers do not use state, and their futures would otherwise reserve space
+            // for it.
             Box::pin(self.line_up()).await?;
         }
         if let Ticket::Write(ticket) = &self.ticket {
@@ -224,7 +229,7 @@ impl Run {
         }
     }
 
-    /// Waits until it may look at state.
+    /// Waits until the run may access state.
     async fn line_up(&mut self) -> Result<(), ScriptError> {
         let generation = Arc::clone(&self.generation);
         let handler = &generation.service().handlers[self.handler];
@@ -245,7 +250,7 @@ impl Run {
         Ok(())
     }
 
-    /// To the answer; what is left to do behind it comes along.
+    /// Runs until the response; also returns the run, if it continues afterwards.
     async fn first(mut self: Box<Self>) -> (Result<Answered, Failure>, Option<Box<Self>>) {
         let result = by(self.answer_by(), pin!(self.until_answer())).await;
         match result.unwrap_or_else(|| Err(self.late())) {
@@ -258,7 +263,7 @@ impl Run {
         }
     }
 
-    /// What a handler does behind its answer. Nobody hears of an error but the log.
+    /// Completes the run after its response. An error is only logged.
     async fn finish(mut self: Box<Self>) {
         let deadline = self.origin.deadline;
         let rest = async {
@@ -277,7 +282,7 @@ impl Run {
             None => self.over_wall(),
         };
         let at = self.generation.place(self.handler);
-        tracing::error!(target: "script", at, "behind its answer, the handler failed: {error}");
+        tracing::error!(target: "script", at, "the handler failed after its response: {error}");
     }
 
     async fn until_answer(&mut self) -> Result<Reply, ScriptError> {
@@ -297,7 +302,7 @@ impl Run {
         }
     }
 
-    /// One thing that is said of the run or comes back to it; the answer, if that may go.
+    /// Processes one event from the worker or one completed call; returns the response, if it may be sent.
     async fn step(&mut self) -> Result<Option<Reply>, ScriptError> {
         match std::future::poll_fn(|context| self.poll(context)).await {
             Step::Back(back) => self.back(back).await,
@@ -326,7 +331,7 @@ impl Run {
         self.entered.as_ref().is_none_or(|entered| entered.is_over)
     }
 
-    /// Its worker is done with it.
+    /// Records that the worker has completed the run.
     fn over(&mut self, cpu_micros: u32) {
         self.cpu += Duration::from_micros(cpu_micros.into());
         if let Some(payer) = &self.origin.call.payer {
@@ -337,13 +342,13 @@ impl Run {
         }
     }
 
-    /// When its answer has to begin: the smaller limit holds.
+    /// Returns the time by which the response must begin: the earlier of the two limits.
     fn answer_by(&self) -> Instant {
         let deadline = self.origin.deadline;
         self.origin.answer_by.map_or(deadline, |(moment, _)| moment.min(deadline))
     }
 
-    /// Its answer did not begin in time.
+    /// Returns the error for a response that did not begin in time.
     fn late(&self) -> ScriptError {
         match self.origin.answer_by {
             Some((moment, limit)) if moment < self.origin.deadline => ScriptError::Deadline { limit },
@@ -351,7 +356,7 @@ impl Run {
         }
     }
 
-    /// Its resource was removed.
+    /// Returns the error for a removed resource.
     fn gone(&self) -> ScriptError {
         ScriptError::Kept(state::Error::Gone { path: self.ask.path.as_str().into() })
     }
@@ -367,7 +372,7 @@ impl Run {
     fn failed(&self, error: ScriptError) -> Failure {
         let is_removed = self.instance.as_ref().is_some_and(Instance::is_removed);
         let error = match error {
-            // What it wrote could not be kept, since its resource is no longer there.
+            // The run's writes could not be stored because its resource has been removed.
             ScriptError::Kept(state::Error::Store(_)) if is_removed => self.gone(),
             error => error,
         };

@@ -1,4 +1,4 @@
-//! What all S services share: the store, the engine, what is deployed, and what is under way.
+//! The context that all S services share: the store, the engine, the deployments, and the runs in flight.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::deployment::Deployment;
 use crate::state::{self, States};
 use crate::workers::{Host, Launch, Launcher, NoEngine};
 
-/// How often state is looked after.
+/// The interval of the maintenance of state.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What all S services share. Made once; it outlasts changes of the config.
+/// The context that all S services share. Created once; it outlives changes of the config.
 pub struct Scripts {
     pub(crate) host: Arc<Host>,
     pub(crate) states: States,
@@ -33,11 +33,11 @@ pub struct Scripts {
     is_watched: AtomicBool,
 }
 
-/// Why no script can be served.
+/// A reason why no script can be served.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// There is nothing that runs workers.
-    #[error("{0}; install it, or name another under `scripts.engine`")]
+    /// The engine that runs the workers is missing.
+    #[error("{0}; install it, or set `scripts.engine` to another one")]
     Engine(#[from] NoEngine),
     /// The workers' files can't be written.
     #[error("the workers' folder: {0}")]
@@ -47,14 +47,14 @@ pub enum StartError {
     State(#[from] state::Error),
 }
 
-/// A call between resources that is under way.
+/// Permit of a call between resources in flight.
 #[derive(Debug)]
 pub(crate) struct Internal(Arc<AtomicU32>);
 
-/// A run that is under way.
+/// Guard of a run in flight.
 pub(crate) struct UnderWay(Arc<Count>);
 
-/// Runs under way, and who waits until there are none.
+/// The number of runs in flight, and the tasks that wait until it is zero.
 #[derive(Default)]
 struct Count {
     runs: AtomicU32,
@@ -62,8 +62,9 @@ struct Count {
 }
 
 impl Scripts {
-    /// Opens the store, and finds the engine. Relative paths begin in the folder. Workers confine themselves by the
-    /// launcher; without one they can do what the gateway's user can. Starts nothing yet.
+    /// Opens the store and locates the engine. Relative paths are resolved against `folder`. Workers sandbox
+    /// themselves through the launcher; without one they can do whatever the gateway's user can do. Does not
+    /// start any worker.
     ///
     /// # Errors
     /// [`StartError`].
@@ -73,7 +74,7 @@ impl Scripts {
         launcher: Option<Launcher>,
     ) -> Result<Arc<Self>, StartError> {
         if launcher.is_none() {
-            tracing::warn!(target: "script", "workers are not confined: they can do what the gateway's user can");
+            tracing::warn!(target: "script", "workers are not confined: they have all rights of the gateway's user");
         }
         let kept = std::path::absolute(folder.join(&config.state))?;
         let launch = Launch::of(&config.engine, config.memory.0, launcher, kept.clone())?;
@@ -96,23 +97,23 @@ impl Scripts {
         }))
     }
 
-    /// The gateway is about to end: from now on leases are given back as soon as nobody writes, so that another gateway
-    /// gets them.
+    /// Prepares for shutdown: from now on, a lease is returned as soon as no writer uses it, so that another
+    /// gateway can acquire it.
     pub async fn leave(&self) {
         self.states.drain().await;
     }
 
-    /// No further runs are begun by clients: waits until those under way are over, and gives the leases back. Whoever
-    /// calls this says how long it waits.
+    /// Waits until all runs in flight have ended, and returns the leases. The caller ensures that no further
+    /// runs start, and limits how long it waits.
     pub async fn drain(&self) {
         self.idle().await;
         self.states.drain().await;
     }
 
-    /// Waits until no run is under way, those behind answers included.
+    /// Waits until no run is in flight, including runs that continue after their response.
     pub async fn idle(&self) {
         loop {
-            // From here on nobody's end is missed, even before this is waited for.
+            // Registered before the check, so that the end of a run in between is not missed.
             let none = self.under_way.none.notified();
             if self.under_way() == 0 {
                 return;
@@ -121,13 +122,13 @@ impl Scripts {
         }
     }
 
-    /// Runs under way.
+    /// The number of runs in flight.
     #[must_use]
     pub fn under_way(&self) -> u32 {
         self.under_way.runs.load(SeqCst)
     }
 
-    /// Begins what goes on beside requests, once.
+    /// Starts the background maintenance, once.
     pub(crate) fn watch(self: &Arc<Self>) {
         if self.is_watched.swap(true, Relaxed) {
             return;
@@ -144,12 +145,12 @@ impl Scripts {
         });
     }
 
-    /// A number that no program of this gateway had before.
+    /// Returns a number that no earlier program of this gateway had.
     pub(crate) fn program(&self) -> u32 {
         self.programs.fetch_add(1, Relaxed).wrapping_add(1)
     }
 
-    /// What is deployed under this name, or is made.
+    /// Returns the deployment with this name, or creates it.
     pub(crate) fn deployment(&self, name: &str, make: impl FnOnce() -> Arc<Deployment>) -> Arc<Deployment> {
         let mut deployments = self.deployments();
         if let Some(known) = deployments.get(name).and_then(Weak::upgrade) {
@@ -161,7 +162,7 @@ impl Scripts {
         made
     }
 
-    /// Room for one more call between resources.
+    /// Acquires the permit for one more call between resources.
     pub(crate) fn internal(&self) -> Option<Internal> {
         let more = |count: u32| (count < self.most_internal).then_some(count + 1);
         self.internal.fetch_update(Relaxed, Relaxed, more).ok()?;
@@ -172,7 +173,7 @@ impl Scripts {
         self.most_internal
     }
 
-    /// Counts a run.
+    /// Counts a run as in flight.
     pub(crate) fn begin(&self) -> UnderWay {
         self.under_way.runs.fetch_add(1, SeqCst);
         UnderWay(Arc::clone(&self.under_way))

@@ -1,4 +1,4 @@
-//! What a route makes of a service: what all of its runs share.
+//! The context that all runs of a route share.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::call::Outside;
 use crate::config::LimitsConfig;
 use crate::scripts::Scripts;
 
-/// What all runs of a route share.
+/// The context that all runs of a route share.
 pub(crate) struct Setup {
     pub(crate) scripts: Arc<Scripts>,
     pub(crate) outside: Outside,

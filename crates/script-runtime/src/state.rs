@@ -1,16 +1,18 @@
-//! The state of S services: who may read and write it when, what workers have to be told of it, and how it lasts. No
-//! process and no socket is seen here, so that its laws can be tested alone.
+//! The state of S services: access control for readers and writers, synchronisation of workers, and
+//! durability. This module uses no processes or sockets, so that its rules can be tested in isolation.
 //!
-//! A [`Service`] is an S service's state, an [`Edition`] what one program of it sees. A run asks for a [`ReadTicket`] or
-//! waits for a [`WriteTicket`]; a ticket says what its worker has to be sent before ([`Frame`]), and takes the run's change set
-//! to the store. Where to read on:
+//! A [`Service`] is the state of an S service, an [`Edition`] the view of one program. A run requests a
+//! [`ReadTicket`] or waits for a [`WriteTicket`]; the ticket determines the [`Frame`]s that its worker must
+//! receive first, and commits the run's change set to the store. The files:
 //!
 //! - `tree.rs`, `object.rs`, `changes.rs`: values and change sets
-//! - `cell.rs`: a value, what is durable of it, what a worker lacks of it
-//! - `group.rs`: cells that are written together, versions, loading, leases; `commit.rs`: from a change set to the disk
-//! - `sizes.rs`: how large all of it is
-//! - `home.rs`: the groups of a service, and what a changed program makes of them; `instances.rs`: dynamic resources
-//! - `held.rs`: who would wait for himself; `workers.rs`: what was sent to whom; `holder.rs`: who we are among gateways
+//! - `cell.rs`: a value, its durable part, and the difference to a worker's copy
+//! - `group.rs`: cells that are written together, versions, loading, leases; `commit.rs`: from a change set
+//!   to the disk
+//! - `sizes.rs`: accounting of the state's size
+//! - `home.rs`: the groups of a service, and their change on a reload; `instances.rs`: dynamic resources
+//! - `held.rs`: deadlock detection; `workers.rs`: the copies in workers; `holder.rs`: the identity of this
+//!   gateway
 
 mod cell;
 mod changes;
@@ -56,21 +58,21 @@ pub use ticket::{ReadTicket, WriteTicket};
 use workers::Workers;
 pub use workers::{Forget, Frame};
 
-/// The store's file.
+/// The name of the store's file.
 const FILE: &str = "state.db";
-/// Groups that nobody asked for during so many ticks are let go.
+/// The number of ticks without use after which a group is unloaded.
 const IDLE: u64 = 60;
 
-/// What the operator may set.
+/// The operator's settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How many dynamic resources a service may have.
+    /// The maximum number of dynamic resources of a service.
     pub instances: usize,
-    /// How long a dynamic resource lives; without it until it is removed.
+    /// The time to live of a dynamic resource; without it, it exists until it is removed.
     pub ttl: Option<Duration>,
-    /// The most bytes of a service's whole state, its keys included.
+    /// The maximum size of a service's state in bytes, including its keys.
     pub size: u64,
-    /// How long a writer waits until another gateway lets go.
+    /// The maximum time that a writer waits for another gateway's lease.
     pub patience: Duration,
 }
 
@@ -80,11 +82,11 @@ impl Default for Settings {
     }
 }
 
-/// The state of all S services of a gateway. Clones are the same.
+/// The state of all S services of a gateway. Clones share it.
 #[derive(Clone, Debug)]
 pub struct States(Arc<Shared>);
 
-/// What all services share.
+/// The data that all services share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) store: Store,
@@ -93,7 +95,7 @@ pub(crate) struct Shared {
     pub(crate) ticks: AtomicU64,
     cells: AtomicU32,
     instances: AtomicU32,
-    /// Counts how often other gateways were seen to have done something.
+    /// Incremented when a change by another gateway is detected.
     epoch: AtomicU64,
     is_watching: AtomicBool,
     is_draining: AtomicBool,
@@ -124,10 +126,10 @@ impl Shared {
 }
 
 impl States {
-    /// Opens the store in a folder. It blocks for as long as the disk does: for the start of a gateway.
+    /// Opens the store in a folder. Blocks on disk access, so it is meant for the start of a gateway.
     ///
     /// # Errors
-    /// When the folder or the store can't be used.
+    /// If the folder or the store can't be used.
     pub fn open(folder: &Path, durability: Durability) -> Result<Self, Error> {
         let store = Store::open(&folder.join(FILE), durability)?;
         let unusable = |error: std::io::Error| Error::Folder {
@@ -149,10 +151,10 @@ impl States {
         })))
     }
 
-    /// The state of an S service, with its dynamic resources; cells are loaded when they are first used.
+    /// Returns the state of an S service, with its dynamic resources; cells are loaded on first use.
     ///
     /// # Errors
-    /// When there is a service of that name already, or the store fails.
+    /// If a service of that name exists already, or the store fails.
     pub async fn service(&self, plan: Plan, settings: Settings) -> Result<Service, Error> {
         self.watch();
         let keys = Keys::new(&plan.service);
@@ -169,7 +171,7 @@ impl States {
         Ok(Service::new(home, plan))
     }
 
-    /// Looks out for what other gateways do, until this is dropped.
+    /// Watches for changes by other gateways until this is dropped.
     fn watch(&self) {
         if self.0.is_watching.swap(true, Ordering::Relaxed) {
             return;
@@ -184,8 +186,8 @@ impl States {
         });
     }
 
-    /// To be called about once a second: renews leases of groups that are written to, removes resources whose time is over,
-    /// and lets go of what nobody used for a while.
+    /// Must be called about once a second: renews leases of groups that are being written, removes expired
+    /// resources, and unloads idle groups.
     pub async fn tick(&self, now: SystemTime) {
         let tick = self.0.ticks.fetch_add(1, Ordering::Relaxed) + 1;
         for home in self.0.homes() {
@@ -193,7 +195,7 @@ impl States {
         }
     }
 
-    /// The gateway drains: from now on leases are given back as soon as nobody writes.
+    /// Starts draining: from now on, leases are released as soon as no writer uses them.
     pub async fn drain(&self) {
         self.0.is_draining.store(true, Ordering::Release);
         for home in self.0.homes() {
@@ -203,7 +205,7 @@ impl States {
         }
     }
 
-    /// A worker is gone, and what it had with it.
+    /// Forgets a lost worker and its copies.
     pub fn gone(&self, worker: u32) {
         self.0.workers.gone(worker);
     }

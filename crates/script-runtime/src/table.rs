@@ -1,5 +1,5 @@
-//! Which handler a path and a method mean: literal paths first, then the instances that were created at run time, both
-//! exactly (rule 22).
+//! The routing table of a service: finds the handler of a path and a method. Literal paths are matched first,
+//! then the instances that were created at run time; both match exactly (rule 22).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,17 +14,17 @@ pub(crate) struct Table {
     literal: HashMap<String, usize>,
 }
 
-/// What a request means.
+/// The result of routing a request.
 pub(crate) enum Found {
-    /// This handler of a resource.
+    /// A handler of a resource.
     Handler { handler: usize, path: String, instance: Option<Instance> },
-    /// No handler, but what every resource can do: say its methods (OPTIONS).
+    /// No handler for OPTIONS: the response lists the resource's methods.
     Options(String),
-    /// An instance without a handler of its own for DELETE goes (rule 10).
+    /// DELETE without a handler: the instance is removed (rule 10).
     Delete(String),
-    /// The resource is there, but not for this method; for those.
+    /// The resource exists, but has no handler for the method; contains the allowed methods.
     Method(String),
-    /// There is none.
+    /// No resource at this path.
     Nothing,
 }
 
@@ -39,7 +39,7 @@ impl Table {
         Self { literal }
     }
 
-    /// What this path and method mean. A path that is nowhere as it is written is looked for as it is read.
+    /// Routes a path and a method. A path without an exact match is tried percent-decoded.
     pub(crate) async fn find(
         &self,
         service: &Service,
@@ -73,7 +73,7 @@ fn found(resource: &Resource, method: Option<Method>, path: String, instance: Op
     }
 }
 
-/// The resources that are there from the start: their paths, and their methods as `Allow` lists them.
+/// Returns the resources with literal paths: their paths, and their methods in the format of `Allow`.
 pub(crate) fn fixed(service: &Service) -> impl Iterator<Item = (&str, String)> {
     service.resources.iter().filter_map(|resource| match (&resource.path, resource.parent) {
         (Path::Literal(path), None) => Some((&**path, allow(resource, false))),
@@ -81,7 +81,7 @@ pub(crate) fn fixed(service: &Service) -> impl Iterator<Item = (&str, String)> {
     })
 }
 
-/// The methods of a resource, as `Allow` lists them.
+/// Returns the methods of a resource in the format of `Allow`.
 fn allow(resource: &Resource, is_instance: bool) -> String {
     let has = |wanted: Method| resource.methods.iter().any(|(method, _)| *method == wanted);
     let is_allowed = |method: &Method| match method {
@@ -94,7 +94,7 @@ fn allow(resource: &Resource, is_instance: bool) -> String {
     words.join(", ")
 }
 
-/// The path as it is read, if that is another and a text.
+/// Returns the percent-decoded path, if it differs and is valid UTF-8.
 fn decoded(path: &str) -> Option<Cow<'_, str>> {
     if !path.contains('%') {
         return None;
@@ -166,11 +166,11 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_read_once() {
+    fn a_path_is_decoded_once() {
         assert_eq!(decoded("/a%20b").as_deref(), Some("/a b"));
         assert_eq!(decoded("/a%2520b").as_deref(), Some("/a%20b"));
         assert_eq!(decoded("/a%zz"), None);
-        assert_eq!(decoded("/a%ff"), None, "no text");
+        assert_eq!(decoded("/a%ff"), None, "not UTF-8");
         assert_eq!(decoded("/a"), None);
     }
 }

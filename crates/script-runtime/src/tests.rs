@@ -1,5 +1,6 @@
-//! Services on real workers: Node.js, the store, and a service that misbehaves. The code is as the compiler emits it, by
-//! hand, so that nothing here depends on what the compiler makes of a text.
+//! Tests of services on real workers, with Node.js and the store, and with a misbehaving upstream service.
+//! The code is written by hand in the form that the compiler emits, so that the tests do not depend on the
+//! compiler.
 
 mod bad;
 mod caching;

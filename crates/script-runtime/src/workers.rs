@@ -1,9 +1,11 @@
-//! The processes that run a script: started, given programs, chosen for runs, watched, and started again.
+//! The worker processes of a script: they are started, loaded with programs, selected for runs, monitored,
+//! and replaced.
 //!
-//! Each script has workers of its own, so that one that misbehaves ends no other's runs: `host.rs` is what all scripts
-//! share, `worker.rs` one worker as it is talked to, `link.rs` its connection, `process.rs` its process, `scale.rs`
-//! how many there are, `watch.rs` what ends one that is stuck. Here stands which worker gets a run: the one with the
-//! least to do; for writers the one that their cells point at, since it has their state.
+//! Each script has its own workers, so that a misbehaving script does not affect the runs of others.
+//! `host.rs` is the context shared by all scripts, `worker.rs` the gateway's handle of a worker, `link.rs`
+//! its connection, `process.rs` its process, `scale.rs` the number of workers, and `watch.rs` ends stuck
+//! workers. This file selects the worker for a run: the one with the lowest load, or for writers the one that
+//! their cells map to, since it already has their state.
 
 mod files;
 #[cfg(test)]
@@ -35,22 +37,22 @@ pub use process::{Launcher, NoEngine};
 use watch::Changes;
 pub(crate) use worker::{Event, Loaded, Loss, Place, Worker};
 
-/// The workers of a script.
+/// The worker pool of a script.
 pub(crate) struct Pool {
     host: Arc<Host>,
     script: Arc<str>,
-    /// Where they work.
+    /// The working directory of the workers.
     folder: PathBuf,
-    /// What they may write to.
+    /// The folder that the workers may write to.
     home: Mutex<Option<Arc<ScriptHome>>>,
     size: Size,
-    /// As many are wanted.
+    /// The target number of workers.
     wanted: AtomicUsize,
     shared: ArcSwap<Vec<Arc<Worker>>>,
     crowd: Mutex<Crowd>,
     changes: Changes,
     news: mpsc::UnboundedSender<(Arc<Worker>, News)>,
-    /// Told of a worker that is gone.
+    /// A callback that receives the id of each lost worker.
     left: Box<dyn Fn(u32) + Send + Sync>,
     restarts: AtomicUsize,
     begun: AtomicUsize,
@@ -59,30 +61,30 @@ pub(crate) struct Pool {
     waiting: AtomicUsize,
 }
 
-/// A writer that waits for its turn.
+/// Counts a writer as waiting for its turn.
 pub(crate) struct Waits<'p>(&'p AtomicUsize);
 
-/// What an operator grants a pool.
+/// The operator's limits for a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
     pub(crate) least: usize,
     pub(crate) most: usize,
     /// CPU time of a run without a pause.
     pub(crate) time: Duration,
-    /// Time of a run from its beginning to its end.
+    /// Total duration of a run.
     pub(crate) wall: Duration,
-    /// Heap of each, in bytes.
+    /// Heap size limit of each worker, in bytes.
     pub(crate) memory: u64,
 }
 
-/// All that changes together.
+/// The state under the pool's lock.
 #[derive(Default)]
 struct Crowd {
     solos: Vec<Arc<Worker>>,
     programs: BTreeMap<u32, Arc<Source>>,
 }
 
-/// A program as workers load it.
+/// A program in the form that workers load.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) number: u32,
@@ -92,29 +94,29 @@ pub(crate) struct Source {
     pub(crate) code: String,
 }
 
-/// How a pool is, for metrics.
+/// The statistics of a pool, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
-    /// Workers that are there.
+    /// The current number of workers.
     pub workers: usize,
-    /// Runs in them.
+    /// Runs in workers.
     pub runs: usize,
-    /// Those that want a processor.
+    /// Runs in workers that want a processor.
     pub busy: usize,
-    /// Workers that were started in the place of lost ones.
+    /// Workers that were started to replace lost ones.
     pub restarts: usize,
-    /// Runs that began, those that other runs asked for included.
+    /// Runs that have begun, including internal calls.
     pub begun: usize,
-    /// Those of them that were answered without a worker.
+    /// Runs that were completed without a worker.
     pub composed: usize,
-    /// Writes that were committed.
+    /// Committed writes.
     pub commits: usize,
     /// Writers that wait for their turn.
     pub waiting: usize,
 }
 
 impl Pool {
-    /// A pool that begins to start its workers, inside of a runtime.
+    /// Creates a pool and begins to start its workers. Must be called inside a runtime.
     pub(crate) fn start(
         host: &Arc<Host>,
         script: &Arc<str>,
@@ -145,7 +147,7 @@ impl Pool {
         pool
     }
 
-    /// Gives a program to all workers, those to come too, and waits until one says what became of it.
+    /// Loads a program into all present and future workers, and waits for the first result.
     pub(crate) async fn load(&self, source: Source) -> Loaded {
         let number = source.number;
         let mut changed = self.changes.listen();
@@ -166,7 +168,7 @@ impl Pool {
         }
     }
 
-    /// Takes a program away again.
+    /// Unloads a program.
     pub(crate) fn unload(&self, number: u32) {
         let mut crowd = self.crowd();
         crowd.programs.remove(&number);
@@ -175,8 +177,8 @@ impl Pool {
         }
     }
 
-    /// A place for a run: in the worker with the least to do, or in the one that this key points at. Waits until
-    /// one is ready.
+    /// Returns a slot for a run in the worker with the lowest load, or in the one that the key maps to. Waits
+    /// until a worker is ready.
     pub(crate) async fn place(&self, program: u32, key: Option<u64>) -> Place {
         if let Some(place) = self.try_place(program, key) {
             return place;
@@ -194,14 +196,14 @@ impl Pool {
         let workers = self.shared.load();
         let ready = workers.iter().filter(|worker| worker.is_ready(program));
         let worker = match key {
-            // Rendezvous: each worker draws a number for the key, and keeps its keys when others come and go.
+            // Rendezvous hashing: a key moves only if its worker ends or a new worker ranks higher.
             Some(key) => ready.max_by_key(|worker| draw(key, worker.id)),
             None => ready.min_by_key(|worker| worker.load()),
         };
         worker?.place()
     }
 
-    /// A place in a worker that has no other run.
+    /// Returns a slot in a worker without other runs.
     pub(crate) async fn place_alone(self: &Arc<Self>, program: u32) -> Place {
         let mut changed = self.changes.listen();
         loop {
@@ -226,28 +228,28 @@ impl Pool {
         None
     }
 
-    /// A run begins.
+    /// Counts a run.
     pub(crate) fn note_run(&self) {
         self.begun.fetch_add(1, Relaxed);
     }
 
-    /// A run was answered without a worker.
+    /// Counts a run that was completed without a worker.
     pub(crate) fn note_composed(&self) {
         self.composed.fetch_add(1, Relaxed);
     }
 
-    /// Something was committed.
+    /// Counts a commit.
     pub(crate) fn note_commit(&self) {
         self.commits.fetch_add(1, Relaxed);
     }
 
-    /// A writer waits until this is dropped.
+    /// Counts a writer as waiting until the guard is dropped.
     pub(crate) fn waits(&self) -> Waits<'_> {
         self.waiting.fetch_add(1, Relaxed);
         Waits(&self.waiting)
     }
 
-    /// How it is just now.
+    /// Returns the current statistics.
     pub(crate) fn stats(&self) -> PoolStats {
         let crowd = self.crowd();
         let mut stats = PoolStats {
@@ -267,18 +269,18 @@ impl Pool {
         stats
     }
 
-    /// How many runs want a processor of the workers that many share, and how many of those there are.
+    /// Returns the number of runs in shared workers that want a processor, and the number of shared workers.
     pub(crate) fn load_now(&self) -> (usize, usize) {
         let shared = self.shared.load();
         (shared.iter().map(|worker| worker.load().0).sum(), shared.len())
     }
 
-    /// Whether a program is ready somewhere.
+    /// Whether a program is ready in any shared worker.
     pub(crate) fn is_ready(&self, program: u32) -> bool {
         self.shared.load().iter().any(|worker| worker.is_ready(program))
     }
 
-    /// Starts one more that many runs share.
+    /// Starts another shared worker.
     fn add(self: &Arc<Self>, permit: Option<OwnedSemaphorePermit>) {
         let crowd = self.crowd();
         let worker = self.spawn(&crowd, false, permit);
@@ -300,7 +302,7 @@ impl Pool {
         worker
     }
 
-    /// The folder that its workers may write to; made for the first of them.
+    /// Returns the folder that the workers may write to; created on first use.
     fn home(&self) -> std::io::Result<Arc<ScriptHome>> {
         let mut home = self.home.lock().unwrap_or_else(PoisonError::into_inner);
         match &*home {
@@ -320,7 +322,7 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// Its workers end with it.
+/// The workers end together with the pool.
 impl Drop for Pool {
     fn drop(&mut self) {
         let crowd = self.crowd.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -336,7 +338,7 @@ fn give(worker: &Worker, source: &Source) {
     });
 }
 
-/// What this worker draws for the key.
+/// Returns the hash of a worker for a key.
 fn draw(key: u64, worker: u32) -> u64 {
     let mut hasher = DefaultHasher::new();
     (key, worker).hash(&mut hasher);

@@ -1,5 +1,6 @@
-//! A worker reaches its own files, and neither the network nor other processes, on each engine that is there. The test is
-//! its own launcher, as `orfa` is: a process that confines itself and becomes the engine. So it has a `main` of its own.
+//! A worker can access its own files, but neither the network nor other processes; tested on each installed
+//! engine. Like `orfa`, the test is its own launcher: a process that sandboxes itself and executes the
+//! engine. It therefore has its own `main`.
 #![allow(missing_docs)]
 
 use std::fs;
@@ -26,11 +27,11 @@ mod confined {
 
 const LAUNCH: &str = "become-a-worker";
 
-/// What engines say of what they may not.
+/// The words for a refused operation in the errors of engines.
 const REFUSALS: &[&str] =
     &["EACCES", "EPERM", "EXDEV", "ermission", "denied", "FailedToOpenSocket", "Requires"];
 
-/// A package of the script's that tries what it must not. What each try came to is told by its name.
+/// A package of the script that tries forbidden operations. The result of each is reported by its name.
 const PACKAGE: &str = r"
 import { connect } from 'node:net'
 import { spawnSync } from 'node:child_process'
@@ -43,7 +44,7 @@ const tried = (what) => { try { return what() ?? 'done' } catch (error) { return
 const joined = (where) => new Promise((done) => {
   try { connect(where, () => done('reached')).on('error', (error) => done(found(error))) } catch (error) { done(found(error)) }
 })
-// Its process object is not the guarded one.
+// The thread's process object is not the guarded one.
 const thread = (code) => new Promise((done) => {
   try {
     new Worker(`(async () => {
@@ -104,7 +105,7 @@ fn main() {
     }
 }
 
-/// Node.js, and those that `scripts/setup script` has fetched.
+/// Returns Node.js, and the engines that `scripts/setup script` has installed.
 fn engines() -> Vec<(&'static str, EngineConfig)> {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/engines/node_modules/.bin");
     let command = |name: &str, arguments: &str| {
@@ -120,7 +121,7 @@ fn engines() -> Vec<(&'static str, EngineConfig)> {
     [node].into_iter().chain(others.into_iter().filter_map(|(name, it)| Some((name, it?)))).collect()
 }
 
-/// Scripts in a folder, with what they are not to reach beside them.
+/// Scripts in a folder, next to files that they must not access.
 struct Site {
     folder: TempDir,
     scripts: Arc<Scripts>,
@@ -141,7 +142,7 @@ impl Site {
         self.folder.path().join("own")
     }
 
-    /// A script of this name.
+    /// Starts a script of this name.
     fn script(&self, name: &str) -> Arc<Script> {
         let (services, deployed) = (Services::new(&[].into()).expect("none"), Deployed::default());
         let ground = Ground {
@@ -185,9 +186,9 @@ async fn a_worker_reaches_its_own_files_and_nothing_else(engine: EngineConfig) {
     let address =
         <std::os::unix::net::SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(&name);
     let _abstract = UnixListener::bind_addr(&address.expect("a name")).expect("a socket");
-    // As one that systemd hands over is.
+    // An inherited descriptor, as systemd passes one.
     let inherited = fs::File::open("/etc/passwd").expect("a file");
-    let inherited = rustix::io::fcntl_dupfd_cloexec(&inherited, 500).expect("a number that no engine has");
+    let inherited = rustix::io::fcntl_dupfd_cloexec(&inherited, 500).expect("a number that no engine uses");
     rustix::io::fcntl_setfd(&inherited, rustix::io::FdFlags::empty()).expect("set");
     let package = PACKAGE
         .replace("PORT", &port.to_string())
@@ -208,7 +209,7 @@ async fn a_worker_reaches_its_own_files_and_nothing_else(engine: EngineConfig) {
         }
     }
     let homes = (ask(&script, "/home".into()).await, ask(&other, "/home".into()).await);
-    assert_ne!(homes.0, homes.1, "each script has a home of its own");
+    assert_ne!(homes.0, homes.1, "each script has its own home");
     assert_eq!(ask(&script, format!("/read?file={}/own.txt", homes.0)).await, "own");
     assert_eq!(refused(ask(&script, format!("/read?file={}/own.txt", homes.1)).await), "EACCES");
     assert_eq!(refused(ask(&script, format!("/write?file={}/own.txt", homes.1)).await), "EACCES");
@@ -222,19 +223,19 @@ async fn a_worker_reaches_its_own_files_and_nothing_else(engine: EngineConfig) {
     assert_eq!(refused(ask(&script, format!("/read?file={own}/../other.txt")).await), "EACCES");
     for state in ["kept/state", "link"] {
         let read = ask(&script, format!("/read?file={own}/{state}/state.db")).await;
-        assert_eq!(refused(read), "EACCES", "the state is nobody's to read");
+        assert_eq!(refused(read), "EACCES", "workers can't read the state");
     }
     assert_eq!(refused(ask(&script, format!("/write?file={own}/new.txt")).await), "EACCES");
     assert_eq!(
         refused(ask(&script, format!("/read?file=/proc/{}/environ", std::process::id())).await),
         "EACCES"
     );
-    // Deno leaves nothing of it.
+    // Deno returns no environment at all.
     let environment = refused(ask(&script, "/environment".into()).await);
     assert!([r#"["HOME"]"#, "EACCES"].contains(&&*environment), "{environment}");
 }
 
-/// Engines call it differently.
+/// Maps the different errors of engines to one.
 fn refused(outcome: String) -> String {
     if REFUSALS.iter().any(|word| outcome.contains(word)) { "EACCES".to_owned() } else { outcome }
 }

@@ -1,12 +1,12 @@
-//! A gateway that is killed at any moment loses nothing that it acknowledged, and shows nothing that was not committed.
+//! A gateway that is killed at any moment loses no acknowledged write, and shows no uncommitted one.
 //!
-//! The test runs itself as the one that is killed. That one writes down what was acknowledged on its output; the test
-//! kills it after so many lines, and looks at what the next one finds.
+//! The test executes itself as the process to be killed. That process prints its acknowledged writes; the
+//! test kills it after some number of lines, and inspects the state that the next process finds.
 
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "all of it is a test, and a child speaks by its output"
+    reason = "this is a test, and its child process reports on its output"
 )]
 
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ use script_runtime::state::{
 };
 use store::Durability;
 
-/// Says in which folder to be the one that is killed, and which time this is.
+/// The folder of the process to be killed, and the number of the round.
 const FOLDER: &str = "ORFA_TEST_KILLED_IN";
 const ROUND: &str = "ORFA_TEST_ROUND";
 const WRITERS: usize = 4;
@@ -51,7 +51,7 @@ fn ask(held: &Held) -> Ask<'_> {
     Ask { handler: 0, path: "/data", held, at: "shop.sjs:1:1" }
 }
 
-/// Sets a member, and the last one's name in the other cell; now and then makes a resource of that name.
+/// Sets a member, and its name in the other cell; every fifth time declares a resource of that name.
 async fn work(edition: Edition, writer: usize, round: &str) {
     for number in 0.. {
         let name = format!("{round}-{writer}-{number}");
@@ -72,7 +72,7 @@ async fn work(edition: Edition, writer: usize, round: &str) {
     }
 }
 
-/// The two cells, as a fresh worker is sent them.
+/// Returns the two cells, as sent to a new worker.
 async fn values(edition: &Edition) -> (serde_json::Value, serde_json::Value) {
     let mut ticket = edition.read(ask(&Held::none())).await.unwrap();
     let frames = ticket.ship(1);
@@ -88,7 +88,7 @@ async fn values(edition: &Edition) -> (serde_json::Value, serde_json::Value) {
 }
 
 #[test]
-fn a_gateway_that_is_killed_loses_nothing_acknowledged_and_shows_nothing_uncommitted() {
+fn a_killed_gateway_loses_no_acknowledged_write_and_shows_no_uncommitted_one() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     if let Ok(folder) = std::env::var(FOLDER) {
         let round = std::env::var(ROUND).unwrap();
@@ -111,7 +111,7 @@ fn a_gateway_that_is_killed_loses_nothing_acknowledged_and_shows_nothing_uncommi
             .args([
                 "--exact",
                 "--nocapture",
-                "a_gateway_that_is_killed_loses_nothing_acknowledged_and_shows_nothing_uncommitted",
+                "a_killed_gateway_loses_no_acknowledged_write_and_shows_no_uncommitted_one",
             ])
             .envs([(FOLDER, folder.path().as_os_str()), (ROUND, round.to_string().as_ref())])
             .stdout(Stdio::piped())
@@ -120,7 +120,7 @@ fn a_gateway_that_is_killed_loses_nothing_acknowledged_and_shows_nothing_uncommi
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut take = |line: Option<Result<String, std::io::Error>>| {
             let line = line.and_then(Result::ok)?;
-            // Harness and writers share the output: a line may have something in front.
+            // The harness and the writers share the output, so a line may have a prefix.
             if let Some((_, name)) = line.split_once("done ") {
                 done.insert(name.to_owned());
             } else if let Some((_, path)) = line.split_once("made ") {
@@ -132,7 +132,7 @@ fn a_gateway_that_is_killed_loses_nothing_acknowledged_and_shows_nothing_uncommi
             take(lines.next());
         }
         child.kill().unwrap();
-        // What it had said already counts as acknowledged.
+        // Lines that were printed before the kill count as acknowledged.
         while take(lines.next()).is_some() {}
         child.wait().unwrap();
         runtime.block_on(async {
@@ -142,16 +142,16 @@ fn a_gateway_that_is_killed_loses_nothing_acknowledged_and_shows_nothing_uncommi
             let members: BTreeSet<String> = members.as_object().unwrap().keys().cloned().collect();
             assert!(done.is_subset(&members), "lost: {:?}", done.difference(&members).collect::<Vec<_>>());
             let extra = members.difference(&done).count();
-            assert!(extra <= WRITERS * (round + 1), "{extra} that nobody committed");
+            assert!(extra <= WRITERS * (round + 1), "{extra} uncommitted members");
             assert!(
                 members.contains(last.as_str().unwrap_or_default()),
-                "the two cells are of one version: {last}"
+                "the two cells have the same version: {last}"
             );
             for path in &made {
                 assert!(edition.instance(path).await.unwrap().is_some(), "{path} is lost");
             }
             let version = edition.read(ask(&Held::none())).await.unwrap().version();
-            assert!(version > seen, "versions went back from {seen} to {version}");
+            assert!(version > seen, "the version decreased from {seen} to {version}");
             seen = version;
         });
     }

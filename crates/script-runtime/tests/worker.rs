@@ -1,20 +1,21 @@
-//! The worker's JavaScript: its own tests, on all engines, and what TypeScript says to the types that its comments name.
+//! The worker's JavaScript: its own tests on all engines, and a TypeScript check of the types in its
+//! comments.
 #![allow(missing_docs)]
 
 use std::path::Path;
 use std::process::Command;
 
-const SETUP: &str = "`scripts/setup test` says what to do";
+const SETUP: &str = "`scripts/setup test` shows how to install it";
 
 #[test]
-fn the_workers_code_agrees_with_its_types() {
+fn the_worker_code_passes_the_type_check() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let packages = root.join("sdk/javascript/node_modules");
     let compiler = packages.join("typescript/lib/tsc.js");
     assert!(compiler.is_file() && packages.join("@types/node").is_dir(), "TypeScript is missing: {SETUP}");
     let mut node = Command::new("node");
     let ended = node.arg(compiler).arg("-p").arg(root.join("worker/tests")).output();
-    let ended = ended.unwrap_or_else(|error| panic!("node, which has to be there: {error}; {SETUP}"));
+    let ended = ended.unwrap_or_else(|error| panic!("Node.js is required: {error}; {SETUP}"));
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
 }
 

@@ -1,11 +1,12 @@
-//! How long a file of 1,000 lines takes: `cargo run --release -p script --example thousand`.
+//! Measures the compile time of a file of 1,000 lines: `cargo run --release -p script --example thousand`.
 #![allow(clippy::print_stdout)]
 
 use std::time::Instant;
 
 use script::{Options, compile};
 
-/// A resource of each kind: state, a reader, a writer, calls, `par`, `pfor`, a nested resource. 25 lines.
+/// A resource with each kind of construct: state, a reader, a writer, calls, `par`, `pfor`, a nested
+/// resource. 25 lines.
 fn resource(number: usize) -> String {
     format!(
         "  res '/list{number}' {{

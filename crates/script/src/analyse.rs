@@ -1,6 +1,7 @@
-//! What a text means beyond JavaScript, and what of it breaks a rule. Each rule has its file; they share the tree
-//! (`code`), what its names are (`names`), what is changed (`flow`), which variables may hold the same (`sharing`), what
-//! becomes of a value (`reads`), who waits for what (`calls`) and who touches which state (`cells`).
+//! Semantic analysis: the meaning of a text beyond JavaScript, and its violations of rules. Each rule has its
+//! own module. The rules share the tree (`code`), name resolution (`names`), assignments (`flow`), aliasing
+//! of variables (`sharing`), uses of values (`reads`), resource calls and asynchronous functions (`calls`),
+//! and accesses to state (`cells`).
 
 use oxc_semantic::NodeId;
 
@@ -38,7 +39,7 @@ pub(crate) mod template;
 pub(crate) mod top;
 pub(crate) mod urls;
 
-/// A text, understood.
+/// The analysis of a text.
 pub(crate) struct Analysis<'p, 'a> {
     pub(crate) code: Code<'p, 'a>,
     pub(crate) names: Names,
@@ -47,11 +48,11 @@ pub(crate) struct Analysis<'p, 'a> {
     pub(crate) calls: Calls,
     pub(crate) touched: Touched,
     pub(crate) handlers: Vec<Handling>,
-    /// Of each `par`, in the order of the text.
+    /// The plan of each `par`, in source order.
     pub(crate) plans: Vec<Plan>,
 }
 
-/// How a handler is run.
+/// The execution mode of a handler.
 pub(crate) struct Handling {
     pub(crate) classified: Classified,
     /// The statement after which it commits early.
@@ -59,7 +60,7 @@ pub(crate) struct Handling {
 }
 
 impl<'p, 'a> Analysis<'p, 'a> {
-    /// Understands a text; tells what breaks a rule.
+    /// Analyses a text, and adds diagnostics for violated rules to `found`.
     pub(crate) fn of(
         parsed: &'p Parsed<'a>,
         tree: &'p Tree<'a>,
@@ -101,7 +102,7 @@ impl<'p, 'a> Analysis<'p, 'a> {
     }
 }
 
-/// Whether something stands in the way of a program.
+/// Whether any diagnostic is an error.
 pub(crate) fn failed(found: &[Diagnostic]) -> bool {
     found.iter().any(|it| it.severity == Severity::Error)
 }

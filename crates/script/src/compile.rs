@@ -1,4 +1,4 @@
-//! From an S text to a program, or to what is wrong with it.
+//! Compilation of an S text to a program or to diagnostics.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ use crate::program::{
 };
 use crate::{graph, parse, room};
 
-/// What may be asked for.
+/// Compiler options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// State of a service that is used under several paths is an error.
+    /// Treat state of a service that is used under several paths as an error instead of a warning.
     pub strict_paths: bool,
 }
 
-/// Compiles a text. `name` is the file's, as it shall stand in messages.
+/// Compiles a text. `name` is the file name to use in messages.
 ///
 /// # Errors
 ///
-/// All that was found, if something is wrong: errors, and warnings beside them.
+/// Returns all diagnostics, warnings included, if there is at least one error.
 pub fn compile(source: &str, name: &str, options: &Options) -> Result<Program, Vec<Diagnostic>> {
     room::with_room(source, |source| in_room(source, name, *options))
         .unwrap_or_else(|| Err(vec![Diagnostic::too_large()]))

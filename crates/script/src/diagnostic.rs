@@ -1,8 +1,8 @@
-//! What the compiler has to say of a text: what is wrong, where, and what to do.
+//! Compiler diagnostics: the mistake, its place in the text, and how to correct it.
 //!
-//! A run tells all it found, in the order of the text. Every error has a label, which says what stands at the place,
-//! and a help, which says what to do. Codes are stable and stand in docs/errors.md; where a rule of the language is
-//! behind one, it has the rule's number.
+//! A run reports every diagnostic that it finds, in source order. Every error has a label, which describes
+//! the code at that place, and a help text, which describes the correction. Codes are stable and documented
+//! in docs/errors.md. Where a code enforces a rule of the language, it has the rule's number.
 
 use std::ops::Range;
 
@@ -13,46 +13,46 @@ pub use code::Code;
 mod code;
 mod render;
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// There is no program.
+    /// The text does not compile.
     Error,
-    /// There is a program, and it may not do what its author means.
+    /// The text compiles, but may not behave as its author intends.
     Warning,
-    /// Something worth knowing.
+    /// Additional information.
     Note,
 }
 
-/// A place and what is to be said of it.
+/// A source range with a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// Bytes of the S text.
+    /// The range, in bytes of the S text.
     pub span: Range<usize>,
-    /// What stands there.
+    /// A description of the code at this range.
     pub text: String,
 }
 
-/// One thing that the compiler says.
+/// A message of the compiler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// What it is, for machines; the rule's number comes with it.
+    /// The machine-readable code, which also implies the number of the rule.
     pub code: Code,
-    /// What is wrong, as one sentence without a full stop.
+    /// The mistake, as one sentence without a full stop.
     pub message: String,
-    /// The place that is meant first.
+    /// The main place.
     pub primary: Label,
-    /// Further places.
+    /// Related places.
     pub others: Vec<Label>,
-    /// What to do.
+    /// The correction.
     pub help: String,
 }
 
 impl Diagnostic {
-    /// An error. The label says what stands at the place, the help what to do.
+    /// Creates an error. The label describes the code at `span`, the help describes the correction.
     pub fn error(
         code: Code,
         span: Range<usize>,
@@ -65,31 +65,31 @@ impl Diagnostic {
         Self { severity: Severity::Error, code, message, primary, others: Vec::new(), help }
     }
 
-    /// A text that there is no room for.
+    /// Creates the error for a text that exceeds the maximum length.
     pub(crate) fn too_large() -> Self {
         let message = format!("a file has at most {} KiB", LONGEST >> 10);
         let help = "divide it: services reach each other by HTTP, and plain functions can be imported";
         Self::error(Code::TooLarge, 0..0, message, "this one is too large to be compiled", help)
     }
 
-    /// The same, less severe.
+    /// Lowers the severity to a warning.
     pub fn as_warning(self) -> Self {
         Self { severity: Severity::Warning, ..self }
     }
 
-    /// The same, as something worth knowing.
+    /// Lowers the severity to a note.
     pub fn as_note(self) -> Self {
         Self { severity: Severity::Note, ..self }
     }
 
-    /// Adds a place.
+    /// Adds a related place.
     pub fn and(mut self, span: Range<usize>, text: impl Into<String>) -> Self {
         self.others.push(Label { span, text: text.into() });
         self
     }
 }
 
-/// Puts what was found into the order of the text, once each.
+/// Sorts diagnostics by source order and removes duplicates.
 pub(crate) fn sort(found: &mut Vec<Diagnostic>) {
     found.sort_by(|a, b| {
         let key = |it: &Diagnostic| (it.primary.span.start, it.primary.span.end, it.severity);

@@ -1,6 +1,6 @@
-//! Emission: the JavaScript that a worker runs, as edits of the S text. `edits` and `output` are how; the files beside
-//! are what: `handlers` for services, resources and state, `waits` for calls and what becomes asynchronous, `parallel`
-//! and `lifts` for `par` and `pfor`.
+//! Code emission: generates the JavaScript that workers run, as edits of the S text. `edits` and `output` are
+//! the mechanism. `handlers` emits services, resources and state, `waits` emits calls and asynchronous
+//! functions, and `parallel` and `lifts` emit `par` and `pfor`.
 
 use oxc_ast::AstKind;
 use oxc_ast::ast::{ImportDeclarationSpecifier, ModuleExportName};
@@ -22,27 +22,27 @@ mod output;
 mod parallel;
 mod waits;
 
-/// What is emitted.
+/// The emitted code with its source map.
 pub(crate) struct Emitted {
     pub(crate) code: String,
     pub(crate) map: SourceMap,
 }
 
-/// A numbered place: the offset in S, and what stands there.
+/// A numbered site: the offset in the S text, and a short description.
 pub(crate) type Place = (usize, String);
 
 struct Emitter<'e, 'p, 'a> {
     it: &'e Analysis<'p, 'a>,
     edits: Edits,
-    /// The number of the site that a node is, from 1.
+    /// Site numbers by node, from 1.
     sites: BTreeMap<NodeId, usize>,
-    /// Calls that units of a `par` make for later ones, numbered.
+    /// The numbers of calls that units of a `par` make on behalf of later units.
     hoisted: BTreeMap<NodeId, usize>,
-    /// What blocks of `par` declare for their units.
+    /// Variables that `par` blocks declare for their units.
     lifts: lifts::Lifts,
 }
 
-/// Emits a text that breaks no rule.
+/// Emits a text without errors.
 pub(crate) fn emit(analysis: &Analysis<'_, '_>) -> Emitted {
     let sites = sites(analysis).into_iter().enumerate().map(|(index, (node, _))| (node, index + 1));
     let hoisted =
@@ -54,7 +54,8 @@ pub(crate) fn emit(analysis: &Analysis<'_, '_>) -> Emitted {
         hoisted: hoisted.collect(),
         lifts: lifts::Lifts::of(analysis),
     };
-    // Before all that may replace the same statement: of two edits of one range, the later stands within the earlier.
+    // Must precede all edits that may replace the same statement: of two edits of one range, the later is
+    // nested in the earlier.
     emitter.commits();
     emitter.modules();
     emitter.services();
@@ -75,7 +76,7 @@ pub(crate) fn emit(analysis: &Analysis<'_, '_>) -> Emitted {
     Emitted { code: output.code, map }
 }
 
-/// The numbered places, in the order of the text: number n is the nth.
+/// Returns the numbered sites in source order. Site number n is the nth.
 pub(crate) fn sites(analysis: &Analysis<'_, '_>) -> Vec<(NodeId, Place)> {
     let code = &analysis.code;
     let mut sites = BTreeMap::new();
@@ -100,7 +101,7 @@ pub(crate) fn sites(analysis: &Analysis<'_, '_>) -> Vec<(NodeId, Place)> {
     sites.into_iter().collect()
 }
 
-/// The modules that are imported, in the order of the text.
+/// Returns the imported modules in source order.
 pub(crate) fn imports(analysis: &Analysis<'_, '_>) -> Vec<String> {
     let nodes = analysis.code.semantic.nodes().iter();
     let module = |kind: AstKind<'_>| match kind {
@@ -111,7 +112,7 @@ pub(crate) fn imports(analysis: &Analysis<'_, '_>) -> Vec<String> {
 }
 
 impl Emitter<'_, '_, '_> {
-    /// Imports become what the worker resolves; a first line for the shell is left out.
+    /// Replaces imports by calls that the worker resolves, and removes a hashbang line.
     fn modules(&mut self) {
         let code = &self.it.code;
         for node in code.semantic.nodes().iter() {
@@ -147,7 +148,8 @@ impl Emitter<'_, '_, '_> {
     }
 }
 
-/// What an import binds, as a part of a pattern; `* name` for all of it.
+/// Returns the binding of an import specifier as part of a destructuring pattern, or `* name` for a namespace
+/// import.
 fn binding(specifier: &ImportDeclarationSpecifier<'_>) -> String {
     match specifier {
         ImportDeclarationSpecifier::ImportSpecifier(it) => {

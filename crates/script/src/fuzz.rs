@@ -1,6 +1,7 @@
-//! Any text, random JavaScript, and random S. See `fuzz/src/lib.rs`.
+//! Fuzz tests with arbitrary texts, random JavaScript and random S. See `fuzz/src/lib.rs`.
 //!
-//! Bytes choose what is written: random programs come from the same inputs as random texts, and fail as small ones.
+//! Random programs are derived from input bytes, so they share inputs with the arbitrary texts and shrink
+//! like them.
 
 use oxc_allocator::Allocator;
 use oxc_parser::{Parser, config::TokensParserConfig};
@@ -91,16 +92,20 @@ const WORDS: [&str; 76] = [
     "0x1n ",
 ];
 
-/// What has to hold of every text, whatever it says.
+/// Asserts the properties that hold for every text.
 fn holds(source: &str) {
     let allocator = Allocator::default();
     let parsed = parse::parse(&allocator, source);
     let failed = parsed.diagnostics.iter().any(|it| it.severity == Severity::Error);
-    assert_eq!(failed, parsed.tree.is_none(), "a tree is there if and only if there is no error: {source:?}");
+    assert_eq!(
+        failed,
+        parsed.tree.is_none(),
+        "there must be a tree if and only if there is no error: {source:?}"
+    );
     for it in &parsed.diagnostics {
         assert!(!it.message.is_empty() && !it.primary.text.is_empty() && !it.help.is_empty(), "{it:?}");
         for label in it.others.iter().chain([&it.primary]) {
-            assert!(source.get(label.span.clone()).is_some(), "a label lies beside the text: {it:?}");
+            assert!(source.get(label.span.clone()).is_some(), "a label is outside of the text: {it:?}");
         }
         assert!(it.render("a.sjs", source).contains(it.code.code()));
     }
@@ -110,12 +115,12 @@ fn holds(source: &str) {
 }
 
 #[test]
-fn any_text_is_read_or_every_mistake_has_words() {
+fn parses_any_text_or_reports_complete_diagnostics() {
     ::fuzz::check(&WORDS, |bytes: &[u8]| holds(&String::from_utf8_lossy(bytes)));
 }
 
 #[test]
-fn a_damaged_program_is_read_or_every_mistake_has_words() {
+fn parses_damaged_programs_or_reports_complete_diagnostics() {
     let good = include_str!("../tests/listings/7.sjs");
     ::fuzz::check(&[], |bytes: &[u8]| {
         let few = &bytes[..bytes.len().min(9)];
@@ -124,7 +129,7 @@ fn a_damaged_program_is_read_or_every_mistake_has_words() {
 }
 
 #[test]
-fn plain_javascript_has_oxcs_tokens_and_no_constructs() {
+fn plain_javascript_has_the_tokens_of_oxc_and_no_constructs() {
     let (mut read, mut refused) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
     ::fuzz::check(&[], |bytes: &[u8]| {
         let source = write::javascript(bytes);
@@ -142,11 +147,11 @@ fn plain_javascript_has_oxcs_tokens_and_no_constructs() {
         read.set(read.get() + 1);
     });
     let (read, refused) = (*read.get_mut(), *refused.get_mut());
-    assert!(read > refused, "most of what is written is JavaScript: {read} of {}", read + refused);
+    assert!(read > refused, "most generated texts must be valid JavaScript: {read} of {}", read + refused);
 }
 
 #[test]
-fn every_construct_of_a_random_program_is_found_at_its_place() {
+fn finds_every_construct_of_a_random_program() {
     ::fuzz::check(&[], |bytes: &[u8]| {
         let (source, expected) = write::program(bytes);
         let encoded = prepass::encode(&source);
@@ -161,7 +166,7 @@ fn every_construct_of_a_random_program_is_found_at_its_place() {
 }
 
 #[test]
-fn a_text_of_nothing_but_levels_is_read() {
+fn parses_deeply_nested_texts() {
     let levels = [
         "(",
         "[",
@@ -189,7 +194,7 @@ fn a_text_of_nothing_but_levels_is_read() {
 }
 
 #[test]
-fn a_text_that_there_is_no_room_for_is_refused() {
+fn rejects_texts_over_the_maximum_length() {
     let (constructs, said) = outline(&" ".repeat((1 << 20) + 1));
     assert!(constructs.is_empty());
     assert_eq!(said.iter().map(|it| it.code.code()).collect::<Vec<_>>(), ["s-too-large"]);

@@ -1,4 +1,4 @@
-//! The dependence graph of a `par`, as text and as a picture.
+//! The dependence graph of a `par`, as text and as an SVG image.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::analyse::parallel::{Plan, Step, Unit};
 use crate::line::Position;
 use crate::program::{Graph, Node};
 
-/// The graph of each `par`.
+/// Returns the graph of each `par`.
 pub(crate) fn graphs(analysis: &Analysis<'_, '_>, position: impl Fn(usize) -> Position) -> Vec<Graph> {
     let mut results = Vec::new();
     analysis.plans.iter().for_each(|plan| results.extend(plan.taken_out()));
@@ -104,7 +104,7 @@ fn reason(
 }
 
 impl Graph {
-    /// A line for each unit: what it is, and what it waits for.
+    /// Returns the graph as text: one line for each unit, with its label and its dependencies.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = format!("par at {}\n", self.position);
@@ -128,7 +128,7 @@ impl Graph {
         out
     }
 
-    /// The same as a picture: what waits stands below what it waits for.
+    /// Returns the graph as an SVG image, with each unit below its dependencies.
     #[must_use]
     pub fn svg(&self) -> String {
         const HEIGHT: usize = 36;
@@ -175,7 +175,7 @@ impl Graph {
         out
     }
 
-    /// How many units each one waits for, one after the other.
+    /// Returns the level of each unit: the length of its longest chain of dependencies.
     fn levels(&self) -> Vec<usize> {
         let mut levels = vec![0; self.nodes.len()];
         for index in 0..self.nodes.len() {

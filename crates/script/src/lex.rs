@@ -1,9 +1,10 @@
-//! S text as tokens, with as much of the grammar as tells where a statement may begin.
+//! The lexer of S, with enough of the grammar to find the beginnings of statements.
 //!
-//! JavaScript's tokens depend on its grammar: whether a `/` divides or opens a regular expression, and whether a `{`
-//! opens a block or an object. So the lexer keeps the open brackets and what each is for (`frame`), and of each token
-//! what may stand after it (`after`). The same says where a statement begins, which is the only place where the words
-//! of S are more than names. `scan` knows characters, `context` knows the grammar.
+//! JavaScript's tokens depend on its grammar: a `/` can be a division or open a regular expression, and a `{`
+//! can open a block or an object. So the lexer tracks the open brackets with their purpose (`frame`), and for
+//! each token the syntax that can follow it (`after`). These also determine where a statement begins, the
+//! only place where the words of S are more than names. `scan` reads characters, `context` tracks the
+//! grammar.
 
 use context::Context;
 
@@ -12,10 +13,10 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A name that is no reserved word, or a reserved word where any name may stand (`a.if`).
+    /// A name that is not a reserved word, or a reserved word in a position where any name is valid (`a.if`).
     Name,
     /// A reserved word.
     Keyword,
@@ -28,33 +29,33 @@ pub(crate) enum Kind {
     Template,
     /// A template up to its first hole: `` `a${ ``.
     TemplateHead,
-    /// From one hole to the next: `}b${`.
+    /// The part of a template from one hole to the next: `}b${`.
     TemplateMiddle,
-    /// From the last hole on: `` }c` ``.
+    /// The part of a template from the last hole on: `` }c` ``.
     TemplateTail,
     Punctuator,
 }
 
-/// What may stand after a token.
+/// The syntax that can follow a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
-    /// A statement: this token ended one, or a head of one.
+    /// A statement: this token ended a statement or its head.
     Statement,
-    /// An operand: this is an operator, or opens something.
+    /// An operand: this token is an operator or an opening bracket.
     Operand,
-    /// An operator: this ended an operand.
+    /// An operator: this token ended an operand.
     Operator,
-    /// An operand on the same line, else a statement: `return`.
+    /// An operand on the same line, otherwise a statement: `return`.
     Restricted,
-    /// What ends the expression: this closed the body of an arrow function.
+    /// The end of the expression: this token closed the body of an arrow function.
     End,
 }
 
-/// What a bracket is for.
+/// The purpose of a bracket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameKind {
     Program,
-    /// Statements in braces, the body of a `switch` among them.
+    /// Statements in braces, including the body of a `switch`.
     Block,
     /// `service NAME {`.
     Service,
@@ -78,7 +79,7 @@ pub(crate) enum FrameKind {
     Hole,
 }
 
-/// Where a function or class stands, which says what follows its body.
+/// The position of a function or class, which determines the syntax that can follow its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Declaration,
@@ -87,9 +88,9 @@ pub(crate) enum Place {
     Member,
 }
 
-/// An index of a token in `Lexed::tokens`.
+/// An index into `Lexed::tokens`.
 pub(crate) type TokenId = usize;
-/// An index of a frame in `Lexed::frames`.
+/// An index into `Lexed::frames`.
 pub(crate) type FrameId = usize;
 
 /// A token.
@@ -98,29 +99,29 @@ pub(crate) struct Token {
     pub(crate) kind: Kind,
     pub(crate) start: usize,
     pub(crate) end: usize,
-    /// A line break stands before it.
+    /// A line break precedes it.
     pub(crate) newline: bool,
-    /// A statement begins here.
+    /// Whether a statement begins here.
     pub(crate) starts: bool,
     pub(crate) after: After,
-    /// The frame that it stands in; a bracket's is the one around it.
+    /// The enclosing frame. For a bracket it is the frame around the bracket.
     pub(crate) frame: FrameId,
     /// The frame that a bracket opens or closes.
     pub(crate) bracket: Option<FrameId>,
 }
 
-/// What lies between two brackets.
+/// The text between two brackets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) kind: FrameKind,
     pub(crate) parent: Option<FrameId>,
-    /// Its opening bracket.
+    /// The opening bracket.
     pub(crate) open: Option<TokenId>,
-    /// Its closing one.
+    /// The closing bracket.
     pub(crate) close: Option<TokenId>,
 }
 
-/// What never ends.
+/// The kind of an unterminated token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unterminated {
     String,
@@ -129,18 +130,18 @@ pub(crate) enum Unterminated {
     Comment,
 }
 
-/// What is wrong with a text as tokens.
+/// A lexical error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Something that never ends, from its beginning to where it was given up.
+    /// An unterminated token, from its beginning to the point at which the lexer gave up.
     Unterminated { what: Unterminated, start: usize, end: usize },
-    /// A closing bracket that does not fit the open one, or where none is open. Nothing after it is read.
+    /// A closing bracket that does not match the open one, or without an open one. Lexing stops there.
     Mismatched { close: TokenId, open: Option<TokenId> },
-    /// The text ends within brackets.
+    /// The text ends inside brackets.
     Unclosed { open: FrameId },
 }
 
-/// A text as tokens.
+/// The tokens of a text.
 #[derive(Debug)]
 pub(crate) struct Lexed<'s> {
     pub(crate) source: &'s str,
@@ -151,8 +152,9 @@ pub(crate) struct Lexed<'s> {
 
 /// Reads a text.
 ///
-/// `respond [1]` could be JavaScript: an element of something called `respond`. It is taken for S within a service,
-/// unless the file uses the word as a name elsewhere. That is known in the end only, so that such a file is read again.
+/// `respond [1]` is also valid JavaScript: an element of a variable called `respond`. Within a service it is
+/// treated as S, unless the file uses the word as a name elsewhere. That is only known at the end, so such a
+/// file is read twice.
 pub(crate) fn lex(source: &str) -> Lexed<'_> {
     let lexed = read(source, true);
     if lexed.uses_as_name("respond") { read(source, false) } else { lexed }
@@ -182,12 +184,12 @@ fn read(source: &str, respond_is_ours: bool) -> Lexed<'_> {
 }
 
 impl<'s> Lexed<'s> {
-    /// A token's text.
+    /// Returns a token's text.
     pub(crate) fn text(&self, id: TokenId) -> &'s str {
         self.tokens.get(id).map_or("", |token| &self.source[token.start..token.end])
     }
 
-    /// Whether a token is this name, as it is written.
+    /// Whether a token is this name, without escapes.
     pub(crate) fn is_name(&self, id: TokenId, name: &str) -> bool {
         self.tokens.get(id).is_some_and(|token| token.kind == Kind::Name) && self.text(id) == name
     }
@@ -198,20 +200,20 @@ impl<'s> Lexed<'s> {
         self.tokens.get(id).is_some_and(|token| kinds.contains(&token.kind)) && self.text(id) == text
     }
 
-    /// The token that closes what this one opens; itself if it opens nothing.
+    /// Returns the token that closes the bracket `id`, or `id` itself if it is not an opening bracket.
     pub(crate) fn closing(&self, id: TokenId) -> TokenId {
         let frame = self.tokens.get(id).and_then(|token| token.bracket);
         let opened = frame.map(|frame| self.frames[frame]).filter(|frame| frame.open == Some(id));
         opened.and_then(|frame| frame.close).unwrap_or(id)
     }
 
-    /// A frame and those around it, from the inside.
+    /// Returns a frame and its ancestors, innermost first.
     pub(crate) fn around(&self, frame: FrameId) -> impl Iterator<Item = (FrameId, Frame)> {
         let with = |id: FrameId| Some((id, *self.frames.get(id)?));
         std::iter::successors(with(frame), move |(_, frame)| with(frame.parent?))
     }
 
-    /// Whether a token ends what stands before a statement that belongs to it: `if (..)`, `else`, a label.
+    /// Whether a token ends the head of a statement that contains the next one: `if (..)`, `else`, a label.
     pub(crate) fn heads_statement(&self, id: TokenId) -> bool {
         let Some(token) = self.tokens.get(id).filter(|token| token.after == After::Statement) else {
             return false;
@@ -222,8 +224,8 @@ impl<'s> Lexed<'s> {
             || (token.kind == Kind::Keyword && ["else", "do"].contains(&self.text(id)))
     }
 
-    /// Whether the file uses a word of S as a name of its own: anywhere but at a statement's beginning, or there to
-    /// set it.
+    /// Whether the file uses a word of S as a name: anywhere other than at the beginning of a statement, or
+    /// there as the target of an assignment.
     pub(crate) fn uses_as_name(&self, word: &str) -> bool {
         let uses = |id: TokenId| {
             let member = id > 0 && (self.is(id - 1, ".") || self.is(id - 1, "?."));

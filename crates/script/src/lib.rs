@@ -1,8 +1,8 @@
 //! The compiler of S, a language for RESTful services: JavaScript with services, resources and state.
 //!
-//! Pure: text in, text out. It reads a text (`lex`, `prepass`, `parse`), and says what is wrong with it in terms of
-//! that text (`diagnostic`, `line`). `syntax` is what it knows of a text beyond JavaScript. The rules of the language,
-//! by number, are in docs/s-language.md.
+//! The compiler is pure: text in, text out. It reads a source text (`lex`, `prepass`, `parse`) and reports
+//! errors in terms of that text (`diagnostic`, `line`). `syntax` holds the constructs that S adds to
+//! JavaScript. The numbered rules of the language are in docs/s-language.md.
 
 use oxc_allocator::Allocator;
 
@@ -39,7 +39,7 @@ mod room;
 mod status;
 mod syntax;
 
-/// The constructs of a text, in its order, and all that is wrong with its grammar.
+/// Returns the constructs of a text, in source order, and all of its syntax errors.
 #[must_use]
 pub fn outline(source: &str) -> (Vec<Outlined>, Vec<Diagnostic>) {
     room::with_room(source, |source| {

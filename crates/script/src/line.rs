@@ -1,18 +1,19 @@
-//! Offsets as people count: lines from 1, columns in characters (Unicode scalar values) from 1.
+//! Conversion of byte offsets to lines and columns. Both count from 1, and columns are in characters (Unicode
+//! scalar values).
 //!
-//! Characters and not UTF-16 units, since the rest of the house counts so and a terminal shows one place for each.
-//! `\n`, `\r\n`, `\r`, U+2028 and U+2029 end a line, as JavaScript has it.
+//! Columns are in characters and not in UTF-16 code units, as in the other crates, and because a terminal
+//! shows one cell for each character. `\n`, `\r\n`, `\r`, U+2028 and U+2029 end a line, as in JavaScript.
 
 use serde::Serialize;
 
-/// Where a text's lines begin.
+/// The line starts of a text.
 #[derive(Clone, Debug)]
 pub struct Lines<'s> {
     source: &'s str,
     starts: Vec<usize>,
 }
 
-/// A place in a text. Both count from 1.
+/// A position in a text. Both numbers count from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Position {
     /// The line.
@@ -22,7 +23,7 @@ pub struct Position {
 }
 
 impl<'s> Lines<'s> {
-    /// The lines of a text.
+    /// Finds the lines of a text.
     #[must_use]
     pub fn new(source: &'s str) -> Self {
         let ends = |(at, c): (usize, char)| match c {
@@ -34,7 +35,7 @@ impl<'s> Lines<'s> {
         Self { source, starts }
     }
 
-    /// The place of a byte; the end of the text for what lies behind it.
+    /// Returns the position of a byte offset. Offsets past the end give the end of the text.
     #[must_use]
     pub fn position(&self, offset: usize) -> Position {
         let mut offset = offset.min(self.source.len());
@@ -46,7 +47,7 @@ impl<'s> Lines<'s> {
         Position { line: count(line), column: count(self.source[start..offset].chars().count() + 1) }
     }
 
-    /// A line's text without its end, by its number.
+    /// Returns a line's text without its line terminator, by the line's number.
     #[must_use]
     pub fn text(&self, line: u32) -> &'s str {
         let line = line as usize;
@@ -57,7 +58,7 @@ impl<'s> Lines<'s> {
     }
 }
 
-/// Lines and columns as the house has them: a text that has more can't be compiled.
+/// Converts a line or column number. Texts that would overflow it are too long to be compiled.
 pub(crate) fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
@@ -76,11 +77,15 @@ mod tests {
     fn columns_count_characters_and_lines_end_as_in_javascript() {
         let source = "é😀x\r\ny\rz\u{2028}w\n";
         let lines = Lines::new(source);
-        let place = |text: &str| lines.position(source.find(text).expect("it is there")).to_string();
+        let place = |text: &str| lines.position(source.find(text).expect("the text contains it")).to_string();
         assert_eq!(["x", "y", "z", "w"].map(place), ["1:3", "2:1", "3:1", "4:1"]);
         assert_eq!(lines.position(source.len()).to_string(), "5:1");
-        assert_eq!(lines.position(source.len() + 9).to_string(), "5:1", "behind the text is its end");
-        assert_eq!(lines.position(1).to_string(), "1:1", "within a character is its beginning");
+        assert_eq!(
+            lines.position(source.len() + 9).to_string(),
+            "5:1",
+            "an offset past the text gives its end"
+        );
+        assert_eq!(lines.position(1).to_string(), "1:1", "an offset within a character gives its beginning");
         assert_eq!(
             [lines.text(1), lines.text(2), lines.text(5), lines.text(9), lines.text(0)],
             ["é😀x", "y", "", "", ""]

@@ -1,36 +1,38 @@
-//! Where a place of the emitted JavaScript comes from.
+//! Source maps from the emitted JavaScript to the S file.
 
 use serde::Serialize;
 
 use crate::line::Position;
 
-/// The emitted text's places, and where each was in the S file. Lines and columns count from 1.
+/// A source map: positions of the emitted text with their origins in the S file. Lines and columns count from
+/// 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SourceMap {
-    /// In the order of the emitted text.
+    /// The segments, in the order of the emitted text.
     segments: Vec<Segment>,
 }
 
-/// A place that is known: what stands from here on comes from there.
+/// A mapped position. It applies to the emitted text up to the next segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Segment {
-    /// In the emitted text. Its column counts UTF-16 units, as engines do.
+    /// The position in the emitted text. Its column is in UTF-16 code units, as in JavaScript engines.
     pub emitted: Position,
-    /// In the S file. Its column counts characters.
+    /// The position in the S file. Its column is in characters.
     pub original: Position,
-    /// The original's column once more, in UTF-16 units from 0, as source maps have it.
+    /// The original column in UTF-16 code units from 0, as source maps need it.
     pub units: u32,
 }
 
 impl SourceMap {
-    /// A map of these places.
+    /// Creates a map from segments in any order.
     #[must_use]
     pub fn new(mut segments: Vec<Segment>) -> Self {
         segments.sort_unstable();
         Self { segments }
     }
 
-    /// Where in the S file this place of the emitted text was, or what stands before it in its line.
+    /// Returns the position in the S file of the nearest segment at or before a position of the emitted text,
+    /// in the same line.
     #[must_use]
     pub fn original(&self, line: u32, column: u32) -> Option<Position> {
         let place = Position { line, column };
@@ -39,14 +41,14 @@ impl SourceMap {
         (segment.emitted.line == line).then_some(segment.original)
     }
 
-    /// Where a place of the S file stands in the emitted text, if something of it does.
+    /// Returns the position in the emitted text that has this origin, if there is one.
     #[must_use]
     pub fn emitted(&self, original: Position) -> Option<Position> {
         let there = |segment: &&Segment| segment.original == original;
         self.segments.iter().find(there).map(|segment| segment.emitted)
     }
 
-    /// The map as browsers and engines read it: the JSON text of a source map, revision 3.
+    /// Returns the map as the JSON text of a source map, revision 3.
     #[must_use]
     pub fn v3(&self, name: &str, source: &str) -> String {
         let text = |text: &str| serde_json::Value::from(text).to_string();
@@ -80,7 +82,7 @@ impl SourceMap {
     }
 }
 
-/// A number in base 64, five bits a digit, lowest first; the sign is the first bit.
+/// Appends a number as a base 64 VLQ: five bits a digit, lowest first. The first bit is the sign.
 fn vlq(out: &mut String, number: i64) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut rest = (number.unsigned_abs() << 1) | u64::from(number < 0);

@@ -1,8 +1,8 @@
-//! The methods of HTTP, as handlers, calls and frames have them.
+//! The HTTP methods of handlers, calls and frames.
 
 use serde::Serialize;
 
-/// A method, by its number in frames.
+/// An HTTP method. The discriminant is its number in frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[repr(u8)]
 pub enum Method {
@@ -23,26 +23,26 @@ pub enum Method {
 }
 
 impl Method {
-    /// All, by number.
+    /// All methods, in the order of their numbers.
     pub const ALL: [Self; 7] =
         [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete, Self::Options];
 
-    /// Those that a handler may be for: OPTIONS is answered from them.
+    /// The methods that a handler can be declared for. The gateway answers OPTIONS itself.
     pub(crate) const HANDLED: [Self; 6] =
         [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete];
 
-    /// The method of this name, if a handler may be for it.
+    /// Returns the method of this name, if a handler can be declared for it.
     pub(crate) fn handled(word: &str) -> Option<Self> {
         Self::HANDLED.into_iter().find(|method| method.word() == word)
     }
 
-    /// The method of this name.
+    /// Returns the method of this name.
     #[must_use]
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|method| method.word() == word)
     }
 
-    /// As HTTP spells it.
+    /// Returns the method's name in HTTP.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {

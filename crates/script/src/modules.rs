@@ -1,6 +1,6 @@
-//! Which modules a module names: a script stands on what it imports, and on what that imports in its turn.
+//! The modules that a module imports. A script depends on its imports, and on theirs.
 //!
-//! Only names that are written out are seen; what a program computes when it runs nobody knows before.
+//! Only literal module names are found. Names that are computed at runtime are not.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ use oxc_span::SourceType;
 
 use crate::room;
 
-/// The modules that a JavaScript or TypeScript file names, in the order of its text: by `import`, `export .. from`,
-/// `import(..)` and `require(..)`. Of a text that is none of that, nothing.
+/// Returns the modules that a JavaScript or TypeScript file refers to by `import`, `export .. from`,
+/// `import(..)` and `require(..)`, in source order. Returns an empty list for other files.
 #[must_use]
 pub fn modules(text: &str, file: &Path) -> Vec<String> {
     let Ok(source) = SourceType::from_path(file) else { return Vec::new() };
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_module_s_names_are_found_wherever_they_are_written_out() {
+    fn finds_all_literal_module_names() {
         let text = "
             import a, { b } from './a.mjs'
             import './b.mjs'
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_module_names_none() {
+    fn other_files_have_no_module_names() {
         assert!(modules("{\"a\": \"./b.mjs\"}", Path::new("x.json")).is_empty());
         assert!(modules("import from from from", Path::new("x.mjs")).is_empty());
         assert!(modules("\u{0}\u{ffff}((((", Path::new("x.js")).is_empty());

@@ -1,7 +1,7 @@
-//! S text to a tree: the pre-pass, then oxc on what it made, and the links between the two.
+//! The parser: runs the pre-pass, parses its result with oxc, and links the two.
 //!
-//! Offsets of the tree are those of the encoded text; `OffsetMap` leads back, and nothing is ever told in other terms
-//! than the S text's. There is a tree only if there is no error: what comes after need not ask.
+//! Offsets in the tree refer to the encoded text. `OffsetMap` converts them, and all diagnostics refer to the
+//! S text. A tree exists only for a text without errors, so later passes need not check for them.
 
 use std::ops::Range;
 
@@ -22,32 +22,32 @@ mod link;
 #[cfg(test)]
 mod tests;
 
-/// A text that was read.
-#[allow(dead_code, reason = "the analysis and the emission, which read it, come next")]
+/// A parsed text.
+#[allow(dead_code, reason = "read by the analysis and the emission")]
 pub(crate) struct Parsed<'a> {
     /// The S text.
     pub(crate) source: &'a str,
-    /// JavaScript of the same shape; what the tree's spans are of.
+    /// The JavaScript of the same shape that the tree's spans refer to.
     pub(crate) encoded: &'a str,
     pub(crate) map: OffsetMap,
     pub(crate) syntax: Syntax,
-    /// All that is wrong, in the text's order.
+    /// All diagnostics, in source order.
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// None if there is an error.
+    /// The tree. `None` if there is an error.
     pub(crate) tree: Option<Tree<'a>>,
 }
 
-/// The encoded text as oxc has it.
-#[allow(dead_code, reason = "the analysis and the emission, which read it, come next")]
+/// The tree of the encoded text, as parsed by oxc.
+#[allow(dead_code, reason = "read by the analysis and the emission")]
 pub(crate) struct Tree<'a> {
     pub(crate) program: &'a Program<'a>,
     pub(crate) semantic: Semantic<'a>,
 }
 
-/// How many mistakes of JavaScript are looked for.
+/// The maximum number of JavaScript syntax errors to report.
 const MISTAKES: usize = 20;
 
-/// Reads a text.
+/// Parses a text.
 pub(crate) fn parse<'a>(allocator: &'a Allocator, source: &str) -> Parsed<'a> {
     let Encoded { text, map, mut syntax, mut diagnostics, broken } = prepass::encode(source);
     let (source, encoded) = (allocator.alloc_str(source), allocator.alloc_str(&text));
@@ -66,8 +66,9 @@ pub(crate) fn parse<'a>(allocator: &'a Allocator, source: &str) -> Parsed<'a> {
     Parsed { source, encoded, map, syntax, diagnostics, tree: tree.filter(|_| !failed) }
 }
 
-/// oxc gives up at the first mistake that it can't get over. Then the block of S that has it is left out, and the rest
-/// read again, so that one run tells of a mistake in each handler.
+/// Parses the encoded text. oxc stops at the first error that it cannot recover from. Then the innermost
+/// block of S that contains it is blanked out and the rest is parsed again, so that one run reports an error
+/// in each handler.
 fn read<'a>(
     allocator: &'a Allocator,
     encoded: &'a str,
@@ -92,7 +93,7 @@ fn read<'a>(
     (None, errors)
 }
 
-/// The text with blanks in the innermost block of S around a place; none if nothing would change.
+/// Blanks out the innermost block of S around an offset. Returns `None` if the text would not change.
 fn without_block(text: &str, place: u32, syntax: &Syntax, map: &OffsetMap) -> Option<String> {
     let place = map.to_source(place as usize);
     let inner = |body: &Range<usize>| body.start + 1..body.end.saturating_sub(1);

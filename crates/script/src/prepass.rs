@@ -1,13 +1,16 @@
-//! S to JavaScript that oxc can read: finds what is S, and writes it as JavaScript of the same shape.
+//! The pre-pass: finds the constructs of S and encodes them as JavaScript of the same shape, which oxc can
+//! parse.
 //!
-//! The words of S are contextual. Each construct is something that JavaScript can't have at a statement's beginning,
-//! mostly two names, or a name and a string, on one line; so that a file that uses the words as names passes
-//! unchanged, and no name has to be reserved. The encoding is chosen so that oxc's scopes are those of S: a handler is a
-//! function, hence `var`, `return` and shadowing are right, and `break` out of it is an error; `state` is `let`; the
-//! variable of `pfor` is `const`. `syntax` lists the forms. What was found is known by its place, not by its form.
+//! The words of S are contextual. Each construct begins with a sequence that is not valid at the beginning of
+//! a JavaScript statement, mostly two names, or a name and a string, on one line. So a file that uses the
+//! words as names passes unchanged, and no name has to be reserved. The encoding is chosen so that oxc's
+//! scopes are those of S. A handler is a function, so `var`, `return` and shadowing work, and a `break` out
+//! of it is an error. `state` is `let`, and the variable of `pfor` is `const`. `syntax` lists the encodings.
+//! Later passes recognise constructs by their positions and not by their encoding.
 //!
-//! A construct that is wrong is told and encoded as what was probably meant, so that one run tells of many mistakes.
-//! `find` has a file for each family of constructs; `brackets` tells of texts that have no structure.
+//! An invalid construct is reported and encoded as the probable intent, so that one run can report many
+//! mistakes. Each family of constructs has its own module; `brackets` reports unbalanced brackets and
+//! unterminated tokens.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -26,14 +29,14 @@ mod map;
 mod resource;
 mod statement;
 
-/// What the pre-pass makes of a text.
+/// The result of the pre-pass.
 pub(crate) struct Encoded {
-    /// JavaScript.
+    /// The JavaScript.
     pub(crate) text: String,
     pub(crate) map: OffsetMap,
     pub(crate) syntax: Syntax,
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// Brackets or strings don't end: there is no sense in reading the rest.
+    /// Whether a bracket or token is unterminated. The text cannot be parsed then.
     pub(crate) broken: bool,
 }
 
@@ -50,29 +53,29 @@ pub(crate) fn encode(source: &str) -> Encoded {
     finder.finish(broken)
 }
 
-/// Walks over the tokens and notes what is S.
+/// The walk over the tokens that collects the constructs of S.
 struct Finder<'l> {
     lexed: &'l Lexed<'l>,
     syntax: Syntax,
     edits: Vec<Edit>,
     diagnostics: Vec<Diagnostic>,
-    /// Which construct's body a frame is.
+    /// The construct whose body each frame is.
     bodies: Vec<Option<ConstructId>>,
-    /// Heads of inline handlers, which were dealt with together with their resource.
+    /// The heads of inline handlers, which are processed together with their resource.
     taken: HashSet<TokenId>,
-    /// Nothing is looked for before this token.
+    /// The first token that is searched for constructs; earlier ones are skipped.
     skipped: TokenId,
-    /// A service's body was not found: what stands outside of one may belong to it.
+    /// Whether the body of a service was not found. Constructs outside of services may then belong to it.
     lost: bool,
 }
 
-/// Where a statement stands.
+/// The position of a statement.
 struct Place {
-    /// The service, resource or handler around it.
+    /// The innermost enclosing service, resource or handler.
     around: Option<ConstructId>,
-    /// A function or class of JavaScript lies between.
+    /// Whether a JavaScript function or class is in between.
     in_function: bool,
-    /// It stands in that one's body itself, not in a block there.
+    /// Whether the statement is directly in that body, not in a nested block.
     directly: bool,
 }
 
@@ -127,22 +130,22 @@ impl<'l> Finder<'l> {
         self.token(id).map_or(end..end, |token| token.start..token.end)
     }
 
-    /// From the first byte of one token to the last of another.
+    /// Returns the range from the first byte of one token to the last of another.
     fn between(&self, first: TokenId, last: TokenId) -> Range<usize> {
         self.span(first).start..self.span(last).end
     }
 
-    /// Whether a token stands on the line of the one before it.
+    /// Whether a token is on the same line as the previous one.
     fn same_line(&self, id: TokenId) -> bool {
         self.token(id).is_some_and(|token| !token.newline)
     }
 
-    /// Whether a token is a name, of this line, that a construct may declare.
+    /// Whether a token is a name on the same line as the previous token, which a construct can declare.
     fn names(&self, id: TokenId) -> bool {
         self.same_line(id) && self.token(id).is_some_and(|token| token.kind == Kind::Name)
     }
 
-    /// The services, resource or handler around a frame's statements.
+    /// Returns the innermost service, resource or handler that encloses a frame's statements.
     fn place(&self, frame: FrameId) -> Place {
         let (mut in_function, mut directly) = (false, true);
         for (id, frame) in self.lexed.around(frame) {
@@ -157,7 +160,7 @@ impl<'l> Finder<'l> {
         Place { around: None, in_function, directly: self.lexed.frames[frame].parent.is_none() }
     }
 
-    /// The nearest handler around a frame, beyond functions and blocks.
+    /// Whether a frame is in a handler, regardless of functions and blocks in between.
     fn in_handler(&self, frame: FrameId) -> bool {
         self.lexed.around(frame).any(|(id, _)| {
             let body = self.bodies.get(id).copied().flatten();
@@ -165,7 +168,7 @@ impl<'l> Finder<'l> {
         })
     }
 
-    /// Whether a frame lies in a service.
+    /// Whether a frame is in a service.
     fn in_service(&self, frame: FrameId) -> bool {
         self.lexed.around(frame).any(|(_, frame)| frame.kind == FrameKind::Service)
     }
@@ -180,7 +183,7 @@ impl<'l> Finder<'l> {
         id
     }
 
-    /// Puts text in the place of other text; a construct's statement begins so far into it.
+    /// Replaces a range by `text`. `begins` is a construct whose statement begins at an offset in `text`.
     fn replace(&mut self, range: Range<usize>, text: &str, begins: Option<(ConstructId, usize)>) {
         self.edits.push(Edit { range, text: text.into(), begins });
     }

@@ -1,7 +1,7 @@
-//! What a compiled S file is: the JavaScript for the workers, and all that the runtime has to know of it without
-//! reading it. Pure data.
+//! A compiled S file: the JavaScript for the workers, and the metadata that the runtime needs. Pure data.
 //!
-//! Indices are those of the vectors of the same [`Service`]; the numbers of handlers stand in the worker's frames.
+//! Indices refer to the vectors of the same [`Service`]. The numbers of handlers are used in the worker's
+//! frames.
 
 use serde::Serialize;
 
@@ -14,23 +14,24 @@ use crate::recipe::Recipe;
 /// A compiled S file.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Program {
-    /// The file's name as it was given: `shop.sjs`.
+    /// The file name passed to the compiler, such as `shop.sjs`.
     pub name: String,
     /// The emitted JavaScript.
     pub code: String,
-    /// Where its places come from.
+    /// The source map of the emitted JavaScript.
     #[serde(skip)]
     pub map: SourceMap,
-    /// The modules that it imports, as it names them.
+    /// The modules that it imports, as written in the source.
     pub imports: Vec<String>,
-    /// In the order of the file.
+    /// The services, in source order.
     pub services: Vec<Service>,
-    /// What may not be what its author means.
+    /// Warnings and notes.
     #[serde(skip)]
     pub warnings: Vec<Diagnostic>,
     /// The dependence graph of each `par`.
     pub graphs: Vec<Graph>,
-    /// Numbered places: each resource call, `respond`, nested `res`, declaration of state. The emitted code counts from 1.
+    /// The numbered sites: each resource call, `respond`, nested `res` and declaration of state. The emitted
+    /// code numbers them from 1.
     pub sites: Vec<Site>,
 }
 
@@ -39,11 +40,11 @@ pub struct Program {
 pub struct Service {
     /// Its name.
     pub name: String,
-    /// Where it is declared.
+    /// The position of its declaration.
     pub position: Position,
-    /// Its state.
+    /// Its state cells.
     pub cells: Vec<Cell>,
-    /// What is written together.
+    /// Cells that are written together.
     pub groups: Vec<Group>,
     /// Its resources, nested ones too.
     pub resources: Vec<Resource>,
@@ -54,23 +55,25 @@ pub struct Service {
 /// A piece of state.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cell {
-    /// As in the source.
+    /// The name in the source.
     pub name: String,
     /// Its name in the views of handlers, unique in the service: `id`, and `id$2` for the next of that name.
     pub view: String,
-    /// What it is called across edits of the file: `shared`, `/data urls`, `/search POST id`.
+    /// The stable key of the cell across edits of the file: `shared`, `/data urls`, `/search POST id`.
     pub key: String,
-    /// Who sees it.
+    /// The handlers that have access.
     pub scope: Scope,
-    /// What it is written together with.
+    /// The index of its group.
     pub group: usize,
-    /// Whether it has an initialiser that runs at creation. A handler's are initialised by the declaration itself.
+    /// Whether it has an initialiser that runs at creation. The cells of a handler are initialised by the
+    /// declaration itself.
     pub eager: bool,
-    /// Where it is declared.
+    /// The position of its declaration.
     pub position: Position,
 }
 
-/// Who sees a cell. Those of a resource or handler exist once for each instance (concrete URL) of the resource.
+/// The scope of a cell. A cell of a resource or handler exists once for each instance (concrete URL) of the
+/// resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Scope {
     /// All handlers of the service.
@@ -81,10 +84,11 @@ pub enum Scope {
     Handler(usize),
 }
 
-/// Cells that some handler touches together: written by one run at a time.
+/// Cells that are accessed together by some handler, and written by one run at a time.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Group {
-    /// Whether it has a service-level cell: then there is one for the service, otherwise one for each instance.
+    /// Whether it has a service-level cell. There is one shared group for the service, and other groups exist
+    /// for each instance.
     pub shared: bool,
     /// The cells.
     pub cells: Vec<usize>,
@@ -93,41 +97,41 @@ pub struct Group {
 /// A resource.
 #[derive(Clone, Debug, Serialize)]
 pub struct Resource {
-    /// Its declaration's stable identity: `/data`, `/start POST > /red/`.
+    /// The stable key of its declaration: `/data`, `/start POST > /red/`.
     pub key: String,
     /// Its path.
     pub path: Path,
-    /// The handler that declares it; `None` at top level, and where it was hoisted.
+    /// The handler that declares it. `None` at top level, and if the declaration was hoisted.
     pub parent: Option<usize>,
-    /// What its handlers take along from where it is declared.
+    /// Variables that its handlers capture from the place of its declaration.
     pub captures: Vec<Capture>,
     /// The handler of each method.
     pub methods: Vec<(Method, usize)>,
-    /// Its own cells.
+    /// Its cells.
     pub cells: Vec<usize>,
-    /// Where it is declared.
+    /// The position of its declaration.
     pub position: Position,
 }
 
 /// A resource's path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Path {
-    /// Known before anything runs.
+    /// A path known at compile time.
     Literal(String),
-    /// Known when the declaration is reached.
+    /// A path computed when the declaration runs.
     Computed,
 }
 
-/// Something that is captured at a nested resource's declaration.
+/// A variable that is captured at a nested resource's declaration.
 #[derive(Clone, Debug, Serialize)]
 pub struct Capture {
-    /// The variable.
+    /// The variable's name.
     pub name: String,
-    /// What it is.
+    /// The kind of value.
     pub kind: CaptureKind,
 }
 
-/// What is captured.
+/// The kind of a captured variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum CaptureKind {
     /// A value, copied.
@@ -136,54 +140,54 @@ pub enum CaptureKind {
     Resource,
 }
 
-/// What answers a method of a resource.
+/// A handler of one method of a resource.
 #[derive(Clone, Debug, Serialize)]
 pub struct Handler {
     /// The method.
     pub method: Method,
-    /// Of which resource.
+    /// The index of its resource.
     pub resource: usize,
-    /// How it may run beside others.
+    /// The concurrency class.
     pub class: Class,
-    /// Whose cells it touches.
+    /// The group of the cells that it accesses.
     pub group: Option<usize>,
-    /// The cells that it touches, in the order of its slots.
+    /// The cells that it accesses, in the order of its slots.
     pub cells: Vec<usize>,
-    /// When its writes are committed.
+    /// The point at which its writes are committed.
     pub commit: Commit,
-    /// What of the request it can look at.
+    /// The parts of the request that it can read.
     pub reads: Reads,
-    /// Which of the request's headers it can look at.
+    /// The request headers that it can read.
     pub header_reads: HeaderReads,
     /// Whether it makes resource calls.
     pub calls: bool,
-    /// How to do it without its code, where it only puts answers together.
+    /// A plan to run the handler without its code, if it only composes responses.
     pub recipe: Option<Recipe>,
-    /// Where it is.
+    /// The position of its declaration.
     pub position: Position,
 }
 
-/// How a handler may run beside others.
+/// The concurrency class of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Class {
-    /// Anywhere, any number at once.
+    /// Any number of concurrent runs, in any worker.
     Stateless,
-    /// Anywhere, any number at once, each on the last committed version.
+    /// Any number of concurrent runs, in any worker, each on the last committed version.
     Reader,
-    /// One at a time within its group.
+    /// One run at a time within its group.
     Writer,
 }
 
-/// When a writer's changes are committed.
+/// The point at which a writer's changes are committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Commit {
-    /// When it has ended.
+    /// At the end of the handler.
     End,
-    /// After this place, from where on it touches no cell.
+    /// After this position, beyond which the handler accesses no cells.
     Early(Position),
 }
 
-/// What of a request a handler's code can look at.
+/// The parts of a request that a handler's code can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Reads {
     /// The parameters.
@@ -194,51 +198,51 @@ pub struct Reads {
     pub body: bool,
 }
 
-/// Which headers of a request a handler's code can look at.
+/// The request headers that a handler's code can read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum HeaderReads {
-    /// All that there are.
+    /// Any header.
     #[default]
     Any,
-    /// Those with these names, which may be none at all.
+    /// The headers of these names. The list can be empty.
     Named(Vec<String>),
 }
 
-/// A numbered place.
+/// A numbered site.
 #[derive(Clone, Debug, Serialize)]
 pub struct Site {
-    /// Where.
+    /// The position in the S file.
     pub position: Position,
-    /// What stands there: `g.get`.
+    /// A short description of the code: `g.get`.
     pub text: String,
 }
 
-/// What waits for what in a `par`.
+/// The dependence graph of a `par`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Graph {
-    /// Where the `par` is.
+    /// The position of the `par`.
     pub position: Position,
-    /// What runs as one.
+    /// The units, each of which runs as a whole.
     pub nodes: Vec<Node>,
-    /// From, to, and why: the variable, or `respond`.
+    /// The dependencies as source, target and reason: a variable, or `order`.
     pub edges: Vec<(usize, usize, String)>,
 }
 
 /// A unit of a `par`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Node {
-    /// What stands there.
+    /// The code of the unit, shortened.
     pub label: String,
-    /// Where.
+    /// The position of its first step.
     pub position: Position,
-    /// Resource calls in it.
+    /// The number of resource calls in it.
     pub io: usize,
-    /// Whether it waits for all before it.
+    /// Whether it waits for all units before it.
     pub barrier: bool,
 }
 
 impl Default for Reads {
-    /// Everything, where nobody has looked.
+    /// Returns all parts, the safe assumption for handlers without an analysis.
     fn default() -> Self {
         Self { query: true, headers: true, body: true }
     }

@@ -1,70 +1,71 @@
-//! Recipes: what handlers do that only call resources and put their answers together. Pure data, enough to do the same
-//! without the JavaScript, which is there all the same for whatever is unusual.
+//! Recipes of handlers that only call resources and compose the responses. A recipe is pure data, sufficient
+//! to run the handler without its JavaScript. The JavaScript remains available for unusual cases.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::method::Method;
 
-/// What a handler does, for whoever does it in its place.
+/// A plan to run a handler without its JavaScript.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Recipe {
-    /// In the order of the text. Each has a value, and is done once.
+    /// The steps, in source order. Each has a value and runs once.
     pub steps: Vec<Step>,
-    /// What is responded when all steps are done.
+    /// The response after all steps have completed.
     pub answer: Part,
 }
 
-/// Something that has a value.
+/// A step, which produces a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// The steps that have to be done before it: what it uses is among them, or they have waited for it.
+    /// The steps that must complete before this one. They include its inputs, or steps that in turn wait for
+    /// those.
     pub after: Vec<usize>,
-    /// How it comes to its value.
+    /// The operation that produces the value.
     pub what: What,
 }
 
-/// How a step comes to its value.
+/// The operation of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum What {
-    /// A call that changes nothing, to the outside of the gateway.
+    /// A safe call to a service outside of the gateway.
     Call {
         /// Its number among the program's sites.
         site: usize,
-        /// By this method.
+        /// The method of the call.
         method: Method,
         /// The URL.
         url: Vec<Piece>,
-        /// Whether what comes is the answer, as it comes.
+        /// Whether the response is passed through as the handler's response.
         passes: bool,
     },
     /// A member of another step's value.
     Member(usize, String),
-    /// A text, or what becomes one in a URL: a number or a boolean.
+    /// A text, or a number or boolean that is converted to text in a URL.
     Text(Part),
 }
 
 /// A piece of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Piece {
-    /// As it is.
+    /// Literal text.
     Text(String),
-    /// A value that was put into a hole.
+    /// A template value, to be percent-encoded.
     Encoded(Part),
-    /// The text that a step has.
+    /// The text value of a step.
     Step(usize),
 }
 
-/// A value, or what one is put together of.
+/// A value, or the parts that it is composed of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Part {
     /// `undefined`
     Undefined,
     /// A text, a whole number, a boolean or null.
     Constant(Value),
-    /// A parameter of the request.
+    /// A query parameter of the request.
     Query(String),
-    /// A step's value.
+    /// The value of a step.
     Step(usize),
     /// An object.
     Object(Vec<Entry>),
@@ -72,23 +73,23 @@ pub enum Part {
     List(Vec<Part>),
 }
 
-/// What an object is made of.
+/// An entry of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Entry {
-    /// A member. Its name needs no escapes, and is no index.
+    /// A member. Its name needs no escapes and is not an array index.
     Named(String, Part),
     /// The members of a step's value.
     Spread(usize),
 }
 
 impl Recipe {
-    /// How many calls it makes.
+    /// Returns the number of calls.
     #[must_use]
     pub fn calls(&self) -> usize {
         self.steps.iter().filter(|step| matches!(step.what, What::Call { .. })).count()
     }
 
-    /// Whether it looks at the request's parameters.
+    /// Whether it reads the request's query parameters.
     #[must_use]
     pub fn reads_query(&self) -> bool {
         let in_url = |piece: &Piece| matches!(piece, Piece::Encoded(part) if part.reads_query());

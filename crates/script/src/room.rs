@@ -1,16 +1,17 @@
-//! Room to read a text in.
+//! A parser thread with sufficient stack.
 //!
-//! oxc calls itself once for each level of nesting, and a text may be nothing but levels. A level takes at least one
-//! byte, so that this much stack for each byte can't overflow. It is only reserved: pages that a text doesn't reach are
-//! never there.
+//! oxc recurses once for each level of nesting, and every byte of a text can open a level. A level takes at
+//! least one byte, so this much stack for each byte cannot overflow. The stack is only reserved: the kernel
+//! provides pages when they are used.
 
 const STACK_PER_BYTE: usize = if cfg!(debug_assertions) { 16 << 10 } else { 8 << 10 };
 const STACK_AT_LEAST: usize = 1 << 20;
 
-/// The longest text, in bytes: about 25,000 lines.
+/// The maximum length of a text, in bytes: about 25,000 lines.
 pub(crate) const LONGEST: usize = 1 << 20;
 
-/// Does the work on a thread of its own with stack enough for the text; not at all if there is no room for it.
+/// Runs `work` on a new thread with sufficient stack for the text. Returns `None` if the text is too long or
+/// the thread cannot be created.
 pub(crate) fn with_room<T: Send>(source: &str, work: impl FnOnce(&str) -> T + Send) -> Option<T> {
     if source.len() > LONGEST {
         return None;

@@ -2,14 +2,15 @@
 
 use oxc_ast::ast::{Expression, ObjectProperty, ObjectPropertyKind, PropertyKey};
 
-/// A status response, as it is written.
+/// A status response, as written in the source.
 pub(crate) struct StatusResponse<'o, 'a> {
     pub(crate) status: f64,
     members: &'o [ObjectPropertyKind<'a>],
 }
 
 impl<'o, 'a> StatusResponse<'o, 'a> {
-    /// The status response that a value is, if it is one: an object literal with one member, a status that has an object.
+    /// Returns the status response of a value, if it is one: an object literal with exactly one member, which
+    /// maps a status code to an object literal.
     pub(crate) fn of(value: &'o Expression<'a>) -> Option<Self> {
         let Expression::ObjectExpression(object) = value.without_parentheses() else { return None };
         let [ObjectPropertyKind::ObjectProperty(only)] = object.properties.as_slice() else { return None };
@@ -20,12 +21,12 @@ impl<'o, 'a> StatusResponse<'o, 'a> {
         is_status.then(|| Self { status: status.value, members: inner.properties.as_slice() })
     }
 
-    /// The members that are headers, and what is spread among them.
+    /// Returns the members that are headers, including spread elements.
     pub(crate) fn headers(&self) -> impl Iterator<Item = &'o ObjectPropertyKind<'a>> {
         self.members.iter().filter(|member| body_of(member).is_none())
     }
 
-    /// The members that are called `body`. Of several the last one counts.
+    /// Returns the members named `body`. The last one counts.
     pub(crate) fn bodies(&self) -> impl Iterator<Item = &'o ObjectProperty<'a>> {
         self.members.iter().filter_map(body_of)
     }

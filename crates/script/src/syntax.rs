@@ -1,7 +1,7 @@
-//! What of a text is S rather than JavaScript: services, resources, handlers, and the other constructs.
+//! The constructs that S adds to JavaScript: services, resources, handlers and others.
 //!
-//! Each construct knows its place in the S text and where the statement that stands for it begins in the encoded one.
-//! A walk of oxc's tree asks at each statement whether it is one (`Syntax::at`).
+//! Each construct has its range in the S text and the start of the statement that represents it in the
+//! encoded text. A walk of oxc's tree looks up the construct of a statement with `Syntax::at`.
 
 use std::ops::Range;
 
@@ -11,23 +11,23 @@ use oxc_syntax::symbol::SymbolId;
 use crate::line::{Lines, Position};
 use crate::method::Method;
 
-/// An index of a construct in `Syntax::constructs`. A construct comes after those around it.
+/// An index into `Syntax::constructs`. A construct comes after its ancestors.
 pub(crate) type ConstructId = usize;
 
-/// All of a text's constructs, in its order.
+/// All constructs of a text, in source order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Syntax {
     pub(crate) constructs: Vec<Construct>,
 }
 
-/// A construct of S, as an outline of a file shows it.
+/// A construct of S in the outline of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outlined {
     /// `service`, `resource`, `handler`, `state`, `external`, `respond`, `par` or `pfor`.
     pub kind: &'static str,
-    /// Where it begins.
+    /// The position of its first character.
     pub position: Position,
-    /// How many constructs are around it.
+    /// The number of enclosing constructs.
     pub depth: usize,
 }
 
@@ -35,47 +35,50 @@ pub struct Outlined {
 #[derive(Clone, Debug)]
 pub(crate) struct Construct {
     pub(crate) kind: ConstructKind,
-    /// The construct around it, however many blocks and functions lie between.
+    /// The innermost enclosing construct, regardless of blocks and functions in between.
     pub(crate) parent: Option<ConstructId>,
-    /// All of it, in S. A `state`, `res g =` or `respond` goes up to its statement's end, without the semicolon.
+    /// The full range in the S text. A `state`, `res g =` or `respond` extends to the end of its statement,
+    /// without the semicolon.
     pub(crate) span: Range<usize>,
-    /// Its braces and what lies between, in S; what `pfor` repeats, braces or not. None without a body.
+    /// The range of its body in the S text, with the braces. For `pfor` it is the repeated statement, with or
+    /// without braces.
     pub(crate) body: Option<Range<usize>>,
-    /// Where its statement begins in the encoded text.
+    /// The start of its statement in the encoded text.
     pub(crate) encoded: u32,
-    /// The scope of its body, when the tree is there: of the function that stands for a service, a resource or a
-    /// handler, of a block or a loop.
+    /// The scope of its body, once the tree has been built: the scope of the function that represents a
+    /// service, a resource or a handler, or of a block or loop.
     pub(crate) scope: Option<ScopeId>,
 }
 
-/// What a construct is.
+/// The kind of a construct.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ConstructKind {
-    /// `service NAME { .. }`, which is `void function() { .. };`.
+    /// `service NAME { .. }`, encoded as `void function() { .. };`.
     Service { name: Name },
-    /// `res PATH { .. }` or `res PATH on METHOD { .. }`, which is `void [PATH, function() { .. }];`.
+    /// `res PATH { .. }` or `res PATH on METHOD { .. }`, encoded as `void [PATH, function() { .. }];`.
     Res {
-        /// The path's expression, in S.
+        /// The path's expression, in the S text.
         path: Range<usize>,
         /// The path, if it is a literal.
         literal: Option<String>,
-        /// It has its handler beside the path, not in a block.
+        /// Whether its handler follows the path directly, without a block.
         inline: bool,
     },
-    /// `on METHOD { .. }`, which is `void async function(query, response) { .. };`. Its parent is its resource.
+    /// `on METHOD { .. }`, encoded as `void async function(query, response) { .. };`. Its parent is its
+    /// resource.
     On { method: Method, method_span: Range<usize> },
-    /// `state a = 1, b`, which is `let a = 1, b`.
+    /// `state a = 1, b`, encoded as `let a = 1, b`.
     State { names: Vec<Name> },
-    /// `res g = 'http://..'`, which is `const g = 'http://..'`.
+    /// `res g = 'http://..'`, encoded as `const g = 'http://..'`.
     External { names: Vec<Name> },
-    /// `respond E`, which is `throw E`.
+    /// `respond E`, encoded as `throw E`.
     Respond {
-        /// The value's expression, in S.
+        /// The value's expression, in the S text.
         value: Range<usize>,
     },
-    /// `par { .. }`, which is `{ .. }`.
+    /// `par { .. }`, encoded as `{ .. }`.
     Par,
-    /// `pfor(var NAME in E) S`, which is `for(const NAME in E) S`.
+    /// `pfor(var NAME in E) S`, encoded as `for(const NAME in E) S`.
     Pfor { name: Name },
 }
 
@@ -83,14 +86,14 @@ pub(crate) enum ConstructKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
     pub(crate) text: String,
-    /// In S.
+    /// The range in the S text.
     pub(crate) span: Range<usize>,
-    /// What it is to oxc, when the tree is there. A service's name is none.
+    /// oxc's symbol, once the tree has been built. The name of a service has none.
     pub(crate) symbol: Option<SymbolId>,
 }
 
 impl ConstructKind {
-    /// What an outline calls it.
+    /// Returns the kind as shown in an outline.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Service { .. } => "service",
@@ -104,14 +107,14 @@ impl ConstructKind {
         }
     }
 
-    /// Whether state may stand in it: services, resources, handlers.
+    /// Whether it can declare state: a service, a resource or a handler.
     pub(crate) fn has_scope(&self) -> bool {
         matches!(self, Self::Service { .. } | Self::Res { .. } | Self::On { .. })
     }
 }
 
 impl Syntax {
-    /// Says of each construct which one is around it, by their places.
+    /// Sets the parent of each construct, by their ranges.
     pub(crate) fn nest(&mut self) {
         let mut open: Vec<ConstructId> = Vec::new();
         for id in 0..self.constructs.len() {
@@ -124,7 +127,7 @@ impl Syntax {
         }
     }
 
-    /// Kinds, places and depths, for those who don't have the tree.
+    /// Returns kinds, positions and depths, for callers without the tree.
     pub(crate) fn outline(&self, lines: &Lines<'_>) -> Vec<Outlined> {
         let outlined = |(id, construct): (ConstructId, &Construct)| Outlined {
             kind: construct.kind.name(),
@@ -134,33 +137,33 @@ impl Syntax {
         self.constructs.iter().enumerate().map(outlined).collect()
     }
 
-    /// The construct whose statement begins here in the encoded text.
+    /// Returns the construct whose statement begins at this offset of the encoded text.
     pub(crate) fn at(&self, encoded: u32) -> Option<(ConstructId, &Construct)> {
         let id = self.constructs.binary_search_by_key(&encoded, |construct| construct.encoded).ok()?;
         Some((id, &self.constructs[id]))
     }
 
-    /// The constructs in one, however deep, in the order of the text.
+    /// Returns the constructs nested in one, at any depth, in source order.
     pub(crate) fn within(&self, id: ConstructId) -> impl Iterator<Item = (ConstructId, &Construct)> {
         let end = self.constructs[id].span.end;
         self.constructs.iter().enumerate().skip(id + 1).take_while(move |(_, it)| it.span.start < end)
     }
 
-    /// The constructs around one, from the inside, without itself.
+    /// Returns the enclosing constructs, innermost first.
     pub(crate) fn around(&self, id: ConstructId) -> impl Iterator<Item = (ConstructId, &Construct)> {
         let with = |id: Option<ConstructId>| id.and_then(|id| Some((id, self.constructs.get(id)?)));
         let first = with(self.constructs.get(id).and_then(|construct| construct.parent));
         std::iter::successors(first, move |(_, construct)| with(construct.parent))
     }
 
-    /// The service that a construct stands in.
+    /// Returns the service that encloses a construct.
     pub(crate) fn service_of(&self, id: ConstructId) -> Option<ConstructId> {
         let is_service = |construct: &Construct| matches!(construct.kind, ConstructKind::Service { .. });
         self.around(id).find(|(_, construct)| is_service(construct)).map(|(id, _)| id)
     }
 
-    /// The handler that a construct stands in.
-    #[allow(dead_code, reason = "the analysis and the emission, which read it, come next")]
+    /// Returns the handler that encloses a construct.
+    #[allow(dead_code, reason = "read by the analysis and the emission")]
     pub(crate) fn handler_of(&self, id: ConstructId) -> Option<ConstructId> {
         let is_handler = |construct: &Construct| matches!(construct.kind, ConstructKind::On { .. });
         self.around(id).find(|(_, construct)| is_handler(construct)).map(|(id, _)| id)

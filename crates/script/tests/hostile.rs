@@ -1,4 +1,4 @@
-//! Texts that nobody writes, but for trouble: large ones, deep ones, and names that meet ours.
+//! Hostile texts: large ones, deeply nested ones, and names that collide with the compiler's.
 #![allow(missing_docs)]
 
 use script::{Options, Program, compile};
@@ -10,7 +10,7 @@ fn program(source: &str) -> Program {
     })
 }
 
-/// A handler with these statements.
+/// Returns a handler with these statements.
 fn handler(statements: &str) -> String {
     format!("service s {{ res '/a' on POST {{ res g = 'http://g/@'\n{statements}\n}} }}")
 }
@@ -20,17 +20,17 @@ fn many(count: usize, one: impl Fn(usize) -> String) -> String {
 }
 
 #[test]
-fn a_text_that_is_too_large_is_refused_with_its_limit() {
-    let found =
-        compile(&" ".repeat((1 << 20) + 1), "test.sjs", &Options::default()).expect_err("it is too large");
+fn rejects_large_texts_with_the_limit() {
+    let found = compile(&" ".repeat((1 << 20) + 1), "test.sjs", &Options::default())
+        .expect_err("the text is too large");
     let [only] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((only.code.code(), only.message.as_str()), ("s-too-large", "a file has at most 1024 KiB"));
     assert!(!only.help.is_empty());
 }
 
-/// Whatever grows faster than the text, keeps this test for minutes.
+/// Guards against superlinear growth, which would make this test run for minutes.
 #[test]
-fn a_thousand_of_anything_is_compiled() {
+fn compiles_a_thousand_of_each_construct() {
     const MANY: usize = 1000;
     let texts = [
         handler(&format!("par {{ {} }}", many(MANY, |i| format!("var a{i} = g.get({i})\n")))),
@@ -59,7 +59,7 @@ fn a_thousand_of_anything_is_compiled() {
 }
 
 #[test]
-fn state_whose_name_is_what_another_one_is_called_inside_keeps_its_own_value() {
+fn colliding_view_names_are_made_unique() {
     let service = &program(
         "service s { state a = 1, a$2 = 5\nres '/x' on POST { state a = 2\na$2++; a++; respond [a, a$2] } }",
     )
@@ -69,7 +69,7 @@ fn state_whose_name_is_what_another_one_is_called_inside_keeps_its_own_value() {
 }
 
 #[test]
-fn what_only_its_own_block_can_do_stays_in_its_block() {
+fn using_and_eval_are_not_moved_into_functions() {
     for statement in ["using x = g.get(1), y = g.get(2)", "eval('a = 1')"] {
         let program =
             program(&handler(&format!("par {{ var a = g.get(3)\n{statement}\nvar b = g.get(4) }}")));

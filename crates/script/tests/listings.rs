@@ -1,4 +1,5 @@
-//! The listings of the paper, end to end: what is emitted is JavaScript, and leads back to the file.
+//! The listings of the paper, end to end: the emitted code is valid JavaScript, and the source map leads back
+//! to the file.
 #![allow(missing_docs)]
 
 use oxc_allocator::Allocator;
@@ -20,7 +21,7 @@ fn program(name: &str) -> (Program, &'static str) {
     (compile(source, &format!("{name}.sjs"), &Options::default()).expect("a program"), source)
 }
 
-/// What is emitted, and what is known of it.
+/// Returns the emitted code, with the properties of each handler.
 fn shown(name: &str) -> String {
     let (program, _) = program(name);
     let mut out = program.code;
@@ -48,7 +49,7 @@ fn listing_1_is_a_stateful_service() {
 }
 
 #[test]
-fn listing_2_hands_on_an_answer() {
+fn listing_2_passes_a_response_through() {
     insta::assert_snapshot!(shown("2"));
 }
 
@@ -58,7 +59,7 @@ fn listing_3_declares_a_resource_for_each_request() {
 }
 
 #[test]
-fn listing_4_asks_two_services_at_once() {
+fn listing_4_calls_two_services_concurrently() {
     insta::assert_snapshot!(shown("4"));
 }
 
@@ -79,7 +80,7 @@ fn listing_7_maps_and_reduces() {
 }
 
 #[test]
-fn what_is_emitted_is_javascript() {
+fn emits_valid_javascript() {
     for (name, _) in LISTINGS {
         let (program, _) = program(name);
         let allocator = Allocator::default();
@@ -89,7 +90,7 @@ fn what_is_emitted_is_javascript() {
 }
 
 #[test]
-fn each_word_that_is_the_authors_leads_back_to_where_it_was_written() {
+fn source_map_covers_all_copied_words() {
     for (name, source) in LISTINGS {
         let (program, _) = program(name);
         let (lines, emitted) = (Lines::new(source), Lines::new(&program.code));
@@ -107,7 +108,7 @@ fn each_word_that_is_the_authors_leads_back_to_where_it_was_written() {
 }
 
 #[test]
-fn a_call_leads_back_to_the_resource_that_it_names() {
+fn source_map_maps_calls_to_the_source() {
     let (program, source) = program("3");
     let (line, text) =
         program.code.lines().enumerate().find(|(_, line)| line.contains("$r.call")).expect("a call");
@@ -118,7 +119,7 @@ fn a_call_leads_back_to_the_resource_that_it_names() {
 }
 
 #[test]
-fn the_map_is_one_that_engines_read() {
+fn source_map_has_the_v3_format() {
     let (program, source) = program("1");
     let map: serde_json::Value = serde_json::from_str(&program.map.v3("1.sjs", source)).expect("JSON");
     assert_eq!(map["version"], 3);
@@ -137,7 +138,7 @@ fn listings_3_and_7_commit_before_they_wait() {
 }
 
 #[test]
-fn what_a_handler_only_hands_on_is_not_read_and_what_its_code_may_see_is() {
+fn only_responses_that_code_cannot_see_are_unread() {
     let emitted = |answer: &str| {
         let source = format!(
             "service s {{ res '/' on GET {{ res g = 'http://a/'; res h = 'http://b/'; var o = {{}}; respond {answer} }} }}"

@@ -1,4 +1,4 @@
-//! What is compiled means what was written: on Node, with made-up resources and a made-up clock.
+//! Tests the meaning of compiled programs on Node.js, with simulated resources and a simulated clock.
 #![allow(missing_docs)]
 
 use std::cell::RefCell;
@@ -16,12 +16,13 @@ mod meaning {
     pub(crate) mod write;
 }
 
-/// The same program, one thing after the other.
+/// Returns the sequential version of a program.
 fn sequential(source: &str) -> String {
     source.replace("par {", "{").replace("pfor(", "/* S: sequential */ pfor(")
 }
 
-/// Plays random programs with `par` and `pfor`, and the same ones one thing after the other.
+/// Runs random programs with `par` and `pfor`, and compares the results with those of their sequential
+/// versions.
 fn both_ways(engine: Node, cases: u32) {
     let node = RefCell::new(engine);
     let config = Config { cases, failure_persistence: None, ..Config::default() };
@@ -41,15 +42,15 @@ fn both_ways(engine: Node, cases: u32) {
 }
 
 #[test]
-fn a_program_with_par_and_pfor_gives_the_answer_of_the_sequential_one_and_its_order_of_unsafe_calls() {
+fn par_and_pfor_match_sequential_execution() {
     both_ways(Node::start(), 400);
 }
 
 #[test]
-fn it_does_so_on_bun_too() {
+fn par_and_pfor_match_sequential_execution_on_bun() {
     match Node::bun() {
         Some(bun) => both_ways(bun, 100),
-        None => eprintln!("Bun is not there: `scripts/setup script` fetches it"),
+        None => eprintln!("Bun is not installed: `scripts/setup script` installs it"),
     }
 }
 
@@ -67,7 +68,7 @@ fn the_calls_of_a_par_overlap() {
     assert_eq!(Node::start().run(&program, 0, 1, &json!({}))["error"], Value::Null);
 }
 
-/// The graph of the only `par` of a handler: each step, and those that it waits for.
+/// Returns the graph of a handler's only `par`: each step with its dependencies.
 fn graph(declared: &str, statements: &str) -> Vec<(String, Vec<usize>)> {
     let source = format!(
         "service s {{ res '/a' on POST {{ res a = 'http://a/@', b = 'http://b/@'\n{declared}\npar {{ {statements} }} }} }}"
@@ -83,7 +84,7 @@ fn steps(expected: &[(&str, &[usize])]) -> Vec<(String, Vec<usize>)> {
 }
 
 #[test]
-fn rule_18_each_variable_of_a_declaration_is_a_step_of_its_own() {
+fn rule_18_splits_declarations_into_steps() {
     let shown = graph("", "var x = a.get(1), y = b.get(2), z = a.get(x)\nrespond x + y + z");
     let expected: [(&str, &[usize]); 4] = [
         ("var x = a.get(1)", &[]),
@@ -95,7 +96,7 @@ fn rule_18_each_variable_of_a_declaration_is_a_step_of_its_own() {
 }
 
 #[test]
-fn rule_18_variables_of_a_pattern_and_those_without_a_call_are_steps_too() {
+fn rule_18_patterns_and_variables_without_calls_are_steps() {
     let shown =
         graph("", "let n = 1, { p, q: [r] } = a.get(n), [s] = b.get(2), t\nt = a.get(r)\nrespond [p, s, t]");
     let expected: [(&str, &[usize]); 6] = [
@@ -118,7 +119,7 @@ fn rule_18_unsafe_calls_of_one_resource_keep_their_order_within_a_declaration() 
 }
 
 #[test]
-fn rule_18_a_variable_that_is_used_before_it_is_there_throws_in_a_par_as_elsewhere() {
+fn rule_18_use_before_declaration_throws_in_par() {
     let mut node = Node::start();
     for statements in [
         "let x = y, y = a.get(1), z = b.get(2)",
@@ -144,7 +145,7 @@ fn rule_18_a_variable_that_is_used_before_it_is_there_throws_in_a_par_as_elsewhe
 }
 
 #[test]
-fn rule_18_a_function_that_names_itself_does_not_stand_in_the_way() {
+fn rule_18_recursive_functions_do_not_prevent_parallel_calls() {
     let shown = graph("", "const f = (n) => n ? f(n - 1) : 0, x = a.get(1), y = b.get(2)");
     assert_eq!(
         shown[1..],
@@ -153,7 +154,7 @@ fn rule_18_a_function_that_names_itself_does_not_stand_in_the_way() {
 }
 
 #[test]
-fn rule_19_a_body_without_braces_is_repeated_whole() {
+fn rule_19_repeats_bodies_without_braces() {
     let mut node = Node::start();
     let puts = |answer: &Value| answer["calls"]["http://a/@"].as_array().map_or(0, Vec::len);
     for (body, expected, count) in [
@@ -175,7 +176,7 @@ fn rule_19_a_body_without_braces_is_repeated_whole() {
 }
 
 #[test]
-fn a_function_of_the_service_that_uses_state_has_its_own_arguments_and_can_be_constructed() {
+fn functions_that_use_state_keep_arguments_and_constructors() {
     let source = "service s { state n = 10
       function count(a) { const all = () => arguments.length; return all() + n + (function () { return arguments.length })() }
       function Item(x) { this.x = x + n }
@@ -206,7 +207,7 @@ fn functions_of_a_resource_call_resources_and_use_its_state() {
 }
 
 #[test]
-fn functions_of_a_nested_resource_use_what_it_has_captured() {
+fn functions_of_a_nested_resource_use_captured_variables() {
     let source = "service s { state hits = 0
       res '/a' on POST {
         var x = Number(query.x)
@@ -234,7 +235,7 @@ fn functions_of_a_nested_resource_use_what_it_has_captured() {
     assert_eq!(answer["answers"], json!([[1, 9, "inner3", "outer", true, 6]]), "{answer}");
 }
 
-/// A handler that plays a statement; `head` declares what it plays with.
+/// Returns a handler that runs a statement. `head` and `declared` declare its variables.
 fn handler(head: &str, declared: &str, statement: &str) -> String {
     format!(
         "service s {{ {head}\n res '/a' on POST {{ {declared}\n var result\n{statement}\n;respond result\n }} }}"
@@ -242,7 +243,7 @@ fn handler(head: &str, declared: &str, statement: &str) -> String {
 }
 
 #[test]
-fn statements_of_plain_javascript_mean_in_a_handler_what_they_mean_on_variables_and_on_state() {
+fn plain_javascript_keeps_its_meaning_on_variables_and_state() {
     const VALUES: &str = "a = 1, b = [1, 2], c = { x: 1, y: [3] }";
     let mut node = Node::start();
     let cases: Vec<&str> = include_str!("meaning/statements.js").split("//: ").skip(1).collect();

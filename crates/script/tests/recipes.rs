@@ -1,4 +1,5 @@
-//! Which handlers only call resources and put their answers together, so that the gateway does it without a worker.
+//! Recipes: the handlers that only call resources and compose the responses, which the gateway runs without a
+//! worker.
 #![allow(missing_docs)]
 
 use script::recipe::{Entry, Part, Piece, What};
@@ -20,7 +21,7 @@ fn after(body: &str) -> Vec<Vec<usize>> {
 }
 
 #[test]
-fn a_handler_that_puts_two_answers_together_is_two_calls_at_once_and_an_object() {
+fn composing_two_responses_is_two_concurrent_calls_and_an_object() {
     let recipe =
         recipe("par { respond { ...user.get(query.id), items: items.get(query.id) } }").expect("one");
     let calls: Vec<_> = recipe.steps.iter().map(|step| (&step.after, &step.what)).collect();
@@ -36,7 +37,7 @@ fn a_handler_that_puts_two_answers_together_is_two_calls_at_once_and_an_object()
 }
 
 #[test]
-fn calls_come_one_after_the_other_and_in_a_par_after_what_they_use() {
+fn calls_are_sequential_and_in_par_follow_their_inputs() {
     let body = "var a = user.get(1); var b = items.get(a.id), c = top.get(3)\nrespond [a, b, c]";
     assert_eq!(after(body), [vec![], vec![0], vec![1], vec![2]]);
     assert_eq!(after(&format!("par {{ {body} }}")), [vec![], vec![0], vec![1], vec![]]);
@@ -45,7 +46,7 @@ fn calls_come_one_after_the_other_and_in_a_par_after_what_they_use() {
 }
 
 #[test]
-fn a_bare_call_is_passed_on_and_constants_need_no_call() {
+fn bare_calls_are_passed_through_and_constants_need_no_call() {
     let passed = recipe("respond user.get(query.id)").expect("one");
     assert!(matches!(passed.steps[0].what, What::Call { passes: true, .. }));
     let kept = recipe("var u = user.get(query.id); respond u").expect("one");
@@ -54,7 +55,7 @@ fn a_bare_call_is_passed_on_and_constants_need_no_call() {
 }
 
 #[test]
-fn what_is_known_when_it_runs_alone_is_a_step_where_it_stands() {
+fn values_in_a_url_are_steps_at_the_declaration() {
     let recipe = recipe("var u = user.get(1); res g = 'http://g/' + u.name + '?n=@'; respond [g.get(2)]");
     let steps = recipe.expect("one").steps;
     assert_eq!(steps[1].what, What::Member(0, "name".into()));
@@ -64,7 +65,7 @@ fn what_is_known_when_it_runs_alone_is_a_step_where_it_stands() {
 }
 
 #[test]
-fn whatever_else_a_handler_does_makes_it_a_workers() {
+fn other_forms_have_no_recipe() {
     for body in [
         "if (query.a) respond 1; else respond 2",
         "respond user.get(1) + 1",
@@ -115,7 +116,7 @@ fn whatever_else_a_handler_does_makes_it_a_workers() {
 }
 
 #[test]
-fn state_unsafe_calls_and_what_is_nested_are_a_workers() {
+fn state_unsafe_calls_and_nested_resources_have_no_recipe() {
     for source in [
         "service s { state n = 1; res '/a' on GET { respond n } }",
         "service s { res '/a' on POST { res g = 'http://g/'; respond g.post() } }",

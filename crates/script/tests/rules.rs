@@ -1,4 +1,4 @@
-//! What the compiler says of texts that break a rule: codes, places, and what to do.
+//! Diagnostics of texts that violate a rule: codes, places and corrections.
 #![allow(missing_docs)]
 
 use script::{Class, Commit, HeaderReads, Options, Program, Severity, compile};
@@ -21,29 +21,29 @@ fn program(source: &str) -> Program {
 }
 
 #[test]
-fn rule_1_state_of_a_service_under_two_paths_is_a_warning_and_strictly_an_error() {
+fn rule_1_warns_about_service_state_under_several_paths() {
     insta::assert_snapshot!(said(include_str!("rules/1.sjs")));
     let strict = strictly(include_str!("rules/1.sjs"), true);
     assert!(strict.starts_with("error[s-state-paths]"), "{strict}");
 }
 
 #[test]
-fn rule_3_get_changes_nothing_declares_nothing_and_makes_no_unsafe_call() {
+fn rule_3_get_is_safe() {
     insta::assert_snapshot!(said(include_str!("rules/3.sjs")));
 }
 
 #[test]
-fn rule_3_holds_for_head_and_for_other_names_of_the_same_thing() {
+fn rule_3_applies_to_head_and_to_aliases() {
     insta::assert_snapshot!(said(include_str!("rules/3-head.sjs")));
 }
 
 #[test]
-fn rule_6_a_resource_is_declared_after_the_state_in_its_path_is_committed() {
+fn rule_6_warns_about_declarations_before_the_commit() {
     insta::assert_snapshot!(said(include_str!("rules/6.sjs")));
 }
 
 #[test]
-fn rule_6_what_state_holds_is_changed_by_other_names_too_before_it_is_committed_early() {
+fn rule_6_early_commit_considers_aliases() {
     let commits_early = |body: &str| {
         let program = program(&format!(
             "service s {{ res '/a' on POST {{ state words = {{ list: [] }}\n res g = 'http://x/@'\n \
@@ -88,7 +88,7 @@ fn rule_6_what_state_holds_is_changed_by_other_names_too_before_it_is_committed_
 }
 
 #[test]
-fn rule_6_an_early_commit_is_emitted_behind_a_statement_of_every_kind() {
+fn rule_6_emits_early_commits_after_any_statement() {
     for (body, emitted) in [
         ("state n = 1; g.get()", "$r.initial(0, () => (1));; $r.commit();"),
         ("total++; g.get()", "$c.total++;; $r.commit();"),
@@ -104,17 +104,17 @@ fn rule_6_an_early_commit_is_emitted_behind_a_statement_of_every_kind() {
 }
 
 #[test]
-fn rule_9_what_is_captured_is_a_copy() {
+fn rule_9_captured_variables_are_copies() {
     insta::assert_snapshot!(said(include_str!("rules/9.sjs")));
 }
 
 #[test]
-fn rule_9_the_block_of_a_nested_resource_uses_captured_variables_in_functions_only() {
+fn rule_9_nested_blocks_use_captured_variables_only_in_functions() {
     insta::assert_snapshot!(said(include_str!("rules/9-block.sjs")));
 }
 
 #[test]
-fn rule_9_a_captured_variable_that_another_of_its_name_hides_is_an_error_and_never_the_other_s_value() {
+fn rule_9_rejects_shadowed_captured_variables() {
     let nested = |outer: &str, inner: &str, last: &str| {
         format!(
             "service s {{ res '/a' on POST {{ {outer}\n res '/b/' + query.x on POST {{ {inner}\n \
@@ -127,9 +127,9 @@ fn rule_9_a_captured_variable_that_another_of_its_name_hides_is_an_error_and_nev
         (f, "let x = query.y", "respond [x, f()]"),
         (f, "var x = query.y", "respond f()"),
         (f, "function x() { return f() }", "respond x()"),
-        // A copied function hides the variable that is captured nearer.
+        // A copied function shadows the variable that is captured from the nearer handler.
         ("function x() { return 1 } function f() { return x() }", "var x = query.y", "respond [f(), x]"),
-        // So does a variable of the handler that captures.
+        // A variable of the capturing handler shadows it too.
         (f, "var y = query.y", "var x = y; respond [f(), x]"),
         (f, "var y = query.y", "if (y) { var x = 1 } respond f()"),
     ] {
@@ -151,54 +151,54 @@ fn rule_9_a_captured_variable_that_another_of_its_name_hides_is_an_error_and_nev
 }
 
 #[test]
-fn rule_11_what_is_there_from_the_start_is_noted() {
+fn rule_11_notes_hoisted_resources() {
     insta::assert_snapshot!(said(include_str!("rules/11.sjs")));
 }
 
 #[test]
-fn rules_12_and_13_a_get_answers_once_on_each_path() {
+fn rules_12_and_13_get_responds_once_on_each_path() {
     insta::assert_snapshot!(said(include_str!("rules/12.sjs")));
 }
 
 #[test]
-fn rule_14_a_number_that_is_added_to_from_a_url_is_a_warning() {
+fn rule_14_warns_about_adding_url_text_to_numbers() {
     insta::assert_snapshot!(said(include_str!("rules/14.sjs")));
 }
 
 #[test]
-fn rule_15_as_many_values_as_holes() {
+fn rule_15_arguments_match_placeholders() {
     insta::assert_snapshot!(said(include_str!("rules/15.sjs")));
 }
 
 #[test]
-fn rule_17_calls_stand_where_they_can_be_waited_for() {
+fn rule_17_rejects_calls_that_cannot_be_awaited() {
     insta::assert_snapshot!(said(include_str!("rules/17.sjs")));
 }
 
 #[test]
-fn rule_17_state_is_used_where_it_is_known_for_which_request() {
+fn rule_17_state_needs_a_known_request() {
     insta::assert_snapshot!(said(include_str!("rules/17-nobody.sjs")));
 }
 
 #[test]
-fn rule_17_functions_get_the_request_in_whichever_block_they_are_declared() {
+fn rule_17_functions_of_any_block_receive_the_request() {
     let source = include_str!("rules/17-functions.sjs");
     assert_eq!(said(source), "");
     insta::assert_snapshot!(program(source).code);
 }
 
 #[test]
-fn rule_19_turns_of_pfor_are_independent() {
+fn rule_19_iterations_of_pfor_are_independent() {
     insta::assert_snapshot!(said(include_str!("rules/19.sjs")));
 }
 
 #[test]
-fn rules_8_and_21_outside_of_handlers_nothing_runs_and_state_is_data() {
+fn rules_8_and_21_no_code_outside_of_handlers_and_state_is_data() {
     insta::assert_snapshot!(said(include_str!("rules/21.sjs")));
 }
 
 #[test]
-fn rule_21_a_variable_of_a_nested_block_is_each_worker_s_own_and_can_t_be_changed_by_a_request() {
+fn rule_21_requests_cannot_change_variables_of_nested_blocks() {
     let nested = |block: &str| {
         format!("service s {{ res '/a' on POST {{ var x = query.x\n res '/b/' + x {{ {block} }} }} }}")
     };
@@ -222,11 +222,11 @@ fn rule_21_a_variable_of_a_nested_block_is_each_worker_s_own_and_can_t_be_change
 }
 
 #[test]
-fn rule_22_a_path_is_computed_in_handlers_only() {
+fn rule_22_computed_paths_are_only_allowed_in_handlers() {
     for path in ["'/b' + p", "p", "`/b${p}`", "'/b' + '/c'"] {
         for resource in ["on GET { respond 1 }", "{ on GET { respond 1 } }"] {
             let said = said(&format!("const p = '/p'\n service s {{ res {path} {resource} }}"));
-            let text = "error[s-res-path]: the path of a resource outside of handlers is one text";
+            let text = "error[s-res-path]: the path of a resource outside of handlers must be a literal";
             assert!(said.starts_with(text), "{path}: {said}");
         }
         let inside = format!(
@@ -238,7 +238,7 @@ fn rule_22_a_path_is_computed_in_handlers_only() {
 }
 
 #[test]
-fn rule_21_functions_that_use_state_are_not_called_outside_of_handlers() {
+fn rule_21_rejects_calls_of_stateful_functions_outside_of_handlers() {
     insta::assert_snapshot!(said(include_str!("rules/21-calls.sjs")));
 }
 
@@ -255,7 +255,7 @@ fn rule_3_a_pragma_allows_unsafe_calls_in_get() {
 }
 
 #[test]
-fn rule_2_resources_of_one_path_are_one() {
+fn rule_2_merges_resources_of_the_same_path() {
     let program =
         program("service s { state n = 1\n res '/a' on GET { respond n }\n res '/a' on PUT { n++ } }");
     let [resource] = program.services[0].resources.as_slice() else { panic!("{:?}", program.services) };
@@ -264,7 +264,7 @@ fn rule_2_resources_of_one_path_are_one() {
 }
 
 #[test]
-fn rule_4_a_handler_is_what_it_does() {
+fn rule_4_classifies_handlers_by_their_accesses() {
     let classes = |body: &str| {
         let program = program(&format!(
             "service s {{ state list = [], n = 0, o = {{}}\n function change(l) {{ l.push(1) }}\n function look(l) {{ return l.length }}\n \
@@ -313,7 +313,7 @@ fn rule_4_a_handler_is_what_it_does() {
 }
 
 #[test]
-fn rule_5_what_is_touched_together_is_one_group() {
+fn rule_5_groups_cells_that_are_accessed_together() {
     let source = "service s { state a = 1, b = 2, c = 3
       res '/x' on PUT { a = b }
       res '/y' on PUT { b++ }
@@ -325,7 +325,7 @@ fn rule_5_what_is_touched_together_is_one_group() {
 }
 
 #[test]
-fn rule_11_a_nested_resource_that_takes_nothing_along_is_there_from_the_start() {
+fn rule_11_hoists_nested_resources_without_captures() {
     let source = "service s { res '/a' on POST { var x = 1\n res '/b' on GET { respond 1 }\n res '/c' on GET { respond x } } }";
     let program = program(source);
     let parents: Vec<_> =
@@ -336,7 +336,7 @@ fn rule_11_a_nested_resource_that_takes_nothing_along_is_there_from_the_start() 
 }
 
 #[test]
-fn rule_13_a_status_is_one_in_the_literal_only() {
+fn rule_13_only_literal_status_codes_set_the_status() {
     let emitted =
         |value: &str| program(&format!("service s {{ res '/a' on POST {{ respond {value} }} }}")).code;
     assert!(emitted("{ 302: { Location: '/b' } }").contains("$r.answer(302, {Location: '/b'});"));
@@ -353,7 +353,7 @@ fn rule_13_a_status_is_one_in_the_literal_only() {
 }
 
 #[test]
-fn rule_14_only_what_is_looked_at_is_read() {
+fn rule_14_finds_the_request_parts_that_are_read() {
     let reads = |body: &str| {
         let reads =
             program(&format!("service s {{ res '/a' on POST {{ {body} }} }}")).services[0].handlers[0].reads;
@@ -368,7 +368,7 @@ fn rule_14_only_what_is_looked_at_is_read() {
 }
 
 #[test]
-fn rule_14_the_headers_that_are_looked_at_are_known_by_name_where_they_are_named() {
+fn rule_14_finds_the_headers_that_are_read() {
     let reads = |body: &str| {
         let program = program(&format!("service s {{ res '/a' on POST {{ {body} }} }}"));
         program.services[0].handlers[0].header_reads.clone()
@@ -398,7 +398,7 @@ fn rule_14_the_headers_that_are_looked_at_are_known_by_name_where_they_are_named
 }
 
 #[test]
-fn rule_15_a_template_has_holes_where_it_is_literal() {
+fn rule_15_placeholders_occur_only_in_literal_text() {
     let emitted = |url: &str, values: &str| {
         let source = format!("service s {{ res '/a' on POST {{ res g = {url}; g.get({values}) }} }}");
         let code = program(&source).code;

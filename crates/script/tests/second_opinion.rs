@@ -1,7 +1,7 @@
-//! The grammar of S, twice: by the compiler, and by a plugin for acorn that was written on its own.
+//! Compares the compiler's grammar of S with an acorn plugin that was written independently.
 //!
-//! Both have to accept the same texts, and to find the same constructs in those that both accept: the listings, every
-//! text of the tests, and random programs. Needs Node and npm.
+//! Both must accept the same texts, and find the same constructs in accepted texts: the listings, every text
+//! of the tests, and random programs. Needs Node.js and npm.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ use std::sync::LazyLock;
 use script::Severity;
 
 #[path = "../src/fuzz/write.rs"]
-#[expect(dead_code, reason = "it writes JavaScript for the fuzzer, too")]
+#[expect(dead_code, reason = "the JavaScript generator is only used by the fuzz tests")]
 mod write;
 
-const SETUP: &str = "Node.js and npm have to be there: `scripts/setup test` says what to do";
+const SETUP: &str = "Node.js and npm are required: see `scripts/setup test`";
 
-/// Text, and what it is called.
+/// The name of a text, and the text.
 type Text = (String, String);
 
-/// What one of the two makes of a text.
+/// The result of one parser for a text.
 #[derive(Debug, PartialEq, serde::Deserialize)]
 struct Opinion {
     accepted: bool,
@@ -27,7 +27,7 @@ struct Opinion {
     constructs: Vec<(String, u32, u32)>,
 }
 
-/// The plugin with its packages, installed once.
+/// The folder of the plugin with its packages, installed once.
 static PLUGIN: LazyLock<PathBuf> = LazyLock::new(|| {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/acorn");
     let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("second-opinion");
@@ -53,7 +53,7 @@ fn by_acorn(texts: &[Text]) -> Vec<Opinion> {
     node.arg("opinions.js").current_dir(&*PLUGIN);
     node.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut node = node.spawn().unwrap_or_else(|error| panic!("node: {error}; {SETUP}"));
-    let mut input = node.stdin.take().expect("it is piped");
+    let mut input = node.stdin.take().expect("stdin is piped");
     input.write_all(&serde_json::to_vec(&texts).expect("texts are JSON")).expect("node reads");
     drop(input);
     let ended = node.wait_with_output().expect("node ends");
@@ -70,7 +70,7 @@ fn by_us((_, text): &Text) -> Opinion {
     Opinion { accepted: error.is_none(), error: said, constructs }
 }
 
-/// Compares, and says of how many texts both approve.
+/// Compares the results of both parsers, and returns the number of texts that both accept.
 fn compare(texts: &[Text]) -> usize {
     let theirs = by_acorn(texts);
     let mut approved = 0;
@@ -104,13 +104,13 @@ fn compare(texts: &[Text]) -> usize {
     approved
 }
 
-/// A handler for POST with these statements.
+/// Returns a POST handler with these statements.
 fn handler(statements: &str) -> String {
     format!("service shop {{\n  res '/a' on POST {{\n    {statements}\n  }}\n}}\n")
 }
 
 #[test]
-fn both_read_the_listings() {
+fn both_parsers_accept_the_listings() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/listings");
     let files = std::fs::read_dir(folder).expect("the listings").map(|file| file.expect("a file").path());
     let text = |path: PathBuf| (path.display().to_string(), std::fs::read_to_string(path).expect("a text"));
@@ -120,7 +120,7 @@ fn both_read_the_listings() {
 }
 
 #[test]
-fn both_refuse_every_mistake() {
+fn both_parsers_reject_every_invalid_text() {
     macro_rules! texts {
         ($($name:ident: $source:expr;)*) => {
             vec![$((stringify!($name).to_owned(), AsRef::<str>::as_ref(&$source).to_owned())),*]
@@ -131,7 +131,7 @@ fn both_refuse_every_mistake() {
 }
 
 #[test]
-fn both_find_the_same_in_random_programs() {
+fn both_parsers_agree_on_random_programs() {
     let program = |seed: u64| {
         let mut state = seed;
         let bytes: Vec<u8> = (0..200).map(|_| random(&mut state)).collect();
@@ -139,10 +139,10 @@ fn both_find_the_same_in_random_programs() {
     };
     let texts: Vec<Text> = (0..2000).map(program).collect();
     let approved = compare(&texts);
-    assert!(approved > 200, "{approved} of 2000 have no mistake");
+    assert!(approved > 200, "{approved} of 2000 are valid");
 }
 
-/// A byte, always the same of a state (xorshift).
+/// Returns a byte that is a function of the state (SplitMix64).
 fn random(state: &mut u64) -> u8 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
@@ -152,7 +152,7 @@ fn random(state: &mut u64) -> u8 {
 }
 
 #[test]
-fn no_plain_javascript_is_taken_for_s() {
+fn plain_javascript_is_never_parsed_as_s() {
     let mut read = 0;
     for folder in ["pass", "pass-explicit"] {
         let folder = PLUGIN.join("node_modules/test262-parser-tests").join(folder);

@@ -1,10 +1,10 @@
-//! What counts as a change of state: each form of JavaScript by which a part of state can reach code that changes it,
-//! beside one of the same kind that only reads.
+//! Changes of state: each form of JavaScript by which a part of state can reach code that changes it, beside
+//! a similar form that only reads.
 #![allow(missing_docs)]
 
 use script::{Class, Commit, Handler, Options, compile};
 
-/// A PUT handler beside the state `st`, the resource `u` and some functions of the service.
+/// Returns a PUT handler that uses the state `st`, the resource `u` and some functions of the service.
 fn handler(body: &str) -> Handler {
     let source = format!(
         "service s {{ res u = 'http://x/@'\n function tag(s, l) {{ l.push(1) }}\n \
@@ -19,13 +19,13 @@ fn commits_early(body: &str) -> bool {
     matches!(handler(body).commit, Commit::Early(_))
 }
 
-/// What comes before, what changes `st.list` with it, and a body that only reads.
+/// Statements before the change, code that changes `st.list`, and a body that only reads.
 const FORMS: &[(&str, &str, &str)] = &[
     // Tagged templates.
     ("", "tag`${st.list}`", "respond `${st.list}`"),
     ("const f = (s, l) => l; const l = f`${st.list}`", "l.push(1)", "const l = `${st.list}`; respond l"),
     ("const o = { t(s, l) { l.push(1) } }", "o.t`${st.list}`", "const o = { t: st.list }; respond o.t"),
-    // What is thrown, and rejected.
+    // Thrown and rejected values.
     ("", "try { throw st.list } catch (l) { l.push(1) }", "try { throw 1 } catch { respond st.list }"),
     ("let l; try { throw [st.list] } catch ([x]) { l = x }", "l.push(1)", "throw st.list"),
     (
@@ -54,7 +54,7 @@ const FORMS: &[(&str, &str, &str)] = &[
         "p.then((l) => l.push(1))",
         "const l = await st.list; respond l.length",
     ),
-    // What callbacks are given.
+    // Arguments of callbacks.
     (
         "const each = st.list.values().map((x) => x.push(1))",
         "[...each]",
@@ -76,7 +76,7 @@ const FORMS: &[(&str, &str, &str)] = &[
         "p.call(st.list, 1)",
         "const { list: { length: n } } = st; respond n",
     ),
-    // Values by default.
+    // Default values.
     ("const { q = st.list } = {}", "q.push(1)", "const { q = st.list } = {}; respond q"),
     ("const [q = st.list] = []", "q.push(1)", "const [q = st.list] = []; respond q"),
     ("const f = (l = st.list) => l", "f().push(1)", "const f = (l = st.list) => l.length; respond f()"),
@@ -116,7 +116,7 @@ const FORMS: &[(&str, &str, &str)] = &[
         "kept.push(1)",
         "respond st.list.length",
     ),
-    // What a function is given.
+    // Arguments of functions.
     (
         "const f = (a, b) => b.push(1)",
         "f(...[0, st.list])",
@@ -128,7 +128,7 @@ const FORMS: &[(&str, &str, &str)] = &[
         "f(st.list)",
         "function f() { return 1 }; respond [f(1), st.list]",
     ),
-    // Generators, classes, getters, setters, and methods that are named as JavaScript's.
+    // Generators, classes, getters, setters, and methods with the names of built-in methods.
     ("const g = function* () { yield st.list }", "for (const l of g()) l.push(1)", "respond [...st.list]"),
     (
         "const g = (function* () { const x = yield; x.push(1) })(); g.next()",
@@ -176,7 +176,7 @@ const FORMS: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn rule_4_state_that_reaches_code_that_changes_it_makes_a_writer_by_whichever_form() {
+fn rule_4_any_change_through_an_alias_makes_a_writer() {
     for (before, write, read) in FORMS {
         assert_eq!(handler(&format!("{before}; {write}")).class, Class::Writer, "{before}; {write}");
         assert_eq!(handler(read).class, Class::Reader, "{read}");
@@ -184,7 +184,7 @@ fn rule_4_state_that_reaches_code_that_changes_it_makes_a_writer_by_whichever_fo
 }
 
 #[test]
-fn rule_6_nothing_is_committed_before_state_is_changed_by_whichever_form() {
+fn rule_6_never_commits_before_a_change_through_an_alias() {
     for (before, write, _) in FORMS {
         let body = format!("{before}; st.n = 1; u.get(1); {write}");
         assert!(!commits_early(&body), "{body}");
@@ -192,7 +192,7 @@ fn rule_6_nothing_is_committed_before_state_is_changed_by_whichever_form() {
 }
 
 #[test]
-fn rule_6_what_is_put_into_state_by_whichever_form_is_not_committed_before_its_last_change() {
+fn rule_6_never_commits_before_the_last_change_of_an_assigned_value() {
     for put in [
         "const { x = l } = {}; st.list = x",
         "const keep = (x = l) => { st.list = x }; keep()",
@@ -226,7 +226,7 @@ fn rule_6_an_asynchronous_function_may_change_state_after_its_call() {
 }
 
 #[test]
-fn rule_6_what_is_sure_not_to_change_state_does_not_keep_it() {
+fn rule_6_harmless_code_does_not_delay_the_commit() {
     for body in [
         "st.n = 1; const p = u.get(1); respond { n: st.n, p, list: st.list.map((x) => x.id) }",
         "function add(x) { st.list.push(x) } add(1); u.get(1); respond st",

@@ -1,4 +1,4 @@
-// The words of S as plain names of JavaScript.
+// The words of S as plain JavaScript names.
 const service = { res: 1, on: 2 }, res = [], on = (par) => par, state = { a: 1 }
 let respond = function respond(value) { return value }, par = 4, pfor = (list) => list
 service

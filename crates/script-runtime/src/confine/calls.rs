@@ -1,9 +1,9 @@
 //! The system calls that a worker may not make.
 //!
-//! Engines need many, and new ones with each release; so what is listed here is what none of them needs: ways to the network
-//! and to other processes, to more rights, and to parts of the kernel that few look at. What starts a process is among them:
-//! a process of its own would outlive its worker, and count for no limit. Other architectures' numbers for the same calls
-//! (32 bits, x32) are refused altogether.
+//! Engines need many calls, and new ones with each release, so this is a list of calls that no engine needs:
+//! access to the network, to other processes, to further privileges, and to rarely used parts of the kernel.
+//! Starting a process is blocked as well, since a child process would outlive its worker and escape its
+//! limits. The system call numbers of other architectures (32 bits, x32) are refused altogether.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -13,9 +13,9 @@ use seccompiler::{
     apply_filter, sock_filter,
 };
 
-/// Whatever their arguments are.
+/// Calls that are refused with any arguments.
 const NEVER: &[libc::c_long] = &[
-    // Other sockets than those that it was given, and pairs of its own.
+    // Sockets other than the inherited ones and the worker's own pairs.
     libc::SYS_socket,
     libc::SYS_connect,
     libc::SYS_bind,
@@ -42,7 +42,7 @@ const NEVER: &[libc::c_long] = &[
     libc::SYS_semget,
     libc::SYS_msgget,
     libc::SYS_mq_open,
-    // Rights, namespaces and mounts.
+    // Privileges, namespaces and mounts.
     libc::SYS_unshare,
     libc::SYS_setns,
     libc::SYS_mount,
@@ -84,7 +84,7 @@ const NEVER: &[libc::c_long] = &[
     libc::SYS_personality,
 ];
 
-/// Those of one architecture alone.
+/// Refused calls that exist on one architecture only.
 #[cfg(target_arch = "x86_64")]
 const NEVER_HERE: &[libc::c_long] = &[
     libc::SYS_fork,
@@ -100,7 +100,7 @@ const NEVER_HERE: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const NEVER_HERE: &[libc::c_long] = &[];
 
-/// Of a process by its number, the first argument: only of this one. 0 stands for it.
+/// Calls whose first argument is a process id; allowed for this process only. 0 means this process.
 const OF_ITSELF: &[libc::c_long] = &[
     libc::SYS_prlimit64,
     libc::SYS_sched_setaffinity,
@@ -112,17 +112,18 @@ const OF_ITSELF: &[libc::c_long] = &[
     libc::SYS_rt_tgsigqueueinfo,
 ];
 
-/// Of a process by its number, the second argument, where the first says that it is one.
+/// Calls whose second argument is a process id if the first has the given value; allowed for this process
+/// only.
 const OF_ITSELF_SECOND: &[(libc::c_long, u64)] = &[(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)];
 
-/// From here on numbers are those of x32 (`__X32_SYSCALL_BIT`).
+/// The lowest system call number of x32 (`__X32_SYSCALL_BIT`).
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Applies the filters to this process and all that it becomes.
+/// Applies the filters to this process and everything that it executes or forks.
 pub(super) fn apply() -> Result<()> {
     for filter in filters(std::process::id().into())? {
         apply_filter(&filter)?;
@@ -131,7 +132,8 @@ pub(super) fn apply() -> Result<()> {
 }
 
 fn filters(own: u64) -> Result<Vec<BpfProgram>> {
-    // The C library asks by `clone3`, whose arguments can't be seen, and then by `clone`.
+    // The C library first tries `clone3`, whose arguments a filter cannot read, and then falls back to
+    // `clone`.
     let unseen = Rules::from([(libc::SYS_clone3, Vec::new())]);
     let mut all = vec![filter(refused(own)?, libc::EACCES)?, filter(unseen, libc::ENOSYS)?];
     #[cfg(target_arch = "x86_64")]
@@ -154,7 +156,7 @@ fn refused(own: u64) -> Result<Rules> {
         SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, value).map_err(Box::<dyn Error>::from)
     };
     for call in OF_ITSELF {
-        // A signal to process 0 is one to all of its group.
+        // Signals to process 0 go to the whole process group.
         let is_signal = matches!(*call, libc::SYS_kill | libc::SYS_tgkill | libc::SYS_rt_tgsigqueueinfo);
         let mut others = vec![is(0, Ne, own)?];
         if !is_signal {
@@ -169,17 +171,18 @@ fn refused(own: u64) -> Result<Rules> {
     }
     let pairs = [
         SeccompRule::new(vec![is(0, Ne, u64::try_from(libc::AF_UNIX)?)?])?,
-        // Datagrams can be sent to a name.
+        // Datagram sockets can send to an address.
         SeccompRule::new(vec![is(1, MaskedEq(2), 2)?])?,
     ];
     rules.insert(libc::SYS_socketpair, pairs.into());
-    // Threads, and no processes.
+    // Threads are allowed, processes are not.
     let thread = u64::try_from(libc::CLONE_THREAD)?;
     rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![is(0, MaskedEq(thread), 0)?])?]);
     Ok(rules)
 }
 
-/// Says of all calls of x32 that there are none. Their architecture is that of 64 bits, and only their numbers differ.
+/// Refuses all calls of x32 as unimplemented. They have the same architecture value as 64-bit calls and
+/// differ only in their numbers.
 #[cfg(target_arch = "x86_64")]
 fn without_x32() -> BpfProgram {
     const LOAD_WORD: u16 = 0x20;

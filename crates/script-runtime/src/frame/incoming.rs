@@ -1,30 +1,30 @@
-//! Frames from a worker: cut out of what was read, and read strictly.
+//! Frames from a worker: splitting the byte stream into frames, and strict parsing.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::{Kind, LONGEST, Payload};
 
-/// Type and run.
+/// The length of the frame type and the run number.
 const HEAD: usize = 5;
-/// Room that is made for the rest of a frame, unless as much of it has come already.
+/// Buffer space that is reserved for an incomplete frame, unless that much has already arrived.
 const ROOM: usize = 64 << 10;
 
-/// Why what came is no frame.
+/// A protocol error in a worker's byte stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FrameError {
-    #[error("a frame of {0} bytes is none that a worker may send")]
+    #[error("a frame of {0} bytes has an invalid length")]
     Length(usize),
-    #[error("there are no frames of type {0} from a worker")]
+    #[error("a worker does not send frames of type {0}")]
     Type(u8),
-    #[error("a frame of type {0} ends before it is complete, or goes on behind its end")]
+    #[error("a frame of type {0} is incomplete or has extra bytes at its end")]
     Shape(u8),
     #[error("a frame of type {0} has text that is not UTF-8")]
     Text(u8),
-    #[error("a frame of type {0} has a body of a kind that there is not")]
+    #[error("a frame of type {0} has a body of an unknown kind")]
     Kind(u8),
 }
 
-/// What a worker says, of the run or program that stands beside it.
+/// A message of a worker about a run or a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum From {
     Hello {
@@ -52,7 +52,7 @@ pub(crate) enum From {
         level: u8,
         text: String,
     },
-    /// The handler responded a second time, there.
+    /// The handler responded a second time, at this position.
     Twice {
         stack: String,
     },
@@ -68,9 +68,9 @@ pub(crate) enum From {
 pub(crate) struct Call {
     pub(crate) number: u32,
     pub(crate) site: u32,
-    /// The answer goes to the client without the handler.
+    /// Whether the response goes to the client, bypassing the handler.
     pub(crate) passes: bool,
-    /// No code of the handler's sees the answer, which goes into its own as it is.
+    /// Whether no code of the handler reads the response, which becomes part of its own unchanged.
     pub(crate) is_unread: bool,
     pub(crate) method: u8,
     pub(crate) url: String,
@@ -79,17 +79,17 @@ pub(crate) struct Call {
     pub(crate) body: Payload,
 }
 
-/// What a handler answers.
+/// A handler's response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// 0: by the kind of its body.
+    /// 0: derived from the kind of the body.
     pub(crate) status: u16,
-    /// A JSON object, or nothing.
+    /// A JSON object, or empty.
     pub(crate) headers: Bytes,
     pub(crate) body: Payload,
 }
 
-/// A nested resource comes into being.
+/// The declaration of a nested resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Declare {
     pub(crate) call: u32,
@@ -100,7 +100,7 @@ pub(crate) struct Declare {
     pub(crate) initial: Bytes,
 }
 
-/// A handler did not end well.
+/// The failure of a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fail {
     pub(crate) kind: u8,
@@ -110,15 +110,15 @@ pub(crate) struct Fail {
     pub(crate) stack: String,
 }
 
-/// Cuts frames out of what was read.
+/// Splits a byte stream into frames.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
-    /// What was read and is no whole frame yet.
+    /// Bytes that do not form a complete frame yet.
     pub(crate) buffer: BytesMut,
 }
 
 impl Reader {
-    /// The next frame, if all of it is there: its run, and what it says.
+    /// Returns the next complete frame: its run and its message.
     pub(crate) fn next(&mut self) -> Result<Option<(u32, From)>, FrameError> {
         let Some(length) = self.buffer.first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(*length) as usize;
@@ -127,7 +127,7 @@ impl Reader {
         }
         let missing = (length + 4).saturating_sub(self.buffer.len());
         if missing > 0 {
-            // A length is no more than a promise: the buffer grows with what comes.
+            // The length is untrusted: the buffer grows only with the bytes that arrive.
             self.buffer.reserve(missing.min(self.buffer.len().max(ROOM)));
             return Ok(None);
         }
@@ -140,7 +140,7 @@ impl Reader {
     }
 }
 
-/// What of a frame is still to be read.
+/// The fields of a frame that are still to be parsed.
 struct Fields {
     kind: u8,
     rest: Bytes,

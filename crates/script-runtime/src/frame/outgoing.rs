@@ -1,4 +1,4 @@
-//! Frames to a worker, as they wait to be written.
+//! Frames to a worker: the queue of bytes to be written.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -7,7 +7,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::Payload;
 
-/// From here on a payload is not copied behind its frame's head but stands beside it.
+/// The payload size from which on a payload is queued separately instead of copied.
 const LARGE: usize = 4096;
 
 const LOAD: u8 = 1;
@@ -19,29 +19,30 @@ const DONE: u8 = 6;
 const CANCEL: u8 = 7;
 const PING: u8 = 8;
 
-/// What is to be written to a worker, in order.
+/// The bytes to be written to a worker, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Out {
     parts: VecDeque<Bytes>,
     tail: BytesMut,
 }
 
-/// What a worker is to run.
+/// The description of a run for a worker.
 #[derive(Debug)]
 pub(crate) struct Run<'a> {
     pub(crate) program: u32,
     pub(crate) service: u16,
     pub(crate) handler: u16,
     pub(crate) is_writer: bool,
-    /// Evaluates the initial values of the cells, and nothing else: what they are called in the program.
+    /// The cells, by their indexes in the program, whose initial values are evaluated instead of running a
+    /// handler.
     pub(crate) initialises: Option<&'a [u16]>,
     pub(crate) method: u8,
     pub(crate) path: &'a str,
-    /// JSON, or nothing.
+    /// JSON, or empty.
     pub(crate) query: &'a [u8],
-    /// JSON, or nothing.
+    /// JSON, or empty.
     pub(crate) headers: &'a [u8],
-    /// 0: none.
+    /// 0: no instance.
     pub(crate) instance: u32,
     pub(crate) cells: &'a [u32],
     pub(crate) version: u64,
@@ -49,21 +50,21 @@ pub(crate) struct Run<'a> {
     pub(crate) body: Payload,
 }
 
-/// How a resource call ended.
+/// The outcome of a resource call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Ok,
-    /// The status is not 2xx; the headers as JSON, and what an error says of it.
+    /// The status is not 2xx; with the headers as JSON, and the message of the error.
     Status(u16, Vec<u8>, String),
-    /// It failed on the way; as a status, it would be this.
+    /// The call failed without a response; with the equivalent status.
     Failed(u16, String),
-    /// The answer goes to the client without the handler.
+    /// The response goes to the client, bypassing the handler.
     TakenOver,
-    /// A rule forbids it.
+    /// A rule forbids the call.
     Refused(u16, String),
 }
 
-/// How a cell's value is sent.
+/// The form in which a cell's value is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum StateKind {
@@ -72,7 +73,7 @@ pub(crate) enum StateKind {
     Unset,
 }
 
-/// What a worker need not remember any more.
+/// The kinds of objects that a worker can discard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Forget {
@@ -151,7 +152,8 @@ impl Out {
         self.body(start, body);
     }
 
-    /// A run is given up, whatever it is: its writes are undone, and it says no more.
+    /// Cancels a run, whether it is a reader or a writer: the worker rolls back its writes and sends no
+    /// further frames for it.
     pub(crate) fn cancel(&mut self, run: u32) {
         let start = self.begin(CANCEL, run);
         self.tail.put_u8(1);
@@ -167,7 +169,7 @@ impl Out {
         self.parts.is_empty() && self.tail.is_empty()
     }
 
-    /// Puts what waits into slices; how many were filled.
+    /// Fills slices with pending bytes; returns the number of slices.
     pub(crate) fn slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
         let waiting = self.parts.iter().map(|part| &**part).chain([&*self.tail]);
         let mut filled = 0;
@@ -178,7 +180,7 @@ impl Out {
         filled
     }
 
-    /// Forgets what was written.
+    /// Removes bytes that have been written.
     pub(crate) fn written(&mut self, mut count: usize) {
         while let Some(first) = self.parts.front_mut() {
             if count < first.len() {
@@ -190,7 +192,7 @@ impl Out {
         self.tail.advance(count.min(self.tail.len()));
     }
 
-    /// Begins a frame; where, for [`Out::end`].
+    /// Begins a frame; returns its start, for [`Out::end`].
     fn begin(&mut self, kind: u8, run: u32) -> usize {
         let start = self.tail.len();
         self.tail.put_u32_le(0);
@@ -230,7 +232,7 @@ impl Out {
     }
 }
 
-/// Bodies and states are bounded far below what this can't say.
+/// Returns the length as `u32`. The limits of bodies and states are far below its maximum.
 fn length(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }

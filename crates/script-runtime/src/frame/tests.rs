@@ -1,4 +1,4 @@
-//! Both directions, cut anywhere.
+//! Frames in both directions, split at any position.
 
 use std::io::IoSlice;
 
@@ -6,7 +6,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{Answer, Call, From, Kind, LONGEST, Out, Outcome, Payload, Reader};
 
-/// A frame as a worker writes it.
+/// Returns a frame as a worker writes it.
 fn frame(kind: u8, run: u32, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     frame.put_u32_le(u32::try_from(payload.len() + 5).expect("short"));
@@ -40,7 +40,7 @@ fn call() -> (Vec<u8>, From) {
 }
 
 #[test]
-fn frames_that_come_in_pieces_are_read_whole() {
+fn frames_that_arrive_in_pieces_are_reassembled() {
     let (bytes, expected) = call();
     let two = [bytes.clone(), bytes].concat();
     for cut in 0..two.len() {
@@ -57,21 +57,21 @@ fn frames_that_come_in_pieces_are_read_whole() {
 }
 
 #[test]
-fn what_is_no_frame_is_refused() {
+fn invalid_frames_are_refused() {
     let wrong = |bytes: &[u8]| {
         let mut reader = Reader::default();
         reader.buffer.extend_from_slice(bytes);
         reader.next().is_err()
     };
-    assert!(wrong(&frame(1, 0, b"")), "only the gateway loads");
-    assert!(wrong(&frame(74, 0, b"more")), "nothing comes behind a PONG");
-    assert!(wrong(&frame(69, 0, &9_u32.to_le_bytes())), "nine bytes that are not there");
-    assert!(wrong(&4_u32.to_le_bytes()), "no room for type and run");
+    assert!(wrong(&frame(1, 0, b"")), "only the gateway sends LOAD");
+    assert!(wrong(&frame(74, 0, b"more")), "a PONG has no payload");
+    assert!(wrong(&frame(69, 0, &9_u32.to_le_bytes())), "nine missing bytes");
+    assert!(wrong(&4_u32.to_le_bytes()), "too short for type and run");
     assert!(wrong(&u32::try_from(LONGEST + 1).expect("a length").to_le_bytes()));
 }
 
 #[test]
-fn a_long_frame_takes_no_memory_before_it_comes() {
+fn a_long_frame_reserves_no_memory_before_it_arrives() {
     let mut reader = Reader::default();
     reader.buffer.put_u32_le(u32::try_from(LONGEST).expect("a length"));
     assert_eq!(reader.next(), Ok(None));
@@ -83,7 +83,7 @@ fn an_end_has_an_answer_or_changes_or_neither() {
     let read = |payload: &[u8]| {
         let mut reader = Reader::default();
         reader.buffer.extend_from_slice(&frame(71, 1, payload));
-        reader.next().expect("a frame").expect("all of it").1
+        reader.next().expect("a frame").expect("a complete frame").1
     };
     let nothing = [&[4][..], &5_u32.to_le_bytes()].concat();
     assert_eq!(read(&nothing), From::End { answer: None, changes: None, cpu_micros: 5 });
@@ -98,7 +98,7 @@ fn an_end_has_an_answer_or_changes_or_neither() {
     assert_eq!(read(&both), From::End { answer: Some(answer), changes, cpu_micros: 5 });
 }
 
-/// What is written, in steps of this size, of the slices that are offered.
+/// Writes all slices in steps of this size; returns the bytes.
 fn written(out: &mut Out, step: usize) -> Vec<u8> {
     let mut all = BytesMut::new();
     while !out.is_empty() {
@@ -106,7 +106,7 @@ fn written(out: &mut Out, step: usize) -> Vec<u8> {
         let filled = out.slices(&mut slices);
         let offered: Vec<u8> = slices[..filled].iter().flat_map(|slice| slice.to_vec()).collect();
         let count = step.min(offered.len());
-        assert!(count > 0, "something is offered while something waits");
+        assert!(count > 0, "there are slices while bytes are pending");
         all.extend_from_slice(&offered[..count]);
         out.written(count);
     }
@@ -114,7 +114,7 @@ fn written(out: &mut Out, step: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_in_steps_is_what_was_said() {
+fn partial_writes_produce_the_same_bytes() {
     let say = |out: &mut Out| {
         out.ping(1);
         out.done(2, 3, &Outcome::Ok, Payload::text(Bytes::from(vec![b'x'; 10_000])));
@@ -137,5 +137,5 @@ fn what_is_written_in_steps_is_what_was_said() {
         kinds.push(rest[0]);
         rest.advance(length);
     }
-    assert_eq!(kinds, [8, 6, 6, 4, 7], "each frame's length is right");
+    assert_eq!(kinds, [8, 6, 6, 4, 7], "each frame's length is correct");
 }

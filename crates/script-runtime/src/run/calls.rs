@@ -1,6 +1,6 @@
-//! A run's resource calls. Those to the outside belong to its own task; those to the same service are runs of their own,
-//! each in a task, since they may call in turn, a hundred thousand deep. None of them holds a place that another
-//! waits for.
+//! Resource calls of a run. External calls are futures of the run's own task; calls to the same service are
+//! runs of their own, each in a task, since they can nest a hundred thousand deep. A waiting call never
+//! occupies a slot that another one waits for.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -27,27 +27,28 @@ use crate::setup::Setup;
 use crate::state::{self, Declaration, Durable};
 use crate::workers::Place;
 
-/// What a run waits for.
+/// The calls of a run.
 #[derive(Default)]
 pub(super) struct Calls {
-    /// Calls to the outside, and what passes.
+    /// External calls, and calls whose response is passed to the client.
     pub(super) outside: FuturesUnordered<BoxFuture<'static, Back>>,
-    /// Runs that nobody waits for if this one is given up.
+    /// Tasks of internal calls, which are aborted if this run is cancelled.
     inside: Vec<AbortHandle>,
     made: u32,
-    /// What came of calls before it was sent to a worker, by their sites: they are not made twice.
+    /// Results of calls that were made before the run entered a worker, by call site: these calls are not
+    /// repeated.
     pub(super) fetched: Vec<(u32, Outcome, Payload)>,
-    /// Why declarations were refused, by their places: the last time at each.
+    /// The last error of each refused declaration, by its site.
     pub(super) refused: HashMap<u32, state::Error>,
 }
 
-/// What came back.
+/// The result of a call.
 pub(super) enum Back {
-    /// To the handler.
+    /// For the handler.
     Done { call: u32, outcome: Outcome, body: Payload },
-    /// To the client, without the handler.
+    /// For the client, bypassing the handler.
     Passed { call: u32, reply: Reply },
-    /// Of a declaration.
+    /// The result of a declaration.
     Declared { call: u32, site: u32, refused: Option<state::Error> },
 }
 
@@ -57,7 +58,7 @@ struct Inside {
     generation: Arc<Generation>,
     origin: Origin,
     ask: Ask,
-    /// What the caller has committed and is not durable yet: it must not see its own writes undone.
+    /// The caller's commit that is not durable yet: the callee must see the caller's writes.
     after: Option<Durable>,
     _internal: Internal,
 }
@@ -69,7 +70,7 @@ impl Drop for Calls {
 }
 
 impl Calls {
-    /// Forgets all of them; so many were made all the same.
+    /// Discards all calls, but keeps their number and the fetched results.
     pub(super) fn begin_again(&mut self) {
         let (made, fetched) = (self.made, std::mem::take(&mut self.fetched));
         *self = Self::default();
@@ -78,7 +79,7 @@ impl Calls {
 }
 
 impl Run {
-    /// The handler calls a resource.
+    /// Handles a resource call of the handler.
     pub(super) fn calls(&mut self, call: Call) -> Result<(), ScriptError> {
         let limit = self.setup.limits.calls;
         self.calls.made += 1;
@@ -88,7 +89,7 @@ impl Run {
         }
         let Some(method) = script::Method::ALL.get(usize::from(call.method)).copied() else {
             let at = self.generation.origin(self.handler, call.site, "");
-            return Err(ScriptError::Protocol { at, message: format!("there is no method {}", call.method) });
+            return Err(ScriptError::Protocol { at, message: format!("{} is not a method", call.method) });
         };
         self.is_clean &= is_safe(method);
         let Some(entered) = &self.entered else { return Ok(()) };
@@ -129,7 +130,7 @@ impl Run {
             let (send, receive) = oneshot::channel();
             let task = tokio::spawn(inside.pass(number, send)).abort_handle();
             self.calls.inside.push(task);
-            let lost = || failed(502, "the call was given up");
+            let lost = || failed(502, "the call was cancelled");
             self.calls.outside.push(
                 async move {
                     receive.await.unwrap_or_else(|_| {
@@ -148,7 +149,7 @@ impl Run {
         Ok(())
     }
 
-    /// The handler declares a nested resource: a commit of its own, which it waits for.
+    /// Handles the declaration of a nested resource: a separate commit, which the handler waits for.
     pub(super) fn declares(&mut self, declare: Declare) {
         self.is_clean = false;
         let Some(entered) = &self.entered else { return };
@@ -172,7 +173,7 @@ impl Run {
         );
     }
 
-    /// Something came back; the answer, if that was it and it may go.
+    /// Handles the result of a call; returns the response, if this was the response and it may be sent.
     pub(super) async fn back(&mut self, back: Back) -> Result<Option<Reply>, ScriptError> {
         let Some(entered) = &self.entered else { return Ok(None) };
         match back {
@@ -196,8 +197,8 @@ impl Run {
     }
 }
 
-/// How a call ended for its handler. What no code reads goes into an answer as it came, so that JSON is checked here; a
-/// worker finds out about the rest.
+/// Returns the result of a call for its handler. A body that no code reads is copied into a response
+/// unchanged, so it is validated here; otherwise the worker validates it.
 fn received(outcome: Outcome, body: Payload, is_unread: bool) -> (Outcome, Payload) {
     if !is_unread || outcome != Outcome::Ok {
         return (outcome, body);
@@ -211,7 +212,7 @@ fn received(outcome: Outcome, body: Payload, is_unread: bool) -> (Outcome, Paylo
     }
 }
 
-/// Tells the handler how its call ended.
+/// Sends the result of a call to the handler.
 fn done(place: &Place, call: u32, outcome: &Outcome, body: Payload) {
     place.goes_on();
     place.worker.say(|out| out.done(place.run, call, outcome, body));
@@ -233,7 +234,7 @@ fn outside(
     .boxed()
 }
 
-/// A call whose answer is the client's.
+/// Makes a call whose response goes to the client.
 fn passed(
     setup: &Arc<Setup>,
     allowance: &Arc<services::Call>,
@@ -251,7 +252,7 @@ fn passed(
 }
 
 impl Inside {
-    /// Boxed, and not an `async fn`: runs call runs.
+    /// Boxed rather than an `async fn`, since runs call runs.
     fn call(self, call: u32, is_unread: bool, place: Weak<Place>) -> BoxFuture<'static, ()> {
         async move {
             let limit = self.setup.limits.received.0;
@@ -273,12 +274,12 @@ impl Inside {
             let _ = back.send(match self.ask().await {
                 Ok(reply) => Back::Passed { call, reply },
                 Err(error) => Back::Done { call, outcome: refused(&error), body: Payload::default() },
-            }); // Whoever called is gone.
+            }); // The caller is gone.
         }
         .boxed()
     }
 
-    /// Asks, and follows redirects within the service as those to the outside are followed.
+    /// Makes the request, and follows redirects within the service under the same rules as external ones.
     async fn ask(self) -> Result<Reply, ScriptError> {
         let Self { setup, generation, origin, mut ask, after, _internal } = self;
         if let Some(after) = after {
@@ -300,11 +301,11 @@ impl Inside {
             let (path, query) = (path.to_owned(), ask::parameters(Some(query)));
             ask = Ask { method, path, query, headers: HeaderMap::new(), body: Payload::default() };
         }
-        Err(ScriptError::Loop(format!("{REDIRECTS} redirects led on to another one")))
+        Err(ScriptError::Loop(format!("stopped after {REDIRECTS} redirects")))
     }
 }
 
-/// What a handler hears of an error of the one that it called: they are of the same script.
+/// Converts an error for the calling handler, in full, since both belong to the same script.
 fn refused(error: &ScriptError) -> Outcome {
     Outcome::Refused(error.status().as_u16(), format!("{error} ({})", error.code()))
 }

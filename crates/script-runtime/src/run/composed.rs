@@ -1,7 +1,8 @@
-//! A handler that only calls resources and puts their answers together is done here, by its recipe: no worker is entered.
+//! Handlers that only call resources and combine their responses run here, by their recipe, without entering
+//! a worker.
 //!
-//! Whatever is unusual is a worker's all the same: a call that fails, a text where data is wanted, a name with escapes.
-//! The run is sent there like any other, and what was fetched so far waits for it: nothing is called twice.
+//! All unusual cases are left to a worker: a failed call, text in place of JSON data, an escaped member name.
+//! The run then enters a worker as usual, with the results fetched so far, so that no call is repeated.
 
 use std::sync::Arc;
 
@@ -17,15 +18,15 @@ use crate::compose::{Composition, Next};
 use crate::frame::{self, Outcome, Payload};
 use crate::setup::Setup;
 
-/// What came of a call.
+/// The result of a call.
 enum Came {
-    /// An answer that is the client's.
+    /// A response that goes to the client.
     Passed(Reply),
     Done(Outcome, Payload),
 }
 
 impl Run {
-    /// The answer by the handler's recipe; none if it has none, or a worker has to do it.
+    /// Executes the handler's recipe; `None` if it has none or a worker is needed.
     pub(super) async fn composed(&mut self) -> Option<Reply> {
         let generation = Arc::clone(&self.generation);
         let recipe = generation.service().handlers[self.handler].recipe.as_ref()?;

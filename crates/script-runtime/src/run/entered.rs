@@ -1,4 +1,4 @@
-//! A run's way into a worker: what it needs of state goes before it on the same connection.
+//! Entering a worker: the state that a run needs is sent before it on the same connection.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::problem::ScriptError;
 use crate::state::{Frame, Instance, WriteTicket};
 use crate::workers::{Event, Place};
 
-/// A run that is in a worker. Whoever lets go of it before it is over gives it up: the worker undoes what it wrote.
+/// A run in a worker. Dropping this before the run is over cancels it: the worker rolls back its writes.
 pub(super) struct Entered {
     pub(super) place: Arc<Place>,
     pub(super) is_over: bool,
@@ -33,7 +33,7 @@ impl Drop for Entered {
 }
 
 impl Run {
-    /// Goes into a worker: one of its own, if it has to be alone.
+    /// Enters a worker; a dedicated one, if the handler must run alone.
     pub(super) async fn enter(&mut self, alone: bool) -> Result<(), ScriptError> {
         let generation = Arc::clone(&self.generation);
         let handler = &generation.service().handlers[self.handler];
@@ -48,7 +48,7 @@ impl Run {
         let reads = handler.reads;
         let query = if reads.query { self.ask.query.clone() } else { Bytes::new() };
         let headers = if reads.headers { ask::headers(&self.ask.headers) } else { Bytes::new() };
-        // A JSON body's members are parameters too.
+        // The members of a JSON body are parameters too.
         let body = if reads.query || reads.body { self.ask.body.clone() } else { frame::Payload::default() };
         let is_said = worker.say(|out| {
             self.instance.iter().for_each(|instance| ship(out, instance.ship(worker.id)));
@@ -63,7 +63,7 @@ impl Run {
                     (ticket.cells(), ticket.version(), ticket.durable())
                 }
             };
-            // Its cells would have no values.
+            // The cells of a removed instance have no values.
             if self.instance.as_ref().is_some_and(Instance::is_removed) {
                 return false;
             }
@@ -95,7 +95,7 @@ impl Run {
         Ok(())
     }
 
-    /// Has cells that have no value yet get their first one.
+    /// Initialises cells that have no value yet.
     pub(super) async fn initialise(&mut self, mut ticket: WriteTicket) -> Result<(), ScriptError> {
         let generation = Arc::clone(&self.generation);
         let handler = &generation.service().handlers[self.handler];
@@ -128,7 +128,7 @@ impl Run {
         match std::future::poll_fn(|context| place.poll_event(context)).await {
             Event::From(From::End { changes, .. }) => {
                 entered.is_over = true;
-                // A reader sees what is durable.
+                // Readers see durable versions only, so the first reader must wait for this commit.
                 Ok(ticket.commit(worker.id, &changes.unwrap_or_default())?.wait().await?)
             }
             Event::From(From::Fail(fail)) => {
@@ -140,7 +140,7 @@ impl Run {
                 let at = generation.place(self.handler).to_owned();
                 Err(ScriptError::Protocol {
                     at,
-                    message: format!("{other:?} is no end of an initialisation"),
+                    message: format!("unexpected during an initialisation: {other:?}"),
                 })
             }
             Event::Lost { loss, .. } => {

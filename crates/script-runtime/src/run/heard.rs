@@ -1,5 +1,5 @@
-//! What a worker says of a run: its answer, its commit, its end. What a writer answers is held back here until its writes
-//! are durable.
+//! A worker's messages about a run: its response, its commit, its end. A writer's response is held back here
+//! until its writes are durable.
 
 use crate::answer::Reply;
 use crate::frame::{self, From};
@@ -8,7 +8,7 @@ use crate::problem::ScriptError;
 use super::{Run, Ticket};
 
 impl Run {
-    /// What its worker says.
+    /// Handles a message of the worker.
     pub(super) async fn hear(&mut self, from: From) -> Result<Option<Reply>, ScriptError> {
         match from {
             From::Call(call) => self.calls(call).map(|()| None),
@@ -46,7 +46,7 @@ impl Run {
             }
             other => {
                 let at = self.generation.place(self.handler).to_owned();
-                Err(ScriptError::Protocol { at, message: format!("{other:?} is not for a run") })
+                Err(ScriptError::Protocol { at, message: format!("unexpected for a run: {other:?}") })
             }
         }
     }
@@ -56,7 +56,7 @@ impl Run {
         answer: Option<frame::Answer>,
         changes: Option<bytes::Bytes>,
     ) -> Result<Option<Reply>, ScriptError> {
-        // A handler can answer once: what came first holds.
+        // A handler can respond once: the first response is used.
         let given = if self.is_answered { None } else { self.reply.take() };
         let reply = match (given, answer) {
             _ if self.is_answered => None,
@@ -78,11 +78,11 @@ impl Run {
         }
     }
 
-    /// An answer was given; it goes at once if there is nothing that has to be durable before.
+    /// Handles a response; it is sent at once unless writes have to become durable first.
     pub(super) async fn given(&mut self, reply: Reply) -> Result<Option<Reply>, ScriptError> {
         if self.is_answered || self.reply.is_some() {
             let at = self.generation.place(self.handler);
-            tracing::error!(target: "script", at, "the handler answered twice; the first answer holds");
+            tracing::error!(target: "script", at, "the handler answered twice; the first answer is used");
             return Ok(None);
         }
         if matches!(self.ticket, Ticket::Write(_)) {
@@ -99,7 +99,8 @@ impl Run {
         Ok(Some(reply))
     }
 
-    /// Gives the turn on: what was written is the next one's to build on, and on its way to the disk.
+    /// Commits and ends the writer's turn: the next writer can build on the changes while they are written to
+    /// disk.
     fn commit(&mut self, changes: &[u8]) -> Result<(), ScriptError> {
         let Ticket::Write(ticket) = std::mem::replace(&mut self.ticket, Ticket::None) else {
             return Ok(());
@@ -126,7 +127,7 @@ impl Run {
         })
     }
 
-    /// What a handler's failure is to the client; the log hears the rest.
+    /// Converts a handler's failure to the error for the client; logs the details.
     fn blamed(&self, fail: frame::Fail) -> ScriptError {
         let at = self.generation.origin(self.handler, fail.site, &fail.stack);
         let message = fail.message;

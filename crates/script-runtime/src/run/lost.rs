@@ -1,14 +1,14 @@
-//! What becomes of a run whose worker is lost.
+//! Recovery of a run whose worker is lost.
 //!
-//! One that changed nothing is run again elsewhere, and nobody notices. It may be the one that ended the worker: if that
-//! can't be told, it runs alone the second time, and if it ends that worker too, it was. So one bad request costs two
-//! workers, and no neighbour its answer.
+//! A run without effects is repeated in another worker, unnoticed by its client. If the run may have ended
+//! the worker itself, but this is not certain, it runs alone the second time; if that worker ends too, the
+//! run was the cause. So a single bad request costs two workers, but no response to other requests.
 
 use super::Run;
 use crate::problem::ScriptError;
 use crate::workers::Loss;
 
-/// So often is a run begun again.
+/// The maximum number of repetitions of a run.
 const AGAIN: u32 = 3;
 
 impl Run {
@@ -21,7 +21,7 @@ impl Run {
             return Err(ScriptError::Time { at, limit: self.setup.limits.time.0 });
         }
         if entered.place.worker.is_alone() {
-            // It ended the worker that it shared with others, too.
+            // This run also ended the worker that it shared with others before.
             self.generation.strike(self.handler, 2);
             let at = self.generation.place(self.handler);
             tracing::error!(target: "script", at, "the handler ended its worker: {}", loss.text);
@@ -40,7 +40,7 @@ impl Run {
             let at = self.generation.place(self.handler);
             tracing::warn!(
                 target: "script", at,
-                "the handler kept its worker busy when that ended, and is run once more, alone: {}", loss.text
+                "the worker ended while the handler kept it busy; the handler is run again, alone: {}", loss.text
             );
         }
         self.enter(is_suspect).await

@@ -1,8 +1,9 @@
-//! A cell: a value that is durable, the change sets since, and the tree that they make.
+//! A cell: a durable value, the change sets since, and the resulting tree.
 //!
-//! The text of a value and of its changes is what the store and the workers get, so it is kept; the tree is made when
-//! the cell is first written to, to check change sets by and to make the next text of. When the changes outweigh the
-//! value, a new text takes the place of both: what that costs was paid for by as many bytes of changes.
+//! The texts of a value and of its changes are sent to the store and to workers, so they are retained. The
+//! tree is built on the first write, to validate change sets and to produce the next text. When the changes
+//! become larger than the value, a new text replaces both; its cost is amortised over the bytes of the
+//! changes.
 
 use std::collections::VecDeque;
 
@@ -12,32 +13,32 @@ use super::changes::{self, Changes, Part, Refused};
 use super::tree::{self, Node, SizeChange, Undo};
 use super::workers::Frame;
 
-/// Changes that weigh less are never worth a new text.
+/// The minimum weight of changes for a compaction.
 const LIGHT: usize = 4 << 10;
-/// What a change weighs beside its text.
+/// The weight of a change besides its text.
 const ENTRY: usize = 128;
 
 #[derive(Debug)]
 pub(crate) struct Cell {
-    /// What workers know it by.
+    /// The number by which workers refer to the cell.
     pub(crate) id: u32,
-    /// Its durable value at `version`; none where it has none.
+    /// The durable value at `version`; `None` if it has none.
     value: Option<Bytes>,
     version: u64,
     changes: VecDeque<Change>,
-    /// What the durable ones of them weigh, and the others.
+    /// The weights of the durable and of the pending changes.
     weight: usize,
     pending: usize,
-    /// What became durable since the store was sent a new text.
+    /// The weight of changes that became durable since the last compaction in the store.
     since: usize,
-    /// The length of its text after all changes. After changes of another gateway it is an estimate, never too small, until
-    /// there is a tree.
+    /// The length of its text with all changes applied. After changes of another gateway it is an upper bound
+    /// until the tree is built.
     bytes: usize,
-    /// After all changes, if somebody asked.
+    /// The value with all changes applied, if it has been built.
     tree: Option<Option<Node>>,
-    /// Whether the store has it, or will.
+    /// Whether the cell is in the store, or will be.
     pub(crate) exists: bool,
-    /// Its version in the store, and the one that it will have when all that was sent there is done.
+    /// Its version in the store, and the version after all submitted commits.
     pub(crate) stored: u64,
     pub(crate) sent: u64,
 }
@@ -46,10 +47,10 @@ pub(crate) struct Cell {
 struct Change {
     version: u64,
     text: Bytes,
-    /// All that it does is to set the value to this.
+    /// The new value, if the change only sets the whole value.
     whole: Option<Bytes>,
     is_durable: bool,
-    /// While it is not durable.
+    /// The undo steps, as long as the change is not durable.
     undos: Vec<Undo>,
     size_change: SizeChange,
 }
@@ -60,7 +61,7 @@ impl Change {
     }
 }
 
-/// What becomes of a change set in the store.
+/// The operation of the store for a change set.
 #[derive(Debug)]
 pub(crate) enum Write {
     Create(Bytes),
@@ -69,7 +70,7 @@ pub(crate) enum Write {
 }
 
 impl Cell {
-    /// One that the store does not have.
+    /// Returns a cell that is not in the store.
     pub(crate) fn missing(id: u32, version: u64) -> Self {
         let changes = VecDeque::new();
         Self {
@@ -88,14 +89,15 @@ impl Cell {
         }
     }
 
-    /// One that the store has.
+    /// Returns a cell from the store.
     pub(crate) fn loaded(id: u32, version: u64, log: store::Log) -> Result<Self, Refused> {
         let mut cell = Self::missing(id, version);
         cell.refresh(version, log)?;
         Ok(cell)
     }
 
-    /// What another gateway did, as of `version`. There is nothing of our own under way.
+    /// Applies the changes of another gateway, as of `version`. There must be no pending changes of this
+    /// gateway.
     pub(crate) fn refresh(&mut self, version: u64, log: store::Log) -> Result<(), Refused> {
         self.tree = None;
         if let Some((_, value)) = log.snapshot {
@@ -126,7 +128,7 @@ impl Cell {
         self.compact_if_it_pays()
     }
 
-    /// Makes a change; it is not durable yet.
+    /// Applies a change, which is not durable yet.
     pub(crate) fn change(&mut self, part: &Part, version: u64) -> Result<Write, Refused> {
         let edits = Changes::read(&part.text)?;
         let exists = self.exists;
@@ -148,7 +150,7 @@ impl Cell {
         Ok(write)
     }
 
-    /// Takes changes back, those after `version`.
+    /// Rolls back all changes after `version`.
     pub(crate) fn take_back(&mut self, version: u64) {
         while let Some(change) = self.changes.pop_back_if(|change| change.version > version) {
             self.pending -= change.weight();
@@ -160,7 +162,7 @@ impl Cell {
         self.exists = self.stored > 0 || !self.changes.is_empty();
     }
 
-    /// Takes back all that is not durable.
+    /// Rolls back all changes that are not durable.
     pub(crate) fn reset(&mut self) {
         self.take_back(
             self.changes.iter().rfind(|change| change.is_durable).map_or(self.version, |last| last.version),
@@ -168,7 +170,7 @@ impl Cell {
         (self.exists, self.sent) = (self.stored > 0, self.stored);
     }
 
-    /// The change of a version is durable.
+    /// Marks the change of a version as durable.
     pub(crate) fn settle(&mut self, version: u64, stored: u64) -> Result<(), Refused> {
         if self.sent < stored {
             self.sent = stored;
@@ -191,7 +193,7 @@ impl Cell {
         self.compact_if_it_pays()
     }
 
-    /// The length of its text after all changes, durable or not.
+    /// The length of its text with all changes applied, durable or not.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -201,14 +203,15 @@ impl Cell {
     }
 
     fn compact_if_it_pays(&mut self) -> Result<(), Refused> {
-        // What is not durable is taken back for it, and made again.
+        // Compaction rolls back pending changes and applies them again.
         if self.weight > self.size().max(LIGHT).max(self.pending) {
             self.compact()?;
         }
         Ok(())
     }
 
-    /// A new text for the store, which said that one pays, and says so until it has it.
+    /// Returns a new text for the store, which has requested a compaction and repeats its request until it
+    /// gets one.
     pub(crate) fn text_for_store(&mut self) -> Result<Option<(u64, Bytes)>, Refused> {
         if self.since < self.size().max(LIGHT).max(self.pending) {
             return Ok(None);
@@ -218,7 +221,7 @@ impl Cell {
         Ok(Some((self.stored, self.value.clone().unwrap_or_default())))
     }
 
-    /// Puts one text in the place of value and durable changes.
+    /// Replaces the value and its durable changes by a single text.
     fn compact(&mut self) -> Result<(), Refused> {
         let rest = self.changes.iter().position(|change| !change.is_durable).unwrap_or(self.changes.len());
         if rest > 0 {
@@ -252,7 +255,7 @@ impl Cell {
         Ok(self.tree.insert(root))
     }
 
-    /// What brings a worker from the version that it has to `version`. Gives what it has then.
+    /// Adds the frames that update a worker's copy to `version`. Returns the resulting version of the copy.
     pub(crate) fn ship(&self, has: Option<u64>, version: u64, frames: &mut Vec<Frame>) -> u64 {
         let cell = self.id;
         let mut now = match has {
@@ -267,7 +270,8 @@ impl Cell {
         };
         let lacks = self.changes.iter().filter(|change| change.version > now && change.version <= version);
         let lacks: Vec<&Change> = lacks.collect();
-        // Durable ones at once; a reader may ask for what lies between the others.
+        // Durable changes are sent in one frame; the others one by one, since a reader may need a version
+        // between them.
         let durable = lacks.iter().take_while(|change| change.is_durable).count();
         let (durable, others) = lacks.split_at(durable);
         for changes in std::iter::once(durable).chain(others.chunks(1)) {
@@ -281,7 +285,7 @@ impl Cell {
     }
 }
 
-/// As the store keeps it: nothing stands for no value.
+/// Returns the stored form: an empty text represents a missing value.
 fn text(root: Option<&Node>) -> Bytes {
     let mut text = Vec::new();
     if let Some(root) = root {

@@ -1,9 +1,9 @@
-//! A run's change set: JSON text, an array of edits in their order, each of one of the run's slots.
+//! A run's change set: JSON text, an array of edits in order, each of one of the run's slots.
 //!
-//! `[slot, [steps…], value]` sets, `[slot, [steps…]]` deletes; a step is the number of an item or the name of a
-//! member, and the last one may be `"length"` of an array, which is made shorter. `[slot, [steps…], count, [values…]]`
-//! puts the values where `count` items were, from the item of the last step on. The text of the edits is what the
-//! store keeps and what other workers get, as it came; here it is only checked, and told apart by cell.
+//! `[slot, [steps…], value]` sets, `[slot, [steps…]]` deletes; a step is the index of an item or the name of
+//! a member, and the last one may be `"length"` of an array, which truncates it. `[slot, [steps…], count,
+//! [values…]]` replaces `count` items, starting at the item of the last step, by the values. The store and
+//! other workers receive the text of the edits unchanged; here it is only validated and split by cell.
 
 use bytes::Bytes;
 use json::{Document, Kind, Number};
@@ -11,37 +11,37 @@ use json::{Document, Kind, Number};
 use super::tree::{self, Misfit, Node, Step, Undo};
 use crate::index::index;
 
-/// Why a change set is refused.
+/// The reason why a change set is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
     #[error("{0}")]
     NotJson(#[from] json::Error),
     #[error("edit {0} is not `[slot, path]`, `[slot, path, value]` or `[slot, path, count, values]`")]
     NoEdit(usize),
-    #[error("edit {0} is of slot {1}, and the run has none of that number")]
+    #[error("edit {0} is for slot {1}, which the run does not have")]
     NoSlot(usize, u64),
     #[error("edit {0} does not fit: {1}")]
     Misfit(usize, Misfit),
 }
 
-/// A change set that was read.
+/// A parsed change set.
 #[derive(Debug)]
 pub(crate) struct Changes {
     text: Bytes,
     document: Option<Document>,
 }
 
-/// What the edits of one cell are.
+/// The edits of one cell.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) slot: usize,
-    /// A change set of its own.
+    /// The edits as a change set of their own.
     pub(crate) text: Bytes,
-    /// The cell's value, if all that is done is to set it.
+    /// The cell's new value, if the only edit sets the whole value.
     pub(crate) whole: Option<Bytes>,
 }
 
-/// An edit as it came.
+/// A parsed edit.
 struct Item<'a> {
     slot: u64,
     path: json::Node<'a>,
@@ -49,22 +49,23 @@ struct Item<'a> {
     text: Bytes,
 }
 
-/// What is done at its path.
+/// The operation of an edit.
 #[derive(Clone, Copy)]
 enum What<'a> {
     Delete,
     Set(json::Node<'a>),
-    /// So many items give their places to these.
+    /// Replaces this number of items by the values.
     Splice(usize, json::Node<'a>),
 }
 
 impl Changes {
-    /// Reads one that a worker sent. No text at all is one without edits.
+    /// Parses a change set from a worker. An empty text is a change set without edits.
     pub(crate) fn read(text: &Bytes) -> Result<Self, Refused> {
         Self::with(text, index)
     }
 
-    /// Reads one that the store has: it was taken, so that it has to be readable whatever its index takes.
+    /// Parses a change set from the store. It was accepted before, so it must be readable whatever the size
+    /// of its index.
     fn stored(text: &Bytes) -> Result<Self, Refused> {
         Self::with(text, Document::new)
     }
@@ -83,7 +84,7 @@ impl Changes {
         items.enumerate().map(|(number, item)| Item::read(item).ok_or(Refused::NoEdit(number)))
     }
 
-    /// Told apart by slot, in the order of the slots, each of them below `slots`.
+    /// Splits the change set by slot, in ascending order; each slot must be less than `slots`.
     pub(crate) fn parts(&self, slots: usize) -> Result<Vec<Part>, Refused> {
         let mut edits: Vec<(usize, Item<'_>)> = Vec::new();
         for (number, item) in self.items().enumerate() {
@@ -113,12 +114,12 @@ impl Changes {
         Part { slot, text, whole }
     }
 
-    /// Memory of its own for what would keep much else from being given back.
+    /// Copies a small part of the text, so that it does not keep the whole text in memory.
     fn own(&self, part: Bytes) -> Bytes {
         if part.len() * 2 < self.text.len() { Bytes::copy_from_slice(&part) } else { part }
     }
 
-    /// Makes the edits of a change set that is of one cell alone; all of them or none.
+    /// Applies a change set of a single cell, atomically.
     pub(crate) fn apply(&self, root: &mut Option<Node>) -> Result<Vec<Undo>, Refused> {
         let mut undos = Vec::new();
         for (number, item) in self.items().enumerate() {
@@ -189,8 +190,8 @@ fn number(node: json::Node<'_>) -> Option<usize> {
     }
 }
 
-/// A value and the change sets after it, as one tree. The index of a value takes at most eight times its text, and is
-/// dropped with the text of each.
+/// Builds the tree of a value with subsequent change sets applied. The index of a value takes at most eight
+/// times its text, and is dropped together with each text.
 pub(crate) fn tree<'a>(
     value: Option<&Bytes>,
     changes: impl Iterator<Item = &'a Bytes>,

@@ -1,9 +1,10 @@
-//! From a run's change set to the disk.
+//! Commits: from a run's change set to the disk.
 //!
-//! A change set that fits is made at once, and the group's next writer may start on it. A *courier* carries what is finished to the
-//! store, in order and without waiting for one answer before the next is sent. Only a new cell's first version is waited for, since
-//! the store chooses it. When the store refuses one, all that was built on it is refused as well, and the group goes back to what
-//! is durable: under new cell numbers, so that no worker takes what it has for the same.
+//! A valid change set is applied in memory at once, so that the group's next writer can build on it. A
+//! *courier* submits finished commits to the store, in order and pipelined. It waits only for the first
+//! version of a new cell, since the store chooses it. When the store refuses a commit, all commits based on
+//! it are refused as well, and the group is rolled back to its durable version. Its cells then get new
+//! numbers, so that workers do not mistake their copies for the current values.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,22 +21,23 @@ use super::home::Home;
 use super::sizes::entry_size;
 use super::workers::Forget;
 
-/// What becomes of a commit. All clones tell the same.
+/// The future result of a commit. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Durable(watch::Receiver<Option<Result<(), Error>>>);
 
-/// A commit on its way.
+/// A commit in progress.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     version: u64,
     writes: Vec<(Arc<str>, Write)>,
     lease: Option<Lease>,
-    /// The instance that goes with it. Nobody else writes until that is settled.
+    /// The instance that is removed with the commit, and the writer's permit, which is held until the commit
+    /// is settled.
     removes: Option<(Arc<str>, OwnedSemaphorePermit)>,
     answer: watch::Sender<Option<Result<(), Error>>>,
 }
 
-/// One that was handed to the store, which has nothing to do where nothing was written.
+/// A commit that was submitted to the store; without writes there is nothing to submit.
 struct Sent {
     sealed: Sealed,
     commit: Option<Commit>,
@@ -45,7 +47,7 @@ impl Durable {
     /// Waits until the commit is durable.
     ///
     /// # Errors
-    /// When it was not kept, or something that it was built on.
+    /// If the commit, or one that it is based on, was not stored.
     pub async fn wait(&self) -> Result<(), Error> {
         let mut answer = self.0.clone();
         let answer = answer.wait_for(Option::is_some).await;
@@ -54,7 +56,7 @@ impl Durable {
 }
 
 impl Group {
-    /// Makes a change set of a run that has the slot. `slots` are the run's cells.
+    /// Applies the change set of a run that has the slot. `slots` are the run's cells.
     pub(crate) fn commit(
         self: &Arc<Self>,
         slots: &[Arc<str>],
@@ -102,7 +104,7 @@ impl Group {
         Ok(durable)
     }
 
-    /// Carries to the store what is finished, until there is no more.
+    /// Submits finished commits to the store until the queue is empty.
     async fn carry(self: Arc<Self>) {
         let mut line = self.home.shared.store.pipeline();
         let mut sent: VecDeque<Sent> = VecDeque::new();
@@ -142,7 +144,7 @@ impl Group {
         }
     }
 
-    /// The next commit, and what the store is to do for it.
+    /// Returns the next commit, and its batch for the store.
     fn take(&self, sent: &VecDeque<Sent>) -> Option<(Sealed, Option<Batch>)> {
         let creates =
             |sent: &Sent| sent.sealed.writes.iter().any(|(_, write)| matches!(write, Write::Create(_)));
@@ -163,7 +165,7 @@ impl Group {
             let own = keys.instance(path);
             sealed.writes.retain(|(key, _)| !key.starts_with(&*own));
         }
-        // Those of an instance that was removed since are removed with it.
+        // Cells of an instance that was removed meanwhile are removed with it.
         sealed.writes.retain(|(key, _)| inner.cells.contains_key(key));
         for (key, write) in &sealed.writes {
             let Some(cell) = inner.cells.get_mut(key) else { continue };
@@ -180,7 +182,7 @@ impl Group {
         Some((sealed, Some(batch)))
     }
 
-    /// Whether there is nothing left to carry; then whoever brings something calls for a courier again.
+    /// Whether the queue is empty; if so, the next commit starts a new courier.
     fn is_done(&self) -> bool {
         let mut inner = self.lock();
         inner.is_carried = !inner.queue.is_empty();
@@ -201,7 +203,7 @@ impl Group {
             }
         }
         for (key, (version, text)) in texts {
-            // One that fails is asked for again.
+            // If this fails, the store requests compaction again.
             drop(self.home.shared.store.submit(Batch::new().compact(key, version, text)).await);
         }
         if let Some((path, _permit)) = sealed.removes {
@@ -210,7 +212,7 @@ impl Group {
         sealed.answer.send_replace(Some(Ok(())));
     }
 
-    /// The store refused one: it and all that was built on it did not happen.
+    /// Rolls back a commit that the store refused, together with all commits based on it.
     fn fail(&self, error: store::Error, built: impl Iterator<Item = Sealed>) {
         let mut inner = self.lock();
         let built: Vec<Sealed> = built.chain(std::mem::take(&mut inner.queue)).collect();
@@ -240,7 +242,7 @@ impl Group {
 }
 
 impl Inner {
-    /// Makes all parts of a change set, or none.
+    /// Applies all parts of a change set, atomically.
     fn make(
         &mut self,
         slots: &[Arc<str>],
@@ -277,8 +279,8 @@ impl Inner {
         Ok(writes)
     }
 
-    /// Takes back a change set that is refused. The worker that made it still holds it, so its cells get new numbers and are
-    /// sent again.
+    /// Rolls back a refused change set. The worker's copies still contain it, so these cells get new numbers
+    /// and are sent again.
     fn take_back(&mut self, slots: &[Arc<str>], parts: &[Part], home: &Home) {
         for cell in self.cells.values_mut() {
             cell.take_back(self.finished);

@@ -1,4 +1,4 @@
-//! State as one program sees it.
+//! The state as seen by one program.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,47 +19,47 @@ use super::ticket::{ReadTicket, WriteTicket};
 use super::workers::Frame;
 use crate::index::index;
 
-/// One program's view of the state. Its runs keep it, also when the program has changed.
+/// The state as seen by one program. Its runs keep it even after the program has changed.
 #[derive(Clone, Debug)]
 pub struct Edition {
     pub(crate) home: Arc<Home>,
     pub(crate) plan: Arc<Plan>,
 }
 
-/// Who asks for state.
+/// A run's request for access to state.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// The handler's number.
+    /// The index of the handler.
     pub handler: usize,
-    /// The path of its resource, as it was requested.
+    /// The requested path of its resource.
     pub path: &'a str,
-    /// What the callers hold.
+    /// The groups that the callers hold.
     pub held: &'a Held,
-    /// The handler, for people: `shop.sjs:12:3`.
+    /// The position of the handler, for messages: `shop.sjs:12:3`.
     pub at: &'a str,
 }
 
-/// A nested resource that a handler declares.
+/// The declaration of a nested resource by a handler.
 #[derive(Clone, Copy, Debug)]
 pub struct Declaration<'a> {
-    /// Its number.
+    /// The index of the resource.
     pub resource: usize,
-    /// Its path.
+    /// The path of the new instance.
     pub path: &'a str,
-    /// JSON text of what it captured.
+    /// The captured values, as JSON text.
     pub captures: &'a str,
-    /// JSON text: an object with the first values of its cells, by name.
+    /// The initial values of its cells, as the JSON text of an object by name.
     pub initials: &'a str,
-    /// What the handler committed before.
+    /// The previous commit of the declaring run.
     pub after: Option<&'a Durable>,
 }
 
-/// What became of a declaration.
+/// The result of a declaration.
 #[derive(Clone, Debug)]
 pub enum Declared {
-    /// There was none before.
+    /// A new instance.
     New(Instance),
-    /// It was there already; nothing of it was changed.
+    /// An existing instance, which is unchanged.
     Existing(Instance),
 }
 
@@ -71,23 +71,23 @@ pub struct Instance {
     resource: usize,
 }
 
-/// What an ask comes to.
+/// The group and the cells of a request.
 struct Wanted {
     group: Arc<Group>,
-    /// Of the handler's slots.
+    /// The keys of the handler's slots.
     keys: Vec<Arc<str>>,
-    /// These, and what has to be loaded with them.
+    /// These keys, and all others that have to be loaded with them.
     loaded: Vec<Arc<str>>,
 }
 
-/// Keys of the store, each with its size.
+/// Keys of the store with their sizes.
 type KeySizes = Vec<(Arc<str>, u64)>;
 
 impl Edition {
-    /// The dynamic instance at a path, if this program has its declaration.
+    /// Returns the dynamic instance at a path, if this program contains its declaration.
     ///
     /// # Errors
-    /// When the store fails. It is asked only after another gateway did something.
+    /// If the store fails. It is accessed only after a change by another gateway.
     pub async fn instance(&self, path: &str) -> Result<Option<Instance>, Error> {
         Ok(self.home.instance(path).await?.and_then(|known| self.known(known)))
     }
@@ -97,7 +97,8 @@ impl Edition {
         Some(Instance { home: Arc::clone(&self.home), known, resource })
     }
 
-    /// A ticket to initialise those of the handler's cells that must have a value before it runs and have none.
+    /// Returns a ticket to initialise those of the handler's cells that need a value before it runs and have
+    /// none.
     ///
     /// # Errors
     /// As [`Edition::write`].
@@ -108,16 +109,16 @@ impl Edition {
             return Ok(None);
         }
         let (wanted, permit) = self.slot(ask).await?;
-        // Somebody else may have done it meanwhile.
+        // Another run may have initialised them meanwhile.
         let (planned, keys): (Vec<usize>, Vec<Arc<str>>) = self.missing(ask, &wanted).into_iter().unzip();
         let ticket = || WriteTicket::new(wanted.group, keys, planned.clone(), permit, ask.held, ask.at);
         Ok((!planned.is_empty()).then(ticket))
     }
 
-    /// The last durable version.
+    /// Returns a ticket for the last durable version.
     ///
     /// # Errors
-    /// When the store fails.
+    /// If the store fails.
     pub async fn read(&self, ask: Ask<'_>) -> Result<ReadTicket, Error> {
         loop {
             let wanted = self.wanted(ask)?.ok_or_else(|| self.stateless(ask))?;
@@ -132,7 +133,7 @@ impl Edition {
         }
     }
 
-    /// If a cell that must have a value has one that is not durable yet, when that will be.
+    /// Returns the pending commit, if a cell that needs a value has one that is not durable yet.
     fn coming(&self, ask: Ask<'_>, wanted: &Wanted) -> Option<Result<Durable, Error>> {
         let generation = {
             let inner = wanted.group.lock();
@@ -140,14 +141,15 @@ impl Edition {
             let mut eager = self.eager(ask, wanted);
             eager.any(|(_, key)| is_coming(key)).then_some(inner.generation)?
         };
-        // Nothing is written, but it is settled after all that was.
+        // An empty commit: it completes after all earlier ones.
         Some(wanted.group.commit(&[], generation, 0, b"", None))
     }
 
-    /// Waits for the slot.
+    /// Waits for the group's slot, and returns a ticket to write.
     ///
     /// # Errors
-    /// When a caller holds it, when another gateway does, when the instance is gone, when the store fails.
+    /// If a caller holds the slot, if another gateway holds the lease, if the instance is removed, or if the
+    /// store fails.
     pub async fn write(&self, ask: Ask<'_>) -> Result<WriteTicket, Error> {
         let (wanted, permit) = self.slot(ask).await?;
         let planned =
@@ -181,9 +183,9 @@ impl Edition {
         holder.map_or(Ok(()), |holder| Err(Error::SelfCall { asker: ask.at.into(), holder }))
     }
 
-    /// Has the cells loaded.
+    /// Loads the cells.
     async fn prepare(&self, ask: Ask<'_>, wanted: &Wanted, writes: bool) -> Result<(), Error> {
-        // What retires is waited for, and its writer may wait for us.
+        // Retiring groups are waited for, and their writers may wait for this run.
         let before = wanted.group.before();
         if let Some(holder) = before.iter().find_map(|group| ask.held.holder(group)) {
             return Err(Error::SelfCall { asker: ask.at.into(), holder });
@@ -191,7 +193,7 @@ impl Edition {
         wanted.group.prepare(&wanted.loaded, writes).await
     }
 
-    /// Whether the group is in force still; an error where its instance is gone.
+    /// Whether the group is still active; returns an error if the instance is removed.
     fn is_open(&self, ask: Ask<'_>, wanted: &Wanted) -> Result<bool, Error> {
         let state = wanted.group.lock().state;
         let is_dynamic = || {
@@ -206,7 +208,7 @@ impl Edition {
         Ok(state == State::Open)
     }
 
-    /// None where the handler has no cells.
+    /// Returns `None` if the handler has no cells.
     fn wanted(&self, ask: Ask<'_>) -> Result<Option<Wanted>, Error> {
         let handler = self.plan.handlers.get(ask.handler).ok_or_else(|| self.stateless(ask))?;
         let cells: Vec<_> = handler.cells.iter().filter_map(|cell| self.plan.cells.get(*cell)).collect();
@@ -226,7 +228,7 @@ impl Edition {
         Ok(Some(Wanted { group, keys: own, loaded: loaded.into_iter().collect() }))
     }
 
-    /// The handler's cells that must have a value before it runs.
+    /// Returns the handler's cells that need a value before it runs.
     fn eager<'a>(&'a self, ask: Ask<'_>, wanted: &'a Wanted) -> impl Iterator<Item = (usize, &'a Arc<str>)> {
         let handler = self.plan.handlers.get(ask.handler);
         let cells = handler.map(|handler| &handler.cells[..]).unwrap_or_default();
@@ -234,7 +236,7 @@ impl Edition {
         cells.iter().copied().zip(&wanted.keys).filter(move |(cell, _)| is_eager(*cell))
     }
 
-    /// Those of them that have none.
+    /// Returns those of these cells that have no value.
     fn missing(&self, ask: Ask<'_>, wanted: &Wanted) -> Vec<(usize, Arc<str>)> {
         let inner = wanted.group.lock();
         let exists = |key| inner.cells.get(key).is_some_and(|cell| cell.exists);
@@ -246,11 +248,11 @@ impl Edition {
         Error::Stateless { service: Arc::clone(self.home.keys.service()), handler: ask.handler }
     }
 
-    /// Makes an instance, unless it is there. It is durable when this returns.
+    /// Creates an instance, unless it exists. It is durable on return.
     ///
     /// # Errors
-    /// When no request can have the path, when it is another declaration's, when too much is captured, when there are too many,
-    /// when the state would be too large, when the store fails.
+    /// If the path is invalid or belongs to another declaration, if a limit of captured values, instances or
+    /// the size of the state is exceeded, or if the store fails.
     pub async fn declare(&self, declaration: Declaration<'_>) -> Result<Declared, Error> {
         let refused = |reason: String| Error::declaration(declaration.path, reason);
         let resource = self.plan.resources.get(declaration.resource);
@@ -259,7 +261,7 @@ impl Edition {
         let captured = declaration.captures.len();
         if captured > MAX_CAPTURES {
             return Err(refused(format!(
-                "what it captured has {captured} bytes, and {MAX_CAPTURES} are the most it may have"
+                "it captures {captured} bytes, more than the maximum of {MAX_CAPTURES}"
             )));
         }
         if let Some(after) = declaration.after {
@@ -282,7 +284,7 @@ impl Edition {
             let _reserved = reserved.map_err(|refused| self.home.state_full(refused, settings.size))?;
             match self.home.shared.store.commit(batch).await {
                 Ok(written) => {
-                    // Whoever asked for it before it was there saw no values.
+                    // Runs that looked for the instance before its creation have cached its cells as missing.
                     self.home.appeared(declaration.path);
                     sizes.iter().for_each(|(key, size)| self.home.sizes.set(key, *size));
                     let version = written.get(1).map_or(0, |written| written.version);
@@ -291,7 +293,7 @@ impl Edition {
                     let resource = declaration.resource;
                     return Ok(Declared::New(Instance { home: Arc::clone(&self.home), known, resource }));
                 }
-                // Somebody else declared it first.
+                // Another declaration was faster.
                 Err(store::Error::Conflict { .. }) => self.home.adopt(declaration.path).await?,
                 Err(error) => return Err(error.into()),
             }
@@ -306,15 +308,16 @@ impl Edition {
         Ok(Declared::Existing(Instance { home: Arc::clone(&self.home), known, resource }))
     }
 
-    /// What the store keeps of an instance.
+    /// Returns the store's record of an instance.
     fn record(&self, declaration: Declaration<'_>, site: &str) -> Result<String, Error> {
         let refused = |reason: String| Error::declaration(declaration.path, reason);
         let captures = Bytes::copy_from_slice(declaration.captures.as_bytes());
-        index(captures).map_err(|error| refused(format!("what it captured is no JSON ({error})")))?;
+        index(captures).map_err(|error| refused(format!("its captured values are not JSON ({error})")))?;
         Ok(Record { site, captures: declaration.captures, ends: self.home.ends() }.text())
     }
 
-    /// The store's batch, and the size of each of its keys. Nothing that was there at its path before is left.
+    /// Returns the store's batch, and the size of each of its keys. The batch also removes all old data at
+    /// the path.
     fn declaration(&self, declaration: Declaration<'_>, record: Bytes) -> Result<(Batch, KeySizes), Error> {
         let refused = |reason: String| Error::declaration(declaration.path, reason);
         let keys = &self.home.keys;
@@ -327,7 +330,7 @@ impl Edition {
             return Ok((batch, sizes));
         }
         let initials = index(Bytes::copy_from_slice(declaration.initials.as_bytes()))
-            .map_err(|error| refused(format!("its first values are no JSON ({error})")))?;
+            .map_err(|error| refused(format!("its initial values are not JSON ({error})")))?;
         let cells = self.plan.resources.get(declaration.resource).map(|resource| &resource.cells[..]);
         for cell in cells.unwrap_or_default().iter().filter_map(|cell| self.plan.cells.get(*cell)) {
             if let Some(value) = initials.root().last_member(cell.name.as_bytes()) {
@@ -339,48 +342,49 @@ impl Edition {
         Ok((batch, sizes))
     }
 
-    /// Removes the instance at a path, one that this program does not know as well. It is durable when this returns.
+    /// Removes the instance at a path, even if this program does not declare it. The removal is durable on
+    /// return.
     ///
     /// # Errors
-    /// When the store fails.
+    /// If the store fails.
     pub async fn remove(&self, path: &str, held: &Held, at: &str) -> Result<bool, Error> {
         self.home.remove(path, held, at).await
     }
 }
 
 impl Instance {
-    /// What workers know it by.
+    /// The number by which workers refer to the instance.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.known.id
     }
 
-    /// Its path.
+    /// The path of the instance.
     #[must_use]
     pub fn path(&self) -> &Arc<str> {
         &self.known.path
     }
 
-    /// The number of its resource in this program.
+    /// The index of its resource in this program.
     #[must_use]
     pub fn resource(&self) -> usize {
         self.resource
     }
 
-    /// Whether it was removed since it was found, or is about to be.
+    /// Whether it has been removed since it was found, or is being removed.
     #[must_use]
     pub fn is_removed(&self) -> bool {
         self.home.is_leaving(&self.known.path)
             || self.home.instances.find(&self.known.path).is_none_or(|known| known.id != self.known.id)
     }
 
-    /// JSON text.
+    /// The captured values, as JSON text.
     #[must_use]
     pub fn captures(&self) -> &Bytes {
         &self.known.captures
     }
 
-    /// What the worker has to be sent before a run at this instance.
+    /// Returns the frames that a worker must receive before a run at this instance.
     #[must_use]
     pub fn ship(&self, worker: u32) -> Vec<Frame> {
         self.home.shared.workers.ship(worker, |worker, frames| {

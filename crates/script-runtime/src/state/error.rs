@@ -1,118 +1,118 @@
-//! What can go wrong with state, in plain words.
+//! Errors of the state.
 
 use std::sync::Arc;
 
-/// Why state was not read, written or made. Nothing of what was asked is kept then.
+/// A failure to read, write or create state. The failed operation has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The store says no.
+    /// An error of the store.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// A run asks to write what one of its callers, or itself, is writing (rule 7).
+    /// A run requests a group that one of its callers, or the run itself, is writing (rule 7).
     #[error("{asker} needs state that {holder} holds, and {holder} waits for {asker}: neither could go on")]
     SelfCall {
-        /// The handler that asks.
+        /// The requesting handler.
         asker: Arc<str>,
-        /// The handler that holds it, from which the call came.
+        /// The handler that holds the group, from which the call originates.
         holder: Arc<str>,
     },
     /// Runs wait for each other's state.
     #[error(
-        "{asker} needs state that {holder} holds, which in its turn waits for state that {asker}'s callers hold"
+        "{asker} needs state that {holder} holds, which in turn waits for state that {asker}'s callers hold"
     )]
     Circle {
-        /// The handler that asks.
+        /// The requesting handler.
         asker: Arc<str>,
-        /// The handler that holds it.
+        /// The handler that holds the group.
         holder: Arc<str>,
     },
-    /// A worker's change set is not one of this state.
+    /// A worker's change set is invalid.
     #[error("the worker's change set of {handler} is refused: {reason}")]
     Changes {
         /// The handler that ran.
         handler: Arc<str>,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The resource was removed while it was used.
+    /// The resource was removed while it was in use.
     #[error("`{path}` was removed")]
     Gone {
-        /// Its path.
+        /// The path of the resource.
         path: Arc<str>,
     },
-    /// Another declaration has the path (rule 10).
+    /// Another declaration owns the path (rule 10).
     #[error("the path `{path}` is already taken by `{owner}`; `{site}` can't have it too")]
     Taken {
         /// The path.
         path: Arc<str>,
-        /// The declaration that has it.
+        /// The declaration that owns the path.
         owner: Arc<str>,
-        /// The one that wants it.
+        /// The declaration that was refused.
         site: Arc<str>,
     },
-    /// There are as many dynamic resources as may be.
-    #[error("`{service}` has {most} dynamic resources, and that is the most it may have")]
+    /// The maximum number of dynamic resources is reached.
+    #[error("`{service}` has {most} dynamic resources, which is the maximum")]
     TooMany {
         /// The service.
         service: Arc<str>,
-        /// How many.
+        /// The maximum.
         most: usize,
     },
-    /// The state would be larger than it may be.
-    #[error("the state of `{service}` would have {size} bytes, and {most} are the most it may have")]
+    /// The state would exceed its maximum size.
+    #[error("the state of `{service}` would have {size} bytes, more than the maximum of {most}")]
     StateFull {
         /// The service.
         service: Arc<str>,
-        /// Its bytes with the refused write.
+        /// The size in bytes including the refused write.
         size: u64,
-        /// The most bytes.
+        /// The maximum size in bytes.
         most: u64,
     },
-    /// A resource is declared with something that can't be kept.
+    /// A declaration of a resource is invalid.
     #[error("`{path}` can't be declared: {reason}")]
     Declaration {
-        /// Its path.
+        /// The path.
         path: Arc<str>,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// What the store has is not what was written there.
-    #[error("`{key}` in the store is not what state looks like: {reason}")]
+    /// A stored value is corrupt.
+    #[error("`{key}` in the store is not valid state: {reason}")]
     Unreadable {
         /// The store's key.
         key: Arc<str>,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// Two S services of one name: they would have the same state.
+    /// Two S services have the same name, and therefore would have the same state.
     #[error("the S service `{service}` is deployed twice, and both would have the same state")]
     Twice {
-        /// Its name.
+        /// The name.
         service: Arc<str>,
     },
     /// The folder of the state can't be used.
     #[error("the folder `{folder}` of the state can't be used: {reason}")]
     Folder {
-        /// Which.
+        /// The folder.
         folder: Arc<str>,
-        /// What the system says.
+        /// The error of the system.
         reason: String,
     },
-    /// State is asked for a handler that has none.
+    /// State is requested for a handler that has none.
     #[error("handler {handler} of `{service}` has no state")]
     Stateless {
         /// The service.
         service: Arc<str>,
-        /// The handler's number.
+        /// The index of the handler.
         handler: usize,
     },
 }
 
-/// The most bytes of a path that the text of an error repeats.
+/// The maximum length in bytes of a path in an error message.
 const SHOWN: usize = 128;
 
 impl Error {
-    /// A declaration that is refused. Of a long path only the start is repeated.
+    /// Returns the error of a refused declaration. A long path is truncated.
     pub(crate) fn declaration(path: &str, reason: String) -> Self {
         let shown = path.get(..path.floor_char_boundary(SHOWN)).unwrap_or_default();
         let rest = if shown.len() < path.len() { ".." } else { "" };
@@ -139,7 +139,7 @@ impl Error {
         }
     }
 
-    /// The status of the answer.
+    /// The status of the response.
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
@@ -150,36 +150,38 @@ impl Error {
         }
     }
 
-    /// What the reader can do about it, in one sentence.
+    /// A suggestion for the reader, in one sentence.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Store(store::Error::LeaseLost { .. } | store::Error::LeaseTaken { .. }) => {
-                "another gateway writes this state; nothing of this request was kept there, so send it again"
+                "another gateway writes this state; nothing of this request was stored, so send it again"
             }
             Self::Store(store::Error::Conflict { .. } | store::Error::Abandoned) => {
-                "nothing of this request was kept in the state, so send it again"
+                "nothing of this request was stored, so send it again"
             }
             Self::Store(error) => error.hint(),
             Self::SelfCall { .. } => {
                 "make the call after the last use of the state in its handler, or let the called handler only read"
             }
             Self::Circle { .. } => {
-                "send it again; to be rid of it, let handlers call each other in one direction only"
+                "send it again; to avoid this error, let handlers call each other in one direction only"
             }
             Self::Changes { .. } => {
                 "this is a bug of the worker, or a handler that changed its built-in objects"
             }
-            Self::Gone { .. } => "make the resource again",
+            Self::Gone { .. } => "create the resource again",
             Self::Taken { .. } => "delete the resource, or give this one another path",
-            Self::TooMany { .. } => "delete some, let them end by a time to live, or allow more",
+            Self::TooMany { .. } => "delete some, set a time to live, or raise the limit",
             Self::StateFull { .. } => "delete some of it, or raise `state.size` of the script",
             Self::Declaration { .. } => {
                 "give it a path that requests can have, and less to capture; larger values can be state of the service"
             }
-            Self::Unreadable { .. } => "put back a copy of the store from before somebody else wrote to it",
+            Self::Unreadable { .. } => {
+                "restore a backup of the store that was made before other software wrote to it"
+            }
             Self::Twice { .. } => "give one of them another name",
-            Self::Folder { .. } => "let the gateway's user write to it",
+            Self::Folder { .. } => "give the gateway's user write access to it",
             Self::Stateless { .. } => "this is a bug of the gateway",
         }
     }

@@ -1,4 +1,4 @@
-//! Change sets come from workers, which run scripts: see `fuzz/src/lib.rs`.
+//! Fuzzing of change sets, which come from workers and thus from scripts: see `fuzz/src/lib.rs`.
 
 use ::fuzz::Choices;
 use ::fuzz::generate::worker;
@@ -25,21 +25,21 @@ const WORDS: &[&str] = &[
 ];
 
 #[test]
-fn a_change_set_that_is_taken_gives_a_value_and_one_that_is_refused_leaves_it_alone() {
+fn an_accepted_change_set_yields_a_value_and_a_refused_one_has_no_effect() {
     ::fuzz::run("state_changes", WORDS, |text: &[u8]| {
         keeps_values_whole(&Bytes::copy_from_slice(text));
         keeps_values_whole(&worker::changes(&mut Choices::new(text)).into());
     });
 }
 
-/// Reads a change set and makes it of no value; says why it is refused.
+/// Applies a change set to a missing value; returns the error if it is refused.
 pub(crate) fn change_set(text: &str) -> Result<(), String> {
     let changes =
         Changes::read(&Bytes::copy_from_slice(text.as_bytes())).map_err(|refused| refused.to_string())?;
     changes.apply(&mut None).map(drop).map_err(|refused| refused.to_string())
 }
 
-/// That a change set makes a value of a value, or leaves it alone.
+/// Checks that a change set yields a valid value or has no effect.
 pub(crate) fn keeps_values_whole(text: &Bytes) {
     let value = Bytes::from_static(br#"{"a":[0,{"length":2}]}"#);
     let mut root = tree(Some(&value), std::iter::empty()).unwrap();
@@ -54,11 +54,11 @@ pub(crate) fn keeps_values_whole(text: &Bytes) {
     match taken {
         Err(_) => assert_eq!(after, value),
         Ok(undos) => {
-            // What other workers and the disk get makes the same.
+            // The text for other workers and the disk must have the same effect.
             if let Ok(parts) = parts
                 && let [part] = &parts[..]
             {
-                let again = tree(Some(&value), std::iter::once(&part.text)).expect("it was taken before");
+                let again = tree(Some(&value), std::iter::once(&part.text)).expect("it was accepted before");
                 let mut same = Vec::new();
                 again.iter().for_each(|root| root.write(&mut same));
                 assert_eq!(same, after, "{}", String::from_utf8_lossy(text));

@@ -1,11 +1,12 @@
-//! Cells that are written together: one writer at a time, and readers of the last durable version.
+//! Groups of cells that are written together: one writer at a time, and readers of the last durable version.
 //!
-//! A group's version counts its commits. It begins with the sum of what the store says of its cells, each of which gets at
-//! least one version with each commit that touches it: so it never goes back, restarts and edits of the script included.
-//! The next writer starts on the last *finished* version; readers see the last *durable* one.
+//! A group's version counts its commits. It begins with the sum of the stored versions of its cells, each of
+//! which increases with every commit that touches the cell; so it never decreases, even across restarts and
+//! edits of the script. The next writer builds on the last *finished* version; readers see the last *durable*
+//! one.
 //!
-//! The cells' values lie in `cell.rs`; here is when they are loaded, and who may write: within this gateway who has the
-//! group's slot, among gateways who has its lease. `commit.rs` brings what is finished to the store.
+//! The values of cells are in `cell.rs`; this file loads them and controls write access: within this gateway
+//! by the group's slot, among gateways by its lease. `commit.rs` writes finished versions to the store.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -23,60 +24,60 @@ use super::home::{Domain, Home};
 use super::keys::Keys;
 use super::workers::Forget;
 
-/// How long a lease is taken for.
+/// The duration of a lease.
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
-/// A lease that ends so soon is renewed before it is relied on.
+/// A lease with less remaining time is renewed before it is relied on.
 const MARGIN: Duration = Duration::from_secs(2);
-/// That nothing was ever looked at: everything is to be asked of the store again.
+/// The epoch of a group that has not been synchronised: everything must be loaded again.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) home: Arc<Home>,
-    /// Of its instance; none where there is one group for the whole service.
+    /// The path of its instance; `None` if the whole service has one group.
     pub(crate) path: Option<Arc<str>>,
     pub(crate) lease_name: Arc<str>,
     pub(crate) domain: Arc<Domain>,
-    /// Groups that had some of its cells, and have to be done with them first.
+    /// Retiring groups that share some of its cells, and must be finished first.
     before: Mutex<Vec<Arc<Group>>>,
-    /// One permit: the writer's. First come, first served.
+    /// The writer's permit; first come, first served.
     pub(crate) slot: Arc<Semaphore>,
-    /// One loads at a time.
+    /// Serialises loading.
     loading: tokio::sync::Mutex<()>,
-    /// Something was finished.
+    /// Notifies the courier of a finished commit.
     pub(crate) arrived: Notify,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Inner {
-    /// By their keys in the store.
+    /// The cells by their keys in the store.
     pub(crate) cells: HashMap<Arc<str>, Cell>,
     pub(crate) finished: u64,
     pub(crate) durable: u64,
-    /// Counts what was taken back: runs that were built on it can't commit.
+    /// Incremented on a rollback: runs that are based on an earlier generation cannot commit.
     pub(crate) generation: u64,
     pub(crate) state: State,
     pub(crate) lease: Option<(Lease, Instant)>,
-    /// How much of what other gateways did was looked at.
+    /// The epoch up to which changes of other gateways are loaded.
     pub(crate) seen: u64,
-    /// Finished and not handed to the store yet.
+    /// Finished commits that are not yet submitted to the store.
     pub(crate) queue: VecDeque<Sealed>,
     pub(crate) is_carried: bool,
     /// The handler that has the slot.
     pub(crate) writer: Arc<str>,
-    /// When it was last asked for, in ticks.
+    /// The tick of the last use.
     pub(crate) used: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing was loaded yet.
+    /// Not loaded yet.
     New,
     Open,
-    /// Whoever asks looks for the group that took its place.
+    /// Replaced by another group, which must be looked up.
     Closed,
-    /// Its instance was removed.
+    /// The instance was removed.
     Gone,
 }
 
@@ -116,8 +117,8 @@ impl Group {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sees to it that these cells are here and no older than what other gateways committed, and, for a writer, that
-    /// we have the lease.
+    /// Ensures that these cells are loaded and include all commits of other gateways, and, for a writer, that
+    /// this gateway holds the lease.
     pub(crate) async fn prepare(&self, wanted: &[Arc<str>], writes: bool) -> Result<(), Error> {
         if self.is_ready(wanted, writes) {
             return Ok(());
@@ -137,16 +138,16 @@ impl Group {
         self.load(wanted, epoch).await
     }
 
-    /// The groups that have to be done with its cells before it has them.
+    /// Returns the groups that must be finished with its cells first.
     pub(crate) fn before(&self) -> Vec<Arc<Self>> {
         self.before.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits for the writer, and for what was written to be durable or refused; then nobody uses the group any more.
+    /// Waits for the writer and for pending commits, and closes the group.
     async fn retire(self: &Arc<Self>) {
         let Ok(permit) = self.slot.acquire().await else { return };
         let generation = self.lock().generation;
-        // Nothing is written, but it is settled after all that was.
+        // An empty commit: it completes after all earlier ones.
         if let Ok(settled) = self.commit(&[], generation, 0, b"", None) {
             let _ = settled.wait().await;
         }
@@ -174,12 +175,12 @@ impl Group {
         let lease = self.home.lease(&self.lease_name).await?;
         let mut inner = self.lock();
         inner.lease = Some((lease, until));
-        // Others may have written while it was theirs.
+        // Other gateways may have written while they held the lease.
         inner.seen = NEVER;
         Ok(())
     }
 
-    /// Whether the lease is still ours, and then for longer.
+    /// Extends the lease; returns whether this gateway still holds it.
     pub(crate) async fn renew(&self, lease: &Lease) -> Result<bool, Error> {
         let until = Instant::now() + LEASE;
         let renewed = self.home.shared.store.renew(lease, LEASE).await;
@@ -205,7 +206,7 @@ impl Group {
         let elsewhere = if is_new { self.elsewhere().await? } else { 0 };
         let logs = self.home.shared.store.load_after(known.clone()).await?;
         let mut inner = self.lock();
-        // What is under way was built on what is here: the store will say whether that is still so.
+        // Pending commits build on the current values: the store will report whether these are still valid.
         let is_busy = inner.finished != inner.durable;
         let (version, next) = (inner.durable, inner.finished + 1);
         let mut came = 0;
@@ -252,7 +253,7 @@ impl Group {
         Ok(())
     }
 
-    /// The keys that have to be asked for, with what is known of each; and whether nothing was loaded yet.
+    /// Returns the keys to be loaded, with the known version of each, and whether nothing is loaded yet.
     fn unknown(&self, wanted: &[Arc<str>], epoch: u64) -> (Vec<(Arc<str>, u64)>, bool) {
         let inner = self.lock();
         let lacks =
@@ -264,12 +265,12 @@ impl Group {
         (unknown, inner.state == State::New)
     }
 
-    /// Whether there is one at each path of this cell, though the group is the service's.
+    /// Whether a cell exists once at each path although the group is that of the whole service.
     fn is_scattered(&self, key: &str) -> bool {
         self.path.is_none() && self.domain.scattered.iter().any(|own| **own == *Keys::own(key))
     }
 
-    /// The versions of all those cells: not all of them are loaded.
+    /// Returns the sum of the versions of all such cells: not all of them are loaded.
     async fn elsewhere(&self) -> Result<u64, Error> {
         if self.path.is_some() || self.domain.scattered.is_empty() {
             return Ok(0);
@@ -278,7 +279,7 @@ impl Group {
         Ok(keys.iter().filter(|(key, _)| self.is_scattered(key)).map(|(_, version)| version).sum())
     }
 
-    /// Renews the lease if somebody writes and it ends soon; gives it back if the gateway drains and nobody does.
+    /// Renews an expiring lease during a write; releases the lease if the gateway drains and no run writes.
     pub(crate) async fn keep_lease(&self, now: Instant) {
         if self.home.shared.is_draining() {
             self.release().await;
@@ -286,12 +287,12 @@ impl Group {
         let lease = self.lock().lease.clone();
         let Some((lease, _)) = lease.filter(|(_, end)| *end < now + LEASE / 2) else { return };
         if self.slot.available_permits() == 0 {
-            // The store being away now is told to who commits.
+            // If the store fails now, the commit will report it.
             let _ = self.renew(&lease).await;
         }
     }
 
-    /// Gives the lease back if nobody writes.
+    /// Releases the lease if no run writes.
     pub(crate) async fn release(&self) {
         let Ok(_permit) = self.slot.try_acquire() else { return };
         let lease = {
@@ -303,12 +304,12 @@ impl Group {
             inner.lease.take()
         };
         if let Some((lease, _)) = lease {
-            // One that is not given back ends by itself.
+            // A lease that is not released expires.
             let _ = self.home.shared.store.release(&lease).await;
         }
     }
 
-    /// Forgets its cells; who asks finds it in this state.
+    /// Discards the cells, and sets the state that later requests find.
     pub(crate) fn close(&self, state: State) {
         let mut inner = self.lock();
         inner.state = state;

@@ -1,4 +1,4 @@
-//! Which groups a run and its callers hold, so that nobody waits for what can't come (rule 7).
+//! Deadlock detection: the groups that a run and its callers hold (rule 7).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,15 +13,15 @@ pub struct Held(Option<Arc<Hold>>);
 #[derive(Debug)]
 struct Hold {
     group: Arc<Group>,
-    /// The handler that holds it.
+    /// The handler that holds the group.
     at: Arc<str>,
     is_over: AtomicBool,
-    /// Of the run's callers.
+    /// The groups that the run's callers hold.
     above: Held,
 }
 
 impl Held {
-    /// Those of a request from outside.
+    /// Returns the empty list, for a request from outside.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
@@ -36,7 +36,7 @@ impl Held {
         })))
     }
 
-    /// The innermost group is let go.
+    /// Marks the innermost group as released.
     pub(crate) fn let_go(&self) {
         if let Some(hold) = &self.0 {
             hold.is_over.store(true, Ordering::Release);
@@ -48,9 +48,9 @@ impl Held {
             .filter(|hold| !hold.is_over.load(Ordering::Acquire))
     }
 
-    /// Who holds a group, if it is one of these runs.
+    /// Returns the handler that holds a group, if it is one of these runs.
     pub(crate) fn holder(&self, group: &Arc<Group>) -> Option<Arc<str>> {
-        // One that retires holds back those that follow it.
+        // A group that is being retired blocks its successors.
         let before = group.before();
         let is_it =
             |hold: &&Hold| std::iter::once(group).chain(&before).any(|group| Arc::ptr_eq(&hold.group, group));
@@ -58,7 +58,7 @@ impl Held {
     }
 }
 
-/// Runs that hold something and wait for something else.
+/// The runs that hold a group and wait for another one.
 #[derive(Debug, Default)]
 pub(crate) struct Waits(Mutex<Waiters>);
 
@@ -75,7 +75,7 @@ struct Wait {
     wants: Arc<Group>,
 }
 
-/// One that waits, as long as it lives.
+/// Registers a waiting run until it is dropped.
 pub(crate) struct Waiting<'a> {
     waits: &'a Waits,
     number: u64,
@@ -86,14 +86,15 @@ impl Waits {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a group, unless its writer waits, through however many others, for one of those held.
+    /// Registers a wait for a group, or returns an error if its writer waits, directly or through others, for
+    /// one of the held groups.
     pub(crate) fn enter(
         &self,
         holds: &Held,
         wants: &Arc<Group>,
         at: &str,
     ) -> Result<Option<Waiting<'_>>, Error> {
-        // Who holds nothing is in nobody's way.
+        // A run that holds nothing cannot be part of a deadlock.
         if holds.holds().next().is_none() {
             return Ok(None);
         }

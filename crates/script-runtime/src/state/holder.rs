@@ -1,14 +1,14 @@
-//! Who we are among the gateways that have this state open.
+//! The identity of this gateway among those that share the same state.
 //!
-//! A gateway is the holder of leases under the name of a file that it keeps locked as long as it lives. So the next one
-//! need not wait for the leases of one that was killed: the system gave its lock back. Between gateways in containers, which
-//! don't see each other's processes, that holds too.
+//! A gateway holds leases under the name of a file that it keeps locked as long as it lives. The next gateway
+//! therefore need not wait for the leases of a killed one: the system has released its lock. This also works
+//! between containers, which cannot see each other's processes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Our locked file.
+/// This gateway's locked file.
 #[derive(Debug)]
 pub(crate) struct Holder {
     name: Arc<str>,
@@ -16,14 +16,14 @@ pub(crate) struct Holder {
     _locked: File,
 }
 
-/// What the files' names end with.
+/// The suffix of the files' names.
 const ENDING: &str = ".gateway";
 
 impl Holder {
     pub(crate) fn new(folder: &Path) -> std::io::Result<Self> {
         clear(folder)?;
         let name = format!("{:016x}{ENDING}", fastrand::u64(..));
-        // It gets its name when it is locked, so that nobody takes it for one that was left behind.
+        // Renamed after locking, so that no other gateway considers it abandoned.
         let unnamed = folder.join(format!("{name}.new"));
         let locked = File::create(&unnamed)?;
         locked.lock()?;
@@ -35,7 +35,7 @@ impl Holder {
         &self.name
     }
 
-    /// Whether another holder's process is certainly gone.
+    /// Whether another holder's process has certainly ended.
     pub(crate) fn is_gone(&self, holder: &str) -> bool {
         let is_name = holder.ends_with(ENDING) && !holder.contains('/');
         is_name && *holder != *self.name && is_left(&self.folder.join(holder))
@@ -44,12 +44,12 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // One that stays is cleared by the next gateway.
+        // A remaining file is removed by the next gateway.
         let _ = std::fs::remove_file(self.folder.join(&*self.name));
     }
 }
 
-/// Whether nobody holds the file. One that is not there was cleared.
+/// Whether no process holds the file's lock. A missing file has been cleared.
 fn is_left(file: &Path) -> bool {
     match File::open(file) {
         Ok(file) => file.try_lock().is_ok(),
@@ -57,7 +57,7 @@ fn is_left(file: &Path) -> bool {
     }
 }
 
-/// Removes the files of those that were killed.
+/// Removes the files of killed gateways.
 fn clear(folder: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();

@@ -1,8 +1,9 @@
 //! The state of one S service: its groups, found by cell and path, and its dynamic instances.
 //!
-//! Which cells form a group is said by the program; a changed program may say it differently while runs of the old one go on. Then the
-//! groups in force are those that both would accept. A group that is not one of them retires: those that have its cells now
-//! wait for its writer, and for what it wrote to be durable, before they load anything.
+//! The program determines the cells of each group; a changed program may group them differently while runs of
+//! the old one continue. The active groups are then coarse enough for both programs. Other groups are
+//! retired: their successors wait for their writers, and for their commits to be durable, before they load
+//! anything.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,22 +24,23 @@ use super::sizes::{StateSizes, StateTooLarge, entry_size};
 use super::workers::Forget;
 use super::{IDLE, Settings, Shared};
 
-/// How long to wait before a lease is asked for again, at first and at most.
+/// The initial and the maximum interval between attempts to acquire a lease.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
 
 /// Cells that are written together.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Domain {
-    /// The first of its cells' keys.
+    /// The first key of its cells.
     pub(crate) name: Arc<str>,
-    /// The cells that there is one of in the service. Where there are some, there is one group for the service.
+    /// The cells that exist once in the service. If there are any, the service has a single group for the
+    /// domain.
     pub(crate) shared: Vec<Arc<str>>,
-    /// Those that there is one of at each path.
+    /// The cells that exist once at each path.
     pub(crate) scattered: Vec<Arc<str>>,
 }
 
 impl Table {
-    /// Where groups may be, at a path or of the whole service.
+    /// Returns the possible keys of groups, at a path or for the whole service.
     fn places(&self, path: Option<&str>) -> Vec<Place> {
         let names: BTreeSet<&Arc<str>> = self.domains.values().map(|domain| &domain.name).collect();
         names.into_iter().map(|name| (Arc::clone(name), path.map(Arc::from))).collect()
@@ -59,29 +61,30 @@ pub(crate) struct Home {
     pub(crate) instances: Instances,
     pub(crate) sizes: StateSizes,
     pub(crate) waits: Waits,
-    /// Below this no group begins.
+    /// The minimum version at which a group begins.
     pub(crate) floor: AtomicU64,
     table: Mutex<Table>,
-    /// The paths of instances that are being removed: the store may have done it, and nobody have heard of it yet.
+    /// The paths of instances that are being removed: the store may have completed the removal before this
+    /// gateway gets its response.
     leaving: Mutex<Vec<Arc<str>>>,
 }
 
-/// The right to write what a group has.
+/// The permit to write a group.
 type Slot = (Arc<Group>, OwnedSemaphorePermit);
 
-/// A domain's name, and a path where there is a group for each.
+/// A domain's name, with a path if there is a group for each path.
 type Place = (Arc<str>, Option<Arc<str>>);
 
 #[derive(Debug, Default)]
 struct Table {
-    /// By cell.
+    /// The domains by cell.
     domains: HashMap<Arc<str>, Arc<Domain>>,
     groups: HashMap<Place, Arc<Group>>,
-    /// Those of domains that are not in force any more.
+    /// Groups of domains that are no longer active.
     retired: Vec<Arc<Group>>,
 }
 
-/// An instance that is being removed, as long as this is there.
+/// Marks an instance as being removed until it is dropped.
 struct Leaving<'h> {
     home: &'h Home,
     path: Arc<str>,
@@ -136,7 +139,7 @@ impl Home {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
     }
 
-    /// Sets a cell's size; a cell that neither is in the store nor on its way there has none.
+    /// Updates a cell's size; a cell that is neither stored nor about to be stored does not count.
     pub(crate) fn count(&self, key: &Arc<str>, cell: &Cell) {
         if cell.exists {
             self.sizes.set(key, entry_size(key, cell.bytes()));
@@ -153,14 +156,14 @@ impl Home {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets go of all groups, which hold on to this.
+    /// Drops all groups, which hold references to this.
     pub(crate) fn clear(&self) {
         let mut table = self.table();
         table.groups.clear();
         table.retired.clear();
     }
 
-    /// The group that a cell belongs to, at a path.
+    /// Returns the group of a cell at a path.
     pub(crate) fn group(self: &Arc<Self>, cell: &str, path: &str) -> Option<Arc<Group>> {
         let mut table = self.table();
         let domain = Arc::clone(table.domains.get(cell)?);
@@ -180,7 +183,7 @@ impl Home {
         Some(group)
     }
 
-    /// Those at a path, or those of the whole service.
+    /// Returns the groups at a path, or those of the whole service.
     fn groups_at(&self, path: Option<&str>) -> Vec<Arc<Group>> {
         let table = self.table();
         table.places(path).iter().filter_map(|place| table.groups.get(place).map(Arc::clone)).collect()
@@ -190,7 +193,7 @@ impl Home {
         self.table().groups.values().map(Arc::clone).collect()
     }
 
-    /// Puts the domains that all these plans accept in force.
+    /// Activates the coarsest domains that all these plans require.
     pub(crate) fn arrange(&self, plans: &[Arc<Plan>]) {
         let mut table = self.table();
         let table = &mut *table;
@@ -200,7 +203,7 @@ impl Home {
         table.retired.extend(changed.map(|(_, group)| group));
     }
 
-    /// A lease, as soon as no other gateway has it.
+    /// Acquires a lease, waiting until no other gateway holds it.
     pub(crate) async fn lease(&self, name: &Arc<str>) -> Result<Lease, Error> {
         let (store, holder) = (&self.shared.store, &self.shared.holder);
         let (mut waited, mut pause) = (Duration::ZERO, PAUSE.0);
@@ -208,7 +211,8 @@ impl Home {
             match store.lease(Arc::clone(name), Arc::clone(holder.name()), LEASE).await {
                 Ok(lease) => return Ok(lease),
                 Err(store::Error::LeaseTaken { holder: other, .. }) if holder.is_gone(&other) => {
-                    // In its name, so that nobody else can have got it meanwhile.
+                    // Acquired in the name of the dead holder, which fails if a third gateway holds the lease by now,
+                    // and then released.
                     if let Ok(left) = store.lease(Arc::clone(name), other, LEASE).await {
                         store.release(&left).await?;
                     }
@@ -223,24 +227,25 @@ impl Home {
         }
     }
 
-    /// What the store is to do to remove an instance. The versions of its cells no longer count, so it is kept how far
-    /// the versions of groups have come: `version`, or further.
+    /// Extends the batch by the removal of an instance. The versions of its cells are lost, so the current
+    /// version of the groups (at least `version`) is stored as the minimum for future ones.
     pub(crate) fn removal(&self, batch: Batch, path: &str, version: u64) -> Batch {
         let floor = self.floor.fetch_max(version, Ordering::Relaxed).max(version);
         let batch = batch.remove(self.keys.declared(path)).remove_all(self.keys.instance(path));
         batch.put(self.keys.floor(), floor.to_string())
     }
 
-    /// Removes an instance, which may be one that no program knows; whether there was one. Where its cells are written
-    /// together with the service's it waits for its turn as writers do, unless its callers have that: what others write there
-    /// must not fail with it. Who writes to the instance alone learns that it is gone.
+    /// Removes an instance, even if no program declares it; returns whether it existed. If its cells belong
+    /// to a group of the whole service, this waits for its turn like a writer, unless a caller already holds
+    /// the slot, since it must not make other writers fail. A writer of only the instance gets an error after
+    /// the removal.
     pub(crate) async fn remove(&self, path: &str, held: &Held, at: &str) -> Result<bool, Error> {
         let mut waited = None;
         let slots = loop {
             match self.slots(held, waited.take()) {
                 Ok(slots) => break slots,
                 Err(busy) => {
-                    // It keeps none while it waits for another, so that nobody waits for it meanwhile.
+                    // Holds no slot while it waits for another one, which avoids deadlocks.
                     let _waiting = self.waits.enter(held, &busy, at)?;
                     let permit = Arc::clone(&busy.slot).acquire_owned().await;
                     waited = permit.ok().map(|permit| (busy, permit));
@@ -250,8 +255,8 @@ impl Home {
         self.remove_now(path, slots).await
     }
 
-    /// The slots of all groups that have cells of instances beside the service's, with one that was waited for; or a
-    /// group whose slot another has.
+    /// Acquires the slots of all groups of the service that contain cells of instances, in addition to one
+    /// that was waited for; on failure, returns a group whose slot is taken.
     fn slots(&self, held: &Held, waited: Option<Slot>) -> Result<Vec<Slot>, Arc<Group>> {
         let groups = self.groups_at(None).into_iter().filter(|group| !group.domain.scattered.is_empty());
         let has = |group: &Arc<Group>| waited.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, group));
@@ -267,7 +272,7 @@ impl Home {
 
     async fn remove_now(&self, path: &str, slots: Vec<Slot>) -> Result<bool, Error> {
         for (group, _) in &slots {
-            // What was written before is in the store before; whether it was kept is its writers' business.
+            // Waits for earlier commits; their errors are reported to their writers.
             let generation = group.lock().generation;
             if let Ok(durable) = group.commit(&[], generation, 0, b"", None) {
                 let _ = durable.wait().await;
@@ -284,9 +289,9 @@ impl Home {
         Ok(true)
     }
 
-    /// An instance is not in the store any more.
+    /// Drops an instance that is no longer in the store.
     pub(crate) fn removed(&self, path: &str) {
-        // First, so that a run that finds no cells any more finds out why.
+        // First, so that a run that no longer finds its cells can determine the reason.
         let instance = self.instances.remove(path);
         let gone: Vec<Arc<Group>> = {
             let mut table = self.table();
@@ -299,7 +304,7 @@ impl Home {
             group.close(State::Gone);
         }
         self.drop_cells(path, |_| true);
-        // Last, when no group can count anything there any more.
+        // Last, when no group can update sizes there any more.
         self.sizes.remove(&self.keys.declared(path));
         self.sizes.remove_all(&self.keys.instance(path));
         if let Some(instance) = instance {
@@ -307,12 +312,12 @@ impl Home {
         }
     }
 
-    /// An instance is in the store now: cells of it that were looked for before are there.
+    /// Drops cells that were cached as missing before the instance was created.
     pub(crate) fn appeared(&self, path: &str) {
         self.drop_cells(path, |cell| !cell.exists);
     }
 
-    /// Drops cells at a path, so that they are loaded when they are asked for the next time.
+    /// Drops cells at a path, so that they are loaded again on the next use.
     fn drop_cells(&self, path: &str, which: impl Fn(&Cell) -> bool) {
         let own = self.keys.instance(path);
         for group in self.groups_at(Some(path)).into_iter().chain(self.groups_at(None)) {
@@ -323,31 +328,31 @@ impl Home {
         }
     }
 
-    /// Loads what has to be known before the first request.
+    /// Loads the data that is needed before the first request.
     pub(crate) async fn load(&self) -> Result<(), Error> {
         let key = self.keys.floor();
         if let Some((_, text)) = self.shared.store.load(Arc::clone(&key)).await?.and_then(|log| log.snapshot)
         {
             let floor = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
-            let broken = || Error::Unreadable { key, reason: "it is no number".to_owned() };
+            let broken = || Error::Unreadable { key, reason: "it is not a number".to_owned() };
             self.floor.store(floor.ok_or_else(broken)?, Ordering::Relaxed);
         }
-        // The memory of instances counts as well, which the store does not know of.
+        // The store's sizes do not include the memory of instances, which is added next.
         self.sizes.load(self.shared.store.sizes(self.keys.all()).await?);
         self.load_all_instances().await
     }
 
-    /// What is done about once a second.
+    /// Performs periodic maintenance, about once a second.
     pub(crate) async fn tick(&self, tick: u64, now: SystemTime, instant: Instant) {
         for path in self.instances.over(milliseconds(now)) {
-            // One that is written to is removed the next time.
+            // An instance that is being written is removed at a later tick.
             let Ok(slots) = self.slots(&Held::none(), None) else { continue };
             if let Err(error) = self.remove_now(&path, slots).await {
-                tracing::warn!(%error, path = &*path, "a dynamic resource whose time is over was not removed");
+                tracing::warn!(%error, path = &*path, "an expired dynamic resource was not removed");
             }
         }
         if let Err(error) = self.look().await {
-            tracing::warn!(%error, "what other gateways did with dynamic resources was not seen");
+            tracing::warn!(%error, "changes of dynamic resources by other gateways were not loaded");
         }
         for group in self.groups() {
             group.keep_lease(instant).await;
@@ -355,13 +360,13 @@ impl Home {
         self.let_go(tick.saturating_sub(IDLE)).await;
     }
 
-    /// Lets go of groups that nobody has asked for since `tick`.
+    /// Unloads groups that have not been used since `tick`.
     pub(crate) async fn let_go(&self, tick: u64) {
         let idle: Vec<Arc<Group>> = {
             let mut table = self.table();
             let is_idle = |group: &Arc<Group>| {
                 let inner = group.lock();
-                // Only the table has it, so no run, no courier.
+                // Only the table refers to it, so there is neither a run nor a courier.
                 Arc::strong_count(group) == 1 && inner.used < tick && !inner.is_carried
             };
             table.groups.extract_if(|_, group| is_idle(group)).map(|(_, group)| group).collect()
@@ -373,9 +378,10 @@ impl Home {
     }
 }
 
-/// The domains that all these plans accept: cells that one of them writes together are together.
+/// Returns the domains for all these plans: cells that any of them groups together are in one domain.
 fn domains(plans: &[Arc<Plan>]) -> HashMap<Arc<str>, Arc<Domain>> {
-    // Of each cell a cell that it is together with, and so on up to one that names the domain.
+    // A union-find forest: each cell points to a cell of the same domain, and finally to the one that names
+    // the domain.
     let mut above: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
     let mut is_shared: HashMap<Arc<str>, bool> = HashMap::new();
     for plan in plans {

@@ -1,11 +1,13 @@
-//! Dynamic instances of resources: those that handlers declared and nobody removed yet (rules 9 to 11).
+//! Dynamic instances of resources: those that handlers declared and that are not removed yet (rules 9 to 11).
 //!
-//! An instance is its path, which declaration it is of, and what it captured; in the store it is one key, written
-//! together with the first values of its cells. One whose declaration the program no longer has is dormant: it keeps
-//! its path and its state, and is there again when the declaration is.
+//! An instance consists of its path, its declaration, and its captured values; in the store it is a single
+//! key, written together with the initial values of its cells. An instance whose declaration the current
+//! program lacks is dormant: it keeps its path and its state, and becomes available again together with the
+//! declaration.
 //!
-//! Every instance is in memory, dormant or not. So each is bounded ([`MAX_PATH`], [`MAX_CAPTURES`]), all of them by their number,
-//! and their memory counts as part of the state ([`instance_size`]).
+//! Every instance is in memory, dormant or not. So the size of each is bounded ([`MAX_PATH`],
+//! [`MAX_CAPTURES`]) as well as their number, and their memory counts as part of the state
+//! ([`instance_size`]).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,64 +22,65 @@ use super::error::Error;
 use super::home::Home;
 use super::sizes::entry_size;
 
-/// So many are loaded at once.
+/// The number of instances that are loaded at once.
 const PAGE: usize = 1000;
 
-/// The most bytes of an instance's path. A request's may be as long with each of its bytes percent-encoded.
+/// The maximum length of an instance's path in bytes. A request's path may be longer, since each byte can be
+/// percent-encoded.
 pub(crate) const MAX_PATH: usize = 4 << 10;
 
-/// The most bytes of JSON that an instance captures.
+/// The maximum size of an instance's captured values, in bytes of JSON.
 pub(crate) const MAX_CAPTURES: usize = 256 << 10;
 
-/// Bytes of memory that an instance takes beside its path, its record and what its key counts.
+/// The overhead in memory of an instance, besides its path, its record and the size of its key.
 const INSTANCE: u64 = 256;
 
-/// All of a service.
+/// All instances of a service.
 #[derive(Debug, Default)]
 pub(crate) struct Instances {
     registry: Mutex<Registry>,
-    /// How much of what other gateways did was looked at.
+    /// The epoch up to which changes of other gateways are loaded.
     seen: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Registry {
     by_path: HashMap<Arc<str>, Arc<Known>>,
-    /// When those with a time to live end.
+    /// The expiry times and paths of instances with a time to live.
     ends: BTreeSet<(u64, Arc<str>)>,
-    /// Those that are being declared.
+    /// The number of declarations in progress.
     coming: usize,
     sites: HashSet<Arc<str>>,
 }
 
-/// An instance, whichever program knows it.
+/// An instance, independent of programs.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) id: u32,
     pub(crate) path: Arc<str>,
     /// The key of its declaration.
     pub(crate) site: Arc<str>,
-    /// A part of its record, which is in memory once.
+    /// A slice of its record, so that the record is in memory only once.
     pub(crate) captures: Bytes,
-    /// Of its key in the store: a later one is another instance.
+    /// The version of its key in the store: a later one is a different instance.
     version: u64,
-    /// In milliseconds since 1970; none where it stays until it is removed.
+    /// The expiry time in milliseconds since 1970; `None` if it does not expire.
     ends: Option<u64>,
-    /// As [`Instances`]'.
+    /// The epoch up to which changes of other gateways to this instance are loaded.
     seen: AtomicU64,
 }
 
-// The rest is the counters of its `Arc` and of its record, and its places in the registry.
+// The remainder is for the counters of its `Arc` and of its record, and its entries in the registry.
 const _: () = assert!(size_of::<Known>() as u64 + 128 <= INSTANCE);
 
-/// What the store keeps of an instance.
+/// The record of an instance in the store.
 pub(crate) struct Record<'a> {
     pub(crate) site: &'a str,
     pub(crate) captures: &'a str,
     pub(crate) ends: Option<u64>,
 }
 
-/// Room for one more, until it is there or given up.
+/// Room for one more instance, until it is added or given up.
 pub(crate) struct Room<'a>(&'a Instances);
 
 impl Drop for Room<'_> {
@@ -87,7 +90,7 @@ impl Drop for Room<'_> {
 }
 
 impl Record<'_> {
-    /// The JSON text. It stays in memory, so its allocation is as long as the text and no longer.
+    /// Returns the JSON text. It stays in memory, so its allocation has the exact length.
     pub(crate) fn text(&self) -> String {
         let site = serde_json::Value::from(self.site);
         let ends = self.ends.map(|ends| format!(",\"ends\":{ends}")).unwrap_or_default();
@@ -100,26 +103,25 @@ impl Record<'_> {
     }
 }
 
-/// What an instance counts of the state: the key and the record in the store, and the memory that it takes here.
+/// Returns the share of an instance in the size of the state: its key and record in the store, and its
+/// memory.
 pub(crate) fn instance_size(key: &str, path: &str, record: usize) -> u64 {
     entry_size(key, record) + INSTANCE + path.len() as u64
 }
 
-/// Checks that a request can have a path.
+/// Checks that a path is valid for requests.
 ///
 /// # Errors
-/// The reason why none can.
+/// The reason why it is not.
 pub(crate) fn check_path(path: &str) -> Result<(), String> {
     if !path.starts_with('/') || path.contains(char::is_control) {
         return Err("its path does not begin with `/`, or has control characters".to_owned());
     }
     if path.len() > MAX_PATH {
-        return Err(format!("its path has {} bytes, and {MAX_PATH} are the most it may have", path.len()));
+        return Err(format!("its path has {} bytes, more than the maximum of {MAX_PATH}", path.len()));
     }
     if path.contains(['?', '#']) {
-        return Err(
-            "`?` and `#` end a path; `encodeURIComponent` makes a part of a path of any text".to_owned()
-        );
+        return Err("`?` and `#` end a path; `encodeURIComponent` encodes any text for a path".to_owned());
     }
     if path.contains('\\') || has_dot_segment(path) {
         return Err("no request can have a path with a backslash, or with a `.` or `..` segment".to_owned());
@@ -127,7 +129,7 @@ pub(crate) fn check_path(path: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Milliseconds since 1970.
+/// Returns the milliseconds since 1970.
 pub(crate) fn milliseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -146,7 +148,7 @@ impl Instances {
         self.lock().by_path.get(path).cloned()
     }
 
-    /// Takes room for one more, if there are fewer than `most`.
+    /// Reserves room for one more instance, if there are fewer than `most`.
     pub(crate) fn room(&self, most: usize) -> Option<Room<'_>> {
         let mut registry = self.lock();
         if registry.by_path.len() + registry.coming >= most {
@@ -165,13 +167,13 @@ impl Instances {
         Some(known)
     }
 
-    /// Those whose time was over at `now`.
+    /// Returns the instances that have expired at `now`.
     pub(crate) fn over(&self, now: u64) -> Vec<Arc<str>> {
         let registry = self.lock();
         registry.ends.iter().take_while(|(ends, _)| *ends <= now).map(|(_, path)| Arc::clone(path)).collect()
     }
 
-    /// Adds what the store has of an instance, unless it is here. Gives the one that is here then.
+    /// Adds an instance from its record. If it exists already, returns the existing one.
     pub(crate) fn add(
         &self,
         home: &Home,
@@ -208,7 +210,7 @@ impl Instances {
 }
 
 impl Registry {
-    /// One text for all instances of a declaration.
+    /// Returns the shared text of a declaration's key.
     fn site(&mut self, site: &str) -> Arc<str> {
         if let Some(known) = self.sites.get(site) {
             return Arc::clone(known);
@@ -220,7 +222,7 @@ impl Registry {
 }
 
 impl Home {
-    /// Loads all instances, where there are none here yet.
+    /// Loads all instances; for use when none is loaded yet.
     pub(crate) async fn load_all_instances(&self) -> Result<(), Error> {
         let epoch = self.shared.epoch();
         let prefix = self.keys.declared("");
@@ -239,7 +241,7 @@ impl Home {
         Ok(())
     }
 
-    /// Loads the instances that are not here, and drops those that another gateway removed, or made anew.
+    /// Loads missing instances, and drops those that another gateway removed or recreated.
     pub(crate) async fn load_instances(&self) -> Result<(), Error> {
         let epoch = self.shared.epoch();
         let prefix = self.keys.declared("");
@@ -268,7 +270,7 @@ impl Home {
         Ok(())
     }
 
-    /// Looks at what other gateways did, if they did something.
+    /// Loads the changes of other gateways, if there are any.
     pub(crate) async fn look(&self) -> Result<(), Error> {
         if self.instances.seen.load(Ordering::Relaxed) == self.shared.epoch() {
             return Ok(());
@@ -276,7 +278,7 @@ impl Home {
         self.load_instances().await
     }
 
-    /// Takes what the store has at a path for what is there.
+    /// Adds the instance that the store has at a path.
     pub(crate) async fn adopt(&self, path: &str) -> Result<(), Error> {
         let stored = self.shared.store.load(self.keys.declared(path)).await?.and_then(|log| log.snapshot);
         if let Some(stored) = stored {
@@ -285,7 +287,8 @@ impl Home {
         Ok(())
     }
 
-    /// The instance at a path. Another gateway may have made or removed it; the store is asked only after it did something.
+    /// Returns the instance at a path. Another gateway may have created or removed it, so the store is
+    /// accessed, but only after a change by another gateway.
     pub(crate) async fn instance(&self, path: &str) -> Result<Option<Arc<Known>>, Error> {
         let epoch = self.shared.epoch();
         let known = self.instances.find(path);
@@ -305,14 +308,14 @@ impl Home {
         Ok(Some(known))
     }
 
-    /// Drops what another gateway removed, unless it was made anew here meanwhile.
+    /// Drops an instance that another gateway removed, unless it has been recreated here meanwhile.
     fn drop_old(&self, known: &Arc<Known>) {
         if self.instances.find(&known.path).is_some_and(|now| Arc::ptr_eq(&now, known)) {
             self.removed(&known.path);
         }
     }
 
-    /// When an instance that is made now ends.
+    /// Returns the expiry time of an instance that is created now.
     pub(crate) fn ends(&self) -> Option<u64> {
         let life: Duration = self.settings().ttl?;
         Some(

@@ -1,8 +1,9 @@
-//! What things are called in the store. A service's keys begin with its name, which has no `/`; a path has no line break.
+//! The keys of the store. A service's keys begin with its name, which contains no `/`; a path contains no
+//! line break.
 
 use std::sync::Arc;
 
-/// What a service's keys begin with.
+/// The keys of a service.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     service: Arc<str>,
@@ -17,47 +18,47 @@ impl Keys {
         &self.service
     }
 
-    /// All keys of the service.
+    /// The prefix of all keys of the service.
     pub(crate) fn all(&self) -> Arc<str> {
         format!("{}/", self.service).into()
     }
 
-    /// A cell of the service.
+    /// The key of a cell of the service.
     pub(crate) fn shared_cell(&self, key: &str) -> Arc<str> {
         format!("{}/shared/{key}", self.service).into()
     }
 
-    /// A cell of a resource's instance, or of a handler of it.
+    /// The key of a cell of a resource's instance, or of one of its handlers.
     pub(crate) fn cell(&self, path: &str, key: &str) -> Arc<str> {
         format!("{}/at/{path}\n{key}", self.service).into()
     }
 
-    /// The cell's own key, of a key below [`Keys::all_instances`].
+    /// Returns the cell's own key, given a key below [`Keys::all_instances`].
     pub(crate) fn own(cell: &str) -> &str {
         cell.split_once('\n').map_or("", |(_, own)| own)
     }
 
-    /// All cells of an instance.
+    /// The prefix of all cells of an instance.
     pub(crate) fn instance(&self, path: &str) -> Arc<str> {
         self.cell(path, "")
     }
 
-    /// All cells of all instances.
+    /// The prefix of all cells of all instances.
     pub(crate) fn all_instances(&self) -> Arc<str> {
         format!("{}/at/", self.service).into()
     }
 
-    /// The declaration of a dynamic instance.
+    /// The key of a dynamic instance's declaration.
     pub(crate) fn declared(&self, path: &str) -> Arc<str> {
         format!("{}/declared/{path}", self.service).into()
     }
 
-    /// The version below which no group begins.
+    /// The key of the minimum version at which a group begins.
     pub(crate) fn floor(&self) -> Arc<str> {
         format!("{}/floor", self.service).into()
     }
 
-    /// The lease of the group, at a path or of the whole service, that has this cell.
+    /// The lease of the group with this cell, at a path or of the whole service.
     pub(crate) fn lease(&self, path: Option<&str>, key: &str) -> Arc<str> {
         path.map_or_else(|| self.shared_cell(key), |path| self.cell(path, key))
     }

@@ -1,25 +1,26 @@
-//! An object: members by name, in the order in which they were added, as JavaScript has it.
+//! An object: named members in insertion order, as in JavaScript.
 //!
-//! Setting and removing a member of an object with 100,000 costs as much as with ten. So large ones have a table, and
-//! each member a number: sorted by it, members stand in their order, and one that is put back stands where it stood.
+//! Setting or removing a member takes constant time even for 100,000 members. Large objects therefore use a
+//! hash table, and each member has a sequence number: sorting by it yields the order, and a restored member
+//! returns to its former position.
 
 use std::collections::HashMap;
 
 use super::tree::Node;
 
-/// Up to here they stand in a list: a table would take more memory than it saves time.
+/// The maximum number of members in list form: for fewer, a table would take more memory than it saves time.
 const FEW: usize = 16;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Object {
-    /// Above those of all members.
+    /// The next sequence number.
     next: u64,
     members: Members,
 }
 
 #[derive(Clone, Debug)]
 enum Members {
-    /// In their order.
+    /// Sorted by sequence number.
     Few(Vec<(u64, Box<[u8]>, Node)>),
     Many(HashMap<Box<[u8]>, (u64, Node)>),
 }
@@ -40,7 +41,7 @@ impl Object {
         }
     }
 
-    /// Sets a member where it stands, or adds it at the end. Gives what it was.
+    /// Sets a member in place, or appends it. Returns its previous value with its sequence number.
     pub(crate) fn set(&mut self, name: &[u8], node: Node) -> Option<(u64, Node)> {
         let number = match &self.members {
             Members::Few(few) => {
@@ -69,7 +70,7 @@ impl Object {
         }
     }
 
-    /// Makes a member what it was, where it was.
+    /// Restores a member with its value and position, or removes it if it did not exist.
     pub(crate) fn put_back(&mut self, name: &[u8], was: Option<(u64, Node)>) {
         self.remove(name);
         if let Some((number, node)) = was {
@@ -96,7 +97,7 @@ impl Object {
         }
     }
 
-    /// How many members there are.
+    /// The number of members.
     pub(crate) fn len(&self) -> usize {
         match &self.members {
             Members::Few(few) => few.len(),
@@ -104,7 +105,7 @@ impl Object {
         }
     }
 
-    /// The bytes of the names and values as JSON text, without what separates them.
+    /// The size of the names and values as JSON text in bytes, without separators.
     pub(crate) fn size(&self) -> usize {
         match &self.members {
             Members::Few(few) => few.iter().map(|(_, name, node)| name.len() + node.size()).sum(),
@@ -112,7 +113,7 @@ impl Object {
         }
     }
 
-    /// In their order.
+    /// Returns the members in order.
     pub(crate) fn members(&self) -> impl Iterator<Item = (&[u8], &Node)> {
         let mut members: Vec<(u64, &[u8], &Node)> = match &self.members {
             Members::Few(few) => few.iter().map(|(number, name, node)| (*number, &**name, node)).collect(),

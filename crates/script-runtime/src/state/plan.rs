@@ -1,57 +1,57 @@
-//! What state has to know of a compiled service.
+//! The properties of a compiled service that the state depends on.
 
 use std::sync::Arc;
 
 pub use script::program::Scope;
 use script::program::Service;
 
-/// The state of a program's service. Indices are those of these vectors.
+/// The state of a program's service. All indices refer to these vectors.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The service's name: with it all its keys in the store begin.
+    /// The service's name, which is the prefix of all its keys in the store.
     pub service: String,
-    /// Its cells.
+    /// The cells.
     pub cells: Vec<PlanCell>,
-    /// Indices of cells that are written together.
+    /// The indices of cells that are written together.
     pub groups: Vec<Vec<usize>>,
-    /// Its resources.
+    /// The resources.
     pub resources: Vec<PlanResource>,
-    /// Its handlers.
+    /// The handlers.
     pub handlers: Vec<PlanHandler>,
 }
 
 /// A cell.
 #[derive(Clone, Debug)]
 pub struct PlanCell {
-    /// What workers call it.
+    /// Its name in workers.
     pub name: String,
-    /// What it is called across edits of the file.
+    /// Its key, which is stable across edits of the file.
     pub key: Arc<str>,
-    /// Who sees it: those of a resource or handler exist once for each path.
+    /// Its scope: cells of a resource or handler exist once for each path.
     pub scope: Scope,
-    /// Whether it is initialised before it is first used.
+    /// Whether it is initialised before its first use.
     pub eager: bool,
 }
 
 /// A resource.
 #[derive(Clone, Debug)]
 pub struct PlanResource {
-    /// Its declaration's stable identity.
+    /// The stable key of its declaration.
     pub key: Arc<str>,
-    /// Whether its instances are made at run time.
+    /// Whether its instances are created at run time.
     pub is_dynamic: bool,
-    /// Its own cells.
+    /// The indices of its own cells.
     pub cells: Vec<usize>,
 }
 
 /// A handler.
 #[derive(Clone, Debug)]
 pub struct PlanHandler {
-    /// Of which resource.
+    /// The index of its resource.
     pub resource: usize,
-    /// Whose cells it touches.
+    /// The index of the group of its cells.
     pub group: Option<usize>,
-    /// The cells that it touches, in the order of its slots.
+    /// The indices of the cells that it uses, in the order of its slots.
     pub cells: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! The state of an S service, through its programs.
+//! The state of an S service across changes of its program.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -7,7 +7,7 @@ use super::edition::Edition;
 use super::home::Home;
 use super::plan::Plan;
 
-/// The state of an S service. Clones are the same.
+/// The state of an S service. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Service(Arc<Deployed>);
 
@@ -20,7 +20,7 @@ struct Deployed {
 #[derive(Debug)]
 struct Editions {
     now: Arc<Plan>,
-    /// Those of which runs may go on.
+    /// Former programs that may still have runs.
     former: Vec<Weak<Plan>>,
 }
 
@@ -37,20 +37,21 @@ impl Service {
         Self(Arc::new(Deployed { home, editions: Mutex::new(Editions { now, former: Vec::new() }) }))
     }
 
-    /// The program in force.
+    /// Returns the view of the active program.
     #[must_use]
     pub fn edition(&self) -> Edition {
         let editions = self.0.editions.lock().unwrap_or_else(PoisonError::into_inner);
         Edition { home: Arc::clone(&self.0.home), plan: Arc::clone(&editions.now) }
     }
 
-    /// From now on these hold; a resource ends when those that held when it was made say.
+    /// Replaces the settings. Existing resources keep the expiry time that was set on their creation.
     pub fn set(&self, settings: Settings) {
         self.0.home.set(settings);
     }
 
-    /// Puts a changed program in force. Values stay, by the keys of their cells; those that the program no longer has stay in the
-    /// store. Runs of former programs go on, and writers of both wait for each other.
+    /// Activates a changed program. Values are preserved by the keys of their cells; those of removed cells
+    /// remain in the store. Runs of former programs continue, and writers of both programs exclude each
+    /// other.
     #[must_use]
     pub fn reload(&self, plan: Plan) -> Edition {
         let mut editions = self.0.editions.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,16 +1,17 @@
-//! How large the state of a service is: the bytes of each key and its value, and their sum.
+//! Accounting of a service's state: the size of each key and its value, and their sum.
 //!
-//! Every cell and every declaration of a dynamic resource counts, whether it is loaded or not. All declarations are in memory, and
-//! count what they take there. At the start the store gives the bytes of each key's log, which are never fewer than those of its
-//! value; from when a cell is loaded on, its exact bytes count. A size is always set, never added, so that nothing drifts when the
-//! store refuses a commit or another gateway writes.
+//! Every cell and every declaration of a dynamic resource counts, loaded or not. All declarations are in
+//! memory and are counted with their memory. At the start, the store provides the length of each key's log,
+//! which is never less than that of its value; once a cell is loaded, its exact size counts. A size is always
+//! set rather than added, so that the sum does not drift when the store refuses a commit or another gateway
+//! writes.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Bound::{Included, Unbounded};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that an entry counts beside its key and its value.
+/// The overhead in bytes of each entry besides its key and value.
 const ENTRY: u64 = 64;
 
 /// The sizes of a service's keys and values, and their sum.
@@ -21,25 +22,25 @@ pub(crate) struct StateSizes(Mutex<Sizes>);
 struct Sizes {
     by_key: BTreeMap<Arc<str>, u64>,
     total: u64,
-    /// Bytes of declarations on their way to the store.
+    /// Bytes of declarations that are not stored yet.
     reserved: u64,
 }
 
-/// Room for a declaration, until it is counted or given up.
+/// The reserved space of a declaration, until it is stored or given up.
 #[derive(Debug)]
 pub(crate) struct SizeReservation<'a> {
     sizes: &'a StateSizes,
     bytes: u64,
 }
 
-/// The state would be larger than it may be.
+/// The state would exceed its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StateTooLarge {
-    /// Its size with the refused write.
+    /// The size of the state including the refused write.
     pub(crate) size: u64,
 }
 
-/// The size of an entry: a key, and a value of so many bytes.
+/// Returns the size of an entry: a key, and a value of this length.
 pub(crate) fn entry_size(key: &str, value: usize) -> u64 {
     ENTRY + key.len() as u64 + value as u64
 }
@@ -55,7 +56,7 @@ impl StateSizes {
         self.lock().total
     }
 
-    /// Sets the sizes from the store's: each key with the bytes of its log.
+    /// Sets the sizes from the store: each key with the length of its log.
     pub(crate) fn load(&self, logs: Vec<(String, u64)>) {
         let mut sizes = self.lock();
         for (key, bytes) in logs {
@@ -64,8 +65,8 @@ impl StateSizes {
         }
     }
 
-    /// Sets the sizes of the entries that a commit writes. A commit that makes the state larger is refused above `most`, and
-    /// changes nothing; any other commit is taken.
+    /// Sets the sizes of the entries that a commit writes. A commit that grows the state above `most` is
+    /// refused without an effect; any other commit is accepted.
     pub(crate) fn commit<'k>(
         &self,
         most: u64,
@@ -85,7 +86,7 @@ impl StateSizes {
         Ok(())
     }
 
-    /// Keeps room for so many bytes, if they fit below `most`.
+    /// Reserves space, if it fits below `most`.
     pub(crate) fn reserve(&self, most: u64, bytes: u64) -> Result<SizeReservation<'_>, StateTooLarge> {
         let mut sizes = self.lock();
         let size = sizes.total + sizes.reserved + bytes;
@@ -106,7 +107,7 @@ impl StateSizes {
         self.lock().remove(key);
     }
 
-    /// Removes all keys that begin so.
+    /// Removes all keys with this prefix.
     pub(crate) fn remove_all(&self, prefix: &str) {
         let mut sizes = self.lock();
         let from = sizes.by_key.range::<str, _>((Included(prefix), Unbounded));

@@ -1,4 +1,4 @@
-//! The laws of state: what a run sees, what stays, what workers have.
+//! Tests of the state: visibility, durability, and the copies in workers.
 
 mod gateways;
 mod instances;
@@ -21,13 +21,14 @@ use super::{
 };
 use replica::Replica;
 
-/// A cell of a plan: its key, who sees it, and whether it is initialised at creation.
+/// Returns a cell of a plan: its key, its scope, and whether it is initialised before its first use.
 pub(super) fn cell(key: &str, scope: Scope, eager: bool) -> PlanCell {
     let name = key.rsplit(' ').next().unwrap_or(key);
     PlanCell { name: name.to_owned(), key: key.into(), scope, eager }
 }
 
-/// A plan of one literal resource `/data` and one nested one, `/made`; each handler has its cells, of its own group.
+/// Returns a plan with a literal resource `/data` and a nested one, `/made`; the cells of each handler form a
+/// group.
 pub(super) fn plan(cells: Vec<PlanCell>, handlers: &[(usize, &[usize])]) -> Plan {
     let groups = handlers.iter().map(|(_, cells)| cells.to_vec()).collect();
     let handlers = handlers.iter().enumerate().map(|(number, (resource, cells))| PlanHandler {
@@ -46,7 +47,7 @@ pub(super) fn plan(cells: Vec<PlanCell>, handlers: &[(usize, &[usize])]) -> Plan
     Plan { service: "Shop".into(), handlers: handlers.collect(), resources, groups, cells }
 }
 
-/// One counter of the service, written by handler 0.
+/// Returns a plan with one counter of the service, written by handler 0.
 pub(super) fn counter() -> Plan {
     plan(vec![cell("n", Scope::Service, false)], &[(0, &[0])])
 }
@@ -69,12 +70,12 @@ impl Ground {
         Self { folder, states, service }
     }
 
-    /// Another gateway on the same folder, which is there at the same time.
+    /// Starts another gateway on the same folder, concurrently.
     pub(super) async fn beside(&self, plan: Plan) -> Self {
         Self::on(Arc::clone(&self.folder), plan, Settings::default()).await
     }
 
-    /// Ends the gateway without a word and starts another.
+    /// Ends the gateway without a shutdown, and starts another.
     pub(super) async fn restart(self, plan: Plan) -> Self {
         let Self { folder, states, service } = self;
         drop((states, service));
@@ -89,7 +90,7 @@ impl Ground {
         self.states.tick(SystemTime::now()).await;
     }
 
-    /// What a handler would read now.
+    /// Returns the values that a handler would read now.
     pub(super) async fn value(&self, handler: usize, path: &str) -> Vec<Option<Value>> {
         let mut ticket = read(&self.edition(), handler, path).await.unwrap();
         self.states.gone(u32::MAX);
@@ -102,11 +103,11 @@ impl Ground {
         durable.wait().await.unwrap();
     }
 
-    /// Somebody takes the lease of the group that a handler at `/data` uses.
+    /// Invalidates the lease of this name by acquiring it again.
     pub(super) async fn steal(&self, lease: &str) {
         let shared = &self.states.0;
         let holder = Arc::clone(shared.holder.name());
-        // Where a gateway that is gone has it, there is nothing to take.
+        // If an ended gateway holds it, there is nothing to invalidate.
         let _ = shared.store.lease(lease, holder, std::time::Duration::from_secs(1)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The right of a run to read or write a group's cells, and what its worker has to be sent for that.
+//! The permission of a run to read or write a group's cells, and the frames that its worker needs for them.
 
 use std::sync::Arc;
 
@@ -15,30 +15,30 @@ use super::workers::Frame;
 #[derive(Debug)]
 struct View {
     group: Arc<Group>,
-    /// By slot.
+    /// The keys by slot.
     keys: Vec<Arc<str>>,
     ids: Vec<u32>,
     version: u64,
     durable: u64,
 }
 
-/// The right to read the last durable version, as long as the run goes on.
+/// The permission to read the last durable version for the duration of the run.
 #[derive(Debug)]
 pub struct ReadTicket(View);
 
-/// The right to write. Dropped, nothing happened.
+/// The permission to write. Dropping it without a commit has no effect on the state.
 #[derive(Debug)]
 pub struct WriteTicket {
     view: View,
     generation: u64,
     planned: Vec<usize>,
     held: Held,
-    /// Given on when the ticket ends.
+    /// Passed on to the next writer when the ticket is dropped.
     permit: Option<OwnedSemaphorePermit>,
 }
 
 impl View {
-    /// Looks at the group as it is now, before the run is sent.
+    /// Captures the current version of the group, before the run is sent.
     fn look(&mut self, is_writer: bool) -> u64 {
         let mut inner = self.group.lock();
         self.durable = inner.durable;
@@ -72,7 +72,7 @@ impl ReadTicket {
         Self(view)
     }
 
-    /// The version that the run reads. Shipping may make it a later one.
+    /// The version that the run reads. Shipping may increase it.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.0.version
@@ -84,13 +84,14 @@ impl ReadTicket {
         self.0.durable
     }
 
-    /// What the worker knows the cells by, in the order of the slots. Shipping may change them.
+    /// The workers' numbers of the cells, in the order of the slots. Shipping may change them.
     #[must_use]
     pub fn cells(&self) -> &[u32] {
         &self.0.ids
     }
 
-    /// What the worker has to be sent before the run, which reads the version that is the last durable one now.
+    /// Returns the frames that the worker must receive before the run. The run reads the version that is
+    /// durable at this time.
     pub fn ship(&mut self, worker: u32) -> Vec<Frame> {
         self.0.look(false);
         self.0.ship(worker)
@@ -125,7 +126,7 @@ impl WriteTicket {
         self.view.durable
     }
 
-    /// What the worker knows the cells by, in the order of the slots. Shipping may change them.
+    /// The workers' numbers of the cells, in the order of the slots. Shipping may change them.
     #[must_use]
     pub fn cells(&self) -> &[u32] {
         &self.view.ids
@@ -137,30 +138,31 @@ impl WriteTicket {
         &self.planned
     }
 
-    /// The groups that the run and its callers hold, for the calls that it makes.
+    /// The groups that the run and its callers hold, for the calls that the run makes.
     #[must_use]
     pub fn held(&self) -> Held {
         self.held.clone()
     }
 
-    /// What the worker has to be sent before the run.
+    /// Returns the frames that the worker must receive before the run.
     pub fn ship(&mut self, worker: u32) -> Vec<Frame> {
         self.generation = self.view.look(true);
         self.view.ship(worker)
     }
 
-    /// Makes a change set, and gives the slot on.
+    /// Applies a change set, and passes the slot on.
     ///
     /// # Errors
-    /// When it does not fit, or what it was built on was not kept. Then nothing happened.
+    /// If the change set is invalid, or a commit that it is based on failed. It then has no effect.
     pub fn commit(self, worker: u32, changes: &[u8]) -> Result<Durable, Error> {
         self.view.group.commit(&self.view.keys, self.generation, worker, changes, None)
     }
 
-    /// Makes a change set, and removes the instance at `path` with it. The slot is given on when that is durable.
+    /// Applies a change set, and removes the instance at `path` in the same commit. The slot is passed on
+    /// when that is durable.
     ///
     /// # Errors
-    /// As [`WriteTicket::commit`].
+    /// As for [`WriteTicket::commit`].
     pub fn commit_and_remove(mut self, worker: u32, changes: &[u8], path: &str) -> Result<Durable, Error> {
         let removes = self.permit.take().map(|permit| (path.into(), permit));
         self.view.group.commit(&self.view.keys, self.generation, worker, changes, removes)

@@ -1,12 +1,12 @@
-//! The value of a cell as a tree, so that a change costs what it changes.
+//! The value of a cell as a tree, so that the cost of a change is proportional to the change.
 //!
-//! Scalars stay as the worker spelt them: a number is never rounded, a string never decoded, and half of a surrogate pair,
-//! which JavaScript allows, stays what it is. Engines spell equal strings alike (ECMAScript says how), so names of
-//! members are compared as they are spelt.
+//! Scalars keep the worker's spelling: numbers are never rounded, strings never decoded, and unpaired
+//! surrogates, which JavaScript allows, are preserved. Engines spell equal strings alike (ECMAScript defines
+//! how), so member names are compared by their spelling.
 //!
-//! Each step can be taken back: a change set that does not fit halfway leaves nothing behind, and the value of the last
-//! durable version is had from that of the last finished one. So members carry numbers by which their order
-//! comes back too.
+//! Each edit can be undone: a change set that fails halfway has no effect, and the value of the last durable
+//! version can be derived from the last finished one. Members have sequence numbers, which restore their
+//! order as well.
 
 use std::iter::Sum;
 
@@ -14,7 +14,7 @@ use json::Kind;
 
 use super::object::Object;
 
-/// Values are nested no deeper than `json` reads them.
+/// The maximum nesting of values, as in `json`.
 pub(crate) const DEPTH: usize = json::DEPTH;
 
 /// The step to an array's length.
@@ -23,9 +23,9 @@ const LENGTH: &[u8] = b"\"length\"";
 /// A value.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
-    /// Everything that is no container, if its text is short.
+    /// A scalar with a short text.
     Short(Short),
-    /// Everything that is no container.
+    /// A scalar.
     Long(Box<[u8]>),
     Array(Vec<Node>),
     Object(Box<Object>),
@@ -52,15 +52,15 @@ impl Short {
     }
 }
 
-/// A step to a value inside.
+/// A step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Item(usize),
-    /// As it is spelt, with its quotes.
+    /// As spelled in JSON, with quotes.
     Member(Box<[u8]>),
 }
 
-/// How an edit is taken back: where, and what was there.
+/// The undo step of an edit: its path and the previous value.
 #[derive(Debug)]
 pub(crate) struct Undo {
     path: Vec<Step>,
@@ -69,13 +69,13 @@ pub(crate) struct Undo {
 }
 
 impl Undo {
-    /// What the edit did to the length of the value's text.
+    /// The effect of the edit on the length of the value's text.
     pub(crate) fn size_change(&self) -> SizeChange {
         self.change
     }
 }
 
-/// The bytes that an edit added to a value's text, and those that it removed.
+/// The number of bytes that an edit added to and removed from a value's text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SizeChange {
     added: usize,
@@ -83,12 +83,12 @@ pub(crate) struct SizeChange {
 }
 
 impl SizeChange {
-    /// The length after the edit.
+    /// Returns the length after the edit.
     pub(crate) fn apply(self, size: usize) -> usize {
         (size + self.added).saturating_sub(self.removed)
     }
 
-    /// The length before the edit.
+    /// Returns the length before the edit.
     pub(crate) fn revert(self, size: usize) -> usize {
         (size + self.removed).saturating_sub(self.added)
     }
@@ -107,19 +107,19 @@ impl Sum for SizeChange {
 enum Was {
     /// The whole value.
     Root(Option<Node>),
-    /// This, at the last step of the path.
+    /// The item at the last step of the path.
     Item(Node),
-    /// The array at the path had only so many items.
+    /// The previous length of the array at the path, which has grown.
     Fewer(usize),
-    /// The array at the path went on with these.
+    /// The removed tail of the array at the path.
     More(Vec<Node>),
-    /// From the item at the last step on, these were where so many are now.
+    /// The items that were replaced from the last step on, and the number of items that replaced them.
     Items(Vec<Node>, usize),
-    /// The member at the last step of the path, with its number in the order; none where it was not there.
+    /// The member at the last step of the path, with its sequence number; `None` if it did not exist.
     Member(Option<(u64, Node)>),
 }
 
-/// Why an edit does not fit.
+/// The reason why an edit cannot be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Misfit {
     #[error("there is nothing at its path")]
@@ -128,7 +128,7 @@ pub(crate) enum Misfit {
     Hole,
     #[error("an item of an array is deleted, which would leave a hole")]
     Deleted,
-    #[error("an array gets a `length` that is not one, or by which it would grow")]
+    #[error("an array gets an invalid `length`, or one that would make it grow")]
     Grown,
     #[error("more items are taken out of an array than there are")]
     Fewer,
@@ -137,7 +137,8 @@ pub(crate) enum Misfit {
 }
 
 impl Node {
-    /// A value of a text, and how many containers deep it is. The text was checked; its depth is limited.
+    /// Builds the tree of a value; returns it with its nesting depth. The text is valid, so its depth is
+    /// limited.
     pub(crate) fn read(node: json::Node<'_>) -> (Self, usize) {
         let mut deepest = 0;
         let mut deeper = |(node, depth): (Self, usize)| {
@@ -165,7 +166,7 @@ impl Node {
         Short::new(text).map_or_else(|| Self::Long(text.into()), Self::Short)
     }
 
-    /// As JSON text.
+    /// Writes the value as JSON text.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Short(text) => out.extend_from_slice(text.text()),
@@ -206,7 +207,7 @@ impl Node {
         }
     }
 
-    /// The whole number that it is.
+    /// Returns the value as an integer.
     fn index(&self) -> Option<usize> {
         match self {
             Self::Short(text) => std::str::from_utf8(text.text()).ok()?.parse().ok(),
@@ -214,7 +215,7 @@ impl Node {
         }
     }
 
-    /// The value at a path below this one.
+    /// Returns the value at a path below this one.
     fn at(&mut self, path: &[Step]) -> Option<&mut Self> {
         path.iter().try_fold(self, |node, step| match (node, step) {
             (Self::Array(items), Step::Item(index)) => items.get_mut(*index),
@@ -224,17 +225,17 @@ impl Node {
     }
 }
 
-/// The bytes of values as JSON text, without what separates them.
+/// The total length of values as JSON text, without separators.
 fn sizes(nodes: &[Node]) -> usize {
     nodes.iter().map(Node::size).sum()
 }
 
-/// The commas between so many entries.
+/// The number of commas between this number of entries.
 fn commas(entries: usize) -> usize {
     entries.saturating_sub(1)
 }
 
-/// Sets what is at a path, or deletes it where nothing is to be `set`. `depth` is how many containers deep that is.
+/// Sets the value at a path, or deletes it if `set` is `None`. `depth` is the nesting depth of the new value.
 pub(crate) fn edit(
     root: &mut Option<Node>,
     path: Vec<Step>,
@@ -290,8 +291,8 @@ pub(crate) fn edit(
     Ok(Undo { path, was, change })
 }
 
-/// Puts values in the place of so many items of an array, from the one at a path on. They are no more than `depth`
-/// containers deep.
+/// Replaces `count` items of an array by values, starting at the item at a path. `depth` is the maximum
+/// nesting depth of the values.
 pub(crate) fn splice(
     root: &mut Option<Node>,
     path: Vec<Step>,
@@ -313,7 +314,7 @@ pub(crate) fn splice(
     Ok(Undo { path, was: Was::Items(were, added), change })
 }
 
-/// Takes edits back, the last one first. They are those that made this value.
+/// Undoes edits, the last one first. They must be those that produced this value.
 pub(crate) fn take_back(root: &mut Option<Node>, undos: Vec<Undo>) {
     for Undo { mut path, was, .. } in undos.into_iter().rev() {
         let was = match was {

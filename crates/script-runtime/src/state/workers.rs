@@ -1,55 +1,55 @@
-//! What each worker has been sent, so that nothing is sent twice, and what it may forget.
+//! The copies of state in each worker: only differences are sent, and obsolete copies are discarded.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
-/// What goes to a worker before a run.
+/// A message to a worker that precedes a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// A cell's whole value.
+    /// The whole value of a cell.
     Whole {
         /// The cell.
         cell: u32,
-        /// What version it is then.
+        /// The resulting version.
         version: u64,
         /// JSON text.
         value: Bytes,
     },
-    /// What changed in a cell.
+    /// Changes of a cell.
     Changes {
         /// The cell.
         cell: u32,
-        /// What version it is then.
+        /// The resulting version.
         version: u64,
         /// A JSON array of change sets.
         changes: Bytes,
     },
-    /// A cell that has no value.
+    /// A cell without a value.
     Unset {
         /// The cell.
         cell: u32,
-        /// What version it is then.
+        /// The resulting version.
         version: u64,
     },
     /// A dynamic instance.
     Instance {
-        /// Its number.
+        /// The instance's number.
         id: u32,
         /// JSON text.
         captures: Bytes,
     },
-    /// Something that will not be named again. Runs that use it go on with what they have.
+    /// An object that will not be referred to again. Runs that use it continue with their copy.
     Forget {
-        /// What.
+        /// The kind of the object.
         what: Forget,
-        /// Its number.
+        /// The object's number.
         id: u32,
     },
 }
 
-/// What is forgotten.
+/// The kind of a discarded object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Forget {
     /// A cell.
@@ -62,17 +62,17 @@ pub enum Forget {
 #[derive(Debug, Default)]
 pub(crate) struct Workers(Mutex<HashMap<u32, Worker>>);
 
-/// What one has.
+/// The copies in a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Worker {
-    /// The last version of each cell.
+    /// The version of each cell.
     pub(crate) cells: HashMap<u32, u64>,
     pub(crate) instances: HashSet<u32>,
     forgotten: Vec<Frame>,
 }
 
 impl Workers {
-    /// Collects what a worker is to be sent.
+    /// Collects the frames that a worker must receive.
     pub(crate) fn ship(&self, worker: u32, fill: impl FnOnce(&mut Worker, &mut Vec<Frame>)) -> Vec<Frame> {
         let mut workers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let worker = workers.entry(worker).or_default();
@@ -81,7 +81,7 @@ impl Workers {
         frames
     }
 
-    /// The worker itself made these cells what they are at `version`.
+    /// Records that the worker's own write produced `version` of these cells.
     pub(crate) fn wrote(&self, worker: u32, cells: &[u32], version: u64) {
         let mut workers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(worker) = workers.get_mut(&worker) {

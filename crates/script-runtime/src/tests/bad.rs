@@ -1,4 +1,4 @@
-//! Handlers that misbehave: each is contained, and its neighbours notice nothing.
+//! Misbehaving handlers: each is contained, without an effect on others.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use testkit::{misbehave, patiently};
 
 use super::rig::{Written, wish, written};
 
-/// A call of a neighbour.
+/// A call of a harmless handler.
 const OK: &str = "await $r.call(1, $s.resource(['/ok']), 0, [])";
 
 fn bad() -> Written {
@@ -45,7 +45,7 @@ fn bad() -> Written {
 }
 
 #[tokio::test]
-async fn what_a_script_does_wrong_is_500_and_the_next_request_is_answered() {
+async fn a_script_error_is_500_and_the_next_request_succeeds() {
     let rig = bad().start().await;
     for (path, code) in [
         ("/throws", "script-threw"),
@@ -57,13 +57,13 @@ async fn what_a_script_does_wrong_is_500_and_the_next_request_is_answered() {
         assert_eq!(rig.ask("GET", path).await, (500, code.into()), "{path}");
         assert_eq!(rig.get("/ok").await, "ok");
     }
-    assert_eq!(rig.get("/twice").await, "first", "rule 13: the first answer holds");
+    assert_eq!(rig.get("/twice").await, "first", "rule 13: the first answer is used");
     assert_eq!(rig.get("/reject").await, "ok");
     assert_eq!(rig.script.stats().restarts, 0);
 }
 
 #[tokio::test]
-async fn a_status_that_a_client_sends_is_checked_where_it_is_set_and_the_next_request_is_answered() {
+async fn an_invalid_status_is_500_and_the_next_request_succeeds() {
     let rig = bad().start().await;
     for path in ["/asked", "/asked-later"] {
         for status in
@@ -86,7 +86,7 @@ async fn a_status_that_a_client_sends_is_checked_where_it_is_set_and_the_next_re
 }
 
 #[tokio::test]
-async fn a_handler_that_never_ends_is_given_up_when_its_time_is_over() {
+async fn a_handler_that_never_ends_is_cancelled_after_its_time_limit() {
     let mut wish = wish();
     wish.options.limits.wall = services::Duration::from_millis(200);
     let rig = bad().start_as(wish).await;
@@ -97,7 +97,7 @@ async fn a_handler_that_never_ends_is_given_up_when_its_time_is_over() {
 }
 
 #[tokio::test]
-async fn a_route_s_deadline_bounds_the_answer_and_not_what_a_handler_does_behind_it() {
+async fn a_route_s_deadline_limits_the_response_but_not_the_work_after_it() {
     let upstream = misbehave::start().await;
     let mut wish = wish();
     wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
@@ -120,11 +120,11 @@ async fn a_route_s_deadline_bounds_the_answer_and_not_what_a_handler_does_behind
     let late = ask("/never", time).await.expect_err("a problem");
     assert_eq!((late.status().as_u16(), late.code()), (504, "script-deadline"));
     assert!(late.to_string().contains("3s"), "{late}");
-    assert_eq!(rig.scripts.under_way(), 1, "the first one's deadline is over too, and it goes on");
+    assert_eq!(rig.scripts.under_way(), 1, "the first run continues beyond its deadline");
 }
 
 #[tokio::test]
-async fn a_handler_that_computes_for_ever_ends_with_its_worker_and_others_are_run_again() {
+async fn an_endless_loop_ends_with_its_worker_and_other_runs_are_repeated() {
     let rig = bad().start().await;
     rig.ready().await;
     let ((status, code), ok) = join(rig.ask("GET", "/loop"), rig.get("/ok")).await;
@@ -133,7 +133,7 @@ async fn a_handler_that_computes_for_ever_ends_with_its_worker_and_others_are_ru
 }
 
 #[tokio::test]
-async fn a_handler_that_ended_two_workers_runs_alone_from_then_on() {
+async fn a_handler_that_ended_two_workers_runs_alone_afterwards() {
     let upstream = misbehave::start().await;
     let mut wish = wish();
     wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
@@ -154,11 +154,11 @@ async fn a_handler_that_ended_two_workers_runs_alone_from_then_on() {
         answer = rig.ask("GET", "/waits") => panic!("{answer:?}"),
     }
     assert_eq!(rig.get("/ok").await, "ok");
-    assert_eq!(upstream.hits("/hang"), 1, "its neighbour was not even run again");
+    assert_eq!(upstream.hits("/hang"), 1, "the other run was not repeated");
 }
 
 #[tokio::test]
-async fn a_handler_that_ends_the_process_is_found_out() {
+async fn a_handler_that_ends_the_process_is_detected() {
     let rig = bad().start().await;
     rig.ready().await;
     let (status, code) = rig.ask("GET", "/exit").await;
@@ -167,7 +167,7 @@ async fn a_handler_that_ends_the_process_is_found_out() {
 }
 
 #[tokio::test]
-async fn a_handler_that_calls_itself_for_ever_comes_to_an_end() {
+async fn endless_recursion_of_handlers_is_stopped() {
     let mut wish = wish();
     wish.scripts.internal_calls = 500;
     let again = "async function (query, response, $r) { $r.respond(await $r.call(1, $s.resource(['/again']), 0, [])); }";
@@ -178,7 +178,7 @@ async fn a_handler_that_calls_itself_for_ever_comes_to_an_end() {
 }
 
 #[tokio::test]
-async fn rule_8_what_is_no_value_of_state_is_refused_and_nothing_is_written() {
+async fn rule_8_a_value_that_state_cannot_contain_is_refused() {
     let rig = written()
         .resource("/n")
         .cell("n", true, Some("() => 0"))
@@ -191,13 +191,13 @@ async fn rule_8_what_is_no_value_of_state_is_refused_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn a_script_that_can_not_be_loaded_is_told_so() {
+async fn a_script_that_cannot_be_loaded_is_an_error() {
     let rig = written().head("throw new Error('no');").resource("/").on(Get, "function () {}").start().await;
     assert_eq!(rig.ask("GET", "/").await, (500, "script-broken".into()));
 }
 
 #[tokio::test]
-async fn a_writer_that_never_ends_leaves_nothing_behind_and_the_next_has_its_turn() {
+async fn a_writer_that_never_ends_is_rolled_back_and_the_next_one_runs() {
     let mut wish = wish();
     wish.options.limits.wall = services::Duration::from_millis(300);
     let rig = written()

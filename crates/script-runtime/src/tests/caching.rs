@@ -1,4 +1,4 @@
-//! What caches may do with answers that depend on the client's headers.
+//! The cache headers of responses that depend on the client's headers.
 
 use http::Request;
 use http::header::{CACHE_CONTROL, HeaderName, VARY};
@@ -22,7 +22,7 @@ service shop {
 }";
 
 #[tokio::test]
-async fn an_answer_names_the_headers_that_shaped_it_and_is_private_where_they_say_who_the_client_is() {
+async fn a_response_varies_by_the_headers_it_used_and_is_private_with_credentials() {
     let rig = Rig::of(SHOP, wish()).await;
     for (method, path, control, varies) in [
         ("GET", "/plain", "", ""),

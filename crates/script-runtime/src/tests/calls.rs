@@ -1,4 +1,4 @@
-//! Resource calls: within the service, to services, to hosts.
+//! Resource calls: within the service, to services, and to hosts.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use testkit::misbehave;
 
 use super::rig::{Rig, Written, wish, written};
 
-/// A handler that calls this and answers what it got.
+/// Returns a handler that makes a call and responds with its result.
 fn calls(url: &str, method: u8) -> String {
     format!(
         "async function (query, response, $r) {{ const g = $s.resource({url});
@@ -18,7 +18,7 @@ fn calls(url: &str, method: u8) -> String {
     )
 }
 
-/// A handler whose answer is that of a call.
+/// Returns a handler that passes the response of a call through.
 fn passes(url: &str) -> String {
     format!("function (query, response, $r) {{ return $r.pass(3, $s.resource({url}), 0, []); }}")
 }
@@ -54,7 +54,7 @@ async fn rule_16_a_call_gives_text_parsed_json_or_an_error_with_a_status() {
 }
 
 #[tokio::test]
-async fn what_a_handler_only_hands_on_goes_as_it_came_if_it_is_the_json_that_it_claims_to_be() {
+async fn an_unread_response_is_passed_through_unchanged_if_it_is_valid() {
     let hands_on = |url: &str, text: &str| {
         format!(
             "async function (query, response, $r) {{ const g = $s.resource([{url}]);
@@ -85,7 +85,7 @@ async fn what_a_handler_only_hands_on_goes_as_it_came_if_it_is_the_json_that_it_
 }
 
 #[tokio::test]
-async fn rule_16_an_answer_that_is_not_the_json_that_it_claims_to_be_fails_its_call() {
+async fn rule_16_a_response_with_invalid_json_fails_its_call() {
     let catches = |word: &str| {
         format!(
             "async function (query, response, $r) {{ const g = $s.resource(['http://up/body']);
@@ -108,7 +108,7 @@ async fn rule_16_an_answer_that_is_not_the_json_that_it_claims_to_be_fails_its_c
 }
 
 #[tokio::test]
-async fn rule_15_only_services_and_hosts_that_a_pattern_opens_are_called() {
+async fn rule_15_only_services_and_allowed_hosts_are_called() {
     let upstream = misbehave::start().await;
     let url = format!("['http://{}/echo']", upstream.address());
     let host = upstream.address().to_string();
@@ -128,7 +128,7 @@ async fn rule_15_only_services_and_hosts_that_a_pattern_opens_are_called() {
 }
 
 #[tokio::test]
-async fn rule_16_an_error_that_nobody_catches_is_502_and_504_where_time_ran_out() {
+async fn rule_16_an_uncaught_error_is_502_or_504_after_a_timeout() {
     let bare = |url: &str| {
         format!("async function (query, response, $r) {{ await $r.call(3, $s.resource({url}), 0, []); }}")
     };
@@ -152,7 +152,7 @@ async fn rule_16_an_error_that_nobody_catches_is_502_and_504_where_time_ran_out(
 }
 
 #[tokio::test]
-async fn rule_16_a_bare_call_is_passed_on_with_status_and_type() {
+async fn rule_16_a_bare_call_is_passed_through_with_status_and_type() {
     let written = written()
         .resource("/json")
         .on(Get, &passes("['http://up/json?n=2']"))
@@ -183,7 +183,7 @@ async fn rule_14_calls_within_the_service_keep_types() {
 }
 
 #[tokio::test]
-async fn an_error_within_the_service_has_the_status_that_a_client_would_see() {
+async fn an_internal_error_has_the_same_status_as_for_a_client() {
     let rig = written()
         .resource("/throws")
         .on(Get, "function () { throw new Error('oops'); }")
@@ -201,7 +201,7 @@ async fn an_error_within_the_service_has_the_status_that_a_client_would_see() {
 }
 
 #[tokio::test]
-async fn rule_7_who_would_wait_for_himself_is_told_at_once() {
+async fn rule_7_a_run_that_would_wait_for_itself_fails_at_once() {
     let rig = written()
         .resource("/n")
         .cell("n", true, Some("() => 1"))
@@ -214,11 +214,11 @@ async fn rule_7_who_would_wait_for_himself_is_told_at_once() {
     let (status, text) = rig.ask("PUT", "/n").await;
     assert_eq!(status, 200);
     assert!(text.contains("508") && text.contains("test.sjs:"), "{text}");
-    assert_eq!(rig.ask("PUT", "/m").await, (200, "1".into()), "as a reader it sees what was committed");
+    assert_eq!(rig.ask("PUT", "/m").await, (200, "1".into()), "as a reader it sees the committed value");
 }
 
 #[tokio::test]
-async fn a_handler_makes_no_more_calls_than_it_may() {
+async fn the_number_of_calls_of_a_handler_is_limited() {
     let mut wish = wish();
     wish.options.limits.calls = 3;
     let many = "async function (query, response, $r) { for (let i = 0; i < query.n; i++) await $r.call(1, $s.resource(['/b']), 0, []); $r.respond('ok'); }";

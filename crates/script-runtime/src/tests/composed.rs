@@ -1,4 +1,5 @@
-//! Handlers that are done by their recipes: they answer what their JavaScript answers, and ask for the same.
+//! Handlers that are executed by their recipes: the responses and calls are the same as those of their
+//! JavaScript.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -11,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::rig::{Rig, Wish, wish};
 
-/// A service that answers each path with what it was told to, and remembers what it was asked.
+/// An upstream service with configurable responses, which records the requests.
 #[derive(Clone, Default)]
 struct Said {
     answers: Arc<Mutex<HashMap<&'static str, String>>>,
@@ -59,15 +60,15 @@ impl Said {
         self.answers.lock().expect("answers").insert(resource, answer);
     }
 
-    /// What was asked since the last time, in any order.
+    /// Returns the requests since the last call, sorted.
     fn asked(&self) -> Vec<String> {
-        let mut asked = std::mem::take(&mut *self.asked.lock().expect("what was asked"));
+        let mut asked = std::mem::take(&mut *self.asked.lock().expect("the requests"));
         asked.sort();
         asked
     }
 }
 
-/// The same script, by recipes and by its JavaScript alone.
+/// Starts the same script twice: with recipes, and without them.
 async fn both(handlers: &str) -> (Rig, Rig, Said) {
     let text = format!(
         "service test {{\n\
@@ -86,7 +87,7 @@ async fn both(handlers: &str) -> (Rig, Rig, Said) {
     (Rig::with(program(), text.clone(), first).await, Rig::with(plain, text.clone(), second).await, said)
 }
 
-/// JSON as JavaScript writes it.
+/// Returns JSON as serialised by JavaScript.
 async fn again(rig: &Rig, json: &str) -> String {
     let request = http::Request::post("/again").header("content-type", "text/plain");
     let answer = rig.send(request.body(services::body::full(json.to_owned())).expect("a request")).await;
@@ -99,7 +100,7 @@ fn pick<'t>(rng: &mut Rng, all: &[&'t str]) -> &'t str {
     all[rng.usize(..all.len())]
 }
 
-/// A handler at random, with calls of its variables `u`, `v`, `w`.
+/// Generates a random handler, with calls assigned to its variables `u`, `v`, `w`.
 fn handler(rng: &mut Rng, number: usize) -> String {
     let mut text = format!("res '/{number}' on GET {{\n  res c = 'http://up/c/' + query.p + '?x=@&y=@'\n");
     let is_par = rng.bool();
@@ -162,7 +163,7 @@ fn answer(rng: &mut Rng, known: &[&str], depth: usize) -> String {
     format!("{{ {} }}", entries.join(", "))
 }
 
-/// JSON at random: as JavaScript writes it, or as nobody does.
+/// Generates random JSON, either in the spelling of JavaScript or in unusual ones.
 fn json(rng: &mut Rng, is_usual: bool, depth: usize) -> String {
     let usual = ["1", "-7", "1.5", "true", "false", "null", "\"x\"", "\"a b/ä\\n\"", "\"\"", "[]", "{}"];
     let odd =
@@ -179,7 +180,7 @@ fn json(rng: &mut Rng, is_usual: bool, depth: usize) -> String {
     rng.shuffle(&mut names);
     names.truncate(rng.usize(..6));
     if rng.u8(..4) == 0 {
-        names.splice(..0, ["2", "10"]); // Where JavaScript puts them.
+        names.splice(..0, ["2", "10"]); // The order of JavaScript.
     }
     if !is_usual && rng.bool() {
         names
@@ -193,7 +194,7 @@ fn json(rng: &mut Rng, is_usual: bool, depth: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_recipe_means_what_its_javascript_means() {
+async fn a_recipe_is_equivalent_to_its_javascript() {
     let mut rng = Rng::with_seed(2026);
     let handlers: Vec<String> = (0..60).map(|number| handler(&mut rng, number)).collect();
     let (composed, worker, said) = both(&handlers.concat()).await;
@@ -242,7 +243,7 @@ async fn a_recipe_means_what_its_javascript_means() {
 }
 
 #[tokio::test]
-async fn a_recipe_makes_no_more_calls_than_a_run_may() {
+async fn a_recipe_is_subject_to_the_limit_of_calls() {
     let (said, mut wish) = Said::start().await;
     said.say("a", 200, "application/json", "{}");
     wish.options.limits.calls = 1;

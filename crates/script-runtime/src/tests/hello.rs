@@ -1,4 +1,4 @@
-//! Requests and answers without state.
+//! Requests and responses without state.
 
 use http::Request;
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
@@ -22,14 +22,14 @@ async fn rig() -> Rig {
 }
 
 #[tokio::test]
-async fn a_handler_answers_a_request() {
+async fn a_handler_responds_to_a_request() {
     let rig = rig().await;
     assert_eq!(rig.get("/hello?name=w%C3%B6rld").await, "hello wörld");
-    assert_eq!(rig.ask("PUT", "/hello").await, (204, String::new()), "rule 12: nothing was said");
+    assert_eq!(rig.ask("PUT", "/hello").await, (204, String::new()), "rule 12: no response was given");
 }
 
 #[tokio::test]
-async fn rule_14_a_handler_sees_parameters_headers_and_a_json_bodys_members() {
+async fn rule_14_a_handler_gets_parameters_headers_and_the_members_of_a_json_body() {
     let rig = rig().await;
     let seen = rig.json("/json?a=1&b=2&b=3").await;
     assert_eq!(seen["query"], serde_json::json!({"a": "1", "b": ["2", "3"]}));
@@ -40,7 +40,7 @@ async fn rule_14_a_handler_sees_parameters_headers_and_a_json_bodys_members() {
 }
 
 #[tokio::test]
-async fn rule_22_what_is_not_there_is_404_and_other_methods_are_405_with_those_that_are() {
+async fn rule_22_unknown_paths_are_404_and_other_methods_are_405_with_the_allowed_ones() {
     let rig = rig().await;
     assert_eq!(rig.ask("GET", "/nothing").await, (404, "resource-not-found".into()));
     for method in ["DELETE", "TRACE", "PROPFIND"] {
@@ -67,7 +67,7 @@ async fn rule_22_head_is_get_without_a_body() {
 }
 
 #[tokio::test]
-async fn rule_22_paths_are_below_the_mount_path_and_locations_too() {
+async fn rule_22_paths_and_locations_are_relative_to_the_mount_path() {
     let go = "function (query, response, $r) { $r.answer(302, {Location: query.$path}); }";
     let rig = written().resource("/go").on(Get, go).start_as(Wish { path: "/shop/*", ..wish() }).await;
     let request = Request::get("/shop/go").body(body::empty()).expect("a request");

@@ -1,5 +1,5 @@
-//! The paper's case studies, compiled and run. Their pages are resources of the same service, so that nothing else is
-//! needed: an infinite binary tree to crawl, and texts in which a word is counted.
+//! The case studies of the paper, compiled and executed. Their pages are resources of the same service, so
+//! that no other server is needed: an infinite binary tree to crawl, and texts in which a word is counted.
 
 use futures_util::future::join_all;
 use http::header::LOCATION;
@@ -69,7 +69,7 @@ service mapred {
 }";
 
 #[tokio::test]
-async fn listing_1_keeps_what_was_put() {
+async fn listing_1_stores_the_value_of_a_put() {
     let rig = Rig::of(HELLO, wish()).await;
     assert_eq!(rig.get("/data").await, "Hello World");
     assert_eq!(rig.ask("PUT", "/data?value=universe").await, (204, String::new()));
@@ -77,7 +77,7 @@ async fn listing_1_keeps_what_was_put() {
 }
 
 #[tokio::test]
-async fn an_error_names_its_place_in_the_s_file() {
+async fn an_error_contains_its_position_in_the_s_file() {
     let rig = Rig::of(HELLO, wish()).await;
     let request = Request::get("/oops").body(body::empty()).expect("a request");
     let problem = rig.send(request).await.expect_err("a problem");
@@ -103,7 +103,7 @@ async fn listing_6_crawls_a_tree_by_calling_itself() {
 }
 
 #[tokio::test]
-async fn listing_7_counts_in_parallel_and_each_client_has_a_result_of_its_own() {
+async fn listing_7_counts_in_parallel_with_a_separate_result_for_each_client() {
     let rig = Rig::of(MAP_REDUCE, wish()).await;
     let urls: Vec<String> = (0..10).map(|n| format!("/page?n={n}")).collect();
     let start = async |key: &str| {

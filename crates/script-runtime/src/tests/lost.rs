@@ -1,4 +1,4 @@
-//! Workers that are lost: what becomes of their runs.
+//! The loss of workers, and the recovery of their runs.
 
 use futures_util::future::join;
 use script::Method::{Get, Put};
@@ -6,11 +6,11 @@ use testkit::{misbehave, patiently};
 
 use super::rig::{wish, written};
 
-/// Calls what it is told to call.
+/// A handler that calls the path in its parameter.
 const CALLS: &str = "async function (query, response, $r) { $r.respond(await $r.call(1, $s.resource(['http://up' + query.path]), query.$method === 'PUT' ? 3 : 0, [])); }";
 
 #[tokio::test]
-async fn a_run_that_changed_nothing_is_run_again_elsewhere_and_another_is_503() {
+async fn a_run_without_effects_is_repeated_and_any_other_is_503() {
     let upstream = misbehave::start().await;
     let mut wish = wish();
     wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
@@ -31,7 +31,7 @@ async fn a_run_that_changed_nothing_is_run_again_elsewhere_and_another_is_503() 
         upstream.seen_times("/hang", 3).await;
     };
     tokio::select! {
-        ((code, _), ()) = join(bad, late) => assert_eq!(code, 500, "the safe one asked again"),
+        ((code, _), ()) = join(bad, late) => assert_eq!(code, 500, "the safe run was repeated"),
         other = join(rig.ask("GET", "/get?path=/hang"), async {
             let lost = rig.ask("PUT", "/get?path=/hang").await;
             assert_eq!(lost, (503, "worker-lost".into()));
@@ -41,10 +41,10 @@ async fn a_run_that_changed_nothing_is_run_again_elsewhere_and_another_is_503() 
 }
 
 #[tokio::test]
-async fn whoever_is_answered_by_nobody_since_a_heap_was_full_is_told_its_limit_and_what_to_do() {
+async fn a_full_heap_is_reported_with_its_limit_and_a_hint() {
     let mut wish = wish();
     wish.scripts.memory = services::Bytes(32 << 20);
-    // To fill a heap takes longer than a run computes, as a rule.
+    // Filling a heap usually takes longer than the default limit of CPU time.
     wish.options.limits.time = services::Duration::from_secs(60);
     wish.options.limits.wall = services::Duration::from_secs(60);
     let holds = "function () { const held = []; for (;;) held.push([held.length]); }";
@@ -61,7 +61,7 @@ async fn whoever_is_answered_by_nobody_since_a_heap_was_full_is_told_its_limit_a
 }
 
 #[tokio::test]
-async fn a_worker_that_stands_still_ends_and_another_takes_its_place() {
+async fn a_suspended_worker_is_ended_and_replaced() {
     let mut wish = wish();
     wish.options.limits.wall = services::Duration::from_millis(1000);
     let stops =
@@ -81,7 +81,7 @@ async fn a_worker_that_stands_still_ends_and_another_takes_its_place() {
 }
 
 #[tokio::test]
-async fn what_a_lost_worker_had_not_committed_never_was_and_what_it_had_is_there() {
+async fn the_loss_of_a_worker_preserves_committed_writes_and_drops_others() {
     let rig = written()
         .resource("/n")
         .cell("n", true, Some("() => 0"))
@@ -96,7 +96,7 @@ async fn what_a_lost_worker_had_not_committed_never_was_and_what_it_had_is_there
 }
 
 #[tokio::test]
-async fn nobody_works_for_a_client_that_has_left_but_a_writer_goes_on_to_its_end() {
+async fn a_run_ends_when_its_client_disconnects_unless_it_is_a_writer() {
     let upstream = misbehave::start().await;
     let mut wish = wish();
     wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));

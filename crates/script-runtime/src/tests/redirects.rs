@@ -1,4 +1,4 @@
-//! Where redirects may lead a script, and with whose credentials.
+//! The allowed targets of redirects, and the credentials that are sent there.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::frame::{Outcome, Payload};
 const SECRET: &str = "the-operators-secret";
 const TOKEN: &str = "Bearer the-clients-token";
 
-/// A server that answers every request with a redirect to its path's query.
+/// Starts a server that redirects every request to the query of its path.
 async fn redirecting() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -53,7 +53,8 @@ struct Stage {
 }
 
 impl Stage {
-    /// A service with credentials, which redirects too; a host elsewhere that does; and what `opened` opens beside it.
+    /// Sets up a service with credentials, which also redirects; a foreign host, which does too; and the
+    /// hosts that `opened` allows in addition.
     async fn new(opened: impl Fn(&Upstream) -> Vec<String>) -> Self {
         let (upstream, elsewhere) = (misbehave::start().await, redirecting().await);
         let with_credentials = |url: String| ServiceConfig {
@@ -81,14 +82,14 @@ impl Stage {
         (outcome, serde_json::from_slice(&payload.bytes).unwrap_or_default())
     }
 
-    /// A host that is no service: `localhost` in place of its address, which `moved` has.
+    /// Returns a host that is not a service: `localhost` instead of its address, which belongs to `moved`.
     fn host(&self) -> String {
         format!("http://localhost:{}", self.elsewhere.port())
     }
 }
 
 #[tokio::test]
-async fn a_redirect_from_a_host_leads_to_no_service_by_whichever_name() {
+async fn a_redirect_from_a_host_to_a_service_is_refused_under_any_name() {
     let stage = Stage::new(|_| Vec::new()).await;
     let opened = Stage {
         outside: Outside {
@@ -116,7 +117,7 @@ async fn a_redirect_from_a_host_leads_to_no_service_by_whichever_name() {
 }
 
 #[tokio::test]
-async fn what_a_pattern_opens_gets_no_credentials_behind_a_redirect() {
+async fn a_host_gets_no_credentials_after_a_redirect() {
     let stage = Stage::new(|upstream| vec![upstream.address().to_string()]).await;
     let echo = format!("http://{}/echo", stage.upstream.address());
     for first in [format!("http://{}", stage.elsewhere), "http://moved".to_owned()] {
@@ -128,7 +129,7 @@ async fn what_a_pattern_opens_gets_no_credentials_behind_a_redirect() {
 }
 
 #[tokio::test]
-async fn a_service_redirects_to_itself_by_name_by_address_and_by_path_and_to_no_other() {
+async fn a_service_may_redirect_to_itself_but_not_to_another_service() {
     let stage = Stage::new(|_| Vec::new()).await;
     let (_, answer) = stage.get("http://catalog/redirect").await;
     assert_eq!(answer["headers"]["x-api-key"], SECRET, "a path: {answer}");
@@ -137,13 +138,13 @@ async fn a_service_redirects_to_itself_by_name_by_address_and_by_path_and_to_no_
     for location in own {
         let (outcome, _) = stage.get(&format!("http://moved/x?{location}")).await;
         let Outcome::Refused(403, text) = &outcome else { panic!("{location}: {outcome:?}") };
-        assert!(text.contains("/y?"), "the second hop is refused, and not the first: {text}");
+        assert!(text.contains("/y?"), "the second redirect is refused, not the first: {text}");
     }
     assert_eq!(stage.upstream.hits("/echo"), 1);
 }
 
 #[tokio::test]
-async fn redirects_without_end_end() {
+async fn the_number_of_redirects_is_limited() {
     let stage = Stage::new(|_| Vec::new()).await;
     let location = "/x?".repeat(REDIRECTS + 3);
     let (outcome, _) = stage.get(&format!("http://moved{location}")).await;

@@ -1,4 +1,4 @@
-//! A changed script comes into force beside the old one.
+//! The activation of a changed script.
 
 use script::Method::{Get, Put};
 use testkit::{misbehave, patiently};
@@ -22,11 +22,11 @@ async fn a_changed_script_keeps_the_state() {
     rig.until("/n", "new 1").await;
     assert_eq!(rig.ask("PUT", "/n").await.0, 204);
     assert_eq!(rig.get("/n").await, "new 2");
-    assert_eq!(rig.script.stats().restarts, 0, "by the same workers");
+    assert_eq!(rig.script.stats().restarts, 0, "the workers are the same");
 }
 
 #[tokio::test]
-async fn a_script_that_can_not_be_loaded_leaves_the_old_one_in_force() {
+async fn a_script_that_cannot_be_loaded_leaves_the_old_one_active() {
     let mut rig = version("old").start().await;
     assert_eq!(rig.get("/n").await, "old 0");
     rig.replace(version("new").head("throw new Error('no');"));
@@ -35,7 +35,7 @@ async fn a_script_that_can_not_be_loaded_leaves_the_old_one_in_force() {
 }
 
 #[tokio::test]
-async fn a_run_ends_with_the_script_that_it_began_with() {
+async fn a_run_keeps_the_script_that_it_began_with() {
     let upstream = misbehave::start().await;
     let slow = |text: &str| {
         format!(
@@ -49,5 +49,5 @@ async fn a_run_ends_with_the_script_that_it_began_with() {
     upstream.seen("/slow").await;
     rig.replace(written().resource("/slow").on(Get, "function (query, response, $r) { $r.respond('new'); }"));
     rig.until("/slow", "new").await;
-    assert_eq!(patiently("the old one", old).await.expect("its end"), "old");
+    assert_eq!(patiently("the old run", old).await.expect("its end"), "old");
 }

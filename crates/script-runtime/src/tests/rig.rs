@@ -1,4 +1,4 @@
-//! A gateway's worth of what a service needs, in a folder of its own.
+//! A test setup with everything that a service needs, in a folder of its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use crate::config::{LimitsConfig, ScriptConfig, ScriptOptions, ScriptsConfig};
 use crate::{Deployed, Ground, Script, Scripts};
 
-/// A service, and all that it stands on.
+/// A service and its environment.
 pub(crate) struct Rig {
     pub(crate) script: Arc<Script>,
     pub(crate) scripts: Arc<Scripts>,
@@ -27,7 +27,7 @@ pub(crate) struct Rig {
     folder: Arc<TempDir>,
 }
 
-/// What tests want other than usual.
+/// The settings of a test, with defaults.
 pub(crate) struct Wish {
     pub(crate) options: ScriptOptions,
     pub(crate) scripts: ScriptsConfig,
@@ -35,7 +35,7 @@ pub(crate) struct Wish {
     pub(crate) services: BTreeMap<String, ServiceConfig>,
 }
 
-/// A service as it is written by hand, piece by piece.
+/// The builder of a hand-written service.
 pub(crate) struct Written {
     service: Service,
     handlers: Vec<String>,
@@ -56,7 +56,7 @@ pub(crate) fn written() -> Written {
 }
 
 impl Written {
-    /// A resource at a path; handlers that follow are its.
+    /// Adds a resource at a path; the following handlers belong to it.
     pub(crate) fn resource(mut self, path: &str) -> Self {
         self.service.resources.push(Resource {
             key: path.into(),
@@ -70,7 +70,7 @@ impl Written {
         self
     }
 
-    /// A resource that this handler declares.
+    /// Adds a resource that a handler of `parent` declares.
     pub(crate) fn nested(self, parent: usize, key: &str) -> Self {
         let mut nested = self.resource(key);
         let resource = nested.service.resources.last_mut().expect("one");
@@ -78,7 +78,7 @@ impl Written {
         nested
     }
 
-    /// A cell of the service, or of the last resource.
+    /// Adds a cell of the service, or of the last resource.
     pub(crate) fn cell(mut self, name: &str, is_shared: bool, initial: Option<&str>) -> Self {
         let (index, group) = (self.service.cells.len(), self.service.groups.len());
         let resource = self.service.resources.len().saturating_sub(1);
@@ -105,7 +105,7 @@ impl Written {
         self
     }
 
-    /// A handler that touches no state.
+    /// Adds a handler that does not use state.
     pub(crate) fn on(self, method: Method, code: &str) -> Self {
         self.handler(method, Class::Stateless, None, code)
     }
@@ -118,7 +118,7 @@ impl Written {
         self.handler(method, Class::Writer, Some(cell), code)
     }
 
-    /// What stands before the service.
+    /// Sets the code before the service.
     pub(crate) fn head(mut self, code: &str) -> Self {
         self.head = code.into();
         self
@@ -169,7 +169,7 @@ impl Written {
         self.start_in(Arc::new(tempfile::tempdir().expect("a folder")), wish).await
     }
 
-    /// On the state that another left.
+    /// Starts on the state that another setup left behind.
     pub(crate) async fn start_in(self, folder: Arc<TempDir>, wish: Wish) -> Rig {
         let scripts = Scripts::new(&wish.scripts, folder.path(), None).expect("a store, and Node.js");
         let services = Services::new(&wish.services).expect("services");
@@ -195,13 +195,13 @@ fn route(
 }
 
 impl Rig {
-    /// Of a script as it is written.
+    /// Starts a script from its source.
     pub(crate) async fn of(text: &str, wish: Wish) -> Self {
         let program = compile(text, "test.sjs", &Options::default()).expect("a script");
         Self::with(program, text.to_owned(), wish).await
     }
 
-    /// Of a compiled script.
+    /// Starts a compiled script.
     pub(crate) async fn with(program: Program, text: String, wish: Wish) -> Self {
         let folder = Arc::new(tempfile::tempdir().expect("a folder"));
         let scripts = Scripts::new(&wish.scripts, folder.path(), None).expect("a store, and Node.js");
@@ -211,12 +211,12 @@ impl Rig {
         Self { script, scripts, services, folder }
     }
 
-    /// Waits until nothing runs.
+    /// Waits until no run is in flight.
     pub(crate) async fn idle(&self) {
         patiently("the end of all runs", self.scripts.idle()).await;
     }
 
-    /// Another script in the place of this one, as a changed config has it.
+    /// Replaces the script, as a changed config does.
     pub(crate) fn replace(&mut self, written: Written) {
         self.replace_with(written, wish().options);
     }
@@ -228,7 +228,7 @@ impl Rig {
         self.script = script;
     }
 
-    /// The folder with the state, after everything else is gone.
+    /// Shuts down, and returns the folder with the state.
     pub(crate) async fn end(self) -> Arc<TempDir> {
         let Self { script, scripts, folder, .. } = self;
         patiently("the end of all runs", scripts.drain()).await;
@@ -243,7 +243,8 @@ impl Rig {
         patiently("an answer", self.script.handle(request, Call::unlimited()))
     }
 
-    /// The text of an answer, in a task of its own that holds the script as a client's connection does.
+    /// Returns the text of a response, requested in a task of its own that holds a reference to the script,
+    /// like a client's connection.
     pub(crate) fn handle(&self, path: &str) -> JoinHandle<String> {
         let (script, path) = (Arc::clone(&self.script), path.to_owned());
         tokio::spawn(async move {
@@ -255,7 +256,7 @@ impl Rig {
         })
     }
 
-    /// An answer, whatever it is: its status and its text; of a problem, its code.
+    /// Returns any response as its status and text; for a problem, its status and code.
     pub(crate) async fn ask(&self, method: &str, path: &str) -> (u16, String) {
         self.ask_with(method, path, "").await
     }
@@ -276,18 +277,19 @@ impl Rig {
         }
     }
 
-    /// Waits until requests are answered, where a time limit would count the start too.
+    /// Waits until requests are handled; for tests with a time limit, which would otherwise include the
+    /// start.
     pub(crate) async fn ready(&self) {
         self.settled().await;
         assert!(self.script.is_ready());
     }
 
-    /// Waits until what was last activated is in force, or refused.
+    /// Waits until the last activation has succeeded or failed.
     pub(crate) async fn settled(&self) {
         patiently("the deployment", self.script.settled()).await;
     }
 
-    /// Asks until this is the answer.
+    /// Waits for the deployment, and checks the response.
     pub(crate) async fn until(&self, path: &str, wanted: &str) {
         self.settled().await;
         assert_eq!(self.get(path).await, wanted);

@@ -1,4 +1,4 @@
-//! State: what handlers keep, and what others see of it.
+//! State: its persistence, and its visibility to other runs.
 
 use futures_util::future::join_all;
 use http::Request;
@@ -18,18 +18,18 @@ fn counter() -> Written {
 }
 
 #[tokio::test]
-async fn rule_5_writers_run_one_after_another_and_readers_see_what_was_committed() {
+async fn rule_5_writers_run_one_at_a_time_and_readers_see_committed_values() {
     let rig = counter().start().await;
     assert_eq!(rig.get("/n").await, "0");
     let puts = join_all((0..50).map(|_| rig.ask("PUT", "/n"))).await;
     let mut seen: Vec<u32> = puts.into_iter().map(|(_, text)| text.parse().expect("a number")).collect();
     seen.sort_unstable();
-    assert_eq!(seen, (1..=50).collect::<Vec<_>>(), "each saw another number");
+    assert_eq!(seen, (1..=50).collect::<Vec<_>>(), "each writer saw a different number");
     assert_eq!(rig.get("/n").await, "50");
 }
 
 #[tokio::test]
-async fn rule_5_what_a_handler_wrote_before_it_threw_never_was() {
+async fn rule_5_the_writes_of_a_handler_that_throws_are_rolled_back() {
     let rig = counter().start().await;
     assert_eq!(rig.ask("PUT", "/n").await, (200, "1".into()));
     assert_eq!(rig.ask("POST", "/n").await, (500, "script-threw".into()));
@@ -38,14 +38,14 @@ async fn rule_5_what_a_handler_wrote_before_it_threw_never_was() {
 }
 
 #[tokio::test]
-async fn rule_6_a_handler_that_committed_early_holds_nobody_up_not_even_itself() {
+async fn rule_6_an_early_commit_unblocks_other_writers_including_its_own_calls() {
     let rig = counter().start().await;
     assert_eq!(rig.ask("DELETE", "/n").await, (200, "done".into()));
     assert_eq!(rig.get("/n").await, "8");
 }
 
 #[tokio::test]
-async fn rule_6_what_a_handler_calls_after_its_commit_sees_what_it_wrote() {
+async fn rule_6_a_call_after_a_commit_sees_the_committed_values() {
     let put = "async function (query, response, $r) { const n = ++$r.cells.n; $r.commit();
         $r.respond([n, await $r.call(1, $s.resource(['/n']), 0, [])]); }";
     let rig = written()
@@ -61,7 +61,7 @@ async fn rule_6_what_a_handler_calls_after_its_commit_sees_what_it_wrote() {
 }
 
 #[tokio::test]
-async fn state_outlasts_the_gateway() {
+async fn state_survives_a_restart_of_the_gateway() {
     let rig = counter().start().await;
     rig.ask("PUT", "/n").await;
     rig.ask("PUT", "/n").await;
@@ -71,7 +71,7 @@ async fn state_outlasts_the_gateway() {
 }
 
 #[tokio::test]
-async fn the_version_that_was_seen_or_made_is_told_where_it_is_wanted() {
+async fn the_state_version_is_reported_if_enabled() {
     let mut wish = wish();
     wish.options.show_versions = true;
     let rig = counter().start_as(wish).await;
@@ -115,39 +115,39 @@ async fn created() -> Rig {
 }
 
 #[tokio::test]
-async fn rule_9_a_nested_resource_has_what_was_captured_and_state_of_its_own() {
+async fn rule_9_a_nested_resource_has_captured_values_and_its_own_state() {
     let rig = created().await;
     assert_eq!(rig.ask("PUT", "/total/1?count=5").await.0, 204);
     assert_eq!(rig.get("/total/1").await, "[1,15]");
     assert_eq!(rig.get("/total/2").await, "[2,20]");
     let folder = rig.end().await;
     let rig = composition().start_in(folder, wish()).await;
-    assert_eq!(rig.get("/total/1").await, "[1,15]", "it outlasts the gateway");
+    assert_eq!(rig.get("/total/1").await, "[1,15]", "it survives a restart");
 }
 
 #[tokio::test]
-async fn rule_10_a_nested_resource_is_deleted_from_outside() {
+async fn rule_10_a_client_can_delete_a_nested_resource() {
     let rig = created().await;
     assert_eq!(rig.ask("DELETE", "/total/1").await, (204, String::new()));
     assert_eq!(rig.ask("GET", "/total/1").await, (404, "resource-not-found".into()));
     assert_eq!(rig.ask("DELETE", "/total/1").await.0, 404);
     assert_eq!(rig.get("/total/2").await, "[2,20]");
-    assert_eq!(rig.ask("DELETE", "/search").await.0, 405, "what is declared statically stays");
+    assert_eq!(rig.ask("DELETE", "/search").await.0, 405, "a static resource can't be deleted");
 }
 
 #[tokio::test]
-async fn rule_10_a_cap_bounds_what_is_created() {
+async fn rule_10_the_number_of_created_resources_is_limited() {
     let mut wish = wish();
     wish.options.resources.most = 2;
     let rig = composition().start_as(wish).await;
     assert_eq!(rig.ask("POST", "/search").await.0, 302);
     assert_eq!(rig.ask("POST", "/search").await.0, 302);
     assert_eq!(rig.ask("POST", "/search").await, (503, "state-resources-full".into()));
-    assert_eq!(rig.get("/total/2").await, "[2,20]", "those that are there stay");
+    assert_eq!(rig.get("/total/2").await, "[2,20]", "existing ones remain");
 }
 
 #[tokio::test]
-async fn rule_10_a_path_that_another_declaration_has_is_an_error_of_its_own_and_a_handler_may_catch_it() {
+async fn rule_10_a_taken_path_is_an_error_that_a_handler_may_catch() {
     let declares = "async function (query, response, $r) { await $r.declare(2, 1, '/made', {}); }";
     let tries = "async function (query, response, $r) {
         try { await $r.declare(3, 2, '/made', {}); } catch (error) { $r.respond([error.name, error.status, error.message]); } }";
@@ -174,11 +174,11 @@ async fn rule_10_a_path_that_another_declaration_has_is_an_error_of_its_own_and_
         "{caught}"
     );
     assert!(caught.ends_with("(state-path-taken)\"]"), "{caught}");
-    assert_eq!(rig.ask("POST", "/first").await.0, 204, "the same declaration may be made again");
+    assert_eq!(rig.ask("POST", "/first").await.0, 204, "the same declaration may be repeated");
 }
 
 #[tokio::test]
-async fn a_changed_cap_holds_at_once_and_keeps_what_is_there() {
+async fn a_changed_limit_applies_at_once_and_keeps_existing_resources() {
     let mut rig = composition().start().await;
     assert_eq!(rig.ask("POST", "/search").await.0, 302);
     let with = |most: u64| {
@@ -195,7 +195,7 @@ async fn a_changed_cap_holds_at_once_and_keeps_what_is_there() {
     assert_eq!(rig.ask("POST", "/search").await.0, 302);
 }
 
-/// A resource of which each is made, used and removed at once.
+/// A script whose resources are created, used and removed concurrently.
 const REMOVED: &str = "service test {
   state count = 0
   res '/lists' on POST {
@@ -211,7 +211,7 @@ const REMOVED: &str = "service test {
 }";
 
 #[tokio::test]
-async fn rule_10_a_client_can_not_have_a_resource_made_where_no_request_finds_it() {
+async fn rule_10_a_client_cannot_cause_a_resource_at_an_unreachable_path() {
     let rig = Rig::of(REMOVED, wish()).await;
     for name in ["..", "a%3Fb", "a%23b", "a%5Cb", "x".repeat(5000).as_str()] {
         let made = rig.ask("POST", &format!("/lists?name={name}")).await;
@@ -222,7 +222,7 @@ async fn rule_10_a_client_can_not_have_a_resource_made_where_no_request_finds_it
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_resource_that_is_removed_while_it_is_used_is_there_or_not_and_no_fault() {
+async fn removing_a_resource_in_use_causes_no_errors_but_404() {
     for script in [REMOVED.to_owned(), REMOVED.replace("count++; respond count +", "respond")] {
         remove_while_used(&Rig::of(&script, wish()).await).await;
     }
@@ -241,6 +241,6 @@ async fn remove_while_used(rig: &Rig) {
         for (method, (status, text)) in join_all(uses).await {
             assert!(matches!(status, 200 | 204 | 404), "{method}: {status} {text}");
         }
-        assert_eq!(rig.ask("GET", &path).await.0, 404, "it is gone");
+        assert_eq!(rig.ask("GET", &path).await.0, 404, "it is removed");
     }
 }

@@ -1,4 +1,4 @@
-//! Whatever a worker sends over its connection: see `fuzz/src/lib.rs`.
+//! Fuzzing of a worker's connection: see `fuzz/src/lib.rs`.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::answer::Reply;
 use crate::frame::{Answer, From, Out, Reader};
 use crate::state::fuzz::keeps_values_whole;
 
-/// What is read of a stream: frames, and whether what follows them is none.
+/// Parses a stream; returns the frames, and whether a protocol error follows them.
 fn read(pieces: &[&[u8]]) -> (Vec<(u32, From)>, bool) {
     let (mut reader, mut frames) = (Reader::default(), Vec::new());
     for piece in pieces {
@@ -32,14 +32,14 @@ fn read(pieces: &[&[u8]]) -> (Vec<(u32, From)>, bool) {
     (frames, false)
 }
 
-/// A text in the pieces between these places.
+/// Splits bytes at these positions.
 fn cut<'b>(bytes: &'b [u8], cuts: &[usize]) -> Vec<&'b [u8]> {
     let mut places = [&[0, bytes.len()], cuts].concat();
     places.sort_unstable();
     places.windows(2).map(|ends| &bytes[ends[0]..ends[1]]).collect()
 }
 
-/// All that a run was told.
+/// Returns all messages that a run has received.
 async fn events(place: &Place) -> Vec<From> {
     let mut events = Vec::new();
     poll_fn(|context| {
@@ -54,7 +54,7 @@ async fn events(place: &Place) -> Vec<From> {
     events
 }
 
-/// What a frame is good for once it reached its run.
+/// Processes a frame like its run.
 fn used(from: &From) {
     let answer = |answer: &Answer| {
         for is_head in [false, true] {
@@ -78,7 +78,7 @@ fn used(from: &From) {
 }
 
 #[test]
-fn any_frames_reach_their_runs_in_order_or_end_the_connection() {
+fn arbitrary_frames_reach_their_runs_in_order_or_end_the_connection() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     ::fuzz::run("worker_frames", &[], |bytes| {
         let mut choices = Choices::new(bytes);
@@ -89,14 +89,14 @@ fn any_frames_reach_their_runs_in_order_or_end_the_connection() {
         frames.iter().for_each(|(_, from)| used(from));
         runtime.block_on(async {
             let worker = Worker::new(1, &"a".into(), None);
-            let places = [(); 2].map(|()| worker.place().expect("a worker that is there"));
+            let places = [(); 2].map(|()| worker.place().expect("a live worker"));
             let (mut ours, stream) = UnixStream::pair().unwrap();
             let (news, mut told) = mpsc::unbounded_channel();
             let (reader, writing) = (Reader::default(), Out::default());
             let link = Link { worker: Arc::clone(&worker), stream, reader, writing, has_waited: false, news };
             let serving = tokio::spawn(link.serve());
             for piece in pieces {
-                // The other side may have had enough.
+                // The other end may have closed the connection.
                 let _ = ours.write_all(piece).await;
             }
             drop(ours);
@@ -113,7 +113,7 @@ fn any_frames_reach_their_runs_in_order_or_end_the_connection() {
     });
 }
 
-/// Whether a frame is no run's business.
+/// Whether a frame is not delivered to a run.
 fn is_news(from: &From) -> bool {
     matches!(
         from,

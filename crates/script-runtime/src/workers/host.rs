@@ -1,6 +1,6 @@
-//! What the workers of all scripts share: a folder with the worker's code, the command that starts them, their numbers,
-//! and how many there may be. The code is not theirs to write; what each script's workers write is a folder of its own,
-//! which no other script's workers reach.
+//! The resources that the workers of all scripts share: a folder with the worker's code, the command that
+//! starts workers, their numbering, and their maximum number. Workers cannot write to the code; each script's
+//! workers have a writable folder of their own, which those of other scripts cannot access.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -15,36 +15,36 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::files::FILES;
 use super::process::Launch;
 
-/// What their folders' names begin with.
+/// The prefix of the names of gateways' folders.
 const PREFIX: &str = "orfa-";
 /// The file that a gateway keeps locked.
 const LOCK: &str = "lock";
-/// The folder of the worker's code, in the gateway's.
+/// The folder of the worker's code, inside the gateway's folder.
 const CODE: &str = "code";
 
-/// What the workers of all scripts share.
+/// The resources that the workers of all scripts share.
 pub(crate) struct Host {
     pub(super) launch: Launch,
-    /// Of the gateway's user alone.
+    /// The gateway's folder, accessible only to its user.
     folder: PathBuf,
-    /// Locked as long as this gateway lives.
+    /// Locked for the lifetime of this gateway.
     _lock: File,
     last: AtomicU32,
     places: Arc<Semaphore>,
 }
 
-/// A folder that the workers of one script may write to. It goes with the last of them.
+/// A folder that the workers of one script may write to. It is removed with the last of them.
 pub(super) struct ScriptHome {
     path: PathBuf,
-    /// The folder that it lies in has to be there.
+    /// Keeps the parent folder alive.
     _host: Arc<Host>,
 }
 
 impl Host {
-    /// Writes the worker's files into a folder of their own.
+    /// Writes the worker's files into a new folder.
     ///
     /// # Errors
-    /// Whatever the file system says.
+    /// Any error of the file system.
     pub(crate) fn new(launch: Launch, most: usize) -> io::Result<Arc<Self>> {
         clear(&std::env::temp_dir());
         let (folder, lock) = folder()?;
@@ -64,22 +64,22 @@ impl Host {
         }))
     }
 
-    /// A number that no worker of this gateway had before.
+    /// Returns a number that no earlier worker of this gateway had.
     pub(super) fn number(&self) -> u32 {
         self.last.fetch_add(1, Relaxed).wrapping_add(1)
     }
 
-    /// Room for one more worker.
+    /// Acquires the permit for one more worker.
     pub(super) fn room(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
-    /// The folder of the worker's code.
+    /// Returns the folder of the worker's code.
     pub(super) fn code(&self) -> PathBuf {
         self.folder.join(CODE)
     }
 
-    /// A new folder for the workers of a script.
+    /// Creates a folder for the workers of a script.
     pub(super) fn home(self: &Arc<Self>) -> io::Result<ScriptHome> {
         let path = self.folder.join(format!("home-{}", self.number()));
         DirBuilder::new().mode(0o700).create(&path)?;
@@ -89,7 +89,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder); // It lies where temporary files lie.
+        let _ = std::fs::remove_dir_all(&self.folder); // It is a temporary folder.
     }
 }
 
@@ -101,11 +101,11 @@ impl ScriptHome {
 
 impl Drop for ScriptHome {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path); // What is left goes with the folder around.
+        let _ = std::fs::remove_dir_all(&self.path); // The parent is removed later.
     }
 }
 
-/// A new folder that only the gateway's user can look into, and its lock.
+/// Creates a folder that only the gateway's user can access, and locks it.
 fn folder() -> io::Result<(PathBuf, File)> {
     let mut tries = 0;
     loop {
@@ -119,7 +119,8 @@ fn folder() -> io::Result<(PathBuf, File)> {
     }
 }
 
-/// Locks a folder. The lock gets its name when it is held, so that nobody takes the folder for one that was left behind.
+/// Locks a folder. The lock file gets its name only after it is locked, so that no other gateway considers
+/// the folder abandoned.
 fn lock(folder: &Path) -> io::Result<File> {
     let unnamed = folder.join("lock.new");
     let lock = File::create(&unnamed)?;
@@ -128,28 +129,28 @@ fn lock(folder: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// Removes the folders of gateways that were killed, this user's alone.
+/// Removes the folders of killed gateways of the same user.
 fn clear(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let own = rustix::process::geteuid().as_raw();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
-        // Not what a link leads to: anyone may put one here.
+        // Links are not followed: any user can create one here.
         if !entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == own) {
             continue;
         }
-        // Held until the folder is gone.
+        // The lock is held until the folder is removed.
         let lock = open_file(&entry.path().join(LOCK));
         if lock.is_ok_and(|lock| lock.try_lock().is_ok() && std::fs::remove_dir_all(entry.path()).is_ok()) {
-            tracing::debug!(target: "script", folder = ?entry.path(), "removed what a gateway that was killed has left");
+            tracing::debug!(target: "script", folder = ?entry.path(), "removed the folder of a killed gateway");
         }
     }
 }
 
-/// Opens a file to read it. What else may have its name (a pipe, a link) is refused and waits for nobody.
+/// Opens a regular file for reading. Other types (a pipe, a link) are refused without blocking.
 fn open_file(path: &Path) -> io::Result<File> {
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("this is no file")) }
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
 }
 
 fn told(folder: &Path, error: &io::Error) -> io::Error {
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folders_of_gateways_that_are_gone_are_removed_and_no_others() {
+    fn removes_only_the_folders_of_dead_gateways() {
         let all = tempfile::tempdir().expect("a folder");
         let made = |name: &str| {
             let folder = all.path().join(name);
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_lock_that_is_no_file_and_no_link_is_followed() {
+    fn a_lock_that_is_a_pipe_does_not_block_and_links_are_not_followed() {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
         let all = tempfile::tempdir().expect("a folder");
         let kept = all.path().join("kept");
@@ -194,6 +195,6 @@ mod tests {
         std::os::unix::fs::symlink(kept.join(LOCK), all.path().join("orfa-5-e").join(LOCK)).expect("a link");
         clear(all.path());
         assert!(kept.join(LOCK).exists());
-        assert_eq!(std::fs::read_dir(all.path()).expect("a folder").count(), 6, "all is left as it was");
+        assert_eq!(std::fs::read_dir(all.path()).expect("a folder").count(), 6, "nothing is removed");
     }
 }

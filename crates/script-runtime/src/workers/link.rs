@@ -1,8 +1,9 @@
-//! A worker's connection: one task reads what it says and writes what it is told.
+//! The connection of a worker: a single task reads and writes it.
 //!
-//! It is polled when there is something to read or to write. Whoever has something to say wakes it, and is seldom alone:
-//! so it lets all others that could go on do so first, and then writes what has come together. Many frames, one system
-//! call, and one for the worker that reads them, which would otherwise take the processor from those who write.
+//! The task is polled when it can read or when frames are queued. The sender of a frame wakes it, often
+//! together with other tasks, so it first yields to all tasks that are ready and then writes all queued
+//! frames at once. This saves system calls on both sides, and the worker does not compete with the senders
+//! for the processor.
 
 use std::io::{self, IoSlice};
 use std::pin::pin;
@@ -18,41 +19,41 @@ use tokio::sync::mpsc;
 use super::worker::{Loaded, Worker};
 use crate::frame::{From, Out, Reader};
 
-/// Room for what is read at once.
+/// Buffer space for one read.
 const READ: usize = 64 << 10;
-/// As many parts are written at once.
+/// The maximum number of parts in one write.
 const PARTS: usize = 64;
-/// As often it is read in a turn; then others have theirs.
+/// The maximum number of reads in one poll.
 const TURNS: usize = 16;
 
-/// A connection, and what was read of it already.
+/// A connection, with the bytes that are already read.
 pub(super) struct Link {
     pub(super) worker: Arc<Worker>,
     pub(super) stream: UnixStream,
     pub(super) reader: Reader,
-    /// What is being written: taken whole, so that nobody waits for a system call who has something to say.
+    /// The bytes being written, swapped with the queue, so that senders never wait for a system call.
     pub(super) writing: Out,
-    /// Whether it has let others go first.
+    /// Whether the task has yielded to others.
     pub(super) has_waited: bool,
-    /// What is told of a program or of a run that keeps it busy.
+    /// The channel for messages to the supervisor.
     pub(super) news: Tell,
 }
 
-/// Where news go, with whom they are of.
+/// The sender of messages to the supervisor, each with its worker.
 pub(super) type Tell = mpsc::UnboundedSender<(Arc<Worker>, News)>;
 
-/// What a worker says that is no run's business.
+/// An event of a worker that is not about the result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// A program is ready, or broken.
+    /// A program is ready or broken.
     Loaded,
-    /// A run has kept it busy for so long.
+    /// A run has kept the worker busy for this time.
     Stuck { run: u32, millis: u32 },
-    /// It is gone, so long after it began.
+    /// The worker has ended, this time after its start.
     Gone { after: Duration },
 }
 
-/// Waits until a worker says on which engine it runs.
+/// Waits for the HELLO of a worker; returns the name of its engine.
 pub(super) async fn hello(stream: &mut UnixStream) -> Option<(Reader, String)> {
     let mut reader = Reader::default();
     loop {
@@ -66,13 +67,13 @@ pub(super) async fn hello(stream: &mut UnixStream) -> Option<(Reader, String)> {
     }
 }
 
-/// Hears what a worker's watchdog says, until it ends.
+/// Forwards the reports of a worker's watchdog until its connection ends.
 pub(super) async fn hear(worker: &Arc<Worker>, mut stream: UnixStream, news: &Tell) {
     let mut reader = Reader::default();
     loop {
         match reader.next() {
             Ok(Some((run, From::Stuck { millis }))) => {
-                let _ = news.send((Arc::clone(worker), News::Stuck { run, millis })); // Nobody listens at the end.
+                let _ = news.send((Arc::clone(worker), News::Stuck { run, millis })); // It may have ended.
             }
             Ok(Some(_)) => {}
             Ok(None) => match stream.read_buf(&mut reader.buffer).await {
@@ -85,7 +86,7 @@ pub(super) async fn hear(worker: &Arc<Worker>, mut stream: UnixStream, news: &Te
 }
 
 impl Link {
-    /// Reads and writes until the connection ends, and says why.
+    /// Reads and writes until the connection ends; returns the reason.
     pub(super) async fn serve(mut self) -> String {
         let end = std::future::poll_fn(|context| self.poll(context)).await;
         end.map_or_else(
@@ -104,7 +105,7 @@ impl Link {
         }
         if !self.has_waited && self.writing.is_empty() && !self.worker.out().is_empty() {
             self.has_waited = true;
-            context.waker().wake_by_ref(); // Behind those that are awake already.
+            context.waker().wake_by_ref(); // After all tasks that are ready already.
             return Poll::Pending;
         }
         self.has_waited = false;
@@ -150,7 +151,7 @@ impl Link {
         }
     }
 
-    /// Gives all frames that are there to those whom they concern.
+    /// Dispatches all complete frames to their runs.
     fn hand_out(&mut self) -> io::Result<()> {
         loop {
             let next =
@@ -169,11 +170,11 @@ impl Link {
 
     fn loaded(&self, program: u32, loaded: Loaded) {
         self.worker.note_loaded(program, loaded);
-        let _ = self.news.send((Arc::clone(&self.worker), News::Loaded)); // Nobody listens at the end.
+        let _ = self.news.send((Arc::clone(&self.worker), News::Loaded)); // The supervisor may have ended.
     }
 }
 
-/// A line of a script's, or of its worker's.
+/// Logs a line of a script or of its worker.
 pub(super) fn log(worker: &Worker, level: u8, text: &str) {
     let (script, worker) = (&*worker.script, worker.id);
     match level {

@@ -1,8 +1,8 @@
-//! The process of a worker: how it is started, what the system knows of it.
+//! The process of a worker: starting it, and its CPU time and memory as reported by the system.
 //!
-//! It gets a cleared environment, its script's folder to work in, nothing on its input, and one end each of two pairs of
-//! sockets: so nobody else can speak for it, and it has no way to anybody else. What it prints goes to the log, line by
-//! line.
+//! A process gets a cleared environment, its script's folder as the working directory, no standard input, and
+//! one end each of two socket pairs. No other process can impersonate the worker, and the worker has no
+//! connection to anything else. Its output is logged line by line.
 
 use std::ffi::OsString;
 use std::io;
@@ -20,13 +20,13 @@ use super::link::log;
 use super::worker::Worker;
 use crate::config::{Engine, EngineConfig};
 
-/// The longest line that is logged as one.
+/// The maximum length of a logged line.
 const LINE: u64 = 8 << 10;
 
-/// What V8 says before it ends its process, in Node.js and in Deno.
+/// The last words of V8 before it aborts its process, in Node.js and in Deno.
 const FULL: [&str; 2] = ["JavaScript heap out of memory", "Fatal JavaScript out of memory"];
 
-/// How workers are started: the command with its arguments, up to those of the worker itself.
+/// The command that starts workers, without the worker's own arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Launch {
     program: PathBuf,
@@ -34,17 +34,17 @@ pub(crate) struct Launch {
     launcher: Option<Launcher>,
     /// The folder of the state, which no worker may read.
     state: PathBuf,
-    /// The limit of the heap, in MiB, where the engine is given one.
+    /// The limit of the heap in MiB, for engines that have such an option.
     pub(super) heap: Option<u64>,
 }
 
-/// Where a worker's files are.
+/// The folders of a worker.
 pub(super) struct Places<'p> {
-    /// The worker's own code, to be read.
+    /// The worker's own code, readable.
     pub(super) code: &'p Path,
-    /// What it may write to.
+    /// The folder that the worker may write to.
     pub(super) home: &'p Path,
-    /// The script's, where it works.
+    /// The script's folder, which is the working directory.
     pub(super) folder: &'p Path,
 }
 
@@ -54,26 +54,26 @@ pub(super) struct Sockets {
     pub(super) watchdog: OwnedFd,
 }
 
-/// Whether a process said, before it was gone, that its heap is full.
+/// Resolves to whether a process reported a full heap before it ended.
 pub(super) type Told = JoinHandle<bool>;
 
-/// The gateway's own binary, as it confines itself and becomes a worker: [`crate::confined`] takes what comes behind
-/// these arguments.
+/// The gateway's own binary, which sandboxes itself and then becomes a worker: [`crate::confined`] handles
+/// the arguments after these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
-    /// The binary.
+    /// The path of the binary.
     pub program: PathBuf,
-    /// Its first arguments.
+    /// The first arguments of the binary.
     pub arguments: Vec<OsString>,
 }
 
-/// Why no worker can be started.
+/// The reason why no worker can be started.
 #[derive(Debug, thiserror::Error)]
-#[error("the engine `{0}` is not there, or can't be executed")]
+#[error("the engine `{0}` is not installed or not executable")]
 pub struct NoEngine(String);
 
 impl Launch {
-    /// Of the engine in the config. Programs are looked up where the gateway itself would find them.
+    /// Resolves the engine in the config. Programs are looked up in the gateway's own `PATH`.
     pub(crate) fn of(
         engine: &EngineConfig,
         memory: u64,
@@ -132,8 +132,8 @@ impl Launch {
     }
 }
 
-/// Has a process keep these sockets, under the numbers that they have here.
-#[expect(unsafe_code, reason = "what runs between fork and exec has to be chosen with care, and is")]
+/// Lets a process inherit these sockets, under the same numbers as here.
+#[expect(unsafe_code, reason = "the code between fork and exec is limited to async-signal-safe calls")]
 fn inherit(command: &mut Command, sockets: Sockets) {
     let keep = move || {
         for socket in [&sockets.main, &sockets.watchdog] {
@@ -141,11 +141,12 @@ fn inherit(command: &mut Command, sockets: Sockets) {
         }
         Ok(())
     };
-    // SAFETY: it runs in the new process alone, and makes two system calls: nothing is allocated, no lock is taken.
+    // SAFETY: the closure runs only in the new process and makes two system calls: it does not allocate and
+    // takes no lock.
     unsafe { command.pre_exec(keep) };
 }
 
-/// Logs what a process prints, until it is gone.
+/// Logs the output of a process until it ends.
 pub(super) fn listen(worker: &Arc<Worker>, child: &mut Child) -> Told {
     if let Some(out) = child.stdout.take() {
         tokio::spawn(lines(Arc::clone(worker), out, 1));
@@ -159,7 +160,7 @@ pub(super) fn listen(worker: &Arc<Worker>, child: &mut Child) -> Told {
     })
 }
 
-/// Whether one of them says that the heap is full.
+/// Logs lines; returns whether one of them reports a full heap.
 async fn lines(worker: Arc<Worker>, from: impl AsyncRead + Unpin, level: u8) -> bool {
     let (mut from, mut is_full) = (BufReader::new(from), false);
     while let Some(line) = line(&mut from).await {
@@ -176,15 +177,15 @@ async fn line(from: &mut (impl AsyncBufRead + Unpin)) -> Option<String> {
     (read.ok()? > 0).then(|| String::from_utf8_lossy(&line).trim_end().to_owned())
 }
 
-/// The arguments of Node.js. Its young generation is small by default, which costs a third of the time where bodies of
-/// 100 KB are read; unless it begins at that size, nothing is gained.
+/// Returns the arguments of Node.js. Its young generation is small by default, which costs a third of the
+/// time when bodies of 100 KB are read; raising only its maximum size has no effect.
 fn node(megabytes: u64) -> Vec<String> {
     const YOUNG: u64 = 24;
     let (least, most) = (format!("--min-semi-space-size={YOUNG}"), format!("--max-semi-space-size={YOUNG}"));
     vec![format!("--max-old-space-size={megabytes}"), least, most]
 }
 
-/// A program as the shell would find it.
+/// Locates a program like a shell.
 fn find(name: &Path) -> Option<PathBuf> {
     if name.components().count() > 1 {
         return std::path::absolute(name).ok().filter(|path| is_executable(path));
@@ -198,17 +199,17 @@ fn is_executable(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// CPU time that a process has used; `None` where the system doesn't say.
+/// Returns the CPU time of a process; `None` if the system does not provide it.
 pub(super) fn cpu(pid: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may have spaces and parentheses in it.
+    // The name is in parentheses, and may itself contain spaces and parentheses.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11).map(str::parse::<u64>);
     let ticks = fields.next()?.ok()? + fields.next()?.ok()?;
     Some(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second().max(1)))
 }
 
-/// Memory that a process holds, in bytes.
+/// Returns the resident memory of a process, in bytes.
 pub(super) fn memory(pid: u32) -> Option<u64> {
     let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
@@ -220,7 +221,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_line_that_never_ends_is_logged_in_parts() {
+    async fn an_endless_line_is_logged_in_parts() {
         let text = [vec![b'x'; LINE as usize + 1], b"\nnext\n".to_vec()].concat();
         let mut from = &text[..];
         let mut lengths = Vec::new();

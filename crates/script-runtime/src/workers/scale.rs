@@ -1,21 +1,22 @@
-//! How many workers a script has: as many as its load keeps busy.
+//! Autoscaling of a script's workers by load.
 //!
-//! A worker is one thread, so that what counts is the processor time that each uses. One more is started when those
-//! that are there use most of theirs, since a request that comes then waits for another's. One leaves when those that
-//! stay would have time to spare, and that has been so for a while: starting one costs what a thousand requests cost.
+//! A worker is a single thread, so the relevant measure is the CPU time of each. Another worker is started
+//! when the existing ones use most of their time, since a new request would otherwise wait for another one. A
+//! worker is retired when the remaining ones would have spare time, and only after a while, since starting
+//! one costs as much as a thousand requests.
 
 use std::time::Duration;
 
-/// How often it is looked.
+/// The interval of the checks.
 pub(super) const TICK: Duration = Duration::from_millis(500);
-/// From this part of their time on, workers are busy.
+/// Workers count as busy from this fraction of their time.
 const BUSY: f64 = 0.75;
-/// What those that stay may be busy at most, for one to leave.
+/// The maximum utilisation of the remaining workers when one is retired.
 const SPARE: f64 = 0.5;
-/// How many looks in a row.
+/// The number of consecutive checks with spare time before a worker is retired.
 const PATIENCE: u32 = 60;
 
-/// What is to be done.
+/// A scaling decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Grow,
@@ -23,14 +24,14 @@ pub(super) enum Step {
     Shrink,
 }
 
-/// The rule, and how long there was time to spare.
+/// The scaling rule, with the number of consecutive checks with spare time.
 #[derive(Debug, Default)]
 pub(super) struct Scale {
     spare: u32,
 }
 
 impl Scale {
-    /// What to do with so many workers that used this much of a processor each; `least` stay, `most` there are.
+    /// Decides by the CPU utilisation of each worker, given the minimum and maximum number of workers.
     pub(super) fn decide(&mut self, used: &[f64], least: usize, most: usize) -> Step {
         let (count, all) = (used.len(), used.iter().sum::<f64>());
         if count < least {
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_are_added_while_all_are_busy_and_there_may_be_more() {
+    fn grows_while_all_workers_are_busy_up_to_the_maximum() {
         let mut scale = Scale::default();
         assert_eq!(scale.decide(&[0.9], 1, 2), Step::Grow);
         assert_eq!(scale.decide(&[0.9, 0.1], 1, 4), Step::Stay);
@@ -63,18 +64,18 @@ mod tests {
     }
 
     #[test]
-    fn one_leaves_only_when_the_others_have_had_time_to_spare_for_long() {
+    fn shrinks_only_after_a_long_time_with_spare_capacity() {
         let mut scale = Scale::default();
         for _ in 1..PATIENCE {
             assert_eq!(scale.decide(&[0.2, 0.2], 1, 2), Step::Stay);
         }
         assert_eq!(scale.decide(&[0.2, 0.2], 1, 2), Step::Shrink);
-        assert_eq!(scale.decide(&[0.2, 0.2], 1, 2), Step::Stay, "it begins anew");
-        assert_eq!(scale.decide(&[0.0], 1, 2), Step::Stay, "the least stay");
+        assert_eq!(scale.decide(&[0.2, 0.2], 1, 2), Step::Stay, "the count starts again");
+        assert_eq!(scale.decide(&[0.0], 1, 2), Step::Stay, "the minimum remains");
     }
 
     #[test]
-    fn a_busy_moment_is_remembered() {
+    fn a_busy_moment_resets_the_count() {
         let mut scale = Scale::default();
         for _ in 1..PATIENCE {
             scale.decide(&[0.2, 0.2], 1, 2);

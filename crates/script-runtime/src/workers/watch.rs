@@ -1,10 +1,11 @@
-//! Who looks after the workers: starts those that are wanted, ends those that are stuck or too large, and starts others
-//! in the place of those that are gone.
+//! The supervisor of the workers: starts missing ones, ends those that are stuck or too large, and replaces
+//! lost ones.
 //!
-//! A busy loop can't be stopped from inside, so that its worker ends. A worker's own watchdog says which run keeps it
-//! busy; whether it really computes is asked of the system, since on a busy machine a worker may only wait for its
-//! turn. An engine without a watchdog is noticed by its silence. So is a worker that computes nothing and answers nothing:
-//! it ends after the time that a run may take, since no run in it can end well.
+//! A busy loop cannot be interrupted from inside, so its worker is ended. A worker's own watchdog reports the
+//! run that keeps it busy; the system's CPU time shows whether the run really computes, since on a busy
+//! machine a worker may just wait for the processor. An engine without a watchdog is detected because it
+//! stops responding. The same holds for a worker that neither computes nor responds: it is ended after the
+//! maximum duration of a run, since none of its runs can complete.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,24 +26,25 @@ use super::worker::{Loss, Worker};
 use super::{Pool, Size};
 use crate::frame::Out;
 
-/// In this time a new worker has connected.
+/// The time within which a new worker must connect.
 const START: Duration = Duration::from_secs(30);
-/// So long after one end of a worker the others are waited for.
+/// The time to wait for the process after its connection has ended, and for its output after the process has
+/// ended.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// What ends sooner was not started well: the next one waits.
+/// A shorter lifetime counts as a failed start, so that the next start is delayed.
 const SHORT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// What lies in a worker's socket until it reads, where the system allows that much: several bodies of 100 KB, so that
-/// it is not woken for each.
+/// The size of the send buffer of a worker's socket, if the system allows it: several bodies of 100 KB, so
+/// that the worker is not woken for each.
 const SENT: usize = 512 << 10;
-/// Looks in a row after which a worker of its own is no longer needed.
+/// The number of consecutive checks without a run after which a reserved worker is ended.
 const IDLE: u32 = 60;
 
-/// Tells those who wait for a worker that there may be one.
+/// Notifies the tasks that wait for a worker to become available.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes(Arc<watch::Sender<()>>);
 
-/// Somebody who waits.
+/// A subscription to such notifications.
 pub(super) struct Listener(watch::Receiver<()>);
 
 impl Changes {
@@ -50,14 +52,14 @@ impl Changes {
         self.0.send_replace(());
     }
 
-    /// What is told from now on is heard.
+    /// Subscribes to future notifications.
     pub(super) fn listen(&self) -> Listener {
         Listener(self.0.subscribe())
     }
 }
 
 impl Listener {
-    /// The next change. If nobody is there to make one, none comes.
+    /// Waits for the next notification; never returns once the sender is dropped.
     pub(super) async fn next(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -65,22 +67,23 @@ impl Listener {
     }
 }
 
-/// What was seen of a worker at the last look.
+/// The observations of a worker at the last check.
 #[derive(Default)]
 struct Seen {
     cpu: Duration,
     activity: u64,
-    /// Whether it was sent a PING, and has said nothing since.
+    /// Whether a PING was sent and nothing has been received since.
     is_asked: bool,
-    /// CPU time that it has used since.
+    /// The CPU time used since the PING.
     silent: Duration,
-    /// Looks since. A clock would count the time in which the gateway itself stood still.
+    /// The number of checks since the PING. A clock would include time in which the gateway itself was
+    /// suspended.
     unanswered: u32,
     idle: u32,
 }
 
 impl Seen {
-    /// Notes a look; returns the CPU time since the last one.
+    /// Records a check; returns the CPU time since the last one.
     fn note(&mut self, cpu: Duration, activity: u64) -> Duration {
         let used = cpu.saturating_sub(self.cpu);
         if self.is_asked && activity == self.activity {
@@ -93,19 +96,19 @@ impl Seen {
         used
     }
 
-    /// Why the worker is ended, if its silence is too long.
+    /// Returns the loss of the worker if it has not responded for too long.
     fn silence(&self, size: &Size) -> Option<Loss> {
         if self.silent > size.time + TICK * 2 {
             return Some(stuck(None, size.time));
         }
         let limit = size.wall + TICK * 2;
         (TICK * self.unanswered > limit).then(|| {
-            Loss::of(format!("it answered nothing for longer than {}", services::Duration(size.wall)))
+            Loss::of(format!("it did not respond for longer than {}", services::Duration(size.wall)))
         })
     }
 }
 
-/// Runs beside a pool until that is gone.
+/// Supervises a pool until it is dropped.
 pub(super) async fn supervise(pool: Weak<Pool>, mut news: mpsc::UnboundedReceiver<(Arc<Worker>, News)>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -132,7 +135,7 @@ pub(super) async fn supervise(pool: Weak<Pool>, mut news: mpsc::UnboundedReceive
     }
 }
 
-/// When the next worker may be started.
+/// The backoff of worker starts.
 #[derive(Default)]
 struct Start {
     failures: u32,
@@ -140,10 +143,10 @@ struct Start {
 }
 
 impl Start {
-    /// A worker ended after this time.
+    /// Records that a worker ended after this lifetime.
     fn ended(&mut self, after: Duration) {
         self.failures = if after < SHORT { self.failures + 1 } else { 0 };
-        // The first time it is nobody's fault.
+        // The first failure causes no delay.
         let wait = Duration::from_millis(50 << self.failures.min(8)).min(LONGEST_WAIT);
         self.not_before = (self.failures > 1).then(|| Instant::now() + wait);
     }
@@ -154,7 +157,7 @@ impl Start {
 }
 
 impl Pool {
-    /// Clears away what is gone, and starts what is wanted.
+    /// Removes lost workers and starts missing ones.
     fn fill(self: &Arc<Self>, start: &mut Start) {
         let is_there = |worker: &Arc<Worker>| !worker.is_gone();
         if !self.shared.load().iter().all(is_there) {
@@ -165,7 +168,7 @@ impl Pool {
         self.crowd().solos.retain(is_there);
         let serving = || self.shared.load().iter().filter(|worker| !worker.is_retired()).count();
         while start.may() && serving() < self.wanted.load(Relaxed) {
-            // The first of each script is always granted.
+            // The first worker of each script needs no permit.
             let permit = match (serving(), self.host.room()) {
                 (0, permit) => permit,
                 (_, Some(permit)) => Some(permit),
@@ -176,7 +179,7 @@ impl Pool {
     }
 }
 
-/// Looks at all workers, and decides how many there should be.
+/// Checks all workers, and adjusts their target number.
 fn look(pool: &Arc<Pool>, scale: &mut Scale, seen: &mut HashMap<u32, Seen>) {
     let shared = pool.shared.load();
     let mut used = Vec::new();
@@ -211,13 +214,14 @@ fn look(pool: &Arc<Pool>, scale: &mut Scale, seen: &mut HashMap<u32, Seen>) {
     }
 }
 
-/// Looks at one: which part of a processor it used; ends it if it is too large, or silent for too long.
+/// Checks a worker and returns its CPU utilisation; ends it if it is too large or has not responded for too
+/// long.
 fn look_at(pool: &Pool, worker: &Arc<Worker>, seen: &mut Seen) -> f64 {
     let Some(pid) = worker.pid() else { return 0.0 };
     if process::memory(pid).is_some_and(|memory| memory > pool.size.memory * 2 + (256 << 20)) {
-        worker.lose(Loss::of("it held much more memory than `scripts.memory` grants its heap"));
+        worker.lose(Loss::of("its memory was far above the heap limit `scripts.memory`"));
     }
-    // Where the system doesn't say, its answers alone count.
+    // Without CPU times from the system, only responses count.
     let cpu = process::cpu(pid).unwrap_or(seen.cpu);
     let used = seen.note(cpu, worker.activity.load(Relaxed));
     if let Some(loss) = seen.silence(&pool.size) {
@@ -229,7 +233,7 @@ fn look_at(pool: &Pool, worker: &Arc<Worker>, seen: &mut Seen) -> f64 {
     used.as_secs_f64() / TICK.as_secs_f64()
 }
 
-/// Whether a run really keeps its worker busy for longer than it may: then the worker ends.
+/// Checks whether a run really exceeds the limit of CPU time; if so, ends its worker.
 async fn confirm(worker: Arc<Worker>, run: u32, known: Duration, limit: Duration) {
     let Some(pid) = worker.pid().filter(|_| !worker.is_checked.swap(true, Relaxed)) else { return };
     let (activity, began, before) = (worker.activity.load(Relaxed), Instant::now(), process::cpu(pid));
@@ -238,11 +242,11 @@ async fn confirm(worker: Arc<Worker>, run: u32, known: Duration, limit: Duration
         if worker.is_gone() || worker.activity.load(Relaxed) != activity {
             break;
         }
-        // Where the system doesn't say, all of the time counts.
+        // Without CPU times from the system, all of the elapsed time counts.
         let used = process::cpu(pid).zip(before).map(|(now, before)| now.saturating_sub(before));
         let used = used.unwrap_or_else(|| began.elapsed());
         let is_over = known.min(limit) + used >= limit && used >= limit / 10;
-        // Whoever stands still without computing holds up all others as well.
+        // A run that blocks its worker without computing is ended as well, after ten times the limit.
         if is_over || began.elapsed() >= limit * 10 {
             worker.lose(stuck(Some(run), limit));
             break;
@@ -256,7 +260,7 @@ fn stuck(culprit: Option<u32>, limit: Duration) -> Loss {
     Loss { culprit, ..Loss::of(text) }
 }
 
-/// Starts a worker's process, and keeps it until one of the two ends.
+/// Starts a worker's process, and manages it until the process or the worker ends.
 pub(super) async fn keep(pool: Weak<Pool>, worker: Arc<Worker>, _permit: Option<OwnedSemaphorePermit>) {
     let began = Instant::now();
     let Some(started) = pool.upgrade().map(|pool| start(&pool, &worker)) else { return };
@@ -295,7 +299,7 @@ pub(super) async fn keep(pool: Weak<Pool>, worker: Arc<Worker>, _permit: Option<
             _ = worker.gone() => Loss::of(""),
         };
         worker.lose(loss);
-        let _ = child.kill().await; // It may be gone already.
+        let _ = child.kill().await; // It may have ended already.
     }
     if let Some(pool) = pool.upgrade() {
         let loss = worker.gone().await;
@@ -304,11 +308,11 @@ pub(super) async fn keep(pool: Weak<Pool>, worker: Arc<Worker>, _permit: Option<
             pool.restarts.fetch_add(1, Relaxed);
         }
         (pool.left)(worker.id);
-        let _ = pool.news.send((worker, News::Gone { after: began.elapsed() })); // Nobody listens at the end.
+        let _ = pool.news.send((worker, News::Gone { after: began.elapsed() })); // The supervisor may have ended.
     }
 }
 
-/// A worker's process, and what leads to it.
+/// A worker's process and its connections.
 struct Started {
     child: tokio::process::Child,
     told: process::Told,
@@ -316,7 +320,7 @@ struct Started {
     watchdog: UnixStream,
     heap: Option<u64>,
     news: super::link::Tell,
-    /// It is there as long as the process.
+    /// Keeps the folder alive as long as the process.
     home: Arc<ScriptHome>,
 }
 
@@ -324,7 +328,7 @@ fn start(pool: &Pool, worker: &Arc<Worker>) -> io::Result<Started> {
     let launch = &pool.host.launch;
     let home = pool.home()?;
     let ((main, its_main), (watchdog, its_watchdog)) = (UnixStream::pair()?, UnixStream::pair()?);
-    let _ = rustix::net::sockopt::set_socket_send_buffer_size(&main, SENT); // It works with less.
+    let _ = rustix::net::sockopt::set_socket_send_buffer_size(&main, SENT); // Optional.
     let sockets = Sockets { main: its_main.into_std()?.into(), watchdog: its_watchdog.into_std()?.into() };
     let places = Places { code: &pool.host.code(), home: home.path(), folder: &pool.folder };
     let mut child = launch.spawn(&places, sockets, worker.id)?;
@@ -333,13 +337,13 @@ fn start(pool: &Pool, worker: &Arc<Worker>) -> io::Result<Started> {
     Ok(Started { child, told, main, watchdog, heap: launch.heap, news: pool.news.clone(), home })
 }
 
-/// Why a process is gone, which it may have told with its last words.
+/// Returns the reason for the end of a process, including a full heap that it reported.
 async fn ended(status: io::Result<ExitStatus>, told: &mut process::Told, heap: Option<u64>) -> Loss {
     let status = match status {
         Ok(status) => status,
         Err(error) => return Loss::of(format!("its process: {error}")),
     };
-    // What it started itself may have its output still open.
+    // Child processes of the worker may keep its output open.
     let is_full = timeout(PATIENCE, told).await.is_ok_and(|told| told.is_ok_and(|is_full| is_full));
     match heap.filter(|_| is_full && !status.success()) {
         Some(limit) => {
@@ -357,7 +361,8 @@ mod tests {
     const SIZE: Size =
         Size { least: 1, most: 1, time: Duration::from_secs(1), wall: Duration::from_secs(30), memory: 0 };
 
-    /// How many looks it takes until a worker ends that was asked at the first, uses this much of each and says this.
+    /// Returns the number of checks until a worker is ended and its culprit: the worker was pinged at the
+    /// first check, uses this CPU time in each, and has sent this number of messages.
     fn ends_after(used: Duration, says: impl Fn(u32) -> u64) -> Option<(u32, Option<u32>)> {
         let mut seen = Seen { is_asked: true, ..Seen::default() };
         (1..1000).find_map(|look| {
@@ -369,16 +374,16 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_answers_nothing_ends_after_the_time_of_a_run_however_little_it_computes() {
+    fn an_unresponsive_worker_ends_after_the_maximum_duration_of_a_run() {
         assert_eq!(ends_after(Duration::ZERO, |_| 0), Some((63, None)), "31 s of half seconds");
         assert_eq!(ends_after(TICK, |_| 0), Some((5, None)), "2 s of computing");
-        assert_eq!(ends_after(TICK, u64::from), None, "it answers each time");
-        assert_eq!(ends_after(Duration::ZERO, |look| u64::from(look / 60)), None, "it answers at last");
+        assert_eq!(ends_after(TICK, u64::from), None, "it responds each time");
+        assert_eq!(ends_after(Duration::ZERO, |look| u64::from(look / 60)), None, "it responds in time");
         assert_eq!(ends_after(Duration::ZERO, |look| u64::from(look.min(100))), Some((163, None)));
     }
 
     #[test]
-    fn a_worker_that_was_not_asked_may_say_nothing() {
+    fn a_worker_without_a_pending_ping_may_be_silent() {
         let mut seen = Seen::default();
         for look in 1..1000 {
             seen.note(TICK * look, 0);

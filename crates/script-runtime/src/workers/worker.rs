@@ -1,7 +1,7 @@
-//! One worker, as the gateway sees it: what is to be said to it, which runs it has, and how busy it is.
+//! The gateway's handle of a worker: its output queue, its runs, and its load.
 //!
-//! Whoever has something to say writes it into [`Out`] under a lock and wakes the worker's connection, which writes
-//! all of it at once. What a worker says of a run goes into that run's mailbox.
+//! A sender writes frames into [`Out`] under a lock and wakes the worker's connection, which writes all of
+//! them at once. The worker's messages about a run go into that run's mailbox.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::AtomicBool;
@@ -19,34 +19,34 @@ use crate::frame::{From, Out};
 /// A worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    /// Its number; no other worker of this gateway has or had it.
+    /// The worker's number, unique within this gateway.
     pub(crate) id: u32,
-    /// The script that it runs, for the log.
+    /// The name of its script, for the log.
     pub(crate) script: Arc<str>,
-    /// Who is told when it is free again; only of one that is for one run at a time.
+    /// Notified when a run ends; only for a worker that is reserved for one run at a time.
     freed: Option<Changes>,
-    /// Of its process; 0 before there is one.
+    /// The id of its process; 0 before the process is started.
     pid: AtomicU32,
-    /// Whether somebody finds out if it is stuck.
+    /// Whether a task is currently checking if it is stuck.
     pub(super) is_checked: AtomicBool,
     out: Mutex<Out>,
-    /// Of its connection.
+    /// The waker of its connection.
     pub(super) waker: AtomicWaker,
-    /// `None` once it is gone.
+    /// `None` once the worker is lost.
     runs: Mutex<Option<BTreeMap<u32, Arc<Mailbox>>>>,
     last: AtomicU32,
-    /// Runs that wait for nothing, so that they want its processor.
+    /// Runs that wait for no call, so that they want the processor.
     busy: AtomicUsize,
     total: AtomicUsize,
-    /// Grows with everything that it says.
+    /// Incremented with every message from the worker.
     pub(super) activity: AtomicU64,
     is_retired: AtomicBool,
     programs: Mutex<HashMap<u32, Loaded>>,
-    /// Why it is gone, once it is.
+    /// The reason for its loss, once it is lost.
     gone: watch::Sender<Option<Arc<Loss>>>,
 }
 
-/// What became of a program in a worker.
+/// The status of a program in a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Loaded {
     Not,
@@ -54,43 +54,43 @@ pub(crate) enum Loaded {
     Broken { message: String, stack: String },
 }
 
-/// Why a worker is gone.
+/// The loss of a worker.
 #[derive(Debug)]
 pub(crate) struct Loss {
-    /// Which of its runs is to blame, where it is known.
+    /// The run that caused it, if known.
     pub(crate) culprit: Option<u32>,
-    /// What happened.
+    /// A description of the event.
     pub(crate) text: String,
-    /// The limit of its heap, in MiB, if that is what ended it.
+    /// The limit of its heap in MiB, if the worker exceeded it.
     pub(crate) full: Option<u64>,
 }
 
 impl Loss {
-    /// That of a worker which no run is known to have ended.
+    /// Returns a loss without a known culprit.
     pub(super) fn of(text: impl Into<String>) -> Self {
         Self { culprit: None, text: text.into(), full: None }
     }
 }
 
-/// What is said of a run, until somebody looks.
+/// The queue of a run's events.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     events: Mutex<VecDeque<Event>>,
     waker: AtomicWaker,
-    /// Calls that it waits for.
+    /// The number of calls that the run waits for.
     waiting: AtomicU32,
 }
 
-/// What is said of a run.
+/// An event of a run.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// By its worker.
+    /// A message of its worker.
     From(From),
-    /// Its worker is gone; whether it had the processor, or may have had it.
+    /// The loss of its worker; `was_busy` if the run was or may have been executing.
     Lost { loss: Arc<Loss>, was_busy: bool },
 }
 
-/// A run's place in a worker; it is free again when this is dropped.
+/// A run's slot in a worker, released on drop.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) worker: Arc<Worker>,
@@ -119,14 +119,14 @@ impl Worker {
         })
     }
 
-    /// Says something: everything that one `say` writes comes in order, and nothing else in between.
+    /// Queues frames: the frames of one call are sent in order, without others in between.
     pub(crate) fn say<T>(&self, write: impl FnOnce(&mut Out) -> T) -> T {
         let result = write(&mut self.out());
         self.waker.wake();
         result
     }
 
-    /// A place for a run; `None` if the worker is gone.
+    /// Returns a slot for a run; `None` if the worker is lost.
     pub(crate) fn place(self: &Arc<Self>) -> Option<Place> {
         let mut runs = lock(&self.runs);
         let runs = runs.as_mut()?;
@@ -143,12 +143,12 @@ impl Worker {
         Some(Place { worker: Arc::clone(self), run, mailbox })
     }
 
-    /// How much it has to do: runs that want its processor, then all that it has.
+    /// Returns the load: the number of runs that want the processor, and the number of all runs.
     pub(crate) fn load(&self) -> (usize, usize) {
         (self.busy.load(Relaxed), self.total.load(Relaxed))
     }
 
-    /// Whether it is for one run at a time.
+    /// Whether the worker is reserved for one run at a time.
     pub(crate) fn is_alone(&self) -> bool {
         self.freed.is_some()
     }
@@ -165,17 +165,17 @@ impl Worker {
         self.gone.borrow().is_some()
     }
 
-    /// Waits until it is gone, and says why.
+    /// Waits until the worker is lost, and returns the reason.
     pub(crate) async fn gone(&self) -> Arc<Loss> {
         let mut gone = self.gone.subscribe();
         match gone.wait_for(Option::is_some).await.map(|loss| loss.clone()) {
             Ok(Some(loss)) => loss,
-            // The sender is ours, and what was waited for is there.
-            _ => Arc::new(Loss::of("it is gone")),
+            // Unreachable: the sender lives as long as `self`, and the value is set.
+            _ => Arc::new(Loss::of("it is lost")),
         }
     }
 
-    /// It is gone: all of its runs are told, once.
+    /// Marks the worker as lost, and notifies all of its runs. Only the first call has an effect.
     pub(crate) fn lose(&self, loss: Loss) {
         let Some(runs) = lock(&self.runs).take() else { return };
         let loss = Arc::new(loss);
@@ -187,7 +187,7 @@ impl Worker {
         self.waker.wake();
     }
 
-    /// From now on it gets no further runs.
+    /// Stops the assignment of further runs to the worker.
     pub(crate) fn retire(&self) {
         self.is_retired.store(true, Relaxed);
     }
@@ -196,7 +196,7 @@ impl Worker {
         self.is_retired.load(Relaxed)
     }
 
-    /// What became of a program in it.
+    /// Returns the status of a program in the worker.
     pub(crate) fn loaded(&self, program: u32) -> Loaded {
         lock(&self.programs).get(&program).cloned().unwrap_or(Loaded::Not)
     }
@@ -213,7 +213,7 @@ impl Worker {
         lock(&self.out)
     }
 
-    /// Puts into a run's mailbox what the worker says of it; what is said of one that is over is lost.
+    /// Puts a message into the mailbox of its run. Messages for runs that are over are dropped.
     pub(super) fn deliver(&self, run: u32, from: From) {
         let mailbox = lock(&self.runs).as_ref().and_then(|runs| runs.get(&run).cloned());
         if let Some(mailbox) = mailbox {
@@ -234,7 +234,7 @@ impl Mailbox {
 }
 
 impl Place {
-    /// What is said of the run next.
+    /// Polls the next event of the run.
     pub(crate) fn poll_event(&self, context: &mut Context<'_>) -> Poll<Event> {
         if let Some(event) = self.mailbox.take() {
             return Poll::Ready(event);
@@ -243,14 +243,14 @@ impl Place {
         self.mailbox.take().map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// It waits for one call more.
+    /// Records that the run waits for one more call.
     pub(crate) fn waits(&self) {
         if self.mailbox.waiting.fetch_add(1, AcqRel) == 0 {
             self.worker.busy.fetch_sub(1, Relaxed);
         }
     }
 
-    /// It waits for one call less.
+    /// Records that one of the run's calls has completed.
     pub(crate) fn goes_on(&self) {
         if self.mailbox.waiting.fetch_sub(1, AcqRel) == 1 {
             self.worker.busy.fetch_add(1, Relaxed);

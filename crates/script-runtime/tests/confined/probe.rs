@@ -1,16 +1,16 @@
-//! A program that is run in a worker's place, and tries system calls as they are.
+//! A program that is run in place of a worker, and tries raw system calls.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 
-/// The first argument of one.
+/// The first argument that selects this program.
 pub(crate) const NAME: &str = "probe";
 
-/// What each call came to, a line each: its name, and the error's number or 0.
+/// Prints the result of each call on a line: its name, and the error number or 0.
 #[expect(
     unsafe_code,
     clippy::print_stdout,
-    reason = "system calls are what is tried, and told on the output"
+    reason = "the program tries raw system calls and prints the results"
 )]
 pub(crate) fn run(what: Option<OsString>) {
     if what.is_some_and(|what| what == "32") {
@@ -52,7 +52,7 @@ pub(crate) fn run(what: Option<OsString>) {
         ("own limits", [libc::SYS_prlimit64, 0, 0, 0, 0]),
     ];
     for (name, [number, a, b, c, d]) in calls {
-        // SAFETY: where one of them is not refused, its arguments are wrong, or it does nothing to this process.
+        // SAFETY: a call that is not refused has invalid arguments or no effect on this process.
         let result = unsafe { libc::syscall(*number, *a, *b, *c, *d) };
         let error = if result < 0 { std::io::Error::last_os_error().raw_os_error().unwrap_or(0) } else { 0 };
         println!("{name}={error}");
@@ -60,12 +60,12 @@ pub(crate) fn run(what: Option<OsString>) {
     std::thread::spawn(|| println!("thread=0")).join().expect("threads are allowed");
 }
 
-/// `getpid` as 32-bit programs ask it. It must not come back.
+/// Calls `getpid` like a 32-bit program. The call must not return.
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, clippy::print_stdout, reason = "as above")]
 fn of_32_bits() {
     let mut result: i64 = 20;
-    // SAFETY: it asks for a number.
+    // SAFETY: the call only returns a number.
     unsafe {
         std::arch::asm!("int 0x80", inout("rax") result, out("r8") _, out("r9") _, out("r10") _, out("r11") _)
     };
@@ -81,7 +81,7 @@ pub(crate) fn system_calls_that_no_engine_needs_are_refused(launch: &str) {
     let told = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && !told.contains("not confined"), "{told}");
     for line in text.lines() {
-        let (name, error) = line.split_once('=').expect("a line of the probe's");
+        let (name, error) = line.split_once('=').expect("a line of the probe");
         let expected = match name {
             "clone3" => libc::ENOSYS,
             name if name.starts_with("x32") => libc::ENOSYS,

@@ -1,7 +1,8 @@
-//! JavaScript's own functions and methods, by what they do to what they are called on and given.
+//! JavaScript's built-in functions and methods, by their effects on receivers and arguments.
 //!
-//! A method is known by its name alone, so the name means nothing where the text has a method of that name itself
-//! (`code::Members`). A function is known by its text, so it counts only where no variable of the text hides it.
+//! A method is recognised by its name alone, so a name does not count if the text defines a method of that
+//! name (`code::Members`). A function is recognised by its text, so it counts only if no variable of the text
+//! shadows it.
 
 use oxc_ast::ast::{Argument, CallExpression, Expression, NewExpression};
 use oxc_span::GetSpan;
@@ -9,7 +10,7 @@ use oxc_span::GetSpan;
 use super::code::{Code, identifier, is_function, plain};
 use super::flow::{CHANGING, CHANGING_FIRST, VISITING, member};
 
-/// Methods that change nothing and whose result has no part of what they are called on.
+/// Methods without side effects whose result contains no part of the receiver.
 pub(crate) const ANSWERING: &[&str] = &[
     "includes",
     "indexOf",
@@ -46,7 +47,7 @@ pub(crate) const ANSWERING: &[&str] = &[
     "test",
 ];
 
-/// Methods that change nothing, but their result may share something.
+/// Methods without side effects whose result may share parts with the receiver or the arguments.
 pub(crate) const SHARING: &[&str] = &[
     "at",
     "find",
@@ -69,16 +70,16 @@ pub(crate) const SHARING: &[&str] = &[
     "valueOf",
 ];
 
-/// Methods whose result was in what they are called on, and is there no longer.
+/// Methods that remove their result from the receiver.
 pub(crate) const TAKING: &[&str] = &["pop", "shift", "splice"];
 
-/// Methods that change what they are called on, and whose result is a number or a truth value.
+/// Methods that change their receiver and return a number or boolean.
 pub(crate) const COUNTING: &[&str] = &["push", "unshift", "delete", "clear"];
 
-/// Methods of functions and promises: they hand what they are given to code that may run later.
+/// Methods of functions and promises that pass their arguments to code that may run later.
 pub(crate) const DEFERRING: &[&str] = &["call", "apply", "bind", "then", "catch", "finally"];
 
-/// Functions of JavaScript that change nothing, and whose result has no part of their arguments.
+/// Built-in functions without side effects whose result contains no part of the arguments.
 pub(crate) const PURE: &[&str] = &[
     "JSON.stringify",
     "JSON.parse",
@@ -112,31 +113,31 @@ pub(crate) const PURE: &[&str] = &[
     "Math.random",
 ];
 
-/// Functions that change nothing, but their result may share something.
+/// Functions without side effects whose result may share parts with the arguments.
 const COPYING: &[&str] = &["Object.values", "Object.entries", "Array.from", "Object.fromEntries"];
 
-/// Functions that keep what they are given in their result and nowhere else. So do those of `CHANGING_FIRST`.
+/// Functions that store their arguments in the result and nowhere else, like those of `CHANGING_FIRST`.
 const KEEPING: &[&str] = &["Array.of", "Object.create", "Promise.all", "Promise.resolve"];
 
-/// Constructors that change nothing that they are given.
+/// Constructors that do not change their arguments.
 const MAKING: &[&str] = &["Array", "Map", "Set", "Error", "TypeError", "RangeError", "Object"];
 
-/// Constructors that change nothing, and whose result has no part of what they are given.
+/// Constructors that do not change their arguments, and whose result contains no part of them.
 const CONVERTING: &[&str] = &["Date", "RegExp", "URL", "URLSearchParams", "Uint8Array", "String", "Number"];
 
-/// A function that is JavaScript's own.
+/// A JavaScript built-in function, by its effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Builtin {
-    /// It changes nothing, and its result has no part of its arguments.
+    /// No side effects, and the result contains no part of the arguments.
     Pure,
-    /// It changes nothing. Its result may share something with its arguments.
+    /// No side effects. The result may share parts with the arguments.
     Copying,
-    /// It may change its first argument. Its result may share something with its arguments, and nothing else does.
+    /// May change the first argument. Only the result may share parts with the arguments.
     Keeping,
 }
 
 impl Builtin {
-    /// The function that a call is of, if it is one of these.
+    /// Returns the built-in function that is called, if it is one.
     pub(crate) fn called(code: &Code<'_, '_>, call: &CallExpression<'_>) -> Option<Self> {
         let name = global(code, &call.callee)?;
         if PURE.contains(&name) || name.starts_with("Math.") {
@@ -150,7 +151,7 @@ impl Builtin {
         }
     }
 
-    /// What a constructor does with its arguments, if it is JavaScript's own.
+    /// Returns the effect of a built-in constructor.
     pub(crate) fn constructed(code: &Code<'_, '_>, new: &NewExpression<'_>) -> Option<Self> {
         let name = global(code, &new.callee)?;
         if CONVERTING.contains(&name) {
@@ -162,36 +163,35 @@ impl Builtin {
         }
     }
 
-    /// Whether JavaScript has a constructor of this name that changes nothing that it is given.
+    /// Whether JavaScript has a constructor of this name that does not change its arguments.
     pub(crate) fn is_constructor(name: &str) -> bool {
         MAKING.contains(&name) || CONVERTING.contains(&name)
     }
 }
 
-/// Whether a call is of a function that changes nothing, gives no part of its arguments, and calls no function of the
-/// text.
+/// Whether a call has no side effects, returns no part of its arguments, and calls no function of the text.
 pub(crate) fn is_pure(code: &Code<'_, '_>, call: &CallExpression<'_>) -> bool {
     Builtin::called(code, call) == Some(Builtin::Pure) && !gives_function(code, call)
 }
 
-/// Whether a function may be among the arguments of a call.
+/// Whether any argument of a call may be a function.
 pub(crate) fn gives_function(code: &Code<'_, '_>, call: &CallExpression<'_>) -> bool {
     let mut given = call.arguments.iter();
     given.any(|argument| plain(argument).is_some_and(|value| is_function(code, value)))
 }
 
-/// The argument that a method of JavaScript calls with parts of what it is called on.
+/// Returns the argument that a built-in method calls with parts of the receiver.
 pub(crate) fn callback<'b, 'a>(call: &'b CallExpression<'a>, method: &str) -> Option<&'b Argument<'a>> {
     call.arguments.first().filter(|_| VISITING.contains(&method))
 }
 
-/// The argument that a function of JavaScript calls with parts of its first one.
+/// Returns the argument that a built-in function calls with parts of its first argument.
 pub(crate) fn mapper<'b, 'a>(code: &Code<'_, '_>, call: &'b CallExpression<'a>) -> Option<&'b Argument<'a>> {
     let name = global(code, &call.callee)?;
     call.arguments.get(1).filter(|_| matches!(name, "JSON.stringify" | "Array.from"))
 }
 
-/// Whether it is known what a method does.
+/// Whether the effect of a method is known.
 pub(crate) fn is_known(method: &str) -> bool {
     ANSWERING.contains(&method)
         || SHARING.contains(&method)
@@ -199,7 +199,7 @@ pub(crate) fn is_known(method: &str) -> bool {
         || VISITING.contains(&method)
 }
 
-/// The text of an expression that names something global, and nothing that the text declares.
+/// Returns the text of an expression that refers to a global variable which the text does not declare.
 pub(crate) fn global<'a>(code: &Code<'_, 'a>, expression: &Expression<'_>) -> Option<&'a str> {
     let mut root = expression;
     while let Some((object, _)) = member(root) {

@@ -1,5 +1,5 @@
-//! Rule 17: calls of resources look synchronous and are not. Finds them, and the functions that become asynchronous
-//! with them, up to a fixed point; says where a call can't be waited for.
+//! Rule 17: resource calls look synchronous but are asynchronous. Finds the calls and the functions that
+//! become asynchronous through them, up to a fixed point, and reports calls in places that cannot wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,27 +16,27 @@ use crate::diagnostic::{Code as Says, Diagnostic};
 use crate::method::Method;
 use crate::syntax::ConstructKind;
 
-/// Something that has to be waited for.
+/// An operation to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// A resource is called.
+    /// A call of a resource.
     Resource { external: usize, symbol: SymbolId, method: Method },
-    /// A function of the file is called that waits itself.
+    /// A call of a function of the file that waits.
     Function(FunctionId),
-    /// A resource is declared.
+    /// A declaration of a resource.
     Declare(usize),
-    /// The author's own `await`.
+    /// An `await` of the author.
     Await,
 }
 
-/// The calls of a text.
+/// The waits of a text.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    /// By node: that of the call, or of the statement of a declaration.
+    /// The waits, by the node of the call, or of the statement of a declaration.
     pub(crate) waits: BTreeMap<NodeId, Wait>,
-    /// Functions that become asynchronous.
+    /// The functions that become asynchronous.
     pub(crate) asynchronous: BTreeSet<FunctionId>,
-    /// Functions outside of handlers that are given the run.
+    /// The functions outside of handlers that receive the run as a parameter.
     pub(crate) given: BTreeSet<FunctionId>,
 }
 
@@ -60,12 +60,12 @@ impl Calls {
         calls
     }
 
-    /// Whether a function waits for something itself.
+    /// Whether a function itself waits.
     pub(crate) fn waits_in(&self, code: &Code<'_, '_>, function: FunctionId) -> bool {
         self.waits.keys().any(|node| code.function_of(*node) == function)
     }
 
-    /// What is waited for within a node by the function that the node stands in.
+    /// Returns the waits within a node, without those in nested functions.
     pub(crate) fn inside(&self, code: &Code<'_, '_>, node: NodeId) -> Vec<(NodeId, Wait)> {
         let Some(last) = code.inside(node).next_back() else { return Vec::new() };
         let function = code.function_of(node);
@@ -95,7 +95,7 @@ impl Calls {
         }
     }
 
-    /// From each wait outwards: who waits is asynchronous, and so waits everyone who calls it.
+    /// Propagates waits outwards: a function that waits becomes asynchronous, and so do its callers.
     fn spread(&mut self, code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
         let mut next: Vec<(NodeId, Wait)> = self.waits.iter().map(|(node, wait)| (*node, *wait)).collect();
         next.retain(|(_, wait)| *wait != Wait::Await);
@@ -125,7 +125,8 @@ impl Calls {
         }
     }
 
-    /// Functions outside of handlers get the run from their callers, if they or what they call need it.
+    /// Marks functions outside of handlers that need the run, directly or through their callees. Their
+    /// callers pass it.
     fn give(&mut self, code: &Code<'_, '_>, names: &Names, found: &mut Vec<Diagnostic>) {
         // Captured state is a plain value.
         let is_live =
@@ -134,7 +135,7 @@ impl Calls {
             let uses = code.uses(cell.symbol).map(|reference| reference.node_id());
             uses.filter(move |node| is_live(node, cell))
         });
-        // The author's `await` needs no run, but the `pfor` around it does.
+        // The author's `await` needs no run, but a `pfor` around it does.
         let needs_run = |(node, wait): &(&NodeId, &Wait)| **wait != Wait::Await || is_in_pfor(code, **node);
         let waits = self.waits.iter().filter(needs_run).map(|(node, _)| *node);
         let mut next: Vec<NodeId> = cells.chain(waits).collect();
@@ -157,7 +158,8 @@ impl Calls {
     }
 }
 
-/// The outermost function around code that is emitted outside of all handlers, as the blocks of nested resources are.
+/// Returns the outermost function around code that is emitted outside of all handlers, such as the block of a
+/// nested resource.
 pub(crate) fn outermost(code: &Code<'_, '_>, function: FunctionId) -> Option<FunctionId> {
     let mut last = None;
     for id in code.functions_around(function) {
@@ -170,7 +172,7 @@ pub(crate) fn outermost(code: &Code<'_, '_>, function: FunctionId) -> Option<Fun
     last
 }
 
-/// Whether a `pfor` of the same function is around a node.
+/// Whether a node is in a `pfor` of the same function.
 fn is_in_pfor(code: &Code<'_, '_>, node: NodeId) -> bool {
     let function = code.function_of(node);
     let mut around = code.ancestors(node).take_while(|outer| code.function_of(*outer) == function);
@@ -182,7 +184,7 @@ fn is_in_pfor(code: &Code<'_, '_>, node: NodeId) -> bool {
 
 type Said = Box<dyn Fn(&str) -> Diagnostic>;
 
-/// The call that a resource's name stands in.
+/// Returns the call that a reference to a resource is part of.
 fn call_of(code: &Code<'_, '_>, name: NodeId) -> Result<(NodeId, Method), Said> {
     let member = code.parent(name);
     let place = code.place(name);
@@ -190,7 +192,7 @@ fn call_of(code: &Code<'_, '_>, name: NodeId) -> Result<(NodeId, Method), Said> 
         return Err(Box::new(move |name| {
             let message = format!("the resource `{name}` is used as a value");
             let help = format!(
-                "call it here, as in `{name}.get()`, and hand on the result; a function can use a resource that is declared around it"
+                "call it here, as in `{name}.get()`, and pass on the result; a function can use a resource that is declared around it"
             );
             Diagnostic::error(
                 Says::ResourceValue,
@@ -226,7 +228,7 @@ fn call_of(code: &Code<'_, '_>, name: NodeId) -> Result<(NodeId, Method), Said> 
     }))
 }
 
-/// The call of a function by its name.
+/// Returns the call of a function by its name.
 pub(crate) fn call_by(code: &Code<'_, '_>, name: NodeId) -> Option<NodeId> {
     let name = code.past_parentheses(name);
     let call = code.parent(name);
@@ -235,7 +237,7 @@ pub(crate) fn call_by(code: &Code<'_, '_>, name: NodeId) -> Option<NodeId> {
     is_callee(it).then_some(call)
 }
 
-/// Why a function can't wait for what stands in it.
+/// Returns the diagnostic for a wait in a place that cannot wait.
 fn cannot_wait(code: &Code<'_, '_>, node: NodeId, function: FunctionId) -> Option<Diagnostic> {
     let routine = &code.functions[function];
     let place = code.place(node);
@@ -252,7 +254,7 @@ fn cannot_wait(code: &Code<'_, '_>, node: NodeId, function: FunctionId) -> Optio
         Role::File | Role::Service(_) | Role::Resource(_) => {
             return said(
                 message("outside of a handler"),
-                "no request is there to wait for this",
+                "there is no request to wait for this",
                 "move the call into a handler, or into a function that handlers call",
             );
         }
@@ -284,8 +286,8 @@ fn cannot_wait(code: &Code<'_, '_>, node: NodeId, function: FunctionId) -> Optio
                 Says::CallPlace,
                 place.clone(),
                 message("in a callback"),
-                "who calls this function would not wait for it",
-                "use `pfor(var i in list) { .. }`, which runs the turns in parallel, or a `for` loop; \
+                "the caller of this function would not wait for it",
+                "use `pfor(var i in list) { .. }`, which runs the iterations in parallel, or a `for` loop; \
                  a function that is called by its name may call resources too",
             )
             .and(
@@ -297,7 +299,7 @@ fn cannot_wait(code: &Code<'_, '_>, node: NodeId, function: FunctionId) -> Optio
     }
 }
 
-/// Initial values are made on the spot.
+/// Reports a wait in an initial value, which is evaluated synchronously.
 fn in_initial(code: &Code<'_, '_>, node: NodeId) -> Option<Diagnostic> {
     let is_state = |id: usize| matches!(code.construct(id).kind, ConstructKind::State { .. });
     code.ancestors(node).filter_map(|it| code.construct_at(it)).take(1).find(|id| is_state(*id))?;
@@ -315,8 +317,8 @@ fn as_value(code: &Code<'_, '_>, name: NodeId) -> Diagnostic {
     Diagnostic::error(
         Says::FunctionValue,
         code.place(name),
-        format!("`{text}` calls resources, and is handed on here"),
-        "who calls it from there would not wait for it",
+        format!("`{text}` calls resources, and is passed as a value here"),
+        "its caller would not wait for it",
         format!(
             "call it here, by its name: `{text}(..)`; over a list, use `pfor(var i in list) {{ {text}(list[i]) }}`"
         ),
@@ -328,7 +330,7 @@ fn nobodys(code: &Code<'_, '_>, node: NodeId) -> Diagnostic {
         Says::FunctionValue,
         code.place(node),
         "state or a resource is used in a function that no handler calls by its name",
-        "for which request this would be is not known",
+        "it is unknown which request this is for",
         "write a function with a name, `function f() { .. }`, and call it as `f()` from handlers",
     )
 }

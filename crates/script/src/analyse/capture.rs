@@ -1,4 +1,5 @@
-//! Rule 9: what a nested resource takes along from the handler that declares it: the free variables of its handlers.
+//! Rule 9: the variables that a nested resource captures from the handler that declares it, namely the free
+//! variables of its handlers.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,12 +14,12 @@ use super::names::{Names, Thing};
 use crate::diagnostic::{Code as Says, Diagnostic};
 use crate::syntax::{ConstructId, ConstructKind};
 
-/// What is taken along.
+/// Captured variables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Captured {
-    /// Each variable, and where it is used first. Resources among them.
+    /// Each captured variable, resources included, with its first use.
     pub(crate) values: BTreeMap<SymbolId, NodeId>,
-    /// The functions and classes that are written once more: their declarations, and where they are used first.
+    /// The functions and classes to copy: their declarations, with their first uses.
     pub(crate) copies: BTreeMap<NodeId, NodeId>,
 }
 
@@ -28,7 +29,7 @@ impl Captured {
     }
 }
 
-/// What the handlers and initialisers of a resource take along.
+/// Returns the variables that the handlers and initialisers of a resource capture.
 pub(crate) fn of(code: &Code<'_, '_>, names: &Names, resource: ConstructId) -> Captured {
     let mut captured = Captured::default();
     if let Some(function) = code.function_for(resource) {
@@ -38,7 +39,8 @@ pub(crate) fn of(code: &Code<'_, '_>, names: &Names, resource: ConstructId) -> C
     captured
 }
 
-/// What a node within a resource takes along from outside of `resource`, the node of the resource's function.
+/// Adds the variables that a node in a resource captures from outside of `resource`, the node of the
+/// resource's function.
 pub(crate) fn within(
     code: &Code<'_, '_>,
     names: &Names,
@@ -65,8 +67,9 @@ pub(crate) fn within(
     }
 }
 
-/// Functions and classes of nested resources' blocks that use variables of a handler around, directly or by their callees.
-/// A block is emitted outside of that handler, so its own handlers and initial values get copies of these.
+/// Returns the functions and classes in blocks of nested resources that use variables of an enclosing
+/// handler, directly or through their callees. A block is emitted outside of that handler, so its handlers
+/// and initial values get copies of these.
 pub(crate) fn capturing(code: &Code<'_, '_>, names: &Names) -> BTreeSet<NodeId> {
     let mut users: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
     let mut next = Vec::new();
@@ -93,14 +96,14 @@ pub(crate) fn capturing(code: &Code<'_, '_>, names: &Names) -> BTreeSet<NodeId> 
     capturing
 }
 
-/// The function of a nested resource, for a node directly in the resource's block.
+/// Returns the function of a nested resource, for a node directly in the resource's block.
 fn nested_block(code: &Code<'_, '_>, node: NodeId) -> Option<NodeId> {
     let function = &code.functions[code.function_of(node)];
     let is_nested = matches!(function.role, Role::Resource(_)) && code.handler_of(node).is_some();
     is_nested.then_some(function.node)
 }
 
-/// Symbols that are used within a node and declared outside of it, with their declarations.
+/// Returns the symbols that are used within a node and declared outside of it, with their declarations.
 fn free_variables(code: &Code<'_, '_>, node: NodeId) -> impl Iterator<Item = (SymbolId, NodeId)> {
     let names = code.inside(node).filter(|it| matches!(code.kind(*it), AstKind::IdentifierReference(_)));
     let symbols = names.filter_map(|it| code.symbol(it));
@@ -108,7 +111,8 @@ fn free_variables(code: &Code<'_, '_>, node: NodeId) -> impl Iterator<Item = (Sy
     declared.filter(move |(_, declaration)| !code.is_inside(*declaration, node))
 }
 
-/// Whether a variable is a handler's, or state of a resource: what a service shares is not taken along.
+/// Whether a variable belongs to a handler, or is state of a resource. Variables of a service are shared and
+/// not captured.
 fn is_narrow(code: &Code<'_, '_>, names: &Names, symbol: SymbolId, declaration: NodeId) -> bool {
     let roles = code.functions_around(code.function_of(declaration)).map(|id| code.functions[id].role);
     let mut roles = roles.filter(|role| *role != Role::Plain);
@@ -118,12 +122,12 @@ fn is_narrow(code: &Code<'_, '_>, names: &Names, symbol: SymbolId, declaration: 
     roles.any(|role| matches!(role, Role::Handler(_)))
 }
 
-/// Functions and classes are code: they go along as they are written.
+/// Whether a captured variable is a function or class, whose code is copied.
 fn is_copied(code: &Code<'_, '_>, symbol: SymbolId, declaration: NodeId) -> bool {
     code.named.contains_key(&symbol) || matches!(code.kind(declaration), AstKind::Class(_))
 }
 
-/// Rule 9: what a nested resource can't take along, and can't change.
+/// Checks rule 9: variables that a nested resource cannot capture, and captured variables that it changes.
 pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     check_requests(analysis, found);
     check_blocks(analysis, found);
@@ -137,15 +141,15 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             within(code, names, *declaration, node, &mut inner);
             for symbol in inner.values.keys() {
                 let what = match names.thing(*symbol) {
-                    Some(Thing::Cell(_)) => "state of the handler around",
-                    Some(Thing::Query | Thing::Response) => "the request around",
+                    Some(Thing::Cell(_)) => "state of the enclosing handler",
+                    Some(Thing::Query | Thing::Response) => "the request of the enclosing handler",
                     _ => continue,
                 };
                 let name = code.name(*symbol);
                 found.push(Diagnostic::error(
                     Says::CapturedUse,
                     code.place(*at),
-                    format!("this function uses {what}, which a nested resource has only a copy of"),
+                    format!("this function uses {what}, but a nested resource only has a copy of it"),
                     format!("it uses `{name}`"),
                     format!("give the function `{name}` as an argument"),
                 ));
@@ -157,7 +161,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
                 found.push(Diagnostic::error(
                     Says::CapturedUse,
                     place,
-                    "the response of the handler around is gone when this runs",
+                    "the response of the enclosing handler no longer exists when this runs",
                     "it belongs to another request",
                     "use the handler's own `response`",
                 ));
@@ -181,7 +185,8 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Rejects functions of a nested block that use the request of the handler around: the block's handlers have their own.
+/// Rejects functions of a nested block that use the enclosing handler's request, because the block's handlers
+/// have their own.
 fn check_requests(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Analysis { code, names, .. } = analysis;
     for declaration in &names.capturing {
@@ -193,9 +198,9 @@ fn check_requests(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             found.push(Diagnostic::error(
                 Says::CapturedUse,
                 code.place(node),
-                "this function uses the request around, which a nested resource has only a copy of",
+                "this function uses the request of the enclosing handler, but a nested resource only has a copy of it",
                 "it belongs to the handler that declares the resource",
-                "give the function `query` as an argument; or keep what it needs in a variable of the handler around",
+                "pass `query` to the function as an argument; or copy the values that it needs into a variable of the enclosing handler",
             ));
         }
     }
@@ -229,7 +234,8 @@ fn check_blocks(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Rejects captured variables that another one of their name hides: a value is captured, and found again, by its name.
+/// Rejects captured variables that are shadowed by another variable, because values are captured and looked
+/// up by name.
 fn check_names(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Analysis { code, names, .. } = analysis;
     for resource in names.resources.iter().filter(|resource| resource.parent.is_some()) {
@@ -242,7 +248,7 @@ fn check_names(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             found.extend(hiding.map(|other| hidden(code, *value, *at, other)));
         }
     }
-    // A handler's body stands in a block behind the copies, which does not hold a `var`.
+    // A handler's body is in a block after the copies, and a block does not limit the scope of a `var`.
     for handler in &names.handlers {
         let Some(resource) = code.construct(handler.construct).parent.and_then(|it| code.function_for(it))
         else {
@@ -260,7 +266,7 @@ fn check_names(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Another variable that has the name of a captured one where a resource is declared.
+/// Returns a variable that shadows a captured one at the declaration of a resource.
 fn hiding_at(code: &Code<'_, '_>, captured: SymbolId, statement: NodeId) -> Option<SymbolId> {
     let scoping = code.semantic.scoping();
     let (own, from) =
@@ -270,14 +276,14 @@ fn hiding_at(code: &Code<'_, '_>, captured: SymbolId, statement: NodeId) -> Opti
     bindings.find(|symbol| code.name(*symbol) == code.name(captured))
 }
 
-/// Whether a copied function or class hides a captured variable in handlers. The variables are parameters, and copies stand
-/// behind them in a block for each function that they are from, the outermost first.
+/// Whether a copied function or class shadows a captured variable in handlers. The variables are parameters.
+/// The copies follow them, with a block for each function that they come from, outermost first.
 fn hides_in_copies(code: &Code<'_, '_>, copy: SymbolId, captured: SymbolId) -> bool {
     let around = code.functions[code.function_of(code.declaration(copy))].node;
     code.name(copy) == code.name(captured) && code.is_inside(code.declaration(captured), around)
 }
 
-/// The variables that a function declares by `var`.
+/// Returns the variables that a function declares with `var`.
 fn own_variables(code: &Code<'_, '_>, function: FunctionId) -> impl Iterator<Item = SymbolId> {
     let scoping = code.semantic.scoping();
     scoping.symbol_ids().filter(move |symbol| {

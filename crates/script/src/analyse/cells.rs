@@ -1,4 +1,5 @@
-//! Rules 1, 4 and 5: which state each handler touches, whether it can change it, and what is serialised with what.
+//! Rules 1, 4 and 5: the state that each handler accesses, read or write access, and the groups of cells that
+//! are written together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,28 +14,29 @@ use crate::diagnostic::{Code as Says, Diagnostic};
 use crate::method::Method;
 use crate::program::{Class, Group, Scope};
 
-/// A place where state is touched.
+/// An access to state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access {
     pub(crate) cell: usize,
-    /// Where it happens, as its handler sees it: the declaration that captures it, where it is captured.
+    /// The accessing node as its handler sees it: for captured state, the declaration of the capturing
+    /// resource.
     pub(crate) node: NodeId,
     pub(crate) usage: Usage,
 }
 
 impl Access {
-    /// Whether it can only be read here.
+    /// Whether the access can only read the state.
     pub(crate) fn is_read(&self) -> bool {
         self.usage == Usage::Read
     }
 }
 
-/// Who touches what.
+/// All accesses to state, by function.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
-    /// By the function that does it; callbacks belong to those who pass them.
+    /// The accesses of each function. Callbacks count as part of the function that passes them.
     accesses: BTreeMap<FunctionId, Vec<Access>>,
-    /// Functions that a function names, and where.
+    /// The functions that each function refers to, with the referring nodes.
     uses: BTreeMap<FunctionId, Vec<(FunctionId, NodeId)>>,
 }
 
@@ -45,7 +47,7 @@ impl Touched {
             for reference in code.uses(it.symbol) {
                 let at = reference.node_id();
                 let node = captured_at(code, at, code.declaration(it.symbol)).unwrap_or(at);
-                // What is captured is a copy.
+                // A captured variable is a copy.
                 let usage = if node == at { Reads::new(code, names).usage(at) } else { Usage::Read };
                 touched.accesses.entry(code.home(node)).or_default().push(Access { cell, node, usage });
             }
@@ -67,17 +69,17 @@ impl Touched {
         touched
     }
 
-    /// What a function does itself.
+    /// Returns a function's own accesses.
     pub(crate) fn by(&self, function: FunctionId) -> &[Access] {
         self.accesses.get(&function).map_or(&[], Vec::as_slice)
     }
 
-    /// The functions that a function names, and where.
+    /// Returns the functions that a function refers to, with the referring nodes.
     pub(crate) fn uses_of(&self, function: FunctionId) -> &[(FunctionId, NodeId)] {
         self.uses.get(&function).map_or(&[], Vec::as_slice)
     }
 
-    /// A function and all those that it may run.
+    /// Returns a function and all functions that it may run.
     pub(crate) fn reach(&self, function: FunctionId) -> BTreeSet<FunctionId> {
         let (mut all, mut next) = (BTreeSet::from([function]), vec![function]);
         while let Some(function) = next.pop() {
@@ -88,15 +90,16 @@ impl Touched {
         all
     }
 
-    /// All that a function and those that it may run do.
+    /// Returns all accesses of a function and of the functions that it may run.
     pub(crate) fn all_by(&self, function: FunctionId) -> Vec<Access> {
         self.reach(function).into_iter().flat_map(|it| self.by(it)).copied().collect()
     }
 }
 
-/// The statement of the resource that takes a variable along to where it is used, if one does.
+/// Returns the statement of the outermost resource that captures a variable between its declaration and its
+/// use, if there is one.
 pub(crate) fn captured_at(code: &Code<'_, '_>, at: NodeId, declaration: NodeId) -> Option<NodeId> {
-    // What a service declares, all its resources share.
+    // The declarations of a service are shared by all its resources.
     if matches!(code.functions[code.home(declaration)].role, Role::Service(_) | Role::File) {
         return None;
     }
@@ -108,10 +111,10 @@ pub(crate) fn captured_at(code: &Code<'_, '_>, at: NodeId, declaration: NodeId) 
     resources.last().map(|construct| code.statements[construct])
 }
 
-/// How a handler may run beside others, and what it touches.
+/// The concurrency class of a handler, and its cells.
 pub(crate) struct Classified {
     pub(crate) class: Class,
-    /// In the order of its slots.
+    /// The cells, in the order of the handler's slots.
     pub(crate) cells: Vec<usize>,
 }
 
@@ -130,7 +133,8 @@ pub(crate) fn classify(names: &Names, touched: &Touched, handler: usize) -> Clas
     Classified { class, cells: cells.into_iter().collect() }
 }
 
-/// The groups of a service's cells, with the cells' numbers in the service, and each cell's group.
+/// Returns the groups of a service's cells, with the cells' numbers in the service, and the group of each
+/// cell.
 pub(crate) fn groups(names: &Names, service: usize, handlers: &[Handling]) -> (Vec<Group>, Vec<usize>) {
     let cells = &names.services[service].cells;
     let mut heads: Vec<usize> = (0..cells.len()).collect();
@@ -165,7 +169,7 @@ fn head(heads: &[usize], mut cell: usize) -> usize {
     cell
 }
 
-/// Rule 1: state of a service that is used under several paths.
+/// Checks rule 1: state of a service that is used under several paths.
 pub(crate) fn check_paths(analysis: &Analysis<'_, '_>, strict: bool, found: &mut Vec<Diagnostic>) {
     let Analysis { code, names, handlers, .. } = analysis;
     for (cell, it) in names.cells.iter().enumerate().filter(|(_, it)| it.scope == Scope::Service) {

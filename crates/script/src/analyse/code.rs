@@ -1,6 +1,6 @@
-//! The tree as the analyses walk it: by parents, by extents, and by the functions that code stands in (`functions`).
+//! The syntax tree, with parents, extents, and the enclosing functions (`functions`).
 //!
-//! Numbers of nodes grow in the order of the text, so what stands within a node is a range of numbers.
+//! Node numbers are in source order, so the nodes within a node are a range of numbers.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub(crate) use members::{Members, is_data, is_function};
 mod functions;
 mod members;
 
-/// An index into `Code::functions`; 0 is the file.
+/// An index into `Code::functions`. 0 is the file.
 pub(crate) type FunctionId = usize;
 
 /// A text with its tree.
@@ -29,15 +29,15 @@ pub(crate) struct Code<'p, 'a> {
     pub(crate) parsed: &'p Parsed<'a>,
     pub(crate) semantic: &'p Semantic<'a>,
     pub(crate) functions: Vec<Routine>,
-    /// The function that a symbol always is.
+    /// The functions of symbols that are never reassigned.
     pub(crate) named: HashMap<SymbolId, FunctionId>,
     pub(crate) members: Members,
     /// The node of each construct's statement.
     pub(crate) statements: Vec<NodeId>,
     constructs: HashMap<NodeId, ConstructId>,
-    /// Behind the last node within each.
+    /// The index after the last descendant of each node.
     ends: Vec<usize>,
-    /// The innermost function that each node stands in; a function's own node stands outside of it.
+    /// The innermost function that contains each node. A function's own node is outside of it.
     within: Vec<FunctionId>,
 }
 
@@ -76,7 +76,8 @@ impl<'p, 'a> Code<'p, 'a> {
                 continue;
             }
             let Some((id, construct)) = self.parsed.syntax.at(node.kind().span().start) else { continue };
-            // The first is the outermost: a `pfor` without braces begins with its own statement, not the body's.
+            // The first is the outermost: a `pfor` without braces begins with its own statement, not the
+            // body's.
             if self.statements[id] == NodeId::ROOT && stands_for(node.kind(), construct) {
                 self.statements[id] = node.id();
                 self.constructs.insert(node.id(), id);
@@ -96,18 +97,18 @@ impl<'p, 'a> Code<'p, 'a> {
         self.semantic.nodes().parent_id(node)
     }
 
-    /// A node's parents, from the inside.
+    /// Returns the ancestors of a node, innermost first.
     pub(crate) fn ancestors(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         self.semantic.nodes().ancestor_ids(node)
     }
 
-    /// All nodes within one, with it.
+    /// Returns all nodes within a node, including itself.
     pub(crate) fn inside(&self, node: NodeId) -> impl DoubleEndedIterator<Item = NodeId> + use<> {
         (node.index()..self.ends[node.index()]).map(NodeId::from_usize)
     }
 
-    /// All nodes within one, without these and what stands in them. They are in the order of the text, and none stands
-    /// in another.
+    /// Returns all nodes within a node, except those in `without` and their descendants. `without` must be in
+    /// source order and not nested.
     pub(crate) fn inside_without<'w>(
         &'w self,
         node: NodeId,
@@ -125,7 +126,7 @@ impl<'p, 'a> Code<'p, 'a> {
         })
     }
 
-    /// Those of some nodes that stand in no other, in the order of the text.
+    /// Returns the nodes that are not nested in another of them, in source order.
     pub(crate) fn outermost(&self, nodes: &[NodeId]) -> Vec<NodeId> {
         let mut sorted = nodes.to_vec();
         sorted.sort_unstable();
@@ -138,12 +139,12 @@ impl<'p, 'a> Code<'p, 'a> {
         sorted
     }
 
-    /// Whether a node is `outer` or stands in it.
+    /// Whether a node is `outer` or nested in it.
     pub(crate) fn is_inside(&self, node: NodeId, outer: NodeId) -> bool {
         (outer.index()..self.ends[outer.index()]).contains(&node.index())
     }
 
-    /// The order in which calls are made: what stands in a call comes before it.
+    /// Returns the sort key for evaluation order: nested calls come first.
     pub(crate) fn order(&self, node: NodeId) -> (usize, std::cmp::Reverse<usize>) {
         (self.ends[node.index()], std::cmp::Reverse(node.index()))
     }
@@ -152,7 +153,7 @@ impl<'p, 'a> Code<'p, 'a> {
         &self.parsed.syntax.constructs[id]
     }
 
-    /// The construct that a statement stands for.
+    /// Returns the construct that a statement represents.
     pub(crate) fn construct_at(&self, node: NodeId) -> Option<ConstructId> {
         self.constructs.get(&node).copied()
     }
@@ -163,41 +164,41 @@ impl<'p, 'a> Code<'p, 'a> {
         matches!(construct, Some(ConstructKind::Respond { .. }))
     }
 
-    /// A place of the tree in the S text.
+    /// Converts a span of the tree to the S text.
     pub(crate) fn source(&self, span: Span) -> Range<usize> {
         let start = self.parsed.map.to_source(span.start as usize);
         let end =
             if span.end > span.start { self.parsed.map.to_source(span.end as usize - 1) + 1 } else { start };
-        // The last character may be of several bytes.
+        // The last character may have several bytes.
         let end = (end..self.parsed.source.len())
             .find(|at| self.parsed.source.is_char_boundary(*at))
             .unwrap_or(self.parsed.source.len());
         start..end.max(start)
     }
 
-    /// A node in the S text.
+    /// Returns the range of a node in the S text.
     pub(crate) fn place(&self, node: NodeId) -> Range<usize> {
         self.source(self.span(node))
     }
 
-    /// What stands at a place of the S text.
+    /// Returns the S text of a range.
     pub(crate) fn text(&self, range: Range<usize>) -> &'a str {
         self.parsed.source.get(range).unwrap_or("")
     }
 
-    /// A node's text in the S file.
+    /// Returns the S text of a node.
     pub(crate) fn text_of(&self, node: NodeId) -> &'a str {
         self.text(self.place(node))
     }
 
-    /// The place in S of the first `sign` between two nodes, comments aside.
+    /// Returns the offset in the S text of the first `sign` in a gap between two nodes, outside of comments.
     pub(crate) fn sign(&self, gap: Range<u32>, sign: u8) -> Option<usize> {
         let is_sign = |at: &u32| self.parsed.encoded.as_bytes().get(*at as usize) == Some(&sign);
         let mut signs = gap.filter(is_sign).filter(|at| !self.semantic.is_inside_comment(*at));
         signs.next().map(|at| self.parsed.map.to_source(at as usize))
     }
 
-    /// The outermost of the parentheses around an expression, or itself.
+    /// Returns the outermost of the parentheses around an expression, or the expression itself.
     pub(crate) fn past_parentheses(&self, mut node: NodeId) -> NodeId {
         while matches!(self.kind(self.parent(node)), AstKind::ParenthesizedExpression(_)) {
             node = self.parent(node);
@@ -209,7 +210,7 @@ impl<'p, 'a> Code<'p, 'a> {
         self.semantic.scoping().symbol_name(symbol)
     }
 
-    /// The symbol that an identifier is.
+    /// Returns the symbol of an identifier.
     pub(crate) fn symbol(&self, node: NodeId) -> Option<SymbolId> {
         match self.kind(node) {
             AstKind::IdentifierReference(name) => {
@@ -220,46 +221,46 @@ impl<'p, 'a> Code<'p, 'a> {
         }
     }
 
-    /// The reference that an identifier is.
+    /// Returns the reference of an identifier.
     pub(crate) fn reference(&self, node: NodeId) -> Option<&Reference> {
         let AstKind::IdentifierReference(name) = self.kind(node) else { return None };
         Some(self.semantic.scoping().get_reference(name.reference_id.get()?))
     }
 
-    /// Where a symbol is used.
+    /// Returns the references to a symbol.
     pub(crate) fn uses(&self, symbol: SymbolId) -> impl Iterator<Item = &Reference> + '_ {
         self.semantic.symbol_references(symbol)
     }
 
-    /// The name that declares a symbol, in S.
+    /// Returns the range in the S text of the name in a symbol's declaration.
     pub(crate) fn declared(&self, symbol: SymbolId) -> Range<usize> {
         self.source(self.semantic.scoping().symbol_span(symbol))
     }
 
-    /// The node that declares a symbol.
+    /// Returns the node that declares a symbol.
     pub(crate) fn declaration(&self, symbol: SymbolId) -> NodeId {
         self.semantic.scoping().symbol_declaration(symbol)
     }
 }
 
-/// The symbol that an expression names.
+/// Returns the symbol that an expression refers to.
 pub(crate) fn identifier(code: &Code<'_, '_>, expression: &Expression<'_>) -> Option<SymbolId> {
     let Expression::Identifier(name) = expression.get_inner_expression() else { return None };
     code.semantic.scoping().get_reference(name.reference_id.get()?).symbol_id()
 }
 
-/// The expression of an argument, without `...`.
+/// Returns the expression of an argument, or `None` for `...`.
 pub(crate) fn plain<'b, 'a>(argument: &'b Argument<'a>) -> Option<&'b Expression<'a>> {
     argument.as_expression()
 }
 
-/// The statements of a function's body.
+/// Returns the statements of a function's body.
 pub(crate) fn statements(code: &Code<'_, '_>, function: NodeId) -> Vec<NodeId> {
     let body = code.inside(function).find(|node| matches!(code.kind(*node), AstKind::FunctionBody(_)));
     body.map(|body| children(code, body)).unwrap_or_default()
 }
 
-/// The statements of a list: what stands directly in a node and is one.
+/// Returns the statements that are direct children of a node.
 pub(crate) fn children(code: &Code<'_, '_>, list: NodeId) -> Vec<NodeId> {
     let is_statement = |kind: AstKind<'_>| {
         kind.is_statement()
@@ -269,7 +270,7 @@ pub(crate) fn children(code: &Code<'_, '_>, list: NodeId) -> Vec<NodeId> {
     nodes.filter(|node| code.parent(*node) == list && is_statement(code.kind(*node))).collect()
 }
 
-/// The node within `outer` that has this span, the outermost of several.
+/// Returns the outermost node within `outer` that has this span.
 pub(crate) fn node_of(code: &Code<'_, '_>, outer: NodeId, span: Span) -> Option<NodeId> {
     code.inside(outer).skip(1).find(|node| code.span(*node) == span)
 }

@@ -1,8 +1,9 @@
-//! Rules 5 and 6: where a writer's changes are committed. At its end; or early, after the last statement that can
-//! change state, if nothing was waited for until then and something is waited for later: others need not wait for that.
+//! Rules 5 and 6: the point at which a writer's changes are committed. That is the end of the handler, or
+//! earlier, after the last statement that can change state, if nothing before it waits and something after it
+//! does. Other writers then need not wait for that.
 //!
-//! Which statement is the last must be sure. State that goes where `reads` does not follow it, functions that change it and
-//! are handed on, and callbacks may change it at any time: then there is none.
+//! The last statement must be certain. There is none if state reaches code that `reads` does not follow, or
+//! if callbacks or functions passed as values change it, since these may run at any time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,7 @@ use super::{Analysis, Handling};
 use crate::diagnostic::{Code as Says, Diagnostic};
 use crate::program::Class;
 
-/// The statement after which a handler commits early, if it does.
+/// Returns the statement after which a handler commits early, if it does.
 pub(crate) fn early(
     code: &Code<'_, '_>,
     names: &Names,
@@ -42,8 +43,8 @@ pub(crate) fn early(
     (!waits(earlier) && waits(later)).then(|| statements[last])
 }
 
-/// The places of a handler where it can change state; none if that can't be told, since what changes it may run at any
-/// time.
+/// Returns the places of a handler that can change state, or `None` if they are unknown because the code may
+/// run at any time.
 fn writes(
     code: &Code<'_, '_>,
     names: &Names,
@@ -72,8 +73,8 @@ fn writes(
     Some(writes)
 }
 
-/// Whether code may run after the statement that it stands in, as seen from the named function or handler around it: a
-/// callback may run at any time, and an asynchronous function goes on when others wait.
+/// Whether code may run after the statement that contains it, as seen from the enclosing named function or
+/// handler. A callback may run at any time, and an asynchronous function may continue after an `await`.
 fn may_come_later(code: &Code<'_, '_>, node: NodeId) -> bool {
     let home = code.home(node);
     let mut within = code.functions_around(code.function_of(node)).take_while(|id| *id != home);
@@ -85,8 +86,8 @@ fn may_come_later(code: &Code<'_, '_>, node: NodeId) -> bool {
     is_asynchronous || within.any(is_late)
 }
 
-/// Places of a handler where given nodes of it are executed: the body of a named function is where it is called. None if
-/// one of the functions is handed on.
+/// Returns the places of a handler that execute the given nodes: for a node in a named function, the calls of
+/// that function. Returns `None` if one of the functions is passed as a value.
 fn execution_places(code: &Code<'_, '_>, handler: FunctionId, mut next: Vec<NodeId>) -> Option<Vec<NodeId>> {
     let (mut places, mut seen) = (Vec::new(), BTreeSet::new());
     while let Some(node) = next.pop() {
@@ -106,8 +107,8 @@ fn execution_places(code: &Code<'_, '_>, handler: FunctionId, mut next: Vec<Node
     Some(places)
 }
 
-/// The places of a handler where it calls functions that change state, themselves or by others. None if one of them is
-/// handed on: who has it may call it at any time.
+/// Returns the places of a handler that call functions which change state, directly or indirectly. Returns
+/// `None` if one of them is passed as a value, since it may then be called at any time.
 fn calls_of(
     code: &Code<'_, '_>,
     touched: &Touched,
@@ -139,7 +140,7 @@ fn calls_of(
     Some(places)
 }
 
-/// The places where a handler may change what is in its state by a variable of its own.
+/// Returns the places where a handler may change the contents of its state through a local variable.
 fn shared(
     code: &Code<'_, '_>,
     names: &Names,
@@ -151,7 +152,7 @@ fn shared(
         touched.all_by(function).iter().map(|access| names.cells[access.cell].symbol).collect();
     let holders: BTreeSet<SymbolId> = cells.iter().map(|cell| sharing.holder(*cell)).collect();
     let symbols = holders.into_iter().flat_map(|holder| sharing.class(holder));
-    // What a function returns is looked at where it takes it from.
+    // The result of a function is examined at its calls.
     let own = symbols.filter(|symbol| {
         let is_declared = matches!(names.thing(*symbol), Some(Thing::Cell(_) | Thing::External(_)));
         !is_declared && !code.named.contains_key(symbol)
@@ -163,7 +164,7 @@ fn shared(
     in_handler.map(|node| (node, Reads::new(code, names).usage(node))).collect()
 }
 
-/// Warns where a resource is declared with state in it that may still be dropped.
+/// Warns about a resource that captures state before the state has been committed.
 pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Analysis { code, names, touched, calls, handlers, .. } = analysis;
     for (node, wait) in &calls.waits {
@@ -185,8 +186,8 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             Diagnostic::error(
                 Says::DeclareEarly,
                 place.span.start..head,
-                format!("a resource is declared with `{}` before that is committed", cell.name),
-                "this lasts from here on, whatever the handler does later",
+                format!("a resource is declared with `{}` before its value is committed", cell.name),
+                "this takes effect here, whatever the handler does later",
                 "change state first, then call and declare: with no resource call before the last change, it is committed early",
             )
             .and(code.place(write.node), "this is committed only when the handler has ended")

@@ -1,5 +1,6 @@
-//! What a piece of code depends on and what it changes: variables, what they hold, resources, the answer. Two pieces
-//! that touch no place in common, or only read it, may change their order (rules 18, 19).
+//! The effects of code: the variables, their contents, the resources and the response that it reads and
+//! writes. Two pieces of code without a common location, or that only read the common ones, can be reordered
+//! (rules 18, 19).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,42 +18,43 @@ use super::flow::{member, roots};
 use super::names::Thing;
 use crate::method::Method;
 
-/// Something that code can depend on.
+/// A location that code can depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Location {
     /// A variable.
     Variable(SymbolId),
-    /// What a variable holds, and all that may share it.
+    /// The contents of a variable, and of all variables that may share them.
     Content(SymbolId),
-    /// What a resource stands for: GET reads it, POST changes it.
+    /// The data behind a resource: GET reads it, POST changes it.
     Resource(SymbolId),
-    /// A call's result that is kept for a later unit.
+    /// The result of a call that is stored for a later unit.
     Result(NodeId),
-    /// The answer.
+    /// The response.
     Response,
 }
 
-/// What code does.
+/// The effects of a piece of code.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Effects {
     pub(crate) reads: BTreeSet<Location>,
     pub(crate) writes: BTreeSet<Location>,
-    /// How many things it waits for.
+    /// The number of waits.
     pub(crate) io: usize,
-    /// It has to wait for all that was before it.
+    /// Whether it has to run after all code before it.
     pub(crate) barrier: bool,
-    /// What comes later may not come at all: it leaves, or declares a resource that later calls may reach.
+    /// Whether it must also complete before all later code: it may leave the block, or declare a resource
+    /// that later calls may reach.
     pub(crate) full: bool,
 }
 
 impl Effects {
-    /// Why `later` has to wait for this, if it has to.
+    /// Returns the location that forces `later` to wait for this code, if there is one.
     pub(crate) fn conflict(&self, later: &Self) -> Option<Location> {
         let mut both = self.writes.iter().filter(|it| later.reads.contains(it) || later.writes.contains(it));
         both.next().or_else(|| self.reads.iter().find(|it| later.writes.contains(it))).copied()
     }
 
-    /// Whether there is more of it with another's.
+    /// Adds the effects of other code. Returns whether that changed anything.
     fn add(&mut self, other: &Self) -> bool {
         let size = |it: &Self| (it.reads.len(), it.writes.len(), it.barrier, it.full);
         let before = size(self);
@@ -64,12 +66,12 @@ impl Effects {
     }
 }
 
-/// Looks at pieces of code.
+/// Determines the effects of code.
 pub(crate) struct Observer<'o, 'p, 'a> {
     it: &'o Analysis<'p, 'a>,
-    /// Variables that may be the same: one of them for all.
+    /// The union-find parents of variables that may be aliases.
     shared: BTreeMap<SymbolId, SymbolId>,
-    /// What functions do to what is declared outside of them, with those that they use.
+    /// The effects of functions on variables outside of them, including those of their callees.
     functions: BTreeMap<FunctionId, Effects>,
 }
 
@@ -86,7 +88,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         observer
     }
 
-    /// What a node does, without what stands in `without`, whose results it uses.
+    /// Returns the effects of a node, excluding the nodes in `without`, whose results it reads.
     pub(crate) fn effects(&self, node: NodeId, without: &[NodeId]) -> Effects {
         let without = self.code().outermost(without);
         let mut effects = self.own(node, &without);
@@ -94,7 +96,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         for name in names.filter(|it| matches!(self.code().kind(*it), AstKind::IdentifierReference(_))) {
             let function = self.code().symbol(name).and_then(|symbol| self.code().named.get(&symbol));
             if let Some(it) = function.and_then(|function| self.functions.get(function)) {
-                // A function that changes what is outside of it is no calculation.
+                // A function with side effects must keep its place.
                 effects.barrier |= !it.writes.is_empty();
                 effects.add(it);
             }
@@ -103,7 +105,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         effects
     }
 
-    /// The symbol that stands for all that may be a part of what this one is.
+    /// Returns the representative of all variables that may share a part of this variable's value.
     pub(crate) fn holder(&self, mut symbol: SymbolId) -> SymbolId {
         while let Some(next) = self.shared.get(&symbol) {
             symbol = *next;
@@ -115,7 +117,8 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         &self.it.code
     }
 
-    /// Each function's effects on what is outside of it, with those of the functions that it uses, up to a fixed point.
+    /// Returns each function's effects on locations outside of it, including those of its callees, up to a
+    /// fixed point.
     fn of_functions(&self) -> BTreeMap<FunctionId, Effects> {
         let mut all: BTreeMap<FunctionId, Effects> =
             self.code().named.values().map(|function| (*function, self.outwards(*function))).collect();
@@ -151,12 +154,13 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         };
         effects.reads.retain(|it| is_outside(it));
         effects.writes.retain(|it| is_outside(it));
-        // What it leaves or answers is its own matter; who answers, answers.
+        // Jumps and responses are effects within the function itself.
         (effects.full, effects.barrier) = (false, false);
         effects
     }
 
-    /// The same, without what the functions do that it uses. `without` is in the order of the text.
+    /// Returns the effects of a node without those of the functions that it calls. `without` is in source
+    /// order.
     fn own(&self, node: NodeId, without: &[NodeId]) -> Effects {
         let code = self.code();
         let mut effects = Effects::default();
@@ -202,7 +206,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
             AstKind::IdentifierReference(_) => {
                 let reads = code.reference(inner).is_some_and(|reference| reference.is_read());
                 let Some(symbol) = code.symbol(inner).filter(|_| reads) else { return };
-                // A declared function is there from the beginning, and stays what it is.
+                // A function declaration is initialised from the beginning and never changes.
                 let is_function = matches!(code.kind(code.declaration(symbol)), AstKind::Function(_));
                 if is_function && code.named.contains_key(&symbol) {
                     return;
@@ -235,7 +239,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
                 }
             }
             AstKind::TaggedTemplateExpression(_) | AstKind::YieldExpression(_) => effects.barrier = true,
-            // What it declares is disposed of at the end of its block.
+            // `using` disposes its variables at the end of the block.
             AstKind::VariableDeclaration(declaration) if inner == node => {
                 effects.full |= declaration.kind.is_using();
             }
@@ -243,7 +247,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         }
     }
 
-    /// A call of what is not known may change what it is given.
+    /// Adds the effects of a call. An unknown function may change its arguments.
     fn call(&self, call: &CallExpression<'a>, effects: &mut Effects) {
         let code = self.code();
         if code.callee(call).is_some() || call.callee.get_inner_expression().is_function() {
@@ -262,7 +266,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
             return self.unknown(arguments.chain([object]), effects);
         }
         let name = code.text(code.source(call.callee.span()));
-        // It may touch whatever it likes.
+        // `eval` can have any effect.
         effects.full |= name == "eval";
         if !PURE.contains(&name) {
             self.unknown(arguments, effects);
@@ -276,7 +280,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         let code = self.code();
         for expression in given {
             for root in roots(code, expression) {
-                // What the request says is text, and there is no function among it.
+                // The request's parameters are text and contain no functions.
                 if matches!(self.it.names.thing(root.symbol), Some(Thing::Query)) {
                     continue;
                 }
@@ -287,12 +291,12 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
     }
 }
 
-/// Whether a `return`, `break` or `continue` in a node goes on outside of it.
+/// Whether a `return`, `break` or `continue` within a node continues outside of it.
 pub(crate) fn leaves(code: &Code<'_, '_>, jump: NodeId, node: NodeId) -> bool {
     target(code, jump).is_none_or(|target| !code.is_inside(target, node))
 }
 
-/// The statement that a `break` or `continue` is of; none for `return`.
+/// Returns the statement that a `break` or `continue` refers to, or `None` for `return`.
 pub(crate) fn target(code: &Code<'_, '_>, jump: NodeId) -> Option<NodeId> {
     let (label, is_break) = match code.kind(jump) {
         AstKind::BreakStatement(it) => (it.label.as_ref(), true),

@@ -1,5 +1,5 @@
-//! What is changed, and through which names: assignments, members, methods that change what they are called on,
-//! aliases by simple flow, and functions that change what they are given.
+//! Changes to variables and their contents: assignments, assignments to members, mutating methods, simple
+//! aliases, and functions that change their arguments.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,40 +15,40 @@ use oxc_syntax::symbol::SymbolId;
 use super::code::{Code, FunctionId, node_of, plain};
 use super::names::{Names, Thing};
 
-/// Something that a variable holds is changed, or the variable itself.
+/// A change to a variable or to its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Change {
-    /// Where.
+    /// The changing node.
     pub(crate) node: NodeId,
     pub(crate) symbol: SymbolId,
-    /// The variable itself is set.
+    /// Whether the variable itself is assigned.
     pub(crate) is_assignment: bool,
-    /// The variable that is the first index: of `x` by `x[i].a = 1` it is `i`.
+    /// The variable that is the first index: in `x[i].a = 1`, for `x`, it is `i`.
     pub(crate) index: Option<SymbolId>,
-    /// It is this variable's content for sure.
+    /// Whether the changed object is certainly part of this variable's contents.
     pub(crate) is_sure: bool,
 }
 
-/// A variable and the path to what is meant of it.
+/// A variable that an expression is derived from, with its first index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Root {
     pub(crate) symbol: SymbolId,
     pub(crate) index: Option<SymbolId>,
 }
 
-/// What flows where.
+/// The data flow of a text.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     pub(crate) changes: Vec<Change>,
-    /// What a variable may hold (a part of).
+    /// The variables whose contents, or a part of them, a variable may hold.
     aliases: HashMap<SymbolId, Vec<Root>>,
-    /// Variables that hold something else as well.
+    /// The variables that may also hold other values.
     unsure: HashSet<SymbolId>,
-    /// What is handed to functions: the function, which of its parameters, what, where.
+    /// The arguments of functions: the function, the parameter's index, the argument and the call.
     passed: Vec<(FunctionId, usize, Root, NodeId)>,
 }
 
-/// Methods that change what they are called on.
+/// Methods that change their receiver.
 pub(crate) const CHANGING: &[&str] = &[
     "push",
     "pop",
@@ -66,10 +66,10 @@ pub(crate) const CHANGING: &[&str] = &[
     "append",
 ];
 
-/// Methods that give a part of what they are called on.
+/// Methods that return a part of their receiver.
 const GIVING: &[&str] = &["at", "find", "findLast", "get"];
 
-/// Methods whose callback is given parts of what they are called on.
+/// Methods that pass parts of their receiver to a callback.
 pub(crate) const VISITING: &[&str] = &[
     "forEach",
     "map",
@@ -87,7 +87,7 @@ pub(crate) const VISITING: &[&str] = &[
     "toSorted",
 ];
 
-/// Functions of JavaScript that change their first argument.
+/// Built-in functions that change their first argument.
 pub(crate) const CHANGING_FIRST: &[&str] = &[
     "Object.assign",
     "Object.defineProperty",
@@ -110,13 +110,13 @@ impl Flow {
         flow
     }
 
-    /// What is changed within a node.
+    /// Returns the changes within a node.
     pub(crate) fn changes_in(&self, code: &Code<'_, '_>, node: NodeId) -> impl Iterator<Item = &Change> {
         let first = self.changes.partition_point(|change| change.node < node);
         self.changes[first..].iter().take_while(move |change| code.is_inside(change.node, node))
     }
 
-    /// The variables that may share what this one holds.
+    /// Returns pairs of variables that may share their contents.
     pub(crate) fn shares(&self) -> impl Iterator<Item = (SymbolId, SymbolId)> + '_ {
         self.aliases.iter().flat_map(|(symbol, roots)| roots.iter().map(|root| (*symbol, root.symbol)))
     }
@@ -206,7 +206,7 @@ impl Flow {
         }
     }
 
-    /// The callback of `list.forEach(..)` is given parts of the list.
+    /// Binds the parameter of a callback to parts of the receiver: `list.forEach(..)`.
     fn visited(
         &mut self,
         code: &Code<'_, '_>,
@@ -225,7 +225,7 @@ impl Flow {
         }
     }
 
-    /// Follows changes to what variables hold, and into the functions that are given it.
+    /// Propagates changes to aliases, and from parameters to arguments.
     fn close(&mut self, code: &Code<'_, '_>) {
         let mut takers: HashMap<SymbolId, Vec<(Root, NodeId)>> = HashMap::new();
         for (function, index, root, node) in &self.passed {
@@ -263,13 +263,13 @@ fn identifier_function(code: &Code<'_, '_>, callee: &Expression<'_>) -> Option<F
     code.named.get(&super::code::identifier(code, callee)?).copied()
 }
 
-/// The symbols that each parameter of a function binds, without `...rest`.
+/// Returns the symbols that each parameter of a function binds, without `...rest`.
 pub(crate) fn parameters(code: &Code<'_, '_>, function: FunctionId) -> Vec<Vec<SymbolId>> {
     let Some(parameters) = formal(code, function) else { return Vec::new() };
     parameters.items.iter().map(|parameter| bound(&parameter.pattern)).collect()
 }
 
-/// The symbols that may hold an argument of a call, by its index.
+/// Returns the symbols that may hold an argument of a call, by its index.
 pub(crate) fn receivers(
     code: &Code<'_, '_>,
     function: FunctionId,
@@ -279,7 +279,7 @@ pub(crate) fn receivers(
     let mut parameters = parameters(code, function);
     let rest = formal(code, function).and_then(|it| it.rest.as_ref());
     let rest = rest.map(|it| bound(&it.rest.argument)).unwrap_or_default();
-    // Those behind a spread are anywhere.
+    // Arguments after a spread can be at any index.
     if arguments.iter().take(index + 1).any(Argument::is_spread) {
         parameters.push(rest);
         return parameters.concat();
@@ -296,12 +296,12 @@ fn formal<'a>(code: &Code<'_, 'a>, function: FunctionId) -> Option<&'a FormalPar
     Some(&**parameters)
 }
 
-/// The symbols that a pattern binds.
+/// Returns the symbols that a pattern binds.
 pub(crate) fn bound(pattern: &BindingPattern<'_>) -> Vec<SymbolId> {
     pattern.get_binding_identifiers().iter().filter_map(|id| id.symbol_id.get()).collect()
 }
 
-/// Object and name of `object.name`.
+/// Returns the object and the name of `object.name`.
 pub(crate) fn member<'b, 'a>(expression: &'b Expression<'a>) -> Option<(&'b Expression<'a>, &'b str)> {
     match expression.get_inner_expression() {
         Expression::StaticMemberExpression(member) => Some((&member.object, member.property.name.as_str())),
@@ -313,7 +313,7 @@ pub(crate) fn member<'b, 'a>(expression: &'b Expression<'a>) -> Option<(&'b Expr
     }
 }
 
-/// The variables that an expression may be (a part of the content of).
+/// Returns the variables that an expression may be equal to, or a part of.
 pub(crate) fn roots(code: &Code<'_, '_>, expression: &Expression<'_>) -> Vec<Root> {
     match expression.get_inner_expression() {
         Expression::Identifier(_) => {
@@ -347,7 +347,7 @@ pub(crate) fn roots(code: &Code<'_, '_>, expression: &Expression<'_>) -> Vec<Roo
     }
 }
 
-/// `list.find(..)` is a part of `list`.
+/// Returns the variables that the result of a call may be a part of: `list.find(..)`.
 fn given(code: &Code<'_, '_>, call: &CallExpression<'_>) -> Vec<Root> {
     match member(&call.callee) {
         Some((object, method)) if GIVING.contains(&method) => roots(code, object),
@@ -370,7 +370,7 @@ fn root_of_member(code: &Code<'_, '_>, node: NodeId) -> Option<Root> {
     Some(root)
 }
 
-/// Whether an expression is what is assigned to, updated or deleted.
+/// Whether an expression is assigned, updated or deleted.
 pub(crate) fn is_target(code: &Code<'_, '_>, node: NodeId) -> bool {
     let span = code.span(node);
     let is = |other: Span| other == span;

@@ -1,4 +1,4 @@
-//! What the names of a text are, beyond JavaScript: state, resources, handlers and their parameters.
+//! Name resolution beyond JavaScript: state, resources, handlers and their parameters.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,7 +14,7 @@ use crate::method::Method;
 use crate::program::Scope;
 use crate::syntax::{ConstructId, ConstructKind, Name};
 
-/// What a symbol stands for.
+/// The meaning of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Thing {
     /// An index into `Names::cells`.
@@ -25,7 +25,8 @@ pub(crate) enum Thing {
     Response,
 }
 
-/// Everything that S declares. Indices are of the whole text; each thing's `number` is that in its service.
+/// All declarations of S. Indices refer to the whole text. The `number` of an item is its index in its
+/// service.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     pub(crate) things: HashMap<SymbolId, Thing>,
@@ -34,9 +35,9 @@ pub(crate) struct Names {
     pub(crate) resources: Vec<Resource>,
     /// The resource that each `res` declares.
     declarations: HashMap<ConstructId, usize>,
-    /// In the order of the text.
+    /// The handlers, in source order.
     pub(crate) handlers: Vec<Handler>,
-    /// Functions and classes of nested resources' blocks that use variables of a handler around.
+    /// Functions and classes in blocks of nested resources that use variables of an enclosing handler.
     pub(crate) capturing: BTreeSet<NodeId>,
     pub(crate) externals: Vec<External>,
 }
@@ -55,26 +56,26 @@ pub(crate) struct Cell {
     pub(crate) construct: ConstructId,
     pub(crate) symbol: SymbolId,
     pub(crate) name: String,
-    /// Its name where handlers see it, unique in the service.
+    /// The name in the views of handlers, unique in the service.
     pub(crate) view: String,
     pub(crate) key: String,
     pub(crate) service: usize,
-    /// With indices of the whole text.
+    /// The scope, with indices of the whole text.
     pub(crate) scope: Scope,
     pub(crate) initial: Option<NodeId>,
     pub(crate) number: usize,
-    /// Of its name, in S.
+    /// The range of its name in the S text.
     pub(crate) place: std::ops::Range<usize>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Resource {
-    /// Its declarations: several of one path are one resource.
+    /// Its declarations. Several with the same path are one resource.
     pub(crate) constructs: Vec<ConstructId>,
     pub(crate) key: String,
     pub(crate) service: usize,
     pub(crate) literal: Option<String>,
-    /// The handler that declares it when it runs.
+    /// The handler that declares it at runtime.
     pub(crate) parent: Option<usize>,
     pub(crate) captured: Captured,
     pub(crate) number: usize,
@@ -125,7 +126,7 @@ impl Names {
         }
     }
 
-    /// The handler of a construct.
+    /// Returns the handler of a construct.
     pub(crate) fn handler_at(&self, construct: ConstructId) -> Option<usize> {
         self.handlers.binary_search_by_key(&construct, |handler| handler.construct).ok()
     }
@@ -226,7 +227,7 @@ impl Names {
             }
             by_path.extend(known.map(|known| (known, self.resources.len())));
             self.declarations.insert(construct, self.resources.len());
-            // Handlers are numbered below; until then it is the construct.
+            // The construct of the parent. `find_handlers` replaces it by the index of the handler.
             let parent = code.handler_of(statement).filter(|_| !is_static);
             let number = self.services[service].resources.len();
             self.services[service].resources.push(self.resources.len());
@@ -255,7 +256,7 @@ impl Names {
         }
     }
 
-    /// `/data`, or `/start POST > /red/` for what a handler declares.
+    /// Returns the key of a resource: `/data`, or `/start POST > /red/` for one that a handler declares.
     fn key(&self, code: &Code<'_, '_>, index: usize) -> String {
         let resource = &self.resources[index];
         let path = resource.literal.clone().unwrap_or_else(|| {
@@ -308,10 +309,10 @@ impl Names {
     }
 }
 
-/// Names that are there once each: `id`, and `id$2` for the next of that name.
+/// A generator of unique names: `id`, and `id$2` for the next of that name.
 #[derive(Clone, Debug, Default)]
 struct Numbered {
-    /// Each name that was given, and how many of it there were.
+    /// The number of times that each name has been requested.
     given: HashMap<String, usize>,
 }
 

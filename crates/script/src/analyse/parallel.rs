@@ -1,6 +1,6 @@
-//! Rule 18: the plan of a `par`. Calls are taken out of expressions, in the order in which they would be made; a graph
-//! of what depends on what is drawn; what waits for nothing is joined with its neighbours; and what leaves the block
-//! or declares a resource cuts it into segments, since nothing after it may begin before it.
+//! Rule 18: the plan of a `par`. Calls are extracted from expressions in evaluation order, the data
+//! dependence graph is built, and neighbouring units without waits are joined. Statements that leave the
+//! block or declare a resource cut it into segments, since nothing after them may start before they complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,44 +14,44 @@ use units::{mean_the_same_without_their_declarations, parts, split};
 
 pub(crate) mod units;
 
-/// What a `par` does, in order.
+/// The plan of a `par`.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) construct: ConstructId,
     pub(crate) segments: Vec<Segment>,
-    /// Functions, which are there from the beginning.
+    /// The function declarations, which are available from the beginning.
     pub(crate) functions: Vec<NodeId>,
 }
 
-/// What runs between two statements that everything waits for.
+/// The units between two statements that everything waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Segment {
     pub(crate) units: Vec<Unit>,
-    /// How many units at the beginning, and at the end, run where they stand: they wait for nothing.
+    /// The number of units at the beginning and at the end that run in place, because they do not wait.
     pub(crate) before: usize,
     pub(crate) after: usize,
 }
 
-/// What runs as one.
+/// A unit, which runs as a whole.
 #[derive(Debug)]
 pub(crate) struct Unit {
     pub(crate) steps: Vec<Step>,
     pub(crate) effects: Effects,
-    /// Earlier units of the segment that it waits for, and why.
+    /// The earlier units of the segment that it waits for, with the reasons.
     pub(crate) needs: BTreeMap<usize, Location>,
 }
 
-/// A part of a unit.
+/// A step of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A statement, or a declarator of several, without the calls that were taken out of it.
+    /// A statement, or one declarator of several, without the extracted calls.
     Statement(NodeId),
-    /// A call that was taken out.
+    /// An extracted call.
     Call(NodeId),
 }
 
 impl Plan {
-    /// The plan of a `par` construct.
+    /// Returns the plan of a `par` construct.
     pub(crate) fn of(
         analysis: &Analysis<'_, '_>,
         observer: &Observer<'_, '_, '_>,
@@ -74,7 +74,7 @@ impl Plan {
         plan
     }
 
-    /// The calls that units make for later ones, in order.
+    /// Returns the calls that units make for later ones, in order.
     pub(crate) fn taken_out(&self) -> impl Iterator<Item = NodeId> + '_ {
         let steps = self.segments.iter().flat_map(Segment::parallel).flat_map(|(_, unit)| &unit.steps);
         steps.filter_map(|step| match step {
@@ -83,7 +83,7 @@ impl Plan {
         })
     }
 
-    /// The statements that run in a function of their own.
+    /// Returns the statements that run in a function of their own.
     pub(crate) fn moved(&self) -> impl Iterator<Item = NodeId> + '_ {
         let units = self.segments.iter().flat_map(Segment::parallel);
         units.flat_map(|(_, unit)| &unit.steps).filter_map(|step| match step {
@@ -93,7 +93,7 @@ impl Plan {
     }
 }
 
-/// Cuts before and behind what leaves the block or declares a resource.
+/// Cuts before and after units that leave the block or declare a resource.
 fn segments(units: Vec<Unit>) -> Vec<Segment> {
     let (mut segments, mut open) = (Vec::new(), Vec::new());
     for unit in units {
@@ -130,13 +130,13 @@ impl Segment {
         Self { units, before, after }
     }
 
-    /// The units that run in parallel, with their indices.
+    /// Returns the units that run in parallel, with their indices.
     pub(crate) fn parallel(&self) -> impl Iterator<Item = (usize, &Unit)> {
         self.units.iter().enumerate().take(self.units.len() - self.after).skip(self.before)
     }
 }
 
-/// Draws the edges: what touches the same place, and all that is before a barrier.
+/// Adds dependencies between units with a common location, and of barriers on all units before them.
 fn connect(units: &mut [Unit]) {
     let mut reads: BTreeMap<Location, Vec<usize>> = BTreeMap::new();
     let mut writes: BTreeMap<Location, Vec<usize>> = BTreeMap::new();
@@ -156,7 +156,8 @@ fn connect(units: &mut [Unit]) {
     }
 }
 
-/// Joins neighbours that wait for nothing themselves, where the second needs no call that the first doesn't.
+/// Joins neighbouring units that do not wait, if the second depends on no call that the first does not depend
+/// on.
 fn joined(units: Vec<Unit>) -> Vec<Unit> {
     let needed = Needed::of(&units);
     let waits: Vec<bool> = units.iter().map(|unit| unit.effects.io > 0).collect();
@@ -189,11 +190,11 @@ fn joined(units: Vec<Unit>) -> Vec<Unit> {
     result
 }
 
-/// All that units have to wait for, through others.
+/// The transitive dependencies of units.
 struct Needed {
-    /// A bit for each earlier unit.
+    /// All dependencies of each unit, as a bit set of earlier units.
     all: Vec<Vec<u64>>,
-    /// Those that no other implies.
+    /// The direct dependencies of each unit, without those that others imply.
     direct: Vec<BTreeSet<usize>>,
 }
 
@@ -202,7 +203,7 @@ impl Needed {
         let mut needed = Self { all: Vec::new(), direct: Vec::new() };
         for (index, unit) in units.iter().enumerate() {
             let (mut all, mut direct) = (vec![0; index.div_ceil(64)], BTreeSet::new());
-            // From the last on: what implies an edge comes after it.
+            // In descending order, since only later dependencies can imply an earlier one.
             for earlier in unit.needs.keys().rev() {
                 if is_in(&all, *earlier) {
                     continue;

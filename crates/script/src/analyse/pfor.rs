@@ -1,4 +1,4 @@
-//! Rule 19: the turns of a `pfor` run in any order, so none may need what another does.
+//! Rule 19: the iterations of a `pfor` run in any order, so they must be independent.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +14,14 @@ use super::effects::{Location, Observer, target};
 use crate::diagnostic::{Code as Says, Diagnostic};
 use crate::syntax::{ConstructId, ConstructKind};
 
-/// Whether the author asks for one turn after the other: `/* S: sequential */` before the loop.
+/// Whether the author requests sequential iterations with `/* S: sequential */` before the loop.
 pub(crate) fn is_sequential(code: &Code<'_, '_>, construct: ConstructId) -> bool {
     let before = code.text(0..code.construct(construct).span.start).trim_end();
     let comment = before.strip_suffix("*/").and_then(|before| before.rsplit_once("/*"));
     comment.is_some_and(|(_, text)| text.split_whitespace().eq(["S:", "sequential"]))
 }
 
-/// The statement that is repeated.
+/// Returns the repeated statement.
 pub(crate) fn body(code: &Code<'_, '_>, construct: ConstructId) -> Option<NodeId> {
     let statement = code.statements[construct];
     let AstKind::ForInStatement(each) = code.kind(statement) else { return None };
@@ -55,13 +55,13 @@ struct Turn<'t, 'p, 'a> {
     analysis: &'t Analysis<'p, 'a>,
     body: NodeId,
     index: Option<SymbolId>,
-    /// Of all loops.
+    /// The bodies of all loops.
     bodies: &'t [NodeId],
-    /// Where the loop begins, in S.
+    /// The start of the loop in the S text.
     head: usize,
 }
 
-const SEQUENTIAL: &str = "write `/* S: sequential */` before the loop to run one turn after the other";
+const SEQUENTIAL: &str = "write `/* S: sequential */` before the loop to run the iterations sequentially";
 
 impl Turn<'_, '_, '_> {
     fn code(&self) -> &Code<'_, '_> {
@@ -85,8 +85,8 @@ impl Turn<'_, '_, '_> {
             if !leaves {
                 continue;
             }
-            let message = format!("`{word}` leaves a `pfor`, and other turns are under way");
-            let help = format!("keep what was found, and look at it after the loop; or {SEQUENTIAL}");
+            let message = format!("`{word}` leaves a `pfor` while other iterations are running");
+            let help = format!("store the result, and check it after the loop; or {SEQUENTIAL}");
             let error = Diagnostic::error(
                 Says::PforLeaves,
                 code.place(node),
@@ -98,7 +98,7 @@ impl Turn<'_, '_, '_> {
         }
     }
 
-    /// `continue` ends a turn, but not one of a loop around.
+    /// Whether a `continue` refers to an outer loop. In the loop itself it only ends an iteration.
     fn continues_outside(&self, node: NodeId) -> bool {
         let code = self.code();
         let Some(target) = target(code, node) else { return true };
@@ -112,19 +112,19 @@ impl Turn<'_, '_, '_> {
         let code = self.code();
         for node in code.inside(self.body) {
             let Some(id) = code.construct_at(node) else { continue };
-            // A nested resource's handlers answer for themselves.
+            // The handlers of a nested resource respond to their own requests.
             if !matches!(code.construct(id).kind, ConstructKind::Respond { .. })
                 || code.handler_of(node) != code.handler_of(self.body)
             {
                 continue;
             }
-            let help = format!("answer after the loop, when all turns are done; or {SEQUENTIAL}");
-            let message = "`respond` in a `pfor`: which turn answers would be chance";
+            let help = format!("respond after the loop, when all iterations are done; or {SEQUENTIAL}");
+            let message = "`respond` in a `pfor`: any iteration could respond first";
             let error = Diagnostic::error(
                 Says::PforDependence,
                 code.construct(id).span.clone(),
                 message,
-                "each turn comes here",
+                "every iteration responds",
                 help,
             );
             found.push(error.and(self.head..self.head + 4, "of this loop"));
@@ -149,15 +149,15 @@ impl Turn<'_, '_, '_> {
                     found.push(self.dependence(
                         change.symbol,
                         other,
-                        "a turn looks at what another one sets",
+                        "an iteration reads a value that another one sets",
                     ));
                 }
                 continue;
             }
             told.insert(change.symbol);
-            found.push(self.dependence(change.symbol, change.node, "each turn changes it"));
+            found.push(self.dependence(change.symbol, change.node, "each iteration changes it"));
         }
-        // Functions of the file that change something of the handler's, or of the file's.
+        // Functions of the file that change variables of the handler or of the file.
         for node in
             code.inside(self.body).filter(|it| matches!(code.kind(*it), AstKind::IdentifierReference(_)))
         {
@@ -168,7 +168,7 @@ impl Turn<'_, '_, '_> {
             for location in observer.effects(node, &[]).writes {
                 let (Location::Variable(symbol) | Location::Content(symbol)) = location else { continue };
                 if !self.is_own(symbol) && told.insert(symbol) {
-                    found.push(self.dependence(symbol, node, "this function changes it in each turn"));
+                    found.push(self.dependence(symbol, node, "this function changes it in each iteration"));
                 }
             }
         }
@@ -178,14 +178,14 @@ impl Turn<'_, '_, '_> {
             let Some(symbol) = code.symbol(declared) else { continue };
             let outside = self.used_elsewhere(symbol);
             if let Some(outside) = outside.filter(|_| told.insert(symbol)) {
-                let error = self.dependence(symbol, declared, "each turn has its own");
+                let error = self.dependence(symbol, declared, "each iteration has its own");
                 found.push(error.and(code.place(outside), "used outside of the loop"));
             }
         }
     }
 
-    /// Whether each turn has its own of a variable: it is declared in the body, and used in no other place but the
-    /// bodies of other loops that declare it themselves.
+    /// Whether each iteration has its own instance of a variable: it is declared in the body and used nowhere
+    /// else, except in the bodies of other loops that declare it themselves.
     fn is_own(&self, symbol: SymbolId) -> bool {
         self.declares(symbol, self.body) && self.used_elsewhere(symbol).is_none()
     }
@@ -195,7 +195,7 @@ impl Turn<'_, '_, '_> {
         declarations.into_iter().any(|node| self.code().is_inside(node, body))
     }
 
-    /// A use outside that would see what a turn sets.
+    /// Returns a use outside of the loop that would observe an assignment of an iteration.
     fn used_elsewhere(&self, symbol: SymbolId) -> Option<NodeId> {
         let code = self.code();
         let has_own = |node: NodeId| {
@@ -206,7 +206,7 @@ impl Turn<'_, '_, '_> {
         uses.find(|node| !code.is_inside(*node, self.body) && !has_own(*node))
     }
 
-    /// A use of what is set by `x[i] = ..` that is not `x[i]`.
+    /// Returns a use of the object assigned by `x[i] = ..` that is not `x[i]`.
     fn other_use(&self, observer: &Observer<'_, '_, '_>, symbol: SymbolId) -> Option<NodeId> {
         let code = self.code();
         let holder = observer.holder(symbol);
@@ -230,7 +230,7 @@ impl Turn<'_, '_, '_> {
         let code = self.code();
         let name = code.name(symbol);
         if Some(symbol) == self.index {
-            let message = format!("`{name}` is a constant in each turn of `pfor`");
+            let message = format!("`{name}` is a constant in each iteration of `pfor`");
             let help = "copy it into a variable of the body, and change that";
             return Diagnostic::error(
                 Says::PforDependence,
@@ -242,12 +242,12 @@ impl Turn<'_, '_, '_> {
         }
         let is_cell = self.analysis.names.cell(symbol).is_some();
         let message = if is_cell {
-            format!("the turns of a `pfor` share the state `{name}`")
+            format!("the iterations of a `pfor` share the state `{name}`")
         } else {
-            format!("the turns of a `pfor` depend on each other through `{name}`")
+            format!("the iterations of a `pfor` depend on each other through `{name}`")
         };
         let help = format!(
-            "let each turn set a place of its own, as in `results[i] = ..`, and put them together after the loop; or {SEQUENTIAL}"
+            "let each iteration set an element of its own, as in `results[i] = ..`, and combine them after the loop; or {SEQUENTIAL}"
         );
         let error = Diagnostic::error(Says::PforDependence, code.place(node), message, label, help);
         let error = error.and(self.head..self.head + 4, "in this loop");

@@ -1,5 +1,5 @@
-//! Rule 3: GET and HEAD only look. Tells of what is sure to change state, of state and resources that are declared,
-//! and of calls that are no questions. What can't be proved here, the worker's read-only views refuse.
+//! Rule 3: GET and HEAD handlers are safe. Reports definite changes of state, declarations of state and
+//! resources, and unsafe calls. The read-only views of the worker enforce the rest at runtime.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::diagnostic::{Code as Says, Diagnostic};
 use crate::method::Method;
 use crate::syntax::{ConstructId, ConstructKind};
 
-/// What a file, service or handler says first, where its GET may call what is not safe.
+/// The directive of a file, service or handler that allows its GET handlers to make unsafe calls.
 const ALLOWED: &str = "allow unsafe calls in GET";
 
 pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
@@ -56,7 +56,7 @@ impl Safe<'_, '_, '_> {
                 continue;
             }
             let error = match &construct.kind {
-                // State within a nested resource is that resource's.
+                // State in a nested resource belongs to that resource.
                 ConstructKind::State { names } if construct.parent.is_none_or(|it| !self.is_resource(it)) => {
                     let name = names.first().map_or(construct.span.clone(), |name| name.span.clone());
                     Diagnostic::error(
@@ -64,14 +64,14 @@ impl Safe<'_, '_, '_> {
                         name,
                         format!("a {} handler has no state of its own", self.method),
                         "state is declared here",
-                        "use `var` for what one request needs; what requests share is declared in the service or resource",
+                        "use `var` for the data of one request; declare shared data in the service or resource",
                     )
                 }
                 ConstructKind::Res { path, .. } => Diagnostic::error(
                     Says::GetDeclares,
                     path.clone(),
                     format!("a {} handler declares a resource", self.method),
-                    "asking must not create anything",
+                    "a safe request must not create anything",
                     "declare it in a POST or PUT handler, or beside this resource in the service",
                 ),
                 _ => continue,
@@ -84,7 +84,7 @@ impl Safe<'_, '_, '_> {
         matches!(self.code().construct(id).kind, ConstructKind::Res { .. })
     }
 
-    /// Where the functions that this handler may run are named in it.
+    /// Returns the functions that this handler may run, with the node that refers to each.
     fn reached(&self) -> Vec<(FunctionId, Option<NodeId>)> {
         let touched = &self.analysis.touched;
         let mut all = vec![(self.function, None)];
@@ -141,9 +141,9 @@ impl Safe<'_, '_, '_> {
                     Says::GetUnsafe,
                     code.place(*node),
                     format!("a {} handler makes a {} request", self.method, method.word()),
-                    "who asks does not expect that anything changes",
+                    "callers do not expect that it changes anything",
                     format!(
-                        "answer a POST or PUT with it instead; or, if it changes nothing, say so in the handler's first line: `\"{ALLOWED}\"`"
+                        "answer a POST or PUT with it instead; or, if it changes nothing, allow it in the handler's first line: `\"{ALLOWED}\"`"
                     ),
                 );
                 found.push(self.with_place(error, from));
@@ -159,7 +159,7 @@ impl Safe<'_, '_, '_> {
         };
         let error = error.and(head, "in this handler");
         match from {
-            Some(node) => error.and(self.code().place(node), "which gets there from here"),
+            Some(node) => error.and(self.code().place(node), "reached from here"),
             None => error,
         }
     }
@@ -170,7 +170,7 @@ impl Safe<'_, '_, '_> {
     }
 }
 
-/// The functions, services and files that allow it.
+/// Returns the functions, services and files with the directive.
 fn allowing(code: &Code<'_, '_>) -> BTreeSet<FunctionId> {
     let says = |kind: AstKind<'_>| matches!(kind, AstKind::Directive(it) if it.expression.value == ALLOWED);
     let directives = code.semantic.nodes().iter().filter(|node| says(node.kind()));

@@ -1,4 +1,5 @@
-//! Rule 14: what a handler looks at of its request, and numbers that are texts when they come from outside.
+//! Rule 14: the parts of the request that a handler reads, and query parameters, which are texts, used as
+//! numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,7 @@ use super::names::{Names, Thing};
 use crate::diagnostic::{Code as Says, Diagnostic};
 use crate::program::{HeaderReads, Reads};
 
-/// What a handler can look at.
+/// Returns the parts of the request that a handler can read.
 pub(crate) fn reads(code: &Code<'_, '_>, names: &Names, function: FunctionId) -> Reads {
     let mut reads = Reads { query: false, headers: false, body: false };
     let node = code.functions[function].node;
@@ -38,7 +39,7 @@ pub(crate) fn reads(code: &Code<'_, '_>, names: &Names, function: FunctionId) ->
     reads
 }
 
-/// Which headers of the request a handler can look at.
+/// Returns the request headers that a handler can read.
 pub(crate) fn header_reads(code: &Code<'_, '_>, names: &Names, function: FunctionId) -> HeaderReads {
     if !reads(code, names, function).headers {
         return HeaderReads::Named(Vec::new());
@@ -50,7 +51,7 @@ pub(crate) fn header_reads(code: &Code<'_, '_>, names: &Names, function: Functio
         if !members.iter().any(|name| name == "$headers") {
             continue;
         }
-        // `query.$headers`, of which one member is taken.
+        // A single member of `query.$headers`.
         let headers = code.parent(reference.node_id());
         let is_member = matches!(
             code.kind(headers),
@@ -64,14 +65,14 @@ pub(crate) fn header_reads(code: &Code<'_, '_>, names: &Names, function: Functio
     HeaderReads::Named(found.into_iter().collect())
 }
 
-/// The parameter of a handler that is its request.
+/// Returns the parameter of a handler that holds the request.
 fn query_of(code: &Code<'_, '_>, names: &Names, function: FunctionId) -> Option<SymbolId> {
     let AstKind::Function(it) = code.kind(code.functions[function].node) else { return None };
     let query = it.params.items.first()?.pattern.get_binding_identifier()?.symbol_id.get()?;
     (names.thing(query) == Some(Thing::Query)).then_some(query)
 }
 
-/// The members that a use of an object takes; none if it may take any.
+/// Returns the members that a use of an object reads, or `None` if it may read any.
 fn parts(code: &Code<'_, '_>, name: NodeId) -> Option<Vec<String>> {
     match code.kind(code.parent(name)) {
         AstKind::StaticMemberExpression(member) => Some(vec![member.property.name.to_string()]),
@@ -93,7 +94,7 @@ fn parts(code: &Code<'_, '_>, name: NodeId) -> Option<Vec<String>> {
     }
 }
 
-/// `s += query.count` where `s` began as a number.
+/// Checks for `s += query.count` where `s` is initialised with a number.
 pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Analysis { code, names, .. } = analysis;
     let numbers: BTreeMap<_, _> = names
@@ -118,7 +119,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             Diagnostic::error(
                 Says::QueryText,
                 place,
-                format!("`{}` began as a number, and what clients send is text", cell.name),
+                format!("`{}` begins as a number, but clients send text", cell.name),
                 "from a client's URL, `+=` appends this to the digits",
                 format!("write `{} += Number({text})`", cell.name),
             )

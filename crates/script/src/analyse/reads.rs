@@ -1,8 +1,10 @@
-//! What becomes of a value: whether what is done with it can only read it, may change it, or loses sight of it.
+//! Uses of a value: whether the surrounding code only reads it, may change it, or lets it escape from the
+//! analysis.
 //!
-//! Only forms that are listed here are harmless. A handler that only reads state runs beside others, so a doubt makes it
-//! a writer. And a handler whose state goes where it is not followed can't commit early, since it may be changed at any
-//! time from there on. What this follows from variable to variable, `sharing` joins; both have to know a form.
+//! Only the forms listed here are known to be harmless. A handler that only reads state can run concurrently
+//! with others, so in doubt it is a writer. A handler whose state escapes cannot commit early, since the
+//! state may be changed at any time afterwards. Every form that is followed here from variable to variable
+//! must also be joined in `sharing`.
 
 use std::collections::HashSet;
 
@@ -24,22 +26,22 @@ use super::code::{Called, Code, FunctionId, Role, identifier, is_data, plain};
 use super::flow::{CHANGING, VISITING, bound, is_target, member, parameters, receivers};
 use super::names::{Names, Thing};
 
-/// What is done with a value. The worst comes last.
+/// The use of a value, from harmless to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Usage {
-    /// It is only read.
+    /// The value is only read.
     Read,
-    /// It may be changed there, or by a variable that `sharing` knows to hold it.
+    /// The value may be changed, directly or through a variable of the same class in `sharing`.
     Write,
-    /// It goes where it is not followed.
+    /// The value escapes from the analysis.
     Escape,
 }
 
-/// Looks at uses of values.
+/// The analysis of uses.
 pub(crate) struct Reads<'c, 'p, 'a> {
     code: &'c Code<'p, 'a>,
     names: &'c Names,
-    /// Variables that were looked at.
+    /// The variables that have been visited.
     seen: HashSet<SymbolId>,
 }
 
@@ -48,17 +50,17 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
         Self { code, names, seen: HashSet::new() }
     }
 
-    /// What this use of a variable does with what it holds.
+    /// Returns the use of a variable's value by one reference to the variable.
     pub(crate) fn usage(mut self, node: NodeId) -> Usage {
         let is_write = self.code.reference(node).is_some_and(|reference| reference.is_write());
         if is_write { self.target(node) } else { self.value(node) }
     }
 
-    /// What is done with the value of an expression, by what stands around it.
+    /// Returns the use of an expression's value by the surrounding code.
     fn value(&mut self, node: NodeId) -> Usage {
         let (code, parent, span) = (self.code, self.code.parent(node), self.code.span(node));
         match code.kind(parent) {
-            // Their value is it, or holds it.
+            // The value of the parent is this value, or contains it.
             AstKind::ParenthesizedExpression(_)
             | AstKind::ChainExpression(_)
             | AstKind::LogicalExpression(_)
@@ -73,7 +75,7 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
             AstKind::ConditionalExpression(either) if either.test.span() != span => self.value(parent),
             AstKind::StaticMemberExpression(access) if access.object.span() == span => self.part(parent),
             AstKind::ComputedMemberExpression(access) if access.object.span() == span => self.part(parent),
-            // They look at it, or make a text, a number or a truth value of it.
+            // The parent only inspects the value, or converts it to a text, number or boolean.
             AstKind::SequenceExpression(_)
             | AstKind::ConditionalExpression(_)
             | AstKind::StaticMemberExpression(_)
@@ -87,7 +89,7 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
             | AstKind::SwitchStatement(_)
             | AstKind::SwitchCase(_)
             | AstKind::ExpressionStatement(_) => Usage::Read,
-            // `Symbol.hasInstance` of the text is given it.
+            // The right side may define `Symbol.hasInstance`, which receives the value.
             AstKind::BinaryExpression(it) => match it.operator {
                 BinaryOperator::Instanceof if global(code, &it.right).is_none() => Usage::Escape,
                 _ => Usage::Read,
@@ -99,7 +101,7 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
             AstKind::ReturnStatement(_) | AstKind::ArrowFunctionExpression(_) => self.returned(node),
             AstKind::ThrowStatement(_) => self.thrown(parent),
             AstKind::VariableDeclarator(declarator) => self.pattern(&declarator.id),
-            // Values by default.
+            // Default values.
             AstKind::AssignmentPattern(pattern) => self.pattern(&pattern.left),
             AstKind::FormalParameter(parameter) => self.pattern(&parameter.pattern),
             AstKind::ForOfStatement(of) => match &of.left {
@@ -117,8 +119,8 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
                     None => Usage::Escape,
                 }
             }
-            // Tags, `yield`, `import(..)`, classes with their fields, decorators, values by default in the targets of
-            // assignments, objects with methods, what is called or constructed itself; and what JavaScript may yet get.
+            // Tags, `yield`, `import(..)`, classes with their fields, decorators, default values in
+            // assignment targets, objects with methods, callees and constructors, and future syntax.
             _ => Usage::Escape,
         }
     }
@@ -131,12 +133,12 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
         all.into_iter().map(|it| usage(self, it)).max().unwrap_or(Usage::Read)
     }
 
-    /// `value.part`, and what is done with it.
+    /// Returns the use of `value.part`.
     fn part(&mut self, node: NodeId) -> Usage {
         if is_target(self.code, node) {
             return self.target(node);
         }
-        // A number, whatever it is of.
+        // A number for every built-in type.
         if matches!(self.code.kind(node), AstKind::StaticMemberExpression(it) if it.property.name == "length")
         {
             return Usage::Read;
@@ -150,7 +152,8 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
         }
     }
 
-    /// What is set. What it is set to is the value of the assignment too, and state from there on.
+    /// Returns the use of an assignment target. The assigned value becomes state, and is the value of the
+    /// assignment too.
     fn target(&mut self, node: NodeId) -> Usage {
         let parent = self.code.parent(node);
         match self.code.kind(parent) {
@@ -161,7 +164,7 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
         }
     }
 
-    /// A call of a method of it, or of a part of it.
+    /// Returns the use of a value by a call of one of its methods.
     fn method(&mut self, node: NodeId, call: &CallExpression<'a>) -> Usage {
         let Some((_, method)) = member(&call.callee) else { return Usage::Escape };
         if self.code.members.defines(method) || DEFERRING.contains(&method) {
@@ -184,7 +187,7 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
         }
     }
 
-    /// What a function does with its parameters that is given to one of JavaScript's.
+    /// Returns the use of the parameters of a callback that is passed to a JavaScript built-in.
     fn visited(&mut self, callback: &Argument<'a>) -> Usage {
         let code = self.code;
         match plain(callback).map(Expression::get_inner_expression) {
@@ -207,7 +210,7 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
                     self.parameters(*function, &all)
                 })
             }
-            // `JSON.stringify(value, null, 2)`, or with the names of members
+            // `JSON.stringify(value, null, 2)`, or with an array of member names.
             Some(Expression::NullLiteral(_) | Expression::ArrayExpression(_)) => Usage::Read,
             _ => Usage::Escape,
         }
@@ -221,7 +224,7 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
         if is_later { later(usage) } else { usage }
     }
 
-    /// What a named function does with some of its parameters.
+    /// Returns the use of some parameters of a named function.
     fn parameters(&mut self, function: FunctionId, symbols: &[SymbolId]) -> Usage {
         if !self.code.arguments_of(function).is_empty() {
             return Usage::Escape;
@@ -255,7 +258,7 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
         }
     }
 
-    /// What a method of JavaScript does with an argument that is not what it is called on.
+    /// Returns the use of an argument that is passed to a method of JavaScript.
     fn handed(&mut self, call_node: NodeId, call: &CallExpression<'a>, method: &str, index: usize) -> Usage {
         if let Some(callback) = callback(call, method) {
             let is_initial = matches!(method, "reduce" | "reduceRight") && index == 1;
@@ -278,14 +281,14 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
         }
     }
 
-    /// A member of something is set to it, or one that a function of JavaScript copies it to.
+    /// Returns the use of a value that is stored in a member of an object.
     fn kept(&self) -> Usage {
         if self.code.members.has_setter { Usage::Escape } else { Usage::Write }
     }
 
     fn assigned(&mut self, node: NodeId, assignment: &AssignmentExpression<'a>) -> Usage {
         let operator = assignment.operator;
-        // `+=` and the like make a number or a text of it.
+        // Operators like `+=` convert the value to a number or text.
         if !operator.is_assign() && !operator.is_logical() {
             return Usage::Read;
         }
@@ -305,8 +308,9 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
         self.worst(&bound(pattern), |reads, symbol| reads.symbol(*symbol))
     }
 
-    /// All that is done with what a variable holds. Setting the variable is no matter. If it is state, who sets it is a
-    /// writer for that, and of what it is set to as well. The address of a resource is a text.
+    /// Returns the use of a variable's value by all references to the variable. Assignments to the variable
+    /// do not count. If the variable is state, assigning it makes the handler a writer anyway. The address of
+    /// a resource is a text.
     fn symbol(&mut self, symbol: SymbolId) -> Usage {
         let is_known = matches!(self.names.thing(symbol), Some(Thing::Cell(_) | Thing::External(_)));
         if is_known || !self.seen.insert(symbol) {
@@ -321,8 +325,8 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
         matches!(self.code.kind(self.code.parent(node)), AstKind::UpdateExpression(_))
     }
 
-    /// What a handler returns is nobody's; what a function returns is its callers'. What becomes of a callback's result
-    /// is up to the method that it was given to.
+    /// Returns the use of a returned value: none for a handler, that of the callers for a function. For a
+    /// callback it depends on the method that receives the callback.
     fn returned(&mut self, node: NodeId) -> Usage {
         let code = self.code;
         let function = code.function_of(node);
@@ -345,7 +349,7 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
         }
     }
 
-    /// What becomes of the result of a function that stands among the arguments of a call.
+    /// Returns the use of the result of a callback by the call that receives the callback.
     fn taken(&mut self, function: NodeId) -> Usage {
         let code = self.code;
         let node = code.parent(code.past_parentheses(function));
@@ -359,18 +363,19 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
         }
         match method {
             "map" | "flatMap" => self.value(node),
-            // The next call of it is given the result.
+            // The next call of the callback receives the result.
             "reduce" | "reduceRight" => {
                 let again = callback(call, method).map_or(Usage::Read, |callback| self.visited(callback));
                 again.max(self.value(node))
             }
-            // A text, a truth value, a number, or nothing is made of it.
+            // The result is converted to a text, boolean or number, or discarded.
             _ if method.starts_with("replace") || VISITING.contains(&method) => Usage::Read,
             _ => Usage::Escape,
         }
     }
 
-    /// `respond` answers with it, and a handler that throws is over. Else there may be one who catches it.
+    /// Returns the use of a thrown value. `respond` only reads it, and so does an uncaught `throw` in a
+    /// handler. Otherwise it may be caught anywhere.
     fn thrown(&self, node: NodeId) -> Usage {
         let code = self.code;
         if code.responds(node) {
@@ -384,7 +389,7 @@ impl<'c, 'p, 'a> Reads<'c, 'p, 'a> {
     }
 }
 
-/// What is changed by code that may run later is changed at any time.
+/// Turns a change by code that may run later into an escape, since it can happen at any time.
 fn later(usage: Usage) -> Usage {
     if usage == Usage::Read { Usage::Read } else { Usage::Escape }
 }

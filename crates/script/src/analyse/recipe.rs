@@ -1,6 +1,6 @@
-//! Handlers that only call resources and put their answers together, as recipes. What is not known here makes a handler
-//! like any other, and so a recipe means what its JavaScript means: whatever may throw is a step, and steps are in the
-//! order of the text; within a `par`, after what they use.
+//! Recipes of handlers that only call resources and compose the responses. Any form that is unknown here
+//! means no recipe, so a recipe has the same meaning as its JavaScript. Every operation that may throw is a
+//! step. Steps run in source order, or within a `par` after their inputs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,11 +24,11 @@ use crate::program::Class;
 use crate::recipe::{Entry, Part, Piece, Recipe, Step, What};
 use crate::syntax::ConstructKind;
 
-/// Objects and lists in each other: whoever writes them calls itself as deep.
+/// The maximum nesting of objects and lists, since the evaluation is recursive.
 const DEEPEST: usize = 16;
-/// Below this a whole number has one spelling, its digits.
+/// Whole numbers below this are spelled with digits only.
 const WHOLE: f64 = 1e15;
-/// What every object has.
+/// The members that every object inherits.
 const INHERITED: [&str; 12] = [
     "__defineGetter__",
     "__defineSetter__",
@@ -47,7 +47,7 @@ const INHERITED: [&str; 12] = [
 /// A part of a resource's URL.
 enum Link {
     Text(String),
-    /// What is known only when it runs: a step.
+    /// The value of a step, only known at runtime.
     Step(usize),
 }
 
@@ -56,17 +56,17 @@ struct Cook<'c, 'p, 'a> {
     sites: &'c BTreeMap<NodeId, usize>,
     handler: NodeId,
     steps: Vec<Step>,
-    /// What variables hold.
+    /// The values of variables.
     known: HashMap<SymbolId, Part>,
-    /// Resources that the handler has declared so far.
+    /// The resources that the handler has declared so far.
     resources: HashMap<usize, Vec<Link>>,
-    /// What the next step has to wait for.
+    /// The steps that the next step has to wait for.
     after: Vec<usize>,
     in_par: bool,
     answer: Option<Part>,
 }
 
-/// The recipe of a handler, if it is as simple as that. `sites` are the numbers of calls.
+/// Returns the recipe of a handler, if it is simple enough. `sites` are the numbers of calls.
 pub(crate) fn recipe(
     analysis: &Analysis<'_, '_>,
     sites: &BTreeMap<NodeId, usize>,
@@ -143,7 +143,7 @@ impl<'a> Cook<'_, '_, 'a> {
         }
         for declarator in &declaration.declarations {
             let symbol = declarator.id.get_binding_identifier()?.symbol_id.get()?;
-            // A parameter that is declared once more is no variable like others.
+            // A redeclared parameter is not an ordinary variable.
             if self.it.names.thing(symbol).is_some() {
                 return None;
             }
@@ -160,7 +160,7 @@ impl<'a> Cook<'_, '_, 'a> {
         Some(())
     }
 
-    /// A resource is declared: what its URL is made of is looked at there and then.
+    /// Declares a resource. The values in its URL are evaluated at the declaration.
     fn resource(&mut self, symbol: SymbolId) -> Option<()> {
         let (code, names) = (&self.it.code, &self.it.names);
         let external = names.external(symbol)?;
@@ -192,7 +192,7 @@ impl<'a> Cook<'_, '_, 'a> {
         Some(())
     }
 
-    /// What may be put together: objects, lists, and values in them.
+    /// Converts an expression that may be an object or a list, or a value in one.
     fn composed(&mut self, expression: &Expression<'a>, depth: usize) -> Option<Part> {
         if depth == DEEPEST {
             return None;
@@ -219,7 +219,8 @@ impl<'a> Cook<'_, '_, 'a> {
             ObjectPropertyKind::ObjectProperty(it) => {
                 let name = it.key.static_name().filter(|_| it.kind == PropertyKind::Init && !it.method)?;
                 let is_odd = |byte: u8| byte < b' ' || matches!(byte, b'"' | b'\\');
-                // Numbers come before other names, wherever they stand; two names mean something of their own.
+                // Index members are enumerated first, regardless of their position, and two names have
+                // special meanings.
                 let is_index = name.starts_with(|first: char| first.is_ascii_digit());
                 if is_index || name.bytes().any(is_odd) || matches!(&*name, "toJSON" | "__proto__") {
                     return None;
@@ -230,12 +231,12 @@ impl<'a> Cook<'_, '_, 'a> {
         entries.collect::<Option<_>>().map(Part::Object)
     }
 
-    /// A value that is there, or a step's.
+    /// Converts an expression to a constant, a variable's value, or the value of a step.
     fn value(&mut self, expression: &Expression<'a>) -> Option<Part> {
         let constant = |value: Value| Some(Part::Constant(value));
         match expression.without_parentheses() {
             Expression::StringLiteral(text) if !text.lone_surrogates => constant(text.value.as_str().into()),
-            #[expect(clippy::cast_possible_truncation, reason = "it is whole, and of 15 digits")]
+            #[expect(clippy::cast_possible_truncation, reason = "a whole number of at most 15 digits")]
             Expression::NumericLiteral(it) if it.value.fract() == 0.0 && it.value < WHOLE => {
                 constant((it.value as i64).into())
             }
@@ -256,7 +257,7 @@ impl<'a> Cook<'_, '_, 'a> {
         self.known.get(&self.symbol(name)?).cloned()
     }
 
-    /// `query.id`, or a member of what a step has.
+    /// Converts `query.id`, or a member of a step's value.
     fn member(&mut self, member: &StaticMemberExpression<'a>) -> Option<Part> {
         let name = member.property.name.as_str();
         if member.optional || INHERITED.contains(&name) {
@@ -295,7 +296,8 @@ impl<'a> Cook<'_, '_, 'a> {
         Some(Part::Step(self.step(uses, What::Call { site, method, url, passes })))
     }
 
-    /// The URL of a call. Those that begin with `/` are of the same service, and keep the types of what they are given.
+    /// Returns the URL of a call. URLs that begin with `/` belong to the same service, where arguments keep
+    /// their types, so they have no recipe.
     fn url(&self, external: usize, symbol: SymbolId, given: Vec<Part>) -> Option<Vec<Piece>> {
         let code = &self.it.code;
         let is_own = code.is_inside(code.declaration(symbol), self.handler);
@@ -331,7 +333,7 @@ impl<'a> Cook<'_, '_, 'a> {
         given.next().is_none().then_some(pieces)
     }
 
-    /// A further step, which uses these.
+    /// Adds a step that uses the values of the steps `uses`.
     fn step(&mut self, uses: impl IntoIterator<Item = usize>, what: What) -> usize {
         let mut after = self.after.clone();
         if self.in_par {

@@ -1,4 +1,4 @@
-//! Rule 11: a nested resource that takes nothing along is there from the start.
+//! Rule 11: a nested resource without captured variables exists from the start of the service.
 
 use super::Analysis;
 use crate::diagnostic::{Code as Says, Diagnostic};
@@ -13,9 +13,9 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
                 Diagnostic::error(
                     Says::Hoisted,
                     path.clone(),
-                    "this resource is there from the start of the service",
+                    "this resource exists from the start of the service",
                     "its path is known, and it uses no variable of the handler",
-                    "nothing has to be done; to say so, move it out of the handler, into the service",
+                    "no change is needed; to make this explicit, move it out of the handler, into the service",
                 )
                 .as_note(),
             );

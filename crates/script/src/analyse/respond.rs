@@ -1,4 +1,4 @@
-//! Rules 12 and 13: whether a handler answers on each of its paths, and not twice for sure.
+//! Rules 12 and 13: whether a handler responds on each of its paths, and never twice.
 
 use oxc_ast::AstKind;
 use oxc_semantic::NodeId;
@@ -29,9 +29,9 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             Diagnostic::error(
                 Says::RespondMissing,
                 construct.span.start..method_span.end,
-                format!("a {} handler may end without an answer", handler.method.word()),
+                format!("a {} handler may end without a response", handler.method.word()),
                 label,
-                "add a `respond` at its end; without one the answer is 204, and has no body",
+                "add a `respond` at its end; without one the response is 204 without a body",
             )
             .as_warning(),
         );
@@ -42,14 +42,14 @@ fn is_respond(code: &Code<'_, '_>, node: NodeId) -> bool {
     code.construct_at(node).is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::Respond { .. }))
 }
 
-/// How code may end.
+/// The possible ends of a piece of code.
 #[derive(Clone, Copy, Debug, Default)]
 struct End {
-    /// It may go on to what follows, having answered on no path, or on this one not.
+    /// Whether it may continue without a response on this path.
     silent: bool,
-    /// It may go on, having answered.
+    /// Whether it may continue after a response.
     answered: bool,
-    /// It may leave the handler without an answer.
+    /// Whether it may leave the handler without a response.
     leaves: bool,
 }
 
@@ -70,7 +70,7 @@ impl End {
         }
     }
 
-    /// This, and then that: who has answered has answered.
+    /// Combines the ends of two consecutive pieces of code.
     fn then(self, next: Self) -> Self {
         let goes_on = next.silent || next.answered;
         Self {
@@ -131,7 +131,8 @@ impl Paths<'_, '_, '_> {
                 }
             }
             AstKind::SwitchStatement(it) => {
-                // A case may fall through to the next, or leave by `break`; without `default`, none may be taken.
+                // A case may fall through to the next, or leave by `break`. Without a `default`, possibly no
+                // case is taken.
                 let ends: Vec<End> =
                     it.cases.iter().map(|case| self.list(&children(code, case.node_id.get()))).collect();
                 let has_default = it.cases.iter().any(|case| case.test.is_none());
@@ -159,7 +160,7 @@ impl Paths<'_, '_, '_> {
                 Says::RespondTwice,
                 second,
                 "a request is answered twice",
-                "only the first answer is sent",
+                "only the first response is sent",
                 "remove one of the two, or put them on different paths of an `if`",
             )
             .and(first, "answered here already"),

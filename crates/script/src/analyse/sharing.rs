@@ -1,8 +1,9 @@
-//! Which variables may hold the same objects, or parts of them: by what is put into what, given to functions, returned.
+//! Alias analysis: classes of variables that may hold the same objects, or parts of them, through
+//! assignments, arguments and results.
 //!
-//! State holds what is assigned to it as the object that it is, until the handler ends. So what changes a local variable's
-//! content may change state, and says so here. A doubt shares. Each form that `reads` follows from one variable to another
-//! is joined here; where it loses sight of a value, it says so itself.
+//! Until the handler ends, state holds an assigned object itself and not a copy. So changing the contents of
+//! a local variable may change state. In doubt, variables are joined. Every form that `reads` follows from
+//! one variable to another must be joined here. Where `reads` loses track of a value, it reports an escape.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -20,12 +21,12 @@ use super::code::{Code, FunctionId, identifier, node_of, plain};
 use super::flow::{CHANGING, Flow, bound, member, parameters, receivers};
 use super::names::{Names, Thing};
 
-/// Classes of variables.
+/// The classes of variables.
 #[derive(Debug, Default)]
 pub(crate) struct Sharing {
-    /// Those that stand for others.
+    /// The representative of each variable that is not its own.
     heads: HashMap<SymbolId, SymbolId>,
-    /// All of a class that has several, by the one that stands for it.
+    /// The members of each class with several variables, by their representative.
     members: HashMap<SymbolId, Vec<SymbolId>>,
 }
 
@@ -33,12 +34,13 @@ struct Links<'l, 'p, 'a> {
     code: &'l Code<'p, 'a>,
     names: &'l Names,
     sharing: Sharing,
-    /// What is handed to functions: the variables of the parameter, and what may be in it.
+    /// The arguments of functions: the variables of the parameter, and those that the argument may hold.
     passed: Vec<(FunctionId, Vec<SymbolId>, Vec<SymbolId>)>,
-    /// What is thrown somewhere, and the variables that errors are caught in.
+    /// The variables that thrown values may hold, and the variables of `catch`.
     thrown: Vec<SymbolId>,
     caught: Vec<SymbolId>,
-    /// Functions whose parameters are not all that they are given, or whose result is not all that they give.
+    /// Functions that receive values other than through their parameters, or return values other than through
+    /// `return`.
     open: BTreeSet<FunctionId>,
 }
 
@@ -70,17 +72,17 @@ impl Sharing {
         links.sharing
     }
 
-    /// The variable that stands for all that may share what this one holds.
+    /// Returns the representative of all variables that may share the contents of a variable.
     pub(crate) fn holder(&self, symbol: SymbolId) -> SymbolId {
         self.heads.get(&symbol).copied().unwrap_or(symbol)
     }
 
-    /// All that may share what a variable holds, with it.
+    /// Returns all variables that may share the contents of a variable, including itself.
     pub(crate) fn class(&self, symbol: SymbolId) -> Vec<SymbolId> {
         self.members.get(&self.holder(symbol)).cloned().unwrap_or_else(|| vec![symbol])
     }
 
-    /// Whether that was not so before.
+    /// Joins two classes. Returns whether they were separate.
     fn join(&mut self, a: SymbolId, b: SymbolId) -> bool {
         let (a, b) = (self.holder(a), self.holder(b));
         if a == b {
@@ -124,7 +126,7 @@ impl<'a> Links<'_, '_, 'a> {
                 };
                 self.join(left.into_iter().chain(self.held(&of.right)));
             }
-            // Values by default.
+            // Default values.
             AstKind::AssignmentPattern(pattern) => {
                 self.join(bound(&pattern.left).into_iter().chain(self.held(&pattern.right)));
             }
@@ -138,7 +140,8 @@ impl<'a> Links<'_, '_, 'a> {
                 self.thrown.extend(held);
             }
             AstKind::CatchParameter(it) => self.caught.extend(bound(&it.pattern)),
-            // A generator, a function that is replaced, a class: what comes of calling them may be all that they use.
+            // The result of calling a generator, a replaceable function or a class may contain everything
+            // that it uses.
             AstKind::Function(it) if it.is_declaration() => self.declared(node, it.id.as_ref()),
             AstKind::Class(it) => self.declared(node, it.id.as_ref()),
             AstKind::CallExpression(call) => self.call(call),
@@ -164,7 +167,7 @@ impl<'a> Links<'_, '_, 'a> {
         }
     }
 
-    /// What is thrown may be caught anywhere.
+    /// Joins thrown and caught values: a thrown value may be caught anywhere.
     fn catch(&mut self) {
         let (thrown, caught) = (std::mem::take(&mut self.thrown), std::mem::take(&mut self.caught));
         if !thrown.is_empty() && !caught.is_empty() {
@@ -172,7 +175,7 @@ impl<'a> Links<'_, '_, 'a> {
         }
     }
 
-    /// The variables of which something is set.
+    /// Returns the variables whose contents an assignment changes.
     fn targets(&self, node: NodeId, target: &AssignmentTarget<'a>) -> Vec<SymbolId> {
         match target {
             AssignmentTarget::StaticMemberExpression(it) => self.held(&it.object),
@@ -223,8 +226,8 @@ impl<'a> Links<'_, '_, 'a> {
         }
     }
 
-    /// A callback's parameters may hold parts of what the method is called on, and what else the method is given. The first
-    /// one of `reduce` holds its initial value and what the callback returns.
+    /// Joins a callback's parameters with the receiver of the method and with the other arguments. The first
+    /// parameter of a `reduce` callback holds the initial value and the callback's results.
     fn visited(&mut self, call: &CallExpression<'a>, object: &Expression<'a>, callback: &Expression<'a>) {
         let others = call.arguments.iter().skip(1).flat_map(|it| self.argument(it)).collect::<Vec<_>>();
         let (node, items) = match callback.get_inner_expression() {
@@ -257,7 +260,7 @@ impl<'a> Links<'_, '_, 'a> {
         }
     }
 
-    /// What a function's result may hold.
+    /// Returns the variables that a function's result may hold.
     fn results(&self, function: NodeId) -> Vec<SymbolId> {
         if let AstKind::ArrowFunctionExpression(arrow) = self.code.kind(function)
             && let Some(value) = arrow.get_expression()
@@ -273,8 +276,8 @@ impl<'a> Links<'_, '_, 'a> {
         values.flat_map(|value| self.held(value)).collect()
     }
 
-    /// What parameters hold is shared with what is handed over where the function lets it out, or puts it into another
-    /// parameter: else it only uses it.
+    /// Joins parameters with their arguments, if the function lets the parameter escape or stores it in
+    /// another parameter. Otherwise the function only uses it.
     fn pass(&mut self) {
         let passed = std::mem::take(&mut self.passed);
         loop {
@@ -304,7 +307,7 @@ impl<'a> Links<'_, '_, 'a> {
         })
     }
 
-    /// The variables of which a value may hold something.
+    /// Returns the variables whose contents, or parts of them, a value may hold.
     fn held(&self, value: &Expression<'a>) -> Vec<SymbolId> {
         let code = self.code;
         match value.get_inner_expression() {
@@ -374,7 +377,7 @@ impl<'a> Links<'_, '_, 'a> {
         call.arguments.iter().flat_map(|it| self.argument(it)).collect()
     }
 
-    /// What the result of a call may hold.
+    /// Returns the variables whose contents the result of a call may hold.
     fn result(&self, call: &CallExpression<'a>) -> Vec<SymbolId> {
         if self.code.callee(call).is_some() {
             return identifier(self.code, &call.callee).into_iter().collect();
@@ -401,7 +404,7 @@ impl<'a> Links<'_, '_, 'a> {
         symbol.is_some_and(|symbol| matches!(self.names.thing(symbol), Some(Thing::External(_))))
     }
 
-    /// All variables that are named there.
+    /// Returns all variables that are used in the node with this span.
     fn all_in(&self, outer: NodeId, span: Span) -> Vec<SymbolId> {
         node_of(self.code, outer, span).map(|node| self.inside(node)).unwrap_or_default()
     }
@@ -411,7 +414,8 @@ impl<'a> Links<'_, '_, 'a> {
     }
 }
 
-/// The functions that use their `arguments`, in functions with `=>` too, and those that construct objects.
+/// Returns the functions that use `arguments`, in nested arrow functions too, and those that are used as
+/// constructors.
 fn open(code: &Code<'_, '_>) -> BTreeSet<FunctionId> {
     let is_arrow =
         |id: &FunctionId| matches!(code.kind(code.functions[*id].node), AstKind::ArrowFunctionExpression(_));

@@ -1,5 +1,5 @@
-//! Rule 15: a resource's URL is a template. `@` in what is literal is a hole, `@@` an `@`; what is known only when it
-//! runs has no holes, whatever stands in it.
+//! Rule 15: a resource's URL is a template. In literal text `@` is a placeholder and `@@` an `@`. Values that
+//! are only known at runtime contain no placeholders.
 
 use oxc_ast::ast::{BinaryOperator, Expression};
 use oxc_span::GetSpan;
@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::code::Code;
 
-/// A URL with holes.
+/// A URL with placeholders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Template {
     pub(crate) parts: Vec<Part>,
@@ -16,14 +16,14 @@ pub(crate) struct Template {
 /// A part of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Literal text, without holes. A hole stands between two that are adjacent.
+    /// Literal text. A placeholder is between two adjacent texts.
     Text(String),
-    /// A place in S whose value is put in as it is.
+    /// A range of the S text whose value is inserted unchanged.
     Value(Range<usize>),
 }
 
 impl Template {
-    /// The template that an expression is.
+    /// Returns the template of an expression.
     pub(crate) fn of(code: &Code<'_, '_>, expression: &Expression<'_>) -> Self {
         let mut template = Self::default();
         template.add(code, expression);
@@ -33,13 +33,13 @@ impl Template {
         template
     }
 
-    /// How many arguments a call has to give.
+    /// Returns the number of arguments that a call needs.
     pub(crate) fn holes(&self) -> usize {
         let pairs = self.parts.windows(2);
         pairs.filter(|pair| matches!(pair, [Part::Text(_), Part::Text(_)])).count()
     }
 
-    /// What it begins with, if that is literal.
+    /// Returns the beginning, if it is literal.
     pub(crate) fn beginning(&self) -> Option<&str> {
         match self.parts.first()? {
             Part::Text(text) => Some(text),
@@ -61,7 +61,7 @@ impl Template {
             Expression::BinaryExpression(sum)
                 if sum.operator == BinaryOperator::Addition && is_text(expression) =>
             {
-                // A side without any text is a value as a whole: numbers are added up before they become text.
+                // An operand without any text is a single value: numbers are added before they become text.
                 self.add(code, &sum.left);
                 self.add(code, &sum.right);
             }
@@ -78,7 +78,7 @@ impl Template {
         let first = pieces.next().unwrap_or_default();
         match self.parts.last_mut() {
             Some(Part::Text(before)) => before.push_str(&first),
-            // Between two values there is nothing to write, unless a hole begins here.
+            // Between two values no text is needed, unless a placeholder begins here.
             _ if first.is_empty() && pieces.len() == 0 => return,
             _ => self.parts.push(Part::Text(first)),
         }
@@ -86,7 +86,7 @@ impl Template {
     }
 }
 
-/// What stands between the holes.
+/// Splits a text at its placeholders.
 fn pieces(text: &str) -> Vec<String> {
     let mut pieces = vec![String::new()];
     let mut characters = text.chars().peekable();
@@ -104,7 +104,7 @@ fn is_literal(expression: &Expression<'_>) -> bool {
     matches!(expression.without_parentheses(), Expression::StringLiteral(_) | Expression::TemplateLiteral(_))
 }
 
-/// Whether it is a text for sure: a literal, or a sum with one in it.
+/// Whether an expression is definitely a text: a literal, or a sum that contains one.
 fn is_text(expression: &Expression<'_>) -> bool {
     match expression.without_parentheses() {
         Expression::BinaryExpression(sum) if sum.operator == BinaryOperator::Addition => {

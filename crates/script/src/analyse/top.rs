@@ -1,5 +1,5 @@
-//! Rules 8 and 21: what may stand outside of handlers, and what state may be. Code there runs once in each worker, so
-//! that what it keeps is not shared.
+//! Rules 8 and 21: the code that is allowed outside of handlers, and the values that state can have. Code
+//! outside of handlers runs once in each worker, so its variables are not shared.
 
 use oxc_ast::AstKind;
 use oxc_semantic::NodeId;
@@ -22,7 +22,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     calls(analysis, found);
 }
 
-/// A file has constants, functions and services.
+/// Checks that the top level of a file has only constants, functions and services.
 fn statements(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
     for statement in children(code, NodeId::ROOT) {
         let is_fine = matches!(
@@ -39,7 +39,7 @@ fn statements(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
         found.push(Diagnostic::error(
             Says::TopLevel,
             code.place(statement),
-            "outside of services there are only constants and functions",
+            "only constants and functions are allowed outside of services",
             "this would run once in each worker",
             "move it into a handler; what handlers use is declared with `const` or `function`",
         ));
@@ -50,22 +50,22 @@ fn modules(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
     for node in code.semantic.nodes().iter() {
         let (what, help) = match node.kind() {
             AstKind::ImportMeta(_) => {
-                ("`import.meta` is not there in an S file", "import packages by their names")
+                ("`import.meta` is not available in an S file", "import packages by their names")
             }
             AstKind::ExportDeclaration(_)
             | AstKind::ExportNamedDeclaration(_)
             | AstKind::ExportFromDeclaration(_)
             | AstKind::ExportDefaultDeclaration(_)
             | AstKind::ExportAllDeclaration(_) => {
-                ("an S file exports nothing", "leave out `export`; services reach each other by HTTP")
+                ("an S file can't export anything", "leave out `export`; services reach each other by HTTP")
             }
             _ => continue,
         };
-        found.push(Diagnostic::error(Says::Module, code.place(node.id()), what, "this stands here", help));
+        found.push(Diagnostic::error(Says::Module, code.place(node.id()), what, "not allowed here", help));
     }
 }
 
-/// `$r` and its like are ours.
+/// Rejects names that the emitted code uses, such as `$r`.
 fn names(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
     let is_ours = |name: &str| {
         let rest = name.strip_prefix('$');
@@ -85,19 +85,19 @@ fn names(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
                 code.place(node.id()),
                 format!("the name `{name}` is taken"),
                 "the compiled code uses it",
-                "choose another; `$s`, `$r`, `$c` and `$` with a number are not to be had",
+                "choose another; `$s`, `$r`, `$c` and `$` with a number are reserved",
             ));
         }
     }
 }
 
-/// Variables outside of handlers are each worker's own.
+/// Reports changes of variables outside of handlers, since each worker has its own.
 fn shared(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let code = &analysis.code;
     for change in &analysis.flow.changes {
         let is_plain = analysis.names.thing(change.symbol).is_none();
         let declared = code.declaration(change.symbol);
-        // Code at the level of the declaration sets up what it declares.
+        // Code at the level of the declaration initialises the variable.
         let sets_up = code.function_of(change.node) == code.function_of(declared)
             || !runs_in_request(code, change.node);
         if !is_plain || !is_outside(code, declared) || sets_up || !change.is_sure {
@@ -120,13 +120,14 @@ fn shared(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Whether a variable is there once in each worker. The block of a nested resource is outside of the handler around it.
+/// Whether a variable exists once in each worker. The block of a nested resource is outside of the enclosing
+/// handler.
 fn is_outside(code: &Code<'_, '_>, declared: NodeId) -> bool {
     let role = code.functions[code.function_of(declared)].role;
     matches!(role, Role::File | Role::Service(_) | Role::Resource(_))
 }
 
-/// The path of a resource of the service is known before anything runs.
+/// Checks that the paths of top-level resources are literals.
 fn paths(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let code = &analysis.code;
     for (id, construct) in code.parsed.syntax.constructs.iter().enumerate() {
@@ -137,9 +138,9 @@ fn paths(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
         found.push(Diagnostic::error(
             Says::ResPath,
             path.clone(),
-            "the path of a resource outside of handlers is one text",
-            "this is computed, and no request declares it",
-            "write the whole path as one text; a resource with a computed path is declared in a handler",
+            "the path of a resource outside of handlers must be a literal",
+            "this is computed, and there is no request to declare it",
+            "write the whole path as one string; a resource with a computed path is declared in a handler",
         ));
     }
 }
@@ -164,7 +165,7 @@ fn cells(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
                     Says::InitialState,
                     code.place(node),
                     format!("an initial value uses the state `{}`", cell.name),
-                    "which of the two would come first is not said",
+                    "the order of the two is undefined",
                     "begin with a constant, and compute the rest in a handler",
                 ));
             } else if matches!(role, Role::Service(_) | Role::Resource(_) | Role::File) && !in_initial {
@@ -172,7 +173,7 @@ fn cells(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
                     Says::StateUse,
                     code.place(node),
                     format!("the state `{}` is used outside of a handler", cell.name),
-                    "no request is there that would see a version of it",
+                    "there is no request to read it for",
                     "use it in a handler, or in a function that handlers call",
                 ));
             }
@@ -189,12 +190,12 @@ fn calls(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             continue;
         }
         for (used, node) in touched.uses_of(id) {
-            // `calls` tells of functions that wait, and of callbacks; `capture` of a handler's own state.
+            // `calls` reports functions that wait, and callbacks. `capture` reports a handler's own state.
             if code.function_of(*node) != id || calls.asynchronous.contains(used) {
                 continue;
             }
             let is_shared = |cell: usize| !matches!(names.cells[cell].scope, Scope::Handler(_));
-            // A handler's function, which an initial value has a copy of, is not in `given`.
+            // A handler's function that is copied into an initial value is not in `given`.
             let is_handlers = code.own_handler_of(code.functions[*used].node).is_some();
             let touches = || touched.all_by(*used).iter().any(|access| is_shared(access.cell));
             let needs_request = calls.given.contains(used) || (is_handlers && touches());
@@ -213,13 +214,13 @@ fn calls(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Whether a node stands in a declaration of state.
+/// Whether a node is in a declaration of state.
 fn cells_initial(code: &Code<'_, '_>, node: NodeId) -> bool {
     let mut around = code.ancestors(node).filter_map(|it| code.construct_at(it));
     around.next().is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::State { .. }))
 }
 
-/// Rule 8: state is data.
+/// Checks rule 8: state is data.
 fn assigned(code: &Code<'_, '_>, node: NodeId, found: &mut Vec<Diagnostic>) {
     let AstKind::AssignmentExpression(assignment) = code.kind(code.parent(node)) else { return };
     let value = super::code::node_of(code, code.parent(node), assignment.right.span());

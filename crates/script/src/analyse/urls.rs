@@ -1,4 +1,4 @@
-//! Rule 15: as many arguments as holes, and a URL that leads somewhere.
+//! Rule 15: the number of arguments matches the placeholders of the URL, and the URL is valid.
 
 use oxc_ast::AstKind;
 use oxc_ast::ast::Argument;
@@ -14,7 +14,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     for (node, wait) in &analysis.calls.waits {
         let Wait::Resource { external, symbol, method } = wait else { continue };
         let AstKind::CallExpression(call) = code.kind(*node) else { continue };
-        // How many `...` gives shows when it runs.
+        // The number of arguments of `...` is only known at runtime.
         if call.arguments.iter().any(|argument| matches!(argument, Argument::SpreadElement(_))) {
             continue;
         }

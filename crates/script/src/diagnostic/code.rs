@@ -1,8 +1,9 @@
-//! The codes, and the rules behind them.
+//! Diagnostic codes, and the language rules that they enforce.
 
-/// What a diagnostic is about. `docs/errors.md` says of each when it comes; numbers of rules are those of the language.
+/// The subject of a diagnostic. `docs/errors.md` describes when each code is reported; rule numbers are those
+/// of the S language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "each code says what it is about, and docs/errors.md says more")]
+#[expect(missing_docs, reason = "the names are self-explanatory, and docs/errors.md documents each code")]
 pub enum Code {
     TooLarge,
     MissingBrace,
@@ -60,7 +61,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// As it is printed and documented.
+    /// Returns the code as it is printed and documented.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {
@@ -120,7 +121,7 @@ impl Code {
         }
     }
 
-    /// The rule of the language that is behind it.
+    /// Returns the number of the language rule that the code enforces, if there is one.
     #[must_use]
     pub fn rule(self) -> Option<u8> {
         match self {

@@ -1,4 +1,4 @@
-//! Diagnostics as text, in the style of rustc.
+//! Rendering of diagnostics as text, in the style of rustc.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use super::{Diagnostic, Severity};
 use crate::line::{Lines, count};
 
 impl Diagnostic {
-    /// The diagnostic with the lines that it speaks of. `file` is what the reader calls the text.
+    /// Renders the diagnostic with the source lines that it refers to. `file` is the file name to print.
     #[must_use]
     pub fn render(&self, file: &str, source: &str) -> String {
         let lines = Lines::new(source);
@@ -32,7 +32,7 @@ impl Diagnostic {
 }
 
 impl Severity {
-    /// As it is printed.
+    /// Returns the name that is printed.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Severity {
     }
 }
 
-/// A line to show and what to write below it.
+/// A source range to underline, with its description.
 struct Mark<'d> {
     line: u32,
     column: u32,
@@ -74,7 +74,7 @@ impl<'d> Mark<'d> {
         if last != Some(self.line) {
             let _ = writeln!(text, "{}", format!("{:width$} | {line}", self.line).trim_end());
         }
-        // Tabs stay, so that the signs stand below what they mean.
+        // Keep tabs, so that the underline is aligned with the source line above it.
         let before = line.chars().take(self.column as usize - 1).map(|c| if c == '\t' { '\t' } else { ' ' });
         let indent: String = before.collect();
         let signs = self.sign.to_string().repeat(self.length);

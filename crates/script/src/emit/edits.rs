@@ -1,27 +1,28 @@
-//! Emission by edits of the S text, so that what the author wrote stays as it was written, comments and all.
+//! Emission by edits of the S text, which preserves the author's code, comments included.
 //!
-//! An edit says what stands in place of a range. What it says is made of words of ours and of ranges of the source,
-//! in which the edits within them hold again; so a range can be wrapped, or lifted to another place, and is written
-//! with its own edits there. Every piece leads back to the S file by the source map.
+//! An edit replaces a range by a sequence of pieces: generated text and ranges of the source. Edits within
+//! such a source range still apply, so a range can be wrapped or moved to another place and keeps its own
+//! edits. The source map traces every piece back to the S file.
 
 use std::ops::Range;
 
 use super::output::Output;
 
-/// A part of what stands in place of a range.
+/// A part of the replacement of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// Words of ours.
+    /// Generated text.
     Words(String),
-    /// A place of the source that the words behind it belong to.
+    /// A source offset that the following generated text is mapped to.
     At(usize),
-    /// A range of the source, with the edits in it.
+    /// A range of the source, with the edits in it applied.
     Source(Range<usize>),
-    /// The same, without the edits of just this range.
+    /// A range of the source, with the edits strictly within it applied, but not an edit of exactly this
+    /// range.
     Inside(Range<usize>),
 }
 
-/// What is made of a text.
+/// The edits of a text.
 #[derive(Debug, Default)]
 pub(crate) struct Edits {
     edits: Vec<Edit>,
@@ -40,23 +41,23 @@ impl Piece {
 }
 
 impl Edits {
-    /// Puts `pieces` in place of a range. Of two edits of one range the later one stands within the earlier.
+    /// Replaces a range by `pieces`. Of two edits of one range, the later is nested in the earlier.
     pub(crate) fn replace(&mut self, range: Range<usize>, pieces: Vec<Piece>) {
         self.edits.push(Edit { range, pieces });
     }
 
-    /// Puts words in place of a range.
+    /// Replaces a range by generated text.
     pub(crate) fn words(&mut self, range: Range<usize>, words: impl Into<String>) {
         self.replace(range, vec![Piece::words(words)]);
     }
 
-    /// Puts words before a range, and others behind it.
+    /// Inserts generated text before and after a range.
     pub(crate) fn wrap(&mut self, range: Range<usize>, before: &str, after: &str) {
         let pieces = vec![Piece::words(before), Piece::Source(range.clone()), Piece::words(after)];
         self.replace(range, pieces);
     }
 
-    /// Writes the pieces, and what they are made of.
+    /// Writes the pieces, with all edits applied.
     pub(crate) fn write(mut self, source: &str, pieces: &[Piece]) -> Output {
         self.edits.sort_by_key(|edit| (edit.range.start, std::cmp::Reverse(edit.range.end)));
         let mut writer = Writer {
@@ -73,7 +74,7 @@ impl Edits {
 struct Writer<'a> {
     source: &'a str,
     edits: &'a [Edit],
-    /// Which edits are being written: such a one doesn't hold within itself.
+    /// Whether each edit is being written. An edit does not apply within itself.
     open: Vec<bool>,
     out: Output,
 }

@@ -1,5 +1,6 @@
-//! Services, resources, handlers and state. Handlers stand side by side in their service, nested ones too: those are
-//! lifted out of their parents, and get what they took along as a parameter.
+//! Emission of services, resources, handlers and state. All handlers of a service are emitted at the same
+//! level. Handlers of nested resources are lifted out of their parents and receive their captured variables
+//! as a parameter.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -34,7 +35,8 @@ impl Emitter<'_, '_, '_> {
         }
     }
 
-    /// A resource at top level stands where it stood. A nested one is declared there, and its handlers are lifted.
+    /// Emits a resource. A top-level resource stays in place. A nested resource is declared in place, and its
+    /// handlers are lifted.
     fn resource(&mut self, id: ConstructId, span: Range<usize>, inline: bool) {
         let Some(body) = self.it.code.construct(id).body.clone() else { return };
         let statement = self.it.code.statements[id];
@@ -58,8 +60,8 @@ impl Emitter<'_, '_, '_> {
         self.edits.replace(body.end - 1..body.end, last.collect());
     }
 
-    /// What stands around a block that declares names of its own, as two blocks may declare the same: a function, since a
-    /// JavaScript block does not hold a `var`.
+    /// Returns the code around a block that declares names of its own, since two blocks may declare the same
+    /// name. It is a function, because a JavaScript block does not limit the scope of a `var`.
     fn scope(&self, resource: ConstructId) -> (&'static str, &'static str) {
         let code = &self.it.code;
         let declares = |statement: NodeId| match code.construct_at(statement) {
@@ -76,7 +78,8 @@ impl Emitter<'_, '_, '_> {
         }
     }
 
-    /// The end of a block's last statement, which the block's own end was: it is not there any more.
+    /// Returns the semicolon that replaces the removed closing brace of a block as the end of the block's
+    /// last statement.
     fn last_end(&self, resource: ConstructId, body: &Range<usize>) -> Option<Piece> {
         let parsed = &self.it.code.parsed;
         let text = parsed.source.get(body.start + 1..body.end - 1)?.trim_end();
@@ -89,7 +92,7 @@ impl Emitter<'_, '_, '_> {
         (!is_ended).then(|| Piece::words(";"))
     }
 
-    /// The handlers of a block, each where it stands.
+    /// Emits the handlers of a block in place.
     fn handlers_of(&mut self, resource: ConstructId) {
         let syntax = &self.it.code.parsed.syntax;
         for (id, construct) in syntax.within(resource).filter(|(_, it)| it.parent == Some(resource)) {
@@ -108,7 +111,7 @@ impl Emitter<'_, '_, '_> {
         within.find(|(_, it)| is_its(it)).map(|(on, _)| self.handler(on)).unwrap_or_default()
     }
 
-    /// The handlers of all resources that are nested in one, however deep.
+    /// Returns the handlers of all resources nested in `outer`, at any depth.
     fn lifted(&self, outer: ConstructId) -> Vec<Piece> {
         let syntax = &self.it.code.parsed.syntax;
         let mut pieces = Vec::new();
@@ -135,8 +138,8 @@ impl Emitter<'_, '_, '_> {
         pieces
     }
 
-    /// The text of a nested block without the declarations that are copied into its handlers: captured variables are not in
-    /// scope here.
+    /// Returns the text of a nested block without the declarations that are copied into its handlers, because
+    /// captured variables are not in scope there.
     fn block(&self, resource: ConstructId, body: Range<usize>) -> Vec<Piece> {
         let code = &self.it.code;
         let Some(function) = code.function_for(resource) else { return vec![Piece::Source(body)] };
@@ -157,13 +160,14 @@ impl Emitter<'_, '_, '_> {
         pieces
     }
 
-    /// The resource that a construct is in.
+    /// Returns the innermost resource that encloses a construct.
     fn resource_around(&self, id: ConstructId) -> Option<ConstructId> {
         let mut around = self.it.code.parsed.syntax.around(id);
         around.find(|(_, it)| matches!(it.kind, ConstructKind::Res { .. })).map(|(id, _)| id)
     }
 
-    /// `$s.handler(5, async function (query, response, $r, {total}) {..});`
+    /// Returns the call that registers a handler: `$s.handler(5, async function (query, response, $r,
+    /// {total}) {..});`
     fn handler(&self, on: ConstructId) -> Vec<Piece> {
         let it = self.it;
         let construct = it.code.construct(on);
@@ -190,7 +194,7 @@ impl Emitter<'_, '_, '_> {
         pieces
     }
 
-    /// What a handler of a nested resource takes along itself.
+    /// Returns the variables and declarations that a handler of a nested resource captures.
     fn taken_along(&self, on: ConstructId, handler: NodeId) -> Captured {
         let code = &self.it.code;
         let mut captured = Captured::default();
@@ -201,13 +205,14 @@ impl Emitter<'_, '_, '_> {
         captured
     }
 
-    /// `{total, id}`, if there is anything.
+    /// Returns the destructuring pattern of captured values, such as `{total, id}`, or `None` if there are
+    /// none.
     fn pattern(&self, captured: &Captured) -> Option<String> {
         let names: Vec<&str> = captured.values.keys().map(|symbol| self.it.code.name(*symbol)).collect();
         (!names.is_empty()).then(|| format!("{{{}}}", names.join(", ")))
     }
 
-    /// Whether a handler's text, or what is copied into it, names state.
+    /// Whether a handler's text, or a declaration copied into it, refers to state.
     fn sees_cells(&self, handler: NodeId, captured: &Captured) -> bool {
         let code = &self.it.code;
         let own = code.function_at(handler);
@@ -224,8 +229,9 @@ impl Emitter<'_, '_, '_> {
         })
     }
 
-    /// Copies of captured functions and classes, and the closing braces of their blocks. Declarations of each enclosing
-    /// function get a block, outermost first, so that shadowed names stay shadowed.
+    /// Returns copies of captured functions and classes, and the closing braces of their blocks. The
+    /// declarations of each enclosing function get a block of their own, outermost first, so that shadowed
+    /// names stay shadowed.
     fn copies(&self, captured: &Captured) -> (Vec<Piece>, String) {
         let code = &self.it.code;
         let mut scopes: BTreeMap<FunctionId, Vec<Piece>> = BTreeMap::new();
@@ -242,7 +248,7 @@ impl Emitter<'_, '_, '_> {
         (scopes.into_values().flat_map(open).collect(), close)
     }
 
-    /// What stands where a nested resource was declared.
+    /// Returns the code that declares a nested resource at runtime.
     fn declaration(&self, id: ConstructId) -> Vec<Piece> {
         let it = self.it;
         let ConstructKind::Res { path, .. } = &it.code.construct(id).kind else { return Vec::new() };
@@ -269,7 +275,7 @@ impl Emitter<'_, '_, '_> {
         ]
     }
 
-    /// Declarations of state, and every use of it.
+    /// Emits declarations of state, and every use of it.
     pub(super) fn cells(&mut self) {
         let it = self.it;
         for (id, construct) in it.code.parsed.syntax.constructs.iter().enumerate() {
@@ -286,7 +292,8 @@ impl Emitter<'_, '_, '_> {
         }
     }
 
-    /// `$s.initial(0, () => ('World'));` for what is shared, `$r.initial(0, () => (0));` for a handler's own.
+    /// Returns initialisers: `$s.initial(0, () => ('World'));` for shared state, `$r.initial(0, () => (0));`
+    /// for the state of a handler.
     fn initials(&self, construct: ConstructId) -> Vec<Piece> {
         let it = self.it;
         let mut pieces = Vec::new();
@@ -339,7 +346,7 @@ impl Emitter<'_, '_, '_> {
         self.edits.words(code.place(node), words);
     }
 
-    /// Whether a name stands for a property of that name as well: `{x}`.
+    /// Whether a name is a shorthand property: `{x}`.
     pub(super) fn is_shorthand(&self, node: NodeId) -> bool {
         let code = &self.it.code;
         match code.kind(code.parent(node)) {
@@ -375,7 +382,7 @@ impl Emitter<'_, '_, '_> {
         }
     }
 
-    /// The function that a node stands in directly, if that is a handler.
+    /// Whether a function is a handler.
     pub(super) fn is_handler(&self, function: usize) -> bool {
         matches!(self.it.code.functions[function].role, Role::Handler(_))
     }

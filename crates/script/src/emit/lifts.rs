@@ -1,4 +1,4 @@
-//! What the units of a `par` declare for each other: its block has the variables, and the units set them.
+//! Variables that the units of a `par` share: the enclosing block declares them, and the units assign them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +17,14 @@ use crate::analyse::parallel::units::keyword;
 use crate::syntax::ConstructKind;
 
 impl Emitter<'_, '_, '_> {
-    /// Names that a block declares for its units: with `var` what belongs to the function around.
+    /// Returns the names that a block declares for its units: `var` names, which belong to the enclosing
+    /// function, or others.
     pub(super) fn declared_by(&self, block: NodeId, is_var: bool) -> Vec<String> {
         let names = self.lifts.names.iter().filter(|((of, _), var)| *of == block && **var == is_var);
         names.map(|((_, symbol), _)| self.it.code.name(*symbol).to_owned()).collect()
     }
 
-    /// Declarations in units become assignments, where others see what they declare.
+    /// Turns the declarations in units into assignments where other units use the declared names.
     pub(super) fn lift(&mut self) {
         let it = self.it;
         for node in &self.lifts.assigned {
@@ -46,17 +47,18 @@ impl Emitter<'_, '_, '_> {
     }
 }
 
-/// What blocks of `par` declare for their units.
+/// The variables that `par` blocks declare for their units.
 #[derive(Debug, Default)]
 pub(super) struct Lifts {
-    /// By the block, and whether it is a `var`.
+    /// Whether the declaration is a `var`, by block and variable.
     names: BTreeMap<(NodeId, SymbolId), bool>,
     /// Declarations that become assignments.
     pub(super) assigned: BTreeSet<NodeId>,
 }
 
 impl Lifts {
-    /// From the inside: the outermost block whose units share a name has it.
+    /// Collects the lifted variables. Plans are visited from the innermost, so that a name is declared by the
+    /// outermost block whose units share it.
     pub(super) fn of(it: &Analysis<'_, '_>) -> Self {
         let mut lifts = Self::default();
         for plan in it.plans.iter().rev() {
@@ -98,7 +100,8 @@ impl Lifts {
         if is_shared {
             self.assigned.insert(node);
             for symbol in symbols {
-                // A block within, of the same turn, has it no longer.
+                // The outer block replaces a nested block of the same iteration as the place of the
+                // declaration.
                 let is_within =
                     |it_block: NodeId| code.is_inside(it_block, block) && !is_in_turn(it, it_block, block);
                 self.names.retain(|(of, name), _| *name != symbol || *of == block || !is_within(*of));
@@ -108,7 +111,7 @@ impl Lifts {
     }
 }
 
-/// Whether a node stands in a turn of a `pfor` within a statement: such a turn has its own variables.
+/// Whether a node is in the body of a `pfor` within `statement`. Each iteration has its own variables.
 fn is_in_turn(it: &Analysis<'_, '_>, node: NodeId, statement: NodeId) -> bool {
     let code = &it.code;
     let mut around = code.ancestors(node).take_while(|outer| code.is_inside(*outer, statement));
@@ -125,7 +128,7 @@ fn is_seen_outside(code: &Code<'_, '_>, symbol: SymbolId, statement: NodeId) -> 
     declared.chain(used).any(|node| !code.is_inside(node, statement))
 }
 
-/// `x = 1` for `var x = 1`.
+/// Returns the assignments for a declaration: `x = 1` for `var x = 1`.
 fn assignments(
     emitter: &Emitter<'_, '_, '_>,
     node: NodeId,
@@ -157,7 +160,8 @@ fn assignments(
     pieces
 }
 
-/// `x = 1` for the variable of a declaration; nothing for one without a value.
+/// Returns the assignment for one variable of a declaration. It is empty if the variable has no initial
+/// value.
 fn assignment(
     emitter: &Emitter<'_, '_, '_>,
     declarator: &VariableDeclarator<'_>,

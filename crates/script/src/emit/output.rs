@@ -1,19 +1,19 @@
-//! The emitted text as it grows, with the map of its places.
+//! The emitted text under construction, with its source map.
 
 use std::ops::Range;
 
 use crate::line::{Position, count};
 use crate::map::{Segment, SourceMap};
 
-/// A text with its map.
+/// An emitted text with its source map.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) code: String,
     line: u32,
-    /// Of the emitted text, in UTF-16 units as engines count them, from 1.
+    /// The column in the emitted text, in UTF-16 code units as JavaScript engines count them, from 1.
     column: u32,
     segments: Vec<Segment>,
-    /// Where each line of the source begins.
+    /// The start offset of each source line.
     starts: Vec<usize>,
 }
 
@@ -24,20 +24,20 @@ impl Output {
         Self { code, line: 1, column: 1, segments: Vec::new(), starts }
     }
 
-    /// Adds words that are not of the source.
+    /// Appends generated text.
     pub(crate) fn words(&mut self, words: &str) {
         for c in words.chars() {
             self.push(c);
         }
     }
 
-    /// Says that what comes next belongs to a place of the source.
+    /// Maps the text appended next to an offset of the source.
     pub(crate) fn at(&mut self, offset: usize) {
         let (line, start) = self.line_of(offset);
         self.mark(line, offset - start);
     }
 
-    /// Adds a range of the source, each word of it with its place.
+    /// Appends a range of the source and maps each of its tokens.
     pub(crate) fn copy(&mut self, source: &str, range: Range<usize>) {
         let Some(text) = source.get(range.clone()) else { return };
         let (mut line, mut start) = self.line_of(range.start);
@@ -56,7 +56,8 @@ impl Output {
         }
     }
 
-    /// The map, with columns in characters. `source` is the text that was copied from.
+    /// Returns the source map, with original columns converted to characters. `source` is the text that was
+    /// copied from.
     pub(crate) fn map(&mut self, source: &str) -> SourceMap {
         let mut segments = std::mem::take(&mut self.segments);
         for segment in &mut segments {
@@ -73,7 +74,8 @@ impl Output {
         SourceMap::new(segments)
     }
 
-    /// Marks the place where the next character goes; the original's column is in bytes from 0 until `map`.
+    /// Maps the position of the next character. Original columns are in bytes from 0 until `map` converts
+    /// them.
     fn mark(&mut self, line: u32, bytes: usize) {
         let emitted = Position { line: self.line, column: self.column };
         let segment = Segment { emitted, original: Position { line, column: count(bytes) }, units: 0 };
@@ -92,7 +94,7 @@ impl Output {
         }
     }
 
-    /// The line of an offset, from 1, and where it begins.
+    /// Returns the line of an offset, from 1, and the start offset of that line.
     fn line_of(&self, offset: usize) -> (u32, usize) {
         let line = self.starts.partition_point(|start| *start <= offset);
         (count(line), self.starts[line - 1])

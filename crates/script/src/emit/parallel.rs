@@ -1,4 +1,5 @@
-//! `par` as units that `$r.par` runs as soon as what they need is there, and `pfor` as turns that `$r.pfor` runs.
+//! Emission of `par` as units that `$r.par` starts when their dependencies have completed, and of `pfor` as
+//! iterations that `$r.pfor` runs.
 
 use std::ops::Range;
 
@@ -14,7 +15,7 @@ use crate::analyse::parallel::{Plan, Segment, Step, Unit};
 use crate::analyse::pfor;
 use crate::syntax::{ConstructId, ConstructKind};
 
-/// The keys that `pfor` goes over, where no call stands in it: as `$r.pfor` has them.
+/// The keys that `pfor` iterates over, for a body without calls. Must match `$r.pfor`.
 const KEYS: &str = "((e) => Array.isArray(e) || ArrayBuffer.isView(e) || typeof e === \"string\" \
                     ? Object.keys(e).map(Number) : Object.keys(Object(e)))";
 
@@ -40,7 +41,7 @@ impl Emitter<'_, '_, '_> {
         let list = it.code.source(each.right.span());
         let construct = it.code.construct(id);
         let Some(text) = construct.body.clone() else { return };
-        // The tree knows where a body without braces ends: `if (a) b(); else c()`.
+        // A body without braces ends at the end of its statement in the tree: `if (a) b(); else c()`.
         let text = text.start..it.code.place(body).end.max(text.start);
         let span = construct.span.start..it.code.place(statement).end.max(construct.span.end);
         let waits = !it.calls.inside(&it.code, body).is_empty();
@@ -129,11 +130,12 @@ impl Emitter<'_, '_, '_> {
                     pieces.extend(self.call(*call));
                     pieces.push(Piece::words(";"));
                 }
-                // In a sequence the call stays where it was.
+                // In sequential code the call stays in place.
                 Step::Call(_) => {}
                 Step::Statement(part) => {
                     let place = self.statement(*part);
-                    // What stands before it, comments too, but no function, which was moved.
+                    // The text before the part, comments included, but without functions, which have been
+                    // moved.
                     let functions = plan.functions.iter().map(|function| code.place(*function));
                     let before =
                         functions.filter(|it| it.end <= place.start).map(|it| it.end).max().unwrap_or(0);
@@ -150,7 +152,8 @@ impl Emitter<'_, '_, '_> {
         }
     }
 
-    /// What stands before a declarator that is a unit of its own, with a `var` of its own for the common one or the comma.
+    /// Emits the text before a declarator that is a unit of its own. It replaces the common keyword or the
+    /// comma by a keyword of its own.
     fn declarator(&self, part: NodeId, word: &str, before: Range<usize>, pieces: &mut Vec<Piece>) {
         let code = &self.it.code;
         let declaration = code.parent(part);
@@ -168,7 +171,8 @@ impl Emitter<'_, '_, '_> {
         }
     }
 
-    /// Where the source goes on after a part: behind the semicolon, if it is the last variable of a declaration.
+    /// Returns the offset at which the source continues after a part: after the semicolon, if the part is the
+    /// last variable of a declaration.
     fn end_of(&self, part: NodeId) -> usize {
         let code = &self.it.code;
         match code.kind(code.parent(part)) {
@@ -181,7 +185,7 @@ impl Emitter<'_, '_, '_> {
         }
     }
 
-    /// Where a statement stands in S, with its semicolon.
+    /// Returns the range of a statement in the S text, with its semicolon.
     fn statement(&self, node: NodeId) -> Range<usize> {
         let code = &self.it.code;
         let place = code.place(node);

@@ -1,4 +1,4 @@
-//! Calls, what waits for them, and what becomes asynchronous with them; answers; early commits.
+//! Emission of calls, `await`, asynchronous functions, responses and early commits.
 
 use std::ops::Range;
 
@@ -38,7 +38,7 @@ impl<'a> Emitter<'_, '_, 'a> {
         }
     }
 
-    /// A call with `await`: in parentheses, or without where those would continue the line before.
+    /// Returns a call with `await`, in parentheses unless those would continue the previous line.
     fn waited(&self, node: NodeId) -> Vec<Piece> {
         let code = &self.it.code;
         let is_statement = matches!(code.kind(code.parent(node)), AstKind::ExpressionStatement(_));
@@ -54,7 +54,7 @@ impl<'a> Emitter<'_, '_, 'a> {
         pieces
     }
 
-    /// Whether a statement of an expression begins with this call.
+    /// Whether an expression statement begins with this call.
     fn starts_statement(&self, node: NodeId) -> bool {
         let code = &self.it.code;
         let start = code.span(node).start;
@@ -62,7 +62,8 @@ impl<'a> Emitter<'_, '_, 'a> {
         around.any(|it| matches!(code.kind(it), AstKind::ExpressionStatement(_)))
     }
 
-    /// `$r.call(1, g, 0, [a])`, without `await`, or `$r.unread(..)`; a function's call as it is written.
+    /// Returns a resource call without `await`: `$r.call(1, g, 0, [a])` or `$r.unread(..)`. A function call
+    /// is returned unchanged.
     pub(super) fn call(&self, node: NodeId) -> Vec<Piece> {
         match self.it.calls.waits.get(&node) {
             Some(Wait::Resource { method, .. }) => {
@@ -88,8 +89,8 @@ impl<'a> Emitter<'_, '_, 'a> {
         pieces
     }
 
-    /// Whether what a call brings goes into an answer as it is, and no code of the author's sees it: a value in the
-    /// object or list that a `respond` has.
+    /// Whether the response of a call goes into the handler's response unchanged and unread by the author's
+    /// code: it is a value in the object or list of a `respond`.
     fn is_unread(&self, call: NodeId) -> bool {
         let code = &self.it.code;
         let mut at = code.past_parentheses(call);
@@ -112,7 +113,8 @@ impl<'a> Emitter<'_, '_, 'a> {
         }
     }
 
-    /// Whether an object has values alone: no code that sees the others, now or when it becomes JSON.
+    /// Whether an object has only plain values, so that no code of it can read the others, now or in
+    /// `JSON.stringify`.
     fn is_plain(&self, object: &ObjectExpression<'_>) -> bool {
         object.properties.iter().all(|property| match property {
             ObjectPropertyKind::ObjectProperty(it) => {
@@ -127,7 +129,7 @@ impl<'a> Emitter<'_, '_, 'a> {
         })
     }
 
-    /// A function gets the run as its first parameter, and from all who call it.
+    /// Adds the run as the first parameter of a function and as the first argument of each of its calls.
     fn gives(&mut self, function: FunctionId) {
         let code = &self.it.code;
         let parameters = match code.kind(code.functions[function].node) {
@@ -217,7 +219,7 @@ impl<'a> Emitter<'_, '_, 'a> {
         vec![Piece::words("$r.respond("), Piece::Source(value), Piece::words(");")]
     }
 
-    /// Whether a handler ends with this statement, on its path.
+    /// Whether this statement ends the handler on its path.
     fn is_last(&self, node: NodeId) -> bool {
         let code = &self.it.code;
         let parent = code.parent(node);
@@ -238,7 +240,7 @@ impl<'a> Emitter<'_, '_, 'a> {
         self.it.code.inside(list).next_back() == self.it.code.inside(node).next_back()
     }
 
-    /// `$r.commit();` behind the last statement that changes state.
+    /// Emits `$r.commit();` after the last statement that accesses state.
     pub(super) fn commits(&mut self) {
         let code = &self.it.code;
         for statement in self.it.handlers.iter().filter_map(|handling| handling.early) {
@@ -258,13 +260,13 @@ fn member_object<'b, 'a>(call: &'b CallExpression<'a>) -> Option<&'b Expression<
     }
 }
 
-/// From a call's first argument to its last.
+/// Returns the range from a call's first argument to its last.
 pub(super) fn arguments(code: &Code<'_, '_>, call: &CallExpression<'_>) -> Option<Range<usize>> {
     let (first, last) = (call.arguments.first()?, call.arguments.last()?);
     Some(code.source(first.span()).start..code.source(last.span()).end)
 }
 
-/// `$r.answer(302, {Location: u}, body)` for `respond {302: {Location: u, body: ..}}`.
+/// Returns `$r.answer(302, {Location: u}, body)` for `respond {302: {Location: u, body: ..}}`.
 fn status_answer(code: &Code<'_, '_>, response: &StatusResponse<'_, '_>) -> Vec<Piece> {
     let mut pieces = vec![Piece::words(format!("$r.answer({}, {{", response.status))];
     for (index, header) in response.headers().enumerate() {
@@ -273,7 +275,7 @@ fn status_answer(code: &Code<'_, '_>, response: &StatusResponse<'_, '_>) -> Vec<
     }
     pieces.push(Piece::words("}"));
     match response.bodies().last() {
-        // An edit of a name that stands for a member makes a member of it: `body: $c.body`.
+        // The name may have an edit that expands a shorthand property: `body: $c.body`.
         Some(body) if body.shorthand => pieces.extend([
             Piece::words(", ({"),
             Piece::Source(code.source(body.span)),

@@ -1,4 +1,4 @@
-//! What is emitted for whatever text: JavaScript, or words about what is wrong.
+//! Fuzz tests of the emitter: every text either compiles to valid JavaScript or has complete diagnostics.
 
 use oxc_allocator::Allocator;
 use oxc_parser::Parser;
@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 use super::{WORDS, write};
 use crate::{Lines, Options, Program, compile, parse};
 
-/// Globals that emitted code uses where the author's does not.
+/// Globals that only the emitted code uses.
 const BUILT_IN: [&str; 4] = ["Array", "ArrayBuffer", "Number", "Object"];
 
-/// Compiles; what comes of it must hold together.
+/// Compiles a text, and checks the program for consistency.
 fn compiled(source: &str) -> Option<Program> {
     match compile(source, "a.sjs", &Options::default()) {
         Ok(program) => {
@@ -73,7 +73,7 @@ fn check(source: &str, program: &Program) {
     assert!(Lines::new(source).position(source.len()).line > 0);
 }
 
-/// Names that a text uses without a declaration.
+/// Returns the names that a text uses without a declaration.
 fn globals(source: &str) -> BTreeSet<String> {
     let allocator = Allocator::default();
     let parsed = parse::parse(&allocator, source);
@@ -85,14 +85,14 @@ fn global_names(semantic: &Semantic<'_>) -> Vec<String> {
 }
 
 #[test]
-fn any_text_is_compiled_or_every_mistake_has_words() {
+fn compiles_any_text_or_reports_complete_diagnostics() {
     ::fuzz::check(&WORDS, |bytes: &[u8]| {
         compiled(&String::from_utf8_lossy(bytes));
     });
 }
 
 #[test]
-fn a_random_program_becomes_javascript_or_every_mistake_has_words() {
+fn compiles_random_programs_or_reports_complete_diagnostics() {
     let compiled_too = std::cell::Cell::new(0);
     ::fuzz::check(&[], |bytes: &[u8]| {
         let is_compiled = compiled(&write::program(bytes).0).is_some();
@@ -115,7 +115,7 @@ fn random_javascript_in_a_handler_stays_javascript() {
 }
 
 #[test]
-fn functions_of_every_block_see_what_they_use() {
+fn functions_of_every_block_compile_with_their_variables_in_scope() {
     let compiled_too = std::cell::Cell::new(0);
     ::fuzz::check(&[], |bytes: &[u8]| {
         let is_compiled = compiled(&write::functions(bytes)).is_some();
@@ -125,7 +125,7 @@ fn functions_of_every_block_see_what_they_use() {
 }
 
 #[test]
-fn what_a_resource_ends_with_ends_there() {
+fn last_statement_of_a_resource_is_terminated() {
     for block in [
         "on GET { respond 1 } f()",
         "on GET { respond 1 } a = {}",
@@ -143,7 +143,7 @@ fn what_a_resource_ends_with_ends_there() {
 }
 
 #[test]
-fn the_members_of_a_status_response_stay_javascript_whatever_they_are() {
+fn any_members_of_a_status_response_compile() {
     for members in [
         "body",
         "body, Location: '/b'",
@@ -165,7 +165,7 @@ fn the_members_of_a_status_response_stay_javascript_whatever_they_are() {
 }
 
 #[test]
-fn a_damaged_program_is_compiled_or_every_mistake_has_words() {
+fn compiles_damaged_programs_or_reports_complete_diagnostics() {
     let all = [
         include_str!("../../tests/listings/3.sjs"),
         include_str!("../../tests/listings/4.sjs"),

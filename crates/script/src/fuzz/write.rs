@@ -1,13 +1,15 @@
-//! Random programs: JavaScript that uses the words of S as names, and S with a list of what is in it.
+//! Generators of random programs: JavaScript that uses the words of S as names, and S with a list of its
+//! constructs.
 
-/// Names in plain JavaScript, all words of S among them.
+/// Names for plain JavaScript, including all words of S.
 const NAMES: [&str; 12] =
     ["a", "b", "res", "on", "state", "service", "respond", "par", "pfor", "async", "of", "get"];
-/// Names in S: those that change nothing of what is S. Not `of`, which acorn takes for an operator after a line break.
+/// Names for S that do not affect the words of S. Excludes `of`, which acorn treats as an operator after a
+/// line break.
 const QUIET: [&str; 7] = ["a", "b", "res", "on", "state", "service", "get"];
 const DEPTH: u32 = 4;
 
-/// A construct: its kind, and where it begins.
+/// A generated construct: its kind, and its start.
 pub(super) type Written = (&'static str, usize);
 
 pub(super) fn javascript(bytes: &[u8]) -> String {
@@ -28,7 +30,8 @@ pub(super) fn program(bytes: &[u8]) -> (String, Vec<Written>) {
     (writer.text, writer.written)
 }
 
-/// A service with functions in all of its blocks, which use state, resources, variables and each other under a few names.
+/// Returns a service with functions in all of its blocks, which use state, resources, variables and each
+/// other under a few names.
 pub(super) fn functions(bytes: &[u8]) -> String {
     let mut writer = Writer::new(bytes, &QUIET);
     writer.between("service s {\n", |it| it.functions_block(0), "}\n");
@@ -48,7 +51,7 @@ impl<'b> Writer<'b> {
         Self { bytes, names, text: String::new(), written: Vec::new(), numbers: 0 }
     }
 
-    /// A number below `below`; 0 when no bytes are left, so that everything ends.
+    /// Picks a number below `below`. Returns 0 when no bytes are left, so that generation ends.
     fn pick(&mut self, below: usize) -> usize {
         let Some((first, rest)) = self.bytes.split_first() else { return 0 };
         self.bytes = rest;
@@ -64,7 +67,7 @@ impl<'b> Writer<'b> {
         self.put(name);
     }
 
-    /// Mostly one that is not there yet.
+    /// Writes a name, which is mostly new.
     fn new_name(&mut self) {
         if self.pick(16) == 1 {
             return self.name();
@@ -78,7 +81,7 @@ impl<'b> Writer<'b> {
         self.put(text);
     }
 
-    /// What ends a statement, or only seems to.
+    /// Writes the end of a statement, or text that resembles one.
     fn end(&mut self) {
         self.one_of(&[";\n", "\n", "; ", " // }\n", "; /* ' */ ", "\n\n"]);
     }
@@ -89,7 +92,7 @@ impl<'b> Writer<'b> {
         self.put(close);
     }
 
-    /// What can be divided, called and indexed.
+    /// Writes an expression that can be divided, called and indexed.
     fn primary(&mut self, depth: u32) {
         if depth >= DEPTH {
             return self.name();
@@ -325,7 +328,7 @@ impl<'b> Writer<'b> {
         self.one_of(&["}\n", "} ", "};"]);
     }
 
-    /// A statement of a handler.
+    /// Writes a statement of a handler.
     fn inner(&mut self, depth: u32) {
         if depth >= DEPTH {
             return self.respond();
@@ -369,7 +372,7 @@ impl<'b> Writer<'b> {
         self.end();
     }
 
-    /// Contents of a service, or of a handler within `depth` resources.
+    /// Writes the contents of a service, or of a handler nested in `depth` resources.
     fn functions_block(&mut self, depth: u32) {
         self.one_of(&["", "state n = 1\n", "state m = f1(2)\n", "state n = 1, m = 2\n"]);
         self.one_of(&["", "res own = '/own'\n"]);

@@ -1,13 +1,14 @@
-//! What may stand next, of each token; `brackets` knows what an open bracket is for.
+//! The grammar state of the lexer: the syntax that can follow each token. `brackets` determines the purpose
+//! of brackets.
 //!
-//! This is no parser: it never refuses a text, it only has to be right about those that are JavaScript or S. What it
-//! says of others shapes their error messages.
+//! This is not a parser: it never rejects a text, and only has to be right about valid JavaScript and S. For
+//! invalid texts it only affects the error messages.
 
 use super::{After, Fault, Frame, FrameId, FrameKind, Kind, Lexed, Place, Token, TokenId, Unterminated};
 
 mod brackets;
 
-/// Reserved in modules, without those that are operands (`this`).
+/// Reserved words in modules, except those that are operands (`this`).
 const OPERATORS: [&str; 30] = [
     "await",
     "case",
@@ -42,21 +43,22 @@ const OPERATORS: [&str; 30] = [
 ];
 const OPERANDS: [&str; 8] = ["this", "super", "null", "true", "false", "break", "continue", "debugger"];
 
-/// What is known of an open bracket while it is read.
+/// The state of an open bracket.
 #[derive(Default)]
 struct Open {
     frame: FrameId,
-    /// `?`s whose `:` is to come, within one statement.
+    /// The number of `?` without their `:` yet, in the current statement.
     ternaries: u32,
-    /// A name of a member is next, rather than its value; in objects and classes.
+    /// Whether the next token is the name of a member rather than its value, in objects and classes.
     at_key: bool,
-    /// `do`s whose `while` is to come.
+    /// The number of `do` without their `while` yet.
     dos: u32,
-    /// The last `while` is one of theirs.
+    /// Whether the last `while` belongs to a `do`.
     ends_do: bool,
-    /// `function` was read, its parameters were not.
+    /// The `function` keyword whose parameters have not been read yet.
     function: Option<Place>,
-    /// `class` was read, its body was not; one may stand in the head of another.
+    /// The `class` keywords whose bodies have not been read yet. A class can be nested in the head of
+    /// another.
     classes: Vec<Place>,
 }
 
@@ -77,7 +79,7 @@ impl<'s> Context<'s> {
         self.lexed.faults.push(Fault::Unterminated { what, start, end });
     }
 
-    /// The end of the text.
+    /// Finishes at the end of the text.
     pub(super) fn finish(mut self) -> Lexed<'s> {
         if let [_, .., open] = self.open.as_slice() {
             self.lexed.faults.push(Fault::Unclosed { open: open.frame });
@@ -85,7 +87,7 @@ impl<'s> Context<'s> {
         self.lexed
     }
 
-    /// The end of what can be read.
+    /// Finishes at an error after which the rest cannot be read.
     pub(super) fn stop(self) -> Lexed<'s> {
         self.lexed
     }
@@ -112,7 +114,7 @@ impl<'s> Context<'s> {
         self.lexed.tokens.len().checked_sub(1)
     }
 
-    /// Whether the token before is this, as punctuator or reserved word.
+    /// Whether the previous token is this punctuator or reserved word.
     fn follows(&self, text: &str) -> bool {
         self.last().is_some_and(|last| self.lexed.is(last, text))
     }
@@ -125,7 +127,8 @@ impl<'s> Context<'s> {
         self.lexed.tokens.last().map_or(After::Statement, |token| token.after)
     }
 
-    /// Takes the next token in. Not so if a bracket doesn't fit: then there is no sense in what follows.
+    /// Adds the next token. Returns false for a mismatched bracket, because the rest of the text cannot be
+    /// read then.
     pub(super) fn push(&mut self, kind: Kind, start: usize, end: usize, newline: bool) -> bool {
         let text = &self.lexed.source[start..end];
         self.end_field(kind, text, newline);
@@ -165,7 +168,7 @@ impl<'s> Context<'s> {
         self.open.last().is_some_and(|open| open.at_key)
     }
 
-    /// A line break ends the value of a class's field as it ends a statement.
+    /// Handles the end of a class field: like a statement, its value ends at a line break.
     fn end_field(&mut self, kind: Kind, text: &str, newline: bool) {
         let ended = newline && self.after() == After::Operator && !continues(kind, text);
         if matches!(self.kind(), FrameKind::Class(_)) && (ended || self.after() == After::End) {
@@ -191,7 +194,8 @@ impl<'s> Context<'s> {
         token.bracket.is_some() && token.bracket == self.open.last().map(|open| open.frame)
     }
 
-    /// Whether the token before is the `respond` of a service, and takes what could go on with a name, too.
+    /// Whether the previous token is the `respond` of S, so that an ambiguous token after it begins an
+    /// operand.
     fn respond_goes_on(&self) -> bool {
         let Some(last) = self.last() else { return false };
         self.respond_is_ours
@@ -200,7 +204,7 @@ impl<'s> Context<'s> {
             && self.open.iter().any(|open| self.lexed.frames[open.frame].kind == FrameKind::Service)
     }
 
-    /// Notes that an operand follows `respond`, if it is the word of S.
+    /// Marks the previous `respond` as followed by an operand, if it is the word of S.
     fn mark_respond(&mut self, kind: Kind, text: &str, newline: bool) {
         let Some(last) = self.last() else { return };
         if newline || !self.lexed.is_name(last, "respond") || !self.lexed.tokens[last].starts {
@@ -232,7 +236,7 @@ impl<'s> Context<'s> {
             {
                 After::Operand
             }
-            // The ends of an import and of a jump, which nothing continues.
+            // The end of an import or jump, which no token can continue.
             Kind::String if self.follows("import") || self.follows_name("from") => After::End,
             Kind::Name if !newline && (self.follows("break") || self.follows("continue")) => After::End,
             Kind::TemplateMiddle => After::Operand,
@@ -266,12 +270,13 @@ impl<'s> Context<'s> {
         }
     }
 
-    /// Whether what stands next belongs to what stood last: `if (..)`, `else`, a label.
+    /// Whether the next token begins a statement within the previous one: after `if (..)`, `else` or a label.
     fn heads_statement(&self) -> bool {
         self.last().is_some_and(|last| self.lexed.heads_statement(last))
     }
 
-    /// Whether `function` or `class` here declares: at a statement's beginning, after `async` there, and in exports.
+    /// Whether `function` or `class` begins a declaration: at the beginning of a statement, after `async`
+    /// there, and in exports.
     fn place(&self, starts: bool) -> Place {
         let exported = |id: TokenId| self.lexed.is(id, "export") || self.lexed.is(id, "default");
         let declares = self.last().is_some_and(|last| {
@@ -301,7 +306,7 @@ impl<'s> Context<'s> {
         After::Operand
     }
 
-    /// `pfor (var` makes its parentheses a head, as `for (` does.
+    /// Turns the parentheses of `pfor (var` into a head, like those of `for (`.
     fn note_loop_variable(&mut self, text: &str) {
         let Some(last) = self.last().filter(|_| ["var", "let", "const"].contains(&text)) else { return };
         let Some(pfor) = last.checked_sub(1) else { return };
@@ -312,7 +317,7 @@ impl<'s> Context<'s> {
     }
 }
 
-/// Whether a token on a new line goes on with the expression before it.
+/// Whether a token on a new line continues the previous expression.
 fn continues(kind: Kind, text: &str) -> bool {
     match kind {
         Kind::Punctuator => !["{", "}", "++", "--", "!", "~", "@", "#"].contains(&text),

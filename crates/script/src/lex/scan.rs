@@ -1,31 +1,31 @@
-//! Characters to tokens: where each ends, and nothing about what it means.
+//! The scanner: finds the end of each token, independent of its meaning.
 //!
-//! The one question that characters can't answer, whether a `/` divides or opens a regular expression, is put to the
-//! caller (`super`), who knows what stands before.
+//! Characters alone cannot decide whether a `/` is a division or opens a regular expression. The caller
+//! (`super`) decides that from the previous tokens.
 
 use oxc_syntax::identifier::{is_identifier_part, is_identifier_start};
 
 use super::{Kind, Unterminated};
 
-/// Longest first, so that the first that fits is the one.
+/// All punctuators, longest first, so that the first match is the longest.
 const PUNCTUATORS: [&str; 34] = [
     ">>>=", "...", "===", "!==", "**=", "<<=", ">>=", ">>>", "&&=", "||=", "??=", "=>", "==", "!=", "<=",
     ">=", "&&", "||", "??", "?.", "++", "--", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<", ">>",
     "**", "#",
 ];
 
-/// A token's end and kind, and whether its own end is missing.
+/// A token's end and kind, and its error if it is unterminated.
 pub(super) struct Scanned {
     pub(super) end: usize,
     pub(super) kind: Kind,
     pub(super) unterminated: Option<Unterminated>,
 }
 
-/// Where the next token begins, and what lies before it.
+/// White space and comments before a token.
 pub(super) struct Gap {
     pub(super) start: usize,
     pub(super) newline: bool,
-    /// Where a comment begins that never ends.
+    /// The start of an unterminated comment.
     pub(super) open_comment: Option<usize>,
 }
 
@@ -69,7 +69,7 @@ fn line_end(source: &str, from: usize) -> usize {
     source[from..].find(is_newline).map_or(source.len(), |length| from + length)
 }
 
-/// The token at `start`. A `}` that goes on with a template is asked for as such.
+/// Scans the token at `start`. `in_template` makes a `}` continue the template.
 pub(super) fn token(source: &str, start: usize, regex: bool, in_template: bool) -> Scanned {
     let rest = &source[start..];
     let mut chars = rest.chars();
@@ -91,7 +91,7 @@ pub(super) fn token(source: &str, start: usize, regex: bool, in_template: bool) 
     }
 }
 
-/// `a?.5:b` has a `?` and a number.
+/// Whether `?.` is a `?` followed by a number: `a?.5:b`.
 fn is_ternary(rest: &str, punctuator: &str) -> bool {
     punctuator == "?." && rest[2..].starts_with(|c: char| c.is_ascii_digit())
 }
@@ -118,7 +118,7 @@ fn name_end(source: &str, from: usize) -> usize {
     at
 }
 
-/// The length of `\u0061` or `\u{61}`; of a backslash alone where it is neither.
+/// Returns the length of an escape `\u0061` or `\u{61}`, or of the backslash if it is neither.
 fn escape(rest: &str) -> usize {
     let hex = |text: &str| text.bytes().take_while(u8::is_ascii_hexdigit).count();
     if let Some(braced) = rest.strip_prefix("\\u{") {
@@ -173,7 +173,7 @@ fn string(source: &str, start: usize, quote: char) -> Scanned {
     Scanned { end: source.len(), kind: Kind::String, unterminated: Some(Unterminated::String) }
 }
 
-/// What a backslash takes with it: one character, and both of `\r\n`.
+/// Skips the character after a backslash, or both of `\r\n`.
 fn skip_escaped(chars: &mut std::str::CharIndices<'_>) {
     if let Some((_, '\r')) = chars.next()
         && chars.as_str().starts_with('\n')
@@ -182,7 +182,7 @@ fn skip_escaped(chars: &mut std::str::CharIndices<'_>) {
     }
 }
 
-/// From its first character, a backtick or brace, to the next end or hole.
+/// Scans a template from its first character, a backtick or brace, to the next end or hole.
 fn template(source: &str, start: usize, (closed, open): (Kind, Kind)) -> Scanned {
     let mut chars = source[start + 1..].char_indices();
     while let Some((at, c)) = chars.next() {

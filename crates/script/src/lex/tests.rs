@@ -1,4 +1,4 @@
-//! Tokens, against those that oxc's parser reads: on plain JavaScript they have to be the same.
+//! Compares the tokens of plain JavaScript with those of oxc's parser, which must be the same.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use oxc_span::SourceType;
 
 use super::*;
 
-/// The bounds of oxc's tokens; none if this is no JavaScript of this kind.
+/// Returns the bounds of oxc's tokens, or `None` if the text is not valid JavaScript of this kind.
 fn of_oxc(source: &str, kind: SourceType) -> Option<Vec<(usize, usize)>> {
     let allocator = Allocator::default();
     let parsed = Parser::new(&allocator, source, kind).with_config(TokensParserConfig).parse();
@@ -16,10 +16,10 @@ fn of_oxc(source: &str, kind: SourceType) -> Option<Vec<(usize, usize)>> {
     (!parsed.diagnostics.has_errors()).then(|| tokens.filter(|(start, end)| start < end).collect())
 }
 
-/// Requires the same tokens, and that nothing in the text is taken for S.
+/// Asserts that the tokens are the same, and that no part of the text is treated as S.
 fn same(source: &str) {
     let theirs = of_oxc(source, SourceType::mjs()).or_else(|| of_oxc(source, SourceType::cjs()));
-    let theirs = theirs.unwrap_or_else(|| panic!("this is no JavaScript: {source}"));
+    let theirs = theirs.unwrap_or_else(|| panic!("this is not valid JavaScript: {source}"));
     let ours: Vec<_> = lex(source).tokens.iter().map(|token| (token.start, token.end)).collect();
     let different = (0..theirs.len().max(ours.len())).find(|&at| theirs.get(at) != ours.get(at));
     let text =
@@ -33,7 +33,7 @@ fn same(source: &str) {
 }
 
 #[test]
-fn the_javascript_of_this_repository_has_oxcs_tokens() {
+fn javascript_of_this_repository_has_the_tokens_of_oxc() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folders = [
         "sdk/javascript",
@@ -44,10 +44,10 @@ fn the_javascript_of_this_repository_has_oxcs_tokens() {
     ];
     let mut read = 0;
     for folder in folders {
-        for file in std::fs::read_dir(root.join(folder)).expect("the folder is there") {
+        for file in std::fs::read_dir(root.join(folder)).expect("the folder exists") {
             let path = file.expect("a file").path();
             if path.extension().is_some_and(|ending| ending == "js" || ending == "mjs") {
-                same(&std::fs::read_to_string(&path).expect("it can be read"));
+                same(&std::fs::read_to_string(&path).expect("the file is readable"));
                 read += 1;
             }
         }
@@ -142,7 +142,7 @@ fn a_slash_divides_or_opens_a_regular_expression() {
 }
 
 #[test]
-fn a_text_has_its_tokens_in_any_alphabet() {
+fn tokenizes_non_ascii_texts() {
     for text in [
         "é = ä.ü",
         "\u{feff}a",

@@ -1,4 +1,4 @@
-//! What has to hold between constructs: names and paths are there once, and resources have handlers.
+//! Checks between constructs: names and paths are unique, and resources have handlers.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -9,13 +9,13 @@ use crate::syntax::{Construct, ConstructId, ConstructKind, Syntax};
 
 pub(super) fn check(syntax: &Syntax, diagnostics: &mut Vec<Diagnostic>) {
     diagnostics.extend(services(syntax));
-    // A method that is none counts for no other.
+    // An invalid method does not conflict with others.
     let told: BTreeSet<usize> = diagnostics.iter().map(|it| it.primary.span.start).collect();
     diagnostics.extend(handlers(syntax).into_iter().filter(|it| !told.contains(&it.primary.span.start)));
     diagnostics.extend(resources(syntax, &told));
 }
 
-/// Services of one name.
+/// Reports services with the same name.
 fn services(syntax: &Syntax) -> Vec<Diagnostic> {
     let mut seen: HashMap<&str, Range<usize>> = HashMap::new();
     let mut found = Vec::new();
@@ -33,8 +33,8 @@ fn services(syntax: &Syntax) -> Vec<Diagnostic> {
     found
 }
 
-/// Where handlers of one method would answer the same requests: in one resource, or in those of a service that have
-/// the same literal path.
+/// The scope in which a method may have only one handler: a resource, or all resources of a service with the
+/// same literal path.
 #[derive(PartialEq, Eq, Hash)]
 enum Domain<'s> {
     Path(Option<ConstructId>, &'s str),
@@ -67,7 +67,7 @@ fn handlers(syntax: &Syntax) -> Vec<Diagnostic> {
     found
 }
 
-/// The resource that a handler belongs to, and its path if it is a literal.
+/// Returns the resource of a handler, and its path if that is a literal.
 fn resource_of(syntax: &Syntax, handler: ConstructId) -> Option<(ConstructId, Option<&str>)> {
     let parent = syntax.constructs[handler].parent?;
     match &syntax.constructs[parent].kind {
@@ -76,7 +76,7 @@ fn resource_of(syntax: &Syntax, handler: ConstructId) -> Option<(ConstructId, Op
     }
 }
 
-/// Resources in whose braces there is no handler, nor a mistake that could have been one.
+/// Reports resources whose braces contain neither a handler nor an invalid one that has been reported.
 fn resources(syntax: &Syntax, told: &BTreeSet<usize>) -> Vec<Diagnostic> {
     let handlers =
         syntax.constructs.iter().filter(|construct| matches!(construct.kind, ConstructKind::On { .. }));

@@ -1,4 +1,4 @@
-//! What oxc finds wrong, in terms of the S text.
+//! Conversion of oxc's errors to diagnostics of the S text.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use oxc_diagnostics::OxcDiagnostic;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::prepass::OffsetMap;
 
-/// Adds what oxc found to what was found before. What stands where there is an error already follows from it.
+/// Adds oxc's errors to the diagnostics, except at places with an earlier error, which probably caused them.
 pub(super) fn explain(source: &str, errors: &[OxcDiagnostic], map: &OffsetMap, found: &mut Vec<Diagnostic>) {
     for error in errors {
         let translated = translate(source, error, map);
@@ -42,10 +42,10 @@ fn translate(source: &str, error: &OxcDiagnostic, map: &OffsetMap) -> Diagnostic
     }
     let help = match error.help.as_deref() {
         _ if said.starts_with("`await` is only allowed") => {
-            "a handler may wait; another function if it is `async`"
+            "`await` is allowed in handlers and in `async` functions"
         }
         Some(help) => help,
-        None => "this is JavaScript's own rule; look at what stands before, too",
+        None => "this is JavaScript's own rule; check the code before it, too",
     };
     let mut labels = labels.into_iter();
     let (span, label) = labels.next().unwrap_or((0..0, "here"));
@@ -56,15 +56,17 @@ fn translate(source: &str, error: &OxcDiagnostic, map: &OffsetMap) -> Diagnostic
 fn unexpected(source: &str, place: Range<usize>) -> Diagnostic {
     let token = &source[place.clone()];
     let help = match token {
-        "..." => "write what these dots stand for; between brackets they would spread a list",
-        ":" => "leave the type out: S has none. A colon stands in objects, in `case`, and behind a label",
-        _ => "look at what stands before: something is missing there, or too much",
+        "..." => "replace these dots by code; between brackets they would spread a list",
+        ":" => {
+            "leave the type out: S has none. A colon is only valid in objects, in `case`, and after a label"
+        }
+        _ => "check the code before it: something may be missing or superfluous",
     };
-    let label = "JavaScript has no place for this here";
+    let label = "this is not valid JavaScript here";
     Diagnostic::error(Code::Syntax, place, format!("unexpected `{token}`"), label, help)
 }
 
-/// Two statements on one line, or what ends none.
+/// Reports two statements on one line, or an unexpected token in place of the end of a statement.
 fn joined(source: &str, end: usize) -> Diagnostic {
     let rest = source[end..].trim_start();
     let start = source.len() - rest.len();
@@ -77,7 +79,7 @@ fn joined(source: &str, end: usize) -> Diagnostic {
             Diagnostic::error(
                 Code::Syntax,
                 end..end,
-                "two statements stand on one line",
+                "there are two statements on one line",
                 "`;` is missing here",
                 help,
             )

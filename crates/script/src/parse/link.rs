@@ -1,4 +1,4 @@
-//! Which statement of the tree stands for which construct: scopes, symbols and literals that only the tree knows.
+//! Links constructs to the statements of the tree, and sets their scopes, symbols and literals from the tree.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::prepass::OffsetMap;
 use crate::status::StatusResponse;
 use crate::syntax::{ConstructId, ConstructKind, Name, Syntax};
 
-/// Links, and checks what only the tree tells.
+/// Links the constructs, and runs the checks that need the tree.
 pub(super) fn link(
     program: &Program<'_>,
     map: &OffsetMap,
@@ -30,9 +30,9 @@ struct Linker<'s> {
     map: &'s OffsetMap,
     syntax: &'s mut Syntax,
     diagnostics: &'s mut Vec<Diagnostic>,
-    /// The functions that stand for services and resources.
+    /// The scopes of the functions that represent services and resources.
     declarative: HashSet<ScopeId>,
-    /// The functions around, from the outside: whether each is one of those.
+    /// Whether each enclosing function is in `declarative`, outermost first.
     functions: Vec<bool>,
 }
 
@@ -54,14 +54,13 @@ impl<'a> Visit<'a> for Linker<'_> {
     fn visit_return_statement(&mut self, statement: &ReturnStatement<'a>) {
         if self.functions.last() == Some(&true) {
             let span = self.map.span_to_source(statement.span);
-            let message = "`return` stands in a handler or a function";
-            let help =
-                "a service and a resource only declare; what is to run for a request stands in a handler";
+            let message = "`return` is only allowed in a handler or a function";
+            let help = "services and resources only declare; put code that runs for a request into a handler";
             self.diagnostics.push(Diagnostic::error(
                 Code::ReturnPlace,
                 span,
                 message,
-                "this one does not",
+                "not allowed here",
                 help,
             ));
         }
@@ -100,7 +99,7 @@ impl Linker<'_> {
         }
     }
 
-    /// The scope of the function in `void function() {}` or `void [path, function() {}]`.
+    /// Returns the scope of the function in `void function() {}` or `void [path, function() {}]`.
     fn function(&mut self, id: ConstructId, expression: &Expression<'_>) -> Option<ScopeId> {
         let scope = |function: &Function<'_>| function.scope_id.get();
         let Expression::UnaryExpression(unary) = expression else { return None };
@@ -124,7 +123,8 @@ impl Linker<'_> {
         }
     }
 
-    /// The body of a status response is taken out of its object, where only a value can stand.
+    /// Reports a body of a status response that is not a plain value. The emitter moves the body out of its
+    /// object, so it cannot be a method or accessor.
     fn check_body(&mut self, body: &ObjectProperty<'_>) {
         let label = match body.kind {
             PropertyKind::Get => "this is a getter",
@@ -133,12 +133,12 @@ impl Linker<'_> {
             PropertyKind::Init => return self.check_value(&body.value),
         };
         let message = "the body of a status response is a value";
-        let help = "write the value behind its name: `body: value`";
+        let help = "write the value after its name: `body: value`";
         let span = self.map.span_to_source(body.span);
         self.diagnostics.push(Diagnostic::error(Code::RespondValue, span, message, label, help));
     }
 
-    /// A function is no answer; whoever writes one forgot to call it.
+    /// Reports a function as the value of `respond`. The author probably forgot to call it.
     fn check_value(&mut self, value: &Expression<'_>) {
         let value = value.get_inner_expression();
         let what = match value {
@@ -146,14 +146,14 @@ impl Linker<'_> {
             Expression::ClassExpression(_) => "class",
             _ => return,
         };
-        let message = format!("a {what} can't be sent as an answer");
+        let message = format!("a {what} can't be sent as a response");
         let help = "respond with what it returns: give it a name before, and write `respond name(..)`";
         let span = self.map.span_to_source(value.span());
         let label = format!("this is a {what}");
         self.diagnostics.push(Diagnostic::error(Code::RespondValue, span, message, label, help));
     }
 
-    /// A path begins with `/`, and ends before the query.
+    /// Reports a path that does not begin with `/` or that contains a query.
     fn check_path(&mut self, path: &Expression<'_>) {
         let mut first = path;
         while let Expression::BinaryExpression(sum) = first {
@@ -172,7 +172,7 @@ impl Linker<'_> {
         } else if text.contains(['?', '#']) {
             (
                 "a path has no query",
-                "`?` and `#` are no part of a path",
+                "a path can't contain `?` or `#`",
                 "leave it out: a handler finds the parameters in `query`",
             )
         } else {

@@ -1,6 +1,7 @@
-//! What a text becomes: its constructs, its JavaScript, and what is said of its mistakes.
+//! Parser tests: the constructs of a text, its JavaScript, and the diagnostics.
 //!
-//! Tests of mistakes compare all that is printed, and are named for the rule that is broken, where there is one.
+//! Tests of diagnostics compare the full rendered text. A test is named after the rule that the text
+//! violates, if there is one.
 
 use oxc_allocator::Allocator;
 
@@ -11,17 +12,20 @@ use crate::syntax::Construct;
 mod bad;
 mod good;
 
-/// All that is said of a text, as it is printed.
+/// Renders all diagnostics of a text.
 fn told(source: &str) -> String {
     let allocator = Allocator::default();
     let parsed = parse(&allocator, source);
     for it in &parsed.diagnostics {
-        assert!(!it.primary.text.is_empty() && !it.help.is_empty(), "no label or no help: {it:?}");
+        assert!(
+            !it.primary.text.is_empty() && !it.help.is_empty(),
+            "the label or the help is missing: {it:?}"
+        );
     }
     parsed.diagnostics.iter().map(|it| it.render("shop.sjs", source)).collect::<Vec<_>>().join("\n")
 }
 
-/// The codes and places of a text's mistakes.
+/// Returns the codes and positions of a text's diagnostics.
 fn mistakes(source: &str) -> Vec<String> {
     let allocator = Allocator::default();
     let lines = Lines::new(source);
@@ -29,14 +33,14 @@ fn mistakes(source: &str) -> Vec<String> {
     found.iter().map(|it| format!("{} {}", it.code.code(), lines.position(it.primary.span.start))).collect()
 }
 
-/// The JavaScript of a text that has no mistake.
+/// Returns the JavaScript of a text without errors.
 fn encoded(source: &str) -> String {
     assert_eq!(told(source), "");
     let allocator = Allocator::default();
     parse(&allocator, source).encoded.to_owned()
 }
 
-/// The constructs of a text, one a line, indented as they stand in each other.
+/// Returns the constructs of a text, one a line, indented by nesting.
 fn constructs(source: &str) -> String {
     let allocator = Allocator::default();
     let parsed = parse(&allocator, source);
@@ -52,7 +56,7 @@ fn constructs(source: &str) -> String {
     parsed.syntax.constructs.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// A handler for POST with these statements.
+/// Returns a POST handler with these statements.
 fn handler(statements: &str) -> String {
     format!("service shop {{\n  res '/a' on POST {{\n    {statements}\n  }}\n}}\n")
 }

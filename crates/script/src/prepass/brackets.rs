@@ -1,4 +1,4 @@
-//! Texts without a structure: brackets that don't fit, and what never ends.
+//! Diagnostics for unbalanced brackets and unterminated tokens.
 
 use std::ops::Range;
 
@@ -6,7 +6,8 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::lex::{Fault, FrameId, FrameKind, Lexed, TokenId, Unterminated};
 use crate::line::Lines;
 
-/// Tells what is wrong. Of brackets only the first mistake, since everything after it follows from it.
+/// Returns diagnostics for the lexical errors. Of mismatched brackets only the first is reported, since it
+/// causes the others.
 pub(super) fn explain(lexed: &Lexed<'_>) -> Vec<Diagnostic> {
     let mut found: Vec<Diagnostic> = lexed.faults.iter().filter_map(|fault| unterminated(*fault)).collect();
     if found.is_empty() {
@@ -54,12 +55,12 @@ fn mismatched(lexed: &Lexed<'_>, close: TokenId, open: TokenId) -> Diagnostic {
     let (text, opened) = (first(lexed.text(close)), lexed.text(open));
     let message = format!("mismatched `{text}`");
     let label = format!("`{}` is expected before this", closer(opened));
-    let help = format!("close the `{opened}` with `{}`, or take the `{text}` away", closer(opened));
+    let help = format!("close the `{opened}` with `{}`, or remove the `{text}`", closer(opened));
     Diagnostic::error(Code::Bracket, span(lexed, close), message, label, help)
         .and(span(lexed, open), format!("this `{opened}` is still open"))
 }
 
-/// A closing bracket's own character: `}` of a template's tail.
+/// Returns the closing bracket's own character: the `}` of a template's tail.
 fn first(text: &str) -> &str {
     text.chars().next().map_or("", |c| &text[..c.len_utf8()])
 }
@@ -67,12 +68,12 @@ fn first(text: &str) -> &str {
 fn superfluous(lexed: &Lexed<'_>, close: TokenId) -> Diagnostic {
     let text = first(lexed.text(close));
     let message = format!("unexpected `{text}`: nothing is open here");
-    let help = "take it away, or look for a block above that was closed too early";
+    let help = "remove it, or look for a block above that was closed too early";
     let start = span(lexed, close).start;
     let error =
         Diagnostic::error(Code::Bracket, start..start + text.len(), message, "this closes nothing", help);
     match closed_early(lexed) {
-        Some(id) => error.and(span(lexed, id), "this is probably the one too many"),
+        Some(id) => error.and(span(lexed, id), "this one is probably superfluous"),
         None => error,
     }
 }
@@ -88,24 +89,24 @@ fn unclosed(lexed: &Lexed<'_>, innermost: FrameId) -> Option<Diagnostic> {
         return Some(error.and(span(lexed, open), format!("this `{opened}` is still open")));
     }
     let suspect = left_open(lexed).unwrap_or(open);
-    let help = "close the block where it is to end; the lines' indentation says which one it probably is";
+    let help = "close the block where it is to end; the indentation shows which one it probably is";
     let message = "unexpected end of file, a } is missing";
     let error = Diagnostic::error(Code::MissingBrace, end..end, message, "the file ends here", help);
     Some(error.and(span(lexed, suspect), "this block is probably the one left open"))
 }
 
-/// The brace that lacks its closing one, as far as the layout tells.
+/// Returns the probable brace without a closing one, as judged by the layout.
 fn left_open(lexed: &Lexed<'_>) -> Option<TokenId> {
     misaligned(lexed, |opening, closing| closing < opening).or_else(|| handler_with_resource(lexed))
 }
 
-/// A closing brace that stands further right than the line of the one it closes.
+/// Returns a closing brace that is indented further than the line of its opening brace.
 fn closed_early(lexed: &Lexed<'_>) -> Option<TokenId> {
     let close = |open: TokenId| lexed.closing(open);
     misaligned(lexed, |opening, closing| closing > opening).map(close)
 }
 
-/// The innermost opening brace, and then the first, whose closing one begins a line with a wrong indentation.
+/// Returns the first and innermost opening brace whose closing one begins a line with a wrong indentation.
 fn misaligned(lexed: &Lexed<'_>, wrong: impl Fn(usize, usize) -> bool) -> Option<TokenId> {
     let lines = Lines::new(lexed.source);
     let indent = |id: TokenId| {
@@ -123,7 +124,8 @@ fn misaligned(lexed: &Lexed<'_>, wrong: impl Fn(usize, usize) -> bool) -> Option
     found.map(|(_, open)| open)
 }
 
-/// A handler whose body has a resource with a literal path: mostly, that resource was meant to stand behind it.
+/// Returns the brace of a handler whose body contains a resource with a literal path. That resource was
+/// probably meant to follow the handler.
 fn handler_with_resource(lexed: &Lexed<'_>) -> Option<TokenId> {
     let mut resources = (0..lexed.tokens.len()).filter(|&id| {
         let token = lexed.tokens[id];

@@ -1,4 +1,4 @@
-//! `state` and external resources: declarations with names.
+//! `state` and external resources.
 
 use super::{Finder, Place};
 use crate::diagnostic::Code;
@@ -44,23 +44,23 @@ impl Finder<'_> {
             return;
         } else if around.is_none() {
             (
-                "state stands in a service, a resource or a handler",
-                "put it into the service whose handlers share it; a constant of the file is a `const`",
+                "state must be declared in a service, a resource or a handler",
+                "move it into the service whose handlers share it; a constant of the file is a `const`",
             )
         } else if in_function {
             (
-                "state stands in a service, a resource or a handler, not in a function",
-                "declare it in the handler, and give the function what it needs",
+                "state can't be declared in a function",
+                "declare it in the handler, and pass the function its arguments",
             )
         } else if self.is_headed(id) {
             ("state can't be declared on a condition", "declare it before, and set it here")
         } else {
             return;
         };
-        self.error(Code::StatePlace, self.span(id), message, "this one does not", help);
+        self.error(Code::StatePlace, self.span(id), message, "not allowed here", help);
     }
 
-    /// Whether a statement belongs to what stands before: `if (a)`, `else`, a label. No declaration may.
+    /// Whether a statement is the body of `if (a)`, `else` or a label, where declarations are not allowed.
     fn is_headed(&self, id: TokenId) -> bool {
         id > 0 && self.lexed.heads_statement(id - 1)
     }
@@ -88,14 +88,14 @@ impl Finder<'_> {
         self.replace(self.span(id), "const", Some((construct, 0)));
     }
 
-    /// The `on` or brace behind `res g = E`.
+    /// Returns the `on` or brace after `res g = E`.
     fn handler_of_external(&self, id: TokenId) -> Option<TokenId> {
         let behind = self.expression_end(id + 1)? + 1;
         let handler = self.lexed.is_name(behind, "on") || self.is_block(behind);
         (handler && self.same_line(behind)).then_some(behind)
     }
 
-    /// The names of `a = 1, b`.
+    /// Returns the names in `a = 1, b`.
     fn declared(&self, first: TokenId) -> Vec<Name> {
         let mut names = Vec::new();
         let mut id = first;

@@ -17,8 +17,8 @@ impl Finder<'_> {
             self.error(
                 Code::RespondPlace,
                 self.span(id),
-                "`respond` stands in a handler",
-                "this one does not",
+                "`respond` is only allowed in a handler",
+                "not allowed here",
                 help,
             );
         }
@@ -28,18 +28,20 @@ impl Finder<'_> {
         self.replace(self.span(id), "throw", Some((construct, 0)));
     }
 
-    /// `respond` alone on a line is JavaScript, but nothing that anybody means where the word is no name.
+    /// Reports a `respond` alone on a line. It is valid JavaScript, but pointless where the word is not used
+    /// as a name.
     fn check_lone_respond(&mut self, id: TokenId) {
         let alone = self.lexed.is(id + 1, ";") || self.lexed.is(id + 1, "}") || !self.same_line(id + 1);
         if !alone || !self.is_no_name(id) {
             return;
         }
-        let help = "write the value behind it, on this line: `respond result`; `respond null` answers 204, without a body";
+        let help = "write the value after it, on this line: `respond result`; `respond null` answers 204, without a body";
         let message = "`respond` needs a value on the same line";
         self.error(Code::RespondValue, self.span(id), message, "no value follows", help);
     }
 
-    /// Whether a word that could be JavaScript's can't be meant so: within a service, in a file that has no such name.
+    /// Whether an ambiguous word cannot be meant as a name: it is in a service, and the file does not use it
+    /// as a name.
     fn is_no_name(&self, id: TokenId) -> bool {
         let in_service = self.token(id).is_some_and(|token| self.in_service(token.frame));
         in_service && !self.lexed.uses_as_name(self.lexed.text(id))
@@ -75,12 +77,12 @@ impl Finder<'_> {
         if in_function || self.in_handler(token.frame) {
             return;
         }
-        let message = format!("{word} stands in a handler or a function");
-        let help = "move it into the handler whose calls it is to overlap";
-        self.error(code, self.span(id), message, "this one does not", help);
+        let message = format!("{word} is only allowed in a handler or a function");
+        let help = "move it into the handler whose calls are to overlap";
+        self.error(code, self.span(id), message, "not allowed here", help);
     }
 
-    /// `pfor(var NAME in E) S`.
+    /// Encodes `pfor(var NAME in E) S`.
     pub(super) fn pfor(&mut self, id: TokenId) {
         let open = id + 1;
         if !self.same_line(open) || !self.lexed.is(open, "(") {
@@ -121,17 +123,18 @@ impl Finder<'_> {
         let word = self.lexed.text(open + 1);
         let label;
         let (span, message, shown, help) = if self.lexed.is_name(name + 1, "of") {
-            let help = "write `pfor(var i in list)` and `list[i]`: it gives the indices of a list, the keys of an object";
+            let help =
+                "write `pfor(var i in list)` and `list[i]`: `i` is an index of a list or a key of an object";
             (self.span(name + 1), "`pfor` goes over keys, with `in`", "`of` goes over values", help)
         } else if !self.lexed.is(name + 1, "in") {
             let help = "write `pfor(var i in list) { .. }`; a loop that counts is a `for`";
             (self.between(open, close), "`pfor` has the form `pfor(var NAME in E)`", "this has another", help)
         } else if !declared {
-            let help = "write `pfor(var i in list)`: each turn has its own";
+            let help = "write `pfor(var i in list)`: each iteration has its own";
             (self.span(name), "`pfor` declares its variable", "`var` is missing before this", help)
         } else if word != "var" {
-            label = format!("`{word}` stands here");
-            let help = "write `var`: the variable is new and constant in each turn all the same";
+            label = format!("this is `{word}`");
+            let help = "write `var`: the variable is still new and constant in each iteration";
             (self.span(open + 1), "the variable of `pfor` is declared with `var`", label.as_str(), help)
         } else {
             return;

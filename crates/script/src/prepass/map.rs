@@ -1,4 +1,4 @@
-//! Edits to S text, and the map back from what they make of it.
+//! Edits to the S text, and the offset map of the result.
 
 use std::ops::Range;
 
@@ -6,17 +6,17 @@ use oxc_span::Span;
 
 use crate::syntax::ConstructId;
 
-/// Text that takes the place of other text.
+/// A replacement of a range of the S text.
 #[derive(Clone, Debug)]
 pub(crate) struct Edit {
-    /// What it replaces, in S.
+    /// The range in the S text.
     pub(crate) range: Range<usize>,
     pub(crate) text: String,
-    /// The construct whose statement begins so many bytes into `text`.
+    /// A construct whose statement begins at this byte offset of `text`.
     pub(crate) begins: Option<(ConstructId, usize)>,
 }
 
-/// A stretch that is the same in both texts.
+/// A range that is identical in both texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     source: usize,
@@ -24,21 +24,21 @@ struct Piece {
     length: usize,
 }
 
-/// Which place of the S text stands where in the encoded one.
+/// The offset map between the S text and the encoded text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OffsetMap {
     pieces: Vec<Piece>,
 }
 
-/// What edits make of a text.
+/// The result of edits.
 pub(crate) struct Applied {
     pub(crate) text: String,
     pub(crate) map: OffsetMap,
-    /// Where the constructs' statements begin in it.
+    /// The start of each construct's statement in `text`.
     pub(crate) begins: Vec<(ConstructId, usize)>,
 }
 
-/// Makes edits, which must not overlap.
+/// Applies edits, which must not overlap.
 pub(crate) fn apply(source: &str, mut edits: Vec<Edit>) -> Applied {
     edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
     let mut encoded =
@@ -61,28 +61,29 @@ impl OffsetMap {
         encoded.push_str(&source[range]);
     }
 
-    /// The place in S of a place in the encoded text. What was put in stands at the end of the text before it, so that
-    /// the first character of what replaced something is the first of what was replaced.
+    /// Converts an offset of the encoded text to the S text. Inserted text maps to the end of the text before
+    /// it, so the first character of a replacement maps to the first character of the replaced text.
     pub(crate) fn to_source(&self, encoded: usize) -> usize {
         let after = self.pieces.partition_point(|piece| piece.encoded <= encoded);
         let Some(piece) = after.checked_sub(1).and_then(|before| self.pieces.get(before)) else { return 0 };
         piece.source + (encoded - piece.encoded).min(piece.length)
     }
 
-    /// The place in S of a span of the encoded text.
+    /// Converts a span of the encoded text to the S text.
     pub(crate) fn span_to_source(&self, span: Span) -> Range<usize> {
         let (start, end) = (self.to_source(span.start as usize), self.to_source(span.end as usize));
         start..end.max(start)
     }
 
-    /// Whether what stands in the encoded text here stands in S, too, rather than being put in.
+    /// Whether the encoded text at this offset is copied from the S text, rather than inserted.
     pub(crate) fn is_of_source(&self, encoded: usize) -> bool {
         let after = self.pieces.partition_point(|piece| piece.encoded <= encoded);
         let before = after.checked_sub(1).and_then(|before| self.pieces.get(before));
         before.is_some_and(|piece| encoded < piece.encoded + piece.length)
     }
 
-    /// The place in the encoded text of a place in S. What was replaced stands at the beginning of what replaced it.
+    /// Converts an offset of the S text to the encoded text. Replaced text maps to the beginning of its
+    /// replacement.
     pub(crate) fn to_encoded(&self, source: usize) -> usize {
         let after = self.pieces.partition_point(|piece| piece.source <= source);
         let Some(piece) = after.checked_sub(1).and_then(|before| self.pieces.get(before)) else { return 0 };

@@ -6,12 +6,12 @@ use crate::lex::{Kind, TokenId};
 use crate::method::Method;
 use crate::syntax::{ConstructKind, Name};
 
-/// What stands behind a resource's path.
+/// The code after a resource's path.
 enum Behind {
     Block(TokenId),
     /// `on METHOD`.
     Handler {
-        /// `on`, or the method where that is missing.
+        /// The `on`, or the method if `on` is missing.
         from: TokenId,
         /// The method.
         word: TokenId,
@@ -64,19 +64,19 @@ impl Finder<'_> {
         };
         let place = self.place(token.frame);
         let help = "move it out, to the file's top level; services reach each other by HTTP";
-        let message = "a service stands at the top level of a file";
+        let message = "a service must be at the top level of a file";
         let mut error =
-            Diagnostic::error(Code::ServicePlace, self.span(id), message, "this one does not", help);
+            Diagnostic::error(Code::ServicePlace, self.span(id), message, "not allowed here", help);
         if let Some(around) = place.around {
             let construct = &self.syntax.constructs[around];
             let head =
                 construct.span.start..construct.body.as_ref().map_or(construct.span.end, |body| body.start);
-            error = error.and(head, "it stands in this");
+            error = error.and(head, "it is nested in this");
         }
         self.diagnostics.push(error);
     }
 
-    /// Whether an operand begins here that can't go on with a name: the word before it is then no name.
+    /// Whether an operand begins here that cannot continue an expression which ends in a name.
     pub(super) fn operand_begins(&self, id: TokenId) -> bool {
         let Some(token) = self.token(id) else { return false };
         match token.kind {
@@ -156,7 +156,7 @@ impl Finder<'_> {
                 self.handler(from, (word, method), open, (", function() {", ";}];"));
             }
             Behind::Nothing => {
-                let help = "write `on GET { .. }` behind the path, or several handlers in braces; an external resource \
+                let help = "write `on GET { .. }` after the path, or several handlers in braces; an external resource \
                             is `res name = 'http://..'`";
                 let message = "a resource needs a handler";
                 let end = end.unwrap_or(id);
@@ -172,7 +172,7 @@ impl Finder<'_> {
         }
     }
 
-    /// `res '/a' GET {`.
+    /// Reports a missing `on`: `res '/a' GET {`.
     fn on_missing(&mut self, word: TokenId) {
         let text = self.lexed.text(word);
         let message = format!("expected `on` before `{text}`");
@@ -187,20 +187,20 @@ impl Finder<'_> {
         let (message, help) = match kind {
             None if self.lost => return,
             None => (
-                "a resource stands in a service",
+                "a resource must be declared in a service",
                 "put it into a service: `service shop { res '/a' on GET { .. } }`",
             ),
             Some(ConstructKind::Res { .. }) => (
-                "a resource stands in a service or a handler, not in another resource",
-                "move it out, and write its whole path; shared state can stand in the service",
+                "a resource can't be nested directly in another resource",
+                "move it out, and write its whole path; shared state can be declared in the service",
             ),
             Some(_) if in_function => (
-                "a resource stands in a service or a handler, not in a function",
+                "a resource can't be declared in a function",
                 "declare it in the handler itself; for several, use a `for` loop instead of a callback",
             ),
             Some(_) => return,
         };
-        self.error(Code::ResPlace, self.span(id), message, "this one does not", help);
+        self.error(Code::ResPlace, self.span(id), message, "not allowed here", help);
     }
 
     fn check_path(&mut self, id: TokenId, end: Option<TokenId>) {
@@ -217,7 +217,7 @@ impl Finder<'_> {
                 Code::ResParentheses,
                 self.between(id + 1, end),
                 message,
-                "this is taken for a path",
+                "this is read as a path",
                 help,
             );
         }
@@ -237,7 +237,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Adds a handler, with what stands around it in JavaScript.
+    /// Adds a handler, with the JavaScript to insert before and after it.
     fn handler(
         &mut self,
         from: TokenId,
@@ -254,7 +254,7 @@ impl Finder<'_> {
         self.insert_after(close, after);
     }
 
-    /// The method, if it is one, and the brace of `on METHOD {`.
+    /// Returns the method, if it is valid, and the brace of `on METHOD {`.
     fn handler_head(&mut self, word: TokenId) -> Option<(Option<Method>, TokenId)> {
         let open = if self.lexed.is(word, "{") { word } else { word + 1 };
         let method = Method::handled(self.lexed.text(word));
@@ -266,7 +266,7 @@ impl Finder<'_> {
         }
         let message = format!("expected `{{` after the method, found {}", self.found(open));
         let help = if self.lexed.is(open, ",") {
-            "write a handler for each method; what they have in common can be a function"
+            "write a handler for each method; code that they share can be a function"
         } else {
             "write the handler in braces: `on GET { respond 'Hello' }`"
         };
@@ -287,7 +287,7 @@ impl Finder<'_> {
             ),
             None if text == "OPTIONS" => (
                 "`OPTIONS` has no handler of its own".into(),
-                "leave it out: the gateway answers it from the handlers that are there".into(),
+                "leave it out: the gateway answers it itself".into(),
             ),
             None => (format!("`{text}` is not an HTTP method"), format!("write one of {all}")),
         };
@@ -317,13 +317,13 @@ impl Finder<'_> {
         self.error(
             Code::OnPlace,
             self.span(id),
-            "`on` stands in a resource",
-            "this one belongs to none",
+            "`on` is only allowed in a resource",
+            "this one is not in a resource",
             help,
         );
     }
 
-    /// What a token is, for a message.
+    /// Returns a token's text for a message.
     pub(super) fn found(&self, id: TokenId) -> String {
         match self.token(id) {
             Some(_) => format!("`{}`", self.lexed.text(id)),

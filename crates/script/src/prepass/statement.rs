@@ -1,11 +1,12 @@
-//! Where statements and expressions end, as far as tokens tell.
+//! The ends of statements and expressions, as determined from tokens.
 
 use super::Finder;
 use crate::lex::{After, FrameKind, Kind, TokenId};
 
 impl Finder<'_> {
-    /// The last token of the expression that begins here; none if nothing does. Ends before a comma, a semicolon, a
-    /// closing bracket, the next statement, and where `on`, any other operand or a brace follows an operand.
+    /// Returns the last token of the expression that begins here, or `None` if there is none. The expression
+    /// ends before a comma, a semicolon, a closing bracket or the next statement, and where `on`, another
+    /// operand or a brace follows an operand.
     pub(super) fn expression_end(&self, first: TokenId) -> Option<TokenId> {
         let frame = self.token(first)?.frame;
         let mut last = None;
@@ -39,10 +40,10 @@ impl Finder<'_> {
         self.lexed.frames[frame].close == Some(id)
     }
 
-    /// The last token of the statement that begins here, without its semicolon.
+    /// Returns the last token of the statement that begins here, without its semicolon.
     pub(super) fn statement_end(&self, first: TokenId) -> TokenId {
         let (mut id, mut last) = (first, first);
-        // Keywords that go on with a statement which began with these.
+        // The keywords that can continue the open statements, outermost first.
         let mut expected: Vec<&[&str]> = Vec::new();
         while let Some(token) = self.token(id) {
             let next = if self.lexed.is(id, ";") { id + 1 } else { id };
@@ -63,7 +64,7 @@ impl Finder<'_> {
         last
     }
 
-    /// Whether a keyword goes on with one of these statements; those within it have ended then.
+    /// Whether a keyword continues one of these statements. Those nested in it have then ended.
     fn take_expected(&self, expected: &mut Vec<&[&str]>, id: TokenId) -> bool {
         let keyword = self.token(id).filter(|token| token.kind == Kind::Keyword).map(|_| self.lexed.text(id));
         let waits = |words: &&[&str]| keyword.is_some_and(|keyword| words.contains(&keyword));
@@ -72,7 +73,7 @@ impl Finder<'_> {
         true
     }
 
-    /// Leaves out what there is no sense in: nothing is looked for in it, and the JavaScript has an empty statement.
+    /// Skips an invalid range: it is not searched for constructs, and is encoded as an empty statement.
     pub(super) fn skip(&mut self, first: TokenId, last: TokenId) {
         self.replace(self.between(first, last), ";", None);
         self.skipped = last + 1;

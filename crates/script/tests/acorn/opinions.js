@@ -1,4 +1,4 @@
-// Reads texts from standard input, a list in JSON, and writes what acorn makes of each.
+// Reads a JSON list of texts from standard input, and writes acorn's opinion on each.
 
 import { readFileSync } from "node:fs";
 import { opinion } from "./s.js";

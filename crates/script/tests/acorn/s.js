@@ -1,7 +1,8 @@
-// S as an acorn plugin: a second opinion on the grammar, written without a look at the compiler's.
+// S as an acorn plugin: a second opinion on the grammar, written independently of the compiler.
 //
-// It parses S itself, statement by statement, where the compiler rewrites tokens and parses JavaScript. Both have to
-// accept the same texts and find the same constructs (`tests/second_opinion.rs`). Of several mistakes it knows the first.
+// It parses S directly, statement by statement, where the compiler rewrites tokens and parses JavaScript.
+// Both must accept the same texts and find the same constructs (`tests/second_opinion.rs`). It reports only
+// the first of several errors.
 
 import { Parser, getLineInfo, isNewLine, tokContexts, tokTypes } from "acorn";
 
@@ -14,13 +15,13 @@ class S extends Parser {
   constructor(options, input, startPos) {
     super(options, input, startPos);
     this.found = [];
-    // What is around: "service", "resource", "handler", and "function" for those of JavaScript.
+    // The enclosing frames: "service", "resource", "handler", and "function" for JavaScript functions.
     this.frames = [];
     this.services = new Set();
     this.respondIsName = /(?:\b(?:var|let|const|function|class|as)|[(,[=+])\s*respond\b(?!\s*[:(])/.test(input);
   }
 
-  // Looking ahead: text only, acorn has but one token.
+  // Looks ahead in the text only, since acorn has a lookahead of one token.
 
   skipGap(from) {
     const skip = /(?:\s|\/\/.*|\/\*[^]*?\*\/)*/y;
@@ -39,7 +40,7 @@ class S extends Parser {
     return /^[\p{ID_Continue}$\u200c\u200d\\]*/u.exec(this.input.slice(at))[0];
   }
 
-  // Whether an operand stands here that can't go on with a name before it.
+  // Whether an operand begins here that cannot continue an expression which ends in a name.
   beginsOperand(at) {
     const word = this.wordAt(at);
     if (word) return word !== "in" && word !== "instanceof";
@@ -66,7 +67,7 @@ class S extends Parser {
     const brace = sameLine && char === "{";
     switch (word) {
       case "service": return (begins || brace) && this.service();
-      case "on": return (begins || brace) && this.raise(this.start, "`on` stands in a resource");
+      case "on": return (begins || brace) && this.raise(this.start, "`on` is only allowed in a resource");
       case "state": return (begins || brace) && this.state(context);
       case "res": return this.res(context, at, sameLine, begins || brace);
       case "respond": return this.respond(at, sameLine, char, begins || brace);
@@ -77,7 +78,7 @@ class S extends Parser {
     }
   }
 
-  // Braces of S: acorn would take some for an object's.
+  // Opens a block of S, which acorn might otherwise parse as an object.
   openBlock() {
     if (this.type.label !== "{") this.unexpected();
     this.context[this.context.length - 1] = tokContexts.b_stat;
@@ -126,7 +127,7 @@ class S extends Parser {
 
   isReservedAt(name) { return this.reservedWordsStrict.test(name) || this.keywords.test(name); }
 
-  // Whether what could be a name's continuation is a path, since a handler follows on its line.
+  // Whether an ambiguous continuation is a path, because a handler follows on its line.
   isPath(at) {
     if (!/[`[(+-]/.test(this.input.charAt(at)) || /^(?:\+\+|--|[+-]=)/.test(this.input.slice(at, at + 2))) return false;
     try {
@@ -177,7 +178,7 @@ class S extends Parser {
     return this.finishNode(node, "Resource");
   }
 
-  // The path, if it is a literal.
+  // Returns the path, if it is a literal.
   checkPath(path) {
     let first = path;
     while (first.type === "BinaryExpression") first = first.left;
@@ -213,7 +214,7 @@ class S extends Parser {
     const node = this.startNode();
     this.note("state", this.start);
     this.next();
-    if (this.type.label !== "name") this.raise(this.start, "a state has a name");
+    if (this.type.label !== "name") this.raise(this.start, "a state needs a name");
     this.parseVar(node, false, "let");
     this.semicolon();
     return this.finishNode(node, "State");
@@ -231,19 +232,19 @@ class S extends Parser {
     if (!this.inHandler()) this.raise(this.start, "`respond` elsewhere");
     const node = this.startNode();
     this.note("respond", this.start);
-    // What follows is read as it would be behind `throw`: an operand.
+    // The value is read like the operand of `throw`.
     this.exprAllowed = true;
     this.type = tokTypes._throw;
     this.next();
     const value = this.parseExpression();
     for (const { type, start } of this.bodies(value)) {
-      if (/^(?:Function|ArrowFunction|Class)Expression$/.test(type)) this.raise(start, "a function is no answer");
+      if (/^(?:Function|ArrowFunction|Class)Expression$/.test(type)) this.raise(start, "a function is not a response");
     }
     this.semicolon();
     return this.finishNode(node, "Respond");
   }
 
-  // The bodies of `{ 404: { body: .. } }`, or the value itself.
+  // Returns the bodies of `{ 404: { body: .. } }`, or the value itself.
   bodies(value) {
     const members = value.type === "ObjectExpression" ? value.properties : [];
     const [only] = members, status = only?.key?.value;
@@ -254,7 +255,7 @@ class S extends Parser {
   }
 
   mayRunHere() {
-    if (!this.inHandler() && this.top() !== "function") this.raise(this.start, "what runs stands in a handler");
+    if (!this.inHandler() && this.top() !== "function") this.raise(this.start, "statements are only allowed in a handler");
   }
 
   par() {
@@ -301,7 +302,8 @@ class S extends Parser {
     return this.finishNode(node, "Pfor");
   }
 
-  // Behind the parenthesis that closes the one here; good enough for what has no strings with parentheses.
+  // Returns the offset after the parenthesis that closes the one at `at`. Ignores strings, which do not occur
+  // here.
   closing(at) {
     let depth = 0;
     for (let i = at; i < this.input.length; i++) {
@@ -331,7 +333,8 @@ class S extends Parser {
   }
 }
 
-// What acorn makes of a text: `{ accepted, error, constructs: [[kind, line, column], ..] }`, columns from 1.
+// Returns acorn's opinion on a text: `{ accepted, error, constructs: [[kind, line, column], ..] }`, columns
+// from 1.
 export function opinion(source) {
   const options = { ecmaVersion: "latest", sourceType: "module", allowHashBang: true };
   const parser = new S(options, source);

@@ -1,4 +1,4 @@
-//! Node, or Bun, which run what was compiled.
+//! The Node.js or Bun process that runs compiled programs.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use script::{Options, Program, compile};
 use serde_json::{Value, json};
 
-/// A process that runs handlers, one after the other.
+/// A process that runs handlers sequentially.
 pub(crate) struct Node {
     process: Child,
     input: ChildStdin,
@@ -19,7 +19,7 @@ impl Node {
         Self::of(Path::new("node"))
     }
 
-    /// Bun, where `scripts/setup script` has fetched it.
+    /// Starts Bun, if `scripts/setup script` has installed it.
     pub(crate) fn bun() -> Option<Self> {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?;
         let bun = target.join("tools/engines/node_modules/.bin/bun");
@@ -29,19 +29,18 @@ impl Node {
     fn of(engine: &Path) -> Self {
         let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/meaning/worker.mjs");
         let process = Command::new(engine).arg(worker).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut process =
-            process.unwrap_or_else(|error| panic!("{} has to be there: {error}", engine.display()));
+        let mut process = process.unwrap_or_else(|error| panic!("{} is required: {error}", engine.display()));
         let input = process.stdin.take().expect("a pipe");
         let output = BufReader::new(process.stdout.take().expect("a pipe"));
         Self { process, input, output }
     }
 
-    /// What came of a run of a handler.
+    /// Returns the result of a run of a handler.
     pub(crate) fn run(&mut self, program: &Program, handler: usize, seed: u32, query: &Value) -> Value {
         self.run_nested(program, handler, seed, query, &json!({}))
     }
 
-    /// Like `run`, of a resource that was declared with these captured values.
+    /// Like `run`, for a resource that was declared with these captured values.
     pub(crate) fn run_nested(
         &mut self,
         program: &Program,
@@ -72,7 +71,7 @@ impl Drop for Node {
     }
 }
 
-/// Compiles a text that is right.
+/// Compiles a valid text.
 pub(crate) fn program(source: &str) -> Program {
     compile(source, "test.sjs", &Options::default()).unwrap_or_else(|found| {
         let said: Vec<String> = found.iter().map(|it| it.render("test.sjs", source)).collect();

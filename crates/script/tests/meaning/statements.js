@@ -1,5 +1,5 @@
-// Statements of plain JavaScript, one case after each `//:`. Each sets `result`; `a`, `b` and `c` are 1, [1, 2] and
-// { x: 1, y: [3] } before. A line feed takes the place of a semicolon where it can.
+// Statements of plain JavaScript, one case after each `//:`. Each sets `result`; before it, `a`, `b` and `c`
+// are 1, [1, 2] and { x: 1, y: [3] }. Line feeds replace semicolons where possible.
 //: operators
 result = [a + 1, a++, ++a, -a, a ** 2, a ?? 3, a && 2, a || 3, !a, typeof a, void a, (a, 4), a > 1 ? 'yes' : 'no']
 //: assignments

@@ -1,7 +1,7 @@
-// Runs handlers as a worker would, with its `par` and `pfor`, and nothing around: resources are made up, and time is.
+// Runs handlers like a worker, with its `par` and `pfor`, but with simulated resources and a simulated clock.
 //
-// Reads a run a line from stdin, as JSON `{code, handler, seed, query, cells, captured}`, and answers each with a line:
-// what was responded, the calls that are not safe by resource, the cells, and an error if one was thrown.
+// Reads one run per line from stdin, as JSON `{code, handler, seed, query, cells, captured}`, and answers
+// each with a line: the responses, the unsafe calls by resource, the cells, and an error if one was thrown.
 
 import { createInterface } from "node:readline";
 
@@ -10,7 +10,7 @@ import { par, pfor } from "../../../../worker/par.js";
 const METHODS = ["get", "head", "post", "put", "patch", "delete", "options"];
 const AT_ONCE = 3;
 
-/** Random numbers that a seed decides. */
+/** Returns a seeded random number generator. */
 function random(seed) {
   return () => {
     seed = (seed + 0x6d2b79f5) | 0;
@@ -20,7 +20,7 @@ function random(seed) {
   };
 }
 
-/** A clock that goes on when nothing else does. */
+/** A clock that advances when no other work is pending. */
 class Clock {
   constructor(seed) {
     this.random = random(seed);
@@ -126,7 +126,7 @@ async function run(asked) {
     await new Promise(setImmediate);
     if (!over && !run.clock.tick()) {
       await new Promise(setImmediate);
-      if (!over) throw new Error("waits for ever");
+      if (!over) throw new Error("waits forever");
     }
   }
   return { ...result, answers: run.answers, calls: run.calls, cells: run.cells };

@@ -1,18 +1,18 @@
-//! Random programs with `par` and `pfor` that always end and never break a rule.
+//! A generator of random programs with `par` and `pfor` that always terminate and never violate a rule.
 
-/// Bytes choose what is written, so that smaller inputs are smaller programs.
+/// The generator. Input bytes make its choices, so that smaller inputs give smaller programs.
 pub(crate) struct Writer<'b> {
     bytes: &'b [u8],
     text: String,
     fresh: usize,
-    /// Names that were declared in the blocks around.
+    /// Names declared in the enclosing blocks.
     known: Vec<String>,
 }
 
 const DEPTH: usize = 3;
 
-/// What all programs begin with: resources, numbers, a list with two names, an object, and functions that call, that
-/// change what is around them and that change what they are given.
+/// The head of every program: resources, numbers, a list with two names, an object, and functions that call
+/// resources, change variables around them, or change their arguments.
 const HEAD: &str = "service s {
   function twice(x, y) { return x * 2 + y }
   function more(list, x) { list.push(x); return list.length }
@@ -27,7 +27,7 @@ const HEAD: &str = "service s {
 ";
 
 impl<'b> Writer<'b> {
-    /// The program that bytes are.
+    /// Returns the program for the bytes.
     pub(crate) fn program(bytes: &'b [u8]) -> String {
         let mut writer = Self { bytes, text: HEAD.to_owned(), fresh: 0, known: Vec::new() };
         while !writer.bytes.is_empty() {
@@ -157,7 +157,8 @@ impl<'b> Writer<'b> {
         format!("{begin}{}", self.fresh)
     }
 
-    /// One variable or several, of which later ones use earlier ones, and now and then the other way round.
+    /// Writes a declaration of one or several variables. Later ones use earlier ones, and occasionally vice
+    /// versa.
     fn declaration(&mut self, depth: usize) {
         let word = ["var", "let", "const"][self.pick(3)];
         let count = [1, 1, 2, 3][self.pick(4)];
@@ -192,7 +193,7 @@ impl<'b> Writer<'b> {
         self.line(depth, if head == "try {" { "} finally { v3++ }" } else { "}" });
     }
 
-    /// Leaves a loop around a `par`.
+    /// Writes a `par` that leaves the loop around it.
     fn leave(&mut self, depth: usize) {
         let index = self.name("k");
         let word = ["break", "continue"][self.pick(2)];
@@ -208,7 +209,7 @@ impl<'b> Writer<'b> {
         self.line(depth, "}");
     }
 
-    /// Turns that look at what is around, call what doesn't change, and set a place each.
+    /// Writes a `pfor` whose iterations read variables around it, make safe calls, and each set one element.
     fn turns(&mut self, depth: usize) {
         let index = self.name("i");
         let resource = self.resource();

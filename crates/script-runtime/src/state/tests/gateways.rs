@@ -1,4 +1,4 @@
-//! Two gateways on one store, as while one hands over to the other.
+//! Two gateways that share a store, as during a handover.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::{Ground, Settings, counter, read, set, write};
 use crate::state::{Held, States};
 
 #[tokio::test]
-async fn a_writer_waits_for_the_other_gateway_s_lease_until_that_drains() {
+async fn a_writer_waits_for_the_lease_of_a_draining_gateway() {
     let old = Ground::new(counter()).await;
     old.set(0, "/data", "1").await;
     let new = old.beside(counter()).await;
@@ -26,7 +26,7 @@ async fn a_writer_waits_for_the_other_gateway_s_lease_until_that_drains() {
 }
 
 #[tokio::test]
-async fn a_draining_gateway_gives_its_lease_back_after_the_last_writer() {
+async fn a_draining_gateway_releases_its_lease_after_the_last_writer() {
     let old = Ground::new(counter()).await;
     let running = write(&old.edition(), 0, "/data").await.unwrap();
     old.states.drain().await;
@@ -37,7 +37,7 @@ async fn a_draining_gateway_gives_its_lease_back_after_the_last_writer() {
 }
 
 #[tokio::test]
-async fn who_waits_too_long_for_another_gateway_is_told() {
+async fn waiting_too_long_for_another_gateway_s_lease_is_an_error() {
     let old = Ground::new(counter()).await;
     old.set(0, "/data", "1").await;
     let settings = Settings { patience: Duration::ZERO, ..Settings::default() };
@@ -47,7 +47,7 @@ async fn who_waits_too_long_for_another_gateway_is_told() {
 }
 
 #[tokio::test]
-async fn the_one_that_lost_its_lease_is_told_and_its_writes_are_dropped() {
+async fn a_write_after_a_lost_lease_fails_and_is_dropped() {
     let old = Ground::new(counter()).await;
     old.set(0, "/data", "1").await;
     let running = write(&old.edition(), 0, "/data").await.unwrap();
@@ -60,7 +60,7 @@ async fn the_one_that_lost_its_lease_is_told_and_its_writes_are_dropped() {
 }
 
 #[tokio::test]
-async fn readers_learn_what_the_other_gateway_committed_and_their_version_grows() {
+async fn readers_see_commits_of_another_gateway_at_a_later_version() {
     let old = Ground::new(counter()).await;
     old.set(0, "/data", "[1]").await;
     let new = old.beside(counter()).await;
@@ -69,7 +69,7 @@ async fn readers_learn_what_the_other_gateway_committed_and_their_version_grows(
     let ticket = write(&old.edition(), 0, "/data").await.unwrap();
     ticket.commit(1, b"[[0,[1],2]]").unwrap().wait().await.unwrap();
     let epoch = new.states.0.epoch();
-    // Told a tenth of a second later at the latest.
+    // The change is detected within a tenth of a second.
     while new.states.0.epoch() == epoch {
         tokio::task::yield_now().await;
     }
@@ -78,7 +78,7 @@ async fn readers_learn_what_the_other_gateway_committed_and_their_version_grows(
 }
 
 #[tokio::test]
-async fn instances_that_the_other_gateway_made_or_removed_are_seen() {
+async fn instances_created_or_removed_by_another_gateway_are_detected() {
     let old = Ground::new(nested()).await;
     let new = old.beside(nested()).await;
     let epoch = new.states.0.epoch();
@@ -97,7 +97,7 @@ async fn instances_that_the_other_gateway_made_or_removed_are_seen() {
 }
 
 #[tokio::test]
-async fn a_killed_gateway_s_leases_need_not_be_waited_for() {
+async fn the_leases_of_a_killed_gateway_are_taken_over_at_once() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let states = States::open(folder.path(), Durability::Process).unwrap();
     let dead = "00000000deadbeef.gateway";

@@ -9,7 +9,7 @@ use super::{Ground, Settings, ask, cell, plan, read, set, write};
 use crate::state::instances::{MAX_CAPTURES, MAX_PATH, Record};
 use crate::state::{Declaration, Declared, Edition, Error, Frame, Held, Instance, Plan, Scope};
 
-/// A nested resource with a cell that it begins with, and one of its handler; and one of the service.
+/// A nested resource with an initialised cell and a cell of its handler; and a cell of the service.
 pub(super) fn nested() -> Plan {
     let cells = vec![
         cell("/data POST > /made list", Scope::Resource(1), true),
@@ -36,12 +36,12 @@ fn new(declared: Result<Declared, Error>) -> Instance {
 }
 
 #[tokio::test]
-async fn rule_9_an_instance_keeps_what_it_captured_and_the_first_values_of_its_cells_over_a_restart() {
+async fn rule_9_captures_and_initial_values_survive_a_restart() {
     let ground = Ground::new(nested()).await;
     let instance = new(declare(&ground.edition(), "/made/1", r#"{"total":3}"#).await);
     let frames = instance.ship(1);
     assert!(matches!(&frames[..], [Frame::Instance { captures, .. }] if &captures[..] == br#"{"total":3}"#));
-    assert!(instance.ship(1).is_empty(), "a worker is told once");
+    assert!(instance.ship(1).is_empty(), "captures are sent once to a worker");
     ground.set(1, "/made/1", "5").await;
     drop(instance);
     let ground = ground.restart(nested()).await;
@@ -52,7 +52,7 @@ async fn rule_9_an_instance_keeps_what_it_captured_and_the_first_values_of_its_c
 }
 
 #[tokio::test]
-async fn rule_10_declaring_it_again_keeps_it_and_another_declaration_can_t_have_its_path() {
+async fn rule_10_redeclaring_keeps_the_instance_and_another_declaration_cannot_take_its_path() {
     let mut two = nested();
     two.resources.push(crate::state::PlanResource {
         key: "/other > /made".into(),
@@ -78,10 +78,10 @@ async fn rule_10_declaring_it_again_keeps_it_and_another_declaration_can_t_have_
 }
 
 #[tokio::test]
-async fn rule_10_two_runs_that_declare_it_at_once_get_the_same() {
+async fn rule_10_concurrent_declarations_yield_the_same_instance() {
     let ground = Ground::new(nested()).await;
     let edition = ground.edition();
-    // Either may be the first to hear of it.
+    // Either declaration may be processed first.
     for number in 0..20 {
         let path = format!("/made/{number}");
         let (one, other) = tokio::join!(declare(&edition, &path, "1"), declare(&edition, &path, "2"));
@@ -99,7 +99,7 @@ async fn rule_10_two_runs_that_declare_it_at_once_get_the_same() {
 }
 
 #[tokio::test]
-async fn rule_10_a_removed_instance_is_gone_with_its_state_and_may_be_made_anew() {
+async fn rule_10_removal_deletes_the_state_and_allows_a_new_declaration() {
     let ground = Ground::new(nested()).await;
     let edition = ground.edition();
     let instance = new(declare(&edition, "/made/1", "1").await);
@@ -116,7 +116,7 @@ async fn rule_10_a_removed_instance_is_gone_with_its_state_and_may_be_made_anew(
     assert_eq!(
         ground.states.0.store.keys("Shop/").await.unwrap().len(),
         1,
-        "only how far versions came is left"
+        "only the minimum version remains"
     );
     let again = new(declare(&edition, "/made/1", "2").await);
     assert_ne!(again.id(), instance.id());
@@ -138,7 +138,7 @@ async fn rule_10_response_remove_takes_effect_with_the_commit() {
     });
     tokio::task::yield_now().await;
     let durable = ticket.commit_and_remove(1, b"[[0,[],1]]", "/made/1").unwrap();
-    assert!(edition.instance("/made/1").await.unwrap().is_some(), "it is there until that is durable");
+    assert!(edition.instance("/made/1").await.unwrap().is_some(), "it exists until the removal is durable");
     durable.wait().await.unwrap();
     assert!(edition.instance("/made/1").await.unwrap().is_none());
     assert_eq!(waiting.await.unwrap().unwrap_err().code(), "state-resource-gone");
@@ -150,7 +150,7 @@ async fn rule_10_response_remove_takes_effect_with_the_commit() {
 }
 
 #[tokio::test]
-async fn rule_10_there_are_so_many_and_no_more_and_one_that_goes_makes_room() {
+async fn rule_10_the_number_of_instances_is_limited_and_a_removal_makes_room() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let settings = Settings { instances: 2, ..Settings::default() };
     let ground = Ground::on(folder, nested(), settings).await;
@@ -159,14 +159,14 @@ async fn rule_10_there_are_so_many_and_no_more_and_one_that_goes_makes_room() {
     new(declare(&edition, "/made/2", "1").await);
     let full = declare(&edition, "/made/3", "1").await.unwrap_err();
     assert_eq!((full.code(), full.status()), ("state-resources-full", 503));
-    assert_eq!(full.to_string(), "`Shop` has 2 dynamic resources, and that is the most it may have");
+    assert_eq!(full.to_string(), "`Shop` has 2 dynamic resources, which is the maximum");
     assert!(matches!(declare(&edition, "/made/2", "1").await, Ok(Declared::Existing(_))));
     edition.remove("/made/1", &Held::none(), "a test").await.unwrap();
     new(declare(&edition, "/made/3", "1").await);
 }
 
 #[tokio::test]
-async fn rule_10_one_with_a_time_to_live_is_removed_when_that_is_over_also_after_a_restart() {
+async fn rule_10_an_expired_instance_is_removed_even_after_a_restart() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let settings = Settings { ttl: Some(Duration::from_secs(60)), ..Settings::default() };
     let ground = Ground::on(folder, nested(), settings).await;
@@ -179,7 +179,7 @@ async fn rule_10_one_with_a_time_to_live_is_removed_when_that_is_over_also_after
 }
 
 #[tokio::test]
-async fn rule_10_what_can_t_be_kept_is_refused() {
+async fn rule_10_invalid_declarations_are_refused() {
     let ground = Ground::new(nested()).await;
     for (path, captures) in [("made", "1"), ("/a\nb", "1"), ("/made", "{"), ("/made", "")] {
         let refused = declare(&ground.edition(), path, captures).await.unwrap_err();
@@ -188,7 +188,7 @@ async fn rule_10_what_can_t_be_kept_is_refused() {
 }
 
 #[tokio::test]
-async fn rule_10_a_path_that_no_request_can_have_is_refused_when_it_is_declared() {
+async fn rule_10_declaring_a_path_that_no_request_can_have_is_refused() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let ground = Ground::on(folder, nested(), Settings { instances: 1, ..Settings::default() }).await;
     let edition = ground.edition();
@@ -204,7 +204,7 @@ async fn rule_10_a_path_that_no_request_can_have_is_refused_when_it_is_declared(
         ("/a%2F..", "`.` or `..` segment"),
         ("/a\\b", "with a backslash"),
         ("/a\u{7f}", "control characters"),
-        (too_long.as_str(), "its path has 4097 bytes, and 4096 are the most it may have"),
+        (too_long.as_str(), "its path has 4097 bytes, more than the maximum of 4096"),
     ];
     for (path, reason) in refused {
         let error = declare(&edition, path, "1").await.unwrap_err();
@@ -212,7 +212,7 @@ async fn rule_10_a_path_that_no_request_can_have_is_refused_when_it_is_declared(
         assert!(error.to_string().contains(reason), "{error}");
         assert!(error.to_string().len() < 400, "{error}");
     }
-    // None of them has taken the only place.
+    // The refused declarations have not used up the single slot.
     for path in ["/made/a b", "/made/é", "/made/50%", "/made/%3F", "/made/...", "/made//1/", longest.as_str()]
     {
         new(declare(&edition, path, "1").await);
@@ -221,20 +221,19 @@ async fn rule_10_a_path_that_no_request_can_have_is_refused_when_it_is_declared(
 }
 
 #[tokio::test]
-async fn rule_9_as_much_is_captured_as_may_be_and_no_more() {
+async fn rule_9_the_size_of_captures_is_limited() {
     let ground = Ground::new(nested()).await;
     let edition = ground.edition();
     let text = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
     new(declare(&edition, "/made/1", &text(MAX_CAPTURES)).await);
     let error = declare(&edition, "/made/2", &text(MAX_CAPTURES + 1)).await.unwrap_err();
-    let reason =
-        "`/made/2` can't be declared: what it captured has 262145 bytes, and 262144 are the most it may have";
+    let reason = "`/made/2` can't be declared: it captures 262145 bytes, more than the maximum of 262144";
     assert_eq!((error.code(), &*error.to_string()), ("state-declaration-invalid", reason));
     assert!(edition.instance("/made/2").await.unwrap().is_none());
 }
 
 #[tokio::test]
-async fn what_an_instance_captured_is_in_memory_once_without_spare_room() {
+async fn captures_are_in_memory_once_without_spare_capacity() {
     let captures = format!("\"{}\"", "x".repeat(100_000));
     let record = Record { site: "/data POST > /made", captures: &captures, ends: Some(7) }.text();
     assert_eq!(record.capacity(), record.len());
@@ -248,7 +247,7 @@ async fn what_an_instance_captured_is_in_memory_once_without_spare_room() {
 }
 
 #[tokio::test]
-async fn rule_11_a_declaration_comes_after_what_its_run_committed() {
+async fn rule_11_a_declaration_follows_the_commit_of_its_run() {
     let ground = Ground::new(nested()).await;
     ground.set(2, "/data", "1").await;
     let early = set(&ground.edition(), 2, "/data", "2").await.unwrap();
@@ -256,16 +255,16 @@ async fn rule_11_a_declaration_comes_after_what_its_run_committed() {
     let after = Some(&early);
     let declaration = Declaration { resource: 1, path: "/made/2", captures: "{}", initials: "", after };
     edition.declare(declaration).await.unwrap();
-    assert_eq!(ground.value(2, "/data").await, [Some(json!(2))], "it is durable by then");
+    assert_eq!(ground.value(2, "/data").await, [Some(json!(2))], "the commit is durable by then");
     ground.steal("Shop/shared/shared").await;
     let late = set(&edition, 2, "/data", "4").await.unwrap();
     let declared = edition.declare(Declaration { path: "/made/4", after: Some(&late), ..declaration }).await;
-    assert!(declared.is_err(), "what it came after was not kept");
+    assert!(declared.is_err(), "the preceding commit failed");
     assert!(edition.instance("/made/4").await.unwrap().is_none());
 }
 
 #[tokio::test]
-async fn instances_of_a_declaration_that_the_changed_script_no_longer_has_sleep() {
+async fn instances_of_a_removed_declaration_are_dormant() {
     let ground = Ground::new(nested()).await;
     new(declare(&ground.edition(), "/made/1", "1").await);
     ground.set(0, "/made/1", "[7]").await;
@@ -286,7 +285,7 @@ async fn instances_of_a_declaration_that_the_changed_script_no_longer_has_sleep(
 }
 
 #[tokio::test]
-async fn cells_of_instances_that_are_written_together_with_the_service_s_go_with_their_instance() {
+async fn cells_grouped_with_those_of_the_service_are_removed_with_their_instance() {
     let cells =
         vec![cell("shared", Scope::Service, false), cell("/data POST > /made s", Scope::Resource(1), false)];
     let plan = plan(cells, &[(1, &[0, 1])]);
@@ -311,5 +310,5 @@ async fn cells_of_instances_that_are_written_together_with_the_service_s_go_with
     };
     assert_eq!(ground.value(0, "/made/2").await, [Some(json!(2)), Some(json!("/made/2"))]);
     let after = read(&ground.edition(), 0, "/made/2").await.unwrap().version();
-    assert!(after > before, "versions don't go back when instances go: {before} {after}");
+    assert!(after > before, "versions don't decrease when instances are removed: {before} {after}");
 }

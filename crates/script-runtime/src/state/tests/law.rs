@@ -1,4 +1,5 @@
-//! Random interleavings of writers, readers, failures and restarts, against a list of versions.
+//! Random interleavings of writers, readers, failures and restarts, compared with a model: a list of
+//! versions.
 
 use std::collections::HashMap;
 
@@ -10,19 +11,19 @@ use super::values::{Wish, wish};
 use super::{Ground, cell, plan, read, write};
 use crate::state::{Durable, Plan, Scope};
 
-/// What happens next.
+/// A step of an interleaving.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A run in a worker: what it writes, to which slots.
+    /// A run in a worker, with its writes and their slots.
     Write {
         worker: u8,
         wishes: Vec<(bool, Wish)>,
     },
-    /// A run that throws in the end.
+    /// A run that throws at its end.
     Throw {
         worker: u8,
     },
-    /// A run whose change set does not fit in the end.
+    /// A run whose change set has an invalid last edit.
     Misfit {
         worker: u8,
         wishes: Vec<(bool, Wish)>,
@@ -30,19 +31,19 @@ enum Step {
     Read {
         worker: u8,
     },
-    /// A reader that is dispatched now and sent a few steps later.
+    /// A reader that gets its ticket now and is sent a few steps later.
     Late {
         worker: u8,
     },
-    /// All that is under way is waited for.
+    /// Waits for all commits in progress.
     Wait,
-    /// Somebody takes the lease: what is not durable yet fails.
+    /// Another holder takes the lease: commits that are not durable fail.
     Steal,
-    /// A worker is killed; another comes in its place.
+    /// A worker is killed and replaced.
     Kill {
         worker: u8,
     },
-    /// Nobody asks for a minute.
+    /// A minute without requests.
     Idle,
     Restart,
 }
@@ -66,13 +67,13 @@ fn step() -> impl Strategy<Value = Step> {
 
 type Values = Vec<Option<Value>>;
 
-/// What must be so.
+/// The system under test and the model.
 struct World {
-    /// None only while it restarts.
+    /// `None` only during a restart.
     ground: Option<Ground>,
     replicas: HashMap<u8, Replica>,
     workers: u32,
-    /// By version; those after `durable` may yet come to nothing.
+    /// The values by version; those after the durable version may still be rolled back.
     versions: Vec<(u64, Values)>,
     pending: Vec<(u64, Durable)>,
     /// The last version that a reader saw.
@@ -80,7 +81,7 @@ struct World {
     late: Vec<(u8, crate::state::ReadTicket)>,
 }
 
-/// Two cells of the service that are written together.
+/// Two cells of the service in one group.
 fn two() -> Plan {
     plan(vec![cell("a", Scope::Service, false), cell("b", Scope::Service, false)], &[(0, &[0, 1])])
 }
@@ -151,7 +152,7 @@ impl World {
                 for _ in 0..62 {
                     self.ground().tick().await;
                 }
-                // What is loaded again may have a later number, since each of its cells counts.
+                // After reloading, the version may be higher, since it is the sum over all cells.
                 self.look_again().await;
             }
             Step::Restart => self.restart().await,
@@ -162,14 +163,14 @@ impl World {
         let edition = self.ground().edition();
         let mut ticket = write(&edition, 0, "/data").await.unwrap();
         if ticket.version() != self.last().0 {
-            // Something failed, and its writers are told.
+            // A commit failed, and its writers get the error.
             self.wait().await;
         }
         let mut values = self.replica(worker).begin(&mut ticket);
         assert_eq!(
             (ticket.version(), &values),
             (self.last().0, &self.last().1),
-            "a writer builds on what is finished"
+            "a writer builds on the finished version"
         );
         let mut changes = Vec::new();
         for (second, wish) in wishes {
@@ -201,25 +202,21 @@ impl World {
         let version = ticket.version();
         assert!(version >= self.seen, "a reader saw {} and then {version}", self.seen);
         let model = self.versions.iter().find(|(known, _)| *known == version);
-        assert_eq!(
-            Some(&values),
-            model.map(|(_, values)| values),
-            "version {version} is one that was committed"
-        );
+        assert_eq!(Some(&values), model.map(|(_, values)| values), "version {version} was committed");
         self.seen = version;
     }
 
-    /// Waits for all that is under way. What failed must be the last of it, and nobody has read it.
+    /// Waits for all commits in progress. Failed commits must be the last ones, and must not have been read.
     async fn wait(&mut self) {
         let mut failed = None;
         for (version, durable) in std::mem::take(&mut self.pending) {
             match durable.wait().await {
-                Ok(()) => assert_eq!(failed, None, "nothing that is kept builds on what is not"),
+                Ok(()) => assert_eq!(failed, None, "no successful commit builds on a failed one"),
                 Err(_) => failed = failed.or(Some(version)),
             }
         }
         if let Some(failed) = failed {
-            assert!(self.seen < failed, "what was read was kept");
+            assert!(self.seen < failed, "no failed commit was read");
             self.versions.retain(|(version, _)| *version < failed);
         }
     }
@@ -235,8 +232,8 @@ impl World {
     async fn look_again(&mut self) {
         let ticket = read(&self.ground().edition(), 0, "/data").await.unwrap();
         let values = self.ground().value(0, "/data").await;
-        assert!(ticket.version() >= self.last().0, "versions survive");
-        assert_eq!(values, self.last().1, "what was acknowledged is there");
+        assert!(ticket.version() >= self.last().0, "versions don't decrease");
+        assert_eq!(values, self.last().1, "acknowledged writes are preserved");
         self.versions = vec![(ticket.version(), values)];
         self.seen = ticket.version();
     }
@@ -246,7 +243,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_runs_see_versions_that_were_committed_and_nothing_acknowledged_is_lost(
+    fn runs_see_committed_versions_and_acknowledged_writes_survive(
         steps in prop::collection::vec(step(), 1..60),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

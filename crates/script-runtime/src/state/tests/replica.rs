@@ -1,4 +1,4 @@
-//! A worker that only applies what it is sent, with serde_json in the place of JavaScript.
+//! A worker that only applies frames, using serde_json instead of JavaScript.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::state::{Forget, Frame, ReadTicket, WriteTicket};
 
-/// A worker's cells, at each version that it has seen.
+/// A worker's cells, at each version that it has received.
 #[derive(Debug)]
 pub(super) struct Replica {
     pub(super) worker: u32,
@@ -19,19 +19,19 @@ impl Replica {
         Self { worker, cells: HashMap::new(), frames: 0 }
     }
 
-    /// The values that a reader sees, by slot.
+    /// Returns the values that a reader sees, by slot.
     pub(super) fn read(&mut self, ticket: &mut ReadTicket) -> Vec<Option<Value>> {
         self.take(ticket.ship(self.worker));
         ticket.cells().iter().map(|cell| self.at(*cell, ticket.version())).collect()
     }
 
-    /// The values that a writer begins with, by slot.
+    /// Returns the initial values of a writer, by slot.
     pub(super) fn begin(&mut self, ticket: &mut WriteTicket) -> Vec<Option<Value>> {
         self.take(ticket.ship(self.worker));
         ticket.cells().iter().map(|cell| self.at(*cell, ticket.version())).collect()
     }
 
-    /// What its own writer left, at the version that it wrote.
+    /// Stores the values of its own writer, at the version that the write produced.
     pub(super) fn wrote(&mut self, cells: &[u32], version: u64, values: &[Option<Value>]) {
         for (cell, value) in cells.iter().zip(values) {
             self.cells.entry(*cell).or_default().insert(version, value.clone());
@@ -39,8 +39,8 @@ impl Replica {
     }
 
     fn at(&self, cell: u32, version: u64) -> Option<Value> {
-        let versions = self.cells.get(&cell).expect("a run names only cells that were sent");
-        versions.range(..=version).next_back().expect("a version that is no newer was sent").1.clone()
+        let versions = self.cells.get(&cell).expect("a run refers only to cells that were sent");
+        versions.range(..=version).next_back().expect("an earlier or equal version was sent").1.clone()
     }
 
     fn take(&mut self, frames: Vec<Frame>) {
@@ -60,7 +60,7 @@ impl Replica {
                     self.add(cell, version, value);
                 }
                 Frame::Forget { what: Forget::Cell, id } => {
-                    self.cells.remove(&id).expect("what was sent is forgotten");
+                    self.cells.remove(&id).expect("only sent cells are forgotten");
                 }
                 Frame::Forget { .. } | Frame::Instance { .. } => {}
             }
@@ -75,7 +75,7 @@ impl Replica {
     }
 }
 
-/// Makes an edit as the contract with the worker has it.
+/// Applies an edit as defined by the worker protocol.
 pub(super) fn apply(root: &mut Option<Value>, edit: &Value) {
     let edit = edit.as_array().unwrap();
     let path = edit[1].as_array().unwrap();
@@ -115,6 +115,6 @@ pub(super) fn apply(root: &mut Option<Value>, edit: &Value) {
         (Value::Object(members), Value::String(name), None) => {
             members.shift_remove(name);
         }
-        other => panic!("{other:?} is no edit"),
+        other => panic!("{other:?} is not an edit"),
     }
 }

@@ -1,4 +1,4 @@
-//! The rules of S that state keeps, by number.
+//! The rules of S that the state implements, by number.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Ground, ask, cell, counter, plan, read, set, write};
 use crate::state::{Held, Plan, Scope};
 
 #[tokio::test]
-async fn rule_1_a_service_s_cell_is_one_and_a_resource_s_cell_is_one_for_each_path() {
+async fn rule_1_a_cell_exists_once_per_service_or_once_per_path_of_its_resource() {
     let cells = vec![cell("shared", Scope::Service, false), cell("/data own", Scope::Resource(0), false)];
     let ground = Ground::new(plan(cells, &[(0, &[0]), (0, &[1])])).await;
     ground.set(0, "/a", "1").await;
@@ -21,7 +21,7 @@ async fn rule_1_a_service_s_cell_is_one_and_a_resource_s_cell_is_one_for_each_pa
 }
 
 #[tokio::test]
-async fn rule_5_writers_of_a_group_run_one_at_a_time_in_the_order_in_which_they_came() {
+async fn rule_5_writers_of_a_group_run_one_at_a_time_in_order_of_arrival() {
     let ground = Ground::new(counter()).await;
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));
     let first = write(&ground.edition(), 0, "/data").await.unwrap();
@@ -54,11 +54,11 @@ async fn rule_5_a_run_that_throws_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn rule_5_a_writer_starts_on_what_is_finished_and_a_reader_sees_what_is_durable() {
+async fn rule_5_a_writer_builds_on_the_finished_version_and_a_reader_sees_the_durable_one() {
     let ground = Ground::new(counter()).await;
     ground.set(0, "/data", "1").await;
     let durable = set(&ground.edition(), 0, "/data", "2").await.unwrap();
-    // Nothing was awaited since, so the store has not answered.
+    // No await since the write, so the store has not responded.
     let mut reader = read(&ground.edition(), 0, "/data").await.unwrap();
     let mut replica = Replica::new(1);
     assert_eq!(replica.read(&mut reader), [Some(json!(1))]);
@@ -69,24 +69,24 @@ async fn rule_5_a_writer_starts_on_what_is_finished_and_a_reader_sees_what_is_du
 }
 
 #[tokio::test]
-async fn rule_5_a_run_that_changed_nothing_is_answered_after_what_it_saw_is_durable() {
+async fn rule_5_a_run_without_changes_waits_until_its_version_is_durable() {
     let ground = Ground::new(counter()).await;
     ground.set(0, "/data", "1").await;
     ground.steal("Shop/shared/n").await;
     let seen = set(&ground.edition(), 0, "/data", "2").await.unwrap();
-    // Nothing was awaited since, so the store has not refused it yet.
+    // No await since the write, so the store has not refused it yet.
     let nothing = write(&ground.edition(), 0, "/data").await.unwrap().commit(1, b"").unwrap();
     assert_eq!(seen.wait().await.unwrap_err().code(), "state-lease-lost");
-    assert_eq!(nothing.wait().await.unwrap_err().code(), "state-abandoned", "what it saw was not kept");
+    assert_eq!(nothing.wait().await.unwrap_err().code(), "state-abandoned", "its version was rolled back");
 }
 
 #[tokio::test]
-async fn rule_6_an_early_commit_gives_the_slot_on_while_the_run_goes_on() {
+async fn rule_6_an_early_commit_passes_the_slot_on_while_the_run_continues() {
     let ground = Ground::new(counter()).await;
     let early = write(&ground.edition(), 0, "/data").await.unwrap();
     let held = early.held();
     let durable = early.commit(1, b"[[0,[],1]]").unwrap();
-    // The run still goes on, and calls what writes the same state.
+    // The run continues, and calls a handler that writes the same state.
     let edition = ground.edition();
     let next = edition.write(ask(0, "/data", &held, "shop.sjs:9:9")).await.unwrap();
     next.commit(1, b"[[0,[],2]]").unwrap().wait().await.unwrap();
@@ -95,7 +95,7 @@ async fn rule_6_an_early_commit_gives_the_slot_on_while_the_run_goes_on() {
 }
 
 #[tokio::test]
-async fn rule_7_a_run_that_asks_to_write_what_its_caller_holds_is_told_both_places_and_may_read() {
+async fn rule_7_a_run_cannot_write_the_state_that_its_caller_holds_but_may_read_it() {
     let ground = Ground::new(counter()).await;
     ground.set(0, "/data", "1").await;
     let edition = ground.edition();
@@ -110,7 +110,7 @@ async fn rule_7_a_run_that_asks_to_write_what_its_caller_holds_is_told_both_plac
 }
 
 #[tokio::test]
-async fn rule_7_runs_that_would_wait_for_each_other_in_a_circle_are_told() {
+async fn rule_7_a_circular_wait_is_refused() {
     let cells = vec![cell("a", Scope::Service, false), cell("b", Scope::Service, false)];
     let ground = Ground::new(plan(cells, &[(0, &[0]), (0, &[1])])).await;
     let edition = ground.edition();
@@ -128,7 +128,7 @@ async fn rule_7_runs_that_would_wait_for_each_other_in_a_circle_are_told() {
 }
 
 #[tokio::test]
-async fn rule_8_what_must_have_a_value_is_initialised_once_and_only_that() {
+async fn rule_8_only_eager_cells_are_initialised_and_only_once() {
     let cells = vec![
         cell("n", Scope::Service, true),
         cell("/data m", Scope::Resource(0), true),
@@ -148,21 +148,21 @@ async fn rule_8_what_must_have_a_value_is_initialised_once_and_only_that() {
     });
     tokio::task::yield_now().await;
     ticket.commit(1, b"[[0,[],0],[1,[],[]]]").unwrap().wait().await.unwrap();
-    assert!(second.await.unwrap().unwrap(), "whoever waited finds nothing left to do");
+    assert!(second.await.unwrap().unwrap(), "the waiting run has nothing left to initialise");
     assert_eq!(ground.value(0, "/data").await, [Some(json!(0)), Some(json!([])), None]);
     let ticket = edition.initialise(ask(0, "/other", &none, "shop.sjs:1:1")).await.unwrap().unwrap();
     assert_eq!(
         ticket.planned(),
         [1],
-        "another path has another cell of the resource, and the same of the service"
+        "another path has its own cell of the resource, and shares that of the service"
     );
     drop((ticket, edition));
     let ground = ground.restart(plan).await;
-    assert!(ground.edition().initialise(asked).await.unwrap().is_none(), "a restart keeps what there is");
+    assert!(ground.edition().initialise(asked).await.unwrap().is_none(), "a restart preserves values");
 }
 
 #[tokio::test]
-async fn rule_8_a_reader_waits_for_the_first_value_that_is_on_its_way_to_the_disk() {
+async fn rule_8_a_reader_waits_until_an_initial_value_is_durable() {
     let ground = Ground::new(plan(vec![cell("n", Scope::Service, true)], &[(0, &[0])])).await;
     let (edition, none) = (ground.edition(), Held::none());
     let ticket = edition.initialise(ask(0, "/data", &none, "shop.sjs:1:1")).await.unwrap().unwrap();
@@ -171,7 +171,7 @@ async fn rule_8_a_reader_waits_for_the_first_value_that_is_on_its_way_to_the_dis
 }
 
 #[tokio::test]
-async fn rule_8_an_initialiser_that_throws_is_tried_again() {
+async fn rule_8_a_failed_initialiser_is_retried() {
     let ground = Ground::new(plan(vec![cell("n", Scope::Service, true)], &[(0, &[0])])).await;
     let (edition, none) = (ground.edition(), Held::none());
     drop(edition.initialise(ask(0, "/data", &none, "shop.sjs:1:1")).await.unwrap().unwrap());
@@ -179,7 +179,7 @@ async fn rule_8_an_initialiser_that_throws_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_change_set_that_does_not_fit_is_refused_and_the_next_run_goes_on() {
+async fn an_invalid_change_set_is_refused_without_affecting_the_next_run() {
     let ground = Ground::new(counter()).await;
     ground.set(0, "/data", "[1]").await;
     for (changes, part) in
@@ -197,7 +197,7 @@ async fn a_change_set_that_does_not_fit_is_refused_and_the_next_run_goes_on() {
 }
 
 #[tokio::test]
-async fn an_append_costs_the_append_in_the_store_and_for_each_worker() {
+async fn an_append_sends_only_the_appended_element_to_store_and_workers() {
     let ground = Ground::new(counter()).await;
     let many: Vec<u32> = (0..10_000).collect();
     ground.set(0, "/data", &json!(many).to_string()).await;
@@ -219,7 +219,7 @@ async fn an_append_costs_the_append_in_the_store_and_for_each_worker() {
 }
 
 #[tokio::test]
-async fn many_changes_are_put_together_and_nothing_is_lost_by_it() {
+async fn many_changes_are_compacted_without_loss() {
     let ground = Ground::new(counter()).await;
     ground.set(0, "/data", "[]").await;
     let mut durable = None;
@@ -232,13 +232,13 @@ async fn many_changes_are_put_together_and_nothing_is_lost_by_it() {
     let value = ground.value(0, "/data").await;
     assert_eq!(value[0].as_ref().unwrap().as_array().unwrap().len(), 3000);
     let log = ground.states.0.store.load("Shop/shared/n").await.unwrap().unwrap();
-    assert!(log.changes.len() < 3000, "the store was told to put them together");
+    assert!(log.changes.len() < 3000, "the store has compacted them");
     let ground = ground.restart(counter()).await;
     assert_eq!(ground.value(0, "/data").await, value);
 }
 
 #[tokio::test]
-async fn hot_reload_keeps_values_by_key_also_where_cells_are_grouped_anew() {
+async fn hot_reload_preserves_values_by_key_even_with_new_groups() {
     let apart = |second: &str| -> Plan {
         let cells = vec![cell("a", Scope::Service, false), cell(second, Scope::Service, false)];
         plan(cells, &[(0, &[0]), (0, &[1])])
@@ -273,7 +273,7 @@ async fn hot_reload_keeps_values_by_key_also_where_cells_are_grouped_anew() {
         "runs of the old program see what the new one wrote"
     );
     drop((old, new, ticket));
-    // A cell that vanished is there again when its key is.
+    // A removed cell has its value again once a program contains its key.
     let _ = ground.service.reload(apart("c"));
     assert_eq!(ground.value(1, "/data").await, [None]);
     let _ = ground.service.reload(apart("b"));
@@ -281,7 +281,7 @@ async fn hot_reload_keeps_values_by_key_also_where_cells_are_grouped_anew() {
 }
 
 #[tokio::test]
-async fn rule_7_holds_between_an_old_program_and_its_successor_too() {
+async fn rule_7_holds_between_an_old_program_and_its_successor() {
     let cells = || vec![cell("a", Scope::Service, false), cell("b", Scope::Service, false)];
     let ground = Ground::new(plan(cells(), &[(0, &[0]), (0, &[1])])).await;
     let ticket = write(&ground.edition(), 0, "/data").await.unwrap();
@@ -291,7 +291,7 @@ async fn rule_7_holds_between_an_old_program_and_its_successor_too() {
 }
 
 #[tokio::test]
-async fn a_service_is_deployed_once() {
+async fn a_service_cannot_be_deployed_twice() {
     let ground = Ground::new(counter()).await;
     let twice = ground.states.service(counter(), super::Settings::default()).await.unwrap_err();
     assert_eq!(twice.code(), "state-service-twice");

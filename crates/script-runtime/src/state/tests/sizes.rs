@@ -1,4 +1,4 @@
-//! The bound of a service's whole state.
+//! The limit of the size of a service's state.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::state::{Declaration, Edition, Error, Held, Plan};
 /// The key of [`counter`]'s cell.
 const KEY: &str = "Shop/shared/n";
 
-/// A gateway whose service may have so many bytes of state.
+/// Starts a gateway with this maximum size of the service's state.
 async fn bounded(plan: Plan, size: u64) -> Ground {
     let settings = Settings { size, ..Settings::default() };
     Ground::on(Arc::new(tempfile::tempdir().unwrap()), plan, settings).await
@@ -23,25 +23,24 @@ fn total(ground: &Ground) -> u64 {
     ground.edition().home.sizes.total()
 }
 
-/// Writes an edit of a handler's first cell, durably.
+/// Applies an edit to a handler's first cell, durably.
 async fn edit(edition: &Edition, edit: &str) -> Result<(), Error> {
     let ticket = write(edition, 0, "/data").await?;
     ticket.commit(0, format!("[{edit}]").as_bytes())?.wait().await
 }
 
 #[tokio::test]
-async fn refuses_a_write_that_makes_the_state_larger_than_its_bound() {
+async fn refuses_a_write_that_grows_the_state_beyond_its_limit() {
     let most = entry_size(KEY, "12345678".len());
     let ground = bounded(counter(), most).await;
     ground.set(0, "/data", "12345678").await;
     assert_eq!(total(&ground), most);
     let refused = set(&ground.edition(), 0, "/data", "123456789").await.unwrap_err();
     assert_eq!((refused.code(), refused.status()), ("state-full", 503));
-    let text =
-        format!("the state of `Shop` would have {} bytes, and {most} are the most it may have", most + 1);
+    let text = format!("the state of `Shop` would have {} bytes, more than the maximum of {most}", most + 1);
     assert_eq!(refused.to_string(), text);
     assert_eq!(ground.value(0, "/data").await, [Some(json!(12_345_678))]);
-    // Writes that make it no larger are taken, and make room.
+    // Writes that do not grow the state are accepted, and make room.
     ground.set(0, "/data", "87654321").await;
     ground.set(0, "/data", "1").await;
     ground.set(0, "/data", "12345678").await;
@@ -49,7 +48,7 @@ async fn refuses_a_write_that_makes_the_state_larger_than_its_bound() {
 }
 
 #[tokio::test]
-async fn takes_writes_that_shrink_a_state_above_its_bound() {
+async fn accepts_writes_that_shrink_a_state_above_its_limit() {
     let ground = bounded(counter(), 1000).await;
     let edition = ground.edition();
     ground.set(0, "/data", r#"{"list":[1,22,333],"name":"a"}"#).await;
@@ -84,8 +83,8 @@ async fn a_write_that_the_store_refuses_does_not_count() {
 }
 
 #[tokio::test]
-async fn refuses_a_declaration_that_makes_the_state_larger_than_its_bound() {
-    // Room for one resource with its first value, and not for two.
+async fn refuses_a_declaration_that_grows_the_state_beyond_its_limit() {
+    // Enough for one resource with its initial value, but not for two.
     let ground = bounded(nested(), 700).await;
     declare_on(&ground, "/made/1").await;
     let edition = ground.edition();
@@ -99,7 +98,7 @@ async fn refuses_a_declaration_that_makes_the_state_larger_than_its_bound() {
 }
 
 #[tokio::test]
-async fn refuses_a_resource_whose_captures_and_path_have_no_room_in_the_state() {
+async fn refuses_a_resource_whose_captures_and_path_exceed_the_limit() {
     let most = 1 << 20;
     let ground = bounded(nested(), most).await;
     let edition = ground.edition();
@@ -121,12 +120,12 @@ async fn refuses_a_resource_whose_captures_and_path_have_no_room_in_the_state() 
 }
 
 #[tokio::test]
-async fn a_resource_counts_at_least_the_memory_that_it_takes() {
+async fn a_resource_counts_at_least_its_memory() {
     let ground = bounded(nested(), 1 << 20).await;
     let path = format!("/made/{}", "x".repeat(1000));
     let declaration = Declaration { resource: 1, path: &path, captures: "1", initials: "", after: None };
     ground.edition().declare(declaration).await.unwrap();
-    // The path itself, the path in its key, what is known of it, and two entries of maps.
+    // The path, its copy in the key, the instance, and two map entries.
     assert!(total(&ground) > 2 * path.len() as u64 + 256 + 64, "{}", total(&ground));
 }
 

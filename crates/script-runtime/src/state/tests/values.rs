@@ -1,4 +1,4 @@
-//! Values and change sets, against serde_json as the model.
+//! Values and change sets, with serde_json as the model.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use super::replica::apply;
 use crate::state::changes::{Changes, tree};
 use crate::state::tree::{Node, SizeChange, Undo, take_back};
 
-/// Any value, small.
+/// Generates any small value.
 pub(super) fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -27,7 +27,7 @@ pub(super) fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What an edit shall be like; which one it is depends on the value that it meets.
+/// The parameters of an edit; the actual edit depends on the value that it is applied to.
 #[derive(Clone, Debug)]
 pub(super) struct Wish {
     depth: usize,
@@ -43,7 +43,7 @@ pub(super) fn wish() -> impl Strategy<Value = Wish> {
 }
 
 impl Wish {
-    /// An edit of a slot that fits its value.
+    /// Returns an edit of a slot that is valid for its value.
     pub(super) fn edit(&self, slot: usize, root: Option<&Value>) -> Value {
         let mut path = Vec::new();
         let mut place = root;
@@ -108,7 +108,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn edits_make_what_the_model_makes_and_can_be_taken_back(start in value(), wishes in prop::collection::vec(wish(), 1..30)) {
+    fn edits_match_the_model_and_can_be_undone(start in value(), wishes in prop::collection::vec(wish(), 1..30)) {
         let mut root = read(&start);
         let mut size = start.to_string().len();
         let mut model = Some(start);
@@ -128,12 +128,12 @@ proptest! {
             size = undos.iter().map(Undo::size_change).sum::<SizeChange>().revert(size);
             prop_assert_eq!(size, before.as_ref().map_or(0, String::len));
             take_back(&mut root, undos);
-            prop_assert_eq!(text(root.as_ref()), before, "order of members and all");
+            prop_assert_eq!(text(root.as_ref()), before, "including the order of members");
         }
     }
 
     #[test]
-    fn a_change_set_that_does_not_fit_leaves_nothing_behind(start in value(), wishes in prop::collection::vec(wish(), 0..10)) {
+    fn an_invalid_change_set_has_no_effect(start in value(), wishes in prop::collection::vec(wish(), 0..10)) {
         let mut root = read(&start);
         let before = text(root.as_ref());
         let mut model = Some(start);
@@ -149,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_a_change_set_panic(start in value(), bytes in prop::collection::vec(any::<u8>(), 0..60), text in "\\[(\\[[0-2]?,(\\[[0-9\",a-l]{0,6}\\])?,?[0-9\\[\\]{}\"a]{0,5}\\],?){0,3}\\]") {
+    fn arbitrary_bytes_never_make_a_change_set_panic(start in value(), bytes in prop::collection::vec(any::<u8>(), 0..60), text in "\\[(\\[[0-2]?,(\\[[0-9\",a-l]{0,6}\\])?,?[0-9\\[\\]{}\"a]{0,5}\\],?){0,3}\\]") {
         let mut root = read(&start);
         for bytes in [bytes, text.into_bytes()] {
             if let Ok(changes) = Changes::read(&Bytes::from(bytes)) {
@@ -161,14 +161,14 @@ proptest! {
 }
 
 #[test]
-fn values_stay_as_the_worker_spelt_them() {
+fn values_keep_the_worker_s_spelling() {
     let spelt = r#"{"big":123456789012345678901234567890,"tiny":1e-400,"half":"\ud83d","1":1,"0":-0.0}"#;
     let root = tree(Some(&Bytes::from(spelt)), std::iter::empty()).unwrap();
     assert_eq!(text(root.as_ref()).unwrap(), spelt);
 }
 
 #[test]
-fn what_does_not_fit_is_refused_by_name() {
+fn invalid_edits_are_refused_with_a_reason() {
     let start = json!({"list": [1, 2], "text": "a"});
     let refused = |changes: &str| made(&mut read(&start), changes).map(|_| ()).unwrap_err();
     for (changes, reason) in [
@@ -182,7 +182,7 @@ fn what_does_not_fit_is_refused_by_name() {
         ),
         (
             r#"[[0,["list","length"],3]]"#,
-            "edit 0 does not fit: an array gets a `length` that is not one, or by which it would grow",
+            "edit 0 does not fit: an array gets an invalid `length`, or one that would make it grow",
         ),
         (r#"[[0,["list"],1],[0,["list",0],1]]"#, "edit 1 does not fit: there is nothing at its path"),
         (r#"[[0,["text","length"],0]]"#, "edit 0 does not fit: there is nothing at its path"),

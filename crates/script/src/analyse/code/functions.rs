@@ -1,4 +1,4 @@
-//! The functions of a text: what each stands for, who calls it, and which one a node belongs to.
+//! The functions of a text: the role of each, its callers, and the functions that contain a node.
 
 use oxc_ast::AstKind;
 use oxc_ast::ast::{CallExpression, Function};
@@ -10,19 +10,19 @@ use oxc_syntax::symbol::SymbolId;
 use super::{Code, FunctionId, identifier};
 use crate::syntax::{ConstructId, ConstructKind};
 
-/// A function, or what else has code of its own.
+/// A function, or another node with code of its own.
 #[derive(Debug)]
 pub(crate) struct Routine {
     pub(crate) node: NodeId,
     pub(crate) parent: FunctionId,
     pub(crate) role: Role,
-    /// Marked so by the author.
+    /// Whether the author declared it `async`.
     pub(crate) is_async: bool,
-    /// How its callers are known.
+    /// The way in which callers refer to it.
     pub(crate) called: Called,
 }
 
-/// What a function stands for.
+/// The construct that a function represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     File,
@@ -32,16 +32,16 @@ pub(crate) enum Role {
     Plain,
 }
 
-/// Who calls a function.
+/// The way in which a function is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Called {
-    /// Code that names it; it is never assigned to.
+    /// By its name. The name is never assigned to.
     ByName(SymbolId),
-    /// What stands around it, where it stands.
+    /// By the enclosing code, in place.
     AtOnce,
-    /// Somebody: it is a callback, a method, or kept in a variable.
+    /// By unknown callers: it is a callback, a method, or stored in a variable.
     Unknown,
-    /// Nobody can wait for it: a generator, getter, setter, constructor, or a class's field.
+    /// By callers that cannot wait for it: a generator, getter, setter, constructor, or a field of a class.
     Never,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Code<'_, 'a> {
         }
     }
 
-    /// The function that a node opens, or else the one that it stands in.
+    /// Returns the function of a node, if it is one, otherwise the function that contains it.
     fn entered(&self, node: NodeId) -> FunctionId {
         let opened = is_routine(self.kind(node)).then(|| self.function_at(node)).flatten();
         opened.unwrap_or_else(|| self.within[node.index()])
@@ -101,7 +101,7 @@ impl<'a> Code<'_, 'a> {
         let Some(id) = self.construct_at(statement) else { return Role::Plain };
         match self.construct(id).kind {
             ConstructKind::Service { .. } => Role::Service(id),
-            // The path may have a function of its own in it.
+            // The path may contain functions.
             ConstructKind::Res { .. } if self.is_in_path(node, id) => Role::Plain,
             ConstructKind::Res { .. } => Role::Resource(id),
             ConstructKind::On { .. } => Role::Handler(id),
@@ -140,7 +140,7 @@ impl<'a> Code<'_, 'a> {
         }
     }
 
-    /// A function that can be replaced is not known by its name.
+    /// Returns how a named function is called. The callers of a function that can be replaced are unknown.
     fn by_name(&self, symbol: SymbolId) -> Called {
         let scoping = self.semantic.scoping();
         let is_replaced =
@@ -148,22 +148,23 @@ impl<'a> Code<'_, 'a> {
         if is_replaced { Called::Unknown } else { Called::ByName(symbol) }
     }
 
-    /// The innermost function that a node stands in.
+    /// Returns the innermost function that contains a node.
     pub(crate) fn function_of(&self, node: NodeId) -> FunctionId {
         self.within[node.index()]
     }
 
-    /// The function whose node this is.
+    /// Returns the function with this node.
     pub(crate) fn function_at(&self, node: NodeId) -> Option<FunctionId> {
         self.functions.binary_search_by_key(&node, |function| function.node).ok()
     }
 
-    /// The function that a node's code is run by as seen from callers: callbacks belong to those who pass them.
+    /// Returns the function that a node belongs to from a caller's view: callbacks belong to the function
+    /// that passes them.
     pub(crate) fn home(&self, node: NodeId) -> FunctionId {
         self.home_of(self.function_of(node))
     }
 
-    /// The same for a function.
+    /// Returns the function that a function belongs to from a caller's view.
     pub(crate) fn home_of(&self, mut function: FunctionId) -> FunctionId {
         while self.functions[function].role == Role::Plain
             && !matches!(self.functions[function].called, Called::ByName(_))
@@ -173,12 +174,12 @@ impl<'a> Code<'_, 'a> {
         function
     }
 
-    /// The functions around one, from itself.
+    /// Returns a function and the functions around it, innermost first.
     pub(crate) fn functions_around(&self, function: FunctionId) -> impl Iterator<Item = FunctionId> + '_ {
         std::iter::successors(Some(function), |id| (*id != 0).then(|| self.functions[*id].parent))
     }
 
-    /// Where a function names its `arguments`, in functions with `=>` too.
+    /// Returns the uses of `arguments` in a function, including those in nested arrow functions.
     pub(crate) fn arguments_of(&self, function: FunctionId) -> Vec<NodeId> {
         let is_arrow = |id: &FunctionId| {
             matches!(self.kind(self.functions[*id].node), AstKind::ArrowFunctionExpression(_))
@@ -191,7 +192,7 @@ impl<'a> Code<'_, 'a> {
         self.inside(self.functions[function].node).filter(is_its).collect()
     }
 
-    /// The handler that a node stands in.
+    /// Returns the handler that contains a node.
     pub(crate) fn handler_of(&self, node: NodeId) -> Option<ConstructId> {
         self.functions_around(self.function_of(node)).find_map(|id| match self.functions[id].role {
             Role::Handler(construct) => Some(construct),
@@ -199,8 +200,8 @@ impl<'a> Code<'_, 'a> {
         })
     }
 
-    /// The handler that a node is emitted in. There is none for code in a resource's block, even if a handler declares the
-    /// resource.
+    /// Returns the handler whose emitted code contains a node. There is none for code in a resource's block,
+    /// even if a handler declares the resource.
     pub(crate) fn own_handler_of(&self, node: NodeId) -> Option<ConstructId> {
         let mut roles = self.functions_around(self.function_of(node)).map(|id| self.functions[id].role);
         match roles.find(|role| *role != Role::Plain)? {
@@ -209,7 +210,8 @@ impl<'a> Code<'_, 'a> {
         }
     }
 
-    /// Uses of a function's name: of its variable, and of a function expression's own name within it.
+    /// Returns the uses of a function's name: of its variable, and of a function expression's own name within
+    /// it.
     pub(crate) fn mentions(&self, function: FunctionId) -> Vec<NodeId> {
         let routine = &self.functions[function];
         let variable = match routine.called {
@@ -224,7 +226,7 @@ impl<'a> Code<'_, 'a> {
         symbols.flat_map(|symbol| self.uses(symbol)).map(Reference::node_id).collect()
     }
 
-    /// The service that a node stands in.
+    /// Returns the service that contains a node.
     pub(crate) fn service_of(&self, node: NodeId) -> Option<ConstructId> {
         self.functions_around(self.function_of(node)).find_map(|id| match self.functions[id].role {
             Role::Service(construct) => Some(construct),
@@ -232,7 +234,7 @@ impl<'a> Code<'_, 'a> {
         })
     }
 
-    /// The function that stands for a service, a resource or a handler.
+    /// Returns the function that represents a service, a resource or a handler.
     pub(crate) fn function_for(&self, construct: ConstructId) -> Option<FunctionId> {
         let statement = self.statements[construct];
         let is_its = |id: &FunctionId| match self.functions[*id].role {
@@ -242,7 +244,7 @@ impl<'a> Code<'_, 'a> {
         self.inside(statement).filter_map(|node| self.function_at(node)).find(is_its)
     }
 
-    /// The function whose call this is, by its name.
+    /// Returns the function that a call calls by its name.
     pub(crate) fn callee(&self, call: &CallExpression<'a>) -> Option<FunctionId> {
         self.named.get(&identifier(self, &call.callee)?).copied()
     }

@@ -1,5 +1,5 @@
-//! The methods that a text defines itself. A method that is called is JavaScript's own only where none of them has its
-//! name: which object it is called on is not known.
+//! The methods that a text defines itself. A method call is assumed to call a JavaScript built-in only if the
+//! text defines no method of that name, because the type of the receiver is unknown.
 
 use std::collections::HashSet;
 
@@ -13,13 +13,13 @@ use oxc_syntax::symbol::SymbolId;
 
 use super::{Code, identifier};
 
-/// Members of a text's objects and classes that run code of the text.
+/// The members of a text's objects and classes that run code of the text.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     names: HashSet<String>,
-    /// One has a name that is not known.
+    /// Whether a member has a computed name.
     has_computed: bool,
-    /// Setting a member may run code.
+    /// Whether assigning a member may run code.
     pub(crate) has_setter: bool,
 }
 
@@ -32,7 +32,7 @@ impl Members {
         members
     }
 
-    /// Whether some object or class of the text has a method of this name.
+    /// Whether an object or class of the text has a method of this name.
     pub(crate) fn defines(&self, name: &str) -> bool {
         self.has_computed || self.names.contains(name)
     }
@@ -77,13 +77,13 @@ impl Members {
             self.names.insert(name.into_owned());
             return;
         }
-        // `[Symbol.iterator]` is called by no name, nor is `#name` by `object.name`.
+        // `[Symbol.iterator]` is not called by name, and `#name` is not reached by `object.name`.
         let is_symbol = code.text(code.source(key.span())).starts_with("Symbol.");
         self.has_computed |= !is_symbol && !key.is_private_identifier();
     }
 }
 
-/// Whether an object has no code of its own: nothing of it can run but by its members' values.
+/// Whether an object has no code of its own, so that only the values of its members can run code.
 pub(crate) fn is_data(code: &Code<'_, '_>, object: &ObjectExpression<'_>) -> bool {
     object.properties.iter().all(|property| match property {
         ObjectPropertyKind::ObjectProperty(it) => {
@@ -94,7 +94,7 @@ pub(crate) fn is_data(code: &Code<'_, '_>, object: &ObjectExpression<'_>) -> boo
     })
 }
 
-/// Whether an expression is a function for sure, or the name of one.
+/// Whether an expression is definitely a function, or the name of one.
 pub(crate) fn is_function(code: &Code<'_, '_>, value: &Expression<'_>) -> bool {
     let is_declared = |symbol: SymbolId| {
         code.named.contains_key(&symbol)

@@ -1,5 +1,5 @@
-//! Rule 18: the units of a `par`, before they know of each other: its statements, each variable of a declaration, and
-//! the calls that can be made before the rest of either.
+//! Rule 18: the units of a `par` before their dependencies are known: its statements, each variable of a
+//! declaration, and the calls that can be made before the rest of these.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::super::flow::bound;
 use super::{Step, Unit};
 use crate::syntax::ConstructKind;
 
-/// What a block is made of: statements, and of a declaration of several variables each one.
+/// Returns the parts of a block: its statements, with declarations of several variables split up.
 pub(super) fn parts(code: &Code<'_, '_>, block: NodeId) -> Vec<NodeId> {
     let parts = |statement| declarators(code, statement).unwrap_or_else(|| vec![statement]);
     children(code, block).into_iter().flat_map(parts).collect()
@@ -32,7 +32,7 @@ fn declarators(code: &Code<'_, '_>, statement: NodeId) -> Option<Vec<NodeId>> {
     (several && !is_ours).then(|| nodes.collect())
 }
 
-/// What a declarator that is a part has before it: `var`, `let` or `const`.
+/// Returns the keyword of a declarator that is a part: `var`, `let` or `const`.
 pub(crate) fn keyword(code: &Code<'_, '_>, part: NodeId) -> Option<&'static str> {
     let AstKind::VariableDeclarator(_) = code.kind(part) else { return None };
     match code.kind(code.parent(part)) {
@@ -41,8 +41,9 @@ pub(crate) fn keyword(code: &Code<'_, '_>, part: NodeId) -> Option<&'static str>
     }
 }
 
-/// Whether declarations may become assignments to variables that are there from the block's beginning. Not so where one
-/// is touched before it is declared, or a constant is set: both throw, and have to go on doing so.
+/// Whether declarations can become assignments to variables that are declared at the beginning of the block.
+/// They cannot if a variable is used before its declaration, or a constant is assigned: both throw, and must
+/// continue to throw.
 pub(super) fn mean_the_same_without_their_declarations(code: &Code<'_, '_>, units: &[Unit]) -> bool {
     let scoping = code.semantic.scoping();
     units.iter().enumerate().all(|(index, unit)| {
@@ -62,7 +63,7 @@ pub(super) fn mean_the_same_without_their_declarations(code: &Code<'_, '_>, unit
     })
 }
 
-/// The variables that a part declares for the rest of its block alone.
+/// Returns the variables that a part declares in the scope of its block.
 fn declared(code: &Code<'_, '_>, part: NodeId) -> Vec<SymbolId> {
     let of = |declarator: &VariableDeclarator<'_>| bound(&declarator.id);
     let symbols = match code.kind(part) {
@@ -79,8 +80,8 @@ fn declared(code: &Code<'_, '_>, part: NodeId) -> Vec<SymbolId> {
     symbols.into_iter().filter(is_in_block).collect()
 }
 
-/// Whether a variable is used in its own initial value, or before its place in a pattern: `let a = a`. A function that
-/// is called by its name may: it runs later.
+/// Whether a variable is used in its own initial value, or before its position in a pattern: `let a = a`.
+/// Uses in a function that is called by its name are ignored, because it runs later.
 fn is_early_in_itself(code: &Code<'_, '_>, symbol: SymbolId) -> bool {
     let declaration = code.declaration(symbol);
     let AstKind::VariableDeclarator(declarator) = code.kind(declaration) else { return false };
@@ -94,7 +95,7 @@ fn is_early_in_itself(code: &Code<'_, '_>, symbol: SymbolId) -> bool {
     })
 }
 
-/// A part as units: the calls that are made whatever happens, each its own; then what is left of it.
+/// Splits a part into units: one for each call that is made unconditionally, and one for the rest.
 pub(super) fn split(
     analysis: &Analysis<'_, '_>,
     observer: &Observer<'_, '_, '_>,
@@ -108,7 +109,7 @@ pub(super) fn split(
         return whole(observer.effects(statement, &[]));
     }
     let mut units = Vec::new();
-    // Those that stand in no other so far.
+    // The calls so far that are not nested in another.
     let mut outer: Vec<NodeId> = Vec::new();
     for call in &calls {
         let inner = outer.split_off(outer.partition_point(|it| !code.is_inside(*it, *call)));
@@ -122,7 +123,7 @@ pub(super) fn split(
     rest.io = 0;
     let mut effects = rest;
     if let Some(last) = calls.last() {
-        // The last call stands for all of the statement, or its result is only put into a variable.
+        // The last call is the whole statement, or its result is only assigned to a variable.
         let is_alone = matches!(code.kind(code.parent(*last)), AstKind::ExpressionStatement(_));
         let puts = effects.writes.iter().all(|it| matches!(it, Location::Variable(_)));
         let reads = effects.reads.iter().all(|it| *it == Location::Result(*last));
@@ -139,8 +140,8 @@ pub(super) fn split(
     units
 }
 
-/// The calls of a statement that can be made before the rest of it, in the order in which they are made. None if the
-/// statement branches, or changes something on the way.
+/// Returns the calls of a statement that can be made before the rest of it, in evaluation order. Returns none
+/// if the statement branches, or has side effects before a call.
 fn taken_out(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, statement: NodeId) -> Vec<NodeId> {
     let code = &analysis.code;
     let is_plain = matches!(
@@ -174,8 +175,8 @@ fn taken_out(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, state
     calls
 }
 
-/// Whether a call changes something that the rest of its statement may have looked at before, or may look at later. One
-/// that is made after all calls that are taken out stays where it was.
+/// Whether a call changes something that the rest of its statement may read. A call that is made after all
+/// extracted calls keeps its place.
 fn disturbs(code: &Code<'_, '_>, observer: &Observer<'_, '_, '_>, calls: &[NodeId], node: NodeId) -> bool {
     let is_call = matches!(code.kind(node), AstKind::CallExpression(_) | AstKind::NewExpression(_));
     let is_last = !calls.contains(&node) && calls.iter().all(|call| code.is_inside(*call, node));
@@ -191,7 +192,7 @@ fn is_called_at_once(code: &Code<'_, '_>, node: NodeId) -> bool {
     matches!(code.kind(node), AstKind::CallExpression(call) if call.callee.get_inner_expression().is_function())
 }
 
-/// `respond g.get(x)` hands the answer on.
+/// Whether the statement passes a response through: `respond g.get(x)`.
 fn is_passed_on(code: &Code<'_, '_>, statement: NodeId, waits: &[(NodeId, Wait)]) -> bool {
     let AstKind::ThrowStatement(throw) = code.kind(statement) else { return false };
     let value = throw.argument.without_parentheses().span();
@@ -199,7 +200,7 @@ fn is_passed_on(code: &Code<'_, '_>, statement: NodeId, waits: &[(NodeId, Wait)]
         && waits.iter().any(|(node, wait)| code.span(*node) == value && matches!(wait, Wait::Resource { .. }))
 }
 
-/// Whether an expression branches, or changes a variable before the rest is looked at.
+/// Whether an expression branches, or changes a variable before the rest is evaluated.
 fn orders(code: &Code<'_, '_>, statement: NodeId, node: NodeId) -> bool {
     if code.function_of(node) != code.function_of(statement) {
         return false;

@@ -1,4 +1,4 @@
-//! The brackets: what each is for when it opens, and what may stand behind it when it closes.
+//! Brackets: the purpose of each opening bracket, and the syntax that can follow its closing bracket.
 
 use super::super::{After, Fault, Frame, FrameKind, Kind, Place, Token, TokenId};
 use super::{Context, Open};
@@ -35,7 +35,7 @@ impl Context<'_> {
         true
     }
 
-    /// What a `(` is for.
+    /// Returns the purpose of a `(`.
     pub(super) fn parenthesis(&mut self) -> FrameKind {
         if let Some(place) = self.top().function.take() {
             return FrameKind::Parameters(place);
@@ -57,7 +57,7 @@ impl Context<'_> {
         }
     }
 
-    /// What a `{` is for.
+    /// Returns the purpose of a `{`.
     pub(super) fn brace(&mut self, starts: bool) -> FrameKind {
         let closed =
             self.lexed.tokens.last().and_then(|last| last.bracket).map(|frame| self.lexed.frames[frame]);
@@ -81,7 +81,7 @@ impl Context<'_> {
         if self.follows("=>") {
             return FrameKind::Function(Place::Arrow);
         }
-        // After an operand JavaScript has no brace, but S has.
+        // A brace after an operand is not valid JavaScript, but valid S.
         if operand_ended {
             return self.block_of_ours();
         }
@@ -102,7 +102,7 @@ impl Context<'_> {
 }
 
 impl FrameKind {
-    /// Whether statements stand in it.
+    /// Whether the frame contains statements.
     pub(crate) fn holds_statements(self) -> bool {
         use FrameKind::{Block, Function, Handler, Program, Service, StaticBlock};
         matches!(self, Program | Block | Service | Handler | StaticBlock | Function(_))

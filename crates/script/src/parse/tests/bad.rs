@@ -1,8 +1,8 @@
-//! Texts with mistakes: everything that is said of them. The texts stand in `tests/bad.in`.
+//! Tests of all diagnostics of invalid texts, which are in `tests/bad.in`.
 
 use super::*;
 
-/// One test for each text, with what is printed of it.
+/// Defines a test for each text, which compares the rendered diagnostics.
 macro_rules! texts {
     ($($name:ident: $source:expr;)*) => {$(
         #[test]
@@ -14,7 +14,7 @@ macro_rules! texts {
 
 fn said(name: &str, source: &str) {
     let said = told(source);
-    assert!(!said.is_empty(), "nothing is said of it");
+    assert!(!said.is_empty(), "there must be a diagnostic");
     insta::assert_snapshot!(name, said);
 }
 

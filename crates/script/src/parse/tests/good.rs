@@ -1,4 +1,4 @@
-//! Texts without a mistake.
+//! Tests of valid texts.
 
 use super::*;
 use crate::syntax::ConstructKind;
@@ -13,7 +13,7 @@ const LISTINGS: [(&str, &str); 6] = [
 ];
 
 #[test]
-fn the_papers_listings_are_read() {
+fn parses_the_listings_of_the_paper() {
     let all = LISTINGS.map(|(name, source)| {
         assert_eq!(told(source), "", "listing {name}");
         format!("listing {name}\n{}", constructs(source))
@@ -22,7 +22,7 @@ fn the_papers_listings_are_read() {
 }
 
 #[test]
-fn each_construct_is_javascript_of_the_same_shape() {
+fn encodes_constructs_as_javascript_of_the_same_shape() {
     let source = "import { sum } from 'sums'
 service shop {
   state total = 0, last
@@ -41,11 +41,14 @@ service shop {
 }
 ";
     insta::assert_snapshot!(encoded(source));
-    insta::assert_snapshot!("each_construct_is_javascript_of_the_same_shape_constructs", constructs(source));
+    insta::assert_snapshot!(
+        "encodes_constructs_as_javascript_of_the_same_shape_constructs",
+        constructs(source)
+    );
 }
 
 #[test]
-fn lines_may_end_as_on_any_system() {
+fn accepts_all_line_endings() {
     for (name, source) in LISTINGS {
         for end in ["\r\n", "\r"] {
             let other = source.replace('\n', end);
@@ -57,39 +60,39 @@ fn lines_may_end_as_on_any_system() {
 }
 
 #[test]
-fn members_called_respond_make_it_no_name() {
+fn members_named_respond_do_not_make_it_a_name() {
     let source =
         handler("class A { respond = 1; respond() { return this.respond } }\n    respond [{ respond: 1 }]");
     assert!(encoded(&source).contains("throw [{ respond: 1 }]"));
 }
 
 #[test]
-fn names_and_scopes_are_those_of_the_tree() {
+fn links_names_and_scopes_to_the_tree() {
     let source = "service a { state n = 0\n res '/x' on PUT { n++; { let n = 1; n++ } } }";
     let allocator = Allocator::default();
     let parsed = parse(&allocator, source);
-    let tree = parsed.tree.expect("there is no mistake");
+    let tree = parsed.tree.expect("the text is valid");
     let ConstructKind::State { names } = &parsed.syntax.constructs[1].kind else { panic!("a state") };
-    let symbol = names[0].symbol.expect("it is linked");
+    let symbol = names[0].symbol.expect("the name is linked");
     let scoping = tree.semantic.scoping();
     assert_eq!(scoping.symbol_name(symbol), "n");
-    assert_eq!(scoping.get_resolved_reference_ids(symbol).len(), 1, "the inner `n` is another");
+    assert_eq!(scoping.get_resolved_reference_ids(symbol).len(), 1, "the inner `n` is a different symbol");
     assert_eq!(Some(scoping.symbol_scope_id(symbol)), parsed.syntax.constructs[0].scope);
     let reference = scoping.get_resolved_references(symbol).next().expect("one");
     let span = parsed.map.span_to_source(tree.semantic.reference_span(reference));
     assert_eq!((span.start, &source[span]), (43, "n"));
-    assert_eq!(parsed.map.to_encoded(43), parsed.encoded.find("n++").expect("it is there"));
+    assert_eq!(parsed.map.to_encoded(43), parsed.encoded.find("n++").expect("the text contains it"));
 }
 
 #[test]
-fn a_file_that_uses_the_words_as_names_is_left_as_it_is() {
+fn files_with_the_words_as_names_are_unchanged() {
     let source = include_str!("../../../tests/words.js");
     assert_eq!(encoded(source), source);
     assert_eq!(constructs(source), "");
 }
 
 #[test]
-fn the_words_are_names_in_a_service_too_where_the_file_uses_them_so() {
+fn words_used_as_names_stay_names_in_services() {
     let kept = handler(
         "const respond = query.list, par = [respond]\n    respond [0]\n    respond (1)\n    par\n    {}",
     );
@@ -99,7 +102,7 @@ fn the_words_are_names_in_a_service_too_where_the_file_uses_them_so() {
 }
 
 #[test]
-fn a_value_may_begin_with_anything_that_begins_an_expression() {
+fn respond_accepts_any_expression() {
     let values = [
         "1",
         "-1",
@@ -141,7 +144,7 @@ fn a_value_may_begin_with_anything_that_begins_an_expression() {
 }
 
 #[test]
-fn a_status_response_is_an_object_and_not_a_block() {
+fn status_responses_are_objects_and_not_blocks() {
     let source = handler("respond { 302 : { Location : '/a' } } ; id / 2 / 1");
     assert!(encoded(&source).contains("throw { 302 : { Location : '/a' } }"));
     let source = handler("respond\n{ a: 1 }");
@@ -149,7 +152,7 @@ fn a_status_response_is_an_object_and_not_a_block() {
 }
 
 #[test]
-fn a_path_may_be_any_expression_without_parentheses() {
+fn paths_can_be_any_expression_without_parentheses() {
     let paths = [
         "'/a'",
         "\"/a\"",
@@ -189,14 +192,14 @@ fn a_path_may_be_any_expression_without_parentheses() {
 }
 
 #[test]
-fn semicolons_are_optional_where_javascript_has_them_so() {
+fn semicolons_are_optional_as_in_javascript() {
     let source = "service a { state x = 1; state y\n res '/a' on GET { respond x };res '/b' on GET { respond y } res '/c' { on GET { respond 1 }; on PUT {} } }; service b {}";
     assert_eq!(told(source), "");
     assert_eq!(constructs(source).matches("handler").count(), 4);
 }
 
 #[test]
-fn a_handler_is_a_function_with_its_own_names() {
+fn handlers_are_functions_with_their_own_scope() {
     let source = handler(
         "var a = 1; var a = 2; if (a) return; function f() { return query } let b = await f(); respond b",
     );
@@ -204,7 +207,7 @@ fn a_handler_is_a_function_with_its_own_names() {
 }
 
 #[test]
-fn comments_may_stand_anywhere() {
+fn accepts_comments_anywhere() {
     let source = "#!/usr/bin/env orfa
 // first
 service /* a */ shop /* b */ { // c
