@@ -1,4 +1,4 @@
-//! An aggregate as a way of answering: from a request to its answer, through the other files.
+//! The aggregate handler, which turns a request into a response.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,28 +30,28 @@ pub struct Aggregate {
     services: Services,
     pub(crate) documents: Documents,
     pub(crate) path: Box<str>,
-    /// Where what is long of an answer is done.
+    /// The pool for long computations on responses.
     offload: OffloadPool,
 }
 
-/// The services' OpenAPI documents, by their names.
+/// The services' OpenAPI documents, by service name.
 pub type Documents = BTreeMap<String, Arc<openapi::Document>>;
 
-/// What an aggregate is made of beside its declaration.
+/// The environment of an aggregate's declaration.
 #[derive(Clone, Copy)]
 pub struct Ground<'a> {
     /// The route's path: `/buyers/{id}`.
     pub path: &'a str,
     /// The services of the gateway.
     pub services: &'a Services,
-    /// What they say of themselves.
+    /// The services' OpenAPI documents.
     pub documents: &'a Documents,
-    /// Where work goes that clients cause.
+    /// The pool for work that clients cause.
     pub offload: &'a OffloadPool,
 }
 
 impl Aggregate {
-    /// An aggregate, or every mistake in its declaration that a schema can't see.
+    /// Creates an aggregate, or returns every mistake in its declaration that the JSON schema can't express.
     ///
     /// # Errors
     /// See `docs/errors.md`, "Of an aggregate's declaration".
@@ -66,7 +66,7 @@ impl Aggregate {
         Ok(Self { plan, declared: declared.clone(), services, documents, path: path.into(), offload })
     }
 
-    /// The methods that it takes.
+    /// Returns the allowed methods.
     #[must_use]
     pub fn methods(&self) -> &'static str {
         match self.plan.method {
@@ -78,12 +78,12 @@ impl Aggregate {
         }
     }
 
-    /// Answers a request. `seen` is the caller, the headers that services get some of, and how much time there is; the
-    /// rest of the allowance is made here, of the limits, and a [`Report`] left with that of the request. The response
-    /// carries its [`json::Tree`] in its extensions where it was not streamed.
+    /// Handles a request. `seen` has the caller, the headers to forward and the deadline. The rest of the
+    /// budget follows from the aggregate's limits, and a [`Report`] is left with the budget of the request.
+    /// The extensions of the response contain its [`json::Tree`], unless it is streamed.
     ///
     /// # Errors
-    /// Everything in `problem.rs`.
+    /// Returns the errors of `problem.rs`.
     pub fn handle(
         self: &Arc<Self>,
         request: Request<Body>,
@@ -118,7 +118,7 @@ impl Aggregate {
         .boxed()
     }
 
-    /// Says which caches may keep an answer, and for whom.
+    /// Sets the caching headers of the response.
     fn mark(&self, headers: &mut HeaderMap, notes: &CacheNotes, caller: &Caller) {
         if headers.contains_key(&answer::PARTS) {
             // A part that timed out has left no note.
@@ -163,8 +163,8 @@ impl Aggregate {
         Ok(response)
     }
 
-    /// The client's body as JSON, which all readers understand in one way: a service must not read another value than the one
-    /// that a part before it was asked about.
+    /// Parses the client's body as JSON, and rejects ambiguous JSON. Otherwise a service could read another
+    /// value than the one that a preceding part was called with.
     async fn document(&self, text: Bytes) -> Result<Document, AggregateError> {
         if text.len() > SHORT_TEXT {
             offload::leave().await;

@@ -1,4 +1,5 @@
-//! The response: one part, several by their names, or one object of the members of several; with what failed.
+//! The response of an aggregate: one part, several parts by name, or a merge of several parts, with the list
+//! of failures.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,14 +20,14 @@ use crate::problem::{AggregateError, Failure};
 use crate::stream::{Segment, Streaming};
 use crate::value::{Known, Value, indexed};
 
-/// Tells which parts failed: a list by RFC 9651.
+/// The header that lists failed parts (RFC 9651).
 pub(crate) const PARTS: HeaderName = HeaderName::from_static("orfa-parts");
-/// As many of them are told in the header.
+/// The maximum number of failed parts in the header.
 const MOST: usize = 20;
-/// A shorter answer is copied when its first piece is taken, and keeps nothing that services sent.
+/// Shorter responses are copied when their first piece is taken, and then hold no text of the services.
 const COPIED: u64 = 4 << 10;
 
-/// The tree of the answer, and all parts that failed and may.
+/// Returns the tree of the response, and the failures of optional parts.
 pub(crate) fn tree(known: &Known<'_>, failed: Vec<Failure>) -> Result<(Tree, Vec<Failure>), AggregateError> {
     let assembly = Assembly { known, failures: RefCell::new(failed) };
     let mut members = match &known.plan.answer {
@@ -50,7 +51,7 @@ pub(crate) fn tree(known: &Known<'_>, failed: Vec<Failure>) -> Result<(Tree, Vec
     Ok((Tree::Object(members.into()), failures))
 }
 
-/// The response while long parts of it are on their way; `None` if there are none.
+/// Returns a response with long parts that are still arriving, or `None` if there are none.
 pub(crate) fn streamed(
     known: &Known<'_>,
     failed: &[Failure],
@@ -102,7 +103,7 @@ fn on_its_way(known: &Known<'_>, segments: Vec<Segment>, failures: &[Failure]) -
     response
 }
 
-/// The members of several parts. Names are compared by what they say.
+/// Merges the members of several parts. Names are compared without their escapes.
 fn merged(
     assembly: &Assembly<'_>,
     parts: &[usize],
@@ -120,7 +121,7 @@ fn merged(
                 continue;
             };
             match conflict {
-                // A part that has a name twice keeps the first, as everywhere.
+                // The first of two members with the same name in one part counts.
                 _ if members[place].0 == *number => {}
                 Conflict::First => {}
                 Conflict::Last => members[place] = (*number, (name, value)),
@@ -135,13 +136,13 @@ fn merged(
     Ok(members.into_iter().map(|(_, member)| member).collect())
 }
 
-/// The members of a part's tree; a part that failed and may has none.
+/// Returns the members of a part's tree. An optional part that failed has none.
 fn members_of(assembly: &Assembly<'_>, tree: Tree, part: &Arc<str>) -> Result<Vec<Member>, AggregateError> {
     let memory = &assembly.known.memory;
     let of_text = |text: &Bytes| {
         let document = memory.lend(|| indexed(text.clone(), memory)).map_err(|_| AggregateError::Memory)?;
         let count = if document.root().kind() == Kind::Object { document.root().count() } else { 0 };
-        // The members of this part, those of the answer, and where each name is among them.
+        // The members of this part, those of the response, and the position of each name among them.
         memory.take_for::<[(usize, Member); 4]>(count)?;
         let member =
             |(key, value): (json::Key<'_>, json::Node<'_>)| (key.node().slice(), Tree::Text(value.slice()));
@@ -163,7 +164,7 @@ fn members_of(assembly: &Assembly<'_>, tree: Tree, part: &Arc<str>) -> Result<Ve
     }
 }
 
-/// What a name says, without quotes and escapes.
+/// Decodes a JSON name.
 fn said(name: &Bytes) -> Vec<u8> {
     let document = Document::new(name.clone()).ok();
     document
@@ -171,7 +172,7 @@ fn said(name: &Bytes) -> Vec<u8> {
         .unwrap_or_else(|| name.to_vec())
 }
 
-/// The response that says a tree.
+/// Returns the response for a tree.
 pub(crate) fn response(
     tree: Tree,
     failures: &[Failure],
@@ -193,7 +194,7 @@ pub(crate) fn response(
     Ok(response)
 }
 
-/// Notes how much memory an answer holds until it is taken. One long part alone is handed on as it comes and holds nothing.
+/// Notes how much memory a response holds until it is sent. A single streamed part holds none.
 pub(crate) fn note_held(response: &mut Response<Body>, plan: &Plan, bytes: u64) {
     let is_held = match response.body().size_hint().exact() {
         Some(length) => length >= COPIED,
@@ -204,7 +205,7 @@ pub(crate) fn note_held(response: &mut Response<Body>, plan: &Plan, bytes: u64) 
     }
 }
 
-/// The length of an answer, unless it is longer than answers may be.
+/// Returns the length of a response, or an error if it exceeds the limit.
 fn length(tree: &Tree, plan: &Plan) -> Result<usize, AggregateError> {
     let most = plan.limits.response_body;
     tree.len_within(most.as_usize()).ok_or(AggregateError::AnswerSize(most.0))

@@ -1,8 +1,8 @@
-//! The answer's tree: what parts brought is put into each other. Texts are shared, not copied.
+//! Composition of the response tree from the values of the parts. Texts are shared, not copied.
 //!
-//! First it is found out, for every place that something is put into, what that is (`joined`, and `join.rs`): mistakes
-//! show before anything is built, and a part that may fail can still become `null`. Then the values are walked once
-//! (`weave.rs`), where only some fields are wanted with texts of these (`fields.rs`).
+//! First the values to put into each target are determined (`joined`, and `join.rs`), so that errors occur
+//! before the tree is built, and an optional part can still become `null`. Then the values are walked once
+//! (`weave.rs`), with the texts of selected fields where a part has `fields` (`fields.rs`).
 
 mod fields;
 mod join;
@@ -21,15 +21,15 @@ use crate::problem::{AggregateError, Failure, Reason};
 use crate::run::failure;
 use crate::value::{Fan, Known, Value, targets};
 
-/// Builds trees of a request's parts.
+/// The builder of the trees of a request's parts.
 pub(crate) struct Assembly<'a> {
     pub(crate) known: &'a Known<'a>,
-    /// Parts that turned out not to fit.
+    /// Failures of optional parts that are found during composition.
     pub(crate) failures: RefCell<Vec<Failure>>,
 }
 
 impl<'a> Assembly<'a> {
-    /// The tree of a part.
+    /// Returns the tree of a part.
     pub(crate) fn tree(&self, number: usize) -> Result<Tree, AggregateError> {
         let part = &self.known.plan.parts[number];
         match self.known.value(number) {
@@ -53,7 +53,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// The trees of a part's rows.
+    /// Returns the trees of a part's rows.
     fn rows(&self, number: usize, root: Node<'a>) -> Result<Vec<Tree>, AggregateError> {
         let part = &self.known.plan.parts[number];
         self.known.memory.take_for::<Tree>(root.count())?;
@@ -73,12 +73,12 @@ impl<'a> Assembly<'a> {
         Ok(Weaver::new(selected, memory))
     }
 
-    /// The different answers of an `each`.
+    /// Returns the trees of the distinct responses of an `each`.
     fn answers(&self, part: &Part, fan: &Fan) -> Result<Vec<Tree>, MemoryExhausted> {
         fan.answers.iter().map(|body| shaped(part, body.root(), &self.known.memory)).collect()
     }
 
-    /// What is put into a part.
+    /// Returns the values to put into a part.
     fn patches(&self, number: usize, root: Node<'a>) -> Result<Vec<Patch<'a>>, AggregateError> {
         let parts = &self.known.plan.parts;
         let mut patches = Vec::new();
@@ -86,10 +86,10 @@ impl<'a> Assembly<'a> {
             let part = &parts[*child];
             let Some(into) = part.goes_into() else { continue };
             let mut places = BudgetedVec::new(&self.known.memory);
-            // A path that leads to no array was told by who called for its items, and leads to nothing in a join.
+            // A path without an array has failed an `each` before, and has no targets in a join.
             let _ = targets(root, &into.path, &mut |node| places.push(node));
             let places = places.finish()?;
-            // What is put there, and the object that has it as a member of its own.
+            // The value, and the object that gets it as a member.
             self.known.memory.take_for::<(Tree, Member, Tree)>(places.len())?;
             let values = match self.joined(*child, part, &places)? {
                 Ok(values) => values,
@@ -105,7 +105,7 @@ impl<'a> Assembly<'a> {
         Ok(patches)
     }
 
-    /// What a part puts into each of these places that is an object.
+    /// Returns the values that a part puts into each target that is an object.
     fn joined(
         &self,
         number: usize,
@@ -130,7 +130,7 @@ impl<'a> Assembly<'a> {
                     fan.of_item.iter().zip(places).filter(|(_, place)| place.kind() == Kind::Object);
                 Ok(Ok(of_item.map(|(answer, _)| of_answer(&trees, *answer)).collect()))
             }
-            // What is put into another part is looked into, and so never handed on.
+            // A part that is put into another is never streamed.
             (Value::Long(..), _) => Ok(Ok(objects().map(|_| Tree::NULL).collect())),
             (Value::One(body), Some(joins)) => match body.root().kind() {
                 Kind::Array => {
@@ -138,7 +138,7 @@ impl<'a> Assembly<'a> {
                     let join = Join { joins, rows, memory: &self.known.memory };
                     Ok(join.find(body.root(), objects().copied()))
                 }
-                // A part that failed and may.
+                // An optional part that failed.
                 Kind::Null if !part.is_required() => Ok(Ok(objects().map(|_| Tree::NULL).collect())),
                 kind => Ok(Err(Reason::JoinNotArray(kind.name()))),
             },

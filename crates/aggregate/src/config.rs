@@ -1,4 +1,4 @@
-//! What an operator writes under a route's `aggregate:`.
+//! The `aggregate:` section of a route.
 
 use std::path::{Path, PathBuf};
 
@@ -6,47 +6,48 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use services::{Bytes, Duration};
 
-/// A route that an aggregate answers: the file of its declaration, or more than that.
+/// An aggregate: the file of its declaration, or an object with further settings.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum AggregateConfig {
-    /// Just the file: `buyers.yaml`. A path relative to the config.
+    /// The file alone: `buyers.yaml`. The path is relative to the config.
     File(PathBuf),
-    /// The file and how much its requests may do.
+    /// The file, and the limits of its requests.
     More(Box<AggregateOptions>),
 }
 
-/// An aggregate, and how much its requests may do.
+/// An aggregate, and the limits of its requests.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AggregateOptions {
-    /// The declaration: a path relative to the config.
+    /// The file of the declaration. The path is relative to the config.
     pub file: PathBuf,
-    /// The caps of each request.
+    /// The limits of each request.
     #[serde(default)]
     pub limits: LimitsConfig,
 }
 
-/// The caps of each request to an aggregate.
+/// The limits of each request to an aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
-    /// Upstream calls, equal ones counted once.
+    /// The maximum number of upstream calls. Equal calls count once.
     pub calls: u32,
-    /// Upstream calls under way at once; further ones wait.
+    /// The maximum number of concurrent upstream calls. Further calls wait.
     #[schemars(range(min = 1))]
     pub parallel: u32,
-    /// Different calls that one `each` makes.
+    /// The maximum number of distinct calls of one `each`.
     pub fan_out: u32,
-    /// Bytes from the services.
+    /// The maximum number of bytes received from services.
     pub received: Bytes,
-    /// Time from the request's beginning to the beginning of its answer.
+    /// The maximum time from the beginning of the request to the beginning of the response.
     pub deadline: Duration,
-    /// Bytes of the request's body.
+    /// The maximum size of the request body.
     pub body: Bytes,
-    /// Bytes of the answer.
+    /// The maximum size of the response body.
     pub response_body: Bytes,
-    /// Bytes that a request takes beside what the services sent: to find its way in that, and to compose the answer.
+    /// The maximum memory of a request, apart from the responses of services: their indexes, and the composed
+    /// response.
     pub memory: Bytes,
 }
 
@@ -66,7 +67,7 @@ impl Default for LimitsConfig {
 }
 
 impl AggregateConfig {
-    /// The file of the declaration.
+    /// Returns the file of the declaration.
     #[must_use]
     pub fn file(&self) -> &Path {
         match self {
@@ -75,7 +76,7 @@ impl AggregateConfig {
         }
     }
 
-    /// The caps of each request.
+    /// Returns the limits of each request.
     #[must_use]
     pub fn limits(&self) -> LimitsConfig {
         match self {

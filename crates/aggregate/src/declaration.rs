@@ -1,6 +1,6 @@
-//! The file that declares an aggregate, as it is written: before anything in it is understood.
+//! The file format of declarations, before interpretation.
 //!
-//! `plan.rs` makes sense of it, and finds what a schema can't.
+//! `plan.rs` interprets it, and reports the mistakes that the JSON schema can't express.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -8,200 +8,203 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use services::Duration;
 
-/// An aggregate: what it takes, the calls that it makes, the answer that it makes of theirs.
+/// An aggregate: its inputs, its calls, and the response that is composed from theirs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Declaration {
-    /// What it answers, in a few words: for the gateway's OpenAPI document.
+    /// A short description for the gateway's OpenAPI document.
     #[serde(default)]
     pub summary: String,
-    /// The same at length.
+    /// A detailed description for the gateway's OpenAPI document.
     #[serde(default)]
     pub description: String,
-    /// What a request may say, by name.
+    /// The parameters of a request, by name.
     #[serde(default)]
     pub input: IndexMap<String, Input>,
     /// The calls to services, by name.
     #[schemars(extend("minProperties" = 1, "maxProperties" = 32))]
     pub parts: IndexMap<String, Part>,
-    /// What of the parts is the answer: a part's name, a list of names, or how parts are merged. Without it: an object
-    /// with all parts that are not joined into another one.
+    /// The response: the name of a part, a list of names, or a merge of parts. Default: an object with all
+    /// parts that are not joined into another one.
     #[serde(default)]
     pub answer: Option<Answer>,
-    /// Make the calls one after the other, in the order of their parts. Only then may several of them be unsafe.
+    /// Make the calls sequentially, in the order of the parts. Required for several unsafe calls.
     #[serde(default)]
     pub sequential: bool,
-    /// The status of an answer in which an optional part is missing. Without it: 200.
+    /// The status of a response in which an optional part is missing. Default: 200.
     #[serde(default)]
     #[schemars(range(min = 200, max = 299))]
     pub partial: Option<u16>,
 }
 
-/// Something that a request may say.
+/// A parameter of a request.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// What it is.
+    /// The type.
     #[serde(rename = "type")]
     pub kind: InputType,
-    /// Of a list: what its items are. Without it: texts.
+    /// The type of a list's items. Default: `string`.
     #[serde(default)]
     pub of: Option<InputType>,
-    /// Where it stands. Without it: in the path, if the route's path has `{NAME}`, else in the query.
+    /// The location. Default: the path, if the route's path contains `{NAME}`, otherwise the query.
     #[serde(default, rename = "in")]
     pub place: Option<InputPlace>,
-    /// What the parameter or header is called. Without it: the input's own name.
+    /// The name of the path segment, query parameter or header. Default: the name of the input.
     #[serde(default)]
     pub name: Option<String>,
-    /// Its value where the request says nothing.
+    /// The value if the request has none.
     #[serde(default)]
     pub default: Option<Value>,
     /// Refuse requests without it.
     #[serde(default)]
     pub required: bool,
-    /// The least that a number may be.
+    /// The minimum of a number.
     #[serde(default)]
     pub minimum: Option<f64>,
-    /// The most that a number may be.
+    /// The maximum of a number.
     #[serde(default)]
     pub maximum: Option<f64>,
-    /// The only values that it may have.
+    /// The allowed values. Default: all values of the type.
     #[serde(default)]
     pub values: Vec<Value>,
-    /// The most bytes of a text, or items of a list. Without it: 1000.
+    /// The maximum number of bytes of a text, or of items of a list. Default: 1000.
     #[serde(default)]
     pub longest: Option<usize>,
-    /// What it means: for the gateway's OpenAPI document.
+    /// A description for the gateway's OpenAPI document.
     #[serde(default)]
     pub description: String,
 }
 
-/// What an input is.
+/// The type of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum InputType {
     /// A whole number.
     Integer,
-    /// A number, as JSON spells it.
+    /// A number in JSON syntax.
     Number,
     /// `true` or `false`.
     Boolean,
     /// A text.
     String,
-    /// Several values: with commas between them, or the parameter several times.
+    /// Several values, separated by commas or as a repeated parameter.
     List,
 }
 
-/// Where an input stands.
+/// The location of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum InputPlace {
-    /// In the route's path.
+    /// The route's path.
     Path,
-    /// In the URL's query.
+    /// The URL's query.
     Query,
-    /// Among the headers.
+    /// The headers.
     Header,
 }
 
-/// A call to a service, or one for each of many items. Exactly one of the methods is there, with what to call:
-/// `service/path?query`.
+/// A call to a service, or a call for each of several items. Exactly one of the methods must be set, with the
+/// target `service/path?query`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// What to `GET`.
+    /// The target of a `GET`.
     #[serde(default)]
     pub get: Option<String>,
-    /// What to `HEAD`: whether it is there; the value is `null`.
+    /// The target of a `HEAD`, which checks that a resource exists. The value is `null`.
     #[serde(default)]
     pub head: Option<String>,
-    /// Where to `POST`.
+    /// The target of a `POST`.
     #[serde(default)]
     pub post: Option<String>,
-    /// Where to `PUT`.
+    /// The target of a `PUT`.
     #[serde(default)]
     pub put: Option<String>,
-    /// What to `PATCH`.
+    /// The target of a `PATCH`.
     #[serde(default)]
     pub patch: Option<String>,
-    /// What to `DELETE`.
+    /// The target of a `DELETE`.
     #[serde(default)]
     pub delete: Option<String>,
-    /// What is sent: JSON in which placeholders may stand; `"{body}"` is what the client sent.
+    /// The request body: JSON with placeholders. `"{body}"` is the client's body.
     #[serde(default, deserialize_with = "present")]
     pub body: Option<Value>,
-    /// Headers of the call; placeholders may stand in them. Which of the client's own headers a service gets is said
-    /// by the service's `forward`.
+    /// Headers of the call, with placeholders. The service's `forward` setting determines which of the
+    /// client's headers it receives.
     #[serde(default)]
     pub headers: IndexMap<String, String>,
-    /// Call once for each item: the name of a part or of an input, or `$.part.path` to an array in it. Equal calls are
-    /// made once.
+    /// Make a call for each item of this list: the name of a part or input, or `$.part.path` for an array in
+    /// a part. Equal calls are made once.
     #[serde(default)]
     pub each: Option<String>,
-    /// Of `each`: what the answer is called in its item. Without it: the part's name.
+    /// With `each`: the name of the response in its item. Default: the name of the part.
     #[serde(default, rename = "as")]
     pub name: Option<String>,
-    /// Of `each`: keep the answers as a list of their own, in the order of the items.
+    /// With `each`: keep the responses as a list of their own, in the order of the items.
     #[serde(default)]
     pub apart: bool,
-    /// Put the rows of this part's array into the items of another part that have the same key.
+    /// Put the rows of this part's array into the items of another part with the same key.
     #[serde(default)]
     pub join: Option<Join>,
-    /// Where in the body of the answer the part's value is: a JSON Pointer, as in `/items`. Without it: the whole body.
+    /// The position of the part's value in the response body, as a JSON Pointer such as `/items`. Default:
+    /// the whole body.
     #[serde(default)]
     pub at: Option<String>,
-    /// What stays of the value, or of each of its items: names of members, or new names, each with the place of its value.
+    /// The fields to keep of the value, or of each of its items: a list of names, or new names with the paths
+    /// of their values.
     #[serde(default)]
     pub fields: Option<Fields>,
-    /// Answer without it if it fails: it is `null`, and what was wrong stands under `errors`.
+    /// Continue if the part fails: its value is `null`, and the failure is listed in `errors`.
     #[serde(default)]
     pub optional: bool,
-    /// Its value if it fails; what was wrong stands under `errors`.
+    /// The value if the part fails. The failure is listed in `errors`.
     #[serde(default, deserialize_with = "present")]
     pub default: Option<Value>,
-    /// How long it may take, with all its calls.
+    /// The maximum time for all calls of the part.
     #[serde(default)]
     pub timeout: Option<Duration>,
-    /// As many values of a list stand in one URL at most; more are asked for in further calls. Without it: as many as fit
-    /// into 8000 bytes.
+    /// The maximum number of values of a list in one URL. Longer lists are split into several calls. Default:
+    /// as many as fit into 8000 bytes.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub batch: Option<usize>,
 }
 
-/// Where rows go.
+/// A join of rows into items.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Join {
-    /// The part whose items get the rows, or `$.part.path` to an array or object in it.
+    /// The part whose items receive the rows, or `$.part.path` for an array or object in it.
     pub into: String,
     /// The key in the item, and the key in the row: `id = buyer_id`.
     pub on: String,
-    /// What the rows are called in the item. Without it: the part's name.
+    /// The name of the rows in the item. Default: the name of the part.
     #[serde(default, rename = "as")]
     pub name: Option<String>,
-    /// Put in one row and not a list: `true`, if each key has one row at most, `first` where it may have several.
+    /// Put in a single row instead of a list: `true` if each key has at most one row, `first` if it may have
+    /// several.
     #[serde(default)]
     pub one: One,
-    /// What becomes of an item without rows.
+    /// The treatment of an item without rows.
     #[serde(default)]
     pub missing: Missing,
-    /// Compare keys as texts, so that 7 is `"7"`.
+    /// Compare keys as texts, so that 7 equals `"7"`.
     #[serde(default)]
     pub text: bool,
 }
 
-/// Whether an item gets one row, or all.
+/// Whether an item receives one row or all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum One {
-    /// One, which is the only one, or all.
+    /// The only row if true, all rows if false.
     Only(bool),
-    /// The first one.
+    /// The first row.
     First(First),
 }
 
-/// The first row of several.
+/// The first of several rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum First {
@@ -215,65 +218,65 @@ impl Default for One {
     }
 }
 
-/// What becomes of an item without rows.
+/// The treatment of an item without rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Missing {
-    /// It gets `null`, or an empty list.
+    /// The item gets `null` or an empty list.
     #[default]
     Null,
-    /// The part has failed.
+    /// The part fails.
     Error,
 }
 
-/// What stays of an object.
+/// The fields to keep of an object.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Fields {
-    /// These members.
+    /// The members with these names.
     Some(Vec<String>),
-    /// Members with new names, and the place of each in the object: `{ town: .address.city }`.
+    /// Members with new names, and the paths of their values in the object: `{ town: .address.city }`.
     Renamed(IndexMap<String, String>),
 }
 
-/// What of the parts is the answer.
+/// The shape of the response.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Answer {
-    /// This part, as it is.
+    /// A single part, unchanged.
     Part(String),
     /// An object with these parts.
     Parts(Vec<String>),
-    /// One object of the members of several.
+    /// An object with the members of several parts.
     Merged(Merged),
 }
 
-/// One object of the members of several.
+/// An object with the members of several parts.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Merged {
-    /// The parts, which are objects.
+    /// The parts, which must be objects.
     #[schemars(length(min = 1))]
     pub merge: Vec<String>,
-    /// Which of two members with the same name stays.
+    /// The resolution of members with the same name.
     #[serde(default)]
     pub conflict: Conflict,
 }
 
-/// Which of two members with the same name stays.
+/// The resolution of members with the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Conflict {
-    /// Neither: the request fails.
+    /// The request fails.
     #[default]
     Error,
-    /// That of the part that is named first.
+    /// The member of the part that is named first is kept.
     First,
-    /// That of the part that is named last.
+    /// The member of the part that is named last is kept.
     Last,
 }
 
-/// What is written, `null` too.
+/// Deserializes a value that is present, which may be `null`.
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(from).map(Some)
 }

@@ -1,4 +1,4 @@
-//! What an aggregate will do, told before it does it: its calls in the order in which they can be made.
+//! Explanations of aggregates: the calls of an aggregate, in the order in which they can be made.
 
 use std::fmt;
 
@@ -6,49 +6,49 @@ use crate::aggregate::Aggregate;
 use crate::declaration::One;
 use crate::plan::{Fallback, Over, Part, Shape, Target, is_safe};
 
-/// What an aggregate will do. Written out, it is a text for people.
+/// The explanation of an aggregate. Its `Display` form is text for readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// Its method and its route's path.
+    /// The method and the route's path.
     pub request: String,
-    /// Its inputs, each in a few words.
+    /// A short description of each input.
     pub inputs: Vec<String>,
-    /// Its calls; those of the same wave are made at the same time.
+    /// The calls. Those of the same wave run concurrently.
     pub steps: Vec<Step>,
-    /// What the answer is.
+    /// A description of the response.
     pub answer: String,
-    /// What a request may use.
+    /// A description of the limits of a request.
     pub limits: String,
 }
 
-/// A part's calls.
+/// The calls of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// From 1 on.
+    /// The number of the wave, from 1.
     pub wave: usize,
     /// The part's name.
     pub part: String,
-    /// Method, service, path and query, with placeholders.
+    /// The method, service, path and query, with placeholders.
     pub call: String,
-    /// How many calls it is.
+    /// A description of the number of calls.
     pub times: String,
     /// The parts that it waits for.
     pub needs: Vec<String>,
-    /// The part that its value is put into, if it is.
+    /// The part that its value is put into, if there is one.
     pub into: Option<String>,
-    /// The same, with how.
+    /// A description of the place that its value is put into.
     pub goes: Option<String>,
-    /// What becomes of the answer if it fails.
+    /// A description of the consequences of a failure.
     pub fails: &'static str,
 }
 
 impl Aggregate {
-    /// What it will do.
+    /// Explains the aggregate.
     #[must_use]
     pub fn explain(&self) -> Explanation {
         let plan = &self.plan;
         let mut waves = vec![0; plan.parts.len()];
-        // Parts that others need come before them at the latest in as many rounds as there are parts.
+        // Dependencies are acyclic, so the waves are final after as many rounds as there are parts.
         for _ in 0..plan.parts.len() {
             for (number, part) in plan.parts.iter().enumerate() {
                 waves[number] = 1 + part.needs.iter().map(|need| waves[*need]).max().unwrap_or(0);
@@ -146,7 +146,7 @@ fn input(input: &crate::input::Input) -> String {
     let kind = format!("{:?}", input.declared.kind).to_ascii_lowercase();
     let mut words = format!("{} ({}, {kind}", input.name, input.place.name());
     if let Some(default) = &input.declared.default {
-        words.push_str(&format!(", {default} where it is missing"));
+        words.push_str(&format!(", default {default}"));
     }
     if let Some(most) = input.declared.maximum {
         words.push_str(&format!(", at most {most}"));
@@ -155,7 +155,8 @@ fn input(input: &crate::input::Input) -> String {
 }
 
 impl Explanation {
-    /// The same as a flowchart of Mermaid: arrows for what a call waits for, dotted ones for what is put where.
+    /// Returns the calls as a Mermaid flowchart. Solid arrows are dependencies, dotted arrows lead to the
+    /// part that a value is put into.
     #[must_use]
     pub fn mermaid(&self) -> String {
         let mut text = "flowchart LR\n".to_owned();

@@ -1,4 +1,4 @@
-//! Declarations, placeholders, and what services answer to them, from anywhere: see `fuzz/src/lib.rs`.
+//! Fuzz tests of declarations, placeholders and upstream responses. See `fuzz/src/lib.rs`.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ const PLACEHOLDERS: &[&str] = &[
 ];
 
 #[test]
-fn a_text_is_all_of_its_pieces_or_no_template() {
+fn template_pieces_reproduce_the_text() {
     ::fuzz::check(PLACEHOLDERS, |text: &[u8]| {
         let text = String::from_utf8_lossy(text);
         let _ = (Url::parse(&text, NAMES), BodyTemplate::parse(&serde_json::Value::from(&*text), NAMES));
@@ -51,7 +51,7 @@ fn a_text_is_all_of_its_pieces_or_no_template() {
 }
 
 #[test]
-fn any_declaration_is_refused_or_can_be_explained() {
+fn rejects_or_explains_any_declaration() {
     let words = &[
         "\"a\":{\"get\":\"profile/a",
         "\"b\":{\"get\":\"order/b?x=",
@@ -83,7 +83,7 @@ fn any_declaration_is_refused_or_can_be_explained() {
 }
 
 #[test]
-fn whatever_a_service_answers_no_call_leaves_the_place_that_is_declared() {
+fn upstream_values_never_change_the_declared_call_target() {
     let declared = r#"{"parts":{"a":{"get":"profile/a"},
         "one":{"get":"order/one/{$.a[0]}/x?y={$.a[0]}","headers":{"x-y":"{$.a[0]}"},"optional":true},
         "all":{"get":"order/all/{$.a[*]}/x?y=1","batch":2,"optional":true},
@@ -129,7 +129,7 @@ fn whatever_a_service_answers_no_call_leaves_the_place_that_is_declared() {
     });
 }
 
-/// Aggregates of every kind: what is joined, asked for each, cut down, merged, batched, and may fail.
+/// Aggregates of every kind, with joins, `each`, fields, merges, batches and optional parts.
 const DECLARED: &[&str] = &[
     r#"{"parts":{"a":{"get":"profile/a"},
         "b":{"get":"order/b?ids={$.a[*].id}","batch":3,"join":{"into":"a","on":"id = id","one":"first"}}}}"#,
@@ -147,10 +147,10 @@ const DECLARED: &[&str] = &[
         "b":{"get":"order/b/{each.id}","each":"$.a.items","apart":true,"fields":{"town":".a.id","x":".id"}}},"answer":"b"}"#,
     r#"{"parts":{"a":{"get":"profile/a"},"b":{"get":"order/b"},"c":{"get":"catalog/c"}},"answer":["c","a"]}"#,
 ];
-/// The members that the declarations name.
+/// The members that the declarations refer to.
 const MEMBERS: generate::Names<'static> = generate::Names(&["id", "a", "items", "ids", "b", "rows"]);
 
-/// Answers to all calls, each of a path of its own.
+/// Generates a response for each call.
 fn answers(choices: &mut Choices<'_>) -> BTreeMap<String, Answer> {
     let lines = ["GET profile/a", "GET order/b", "GET catalog/c", "POST order/b", "GET order/b/7", "GET *"];
     let answer = |choices: &mut Choices<'_>| {
@@ -161,7 +161,7 @@ fn answers(choices: &mut Choices<'_>) -> BTreeMap<String, Answer> {
 }
 
 #[test]
-fn any_answers_of_services_make_an_answer_within_its_limits_or_a_problem() {
+fn any_upstream_responses_give_a_bounded_response_or_a_problem() {
     let limits = LimitsConfig {
         calls: 100,
         fan_out: 50,
@@ -176,16 +176,16 @@ fn any_answers_of_services_make_an_answer_within_its_limits_or_a_problem() {
         let mut choices = Choices::new(bytes);
         let rig = &rigs[choices.below(rigs.len())];
         let mut answers = answers(&mut choices);
-        // A POST has no answer of its own under `*`.
+        // `*` does not provide responses for POST.
         answers.entry("POST *".to_owned()).or_insert(Answer::Says(200, "1".to_owned()));
         *rig.stage.answers.lock().unwrap() = answers;
         let [one, other] = [(); 2].map(|()| runtime.block_on(answer(rig)));
-        assert_eq!(one, other, "equal answers make equal answers");
+        assert_eq!(one, other, "equal upstream responses must give equal responses");
         rig.stage.seen.lock().unwrap().clear();
     });
 }
 
-/// The status of an answer, and its text; without it, where it broke off.
+/// Returns the status and text of a response. The text is `None` if the response was aborted.
 async fn answer(rig: &Rig) -> (u16, Option<String>) {
     let request = Request::get("/here").body(body::empty()).unwrap();
     let response = match rig.aggregate.handle(request, Call::unlimited()).await {
@@ -197,11 +197,11 @@ async fn answer(rig: &Rig) -> (u16, Option<String>) {
         }
     };
     let (head, body) = response.into_parts();
-    // An answer that is handed on while it comes can only break off.
+    // A streamed response can only be aborted.
     let Ok(body) = body.collect().await else { return (head.status.as_u16(), None) };
-    let text = String::from_utf8(body.to_bytes().to_vec()).expect("texts make a text");
+    let text = String::from_utf8(body.to_bytes().to_vec()).expect("the response is UTF-8");
     assert!(text.len() <= 1 << 20, "{} bytes", text.len());
-    // What services nest as deeply as may be is deeper within the answer.
+    // Upstream responses at the maximum depth exceed it when nested in the response.
     match json::Document::new(text.clone().into()) {
         Ok(_) | Err(json::Error::TooDeep(_)) => {}
         Err(error) => panic!("{error}: {text}"),

@@ -1,5 +1,5 @@
-//! What a request says: the values of the declared inputs, read from its path, query and headers, each checked against
-//! its type and bounds. What is not declared goes nowhere.
+//! Inputs of a request: the values of the declared inputs, which are read from the path, query and headers
+//! and checked against their types and bounds. Undeclared parameters are ignored.
 
 use http::{HeaderName, request::Parts};
 use indexmap::IndexMap;
@@ -11,7 +11,7 @@ use crate::declaration::{self, InputPlace, InputType};
 use crate::mistake::{Kind, Mistakes};
 use crate::problem::AggregateError;
 
-/// The longest text or list where nothing else is said.
+/// The default maximum length of a text or list.
 pub(crate) const LONGEST: usize = 1000;
 
 /// The declared inputs.
@@ -26,17 +26,17 @@ pub(crate) struct Input {
     pub(crate) name: Box<str>,
     pub(crate) place: Place,
     pub(crate) declared: declaration::Input,
-    /// What the items are: of what is no list, the value itself.
+    /// The type of the items. For a type other than a list, the type of the value.
     pub(crate) item: InputType,
     default: Option<Value>,
     values: Vec<String>,
 }
 
-/// Where an input stands.
+/// The location of an input in the request.
 pub(crate) enum Place {
-    /// The number of the segment.
+    /// The index of the path segment.
     Path(usize),
-    /// The name of the parameter.
+    /// The name of the query parameter.
     Query(Box<str>),
     Header(HeaderName),
 }
@@ -47,12 +47,12 @@ enum Segment {
     Named(Box<str>),
 }
 
-/// The value of an input: texts, of what is no list one.
+/// The value of an input. A value other than a list has exactly one text.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Value {
     pub(crate) texts: Vec<String>,
     pub(crate) is_list: bool,
-    /// Whether the texts stand in JSON without quotes.
+    /// Whether the texts are unquoted in JSON.
     pub(crate) is_bare: bool,
 }
 
@@ -76,7 +76,7 @@ impl Inputs {
         for (number, segment) in inputs.segments.iter().enumerate() {
             let Segment::Named(name) = segment else { continue };
             if !inputs.all.iter().any(|input| matches!(input.place, Place::Path(place) if place == number)) {
-                let message = format!("the route's path has `{{{name}}}`, which is no input");
+                let message = format!("the route's path has `{{{name}}}`, which is not an input");
                 mistakes.add(
                     Kind::Input,
                     "/input",
@@ -88,7 +88,7 @@ impl Inputs {
         inputs
     }
 
-    /// The headers that values are read from.
+    /// Returns the headers that inputs are read from.
     pub(crate) fn headers(&self) -> impl Iterator<Item = &HeaderName> {
         self.all.iter().filter_map(|input| match &input.place {
             Place::Header(name) => Some(name),
@@ -140,7 +140,7 @@ impl Input {
                 .filter(|text| !text.is_empty())
                 .map(str::to_owned)
                 .collect(),
-            false if texts.len() > 1 => return Err(self.invalid("stand there once".to_owned())),
+            false if texts.len() > 1 => return Err(self.invalid("occur once".to_owned())),
             false => texts,
         };
         let longest = self.declared.longest.unwrap_or(LONGEST);
@@ -155,7 +155,7 @@ impl Input {
         AggregateError::InputInvalid { input: self.name.clone(), must }
     }
 
-    /// What a text must be that is no value of this input.
+    /// Checks a text against the type and bounds of the input. The error is the violated requirement.
     fn check(&self, text: &str, longest: usize) -> Result<(), String> {
         let number = match self.item {
             InputType::Integer if !is_integer(text) => return Err("be a whole number".to_owned()),
@@ -185,7 +185,7 @@ impl Input {
 }
 
 impl Place {
-    /// Where it is, in words.
+    /// Returns the name of the location.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Path(_) => "path",
@@ -200,7 +200,7 @@ fn read(name: &str, declared: &declaration::Input, segments: &[Segment], mistake
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if name.is_empty() || !name.bytes().all(plain) || matches!(name, "each" | "body") {
         let hint = "use letters, digits, `_` and `-`, and neither `each` nor `body`";
-        mistakes.add(Kind::Input, &place, format!("`{name}` is no name of an input"), hint);
+        mistakes.add(Kind::Input, &place, format!("`{name}` is not a valid name for an input"), hint);
     }
     let called = declared.name.as_deref().unwrap_or(name);
     let segment =
@@ -220,7 +220,12 @@ fn read(name: &str, declared: &declaration::Input, segments: &[Segment], mistake
         (Some(InputPlace::Header), _) => match HeaderName::try_from(called) {
             Ok(header) => Place::Header(header),
             Err(_) => {
-                mistakes.add(Kind::Input, &place, format!("`{called}` is no header"), "use its name in HTTP");
+                mistakes.add(
+                    Kind::Input,
+                    &place,
+                    format!("`{called}` is not a header name"),
+                    "use its name in HTTP",
+                );
                 Place::Query(called.into())
             }
         },
@@ -233,7 +238,7 @@ fn read(name: &str, declared: &declaration::Input, segments: &[Segment], mistake
         wrong("of", "only a list has items", "leave `of` out, or write `type: list`");
     }
     if declared.of == Some(InputType::List) {
-        wrong("of", "the items of a list are no lists", "say what they are: `of: integer`");
+        wrong("of", "the items of a list can't be lists", "write their type: `of: integer`");
     }
     let item = match declared.kind {
         InputType::List => declared.of.filter(|of| *of != InputType::List).unwrap_or(InputType::String),
@@ -248,7 +253,7 @@ fn read(name: &str, declared: &declaration::Input, segments: &[Segment], mistake
         }
     }
     if declared.minimum > declared.maximum && declared.maximum.is_some() {
-        wrong("minimum", "no number is as great as `minimum` and as small as `maximum`", "make it smaller");
+        wrong("minimum", "`minimum` is greater than `maximum`", "make it smaller");
     }
     let longest = declared.longest.unwrap_or(LONGEST);
     if declared.longest.is_some() && declared.kind != InputType::List && item != InputType::String {
@@ -267,7 +272,7 @@ fn read(name: &str, declared: &declaration::Input, segments: &[Segment], mistake
         if let Err(must) = input.check(value, longest) {
             wrong(
                 &format!("values/{number}"),
-                &format!("no request could say this: it must {must}"),
+                &format!("no request can have this value: it must {must}"),
                 "leave it out",
             );
         }
@@ -284,14 +289,14 @@ fn read(name: &str, declared: &declaration::Input, segments: &[Segment], mistake
                 Kind::Input,
                 below(&place, "default"),
                 error.to_string(),
-                "use a value that a request could say",
+                "use a value that a request can have",
             ),
         }
     }
     input
 }
 
-/// A value as a request would spell it.
+/// Returns a value as it is spelled in a request.
 fn text(value: &Json) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -311,7 +316,7 @@ fn is_number(text: &str) -> bool {
         && !text.ends_with([' ', '\n', '\r', '\t'])
 }
 
-/// The parameters of a query, as the bytes that they stand for.
+/// Returns the decoded parameters of a query.
 fn parameters(query: &str) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
     let plain = |text: &str| unescaped(&text.replace('+', " "));
     query.split('&').map(move |pair| {
@@ -320,7 +325,7 @@ fn parameters(query: &str) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
     })
 }
 
-/// What a text stands for that has escapes; what is none stays as it is.
+/// Decodes percent-encoding. Invalid escapes remain unchanged.
 fn unescaped(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -357,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_from_path_query_and_headers() {
+    fn reads_inputs_from_path_query_and_headers() {
         let declared = r#"{"id":{"type":"string"},"ids":{"type":"list","of":"integer"},"limit":{"type":"integer","default":20},
             "tenant":{"type":"string","in":"header","name":"x-tenant"},"page":{"type":"integer"}}"#;
         let values = read(declared, "/a/{id}/b", "/a/caf%C3%A9/b?ids=1,2&ids=3&other=x").unwrap();
@@ -365,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_bounds_says_what_it_must_be() {
+    fn invalid_inputs_report_the_violated_requirement() {
         let declared = r#"{"n":{"type":"integer","minimum":1,"maximum":100,"required":true},"s":{"type":"string","values":["a","b"]},
             "x":{"type":"number"},"b":{"type":"boolean"},"t":{"type":"string","longest":3}}"#;
         for (query, known) in [
@@ -374,7 +379,7 @@ mod tests {
             ("n=101", "`n` must be at most 100"),
             ("n=1e1", "`n` must be a whole number"),
             ("n=007", "`n` must be a whole number"),
-            ("n=1&n=2", "`n` must stand there once"),
+            ("n=1&n=2", "`n` must occur once"),
             ("n=1&s=c", "`s` must be one of `a`, `b`"),
             ("n=1&x=NaN", "`x` must be a number"),
             ("n=1&x=%2b1", "`x` must be a number"),
@@ -388,21 +393,21 @@ mod tests {
     }
 
     #[test]
-    fn inputs_that_can_never_be_are_mistakes() {
+    fn reports_impossible_input_declarations() {
         for (declared, path, known) in [
             (r#"{"id":{"type":"integer","in":"path"}}"#, "/a", "the route's path has no `{id}`"),
-            ("{}", "/a/{id}", "the route's path has `{id}`, which is no input"),
+            ("{}", "/a/{id}", "the route's path has `{id}`, which is not an input"),
             (r#"{"n":{"type":"integer","maximum":5,"default":6}}"#, "/a", "must be at most 5"),
-            (r#"{"each":{"type":"integer"}}"#, "/a", "is no name of an input"),
+            (r#"{"each":{"type":"integer"}}"#, "/a", "is not a valid name for an input"),
             (r#"{"n":{"type":"integer","of":"string"}}"#, "/a", "only a list has items"),
-            (r#"{"n":{"type":"list","of":"list"}}"#, "/a", "are no lists"),
-            (r#"{"n":{"type":"integer","minimum":5,"maximum":1}}"#, "/a", "no number is as great"),
+            (r#"{"n":{"type":"list","of":"list"}}"#, "/a", "can't be lists"),
+            (r#"{"n":{"type":"integer","minimum":5,"maximum":1}}"#, "/a", "is greater than `maximum`"),
             (r#"{"n":{"type":"string","minimum":5}}"#, "/a", "only numbers have bounds"),
             (r#"{"n":{"type":"integer","longest":5}}"#, "/a", "only texts and lists"),
             (
                 r#"{"n":{"type":"integer","values":[1,"b"]}}"#,
                 "/a",
-                "/input/n/values/1: no request could say this",
+                "/input/n/values/1: no request can have this value",
             ),
         ] {
             let error = read(declared, path, "/a").unwrap_err();

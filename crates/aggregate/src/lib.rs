@@ -1,11 +1,12 @@
-//! Declared aggregates: one request becomes several calls, and their answers one answer.
+//! Declared aggregates: one request becomes several upstream calls, whose responses are composed into one.
 //!
-//! Of a declaration, a file a step: `declaration.rs` (what is written) → `plan.rs` (what it means, and every mistake in it),
-//! with `template.rs` (placeholders) and `input.rs` (what a request may say). Of a request: `aggregate.rs` → `run.rs` (parts
-//! are called when what they need is there) with `run/each.rs` (those that are called for each item), `render.rs` (requests of
-//! templates) and `value.rs` (what came) → `assemble.rs` (parts are put into each other) → `answer.rs`; `stream.rs` hands
-//! long answers on while they come. `problem.rs` holds all that can go wrong on it.
-//! `explain.rs` and `operation.rs` say what an aggregate does, to people and in OpenAPI.
+//! A declaration is processed by `declaration.rs` (the file format) → `plan.rs` (its meaning, and every
+//! mistake in it), with `template.rs` (placeholders) and `input.rs` (request parameters). A request is
+//! processed by `aggregate.rs` → `run.rs` (calls each part when its dependencies have completed) with
+//! `run/each.rs` (parts that are called for each item), `render.rs` (requests from templates) and `value.rs`
+//! (responses) → `assemble.rs` (composes the parts) → `answer.rs`. `stream.rs` passes long responses through
+//! while they arrive. `problem.rs` defines all errors of a request. `explain.rs` and `operation.rs` describe
+//! an aggregate, as text and in OpenAPI.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -1,20 +1,21 @@
-//! What a request's own structures take beside the texts that services sent: the indexes of these, lists of their items, and the
-//! tree that is the answer. A service's answer of `[{},{},...]` is small, and a list of what stands in it is not.
+//! Memory accounting for a request's own structures, apart from the texts that services sent: indexes of
+//! these texts, lists of items, and the tree of the response. A response of `[{},{},...]` is short, but a
+//! list of its items is not.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The bytes that are left for a request's own structures. One task has it at a time.
+/// The bytes left for a request's own structures. Only one task uses it at a time.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget(AtomicUsize);
 
-/// A list whose memory is taken from a budget before it is there.
+/// A list that charges its memory to a budget before it allocates.
 pub(crate) struct BudgetedVec<'b, T> {
     items: Vec<T>,
     budget: &'b MemoryBudget,
     is_full: bool,
 }
 
-/// There is not enough memory left.
+/// The memory budget of the request is exhausted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryExhausted;
 
@@ -33,7 +34,7 @@ impl MemoryBudget {
         Ok(())
     }
 
-    /// Does something for a while that leaves nothing behind, and has back what was taken for it.
+    /// Runs work that keeps no memory, and releases the memory charged for it.
     pub(crate) fn lend<T>(&self, work: impl FnOnce() -> T) -> T {
         let left = self.left();
         let done = work();
@@ -41,7 +42,7 @@ impl MemoryBudget {
         done
     }
 
-    /// Takes what so many values need.
+    /// Charges the memory of `count` values.
     pub(crate) fn take_for<T>(&self, count: usize) -> Result<(), MemoryExhausted> {
         self.take(count.saturating_mul(size_of::<T>()))
     }
@@ -52,7 +53,7 @@ impl<'b, T> BudgetedVec<'b, T> {
         Self { items: Vec::new(), budget, is_full: false }
     }
 
-    /// Adds an item; where there is no memory for it, it and all further ones are left out.
+    /// Adds an item. Once the budget is exhausted, this item and all further ones are dropped.
     pub(crate) fn push(&mut self, item: T) {
         if self.items.len() == self.items.capacity() {
             let more = self.items.len().max(4);
@@ -65,7 +66,7 @@ impl<'b, T> BudgetedVec<'b, T> {
         self.items.push(item);
     }
 
-    /// All items, unless some were left out.
+    /// Returns all items, or an error if some were dropped.
     pub(crate) fn finish(self) -> Result<Vec<T>, MemoryExhausted> {
         if self.is_full { Err(MemoryExhausted) } else { Ok(self.items) }
     }
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_takes_its_memory_before_it_grows_and_nothing_beyond_the_budget() {
+    fn charges_memory_before_a_list_grows() {
         let budget = MemoryBudget::new(100 * 8);
         let mut list = BudgetedVec::new(&budget);
         (0..64_u64).for_each(|item| list.push(item));

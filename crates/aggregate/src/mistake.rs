@@ -1,21 +1,21 @@
-//! What is wrong with a declaration, and where.
+//! Mistakes in declarations, with their positions.
 
 use std::fmt;
 
-/// A mistake in a declaration that its schema can't express.
+/// A mistake in a declaration that the JSON schema can't express.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Where it stands in the file, as a JSON Pointer: `/parts/catalogs/join/on`.
+    /// The position in the file, as a JSON Pointer: `/parts/catalogs/join/on`.
     pub place: String,
-    /// What is wrong.
+    /// The mistake.
     pub message: String,
-    /// What to do about it.
+    /// A suggested correction.
     pub hint: String,
     /// The stable code.
     pub code: &'static str,
 }
 
-/// What kind of mistake it is.
+/// The kind of a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Input,

@@ -1,5 +1,5 @@
-//! An aggregate as an operation of OpenAPI 3.1: parameters of its inputs, the answer as far as the services' own documents
-//! say what their answers are.
+//! The OpenAPI 3.1 operation of an aggregate: parameters from its inputs, and the schema of its response as
+//! far as the OpenAPI documents of the services describe it.
 
 use json::{Path, Step};
 use openapi::{Content, Document, Schema, Told};
@@ -10,11 +10,11 @@ use crate::declaration::{InputType, One};
 use crate::input::{Input, LONGEST, Place};
 use crate::plan::{ERRORS, Part, Shape};
 
-/// Schemas within schemas are written out this far; below, anything may stand.
+/// The maximum nesting of schemas. Deeper schemas accept any value.
 const DEPTH: usize = 12;
 
 impl Aggregate {
-    /// The operation. Its path is the route's, its method the first of [`Aggregate::methods`].
+    /// Returns the operation. Its path is the route's, its method the first of [`Aggregate::methods`].
     #[must_use]
     pub fn operation(&self) -> Value {
         let plan = &self.plan;
@@ -75,13 +75,13 @@ impl Aggregate {
         }
     }
 
-    /// What a part is in the answer.
+    /// Returns the schema of a part in the response.
     fn part_schema(&self, number: usize) -> Value {
         let schema = self.value_schema(number);
         if self.plan.parts[number].is_required() { schema } else { or_null(schema) }
     }
 
-    /// What a part's value looks like, with all that is put into it.
+    /// Returns the schema of a part's value, including the parts that are put into it.
     fn value_schema(&self, number: usize) -> Value {
         let part = &self.plan.parts[number];
         let mut schema = self.called(part).unwrap_or_else(|| json!({}));
@@ -109,14 +109,14 @@ impl Aggregate {
         schema
     }
 
-    /// What the service's document says of a part's call.
+    /// Returns the schema of a part's call from the service's document.
     fn called(&self, part: &Part) -> Option<Value> {
         let document = self.documents.get(&**part.service.name())?;
         let path = crate::plan::sample(&part.url.path);
         let operations =
             document.operations.iter().filter(|operation| operation.method == part.method.as_str());
         let mut fitting: Vec<_> = operations.filter(|operation| fits(&operation.path, &path)).collect();
-        // `/users/me` goes before `/users/{id}`.
+        // `/users/me` takes precedence over `/users/{id}`.
         fitting.sort_by_key(|operation| operation.path.matches('{').count());
         fitting.first()?.answers.iter().find_map(|content| match content {
             Content::Json(schema) => Some(written(schema, document, DEPTH)),
@@ -125,7 +125,7 @@ impl Aggregate {
     }
 }
 
-/// Whether a path is one of a template.
+/// Whether a path matches a path template.
 fn fits(template: &str, path: &str) -> bool {
     let is_same = |(known, found): (&str, &str)| known == found || (known.contains('{') && !found.is_empty());
     template.split('/').count() == path.split('/').count()
@@ -176,7 +176,7 @@ fn parameter(input: &Input) -> Value {
     parameter
 }
 
-/// A bound, without a fraction where it has none.
+/// Returns a bound, as an integer if possible.
 #[expect(clippy::cast_possible_truncation, reason = "whole numbers below 2^53 only")]
 fn number(bound: f64) -> Value {
     match bound.fract() == 0.0 && bound.abs() < 9e15 {
@@ -185,7 +185,7 @@ fn number(bound: f64) -> Value {
     }
 }
 
-/// A schema as OpenAPI 3.1 writes it, named ones in their places.
+/// Writes a schema as OpenAPI 3.1, with named schemas inlined.
 fn written(schema: &Schema, document: &Document, depth: usize) -> Value {
     let Some(depth) = depth.checked_sub(1) else { return json!({}) };
     let inner = |schema: &Schema| written(schema, document, depth);
@@ -230,7 +230,7 @@ fn written(schema: &Schema, document: &Document, depth: usize) -> Value {
     }
 }
 
-/// The schema of what a path leads to.
+/// Returns the schema of the value at a path.
 fn at(schema: Value, steps: &[Step]) -> Value {
     steps.iter().fold(schema, |mut schema, step| match step {
         Step::Each => items(schema),
@@ -238,7 +238,7 @@ fn at(schema: Value, steps: &[Step]) -> Value {
     })
 }
 
-/// The schema of an array's items.
+/// Returns the schema of an array's items.
 fn items(mut schema: Value) -> Value {
     match schema["items"].take() {
         Value::Null => json!({}),
@@ -257,7 +257,7 @@ fn properties(mut schema: Value) -> Map<String, Value> {
     }
 }
 
-/// The schema of an object, or of each item, with these fields only.
+/// Restricts the schema of an object, or of an array's items, to the given fields.
 fn chosen<'a>(schema: Value, fields: impl Iterator<Item = (&'a bytes::Bytes, &'a Path)>) -> Value {
     if is_array(&schema) {
         return json!({ "type": "array", "items": chosen(items(schema), fields) });
@@ -271,7 +271,7 @@ fn chosen<'a>(schema: Value, fields: impl Iterator<Item = (&'a bytes::Bytes, &'a
     json!({ "type": "object", "properties": properties })
 }
 
-/// Puts a member into what a path leads to.
+/// Adds a member to the schema at a path.
 fn put(schema: &mut Value, steps: &[Step], name: &str, value: Value) {
     match steps {
         [] if is_array(schema) => put(&mut schema["items"], steps, name, value),

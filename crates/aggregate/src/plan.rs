@@ -1,5 +1,5 @@
-//! What a declaration means: parts with parsed texts, what each needs, and what the answer is made of. Made once; every
-//! mistake in the declaration is found here.
+//! The execution plan of an aggregate: parts with parsed templates, their dependencies, and the shape of the
+//! response. It is built once, and building it reports every mistake in the declaration.
 
 mod links;
 mod parts;
@@ -21,47 +21,47 @@ use crate::input::Inputs;
 use crate::mistake::{Kind, Mistake, Mistakes};
 use crate::template::{self, BodyTemplate, Names, Template, Url};
 
-/// The name under which answers tell of parts that failed.
+/// The member of the response that lists failed parts.
 pub(crate) const ERRORS: &str = "errors";
 
-/// An aggregate, ready to run.
+/// The plan of an aggregate.
 pub(crate) struct Plan {
     pub(crate) inputs: Inputs,
     pub(crate) parts: Vec<Part>,
     pub(crate) answer: Shape,
-    /// The method that requests have; `GET` stands for `HEAD` too.
+    /// The method of requests. `GET` includes `HEAD`.
     pub(crate) method: Method,
-    /// Whether the client's body is looked at.
+    /// Whether any placeholder reads the client's body.
     pub(crate) reads_body: bool,
     pub(crate) partial: StatusCode,
-    /// Calls under way at once.
+    /// The maximum number of concurrent calls.
     pub(crate) parallel: usize,
     pub(crate) limits: LimitsConfig,
 }
 
-/// A part, ready to run.
+/// The plan of a part.
 pub(crate) struct Part {
     pub(crate) name: Arc<str>,
     pub(crate) method: Method,
     pub(crate) service: Arc<Service>,
     pub(crate) url: Url,
-    /// What is called, as it is written.
+    /// The target of the call, as written in the declaration.
     pub(crate) target: String,
     pub(crate) headers: Vec<(HeaderName, Template)>,
     pub(crate) body: Option<BodyTemplate>,
     pub(crate) each: Option<Each>,
     pub(crate) joins: Option<Joins>,
     pub(crate) at: String,
-    /// Of each field its name as JSON, and where its value is.
+    /// The name of each field as JSON, and the path of its value.
     pub(crate) fields: Option<Vec<(Bytes, Path)>>,
     pub(crate) fallback: Fallback,
     pub(crate) timeout: Option<Duration>,
     pub(crate) batch: Option<usize>,
-    /// The parts that have to be there before it is called.
+    /// The parts that must complete before it is called.
     pub(crate) needs: Vec<usize>,
-    /// Whether nobody looks into its value, so that a long one can be handed on while it comes.
+    /// Whether no other part reads its value, so that a long response can be streamed.
     pub(crate) streams: bool,
-    /// The parts whose values are put into its own, each where it says.
+    /// The parts whose values are put into its value.
     pub(crate) children: Vec<usize>,
 }
 
@@ -69,28 +69,28 @@ pub(crate) struct Part {
 #[derive(Clone)]
 pub(crate) struct Each {
     pub(crate) over: Over,
-    /// Where the answers go, if not apart.
+    /// The target of the responses, unless they form a list of their own.
     pub(crate) into: Option<Target>,
 }
 
-/// Where items are.
+/// The source of the items.
 #[derive(Clone)]
 pub(crate) enum Over {
     Part(usize, Path),
     Input(usize),
 }
 
-/// Where values are put: into the items of an array, or the object, that is there in another part.
+/// The target of values: the object at a path in another part, or the items of the array there.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) part: usize,
     pub(crate) path: Path,
     pub(crate) name: Box<str>,
-    /// The same as JSON.
+    /// The name as JSON.
     pub(crate) quoted: Bytes,
 }
 
-/// How rows find their items.
+/// The match of rows with items.
 #[derive(Clone)]
 pub(crate) struct Joins {
     pub(crate) into: Target,
@@ -99,23 +99,23 @@ pub(crate) struct Joins {
     pub(crate) one: One,
     pub(crate) missing: Missing,
     pub(crate) text: bool,
-    /// The keys as they are written.
+    /// The keys, as written in the declaration.
     pub(crate) on: String,
 }
 
-/// What a part is if it fails.
+/// The consequence of a part's failure.
 #[derive(Clone)]
 pub(crate) enum Fallback {
-    /// The request fails with it.
+    /// The request fails.
     Required,
     Null,
     Default(Arc<Document>),
 }
 
-/// What the answer is made of.
+/// The shape of the response.
 pub(crate) enum Shape {
     Part(usize),
-    /// Each with its name as JSON.
+    /// The parts, with their names as JSON.
     Parts(Vec<(Bytes, usize)>),
     Merged(Vec<usize>, Conflict),
 }
@@ -125,14 +125,14 @@ impl Part {
         matches!(self.fallback, Fallback::Required)
     }
 
-    /// Where its values are put, if they are.
+    /// Returns the target that its values are put into, if there is one.
     pub(crate) fn goes_into(&self) -> Option<&Target> {
         let joins = self.joins.as_ref().map(|joins| &joins.into);
         joins.or_else(|| self.each.as_ref()?.into.as_ref())
     }
 }
 
-/// What a plan is made of beside the declaration.
+/// The environment of a declaration.
 pub(crate) struct Ground<'a> {
     pub(crate) path: &'a str,
     pub(crate) services: &'a Services,
@@ -140,7 +140,7 @@ pub(crate) struct Ground<'a> {
 }
 
 impl Plan {
-    /// Makes sense of a declaration, or names every mistake in it.
+    /// Plans a declaration, or returns every mistake in it.
     pub(crate) fn new(declared: &Declaration, ground: &Ground<'_>) -> Result<Self, Vec<Mistake>> {
         let mut mistakes = Mistakes::default();
         let inputs = Inputs::new(&declared.input, ground.path, &mut mistakes);
@@ -200,7 +200,7 @@ impl Plan {
     }
 }
 
-/// Whether a part goes into the answer as it comes, and nowhere else.
+/// Whether a part is copied unchanged into the response, and not read by others.
 fn streams(parts: &[Part], number: usize, answer: &Shape) -> bool {
     let part = &parts[number];
     let is_there = match answer {
@@ -210,7 +210,7 @@ fn streams(parts: &[Part], number: usize, answer: &Shape) -> bool {
     };
     let is_plain = part.each.is_none() && part.joins.is_none() && part.fields.is_none() && part.at.is_empty();
     let is_asked_of = |other: &Part| {
-        // One that makes the same call gets the same answer.
+        // A part with the same call would share the response.
         template::parts(parts::slots(other).into_iter()).contains(&number)
             || matches!(&other.each, Some(Each { over: Over::Part(over, _), .. }) if *over == number)
             || (other.name != part.name
@@ -221,14 +221,14 @@ fn streams(parts: &[Part], number: usize, answer: &Shape) -> bool {
     is_there && is_plain && is_get && part.children.is_empty() && !parts.iter().any(is_asked_of)
 }
 
-/// Whether the paths of two parts may be the same.
+/// Whether the paths of two parts may be equal.
 fn may_be_equal(one: &Part, other: &Part) -> bool {
     let [one, other] = [one, other].map(|part| part.target.split('?').next().unwrap_or_default().split('/'));
     let is_equal = |(one, other): (&str, &str)| one == other || one.contains('{') || other.contains('{');
     one.clone().count() == other.clone().count() && one.zip(other).all(is_equal)
 }
 
-/// What the answer is made of.
+/// Resolves the shape of the response.
 fn shape(declared: &Declaration, names: Names<'_>, parts: &[Part], mistakes: &mut Mistakes) -> Option<Shape> {
     let mut find = |place: String, name: &str| {
         let found = names.parts.iter().position(|part| *part == name);
@@ -257,34 +257,29 @@ fn shape(declared: &Declaration, names: Names<'_>, parts: &[Part], mistakes: &mu
     };
     if let Shape::Parts(list) = &shape {
         if list.is_empty() && declared.answer.is_some() {
-            mistakes.add(
-                Kind::Answer,
-                "/answer",
-                "no part is named",
-                "name those that the answer is made of",
-            );
+            mistakes.add(Kind::Answer, "/answer", "no part is named", "name the parts of the answer");
         }
         for (place, (name, part)) in list.iter().enumerate() {
             if list[..place].iter().any(|(before, _)| before == name) {
-                let message = format!("the part `{}` stands here twice", names.parts[*part]);
+                let message = format!("the part `{}` occurs twice", names.parts[*part]);
                 mistakes.add(Kind::Answer, format!("/answer/{place}"), message, "name it once");
             }
         }
         if list.iter().any(|(_, part)| names.parts[*part] == ERRORS) {
             let message =
-                "a part of the answer can't be called `errors`: parts that failed are told under that name";
+                "a part of the answer can't be called `errors`: failed parts are listed under that name";
             mistakes.add(Kind::Answer, below("/parts", ERRORS), message, "give it another name");
         }
     }
     Some(shape)
 }
 
-/// A name as JSON.
+/// Returns a name as JSON.
 pub(crate) fn quoted(name: &str) -> Bytes {
     serde_json::Value::from(name).to_string().into()
 }
 
-/// The two keys of `on`.
+/// Parses the two keys of `on`.
 fn keys(join: &Join) -> Result<(Path, Path), String> {
     let (item, row) = join.on.split_once('=').ok_or("write the item's key, `=`, and the row's key")?;
     let path = |text: &str| {

@@ -1,6 +1,7 @@
-//! All that can go wrong with a request to an aggregate, with code, status and fault beside each.
+//! Errors of a request to an aggregate, with their codes, statuses and faults.
 //!
-//! What a service did wrong is told by its name, its status and what was expected of it; nothing of its body is.
+//! An upstream error is reported with the service's name, its status and the violated expectation, but
+//! without its body.
 
 use std::sync::Arc;
 
@@ -12,10 +13,10 @@ use services::{CallError, Duration, Fault, Problem};
 
 use crate::memory::MemoryExhausted;
 
-/// Why a request has no answer.
+/// An error of a request.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum AggregateError {
-    #[error("the aggregate takes {allow}, and not {method}")]
+    #[error("the aggregate accepts {allow}, not {method}")]
     Method { method: Method, allow: &'static str },
     #[error("the input `{input}` is missing from the {place}")]
     InputMissing { input: Box<str>, place: &'static str },
@@ -43,17 +44,17 @@ pub(crate) enum AggregateError {
     Memory,
 }
 
-/// A part that failed.
+/// The failure of a part.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) part: Arc<str>,
     pub(crate) service: Arc<str>,
     pub(crate) reason: Reason,
-    /// Of an `each`: the numbers of the items that are without it.
+    /// For an `each`: the indexes of the affected items.
     pub(crate) items: Vec<usize>,
 }
 
-/// Why a part failed.
+/// The reason for the failure of a part.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Reason {
     #[error("the service answered {0}")]
@@ -70,17 +71,17 @@ pub(crate) enum Reason {
     NothingAt(String),
     #[error("`{{{0}}}` has no value")]
     NoValue(String),
-    #[error("`{{{0}}}` is {1}, which can't stand there")]
+    #[error("`{{{0}}}` is {1}, which is not allowed there")]
     WrongKind(String, &'static str),
     #[error(
-        "`{{{0}}}` is no segment of a path: it is empty, `.` or `..`, as a whole or before a `;`, or has a slash, a backslash or a control character"
+        "`{{{0}}}` is not a valid path segment: it is empty, `.` or `..`, as a whole or before a `;`, or has a slash, a backslash or a control character"
     )]
     NoSegment(String),
-    #[error("`{0}` is {1} and no array")]
+    #[error("`{0}` is {1}, not an array")]
     EachNotArray(String, &'static str),
-    #[error("it would take more than {0} calls, which are allowed")]
+    #[error("it would take more than the {0} calls that are allowed")]
     FanOut(u32),
-    #[error("what the services answered takes more memory than a request may use")]
+    #[error("the responses of the services take more memory than a request may use")]
     Memory,
     #[error("it should be an array to be joined, and is {0}")]
     JoinNotArray(&'static str),
@@ -92,7 +93,7 @@ pub(crate) enum Reason {
     JoinMissing(String),
     #[error("no key can be equal in `{on}`: the items have {left}, the rows {right}")]
     JoinKinds { on: String, left: String, right: String },
-    #[error("several calls were made for a long list, and one of the answers is no array")]
+    #[error("several calls were made for a long list, and one of the responses is not an array")]
     BatchNotArray,
 }
 
@@ -131,7 +132,7 @@ impl Reason {
         }
     }
 
-    /// Whether it may be the matter of one item of many.
+    /// Whether the failure may concern a single item of an `each`.
     pub(crate) fn is_of_an_item(&self) -> bool {
         !matches!(self, Self::FanOut(_) | Self::Memory)
     }
@@ -160,7 +161,7 @@ impl Reason {
     fn hint(&self) -> &'static str {
         match self {
             Self::Status(status) if *status == StatusCode::UNAUTHORIZED => {
-                "The service wants credentials; the operator says under `forward` which of the client's it gets."
+                "The service requires credentials; the operator sets with `forward` which of the client's it receives."
             }
             Self::Call(error) if self.code() == "part-calls" || error.code() == "limit-received" => {
                 "Ask for less, or have the operator raise the aggregate's `limits`."
@@ -170,13 +171,13 @@ impl Reason {
             Self::JoinDuplicate(_) => "The operator can write `one: first`, or join a list.",
             Self::JoinKinds { .. } => "The operator can write `text: true` in the join.",
             Self::NothingAt(_) | Self::NoValue(_) | Self::WrongKind(..) | Self::EachNotArray(..) => {
-                "The operator should compare the declaration with what the service answers."
+                "The operator should compare the declaration with the service's responses."
             }
             _ => "",
         }
     }
 
-    /// The status that the service answered, if it did.
+    /// Returns the status of the upstream response, if there was one.
     fn upstream_status(&self) -> Option<u16> {
         match self {
             Self::Status(status) => Some(status.as_u16()),
@@ -186,7 +187,7 @@ impl Reason {
 }
 
 impl Failure {
-    /// The failure as an entry of `errors`.
+    /// Returns the failure as an entry of `errors`.
     pub(crate) fn entry(&self) -> Value {
         let mut entry = json!({
             "part": *self.part,
@@ -202,7 +203,7 @@ impl Failure {
         entry
     }
 
-    /// The same, short enough for a header.
+    /// Returns the failure as an item of the response header.
     pub(crate) fn item(&self) -> String {
         format!("{};status={};code=\"{}\"", self.part, self.shown_status(), self.reason.code())
     }
@@ -212,7 +213,7 @@ impl Failure {
     }
 }
 
-/// As many numbers of items an entry of `errors` has.
+/// The maximum number of item indexes in an entry of `errors`.
 const MOST_ITEMS: usize = 100;
 
 impl std::fmt::Display for Failure {
@@ -276,7 +277,9 @@ impl Problem for AggregateError {
         match self {
             Self::Part(failure) => failure.reason.hint(),
             Self::BodyJson(_) => "Send JSON, in UTF-8.",
-            Self::MergeConflict { .. } => "The operator can write which stays: `conflict: first` or `last`.",
+            Self::MergeConflict { .. } => {
+                "The operator can choose the one to keep: `conflict: first` or `last`."
+            }
             Self::AnswerSize(_) => "Ask for less, or have the operator raise `limits.response_body`.",
             Self::Memory => "Ask for less, or have the operator raise `limits.memory`.",
             _ => "",

@@ -1,4 +1,5 @@
-//! Requests of their templates: values are put into URLs, headers and bodies, each spelt as its place wants it.
+//! Rendering of requests from templates: values are put into URLs, headers and bodies with the encoding of
+//! each place.
 
 mod found;
 
@@ -19,11 +20,11 @@ use crate::problem::{AggregateError, Reason};
 use crate::template::{BodyTemplate, Pair, Piece, Slot, Source, Template, slots};
 use crate::value::Known;
 
-/// Why there is no request.
+/// A reason why there is no request.
 pub(crate) enum Stop {
     /// The part fails.
     Part(Reason),
-    /// The client's request was wrong.
+    /// The client's request is invalid.
     Request(AggregateError),
 }
 
@@ -37,11 +38,11 @@ impl From<Reason> for Stop {
 #[derive(Clone, Copy)]
 pub(crate) enum Item<'a> {
     Node(Node<'a>),
-    /// Of an input that is a list; whether it stands in JSON without quotes.
+    /// A text of a list input, and whether it is unquoted in JSON.
     Text(&'a str, bool),
 }
 
-/// Makes the requests of a part, for an item or for none.
+/// The renderer of a part's requests, for an item or without one.
 pub(crate) struct Renderer<'a> {
     pub(crate) known: &'a Known<'a>,
     pub(crate) part: &'a Part,
@@ -49,7 +50,7 @@ pub(crate) struct Renderer<'a> {
 }
 
 impl<'a> Renderer<'a> {
-    /// The requests, at most so many; none where a list is empty, several where it is long.
+    /// Returns the requests, at most `most`: none for an empty list, several for a long one.
     pub(crate) fn requests(&self, most: u32) -> Result<Vec<Request>, Stop> {
         let memory = &self.known.memory;
         let requests = memory.lend(|| self.rendered(most))?;
@@ -58,7 +59,7 @@ impl<'a> Renderer<'a> {
         Ok(requests)
     }
 
-    /// What an item puts into the URL: items that put the same there have the same requests.
+    /// Returns the values that an item puts into the URL. Items with equal keys have equal requests.
     pub(crate) fn item_key(&self) -> Result<Vec<u8>, Stop> {
         let mut key = Vec::new();
         let memory = &self.known.memory;
@@ -103,7 +104,7 @@ impl<'a> Renderer<'a> {
         chunks.into_iter().map(|chunk| self.request(&self.url(&found, &values[chunk])?)).collect()
     }
 
-    /// How many bytes stand before each value of the list at a placeholder.
+    /// Returns the number of bytes that precede each value of the list at a placeholder.
     fn between(&self, place: usize) -> usize {
         let exploded =
             |pair: &&Pair| pair.value.iter().flat_map(|value| slots(value)).any(|slot| slot.explode);
@@ -114,7 +115,7 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// Path and query; `list` stands where the list does.
+    /// Returns the path and query. `list` replaces the list.
     fn url(&self, found: &[Found<'_>], list: &[String]) -> Result<String, Stop> {
         let url = &self.part.url;
         let mut found = found.iter();
@@ -150,7 +151,7 @@ impl<'a> Renderer<'a> {
                 }
             }
             match is_missing {
-                // A parameter whose input is not there is not there either.
+                // A parameter without a value for its input is left out.
                 Some(slot) if matches!(slot.source, Source::Input(_)) => continue,
                 Some(slot) => return Err(self.missing(slot)),
                 None => {}
@@ -190,8 +191,9 @@ impl<'a> Renderer<'a> {
         Ok(Request { method: self.part.method.clone(), path_and_query, headers, body })
     }
 
-    /// Checks the path of a call. Values that are segments each can begin it with an empty one (`;x`), or be dots behind
-    /// a dot of the declaration's: the fault is that of the first, since a path without values was checked already.
+    /// Checks the path of a call. Several valid segments can still begin the path with an empty one (`;x`),
+    /// or complete dots of the declaration to `..`. The first value is reported, since a path without values
+    /// has been checked before.
     fn check_path(&self, path: &str) -> Result<(), Stop> {
         let is_good = path::check(path).and_then(|()| path::check_start(path)).is_ok();
         match slots(&self.part.url.path).next() {
@@ -200,7 +202,7 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// A text with its values, each of which has to fit; `None` if one of them is not there.
+    /// Renders a text, and checks each value with `fits`. Returns `None` if a value is missing.
     fn text(&self, template: &Template, fits: impl Fn(&str) -> bool) -> Result<Option<String>, Stop> {
         let mut text = String::new();
         for piece in template {
@@ -225,7 +227,7 @@ impl<'a> Renderer<'a> {
         Ok(Some(text))
     }
 
-    /// Writes a JSON body; `false` if there is nothing to write.
+    /// Writes a JSON body. Returns `false` if it has no value.
     fn body(&self, template: &BodyTemplate, out: &mut Vec<u8>) -> Result<bool, Stop> {
         match template {
             BodyTemplate::Text(text) => out.extend_from_slice(text.as_bytes()),
@@ -267,7 +269,7 @@ impl<'a> Renderer<'a> {
         Ok(true)
     }
 
-    /// Writes a value of any kind as JSON.
+    /// Writes a value of any type as JSON.
     fn json(&self, slot: &Slot, out: &mut Vec<u8>) -> Result<bool, Stop> {
         if let Some((root, path)) = self.root(&slot.source)
             && !path.is_many()

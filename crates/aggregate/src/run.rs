@@ -1,4 +1,4 @@
-//! One request: its parts are called as soon as what they need is there, all others at the same time.
+//! The execution of a request: runs every part concurrently, as soon as its dependencies have completed.
 
 mod each;
 
@@ -19,22 +19,21 @@ use crate::render::{Renderer, Stop};
 use crate::stream::{self, Begun, Held};
 use crate::value::{Body, Known, Value, indexed, joined};
 
-/// A request under way.
+/// A request in flight.
 pub(crate) struct Run<'a> {
     pub(crate) known: &'a Known<'a>,
     pub(crate) calls: Calls,
-    /// Whether the answer's body is not wanted.
+    /// Whether the response body is not needed.
     pub(crate) is_head: bool,
 }
 
-/// A part that is over: its value, and why that is not what it should be.
+/// The result of a part: its value, and its failure if it is optional.
 type Done = Result<(Value, Option<Failure>), AggregateError>;
 
 impl<'a> Run<'a> {
-    /// Calls all parts, and says which failed that may.
+    /// Runs all parts, and returns the failures of optional parts.
     ///
-    /// # Errors
-    /// The first that may not fail and did: calls under way are given up.
+    /// # Errors Returns the first failure of a required part. Calls in flight are cancelled.
     pub(crate) async fn all(&self) -> Result<Vec<Failure>, AggregateError> {
         let parts = &self.known.plan.parts;
         let mut waits: Vec<usize> = parts.iter().map(|part| part.needs.len()).collect();
@@ -70,7 +69,8 @@ impl<'a> Run<'a> {
                 }
             }
         };
-        // The deadline holds for what is called in no service's time, too: places in a line, all calls of an `each`.
+        // The deadline also covers time outside of upstream calls: time in queues, and all calls of an
+        // `each`.
         let deadline = self.calls.call().budget.deadline;
         let work = timeout_at(deadline.into(), work);
         let limit = part.timeout.unwrap_or(std::time::Duration::MAX);
@@ -110,7 +110,7 @@ impl<'a> Run<'a> {
         }))
     }
 
-    /// Makes a call whose answer may be handed on while it comes.
+    /// Makes a call whose response may be streamed.
     async fn begun(&self, part: &Part, request: Request) -> Result<Value, Stop> {
         let begun = stream::begin(self.calls.services(), self.calls.call(), part, request).await?;
         Ok(match begun {
@@ -119,14 +119,14 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Makes a call, and finds the part's value in the answer.
+    /// Makes a call, and returns the part's value in the response.
     async fn call(&self, part: &Part, request: Request) -> Result<Body, Reason> {
         let answer = self.calls.send(&part.service, request).await.map_err(Reason::Call)?;
         read(part, answer, &self.known.memory).await
     }
 }
 
-/// Finds the part's value in an answer. What has a long one leaves the serving thread.
+/// Returns the part's value in a response. Long responses are processed off the serving thread.
 async fn read(part: &Part, answer: services::Response, memory: &MemoryBudget) -> Result<Body, Reason> {
     if !answer.status.is_success() {
         return Err(Reason::Status(answer.status));
@@ -149,7 +149,7 @@ async fn read(part: &Part, answer: services::Response, memory: &MemoryBudget) ->
     Ok(Body::at(document, spot))
 }
 
-/// A part's value if it fails; `None` if it may not.
+/// Returns the value of a part that failed, or `None` if the part is required.
 fn fallback(part: &Part) -> Option<Body> {
     match &part.fallback {
         Fallback::Required => None,

@@ -1,8 +1,8 @@
-//! Long answers of parts that go into the answer as they are: they are handed on while they come.
+//! Streaming of long responses of parts that are copied unchanged into the aggregate's response.
 //!
-//! The beginning is waited for: an answer that is short, as most are, is treated as all others are, so that half a JSON
-//! is an error with a status. Of a longer one each piece is checked before it leaves; one that is no JSON after all, or
-//! breaks off, breaks the answer off.
+//! The beginning is buffered. A response that is complete by then, as most are, is handled like all others,
+//! so that invalid JSON is an error with a status. Of longer responses each piece is checked before it is
+//! sent. If the JSON is invalid or incomplete, the aggregate's response is aborted.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -23,30 +23,30 @@ use tokio::time::{Instant, timeout_at};
 use crate::plan::Part;
 use crate::problem::Reason;
 
-/// As much of an answer is waited for.
+/// The number of bytes to buffer.
 pub(crate) const BEGINNING: usize = 256 * 1024;
 
-/// What a part's service began to answer.
+/// The beginning of a part's response.
 pub(crate) enum Begun {
-    /// All of it.
+    /// The complete response.
     Whole(services::Response),
-    /// So much that the rest is not waited for.
+    /// A response that exceeds the buffer.
     Long(Long),
 }
 
-/// A long answer on its way.
+/// A long response that is still arriving.
 pub(crate) struct Long {
     beginning: Option<Bytes>,
     body: Body,
-    /// What has come and is still to be checked.
+    /// Received data that has not been checked yet.
     piece: Bytes,
-    /// How much was checked in this turn: some tenths of a millisecond.
+    /// The number of bytes checked in this turn. A turn takes some tenths of a millisecond.
     turn: usize,
     checker: Checker,
     budget: Arc<Budget>,
 }
 
-/// One that is taken by who writes the answer.
+/// A long response, which is taken by the writer of the aggregate's response.
 #[derive(Debug)]
 pub(crate) struct Held(Mutex<Option<Long>>);
 
@@ -66,7 +66,7 @@ impl Held {
     }
 }
 
-/// Makes a call, and waits for the beginning of its answer.
+/// Makes a call, and buffers the beginning of its response.
 pub(crate) async fn begin(
     services: &Services,
     call: &Call,
@@ -91,7 +91,7 @@ pub(crate) async fn begin(
     timeout_at(until, first(call, part, response)).await.map_err(late)?
 }
 
-/// Reads the beginning of an answer.
+/// Buffers the beginning of a response.
 async fn first(call: &Call, part: &Part, response: Response<Body>) -> Result<Begun, Reason> {
     let (head, mut body) = response.into_parts();
     let (mut beginning, mut turn) = (BytesMut::new(), Turn::default());
@@ -114,7 +114,7 @@ async fn first(call: &Call, part: &Part, response: Response<Body>) -> Result<Beg
         let _ = beginning.split_to(3);
     }
     let mut checker = Checker::default();
-    // The last frame of it may be long.
+    // The last frame may be long.
     for step in beginning.chunks(TURN_BYTES) {
         checker.feed(step).map_err(Reason::NotJson)?;
         turn.took(step.len()).await;
@@ -160,14 +160,14 @@ impl Long {
     }
 }
 
-/// What an answer is written of.
+/// A segment of a streamed response.
 pub(crate) enum Segment {
     Text(Bytes),
     Tree(Tree),
     Long(Long),
 }
 
-/// An answer in which long ones are.
+/// The body of a streamed response.
 pub(crate) struct Streaming {
     segments: VecDeque<Segment>,
     pieces: Option<Pieces>,

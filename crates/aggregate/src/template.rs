@@ -1,8 +1,8 @@
-//! Texts with placeholders: `profile/buyers?limit={limit}`, and JSON bodies in which they stand.
+//! Texts with placeholders, `profile/buyers?limit={limit}`, and JSON bodies that contain such texts.
 //!
-//! What is in braces is an input (`{limit}`), a value of another part's answer (`{$.buyers[*].id}`), of the item of an
-//! `each` (`{each.id}`) or of the client's body (`{body.name}`). A `*` at its end writes a list as several query
-//! parameters. Braces that are none of these are doubled.
+//! A placeholder refers to an input (`{limit}`), a value in another part's response (`{$.buyers[*].id}`), a
+//! value in the item of an `each` (`{each.id}`) or in the client's body (`{body.name}`). A `*` at its end
+//! expands a list to several query parameters. Literal braces are doubled.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 /// A text with placeholders.
 pub(crate) type Template = Vec<Piece>;
 
-/// A piece of a text.
+/// A piece of a template.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Piece {
     Text(String),
@@ -23,13 +23,13 @@ pub(crate) enum Piece {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Slot {
     pub(crate) source: Source,
-    /// As it is written, for messages.
+    /// The text in the declaration, for messages.
     pub(crate) text: String,
-    /// Whether a list becomes several query parameters.
+    /// Whether a list expands to several query parameters.
     pub(crate) explode: bool,
 }
 
-/// Where a value comes from.
+/// The source of a placeholder's value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Source {
     Input(usize),
@@ -38,7 +38,7 @@ pub(crate) enum Source {
     Body(Path),
 }
 
-/// The names that placeholders may say.
+/// The names that placeholders can refer to.
 #[derive(Clone, Copy)]
 pub(crate) struct Names<'a> {
     pub(crate) inputs: &'a [&'a str],
@@ -46,7 +46,7 @@ pub(crate) struct Names<'a> {
 }
 
 impl Source {
-    /// Whether it may be several values.
+    /// Whether it may have several values.
     pub(crate) fn is_many(&self) -> bool {
         match self {
             Self::Input(_) => false,
@@ -56,7 +56,7 @@ impl Source {
 }
 
 impl Names<'_> {
-    /// Reads a text with placeholders.
+    /// Parses a text with placeholders.
     pub(crate) fn template(self, text: &str) -> Result<Template, String> {
         let mut template = Template::new();
         let mut plain = String::new();
@@ -70,7 +70,7 @@ impl Names<'_> {
                 continue;
             }
             let inside = from.strip_prefix('{').and_then(|inside| inside.split_once('}'));
-            let (inside, behind) = inside.ok_or("a brace stands alone: close it, or double it")?;
+            let (inside, behind) = inside.ok_or("a brace is unmatched: close it, or double it")?;
             if !plain.is_empty() {
                 template.push(Piece::Text(std::mem::take(&mut plain)));
             }
@@ -106,11 +106,11 @@ impl Names<'_> {
         }
         match self.inputs.iter().position(|name| *name == text) {
             Some(input) => Ok(Source::Input(input)),
-            None => Err(format!("`{text}` is no input{}", known(self.inputs))),
+            None => Err(format!("`{text}` is not an input{}", known(self.inputs))),
         }
     }
 
-    /// `$.part.path`, or a part's name alone.
+    /// Parses `$.part.path`, or the name of a part.
     pub(crate) fn place(self, text: &str) -> Result<(usize, Path), String> {
         let text = text.strip_prefix("$.").unwrap_or(text);
         let longest = self.parts.iter().enumerate().filter_map(|(place, name)| {
@@ -119,7 +119,7 @@ impl Names<'_> {
         });
         match longest.max_by_key(|(length, ..)| *length) {
             Some((_, part, path)) => Ok((part, path_of(path)?)),
-            None => Err(format!("`{text}` begins with the name of no part{}", known(self.parts))),
+            None => Err(format!("`{text}` does not begin with the name of a part{}", known(self.parts))),
         }
     }
 }
@@ -128,7 +128,7 @@ fn path_of(path: &str) -> Result<Path, String> {
     Path::parse(path).map_err(|error| format!("`{path}`: {error}"))
 }
 
-/// The names that there are, for a message.
+/// Lists the known names for a message.
 fn known(names: &[&str]) -> String {
     match names {
         [] => String::new(),
@@ -136,7 +136,7 @@ fn known(names: &[&str]) -> String {
     }
 }
 
-/// The placeholders of a text.
+/// Returns the placeholders of a text.
 pub(crate) fn slots(template: &[Piece]) -> impl Iterator<Item = &Slot> {
     template.iter().filter_map(|piece| match piece {
         Piece::Slot(slot) => Some(slot),
@@ -144,24 +144,24 @@ pub(crate) fn slots(template: &[Piece]) -> impl Iterator<Item = &Slot> {
     })
 }
 
-/// What is called.
+/// The path and query of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Url {
     pub(crate) path: Template,
     pub(crate) query: Vec<Pair>,
 }
 
-/// A parameter of a URL.
+/// A query parameter.
 #[derive(Clone, Debug)]
 pub(crate) struct Pair {
-    /// As it is written.
+    /// The name, as written in the declaration.
     pub(crate) name: String,
-    /// `None` where there is no `=`.
+    /// The value, or `None` without an `=`.
     pub(crate) value: Option<Template>,
 }
 
 impl Url {
-    /// Takes apart what stands behind the service's name.
+    /// Parses the path and query after the service's name.
     pub(crate) fn parse(text: &str, names: Names<'_>) -> Result<Self, String> {
         let (path, query) = match text.split_once('?') {
             Some((path, query)) => (path, Some(query)),
@@ -174,7 +174,7 @@ impl Url {
                 None => (pair, None),
             };
             match name.contains(['{', '}']) {
-                true => Err(format!("`{name}`: the name of a parameter is no place for a placeholder")),
+                true => Err(format!("`{name}`: the name of a parameter can't contain a placeholder")),
                 false => Ok(Pair { name: name.to_owned(), value }),
             }
         };
@@ -188,12 +188,12 @@ impl Url {
     }
 }
 
-/// A JSON body that is sent.
+/// A JSON request body.
 #[derive(Clone, Debug)]
 pub(crate) enum BodyTemplate {
-    /// JSON text as it is written.
+    /// Literal JSON text.
     Text(String),
-    /// A value in its own type.
+    /// A value that keeps its type.
     Slot(Slot),
     /// A text with placeholders.
     Template(Template),
@@ -235,7 +235,7 @@ impl BodyTemplate {
     }
 }
 
-/// The parts that placeholders need.
+/// Returns the parts that placeholders refer to.
 pub(crate) fn parts<'a>(slots: impl Iterator<Item = &'a Slot>) -> BTreeSet<usize> {
     slots
         .filter_map(|slot| match slot.source {
@@ -252,7 +252,7 @@ mod tests {
     const NAMES: Names<'_> = Names { inputs: &["limit"], parts: &["buyers", "buyers.old"] };
 
     #[test]
-    fn placeholders_are_found_wherever_they_stand() {
+    fn finds_placeholders_in_path_and_query() {
         let url = Url::parse("/a/{limit}/{{x}}?ids={$.buyers[*].id*}&y={each/a}-{body.b}&z", NAMES).unwrap();
         let texts: Vec<_> = url.slots().map(|slot| (slot.text.as_str(), slot.explode)).collect();
         assert_eq!(
@@ -264,19 +264,19 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_of_a_part_counts() {
+    fn longest_matching_part_name_wins() {
         assert_eq!(NAMES.place("$.buyers.old.id").unwrap().0, 1);
         assert_eq!(NAMES.place("buyers[0].old").unwrap().0, 0);
     }
 
     #[test]
-    fn what_is_no_placeholder_says_why() {
+    fn invalid_placeholders_report_the_reason() {
         for (text, known) in [
-            ("{limits}", "`limits` is no input; there are `limit`"),
-            ("{$.order.id}", "begins with the name of no part"),
-            ("{limit", "a brace stands alone"),
-            ("limit}", "a brace stands alone"),
-            ("{each.}", "this is no path"),
+            ("{limits}", "`limits` is not an input; there are `limit`"),
+            ("{$.order.id}", "does not begin with the name of a part"),
+            ("{limit", "a brace is unmatched"),
+            ("limit}", "a brace is unmatched"),
+            ("{each.}", "this is not a path"),
         ] {
             let error = NAMES.template(text).unwrap_err();
             assert!(error.contains(known), "{error}");

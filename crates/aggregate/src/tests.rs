@@ -1,4 +1,4 @@
-//! Aggregates against services in this process.
+//! Tests of aggregates against in-process services.
 
 mod bad;
 mod caching;

@@ -1,5 +1,5 @@
-//! What a request is answered of: what its client sent, and what each part's calls brought, which are JSON texts with
-//! their indexes, and places in them.
+//! The data of a request: the client's inputs and body, and the responses of the parts. Values are positions
+//! in indexed JSON texts.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,14 +12,14 @@ use crate::plan::Plan;
 use crate::problem::Reason;
 use crate::stream::Held;
 
-/// The memory of a request above which walking through what it knows takes some tenths of a millisecond.
+/// The memory usage above which walking through a request's data takes some tenths of a millisecond.
 const LARGE: usize = 128 << 10;
 
-/// All that is known of a request so far.
+/// The data of a request that is available so far.
 pub(crate) struct Known<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) inputs: Values,
-    /// The client's body, where it is looked at.
+    /// The client's body, if the aggregate reads it.
     pub(crate) body: Option<Document>,
     values: Vec<OnceLock<Value>>,
     pub(crate) memory: MemoryBudget,
@@ -32,23 +32,23 @@ pub(crate) struct Body {
     spot: Spot,
 }
 
-/// What a part's calls brought.
+/// The value of a part.
 #[derive(Debug)]
 pub(crate) enum Value {
     One(Body),
     Each(Fan),
-    /// A long one, which nobody looks into: for all others `null`.
+    /// A long response that is streamed and not read by other parts, which see `null`.
     Long(Held, Body),
 }
 
-/// The answers of an `each`.
+/// The responses of an `each`.
 #[derive(Debug)]
 pub(crate) struct Fan {
-    /// Each only once.
+    /// The distinct responses.
     pub(crate) answers: Vec<Body>,
-    /// Of each item the number of its answer; `None` for `null`.
+    /// The index of each item's response, or `None` for `null`.
     pub(crate) of_item: Vec<Option<u32>>,
-    /// All of them as a list, where something looks into it; else an empty one.
+    /// The list of all responses, if other parts read it. Empty otherwise.
     list: Body,
 }
 
@@ -58,36 +58,36 @@ impl<'a> Known<'a> {
         Self { plan, inputs, body, values, memory: MemoryBudget::new(plan.limits.memory.0) }
     }
 
-    /// Whether there is so much in it that walking through it takes long.
+    /// Whether the request has so much data that walking through it takes long.
     pub(crate) fn is_large(&self) -> bool {
         let most = usize::try_from(self.plan.limits.memory.0).unwrap_or(usize::MAX);
         most.saturating_sub(self.memory.left()) > LARGE
     }
 
-    /// The value of a part that is over.
+    /// Returns the value of a completed part.
     pub(crate) fn value(&self, part: usize) -> Option<&Value> {
         self.values.get(part)?.get()
     }
 
-    /// A part is over.
+    /// Stores the value of a completed part.
     pub(crate) fn add(&self, part: usize, value: Value) {
         let _ = self.values[part].set(value);
     }
 }
 
 impl Body {
-    /// The value that a document is.
+    /// Returns the root of a document as a value.
     pub(crate) fn whole(document: Arc<Document>) -> Self {
         let spot = document.root().spot();
         Self { document, spot }
     }
 
-    /// The value at a spot of a document.
+    /// Returns the value at a position in a document.
     pub(crate) fn at(document: Document, spot: Spot) -> Self {
         Self { document: Arc::new(document), spot }
     }
 
-    /// A value that every JSON reader knows.
+    /// Returns the value of a JSON literal.
     pub(crate) fn literal(text: &'static str) -> Self {
         match Document::new(Bytes::from_static(text.as_bytes())) {
             Ok(document) => Self::whole(Arc::new(document)),
@@ -101,7 +101,7 @@ impl Body {
 }
 
 impl Value {
-    /// The value; that of an `each` is the list of its answers.
+    /// Returns the JSON value. For an `each` it is the list of its responses.
     pub(crate) fn root(&self) -> Node<'_> {
         match self {
             Self::One(body) | Self::Long(_, body) => body.root(),
@@ -115,7 +115,7 @@ impl Fan {
         Self { answers, of_item, list: Body::literal("[]") }
     }
 
-    /// With the list of all answers. One answer may be that of many items.
+    /// Builds the list of all responses. One response can belong to several items.
     pub(crate) fn with_list(self, memory: &MemoryBudget) -> Result<Self, Reason> {
         let texts = self.of_item.iter().map(|answer| {
             answer
@@ -128,7 +128,7 @@ impl Fan {
     }
 }
 
-/// The index of a text, which is part of the request's memory.
+/// Indexes a text, and charges the index to the request's memory.
 pub(crate) fn indexed(text: Bytes, memory: &MemoryBudget) -> Result<Document, Reason> {
     let document = Document::within(text, memory.left()).map_err(|error| match error {
         json::Error::IndexTooLarge(_) => Reason::Memory,
@@ -138,7 +138,7 @@ pub(crate) fn indexed(text: Bytes, memory: &MemoryBudget) -> Result<Document, Re
     Ok(document)
 }
 
-/// The arrays that several calls for one list brought, as one array.
+/// Concatenates the arrays that several calls returned for one list.
 pub(crate) fn joined(bodies: &[Body], memory: &MemoryBudget) -> Result<Body, Reason> {
     if bodies.iter().any(|body| body.root().kind() != Kind::Array) {
         return Err(Reason::BatchNotArray);
@@ -148,7 +148,7 @@ pub(crate) fn joined(bodies: &[Body], memory: &MemoryBudget) -> Result<Body, Rea
     Ok(Body::whole(Arc::new(indexed(text, memory)?)))
 }
 
-/// The text of an array.
+/// Returns the text of an array.
 fn array<'a>(items: impl Iterator<Item = &'a [u8]>) -> Bytes {
     let mut text = vec![b'['];
     for item in items {
@@ -161,7 +161,8 @@ fn array<'a>(items: impl Iterator<Item = &'a [u8]>) -> Bytes {
     text.into()
 }
 
-/// Shows all that values are put into: the items of the arrays that a path leads to, and what else it leads to.
+/// Visits every target of a path: the items of the arrays that it leads to, and any other values that it
+/// leads to.
 pub(crate) fn targets<'a>(
     root: Node<'a>,
     path: &Path,

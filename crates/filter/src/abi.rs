@@ -1,6 +1,7 @@
-//! Numbers and names that host and modules agree on: those of the specification.
+//! Numbers and names of the ABI between host and modules, from the Proxy-Wasm specification.
 
-/// What a host function answers. Modules built with the Rust SDK panic at one that they don't expect.
+/// The status that a host function returns. Modules built with the Rust SDK panic on one that they do not
+/// expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Ok = 0,
@@ -30,7 +31,7 @@ impl Status {
     }
 }
 
-/// Which version a module was built for; its marker export says so.
+/// The ABI version that a module was built for, which its marker export names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Abi {
     V0_1_0,
@@ -39,7 +40,7 @@ pub(crate) enum Abi {
 }
 
 impl Abi {
-    /// Newest first: a module may have several markers.
+    /// The marker exports, newest first: a module may have several.
     pub(crate) const MARKERS: [(&str, Self); 3] = [
         ("proxy_abi_version_0_2_1", Self::V0_2_1),
         ("proxy_abi_version_0_2_0", Self::V0_2_0),
@@ -47,7 +48,7 @@ impl Abi {
     ];
 }
 
-/// What a callback for headers, body or trailers wants done.
+/// The action that a callback for headers, body or trailers returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Continue,
@@ -55,20 +56,20 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// Envoy's own further values all stop in some way.
+    /// Converts the returned number. Envoy's additional values all pause in some way.
     pub(crate) fn of(value: u32) -> Self {
         if value == 0 { Self::Continue } else { Self::Pause }
     }
 }
 
-/// Which of the two messages.
+/// The direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Request = 0,
     Response = 1,
 }
 
-/// A map of headers, by its number.
+/// A header map of the ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MapType {
     RequestHeaders,
@@ -110,12 +111,12 @@ impl MapType {
     }
 }
 
-/// A buffer, by its number.
+/// A buffer of the ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BufferType {
     RequestBody,
     ResponseBody,
-    /// Those of TCP, which is not there.
+    /// Downstream or upstream data of a TCP connection, which is not supported.
     Tcp,
     CallBody,
     GrpcMessage,

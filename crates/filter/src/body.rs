@@ -1,14 +1,15 @@
-//! A body on its way through one filter: each piece is shown to the module, and goes on when it lets it.
+//! A body on its way through one filter: each piece is shown to the module and passed on when the module
+//! allows it.
 //!
-//! Pieces that are ready together are shown together. While the module holds a body back, it is shown again with
-//! what has been added once it has grown by an eighth, when it ends, or after a delay that doubles, so that the bytes
-//! shown stay linear in the body's length. Over `limits.buffer` the exchange fails. Large pieces of a body that
-//! is not held back are not copied.
+//! Pieces that are ready together are shown together. While the module holds a body back, the body is shown
+//! again with the added data once it has grown by an eighth, when it ends, or after a delay that doubles, so
+//! that the bytes shown stay linear in the body's length. A body that exceeds `limits.buffer` fails the
+//! exchange. Large pieces of a body that is not held back are not copied.
 //!
 //! Trailers end a body. Without them the module sees the end in the last piece. With them Envoy calls
-//! `on_request_trailers` instead, and a module without that callback never sees the end, which would release a body
-//! that it holds back. So the end is shown in an empty piece first, unless the filter is strict and its module
-//! exports the callback; trailers follow when the module has let the body go.
+//! `on_request_trailers` instead, and a module without that callback never sees the end, which would release
+//! a body that it holds back. So the end is shown in an empty piece first, unless the filter is strict and
+//! its module exports the callback. Trailers follow when the module has released the body.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,13 +30,13 @@ use crate::problem::Failed;
 use crate::stats::count;
 use crate::stream::{Stream, Waiter};
 
-/// How long an answer's body may be held back, where the request's own time is over already.
+/// The time for which a response body may be held back when the request's own deadline has already passed.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The least growth of a body that is shown at once while it is held back, and how much of small pieces is gathered.
+/// The minimum growth at which a held body is shown immediately, and the amount of small pieces to gather.
 const MIN_GROWTH: usize = 16 << 10;
-/// The part of a held body by which it has to grow to be shown at once.
+/// A held body is shown immediately when it has grown by one part in this many.
 const GROWTH_PART: usize = 8;
-/// The first delay after which smaller growth is shown. Each further one doubles until the body has grown.
+/// The initial delay after which smaller growth is shown. It doubles until the body has grown enough.
 const FIRST_DELAY: Duration = Duration::from_millis(1);
 
 /// A body on its way through a filter.
@@ -44,27 +45,27 @@ pub(crate) struct Filtered {
     side: Side,
     inner: Body,
     paused: bool,
-    /// All of the inner body is here.
+    /// Whether the inner body has been read to its end.
     ended: bool,
     /// The module has been called for the end of the body.
     is_end_shown: bool,
-    /// Trailers that have come and are not yet shown.
+    /// Trailers that have arrived and have not been shown yet.
     trailers: Option<HeaderMap>,
-    /// The failure of the inner body, kept until the pieces before it have gone on.
+    /// The failure of the inner body, deferred until the pieces before it have been passed on.
     error: Option<Error>,
-    /// The filter is left out from here on.
+    /// Whether the filter is bypassed from here on.
     skipped: bool,
-    /// Nobody before it counts the body's bytes.
+    /// Whether this filter counts the body's bytes, since no filter before it does.
     counts: bool,
     timer: Option<Pin<Box<Sleep>>>,
-    /// Runs while a held body has grown by little.
+    /// Runs while a held body has grown only a little.
     growth_timer: Option<Pin<Box<Sleep>>>,
     growth_delay: Duration,
-    /// The callback under way.
+    /// The callback in flight.
     calling: Option<CallbackFuture<Action>>,
 }
 
-/// The exchange has ended, and this body with it. The exchange says why.
+/// The error of a body whose exchange has ended. The exchange reports the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("a filter ended the exchange")]
 struct Ended;
@@ -89,14 +90,14 @@ impl Filtered {
         }
     }
 
-    /// The module said by other means that it may go on.
+    /// Resumes the body after the module has called `proxy_continue_stream`.
     pub(crate) fn resume(&mut self) {
         self.set_paused(false);
     }
 
-    /// Shows the module what has come while it holds the head back. Ready when there is something to look at:
-    /// `true` if it was the body that made it let go. What a module waits for that does not look at bodies is
-    /// something else, so no more is taken then than may be held back.
+    /// Shows the module the received data while it holds the head back. Ready when the state has to be
+    /// checked again, with `true` if a body callback released the head. A module that does not read bodies is
+    /// waiting for something else, so no more than the buffer limit is taken in that case.
     pub(crate) fn gather(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, Error>> {
         if !self.is_calling() && (self.is_finished() || (!self.asks() && self.is_full())) {
             return Poll::Pending;
@@ -117,33 +118,33 @@ impl Filtered {
         self.stream.state().half(self.side).asks
     }
 
-    /// Whether as much is held back as may be.
+    /// Whether the buffer limit has been reached.
     fn is_full(&self) -> bool {
         self.stream.state().half(self.side).data.len() as u64 >= self.stream.spec.limits.buffer.0
     }
 
-    /// Takes what has come of the inner body and calls the module, or goes on with the callback under way.
+    /// Takes received pieces and calls the module, or continues the callback in flight.
     fn pull(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if !self.is_calling() {
             ready!(self.take(context))?;
         }
         if let Some(calling) = &mut self.calling {
             let Poll::Ready(action) = Pin::new(calling).poll(context) else {
-                // Until the module has returned nobody knows what it makes of the body.
+                // The module may still change the body until it has returned.
                 self.stream.state().half(self.side).held = true;
                 return Poll::Pending;
             };
             self.calling = None;
             match action {
                 Ok(action) => self.follow(action),
-                // What is gone has nothing to say.
+                // The instance is gone, so there is no action to apply.
                 Err(_) => self.stream.state().half(self.side).held = self.paused,
             }
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Takes what has come, and begins the callback that is due for it.
+    /// Takes received pieces and starts the callback that is due for them.
     fn take(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let has_come = self.collect(context)?;
         if self.skipped {
@@ -157,8 +158,8 @@ impl Filtered {
         Poll::Ready(Ok(()))
     }
 
-    /// Takes the pieces of the inner body that are ready, up to as much as is shown at once. Returns `true` if there
-    /// was anything.
+    /// Takes the pieces of the inner body that are ready, up to the amount that is shown at once. Returns
+    /// `true` if there were any.
     fn collect(&mut self, context: &mut Context<'_>) -> Result<bool, Error> {
         if let Some(error) = self.error.take() {
             return Err(error);
@@ -197,21 +198,22 @@ impl Filtered {
             Err(frame) => {
                 if let Ok(trailers) = frame.into_trailers() {
                     self.ended = true;
-                    // A trailer section without fields, as after those of a client were stripped, ends a body as none does.
+                    // A trailer section without fields, e.g. after the client's were stripped, ends a body
+                    // like no trailers.
                     self.trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
                 }
             }
         }
     }
 
-    /// How many bytes here the module has seen, and how many it has not.
+    /// The number of bytes that the module has seen, and of those that it has not.
     fn lengths(&self) -> (usize, usize) {
         let mut state = self.stream.state();
         let half = state.half(self.side);
         (half.seen(), half.unseen)
     }
 
-    /// Whether enough has come to be shown at once.
+    /// Whether enough data has arrived to be shown immediately.
     fn is_grown(&self) -> bool {
         let (seen, unseen) = self.lengths();
         let is_full = || (seen + unseen) as u64 >= self.stream.spec.limits.buffer.0;
@@ -231,7 +233,7 @@ impl Filtered {
             self.growth_delay = FIRST_DELAY;
             return true;
         }
-        // A client may wait for an answer to what it has sent so far, so the module sees that as well.
+        // A client may wait for a response to the data sent so far, so the module has to see that as well.
         let delay = self.growth_delay;
         let timer = self.growth_timer.get_or_insert_with(|| Box::pin(sleep(delay)));
         if timer.as_mut().poll(context).is_pending() {
@@ -241,12 +243,12 @@ impl Filtered {
         true
     }
 
-    /// Whether there is nothing left to call the module for, or nothing before it lets the body go.
+    /// Whether no callback is left, or none before the module releases the body.
     fn is_finished(&self) -> bool {
         self.ended && self.is_end_shown && (self.paused || self.trailers.is_none())
     }
 
-    /// Begins the next callback: for a piece, for the end of the body, or for the trailers.
+    /// Starts the next callback: for a piece, for the end of the body, or for the trailers.
     fn call_next(&mut self) {
         self.growth_timer = None;
         let has_callback = self.trailers.is_some() && self.stream.has.trailers(self.side);
@@ -269,7 +271,7 @@ impl Filtered {
         self.calling = Some(self.stream.enter(BodyCallback { stream, side, size, is_end }));
     }
 
-    /// Hands the trailers over, and shows them to a module that has a callback for them.
+    /// Stores the trailers and shows them to a module that has a callback for them.
     fn call_trailers(&mut self) {
         let Some(trailers) = self.trailers.take() else { return };
         let count = u32::try_from(trailers.len()).unwrap_or(u32::MAX);
@@ -307,7 +309,7 @@ impl Filtered {
         }
     }
 
-    /// What happens while the body is held back: more of it comes, up to its end; or the time is up.
+    /// Polls a held body: for more data, up to its end, and for the timeout.
     fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if !self.is_finished() && self.pull(context)?.is_ready() {
             return Poll::Ready(Ok(()));
@@ -315,7 +317,7 @@ impl Filtered {
         self.poll_time(context).map(Ok)
     }
 
-    /// Fails the exchange once the time is up.
+    /// Fails the exchange after the timeout.
     fn poll_time(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let deadline = self.stream.exchange.deadline();
         let side = self.side;
@@ -329,12 +331,12 @@ impl Filtered {
         Poll::Ready(())
     }
 
-    /// Whether calls are under way that the request has to wait for.
+    /// Whether calls are in flight that the request has to wait for.
     fn waits(&self) -> bool {
         self.side == Side::Request && self.stream.is_lenient() && self.stream.state().waiting > 0
     }
 
-    /// Leaves the filter out, or ends the body, if something is over.
+    /// Bypasses the filter or ends the body if the filter's stream is over.
     fn check_over(&mut self) -> Result<(), Error> {
         if self.skipped || !self.stream.is_over() {
             return Ok(());
@@ -345,7 +347,7 @@ impl Filtered {
             (state.dead, is_ended, state.failed.clone())
         };
         if !is_dead || is_ended || !self.stream.is_skipped() {
-            // Before that, it is the exchange that counts.
+            // Before the response head has left, the exchange reports the failure.
             if self.stream.exchange.messages().has_left {
                 count(&self.stream.spec.stats.failed);
                 failed.iter().for_each(|failed| self.tell(failed));
@@ -359,10 +361,10 @@ impl Filtered {
         Ok(())
     }
 
-    /// Tells the log what the client can't be told any more.
+    /// Logs a failure that can no longer be reported to the client.
     fn tell(&self, failed: &Failed) {
         let filter = &*self.stream.spec.name;
-        tracing::warn!(target: "filter", filter, code = failed.code(), "an answer is cut short: {failed}");
+        tracing::warn!(target: "filter", filter, code = failed.code(), "a response is cut short: {failed}");
     }
 
     fn waiter(&self) -> Waiter {
@@ -434,16 +436,17 @@ impl http_body::Body for Filtered {
     }
 }
 
-/// The last wrapper of a message: its first piece, which was waited for before the head was sent, and the rest.
+/// The outermost wrapper of a message: its first piece, which was awaited before the head was sent, and the
+/// rest.
 pub(crate) struct Held {
     pub(crate) first: Option<Frame<Bytes>>,
     pub(crate) rest: Body,
-    /// How long it is, where that is known.
+    /// The number of bytes left, if it is known.
     pub(crate) length: Option<u64>,
 }
 
 impl Held {
-    /// With its length, if the first piece is all there is.
+    /// Wraps a body, with its length if the first piece is the whole body.
     pub(crate) fn new(first: Option<Frame<Bytes>>, rest: Body, announced: Option<u64>) -> Self {
         let piece = first.as_ref().map(|frame| frame.data_ref().map_or(0, Bytes::len) as u64);
         let length = if rest.is_end_stream() { Some(piece.unwrap_or(0)) } else { announced };

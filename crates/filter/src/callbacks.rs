@@ -1,4 +1,4 @@
-//! The callbacks that are made from outside of an instance, each with its arguments.
+//! The callbacks that are started from outside of an instance, each with its arguments.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::plugin::Spec;
 use crate::stats::count;
 use crate::stream::{Stream, StreamGuard};
 
-/// A new stream context, with the request's head: one turn at the instance for both.
+/// A new stream context together with the request's head, in one turn at the instance.
 pub(crate) struct OpenStream {
     pub(crate) spec: Arc<Spec>,
     pub(crate) exchange: Arc<Exchange>,
@@ -30,7 +30,7 @@ pub(crate) struct HeadersCallback {
     pub(crate) is_end: bool,
 }
 
-/// A piece of a body, with all that is held back.
+/// A piece of a body, with everything that is held back.
 pub(crate) struct BodyCallback {
     pub(crate) stream: Arc<Stream>,
     pub(crate) side: Side,
@@ -48,13 +48,13 @@ pub(crate) struct TrailersCallback {
 /// The end of a stream context.
 pub(crate) struct EndStream(pub(crate) Arc<Stream>);
 
-/// The answer to an HTTP call.
+/// The response to an HTTP call.
 pub(crate) struct CallResponse {
     pub(crate) token: u32,
     pub(crate) received: Received,
 }
 
-/// What came of a gRPC call.
+/// An event of a gRPC call.
 pub(crate) struct GrpcEvent {
     pub(crate) token: u32,
     pub(crate) event: Grpc,
@@ -65,16 +65,16 @@ pub(crate) struct GrpcEvent {
 /// A tick of a root context's timer.
 pub(crate) struct TimerTick(pub(crate) u32);
 
-/// Something stands in a queue that a root context has registered.
+/// A notification of an item in a queue that a root context has registered.
 pub(crate) struct QueueReady {
     pub(crate) root: u32,
     pub(crate) queue: u32,
 }
 
-/// No callback: the instance has to be there, with the filter's root context.
+/// No callback: makes sure that the instance exists and has the filter's root context.
 pub(crate) struct PrepareRoot;
 
-/// No callback: a root context's timer may begin.
+/// No callback: allows a root context's timer to start.
 pub(crate) struct StartTimer(pub(crate) Arc<Spec>);
 
 /// The end of a root context.
@@ -99,7 +99,7 @@ impl ModuleCallback for OpenStream {
     }
 }
 
-/// Implements other callbacks, each by what it does in the instance.
+/// Implements further callbacks, each by an expression on the instance.
 macro_rules! callbacks {
     ($($callback:ty => $output:ty $(, $flag:ident)*: |$self:ident, $instance:ident| $call:expr;)*) => {$(
         impl ModuleCallback for $callback {

@@ -15,19 +15,21 @@ use crate::plugin::Plugin;
 use crate::problem::Failed;
 use crate::refused::Refused;
 
-/// The filters of a route. Dropping the last handle, its requests' included, ends what its modules do.
+/// The filters of a route. Dropping the last handle, including those of requests in flight, ends the modules'
+/// background activity.
 #[derive(Debug)]
 pub struct Chain {
     plugins: Vec<Arc<Plugin>>,
 }
 
 impl Chain {
-    /// The filters of a config, by priority and then as they stand there. Each module is loaded, started and
-    /// configured once, on the side: one that refuses touches no request, whichever config is in force.
-    /// `folder` is where the modules' paths begin. It takes milliseconds for each module that is new.
+    /// Creates the filters of a config, ordered by priority and then by position. Each module is loaded,
+    /// started and configured once, before the chain is in use: a module that refuses its configuration
+    /// affects no request of any config. The modules' paths are relative to `folder`. Each new module takes
+    /// milliseconds.
     ///
     /// # Errors
-    /// Every filter that can't be had, with the reason.
+    /// Every filter that can't be created, with the reason.
     pub fn new(
         filters: &Arc<Filters>,
         config: &[FilterConfig],
@@ -51,33 +53,34 @@ impl Chain {
         Ok(Self { plugins: plugins.into_iter().map(|(_, plugin)| plugin).collect() })
     }
 
-    /// Begins what goes on beside requests, once the chain is in force: timers, queues. To be called within a
+    /// Starts background activity (timers, queues) once the chain is in force. Must be called within a
     /// runtime.
     pub fn start(&self) {
         self.plugins.iter().for_each(|plugin| plugin.start());
     }
 
-    /// Whether there is nothing to do.
+    /// Whether the route has no filters.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.plugins.is_empty()
     }
 
-    /// What the exchange has to go through: the filters.
+    /// The filters, in order.
     pub(crate) fn plugins(&self) -> &[Arc<Plugin>] {
         &self.plugins
     }
 
-    /// A request's whole way: through the filters, to `handle`, and back through them. `handle` is not called
-    /// when a filter answers itself, and is dropped when one answers while it is under way. What it answers,
-    /// errors included, is what the filters see: problems become responses inside of it.
+    /// Passes a request through the filters to `handle`, and the response back through them. `handle` is not
+    /// called when a filter answers the request itself, and is dropped when one answers while it is in
+    /// flight. Filters see every response of `handle`, including errors: problems become responses inside of
+    /// it.
     ///
-    /// The filters' end (`proxy_on_done`, `proxy_on_log`, `proxy_on_delete`) comes when the answer's body is
-    /// read to its end or dropped, or when this future is.
+    /// The end of the streams (`proxy_on_done`, `proxy_on_log`, `proxy_on_delete`) comes when the response
+    /// body is read to its end or dropped, or when this future is dropped.
     ///
     /// # Errors
-    /// When a filter fails that is `on_trap: closed`, holds back too much or for too long, or ends the
-    /// exchange. Only before the answer begins; later its body breaks off.
+    /// Returns the problem if a filter with `on_trap: closed` fails, or a filter holds back too much or for too
+    /// long, or ends the exchange. Errors are returned only before the response begins; later its body breaks off.
     pub fn around<H, F>(
         self: &Arc<Self>,
         request: Request<Body>,

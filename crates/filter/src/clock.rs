@@ -1,9 +1,9 @@
-//! CPU time of a callback, slice by slice.
+//! CPU time of a callback, measured in slices.
 //!
-//! The engine's millisecond is the bell: at each, the callback yields, so that its thread serves others. What the first
-//! slice took up to its bell is not counted, so a callback that ends before it pays for no clock at all. A slice
-//! begins on whichever thread polls next, which is why its beginning is noted by the future that the callback waits
-//! for, the last thing to run before the module does.
+//! At each tick of the engine, one per millisecond, the callback yields, so that its thread can serve other
+//! requests. The first slice, up to the first tick, is not counted, so a callback that ends before it reads
+//! no clock at all. A slice begins on whichever thread polls next. Its start is therefore recorded by the
+//! future that the callback awaits, the last code to run before the module.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};
@@ -13,23 +13,23 @@ use sandbox::{CpuClock, Gate, GuestResult, Trapped, TurnPermit};
 
 use crate::filters::lock;
 
-/// The time of a callback.
+/// The clock of a callback.
 pub(crate) struct CallbackClock {
     limit: Duration,
     spent: Duration,
     gate: Gate,
     slice: Arc<Mutex<Option<Slice>>>,
-    /// Whether the bell has rung in this callback.
+    /// Whether the callback in flight has had a tick.
     has_ticked: bool,
 }
 
-/// A time on a thread, from one bell to the next.
+/// Time on one thread, from one tick to the next.
 struct Slice {
     since: CpuClock,
     _permit: Option<TurnPermit>,
 }
 
-/// A callback took too long.
+/// The error of a callback that exceeded its limit.
 #[derive(Debug, thiserror::Error)]
 #[error("it used more CPU time than {0:?}")]
 struct OverTime(Duration);
@@ -40,13 +40,13 @@ impl CallbackClock {
         Self { limit, spent, gate: gate.clone(), slice: Arc::default(), has_ticked: false }
     }
 
-    /// Winds it for the next callback.
+    /// Resets the clock for the next callback.
     pub(crate) fn arm(&mut self, limit: Duration) {
         self.limit = limit;
         self.rest();
     }
 
-    /// A callback is over: its turn is another's.
+    /// Ends the callback and releases its turn.
     pub(crate) fn rest(&mut self) {
         if std::mem::take(&mut self.has_ticked) {
             self.spent = Duration::ZERO;
@@ -54,16 +54,16 @@ impl CallbackClock {
         }
     }
 
-    /// Counts the time from here on, and does not wait for the bell: for host functions that take long.
+    /// Counts time from here on, without waiting for the tick. For host functions that take long.
     pub(crate) fn begin_slice(&mut self) {
         self.has_ticked = true;
         lock(&self.slice).get_or_insert_with(|| Slice { since: CpuClock::now(), _permit: None });
     }
 
-    /// The bell rings: ends a slice. The next one begins when the result is ready.
+    /// Handles a tick: ends a slice. The next one begins when the returned future is ready.
     ///
     /// # Errors
-    /// When the time is up.
+    /// Fails if the limit is exceeded.
     pub(crate) fn tick(&mut self) -> GuestResult<impl Future<Output = ()> + Send + use<>> {
         self.has_ticked = true;
         if let Some(slice) = lock(&self.slice).take() {

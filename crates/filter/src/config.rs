@@ -1,107 +1,112 @@
-//! What an operator writes of a filter: an entry of a route's `filters:`.
+//! The configuration of a filter: an entry of a route's `filters:`.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use services::{Bytes, Duration};
 
-/// A Proxy-Wasm module with its configuration, on a route.
+/// A Proxy-Wasm module on a route, with its configuration.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilterConfig {
-    /// The module: a path relative to the config. It is compiled once, however many routes name it.
+    /// The path of the module, relative to the config file. A module is compiled once for all routes that use
+    /// it.
     pub wasm: String,
-    /// What logs, metrics and the module itself call the filter. Without it: the module's file name.
+    /// The name of the filter in logs and metrics and for the module itself. Default: the module's file name.
     #[serde(default)]
     pub name: Option<String>,
-    /// The configuration that the module gets: a text as it is, anything else as JSON.
+    /// The configuration that the module receives. A string is passed as is, any other value as JSON.
     #[serde(default)]
     #[schemars(with = "Option<serde_json::Value>")]
     pub config: serde_json::Value,
-    /// The same for the virtual machine, which filters with the same module, `vm_config` and a `vm_id` share.
+    /// The configuration of the virtual machine. Filters with the same module, `vm_config` and `vm_id` share
+    /// one.
     #[serde(default)]
     #[schemars(with = "Option<serde_json::Value>")]
     pub vm_config: serde_json::Value,
-    /// Which of its root contexts a module with several takes.
+    /// The root context to use, for a module that has several.
     #[serde(default)]
     pub root_id: String,
-    /// Filters with the same `vm_id` share data and queues, and those that have one share their instances too, if
-    /// module and `vm_config` are the same.
+    /// Filters with the same `vm_id` share data and queues. If module and `vm_config` are the same too, they
+    /// share instances.
     #[serde(default)]
     pub vm_id: String,
-    /// Filters with a higher priority see the request earlier. Those with the same one keep their order.
+    /// Filters with a higher priority see the request earlier. Filters with equal priority keep their order.
     #[serde(default)]
     pub priority: i32,
-    /// What becomes of a request whose filter trapped or ran out of time in one of its own callbacks, or does not start
-    /// any more: `closed` answers with 503, `open` goes on without the filter.
+    /// The handling of a request whose filter trapped or ran out of time in one of the request's callbacks,
+    /// or can no longer start: `closed` answers with 503, `open` continues without the filter.
     #[serde(default)]
     pub on_trap: OnTrap,
-    /// What becomes of a request whose filter could not make a call, or give a response of its own, and lets it pass in
-    /// the same callback: `closed` answers with 503, `open` lets it pass.
+    /// The handling of a request that a filter lets pass in the same callback in which its call or its own
+    /// response was refused by the host: `closed` answers with 503, `open` lets it pass.
     #[serde(default)]
     pub on_refusal: OnRefusal,
-    /// Whose rules hold: `lenient` runs what APISIX, Kong and Envoy run, `strict` refuses what Envoy refuses.
+    /// The rules where hosts differ: `lenient` runs modules that run on APISIX, Kong or Envoy, `strict` applies
+    /// Envoy's rules.
     #[serde(default)]
     pub dialect: Dialect,
-    /// The services that the module may call, by name. Without it: all that the config has.
+    /// The names of the services that the module may call. Default: all services of the config.
     #[serde(default)]
     pub services: Option<Vec<String>>,
-    /// The hosts that the module may call beside services: `auth.internal:8080`, `*.example.org`, `10.0.0.0/8`;
-    /// without a port, at every port. Where a `*` leads to an address that is not public, nothing is sent, unless
-    /// a network here holds it. Not with `dialect: strict`.
+    /// Hosts that the module may call besides services: `auth.internal:8080`, `*.example.org`, `10.0.0.0/8`.
+    /// An entry without a port allows every port. A host that matches a `*` and resolves to an address that
+    /// is not public is refused, unless an entry with a network contains that address. Not allowed with
+    /// `dialect: strict`.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// The caps.
+    /// The limits of the filter.
     #[serde(default)]
     pub limits: FilterLimits,
 }
 
-/// What becomes of a request whose filter trapped.
+/// The handling of a request whose filter trapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnTrap {
-    /// It is answered with 503.
+    /// The request is answered with 503.
     #[default]
     Closed,
-    /// It goes on without the filter.
+    /// The request continues without the filter.
     Open,
 }
 
-/// What becomes of a request that a filter lets pass after the host refused it a call or a response of its own.
+/// The handling of a request that a filter lets pass after the host refused its call or its own response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnRefusal {
-    /// It is answered with 503.
+    /// The request is answered with 503.
     #[default]
     Closed,
-    /// It passes.
+    /// The request passes.
     Open,
 }
 
-/// Whose rules hold where hosts differ.
+/// The rules to apply where hosts differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Dialect {
-    /// What any of APISIX, Kong and Envoy allows is allowed.
+    /// Allows everything that APISIX, Kong or Envoy allows.
     #[default]
     Lenient,
-    /// Envoy's rules.
+    /// Applies Envoy's rules.
     Strict,
 }
 
-/// The caps of a filter.
+/// The limits of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FilterLimits {
-    /// CPU time of one callback, to within two milliseconds.
+    /// CPU time of one callback, accurate to two milliseconds.
     pub time: Duration,
-    /// CPU time of a start: what the module does before it takes requests, its configuration included.
+    /// CPU time of starting the module, including its configuration.
     pub start: Duration,
-    /// Memory of one virtual machine. There are at most as many as the gateway has threads.
+    /// Memory of one instance. There are at most as many instances as the gateway has threads.
     pub memory: Bytes,
-    /// HTTP and gRPC calls that one request may make, and that may be under way for none.
+    /// HTTP and gRPC calls that one request may make. Also the limit on calls in flight that belong to no
+    /// request.
     pub calls: u32,
-    /// Bytes of a body that the filter holds back, that a call sends or brings, or that a foreign function takes or
-    /// gives. A request over it is answered with 413, a response over it with 502.
+    /// Bytes of a body that the filter holds back, that a call sends or receives, or that a foreign function
+    /// takes or returns. A request that exceeds it is answered with 413, a response that exceeds it with 502.
     pub buffer: Bytes,
 }
 
@@ -118,7 +123,7 @@ impl Default for FilterLimits {
 }
 
 impl FilterConfig {
-    /// A filter with nothing but its module: `orfa filter test`, tests.
+    /// Returns a filter with the module and default settings, as for `orfa filter test` and tests.
     #[must_use]
     pub fn of(wasm: impl Into<String>) -> Self {
         Self {
@@ -138,7 +143,7 @@ impl FilterConfig {
         }
     }
 
-    /// What the filter is called.
+    /// The filter's name: the configured one, or else the stem of the module's file name.
     #[must_use]
     pub fn name(&self) -> &str {
         let stem = || std::path::Path::new(&self.wasm).file_stem().and_then(|stem| stem.to_str());
@@ -146,7 +151,7 @@ impl FilterConfig {
     }
 }
 
-/// A configuration as the module gets it: a text as it is, anything else as JSON, nothing as nothing.
+/// A configuration as the module receives it: a string as is, `null` as no bytes, any other value as JSON.
 pub(crate) fn bytes(value: &serde_json::Value) -> bytes::Bytes {
     match value {
         serde_json::Value::Null => bytes::Bytes::new(),

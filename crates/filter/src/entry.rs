@@ -1,9 +1,10 @@
-//! How callbacks get into an instance: at once where it is free, else in a waiting line; and by whom they are ended.
+//! Entry of callbacks into an instance: immediately if the instance is free, or else through a queue.
 //!
-//! A callback is polled where it was asked for, and usually over then. One that yields is a task from then on, which owns
-//! the instance's lock: a client that goes away ends no callback half-way, and a request that is polled no more holds
-//! nobody up. A callback that waits in line is a task as well, for the same reason; it leaves the line with the request
-//! that asked for it, unless it has to be made in any case, as the end of a stream has.
+//! A callback is first polled by its caller and has usually ended after that. One that yields continues as a
+//! task that owns the instance's lock: a client that disconnects never interrupts a callback, and a request
+//! that is no longer polled does not block others. For the same reason a queued callback is a task as well.
+//! A queued callback is removed when the request that started it is dropped, unless it has to run in any case,
+//! like the end of a stream.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -22,59 +23,60 @@ use crate::instance::{Instance, NotReady};
 use crate::plugin::Spec;
 use crate::slot::{Slot, StateGuard};
 
-/// The most requests that wait for one instance before they have a stream there.
+/// The maximum number of requests that wait for one instance before they have a stream there.
 pub(crate) const MAX_WAITING: usize = 1024;
-/// How long a thread without a runtime sleeps at most before it looks again.
+/// The longest sleep of a thread without a runtime before it polls again.
 const NAP: Duration = Duration::from_millis(1);
 
-/// A callback, with its arguments.
+/// A callback with its arguments.
 pub(crate) trait ModuleCallback: Send + Sized + 'static {
-    /// The module's answer.
+    /// The module's result.
     type Output: Send + 'static;
-    /// Whether a request begins with it. Such a callback is refused where the line is full.
+    /// Whether this callback begins a request. Such a callback is refused if the queue is full.
     const IS_FIRST: bool = false;
-    /// Whether it is left out where nobody waits for its answer any more before it has begun.
+    /// Whether to skip the callback if its result is no longer awaited when its turn comes.
     const IS_OPTIONAL: bool = false;
 
-    /// The request that it begins with, whose client must not have used up its quota for restarts.
+    /// The call of the request that this callback begins. Its client must not have used up its quota for
+    /// restarts.
     fn new_request(&self) -> Option<&Call> {
         None
     }
 
-    /// Makes it.
+    /// Runs the callback in an instance.
     fn call(self, instance: &mut Instance) -> impl Future<Output = GuestResult<Self::Output>> + Send;
 }
 
-/// Which instance a callback is for.
+/// The instance that a callback is for.
 pub(crate) enum Target {
-    /// That of this generation.
+    /// The instance of this generation.
     Generation(u64),
-    /// The one that is there.
+    /// The current instance, if there is one.
     Present,
-    /// One in which this filter has its root context, made if there is none.
+    /// An instance in which this filter has its root context, created if there is none.
     With(Arc<Spec>),
 }
 
-/// Why a callback was not made, or not to its end.
+/// The reason for which a callback was not run, or not completed.
 pub(crate) enum EntryError {
     /// The instance is gone, or trapped in this callback.
     Gone,
-    /// There can be none.
+    /// The instance or the root context can't be created.
     NotReady(NotReady),
-    /// Too many wait for it.
+    /// Too many callbacks wait for the instance.
     Full,
-    /// The client has used up its quota for restarts, and has some again after this time.
+    /// The client has used up its quota for restarts until this time has passed.
     OverQuota(Duration),
 }
 
-/// The answer to a callback. Dropping it ends no callback that has begun.
+/// The result of a callback. Dropping it does not interrupt a callback that has begun.
 pub(crate) enum CallbackFuture<T> {
     Done(Option<Result<T, EntryError>>),
     Task(oneshot::Receiver<Result<T, EntryError>>),
 }
 
 impl Slot {
-    /// Makes a callback in the instance, now or in turn.
+    /// Runs a callback in the instance, now or when its turn comes.
     pub(crate) fn enter<C: ModuleCallback>(
         self: &Arc<Self>,
         target: Target,
@@ -90,7 +92,7 @@ impl Slot {
 }
 
 impl<T: Send + 'static> CallbackFuture<T> {
-    /// Makes a callback.
+    /// Runs a callback in an instance that is already locked.
     pub(crate) fn begin<C: ModuleCallback<Output = T>>(
         state: StateGuard,
         target: Target,
@@ -103,9 +105,9 @@ impl<T: Send + 'static> CallbackFuture<T> {
         let Ok(runtime) = Handle::try_current() else { return Self::Done(Some(block_on(running))) };
         let (sender, receiver) = oneshot::channel();
         runtime.spawn(watched(PollSite::Filters, async move {
-            // A new task goes before all that its thread has to do.
+            // A new task goes before everything else that its thread has to do.
             tokio::task::yield_now().await;
-            // Where nobody waits any more, the answer is dropped, and a stream in it ends.
+            // If the result is no longer awaited, it is dropped, and the stream in it ends.
             let _ = sender.send(running.await);
         }));
         Self::Task(receiver)
@@ -116,7 +118,7 @@ impl<T: Send + 'static> CallbackFuture<T> {
         target: Target,
         callback: C,
     ) -> Self {
-        // Only what is dropped has no runtime. Whoever has the instance drops it as well.
+        // Only drops happen without a runtime. The thread that owns the instance drops the instance as well.
         let Ok(runtime) = Handle::try_current() else { return Self::failed(EntryError::Gone) };
         let (mut sender, receiver) = oneshot::channel();
         runtime.spawn(watched(PollSite::Filters, async move {
@@ -147,7 +149,7 @@ impl<T: Unpin> Future for CallbackFuture<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
             Self::Done(result) => Poll::Ready(result.take().unwrap_or(Err(EntryError::Gone))),
-            // A task that panicked has no answer.
+            // A task that panicked has no result.
             Self::Task(task) => {
                 Pin::new(task).poll(context).map(|result| result.unwrap_or(Err(EntryError::Gone)))
             }
@@ -155,7 +157,7 @@ impl<T: Unpin> Future for CallbackFuture<T> {
     }
 }
 
-/// Waits on a thread that has nothing else to do, with a runtime around it or without.
+/// Blocks a thread that has no other work until the future is ready, inside or outside a runtime.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
 
@@ -171,7 +173,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return output;
         }
-        // A runtime that this thread is in wakes nobody before it is polled itself.
+        // A runtime on this thread delivers no wake-ups until it is polled itself.
         std::thread::park_timeout(NAP);
     }
 }

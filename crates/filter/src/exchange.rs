@@ -1,11 +1,12 @@
-//! The way of one request through the filters of a route, to its handler, and back.
+//! The path of one request through the filters of a route, to its handler, and back.
 //!
-//! Heads go filter by filter: a filter has seen the head and let it go before the next one sees it. Bodies
-//! stream, each filter's [`Filtered`] around the one before it. While the handler is at work the filters'
-//! news are still heard: one may answer itself, or fail, at any time until the answer's head has left.
+//! Heads pass filter by filter: the next filter sees a head only after the one before has released it. Bodies
+//! stream, each filter's [`Filtered`] around the one before. While the handler runs, filters are still
+//! observed: a filter may answer the request or fail at any time until the response head has left.
 //!
-//! Before a head is sent on, the first piece of its body is shown to those who look at bodies. Who holds it
-//! back holds the head back too, so that a body can still change the head, and be refused with a status.
+//! Before a head is sent on, the first piece of its body is shown to the filters that read bodies. A filter
+//! that holds this piece back holds the head back too, so that the body can still change the head or cause a
+//! response with a status of its own.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -36,25 +37,26 @@ use crate::slot::BackOff;
 use crate::stats::count;
 use crate::stream::{Local, Stream, StreamGuard, Verdict, Waiter};
 
-/// An exchange on its way. Its end is that of its streams.
+/// An exchange in progress. When it is dropped, its streams end.
 struct Run {
-    /// Dropped before the chain, with which an instance may go that the streams' ends are told to.
+    /// Dropped before the chain: the end of the streams has to reach instances that the chain may own.
     streams: Vec<StreamGuard>,
-    /// Kept so that a reload does not end the filters of requests that are under way.
+    /// Keeps the filters of requests in flight alive across a reload.
     chain: Arc<Chain>,
     exchange: Arc<Exchange>,
 }
 
-/// A stream context, and the module's answer to the request's head.
+/// A stream context, with the module's result for the request's head.
 type Opened = Result<(StreamGuard, Action), EntryError>;
 
-/// What becomes of a message after a filter.
+/// The next step for a message after a filter.
 enum Step {
     Next(Body),
     Answer(Local),
 }
 
-/// See [`Chain::around`]. What is large of the request goes where it stays before there is a future to carry it.
+/// See [`Chain::around`]. Large parts of the request are moved to the heap before the future is created, to
+/// keep the future small.
 pub(crate) fn run<H, F>(
     chain: &Arc<Chain>,
     request: Request<Body>,
@@ -75,7 +77,7 @@ where
 }
 
 impl Run {
-    /// There and back.
+    /// Runs the request and the response phase.
     async fn go<H, F>(
         mut self,
         body: Body,
@@ -98,7 +100,7 @@ impl Run {
         self.respond(response).await
     }
 
-    /// The request's head through all filters, and the first piece of its body.
+    /// Passes the request's head and the first piece of its body through all filters.
     async fn request(&mut self, mut body: Body) -> Result<Step, Failed> {
         let chain = Arc::clone(&self.chain);
         for plugin in chain.plugins() {
@@ -121,13 +123,13 @@ impl Run {
         self.begun(body, Side::Request, waits).await
     }
 
-    /// Waits for a stream context until the request's time is up.
+    /// Waits for a stream context until the request's deadline.
     async fn until_deadline(&self, opening: CallbackFuture<(StreamGuard, Action)>) -> Opened {
         let in_time = tokio::time::timeout_at(self.exchange.deadline(), opening).await;
         in_time.unwrap_or(Err(EntryError::Full))
     }
 
-    /// Opens a stream context once the back-off is over, and tries it once more at most.
+    /// Opens a stream context after the back-off, with at most one more attempt.
     async fn open_later(&self, plugin: &Plugin, back_off: BackOff, (number, is_end): (u32, bool)) -> Opened {
         let until = tokio::time::Instant::from(back_off.until);
         if until >= self.exchange.deadline() {
@@ -138,7 +140,8 @@ impl Run {
         self.until_deadline(plugin.open(&self.exchange, number, is_end)).await
     }
 
-    /// A stream context of a filter, and its module's answer to the request's head; none if the filter is left out.
+    /// Returns a filter's stream context with the module's result for the request's head, or `None` if the
+    /// filter is bypassed.
     fn take_opened(
         &mut self,
         plugin: &Plugin,
@@ -161,7 +164,7 @@ impl Run {
             EntryError::OverQuota(retry_after) => {
                 return Err(Failed::RestartQuota { retry_after: *retry_after });
             }
-            // It trapped for this request, or does not start at all.
+            // The instance trapped for this request, or does not start at all.
             EntryError::Gone | EntryError::NotReady(NotReady::Trapped(_) | NotReady::Refused(_)) => true,
             EntryError::NotReady(NotReady::Later(back_off)) => back_off.is_start,
         };
@@ -174,7 +177,7 @@ impl Run {
         Err(Failed::Trapped(filter()))
     }
 
-    /// A head through one filter, which has seen it, until it has let it go.
+    /// Waits until a filter that has seen a head releases it.
     async fn head(
         &self,
         stream: &Arc<Stream>,
@@ -204,7 +207,7 @@ impl Run {
                 if stream.is_skipped() {
                     return Poll::Ready(Ok(None));
                 }
-                // What a callback says while it is under way counts once it has returned.
+                // Signals sent during a callback take effect once it has returned.
                 let is_calling = passing.is_calling();
                 if held && !is_calling && stream.take_head_resumed(side) {
                     held = false;
@@ -220,7 +223,7 @@ impl Run {
                             held &= !let_go;
                             continue;
                         }
-                        // Another filter may have ended it, and says why.
+                        // Another filter may have ended the body; its verdict is the reason.
                         Poll::Ready(Err(_)) => {
                             let broken = || Err(Failed::Broken(side.name()));
                             let news = self.news();
@@ -248,12 +251,12 @@ impl Run {
         Failed::Paused(Arc::clone(&stream.spec.name))
     }
 
-    /// Asks for a call when there is news.
+    /// Registers the task to be woken by verdicts of the filters.
     fn listen(&self, context: &Context<'_>) {
         self.streams.iter().for_each(|stream| stream.register(Waiter::Exchange, context.waker()));
     }
 
-    /// What a filter wants instead, whichever.
+    /// The first verdict of any filter that answers or fails the exchange.
     fn news(&self) -> Option<Result<Local, Failed>> {
         for stream in &self.streams {
             match stream.verdict() {
@@ -268,7 +271,7 @@ impl Run {
         None
     }
 
-    /// The request for its handler.
+    /// Builds the request for the handler.
     fn let_go(&self, body: Body, extensions: Extensions) -> Result<Request<Body>, Failed> {
         let keeps = self.streams.iter().any(|stream| stream.has.looks_back(Side::Request));
         let calls_before = self.exchange.call.budget.made_count();
@@ -282,7 +285,7 @@ impl Run {
         Ok(Request::from_parts(head, body))
     }
 
-    /// Waits for the handler's answer, as far as its head.
+    /// Waits for the head of the handler's response.
     async fn wait(
         &self,
         mut answer: Pin<&mut impl Future<Output = Response<Body>>>,
@@ -292,7 +295,7 @@ impl Run {
             if answered.is_pending() {
                 self.listen(context);
             }
-            // What ended the request's body is told by the filter that did, not by who was reading it.
+            // The filter that ended the request's body provides the reason, not the reader of the body.
             match (self.news(), answered) {
                 (Some(news), _) => Poll::Ready(news.map(Err)),
                 (None, Poll::Ready(response)) => Poll::Ready(Ok(Ok(response))),
@@ -302,8 +305,8 @@ impl Run {
         .await
     }
 
-    /// A body whose head is about to leave; where filters look at it, with its first piece, if that is there, or is
-    /// waited for, or is held back.
+    /// Prepares a body whose head is about to leave. If filters read it, its first piece is included if it is
+    /// ready, awaited or held back.
     async fn begun(&self, mut body: Body, side: Side, waits: impl Fn() -> bool) -> Result<Step, Failed> {
         if body.is_end_stream() || !self.streams.iter().any(|stream| stream.has.body(side)) {
             drop(self.settle_length(side));
@@ -336,7 +339,7 @@ impl Run {
         self.streams.iter().any(|stream| stream.state().half(side).held)
     }
 
-    /// Sees to it that a head which is about to leave announces a length only of a body that nobody has changed.
+    /// Removes the announced length of a head that is about to leave if its body has been changed.
     fn settle_length(&self, side: Side) -> MutexGuard<'_, Messages> {
         let changes = |stream: &StreamGuard| stream.has.body(side) && stream.state().half(side).changed;
         let is_changed = self.streams.iter().any(changes);
@@ -345,11 +348,11 @@ impl Run {
         messages
     }
 
-    /// A filter's own answer as a response.
+    /// Converts a filter's local response.
     fn local(&self, local: Local) -> Response<Body> {
         let Local { status, mut headers, body, details } = local;
         self.exchange.messages().details = details;
-        // The length is that of the body, whatever the module says.
+        // The length of the actual body, regardless of the module's header.
         headers.remove(CONTENT_LENGTH);
         let mut response = Response::new(body::full(body));
         *response.status_mut() = status;
@@ -357,7 +360,7 @@ impl Run {
         response
     }
 
-    /// The response through all filters that have seen the request, the last one first.
+    /// Passes the response through all filters that have seen the request, in reverse order.
     async fn respond(self, response: Response<Body>) -> Result<Response<Body>, Failed> {
         let (mut body, mut extensions) = self.set_response(response);
         for stream in self.streams.iter().rev() {
@@ -368,7 +371,7 @@ impl Run {
             let is_end = is_bodiless || body.is_end_stream();
             let (stream, side) = (Arc::clone(stream), Side::Response);
             let callback = HeadersCallback { stream: Arc::clone(&stream), side, count: number, is_end };
-            // What is gone has nothing to say; whether that is the end of it, the verdict knows.
+            // If the instance is gone, the verdict decides whether the exchange ends.
             let action = stream.enter(callback).await.unwrap_or(Action::Continue);
             match self.head(&stream, side, body, action, is_end).await? {
                 Step::Next(next) => body = next,
@@ -388,7 +391,7 @@ impl Run {
         Ok(Response::from_parts(head, Outgoing { body, run: self }.boxed_unsync()))
     }
 
-    /// A response has come, from the handler or from a filter; what of it filters do not see.
+    /// Stores the head of a response of the handler or a filter. Returns the parts that filters do not see.
     fn set_response(&self, response: Response<Body>) -> (Body, Extensions) {
         let (mut head, body) = response.into_parts();
         let extensions = std::mem::take(&mut head.extensions);
@@ -398,17 +401,17 @@ impl Run {
 }
 
 fn no_head() -> Failed {
-    Failed::Head("it is not there any more".to_owned())
+    Failed::Head("its head is missing".to_owned())
 }
 
-/// The end of an exchange, however it came to it. That of its streams follows.
+/// Marks the exchange as over, on every path. The end of its streams follows.
 impl Drop for Run {
     fn drop(&mut self) {
         self.exchange.messages().is_over = true;
     }
 }
 
-/// A body after a filter has seen its head.
+/// A body after a filter has seen the head.
 enum Passing {
     Plain(Body),
     Filtered(Box<Filtered>),
@@ -444,7 +447,7 @@ impl Passing {
     }
 }
 
-/// The answer's body on its way out. The exchange ends with it.
+/// The response's body, sent to the client. The exchange ends with it.
 struct Outgoing {
     body: Body,
     run: Run,

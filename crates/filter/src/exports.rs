@@ -1,4 +1,4 @@
-//! What a module exports, of what the host calls: looked up once an instance, with its types.
+//! The exports of a module that the host calls, looked up once per instance, with their types.
 
 use sandbox::{Instance as Guest, Store, TypedFunc, WasmParams, WasmResults};
 
@@ -9,7 +9,7 @@ use crate::refused::Reason;
 /// A callback, if the module exports it.
 pub(crate) type F<P, R> = Option<TypedFunc<P, R>>;
 
-/// What a module exports, of what is called here.
+/// The exports of a module that the host uses.
 pub(crate) struct Exports {
     pub(crate) on_context_create: F<(u32, u32), ()>,
     pub(crate) on_vm_start: F<(u32, u32), u32>,
@@ -33,7 +33,7 @@ pub(crate) struct Exports {
     pub(crate) on_delete: F<u32, ()>,
 }
 
-/// Before 0.2.0 nobody was told whether a body follows.
+/// A headers callback. Before 0.2.0 it has no parameter for the end of the stream.
 pub(crate) enum Headers {
     None,
     Two(TypedFunc<(u32, u32), u32>),
@@ -78,7 +78,7 @@ impl Headers {
     }
 }
 
-/// A callback, if it is there. One of another type is refused.
+/// Looks up a callback, if it is exported. A callback of another type is refused.
 pub(crate) fn find<P: WasmParams, R: WasmResults>(
     store: &mut Store<Host>,
     guest: &Guest,
@@ -88,7 +88,7 @@ pub(crate) fn find<P: WasmParams, R: WasmResults>(
     function.typed(&*store).map(Some).map_err(|_| NotReady::Refused(Reason::Signature(name)))
 }
 
-/// What a language's own library needs before anything else: `_initialize` and then `main`, or `_start`.
+/// Runs the initialisation of the language runtime: `_initialize` and then `main`, or `_start`.
 pub(crate) async fn initialise(store: &mut Store<Host>, guest: &Guest) -> Result<(), NotReady> {
     if !run_nullary(store, guest, "_initialize").await? {
         return run_nullary(store, guest, "_start").await.map(drop);
@@ -109,7 +109,7 @@ pub(crate) async fn initialise(store: &mut Store<Host>, guest: &Guest) -> Result
     Ok(())
 }
 
-/// Calls an export without arguments, if it is there.
+/// Calls an export without arguments, if it exists.
 async fn run_nullary(store: &mut Store<Host>, guest: &Guest, name: &'static str) -> Result<bool, NotReady> {
     let Some(function) = find::<(), ()>(store, guest, name)? else { return Ok(false) };
     function.call_async(store, ()).await.map_err(NotReady::Trapped)?;

@@ -1,50 +1,50 @@
-//! What the gateway knows of an exchange beyond its messages: what modules read as properties.
+//! Data about an exchange beyond its messages, which modules read as properties.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-/// Where a request came from and which way it takes. Cheap to clone.
+/// The origin and the route of a request. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The route's path: `route_name`.
     pub route: Arc<str>,
-    /// The service that the route passes requests on to, if it has one: `cluster_name`.
+    /// The service that the route proxies to, if it has one: `cluster_name`.
     pub service: Option<Arc<str>>,
     /// The client: `source.address`.
     pub source: SocketAddr,
-    /// Where the gateway took the connection: `destination.address`.
+    /// The address at which the gateway accepted the connection: `destination.address`.
     pub destination: Option<SocketAddr>,
-    /// A number that no other connection of this process has: `connection.id`.
+    /// The number of the connection, unique in this process: `connection.id`.
     pub connection: u64,
-    /// The encryption, if there is one.
+    /// The TLS session, if there is one.
     pub tls: Option<Arc<Tls>>,
-    /// When the request began, by both clocks: `request.time`, `request.duration`.
+    /// The start of the request on both clocks: `request.time`, `request.duration`.
     pub began: (Instant, SystemTime),
 }
 
-/// The encryption of a client's connection.
+/// The TLS session of a client's connection.
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// `TLSv1.3`: `connection.tls_version`.
+    /// The version, e.g. `TLSv1.3`: `connection.tls_version`.
     pub version: Option<&'static str>,
-    /// What the client asked for (SNI): `connection.requested_server_name`.
+    /// The server name that the client requested (SNI): `connection.requested_server_name`.
     pub server_name: Option<Arc<str>>,
-    /// Whether the client has shown a certificate that is trusted: `connection.mtls`.
+    /// Whether the client has presented a trusted certificate: `connection.mtls`.
     pub is_mutual: bool,
-    /// What stands in that.
+    /// The client's certificate.
     pub certificate: Option<Certificate>,
 }
 
 /// A client's certificate.
 #[derive(Clone, Debug, Default)]
 pub struct Certificate {
-    /// `CN=checkout,O=Shop` (RFC 4514): `connection.subject_peer_certificate`.
+    /// The subject, e.g. `CN=checkout,O=Shop` (RFC 4514): `connection.subject_peer_certificate`.
     pub subject: String,
-    /// The first DNS name that it was given for: `connection.dns_san_peer_certificate`.
+    /// The first DNS subject alternative name: `connection.dns_san_peer_certificate`.
     pub dns: Option<String>,
-    /// The first URI: `connection.uri_san_peer_certificate`.
+    /// The first URI subject alternative name: `connection.uri_san_peer_certificate`.
     pub uri: Option<String>,
-    /// The SHA-256 of all of it, in hexadecimal digits: `connection.sha256_peer_certificate_digest`.
+    /// The SHA-256 digest of the certificate in hexadecimal: `connection.sha256_peer_certificate_digest`.
     pub digest: String,
 }

@@ -1,4 +1,5 @@
-//! What all filters of a process share: the engine, loaded modules, virtual machines, data, queues, metrics.
+//! State that all filters of a process share: the engine, loaded modules, virtual machines, data, queues,
+//! metrics.
 
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -21,7 +22,8 @@ use crate::shim;
 use crate::stats::{FilterStats, Stats};
 use crate::vm::{Vm, VmKey};
 
-/// Where filters live. One for a process: a reload hands it on, and with it what modules share.
+/// The runtime of all filters. There is one per process: a reload reuses it, with the data that modules
+/// share.
 pub struct Filters {
     sandbox: Sandbox,
     pub(crate) linker: Linker<Host>,
@@ -29,7 +31,7 @@ pub struct Filters {
     pub(crate) ticker: Ticker,
     pub(crate) gate: Gate,
     pub(crate) restarts: RestartQuota,
-    /// How many instances a virtual machine has at most.
+    /// The maximum number of instances of a virtual machine.
     pub(crate) threads: NonZero<usize>,
     pub(crate) observer: Option<Arc<dyn Observe>>,
     pub(crate) metrics: Metrics,
@@ -40,35 +42,36 @@ pub struct Filters {
     stats: Mutex<HashMap<String, Arc<Stats>>>,
 }
 
-/// Why filters can't be had at all.
+/// The reasons for which filters are not available at all.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The engine does not start.
     #[error(transparent)]
     Sandbox(#[from] sandbox::Error),
-    /// The host functions do not fit together.
+    /// The host functions can't be linked.
     #[error("the host functions can't be linked: {0}")]
     Link(String),
-    /// No thread for the clock.
-    #[error("no thread for the clock: {0}")]
+    /// The thread of the epoch ticker can't be started.
+    #[error("the thread of the epoch ticker can't be started: {0}")]
     Thread(#[from] std::io::Error),
 }
 
 impl Filters {
-    /// An engine, and nothing in it yet. Callbacks that take long take turns at the gate, with other guests or alone.
-    /// `restarts` is the CPU time of restarts that the traps of one client's requests may cause in ten seconds.
+    /// Creates an engine without modules. Long callbacks take turns at the gate, shared with other guests or
+    /// their own. `restarts` is the CPU time for restarts that the traps of one client's requests may cause
+    /// in ten seconds.
     ///
     /// # Errors
-    /// When the system refuses a thread.
+    /// Fails if the system refuses a thread.
     pub fn new(gate: Option<Gate>, restarts: Duration) -> Result<Arc<Self>, StartError> {
         let gate = gate.unwrap_or_else(|| Gate::new(threads().get()));
         Self::build(None, gate, threads(), restarts)
     }
 
-    /// The same, with somebody who sees every callback and every host call.
+    /// Creates an engine with an observer of every callback and every host call.
     ///
     /// # Errors
-    /// When the system refuses a thread.
+    /// Fails if the system refuses a thread.
     pub fn observed(observer: Arc<dyn Observe>) -> Result<Arc<Self>, StartError> {
         Self::build(Some(observer), Gate::new(threads().get()), threads(), OffloadConfig::default().quota)
     }
@@ -112,7 +115,7 @@ impl Filters {
         self.metrics.snapshot()
     }
 
-    /// What the host itself counts of each filter, in alphabetical order of their names.
+    /// The host's counters of each filter, in alphabetical order of their names.
     #[must_use]
     pub fn stats(&self) -> Vec<FilterStats> {
         let mut all: Vec<_> = lock(&self.stats).iter().map(|(name, stats)| stats.snapshot(name)).collect();
@@ -120,7 +123,7 @@ impl Filters {
         all
     }
 
-    /// The module in a file, compiled once per content for as long as anybody uses it.
+    /// Returns the module in a file, compiled once per content while it is in use.
     pub(crate) fn module(&self, path: &Path) -> Result<Arc<Module>, Reason> {
         let bytes = std::fs::read(path).map_err(|error| Reason::Unreadable(error.to_string()))?;
         let key = Module::key(&bytes);
@@ -134,7 +137,7 @@ impl Filters {
         Ok(module)
     }
 
-    /// The virtual machine with this key, made of the module if there is none.
+    /// Returns the virtual machine with this key, created from the module if there is none.
     pub(crate) fn vm(self: &Arc<Self>, key: VmKey, module: &Arc<Module>) -> Arc<Vm> {
         let mut vms = lock(&self.vms);
         if let Some(known) = vms.get(&key).and_then(Weak::upgrade) {
@@ -146,12 +149,12 @@ impl Filters {
         vm
     }
 
-    /// What the filters with this `vm_id` share.
+    /// The data that filters with this `vm_id` share.
     pub(crate) fn shared(&self, vm_id: &str) -> Arc<Shared> {
         Arc::clone(lock(&self.shared).entry(vm_id.to_owned()).or_default())
     }
 
-    /// How many callbacks wait for an instance.
+    /// The number of callbacks that wait for an instance.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         let vms = lock(&self.vms);
@@ -162,7 +165,7 @@ impl Filters {
             .sum()
     }
 
-    /// The counts of the filters of this name, which outlive a reload.
+    /// The counters of the filters of this name, which outlive a reload.
     pub(crate) fn stats_of(&self, name: &str) -> Arc<Stats> {
         Arc::clone(lock(&self.stats).entry(name.to_owned()).or_default())
     }
@@ -178,7 +181,7 @@ fn threads() -> NonZero<usize> {
     available_parallelism().unwrap_or(NonZero::<usize>::MIN)
 }
 
-/// Locks what is whole whoever panicked.
+/// Locks a mutex whose data stays consistent even if a thread panicked.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

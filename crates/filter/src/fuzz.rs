@@ -1,4 +1,5 @@
-//! What modules hand in: lists of headers, paths of properties. See `fuzz/src/lib.rs`.
+//! Fuzz targets for data that modules pass to the host: header lists and property paths. See
+//! `fuzz/src/lib.rs`.
 
 use http::HeaderMap;
 
@@ -6,7 +7,7 @@ use crate::host::parse_property;
 use crate::message::{self, Head, MAX_PAIRS};
 
 #[test]
-fn a_list_of_headers_is_read_or_refused_and_reads_back_the_same() {
+fn parsed_header_lists_round_trip() {
     let words = &["\0\0\0\0", "\u{1}\0\0\0", "\u{2}\0\0\0", "a", "a\0", "b\0", ":path\0", "/\0", "x-y\0"];
     ::fuzz::run("filter_headers", words, |bytes: &[u8]| {
         let Ok(pairs) = message::read(bytes) else { return };
@@ -17,23 +18,23 @@ fn a_list_of_headers_is_read_or_refused_and_reads_back_the_same() {
             return;
         }
         let mut written = vec![0; message::size(&head)];
-        message::write(&head, &mut written).expect("the place is as large as the head");
+        message::write(&head, &mut written).expect("the buffer has the head's size");
         let mut again = HeaderMap::new();
-        let read = message::read(&written).expect("what was written can be read");
-        Head::Plain(&mut again).set_all(&read).expect("what was a header is one");
+        let read = message::read(&written).expect("a written list can be read");
+        Head::Plain(&mut again).set_all(&read).expect("a header stays valid");
         assert_eq!(headers, again);
     });
 }
 
 #[test]
-fn a_damaged_list_is_refused_or_read_without_panic() {
+fn damaged_header_lists_never_panic() {
     let mut headers = HeaderMap::new();
     for (name, value) in [("accept", "text/html"), ("cookie", "a=b"), ("x-empty", "")] {
         headers.insert(name, http::HeaderValue::from_static(value));
     }
     let head = Head::Plain(&mut headers);
     let mut good = vec![0; message::size(&head)];
-    message::write(&head, &mut good).expect("the place is as large as the head");
+    message::write(&head, &mut good).expect("the buffer has the head's size");
     ::fuzz::check(&[], |bytes: &[u8]| {
         if let Ok(pairs) = message::read(&::fuzz::damaged(&good, bytes)) {
             let _ = Head::Plain(&mut HeaderMap::new()).set_all(&pairs);
@@ -42,7 +43,7 @@ fn a_damaged_list_is_refused_or_read_without_panic() {
 }
 
 #[test]
-fn a_path_of_a_property_has_no_zeros_in_its_elements() {
+fn property_paths_have_no_zeros_in_elements() {
     ::fuzz::check(&["request", "\0", "headers", "filter_state", "wasm."], |bytes: &[u8]| {
         let path = parse_property(bytes);
         assert!(!path.is_empty() && path.iter().all(|element| !element.contains(&0)));

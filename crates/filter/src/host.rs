@@ -1,7 +1,7 @@
-//! What an instance knows of the outside, and the host functions: module to host.
+//! The host data of an instance, and the host functions that modules call.
 //!
-//! The functions stand in `host/`, a file per concern. Each returns a [`Done`]: a status for the module, or a
-//! trap where the module's own allocator trapped. Pointers are checked in `host/memory.rs` and nowhere else.
+//! The functions are in `host/`, one file per topic. Each returns a [`Done`], with a status for the module.
+//! Pointers are checked in `host/memory.rs` and nowhere else.
 
 mod buffers;
 mod calls;
@@ -48,51 +48,52 @@ use memory::Gift;
 pub(crate) use properties::parse as parse_property;
 pub(crate) use refusals::RefusalLog;
 
-/// The most entries of a module's table.
+/// The maximum number of entries of a module's table.
 const TABLE_ELEMENTS: usize = 1 << 20;
-/// The most tables, and the most memories: each could be as large as allowed.
+/// The maximum number of tables and of memories: each could have the maximum size.
 const TABLES: usize = 16;
 const MEMORIES: usize = 1;
 
-/// What an instance knows of the outside.
+/// The host data of an instance.
 pub(crate) struct Host {
     pub(crate) core: Arc<Core>,
     pub(crate) slot: Weak<Slot>,
     pub(crate) generation: u64,
     pub(crate) memory: Option<Memory>,
-    /// What is given to the module once it has memory for it. Its allocator must not need itself.
+    /// Data to be given to the module once its allocator has returned memory for it. The allocator itself
+    /// can't use such functions.
     pub(crate) gift: Option<Gift>,
     pub(crate) contexts: HashMap<u32, Context, RandomState>,
     /// The effective context, by its id.
     pub(crate) current: Option<(u32, Context)>,
-    /// The context that the callback under way began in, whichever the module makes the effective one.
+    /// The context in which the callback in flight began, even if the module has changed the effective one.
     entered: u32,
-    /// The context that made the call whose response the callback under way is about.
+    /// The context that made the call whose response the callback in flight delivers.
     delivering: Option<u32>,
-    /// A request's first callback has ended well.
+    /// Whether a request's first callback has completed.
     pub(crate) has_served: bool,
     pub(crate) phase: Phase,
-    /// What the callback under way is about.
+    /// The data that the callback in flight is about.
     pub(crate) received: Received,
     pub(crate) calls: calls::Calls,
-    /// For whom an instance is made, before there are contexts.
+    /// The filter that an instance is created for, before there are contexts.
     pub(crate) starting: Option<Arc<Spec>>,
-    /// Streams that said `proxy_done`, and are to end.
+    /// Streams whose module called `proxy_done` and that are about to end.
     pub(crate) ended: Vec<u32>,
-    /// Streams whose module is not done.
+    /// Streams whose module has not finished with them.
     lingering: VecDeque<u32>,
-    /// Streams whose module was refused what it answers for, until the callback has ended.
+    /// Streams whose module was refused a call or a response, until the callback has ended.
     pub(crate) refused: Vec<Arc<Stream>>,
     /// Streams to be woken once the module has returned.
     pub(crate) woken: Vec<Arc<Stream>>,
     pub(crate) clock: CallbackClock,
     pub(crate) room: Room,
-    /// What was written to the standard outputs since the last line's end.
+    /// Output to stdout and stderr since the last end of a line.
     lines: [Vec<u8>; 2],
-    /// Where what is given to the module is put together.
+    /// Scratch space for data that is given to the module.
     scratch: Vec<u8>,
     last_context: u32,
-    /// Ids have been used up once.
+    /// Whether ids have wrapped around.
     has_wrapped: bool,
 }
 
@@ -112,7 +113,7 @@ pub(crate) struct Root {
     timer: Mutex<Option<AbortHandle>>,
 }
 
-/// What the host is doing with a root context.
+/// The phase of a root context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Starting,
@@ -120,35 +121,35 @@ pub(crate) enum Phase {
     Serving,
 }
 
-/// What came from outside, for the callback under way.
+/// Received data that the callback in flight reads.
 #[derive(Default)]
 pub(crate) struct Received {
-    /// The head of a call's answer, `:status` included; or initial metadata.
+    /// The head of a call's response, including `:status`; or initial metadata.
     pub(crate) head: Option<http::response::Parts>,
     pub(crate) metadata: HeaderMap,
     pub(crate) trailers: HeaderMap,
     pub(crate) body: Bytes,
     /// The status of a gRPC call, and its message.
     pub(crate) status: (u32, Bytes),
-    /// What a foreign function was given.
+    /// The arguments of a foreign function.
     pub(crate) arguments: Bytes,
 }
 
-/// The memory that an instance may have.
+/// The memory limit of an instance.
 pub(crate) struct Room {
     limit: u64,
-    /// Whether it asked for more.
+    /// Whether the instance has requested more than the limit.
     pub(crate) is_over: bool,
 }
 
-/// The module that calls, and the host that it calls.
+/// The calling module and its host data.
 pub(crate) struct Guest<'a> {
     caller: Caller<'a, Host>,
     about: String,
     gave: String,
 }
 
-/// What a host function comes to: the module is told why it did not do what it was asked.
+/// The result of a host function. An error is reported to the module as a status.
 pub(crate) type Done<T = ()> = Result<T, Status>;
 
 impl Context {
@@ -173,7 +174,7 @@ impl Drop for Root {
 }
 
 impl Received {
-    /// How many headers there are, how large the body is, how many trailers there are.
+    /// The number of headers, the size of the body, and the number of trailers.
     pub(crate) fn sizes(&self) -> (u32, u32, u32) {
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let headers = self.head.as_ref().map_or(0, |head| count(head.headers.len() + 1));
@@ -211,7 +212,7 @@ impl Host {
         }
     }
 
-    /// An id that no living context has.
+    /// Returns an id that no live context has.
     pub(crate) fn next_context(&mut self) -> u32 {
         loop {
             self.last_context = self.last_context.checked_add(1).unwrap_or_else(|| {
@@ -224,13 +225,13 @@ impl Host {
         }
     }
 
-    /// A new context, whose callbacks are next.
+    /// Inserts a new context and makes it the effective one.
     pub(crate) fn insert(&mut self, id: u32, context: Context) {
         self.current = Some((id, context.clone()));
         self.contexts.insert(id, context);
     }
 
-    /// A context is gone, and with it the calls that only it waits for.
+    /// Removes a context, with the calls that belong to it alone.
     pub(crate) fn forget(&mut self, id: u32) {
         if let Some(Context::Root(_)) = self.contexts.remove(&id) {
             self.core.filters.queues.leave(&self.slot, self.generation, Some(id));
@@ -244,7 +245,7 @@ impl Host {
         }
     }
 
-    /// A callback in this context begins.
+    /// Starts a callback in this context.
     pub(crate) fn enter(&mut self, id: u32) {
         self.entered = id;
         if self.current.as_ref().is_none_or(|(current, _)| *current != id) {
@@ -252,19 +253,20 @@ impl Host {
         }
     }
 
-    /// The response to a call is about to be shown.
+    /// Starts the delivery of a call's response.
     pub(crate) fn begin_delivery(&mut self, pending: &Pending, received: Received) {
         self.delivering = Some(pending.context);
         self.received = received;
     }
 
-    /// The response to a call was shown.
+    /// Ends the delivery of a call's response.
     pub(crate) fn end_delivery(&mut self) {
         self.delivering = None;
         self.received = Received::default();
     }
 
-    /// The stream that the callback under way is about: its own, or that of the call whose response it is shown.
+    /// The stream that the callback in flight is about: its own, or the one that made the call whose response
+    /// it delivers.
     pub(crate) fn served_stream(&self) -> Option<&Arc<Stream>> {
         match self.contexts.get(&self.delivering.unwrap_or(self.entered)) {
             Some(Context::Stream(stream)) => Some(stream),
@@ -272,7 +274,7 @@ impl Host {
         }
     }
 
-    /// The filter whose callback is under way.
+    /// The filter whose callback is in flight.
     pub(crate) fn spec(&self) -> Option<&Arc<Spec>> {
         self.current.as_ref().map(|(_, context)| context.spec()).or(self.starting.as_ref())
     }
@@ -281,7 +283,7 @@ impl Host {
         self.spec().is_none_or(|spec| spec.dialect == crate::config::Dialect::Lenient)
     }
 
-    /// The stream that is the effective context.
+    /// The effective context, if it is a stream.
     pub(crate) fn stream(&self) -> Option<&Arc<Stream>> {
         match &self.current {
             Some((_, Context::Stream(stream))) => Some(stream),
@@ -289,7 +291,7 @@ impl Host {
         }
     }
 
-    /// The root context of the effective one.
+    /// The root context of the effective context.
     pub(crate) fn root(&self) -> Option<Arc<Root>> {
         let root = match &self.current {
             Some((_, Context::Root(root))) => return Some(Arc::clone(root)),
@@ -302,24 +304,24 @@ impl Host {
         }
     }
 
-    /// The root context that hears of a call, and how long it may take to.
+    /// The root context that receives the result of a call, and the time limit of its callback.
     pub(crate) fn root_of(&self, pending: &Pending) -> Option<(u32, Duration)> {
         self.contexts.contains_key(&pending.context).then_some(())?;
         Some((pending.root, self.time_of(pending.root)?))
     }
 
-    /// How long a callback of this context may take.
+    /// The time limit of a callback of this context.
     pub(crate) fn time_of(&self, id: u32) -> Option<Duration> {
         self.contexts.get(&id).map(|context| context.spec().limits.time.0)
     }
 
-    /// A stream's module is not done with it. The oldest of too many has to be.
+    /// Adds a stream whose module has not finished with it. Returns the oldest one if there are too many.
     pub(crate) fn linger(&mut self, id: u32, most: usize) -> Option<u32> {
         self.lingering.push_back(id);
         if self.lingering.len() > most { self.lingering.pop_front() } else { None }
     }
 
-    /// The streams of a root context whose module is not done with them.
+    /// The streams of a root context whose module has not finished with them.
     pub(crate) fn lingering_of(&self, root: u32) -> Vec<u32> {
         let is_of_it = |id: &u32| match self.contexts.get(id) {
             Some(Context::Stream(stream)) => stream.root == root,
@@ -328,7 +330,7 @@ impl Host {
         self.lingering.iter().copied().filter(is_of_it).collect()
     }
 
-    /// The effective context's module is done with it, if it was asked.
+    /// Marks the effective context as done, if `proxy_on_done` was called for it.
     pub(crate) fn done(&mut self) -> Result<(), Status> {
         let id = self.current.as_ref().map(|(id, _)| *id).ok_or(Status::NotFound)?;
         if !self.lingering.contains(&id) {
@@ -339,7 +341,7 @@ impl Host {
         Ok(())
     }
 
-    /// Begins the timer of a root context.
+    /// Starts the timer of a root context.
     pub(crate) fn start_timer(&mut self, id: u32) {
         let Some(Context::Root(root)) = self.contexts.get(&id) else { return };
         let root = Arc::clone(root);
@@ -357,7 +359,8 @@ impl Host {
         }
     }
 
-    /// Tells every stream that this was its instance, and the one that trapped that it did; ends what goes on beside.
+    /// Notifies every stream of the instance that it is gone, marks the one that trapped, and ends calls and
+    /// timers.
     pub(crate) fn bury(&mut self) {
         self.served_stream().iter().for_each(|stream| stream.state().trapped = true);
         self.core.filters.queues.leave(&self.slot, self.generation, None);
@@ -384,7 +387,7 @@ impl Host {
     }
 }
 
-/// The ticks of one root context. Those that come while one is under way are left out.
+/// Sends the ticks of one root context. Ticks that are due while one is in flight are skipped.
 async fn ticks(slot: Weak<Slot>, generation: u64, root: u32, period: u64) {
     let period = Duration::from_millis(period);
     let mut interval = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
@@ -411,21 +414,21 @@ impl<'a> Guest<'a> {
         self.caller.data_mut()
     }
 
-    /// Says what the call is about, if anybody watches.
+    /// Records a description of the call for the observer.
     pub(crate) fn about(&mut self, words: impl FnOnce() -> String) {
         if self.host().is_observed() {
             self.about = words();
         }
     }
 
-    /// The same with what the module itself wrote.
+    /// Records a description that the module wrote itself.
     pub(crate) fn about_text(&mut self, span: memory::Span) {
         if self.host().is_observed() {
             self.about = self.text(span).unwrap_or_default();
         }
     }
 
-    /// The answer to the module.
+    /// Returns the status to the module.
     fn finish(self, name: &'static str, done: Done) -> u32 {
         let status = done.err().unwrap_or(Status::Ok);
         if status != Status::Ok {
@@ -439,7 +442,7 @@ impl<'a> Guest<'a> {
         status as u32
     }
 
-    /// The answer to the shim: how many bytes there are to give, or a status.
+    /// Returns to the shim the number of bytes to give, or a status.
     fn begin(mut self, name: &'static str, done: Done) -> u64 {
         let observed = self.host().is_observed().then(|| (self.about.clone(), self.gave.clone()));
         if let Some(gift) = self.host_mut().gift.as_mut().filter(|gift| !gift.is_begun()) {

@@ -1,8 +1,9 @@
-//! An instance of a module, and the callbacks: host to module.
+//! An instance of a module, and the callbacks from host to module.
 //!
-//! Each callback runs in a fiber, with a context as the effective one, under a limit on its CPU time. It yields at the
-//! engine's millisecond ([`sandbox::Ticker`]): most callbacks are over before the first, and only those that
-//! are not are measured at all. Until it has ended nothing else may enter the instance, which `entry.rs` sees to.
+//! Each callback runs in a fiber, with its context as the effective one, under a limit on its CPU time. It
+//! yields at the engine's tick, every millisecond ([`sandbox::Ticker`]). Most callbacks end before the first
+//! tick; only the others are measured. While a callback is in flight nothing else may enter the instance,
+//! which `entry.rs` ensures.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -30,10 +31,10 @@ use crate::stats::count;
 use crate::stream::Stream;
 use crate::vm::Core;
 
-/// How many streams may go on after their exchange, waiting for `proxy_done`.
+/// The maximum number of streams that wait for `proxy_done` after their exchange.
 pub(crate) const MAX_LINGERING: usize = 1024;
 
-/// An instance.
+/// An instance of a module.
 pub(crate) struct Instance {
     store: Store<Host>,
     exports: Exports,
@@ -41,17 +42,17 @@ pub(crate) struct Instance {
     roots: HashMap<u64, u32, RandomState>,
 }
 
-/// Why an instance has no root context for a filter.
+/// The reasons for which an instance has no root context for a filter.
 pub(crate) enum NotReady {
-    /// The next one is made a little later.
+    /// The next instance is created after a back-off.
     Later(BackOff),
-    /// It traps at its start.
+    /// The module trapped at its start.
     Trapped(Trapped),
-    /// It says no, or is no such module.
+    /// The module refused to start, or is not valid.
     Refused(Reason),
 }
 
-/// What happened to a gRPC call of a root context.
+/// An event of a gRPC call, for its root context.
 pub(crate) enum Grpc {
     InitialMetadata(u32),
     Message(u32),
@@ -60,7 +61,7 @@ pub(crate) enum Grpc {
 }
 
 impl Instance {
-    /// An instance that has done what it does before it knows of any filter.
+    /// Creates an instance and initialises it to the point at which it needs a filter.
     pub(crate) async fn new(
         core: &Arc<Core>,
         place: (Weak<Slot>, u64),
@@ -96,7 +97,7 @@ impl Instance {
         self.roots.contains_key(&spec.number)
     }
 
-    /// Makes a filter's root context, unless it has one: created, started, configured.
+    /// Creates a filter's root context, unless it has one, starts and configures it.
     pub(crate) async fn start(&mut self, spec: &Arc<Spec>) -> Result<(), NotReady> {
         if self.has_root(spec) {
             return Ok(());
@@ -154,14 +155,14 @@ impl Instance {
         Ok(())
     }
 
-    /// Begins a filter's timer, if it has set one and has not begun.
+    /// Starts a filter's timer, if it has set one that is not running.
     pub(crate) fn start_timer(&mut self, spec: &Spec) {
         if let Some(id) = self.roots.get(&spec.number) {
             self.store.data_mut().start_timer(*id);
         }
     }
 
-    /// A filter's stream context for an exchange.
+    /// Opens a filter's stream context for an exchange.
     pub(crate) async fn open(
         &mut self,
         spec: &Arc<Spec>,
@@ -179,7 +180,7 @@ impl Instance {
         Ok(stream)
     }
 
-    /// The head of a message; `end` if no body follows.
+    /// Delivers the head of a message; `end` if no body follows.
     pub(crate) async fn on_headers(
         &mut self,
         stream: &Stream,
@@ -207,7 +208,7 @@ impl Instance {
         Ok(Self::end_callback(stream, side, Action::of(action)))
     }
 
-    /// What a callback's answer means for its stream.
+    /// Applies the result of a callback to its stream.
     fn end_callback(stream: &Stream, side: Side, action: Action) -> Action {
         if side == Side::Request && action == Action::Continue {
             stream.let_go();
@@ -215,12 +216,12 @@ impl Instance {
         action
     }
 
-    /// Whether the module has this context still: SDKs panic where they are called with one that was deleted.
+    /// Whether the module still has this context. SDKs panic if they are called with a deleted one.
     fn knows(&self, stream: &Stream) -> bool {
         self.store.data().contexts.contains_key(&stream.id)
     }
 
-    /// A piece of a body, with all that is held back; `end` if it is the last.
+    /// Delivers a piece of a body, with everything that is held back; `end` if it is the last.
     pub(crate) async fn on_body(
         &mut self,
         stream: &Stream,
@@ -242,7 +243,7 @@ impl Instance {
         Ok(Self::end_callback(stream, side, Action::of(action)))
     }
 
-    /// The trailers of a message.
+    /// Delivers the trailers of a message.
     pub(crate) async fn on_trailers(
         &mut self,
         stream: &Stream,
@@ -263,7 +264,7 @@ impl Instance {
         Ok(Self::end_callback(stream, side, Action::of(action)))
     }
 
-    /// The exchange is over: done, log, delete. A stream whose module is not done yet lingers.
+    /// Ends a stream after its exchange: done, log, delete. A stream whose module has not finished lingers.
     pub(crate) async fn end(&mut self, stream: &Stream) -> GuestResult<()> {
         if !self.knows(stream) {
             return Ok(());
@@ -282,7 +283,7 @@ impl Instance {
         }
     }
 
-    /// The end of a stream that is done.
+    /// Completes the end of a stream that is done.
     async fn finish(&mut self, id: u32) -> GuestResult<()> {
         let Some(time) = self.store.data().contexts.get(&id).map(|context| context.spec().limits.time.0)
         else {
@@ -293,7 +294,7 @@ impl Instance {
         self.delete(id).await
     }
 
-    /// Lets a context go of whose end the module is not told.
+    /// Removes a context without notifying the module.
     pub(crate) fn forget(&mut self, id: u32) {
         self.store.data_mut().forget(id);
     }
@@ -307,10 +308,10 @@ impl Instance {
         Ok(())
     }
 
-    /// A filter goes: its root context ends.
+    /// Ends the root context of a filter that is removed.
     pub(crate) async fn retire(&mut self, spec: &Spec) -> GuestResult<()> {
         let Some(id) = self.roots.remove(&spec.number) else { return Ok(()) };
-        // Its streams that linger go before it: nothing that they wait for is told to a root that is gone.
+        // Its lingering streams end first: the removed root would not receive the events that they wait for.
         for child in self.store.data().lingering_of(id) {
             self.finish(child).await?;
         }
@@ -319,7 +320,7 @@ impl Instance {
         self.delete(id).await
     }
 
-    /// The answer to an HTTP call; an empty one where it failed. Nothing if nobody waits for it any more.
+    /// Delivers the response to an HTTP call, empty if it failed. Does nothing if the call was cancelled.
     pub(crate) async fn on_call_response(&mut self, token: u32, received: Received) -> GuestResult<()> {
         let Some(pending) = self.store.data_mut().calls.take(token) else { return Ok(()) };
         let sizes = received.sizes();
@@ -331,7 +332,7 @@ impl Instance {
         Ok(())
     }
 
-    /// What came of a gRPC call.
+    /// Delivers an event of a gRPC call.
     pub(crate) async fn on_grpc(
         &mut self,
         token: u32,
@@ -370,7 +371,7 @@ impl Instance {
         Ok(())
     }
 
-    /// A call is over: whoever made it waits for one less, and sees what came.
+    /// Prepares the delivery of a call's result and ends the wait of the stream that made the call.
     fn deliver(&mut self, pending: &crate::host::Pending, received: Received) -> Option<(u32, Duration)> {
         let host = self.store.data_mut();
         let found = host.root_of(pending)?;
@@ -383,28 +384,27 @@ impl Instance {
         Some(found)
     }
 
-    /// A filter's timer.
+    /// Delivers a tick of a filter's timer.
     pub(crate) async fn on_tick(&mut self, root: u32) -> GuestResult<()> {
         let Some(time) = self.store.data().time_of(root) else { return Ok(()) };
         let tick = self.exports.on_tick.as_ref();
         call(&mut self.store, root, time, "proxy_on_tick", tick, root, ()).await
     }
 
-    /// Something stands in a queue.
+    /// Notifies a root context of an item in a queue.
     pub(crate) async fn on_queue_ready(&mut self, root: u32, queue: u32) -> GuestResult<()> {
         let Some(time) = self.store.data().time_of(root) else { return Ok(()) };
         let ready = self.exports.on_queue_ready.as_ref();
         call(&mut self.store, root, time, "proxy_on_queue_ready", ready, (root, queue), ()).await
     }
 
-    /// Whether something is left to do once the module has returned.
+    /// Whether work is left to do after the module has returned.
     pub(crate) fn has_leftovers(&self) -> bool {
         let host = self.store.data();
         !host.ended.is_empty() || !host.woken.is_empty() || !host.refused.is_empty()
     }
 
-    /// Does what is left to do: the end of streams that said `proxy_done`, and waking
-    /// those that have news.
+    /// Does the work that is left: ends the streams that called `proxy_done`, and wakes those with news.
     pub(crate) async fn settle(&mut self) -> GuestResult<()> {
         for stream in std::mem::take(&mut self.store.data_mut().refused) {
             stream.state().refused = false;
@@ -416,28 +416,28 @@ impl Instance {
         Ok(())
     }
 
-    /// A request's first callback has ended well.
+    /// Records that a request's first callback has completed.
     pub(crate) fn note_served(&mut self) {
         self.store.data_mut().has_served = true;
     }
 
-    /// Whether a request's first callback has ever ended well.
+    /// Whether a request's first callback has ever completed.
     pub(crate) fn has_served(&self) -> bool {
         self.store.data().has_served
     }
 
-    /// The client whose request the callback under way, or the last one, was about.
+    /// The client that is charged: the one whose request the current or last callback was about.
     pub(crate) fn payer(&self) -> Option<QuotaKey> {
         Some(self.store.data().served_stream()?.exchange.call.quota_key())
     }
 
-    /// Whose callback is under way, or was the last.
+    /// The filter of the current or last callback.
     pub(crate) fn current_spec(&self) -> Option<Arc<Spec>> {
         self.store.data().spec().cloned()
     }
 
-    /// The filters that the next instance in this place needs before there is a request: those with timers,
-    /// and the one that is to blame.
+    /// The filters that the next instance in this slot needs before there is a request: those with timers,
+    /// and the one that failed.
     pub(crate) fn to_revive(&self) -> Vec<Arc<Spec>> {
         let host = self.store.data();
         let roots = host.contexts.values().filter_map(|context| match context {
@@ -449,7 +449,7 @@ impl Instance {
         specs
     }
 
-    /// Why it trapped, in words.
+    /// The reason for a trap, as text.
     pub(crate) fn reason(&self, trapped: &Trapped) -> String {
         let host = self.store.data();
         match host.room.is_over {
@@ -458,7 +458,8 @@ impl Instance {
         }
     }
 
-    /// Tells every stream in it, and ends its calls and timers. What is left to do is to give its memory back.
+    /// Notifies every stream in the instance, and ends its calls and timers. The returned future releases its
+    /// memory.
     pub(crate) fn bury(mut self) -> impl Future<Output = ()> + Send {
         self.store.data_mut().bury();
         async move {
@@ -496,7 +497,7 @@ async fn call<P: Arguments, R: WasmResults + Returned + Copy + Sync>(
     Ok(result)
 }
 
-/// Makes the guest of an instance; and the table for its allocator.
+/// Instantiates the module, and returns it with the table for its allocator.
 async fn link(store: &mut Store<Host>, core: &Core) -> Result<(Guest, sandbox::Table), NotReady> {
     let (filters, module) = (&core.filters, core.module.pre.module());
     let shim = filters.shim.instantiate_async(&mut *store).await.map_err(NotReady::Trapped)?;
@@ -515,13 +516,13 @@ async fn link(store: &mut Store<Host>, core: &Core) -> Result<(Guest, sandbox::T
     Ok((guest, allocator))
 }
 
-/// Winds the clock for what follows.
+/// Resets the clock and the epoch deadline for the next callback.
 fn arm(store: &mut Store<Host>, time: Duration) {
     store.data_mut().clock.arm(time);
     store.set_epoch_deadline(1);
 }
 
-/// What a trap says, without the trace of the module's functions where that says nothing to anybody.
+/// The text of a trap, limited to its first twelve lines.
 fn words(trapped: &Trapped) -> String {
     let text = format!("{trapped:#}");
     text.lines().map(str::trim).filter(|line| !line.is_empty()).take(12).collect::<Vec<_>>().join("; ")
@@ -537,7 +538,7 @@ impl NotReady {
     }
 }
 
-/// Arguments, as a list for whoever watches.
+/// The arguments of a callback, as a list for the observer.
 pub(crate) trait Arguments: WasmParams + Sync {
     fn list(&self) -> ([u32; 5], usize);
 }
@@ -566,7 +567,7 @@ impl Arguments for (u32, u32, u32, u32, u32) {
     }
 }
 
-/// What a callback returned, as a number for whoever watches.
+/// The result of a callback, as a number for the observer.
 pub(crate) trait Returned {
     fn value(&self) -> u32;
 }

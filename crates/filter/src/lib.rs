@@ -1,20 +1,21 @@
-//! Proxy-Wasm: modules that see, change and answer requests, on any route.
+//! Proxy-Wasm filters: modules that inspect, change and answer requests, on any route.
 //!
-//! [`Filters`] loads modules, once per content, and is shared by all configs of a process. A route has a
-//! [`Chain`] of them; [`Chain::around`] is the whole of what the gateway has to call. A module, with what it
-//! was configured with, is a [`Plugin`]. Modules are the operator's own code: contained against faults, with
-//! limits on time and memory, and replaced when they trap.
+//! [`Filters`] loads each module once per content and is shared by all configs of a process. A route has a
+//! [`Chain`] of filters; [`Chain::around`] is the only call that the gateway has to make for a request. A
+//! module together with its configuration is a [`Plugin`]. Modules are the operator's own code: faults are
+//! contained, time and memory are limited, and instances that trap are replaced.
 //!
-//! The words are those of the specification (github.com/proxy-wasm/spec). A *virtual machine* has a few
-//! instances of one module, each in a *slot*, at most one a thread; a plugin is a *root context* in each of
-//! them, an exchange a *stream context* in one.
+//! The terms are those of the specification (github.com/proxy-wasm/spec). A *virtual machine* has a few
+//! instances of one module, each in a *slot*, at most one per thread. A plugin is a *root context* in each
+//! instance, and an exchange is a *stream context* in one of them.
 //!
-//! A callback runs in a fiber, under the slot's lock, and yields at the engine's tick as a query does. What takes time
-//! outside of the module (a paused stream, a call to a service) is a future or a task of its own, without the lock.
+//! A callback runs in a fiber, under the slot's lock, and yields at the engine's tick, as a query does. Work
+//! that takes time outside the module (a paused stream, a call to a service) is a separate future or task and
+//! does not hold the lock.
 //!
-//! Read next: `exchange.rs` (the way of one request), `stream.rs` (what a context is at the moment),
-//! `body.rs` (bodies through callbacks), `vm.rs` and `slot.rs` (where instances live and die), `entry.rs` (how callbacks
-//! get into them), `callbacks.rs` and `instance.rs` (callbacks), `host.rs` (host functions).
+//! Read next: `exchange.rs` (the path of one request), `stream.rs` (the current state of a context),
+//! `body.rs` (bodies through callbacks), `vm.rs` and `slot.rs` (the life cycle of instances), `entry.rs` (how
+//! callbacks enter them), `callbacks.rs` and `instance.rs` (callbacks), `host.rs` (host functions).
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod abi;

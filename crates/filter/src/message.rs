@@ -1,5 +1,5 @@
-//! Heads as modules see them: a list of names and values in which method, path, authority and status are
-//! headers too, and how such a list is written into a module's memory and read from it.
+//! Heads in the form that modules see: a list of names and values that includes method, path, authority and
+//! status as pseudo headers. Also the encoding of such lists in a module's memory.
 
 use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery};
@@ -8,23 +8,23 @@ use http::{Method, StatusCode, Uri, request, response};
 use crate::abi::Status;
 use crate::spelling::WrittenNames;
 
-/// How many headers a module may read or write at once, and how many a message may have.
+/// The maximum number of headers that a module may read or write at once, and that a message may have.
 pub(crate) const MAX_PAIRS: usize = 1024;
-/// How many bytes of headers a module may put into one exchange.
+/// The maximum number of bytes of headers that a module may write in one exchange.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
-/// A head, or headers alone.
+/// A message head, or headers alone.
 pub(crate) enum Head<'a> {
     Request(&'a mut request::Parts, &'a mut Aside),
     Response(&'a mut response::Parts),
     Plain(&'a mut HeaderMap),
 }
 
-/// What modules may change of a request that its head has no place for, or has to keep.
+/// Changes of a request by modules that its head can't represent or must not lose.
 #[derive(Clone, Debug)]
 pub(crate) struct Aside {
     pub(crate) scheme: Scheme,
-    /// What the service is to be called, where a module has changed it. The head keeps what the client asked for.
+    /// The authority to send upstream, if a module has changed it. The head keeps the client's own.
     pub(crate) authority: Option<Authority>,
     /// The headers that filters have written.
     written: WrittenNames,
@@ -36,7 +36,7 @@ impl Aside {
     }
 }
 
-/// `http` or `https`, of the client's connection.
+/// The scheme of the client's connection: `true` for `https`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scheme(pub(crate) bool);
 
@@ -47,7 +47,7 @@ impl Scheme {
 }
 
 impl Head<'_> {
-    /// Each name and value, the pseudo headers first. `host` is `:authority`.
+    /// Passes each name and value to `see`, pseudo headers first. `host` appears as `:authority`.
     pub(crate) fn each(&self, mut see: impl FnMut(&[u8], &[u8])) {
         let headers = match self {
             Self::Request(head, aside) => {
@@ -69,7 +69,7 @@ impl Head<'_> {
         }
     }
 
-    /// How many there are.
+    /// The number of pairs.
     pub(crate) fn count(&self) -> u32 {
         let (own, hidden) = match self {
             Self::Request(head, aside) => {
@@ -82,7 +82,7 @@ impl Head<'_> {
         u32::try_from(self.headers().len() - hidden + own).unwrap_or(u32::MAX)
     }
 
-    /// The first value of this name, copied.
+    /// A copy of the first value of this name.
     pub(crate) fn get(&self, name: &[u8]) -> Option<HeaderValue> {
         match (self, name) {
             (Self::Request(head, aside), b":authority" | b"host" | b"Host") => {
@@ -96,7 +96,7 @@ impl Head<'_> {
         }
     }
 
-    /// One more value of this name. A client's other spellings of the field go.
+    /// Adds a value to this name. The client's other spellings of the field are removed.
     pub(crate) fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), Status> {
         if let Some(name) = self.append(name, value)? {
             self.note_written(&name);
@@ -104,7 +104,7 @@ impl Head<'_> {
         Ok(())
     }
 
-    /// Appends a value, and returns the name if it is that of a field.
+    /// Appends a value, and returns the name unless it is a pseudo header.
     fn append(&mut self, name: &[u8], value: &[u8]) -> Result<Option<HeaderName>, Status> {
         if self.set_pseudo(name, value)? {
             return Ok(None);
@@ -124,7 +124,7 @@ impl Head<'_> {
         }
     }
 
-    /// This value instead of all that the name has. A client's other spellings of the field go.
+    /// Replaces all values of this name. The client's other spellings of the field are removed.
     pub(crate) fn replace(&mut self, name: &[u8], value: &[u8]) -> Result<(), Status> {
         if self.set_pseudo(name, value)? {
             return Ok(());
@@ -139,7 +139,8 @@ impl Head<'_> {
         Ok(())
     }
 
-    /// All values of this name go, and a client's other spellings of the field. What a message can't be without stays.
+    /// Removes all values of this name, and the client's other spellings of the field. Mandatory parts of a
+    /// message stay.
     pub(crate) fn remove(&mut self, name: &[u8]) {
         let is_host = matches!(self, Self::Request(..)) && name.eq_ignore_ascii_case(b"host");
         if !is_host && let Ok(name) = HeaderName::from_bytes(name) {
@@ -150,7 +151,7 @@ impl Head<'_> {
         }
     }
 
-    /// These and no others.
+    /// Replaces all headers.
     pub(crate) fn set_all(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), Status> {
         let host = match self {
             Self::Request(head, _) => head.headers.get(HOST).cloned(),
@@ -185,7 +186,7 @@ impl Head<'_> {
         }
     }
 
-    /// Sets what is no field; `false` if this name is one.
+    /// Sets a pseudo header. Returns `false` if the name is a regular field.
     fn set_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<bool, Status> {
         let bad = Status::BadArgument;
         match (self, name) {
@@ -208,13 +209,13 @@ impl Head<'_> {
             }
             (Self::Response(head), b":status") => {
                 let status = StatusCode::from_bytes(value).map_err(|_| bad)?;
-                // The one of an upgrade may stay, as a module that writes all headers back has it.
+                // A module that writes all headers back includes the 101 of an upgrade, which may stay.
                 if status != head.status && !(200..600).contains(&status.as_u16()) {
                     return Err(bad);
                 }
                 head.status = status;
             }
-            // A call's answer, and what nobody knows: kept out of the fields.
+            // The pseudo headers of a call's response and unknown ones are not stored as fields.
             (_, [b':', ..]) => {}
             _ => return Ok(false),
         }
@@ -222,12 +223,12 @@ impl Head<'_> {
     }
 }
 
-/// Path and query as they stand in the request's line.
+/// The path and query as in the request line.
 pub(crate) fn path(uri: &Uri) -> &str {
     uri.path_and_query().map_or("/", PathAndQuery::as_str)
 }
 
-/// What modules take for the host that the client asked for.
+/// The authority that modules see.
 pub(crate) fn authority<'a>(head: &'a request::Parts, aside: &'a Aside) -> Option<&'a [u8]> {
     let changed = aside.authority.as_ref().map(|authority| authority.as_str().as_bytes());
     changed.or_else(|| own_authority(head))
@@ -245,7 +246,8 @@ fn with_path(uri: &Uri, path: &[u8]) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
-/// A host, with its port if it has one; users have no place in requests (RFC 9110, 4.2.4).
+/// Parses a host with an optional port. User information is not allowed in requests (RFC 9110, section
+/// 4.2.4).
 fn named(value: &[u8]) -> Option<Authority> {
     Authority::try_from(value).ok().filter(|authority| !authority.as_str().contains('@'))
 }
@@ -256,15 +258,15 @@ fn field(name: &[u8], value: &[u8]) -> Result<(HeaderName, HeaderValue), Status>
     Ok((name, value))
 }
 
-/// How many bytes a head takes in a module's memory; 0 if there is nothing in it.
+/// The encoded size of a head in bytes; 0 if it is empty.
 pub(crate) fn size(head: &Head<'_>) -> usize {
     let mut size = 0;
     head.each(|name, value| size += 8 + name.len() + 1 + value.len() + 1);
     if size == 0 { 0 } else { size + 4 }
 }
 
-/// Writes a head as the ABI has it: how many pairs; the lengths of each; then each name and value, closed by a
-/// zero. `None` if it does not fill the place that was made for it: the head has changed since.
+/// Encodes a head as in the ABI: the number of pairs; the two lengths of each; then each name and value,
+/// terminated by a zero. Returns `None` if the size does not match because the head has changed.
 pub(crate) fn write(head: &Head<'_>, into: &mut [u8]) -> Option<()> {
     if into.is_empty() {
         return Some(());
@@ -298,17 +300,17 @@ pub(crate) fn write(head: &Head<'_>, into: &mut [u8]) -> Option<()> {
 /// Names and values.
 pub(crate) type Pairs<'a> = Vec<(&'a [u8], &'a [u8])>;
 
-/// Reads a list of names and values as a module has written it.
+/// Parses a list of names and values that a module has written.
 ///
 /// # Errors
-/// [`Status::BadArgument`] where lengths and bytes do not fit, or there are too many.
+/// Returns [`Status::BadArgument`] if lengths and bytes do not match, or there are too many pairs.
 pub(crate) fn read(bytes: &[u8]) -> Result<Pairs<'_>, Status> {
     read_pairs(bytes).ok_or(Status::BadArgument)
 }
 
 fn read_pairs(bytes: &[u8]) -> Option<Pairs<'_>> {
     let Some((count, rest)) = bytes.split_first_chunk::<4>() else {
-        // Nothing at all, or a single zero, is an empty list.
+        // No bytes, or zeros alone, are an empty list.
         return bytes.iter().all(|byte| *byte == 0).then(Vec::new);
     };
     let count = u32::from_le_bytes(*count) as usize;
@@ -334,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_reads_back_as_it_was_written() {
+    fn written_heads_read_back_unchanged() {
         let (mut head, ()) = http::Request::get("/a?b=1")
             .header("host", "example.org")
             .header("x", "1")
@@ -359,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_a_zero_are_empty_lists() {
+    fn empty_input_and_zeros_are_empty_lists() {
         assert_eq!(read(b""), Ok(vec![]));
         assert_eq!(read(b"\0"), Ok(vec![]));
         assert_eq!(read(b"\0\0\0\0"), Ok(vec![]));
@@ -368,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_ends_no_exchange_is_refused() {
+    fn rejects_interim_and_invalid_statuses() {
         let (mut parts, ()) = http::Response::new(()).into_parts();
         for (before, status, expected) in [
             (200, "201", Ok(())),
@@ -404,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clients_own_authority_set_again_is_no_change() {
+    fn restoring_the_clients_authority_clears_the_override() {
         let (mut parts, ()) = http::Request::get("/a").header("host", "a.org").body(()).unwrap().into_parts();
         let mut aside = Aside::new(Scheme(false));
         for name in ["b.org", "a.org"] {

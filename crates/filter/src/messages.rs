@@ -1,5 +1,5 @@
-//! One exchange as all its filters see it: the heads of its two messages, who may still change them, and what
-//! filters leave for each other. How it comes about stands in `exchange.rs`.
+//! An exchange as all its filters see it: the heads of its two messages, whether they can still be changed,
+//! and the data that filters share. `exchange.rs` drives it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,7 +15,7 @@ use crate::facts::Facts;
 use crate::filters::lock;
 use crate::message::{Aside, Head, Scheme};
 
-/// One exchange, as all its filters see it.
+/// An exchange, shared by all its filters.
 pub(crate) struct Exchange {
     pub(crate) facts: Facts,
     pub(crate) call: Call,
@@ -23,44 +23,45 @@ pub(crate) struct Exchange {
     messages: Mutex<Messages>,
 }
 
-/// The heads of its two messages, and what filters leave for each other.
+/// The heads of the two messages, and the data that filters share.
 pub(crate) struct Messages {
     pub(crate) request: Option<request::Parts>,
     pub(crate) aside: Aside,
     pub(crate) response: Option<response::Parts>,
     /// The response's trailers, once they have left.
     pub(crate) trailers: Option<HeaderMap>,
-    /// How many calls there were before the handler's own.
+    /// The number of calls made before the handler's own.
     pub(crate) calls_before: usize,
-    /// The request's head has left for its handler; what is still to be known of it.
+    /// Whether the request's head has left for the handler.
     request_has_left: bool,
     was: Was,
-    /// The response's head has left for the client.
+    /// Whether the response's head has left for the client.
     pub(crate) has_left: bool,
-    /// All of it is over, and only looked back at.
+    /// Whether the exchange is over and only read by final callbacks.
     pub(crate) is_over: bool,
-    /// What the request's head and the response's announced before a filter changed them; `None` while none has.
+    /// The announced lengths of the request and the response before a filter changed the heads; `None` if
+    /// none did.
     announced: [Option<Announced>; 2],
-    /// Changes of a response that is yet to come.
+    /// Changes of a response that has not arrived yet.
     pub(crate) early: Vec<Early>,
     pub(crate) properties: HashMap<Vec<u8>, Bytes>,
-    /// What the request is called, where it bears no name.
+    /// The id of the request, if it has no id header.
     pub(crate) id: Option<Bytes>,
-    /// Why the answer is what it is, where a filter gave it.
+    /// The details of a local response, given by the filter.
     pub(crate) details: String,
 }
 
-/// What of a request decides how it is answered.
+/// The properties of a request that affect its response, kept after the head has left.
 #[derive(Default)]
 struct Was {
     head: bool,
     grpc: bool,
 }
 
-/// The length that a head announces, if it announces one.
+/// The `content-length` of a head, if it has one.
 struct Announced(Option<HeaderValue>);
 
-/// A change of a response that is yet to come.
+/// A change of a response that has not arrived yet.
 pub(crate) enum Early {
     Add((Vec<u8>, HeaderValue)),
     Replace((Vec<u8>, HeaderValue)),
@@ -92,7 +93,7 @@ impl Exchange {
         lock(&self.messages)
     }
 
-    /// When the request's time is up.
+    /// The request's deadline.
     pub(crate) fn deadline(&self) -> tokio::time::Instant {
         self.call.budget.deadline.into()
     }
@@ -104,7 +105,7 @@ impl Exchange {
         counter.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// How many bytes of a body there were.
+    /// The number of bytes of a body so far.
     pub(crate) fn counted(&self, side: Side) -> u64 {
         let [request, response] = &self.counts;
         if side == Side::Request { request.load(Relaxed) } else { response.load(Relaxed) }
@@ -117,7 +118,7 @@ impl Exchange {
 }
 
 impl Messages {
-    /// A head, if there is one.
+    /// Returns a head, if it is present.
     pub(crate) fn head(&mut self, is_request: bool) -> Option<Head<'_>> {
         if is_request {
             self.request.as_mut().map(|head| Head::Request(head, &mut self.aside))
@@ -126,12 +127,12 @@ impl Messages {
         }
     }
 
-    /// How many headers a head has.
+    /// The number of headers of a head.
     pub(crate) fn count(&mut self, side: Side) -> u32 {
         self.head(side == Side::Request).map_or(0, |head| head.count())
     }
 
-    /// Whether the response has no body, whatever its headers say.
+    /// Whether the response has no body, regardless of its headers.
     pub(crate) fn is_bodiless(&self) -> bool {
         let is_head = self.request.as_ref().map_or(self.was.head, |head| head.method == Method::HEAD);
         let status = self.response.as_ref().map(|head| head.status);
@@ -149,7 +150,7 @@ impl Messages {
         }
     }
 
-    /// Whether the request's head has left for its handler.
+    /// Whether the request's head has left for the handler.
     pub(crate) fn has_request_left(&self) -> bool {
         self.request_has_left
     }
@@ -169,7 +170,7 @@ impl Messages {
         if keeps { self.response.clone() } else { self.response.take() }
     }
 
-    /// A head, to be changed.
+    /// Returns a head to be changed, and records the length that it announced before.
     pub(crate) fn change(&mut self, is_request: bool) -> Option<Head<'_>> {
         let [of_request, of_response] = &mut self.announced;
         let (announced, headers) = match is_request {
@@ -180,8 +181,8 @@ impl Messages {
         self.head(is_request)
     }
 
-    /// Sees to the length that a head announces, before it leaves. What filters make of it is nothing that anybody has
-    /// counted; nor is it that of a body that they have changed.
+    /// Removes the announced length before a head leaves if filters have changed the header or the body,
+    /// since the value is then unverified.
     pub(crate) fn settle_length(&mut self, side: Side, is_changed: bool) {
         let is_bodiless = side == Side::Response && self.is_bodiless();
         let [of_request, of_response] = &mut self.announced;
@@ -196,7 +197,7 @@ impl Messages {
         }
     }
 
-    /// The length that a head announces of a body that follows.
+    /// The announced length of the body that follows a head.
     pub(crate) fn length(&self, side: Side) -> Option<u64> {
         let headers = match side {
             Side::Request => &self.request.as_ref()?.headers,
@@ -206,7 +207,7 @@ impl Messages {
         headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
     }
 
-    /// A response has come; what filters wanted of it before is done to it.
+    /// Stores a response and applies the changes that filters have requested before.
     pub(crate) fn set_response(&mut self, head: response::Parts) {
         let [_, of_response] = &mut self.announced;
         *of_response = None;
@@ -217,7 +218,7 @@ impl Messages {
         let early = std::mem::take(&mut self.early);
         let Some(mut head) = self.change(false) else { return };
         for early in &early {
-            // They were checked when they were made; what does not fit any more is left out.
+            // Early changes were validated when they were made. Any that no longer fits is skipped.
             let _ = match early {
                 Early::Add((name, value)) => head.add(name, value.as_bytes()),
                 Early::Replace((name, value)) => head.replace(name, value.as_bytes()),
@@ -236,7 +237,7 @@ fn is_grpc(head: &request::Parts) -> bool {
     content.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// Headers of a gRPC answer: the status of HTTP is always 200.
+/// Sets the headers of a gRPC response. Its HTTP status is always 200.
 pub(crate) fn grpc_headers(headers: &mut HeaderMap, status: u32, message: &str) {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert("grpc-status", HeaderValue::from(status));

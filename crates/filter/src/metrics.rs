@@ -1,7 +1,7 @@
 //! The metrics that modules define: counters, gauges, histograms, by name for the whole process.
 //!
-//! Two modules that define the same name with the same type share the metric, as instances on several
-//! threads have to. A module can't make their number grow without bound.
+//! Modules that define the same name with the same type share the metric, as instances on several threads
+//! have to. The number of metrics is bounded.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -9,39 +9,39 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::abi::Status;
 
-/// How many there may be in a process.
+/// The maximum number of metrics of a process.
 const MAX_METRICS: usize = 10_000;
-/// How long a name may be, in bytes.
+/// The maximum length of a name in bytes.
 const MAX_NAME: usize = 1024;
-/// The upper bounds of a histogram's buckets: those that Envoy has.
+/// The upper bounds of a histogram's buckets, the same as Envoy's.
 const BOUNDS: [f64; 19] = [
     0.5, 1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1e3, 2.5e3, 5e3, 1e4, 3e4, 6e4, 3e5, 6e5, 1.8e6,
     3.6e6,
 ];
 
-/// A metric as it is now.
+/// A metric with its current value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
-    /// The name that the module gave it; any text.
+    /// The name that the module chose; any text.
     pub name: String,
-    /// What it says.
+    /// The value.
     pub value: Value,
 }
 
 /// The value of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A number that only grows.
+    /// A number that never decreases.
     Counter(u64),
     /// A number.
     Gauge(i64),
-    /// How often values up to each bound were recorded.
+    /// The distribution of the recorded values.
     Histogram {
-        /// Upper bounds, and how many values were no larger, each bucket with those before it.
+        /// Upper bounds with the cumulative number of values up to each.
         buckets: Vec<(f64, u64)>,
-        /// All values added up.
+        /// The sum of all values.
         sum: f64,
-        /// How many.
+        /// The number of values.
         count: u64,
     },
 }
@@ -77,7 +77,7 @@ struct Histogram {
 }
 
 impl Metrics {
-    /// The id of the metric with this name, made if there is none.
+    /// Returns the id of the metric with this name, created if there is none.
     pub(crate) fn define(&self, kind: u32, name: &[u8]) -> Result<u32, Status> {
         let name = std::str::from_utf8(name).map_err(|_| Status::BadArgument)?;
         let cell = Cell::new(kind).ok_or(Status::BadArgument)?;
@@ -95,7 +95,7 @@ impl Metrics {
         Ok(id)
     }
 
-    /// Adds to a counter or a gauge. A counter never goes down.
+    /// Adds to a counter or a gauge. A counter never decreases.
     pub(crate) fn increment(&self, id: u32, by: i64) -> Result<(), Status> {
         match (&self.find(id)?.cell, u64::try_from(by)) {
             (Cell::Counter(counter), Ok(by)) => drop(counter.fetch_add(by, Relaxed)),
@@ -105,7 +105,7 @@ impl Metrics {
         Ok(())
     }
 
-    /// Sets a gauge, records a value of a histogram, adds to a counter.
+    /// Sets a gauge, records a value in a histogram, or adds to a counter.
     pub(crate) fn record(&self, id: u32, value: u64) -> Result<(), Status> {
         match &self.find(id)?.cell {
             Cell::Counter(counter) => drop(counter.fetch_add(value, Relaxed)),
@@ -126,7 +126,7 @@ impl Metrics {
         }
     }
 
-    /// All of them as they are now, in alphabetical order.
+    /// All metrics with their current values, in alphabetical order.
     pub(crate) fn snapshot(&self) -> Vec<Metric> {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<Metric> = inner
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_metric_is_one_by_name_and_type() {
+    fn same_name_and_type_share_a_metric() {
         let metrics = Metrics::default();
         let id = metrics.define(0, b"hits").unwrap();
         assert_eq!(metrics.define(0, b"hits"), Ok(id));
@@ -207,16 +207,16 @@ mod tests {
     }
 
     #[test]
-    fn there_are_so_many_metrics_with_names_so_long_and_no_more() {
+    fn limits_number_and_name_length_of_metrics() {
         let metrics = Metrics::default();
         assert_eq!(metrics.define(0, &[b'n'; MAX_NAME + 1]), Err(Status::InternalFailure));
         (0..MAX_METRICS).for_each(|number| _ = metrics.define(0, number.to_string().as_bytes()).unwrap());
         assert_eq!(metrics.define(0, b"more"), Err(Status::InternalFailure));
-        assert!(metrics.define(0, b"7").is_ok(), "one that is there");
+        assert!(metrics.define(0, b"7").is_ok(), "an existing metric");
     }
 
     #[test]
-    fn a_histogram_counts_what_is_within_its_bounds() {
+    fn histogram_counts_values_up_to_each_bound() {
         let metrics = Metrics::default();
         let id = metrics.define(2, b"ms").unwrap();
         [1, 7, 7, 99_999_999].into_iter().for_each(|value| metrics.record(id, value).unwrap());

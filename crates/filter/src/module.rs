@@ -1,5 +1,5 @@
-//! A module: compiled, its imports found, its exports looked at. What only an instance can say (the types of
-//! its callbacks) is found out by the first one, before the module touches a request.
+//! A compiled module with resolved imports and inspected exports. The types of its callbacks are checked by
+//! the first instance, before the module handles a request.
 
 use sandbox::{InstancePre, Key, Linker, Sandbox};
 use sha2::{Digest, Sha256};
@@ -16,7 +16,7 @@ pub(crate) struct Module {
     pub(crate) pre: InstancePre<Host>,
 }
 
-/// The host functions by which a module sees what stands in a head.
+/// The host functions through which a module reads heads.
 const READING: [&str; 4] = [
     "proxy_get_header_map_size",
     "proxy_get_header_map_pairs",
@@ -24,7 +24,7 @@ const READING: [&str; 4] = [
     "proxy_get_property",
 ];
 
-/// What a module exports and imports, of what costs something to offer.
+/// The exports and imports of a module that affect the work of the host.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Has {
     pub(crate) request_body: bool,
@@ -32,14 +32,14 @@ pub(crate) struct Has {
     pub(crate) response_headers: bool,
     pub(crate) response_body: bool,
     pub(crate) response_trailers: bool,
-    /// Whether it is called again once the exchange is over.
+    /// Whether the module is called after the exchange.
     pub(crate) end: bool,
-    /// Whether it imports what shows heads.
+    /// Whether the module imports functions that read heads.
     pub(crate) reads: bool,
 }
 
 impl Module {
-    /// What a module is known by.
+    /// The key of a module: the hash of its bytes.
     pub(crate) fn key(wasm: &[u8]) -> Key {
         Sha256::digest(wasm).into()
     }
@@ -74,7 +74,7 @@ impl Module {
 }
 
 impl Has {
-    /// Whether it sees bodies of this kind at all.
+    /// Whether the module reads bodies in this direction.
     pub(crate) fn body(self, side: crate::abi::Side) -> bool {
         match side {
             crate::abi::Side::Request => self.request_body || self.request_trailers,
@@ -82,7 +82,7 @@ impl Has {
         }
     }
 
-    /// Whether it has a callback for trailers of this kind.
+    /// Whether the module has a callback for trailers in this direction.
     pub(crate) fn trailers(self, side: crate::abi::Side) -> bool {
         match side {
             crate::abi::Side::Request => self.request_trailers,
@@ -90,7 +90,7 @@ impl Has {
         }
     }
 
-    /// Whether it can still ask for a message's head once that is on its way.
+    /// Whether the module can still read a message's head after it has left.
     pub(crate) fn looks_back(self, side: crate::abi::Side) -> bool {
         let is_called = match side {
             crate::abi::Side::Request => self.response_headers || self.body(crate::abi::Side::Response),

@@ -1,57 +1,56 @@
-//! The seam for whoever wants to see what a module does: every callback and every host call, as they come.
-//! With nobody watching it costs a branch each.
+//! A hook to observe every callback and every host call of modules. Without an observer it costs one branch
+//! each.
 
-/// Somebody who watches.
+/// An observer of filters.
 pub trait Observe: Send + Sync {
-    /// Something happened. It is called with the virtual machine locked, so it must not wait.
+    /// Receives an event. Called with the virtual machine locked, so it must not block.
     fn see(&self, event: &Event<'_>);
 }
 
-/// What happened, in the order in which it did: the host calls of a callback come between its beginning and
-/// its end.
+/// An event. Events arrive in order: the host calls of a callback come between its start and its return.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// The host calls the module.
     Callback {
         /// The filter's name.
         filter: &'a str,
-        /// `proxy_on_request_headers`.
+        /// The callback's name, e.g. `proxy_on_request_headers`.
         name: &'static str,
-        /// As the module gets them; the first is the context for most.
+        /// The arguments as passed to the module; usually the first one is the context.
         arguments: &'a [u32],
     },
     /// The module returned.
     Returned {
         /// The callback's name.
         name: &'static str,
-        /// What it returned; 0 where it returns nothing.
+        /// The returned value; 0 for callbacks without one.
         value: u32,
     },
     /// The module called the host.
     HostCall {
-        /// `proxy_get_header_map_value`.
+        /// The function's name, e.g. `proxy_get_header_map_value`.
         name: &'static str,
-        /// What it asked for, in words: `request headers, :path`.
+        /// A description of the arguments, e.g. `request headers, :path`.
         about: &'a str,
-        /// What it was given: the beginning, as text.
+        /// The beginning of the returned data, as text.
         gave: &'a str,
-        /// What the host answered: a status of the ABI.
+        /// The ABI status that the host returned.
         status: &'static str,
     },
     /// The module wrote to the log.
     Log {
         /// The filter's name.
         filter: &'a str,
-        /// `info`.
+        /// The level, e.g. `info`.
         level: &'static str,
-        /// What it wrote.
+        /// The message.
         message: &'a str,
     },
-    /// The module trapped, and its virtual machine is gone.
+    /// The module trapped, and its instance is discarded.
     Trapped {
         /// The filter's name.
         filter: &'a str,
-        /// Why.
+        /// The reason.
         reason: &'a str,
     },
 }

@@ -1,4 +1,4 @@
-//! A filter of a route: a module with what it was configured with.
+//! A filter of a route: a module with its configuration.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::stats::Stats;
 use crate::stream::StreamGuard;
 use crate::vm::{Vm, VmKey};
 
-/// Numbers of filters that share their instances with none.
+/// The next number for a filter that shares its instances with no other.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 /// A filter of a route. When it is dropped, its root contexts end.
@@ -29,9 +29,9 @@ pub(crate) struct Plugin {
     pub(crate) vm: Arc<Vm>,
 }
 
-/// What was configured, and what of it the host needs at every turn.
+/// The configuration of a filter, prepared for the host.
 pub(crate) struct Spec {
-    /// Which plugin it is: no other of this process has the number.
+    /// The number of the plugin, unique in this process.
     pub(crate) number: u64,
     pub(crate) name: Arc<str>,
     pub(crate) root_id: String,
@@ -43,22 +43,22 @@ pub(crate) struct Spec {
     pub(crate) on_refusal: OnRefusal,
     pub(crate) limits: FilterLimits,
     pub(crate) services: Services,
-    /// The services that it may call; `None` for all.
+    /// The services that the filter may call; `None` for all.
     pub(crate) open: Option<Vec<String>>,
-    /// What it may call beside them.
+    /// The hosts that the filter may call besides services.
     pub(crate) hosts: Hosts,
     pub(crate) stats: Arc<Stats>,
-    /// Whether what goes on beside requests may begin, and whether it has to end.
+    /// Whether background activity may start, and whether it has to end.
     pub(crate) started: AtomicBool,
     pub(crate) ended: AtomicBool,
 }
 
 impl Plugin {
-    /// Loads, starts and configures. That is tried on an instance of its own if there are others already, which
-    /// a bad configuration could take down.
+    /// Loads, starts and configures a filter. If the virtual machine already has instances, a separate one is
+    /// used, since a bad configuration could take an existing instance down.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// The reason for which the filter can't be created.
     pub(crate) fn new(
         filters: &Arc<Filters>,
         config: &FilterConfig,
@@ -72,7 +72,9 @@ impl Plugin {
         }
         let hosts = Hosts::new(&config.hosts).map_err(|error| Reason::Host(error.to_string()))?;
         if config.dialect == Dialect::Strict && !config.hosts.is_empty() {
-            return Err(Reason::Host("`dialect: strict` knows no hosts, as Envoy knows none".to_owned()));
+            return Err(Reason::Host(
+                "`dialect: strict` does not support `hosts`, as Envoy does not".to_owned(),
+            ));
         }
         let module = filters.module(&folder.join(&config.wasm))?;
         let vm_config = config::bytes(&config.vm_config);
@@ -118,8 +120,8 @@ impl Plugin {
         }
     }
 
-    /// Begins what goes on beside requests: an instance with the filter in it, and its timers, also those in
-    /// instances that requests have made before.
+    /// Starts background activity: an instance with the filter in it, and the filter's timers, including
+    /// those in instances that requests have created before.
     pub(crate) fn start(&self) {
         self.spec.started.store(true, Relaxed);
         let used = self.vm.slots.iter().find(|slot| slot.is_used());
@@ -131,7 +133,8 @@ impl Plugin {
         }
     }
 
-    /// A stream context for an exchange, in one of the instances, and the module's answer to the request's head.
+    /// Opens a stream context for an exchange in one of the instances, and returns it with the module's
+    /// result for the request's head.
     pub(crate) fn open(
         &self,
         exchange: &Arc<Exchange>,
@@ -147,7 +150,7 @@ impl Plugin {
         }
     }
 
-    /// Tells the log why there is no instance, unless the log has it already.
+    /// Logs the reason for a missing instance, unless it has been logged already.
     pub(crate) fn log_missing(&self, error: EntryError) {
         if let EntryError::NotReady(not_ready @ (NotReady::Trapped(_) | NotReady::Refused(_))) = error {
             let reason = not_ready.into_reason();
@@ -172,7 +175,7 @@ impl std::fmt::Debug for Plugin {
 }
 
 impl Spec {
-    /// Whether it may call this service.
+    /// Whether the filter may call this service.
     pub(crate) fn opens(&self, service: &str) -> bool {
         self.open.as_ref().is_none_or(|open| open.iter().any(|name| name.eq_ignore_ascii_case(service)))
     }

@@ -1,4 +1,4 @@
-//! What a filter can do to a request, as a problem that the gateway answers with.
+//! Failures of filters, as problems that the gateway answers with.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,51 +6,55 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use services::{Fault, Problem};
 
-/// Why a filter ended a request.
+/// The reason for which a filter ended a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failed {
-    /// Its virtual machine died, of this request or of another one, and it is `on_trap: closed`.
+    /// The instance of a filter with `on_trap: closed` trapped, in a callback of this request or of another
+    /// one.
     #[error("the filter `{0}` failed")]
     Trapped(Arc<str>),
-    /// Requests of this client trapped the filters of the gateway so often that the restarts took as much CPU time as they may.
+    /// Requests of this client trapped filters so often that its CPU quota for restarts is used up.
     #[error("requests of this client made filters fail too often")]
     RestartQuota {
-        /// When the client may try again.
+        /// The time until the client may try again.
         retry_after: Duration,
     },
-    /// Its instances are busy, and as many requests wait for them as may, or for as long as they may.
+    /// The filter's instances are busy, and the queue is full or the wait exceeded the deadline.
     #[error("the filter `{0}` is busy with other requests")]
     Busy(Arc<str>),
-    /// The host refused it a call, or a response of its own, and it let the request pass all the same.
-    #[error("the filter `{0}` could not do what it wanted, and the request may not pass without that")]
+    /// The host refused the filter a call or a response of its own, and the filter let the request pass
+    /// anyway.
+    #[error(
+        "the filter `{0}` could not make a call or give a response, and the request may not pass without that"
+    )]
     Refused(Arc<str>),
-    /// It held the request back for as long as the route gives it.
+    /// The filter held the request back until the deadline.
     #[error("the filter `{0}` held the request back until its time was up")]
     Paused(Arc<str>),
-    /// It closed the stream.
-    #[error("the filter `{0}` ended the exchange without an answer")]
+    /// The filter closed the stream.
+    #[error("the filter `{0}` ended the exchange without a response")]
     Closed(Arc<str>),
-    /// It held back more of the request than it may.
+    /// The filter held back more of the request than the limit.
     #[error("the filter `{filter}` holds the request's body back, which is larger than {limit} bytes")]
     RequestTooLarge {
-        /// Which filter.
+        /// The filter's name.
         filter: Arc<str>,
-        /// What it may hold.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// It held back more of the response than it may.
-    #[error("the filter `{filter}` holds the answer's body back, which is larger than {limit} bytes")]
+    /// The filter held back more of the response than the limit.
+    #[error("the filter `{filter}` holds the response's body back, which is larger than {limit} bytes")]
     ResponseTooLarge {
-        /// Which filter.
+        /// The filter's name.
         filter: Arc<str>,
-        /// What it may hold.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The body that it was to see broke off.
+    /// A body broke off before the filters had seen it.
     #[error("the body of the {0} broke off before the filters had seen it")]
     Broken(&'static str),
-    /// What it made of the request's head is no request.
-    #[error("the filters made a request out of it that can't be sent: {0}")]
+    /// The filters changed the head of a message into one that is not valid.
+    #[error("the filters produced a message that can't be sent: {0}")]
     Head(String),
 }
 
@@ -105,7 +109,7 @@ impl Problem for Failed {
             }
             Self::Busy(_) => "Try again a little later.",
             Self::Trapped(_) | Self::Refused(_) | Self::Paused(_) => {
-                "Try again later; the gateway's log says more."
+                "Try again later; the gateway's log has the details."
             }
             Self::RequestTooLarge { .. } | Self::ResponseTooLarge { .. } => {
                 "The operator can raise the filter's `limits.buffer`."
@@ -124,7 +128,7 @@ impl Problem for Failed {
     }
 }
 
-/// Rounded up, and never none.
+/// Rounds up to whole seconds, at least 1.
 fn whole_seconds(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
 }

@@ -1,42 +1,42 @@
-//! Why a filter can't be had: what `orfa check` and a reload say, each with a stable code.
+//! Reasons for which a filter is refused, as `orfa check` and a reload report them, each with a stable code.
 
 use services::ConfigProblem;
 
-/// A filter that was refused, and where it stands.
+/// A refused filter, with its position.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason} ({})", .reason.code())]
 pub struct Refused {
-    /// Where it stands, as a JSON Pointer below the route's `filters`: `/0/wasm`.
+    /// The position as a JSON Pointer below the route's `filters`: `/0/wasm`.
     pub pointer: String,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
-/// Why a filter was refused.
+/// The reason for which a filter was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// The file can't be read.
     #[error("the module can't be read: {0}")]
     Unreadable(String),
-    /// Not WebAssembly, or not what this engine runs.
+    /// The file is not WebAssembly, or not supported by this engine.
     #[error("the module does not load: {0}")]
     Malformed(String),
-    /// It exports no `proxy_abi_version_...` that is known.
-    #[error("the module is for no Proxy-Wasm ABI that is known here: 0.1.0, 0.2.0, 0.2.1")]
+    /// The module exports no `proxy_abi_version_...` of a supported version.
+    #[error("the module implements none of the supported Proxy-Wasm ABIs: 0.1.0, 0.2.0, 0.2.1")]
     Abi,
-    /// It imports what no host function is.
+    /// The module imports a function that the host does not have.
     #[error("the module can't be linked: {0}")]
     Import(String),
-    /// It exports no memory.
+    /// The module exports no memory.
     #[error("the module exports no memory")]
     Memory,
-    /// It exports neither `proxy_on_memory_allocate` nor `malloc`.
+    /// The module exports neither `proxy_on_memory_allocate` nor `malloc`.
     #[error("the module exports neither `proxy_on_memory_allocate` nor `malloc`")]
     Allocator,
-    /// A callback has another type than the ABI says.
-    #[error("the module's `{0}` has another type than the ABI says")]
+    /// The type of a callback differs from the ABI.
+    #[error("the module's `{0}` has a type that differs from the ABI")]
     Signature(&'static str),
-    /// It trapped while it started, or ran out of time or memory.
+    /// The module trapped while it started, or exceeded its time or memory.
     #[error("the module failed to start: {0}")]
     Start(String),
     /// `proxy_on_vm_start` returned false.
@@ -45,10 +45,10 @@ pub enum Reason {
     /// `proxy_on_configure` returned false.
     #[error("the module refused its configuration: `proxy_on_configure` returned false")]
     Configure,
-    /// A service that the config does not have.
+    /// A service is not in the config.
     #[error("there is no service `{0}`")]
     Service(String),
-    /// What opens no hosts.
+    /// An entry of `hosts` is invalid.
     #[error("{0}")]
     Host(String),
 }
@@ -73,7 +73,7 @@ impl Reason {
         }
     }
 
-    /// What to do about it.
+    /// Advice on how to fix it.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
@@ -82,14 +82,16 @@ impl Reason {
             Self::Abi | Self::Allocator | Self::Memory | Self::Signature(_) => {
                 "Build it with one of the Proxy-Wasm SDKs: Go, Rust, AssemblyScript, C++."
             }
-            Self::Import(_) => "Only the functions of Proxy-Wasm and WASI preview 1 are there.",
-            Self::Start(_) | Self::VmStart | Self::Configure => "The module's own log lines may say why.",
+            Self::Import(_) => "Only the functions of Proxy-Wasm and WASI preview 1 are available.",
+            Self::Start(_) | Self::VmStart | Self::Configure => {
+                "The module's own log lines may give the reason."
+            }
             Self::Service(_) => "Name one of the config's services.",
             Self::Host(_) => "Write `auth.internal:8080`, `*.example.org` or `10.0.0.0/8`, or leave it out.",
         }
     }
 
-    /// Which field of the filter's config is to blame.
+    /// The field of the filter's config that is wrong.
     pub(crate) fn field(&self) -> &'static str {
         match self {
             Self::Start(_) | Self::Configure => "/config",

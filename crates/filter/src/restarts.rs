@@ -1,8 +1,9 @@
 //! The cost of restarts, charged to the clients whose requests trap.
 //!
-//! A request that traps takes its instance along, and the next one is made at once: no client waits for the fault of another.
-//! What that costs is CPU time of all. So it is measured and charged to the client, and one that has used up its quota is
-//! refused by filters until it has some again. Each client has a quota as large as that for compiling.
+//! A request that traps destroys its instance, and the next one is created immediately, so that other clients
+//! do not wait because of it. Creating an instance takes CPU time from all clients. So this time is measured
+//! and charged to the client whose request trapped, and filters refuse a client that has used up its quota
+//! until some of it is available again. The quota of each client is as large as its quota for compiling.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -12,20 +13,20 @@ use std::time::{Duration, Instant};
 use offload::{QuotaBook, QuotaKey};
 use sandbox::CpuClock;
 
-/// The accounts of all clients.
+/// The restart quotas of all clients.
 pub(crate) struct RestartQuota {
     book: QuotaBook,
-    /// Whether anything was ever charged: nothing is looked up before.
+    /// Whether anything has been charged. Until then no lookup is needed.
     has_charges: AtomicBool,
 }
 
 impl RestartQuota {
-    /// Opens the accounts, in each of which there is `limit` of CPU time in ten seconds.
+    /// Creates the quotas, each with `limit` of CPU time per ten seconds.
     pub(crate) fn new(limit: Duration) -> Self {
         Self { book: QuotaBook::new(limit), has_charges: AtomicBool::new(false) }
     }
 
-    /// Charges a client for CPU time that its request took beyond its own callback.
+    /// Charges a client for CPU time that its request caused beyond its own callback.
     pub(crate) fn charge(&self, payer: QuotaKey, cpu: Duration) {
         self.book.charge(payer, cpu, Instant::now());
         self.has_charges.store(true, Relaxed);

@@ -1,5 +1,5 @@
-//! Data and queues that modules share, across threads, instances and reloads. Bounded, so that a module that
-//! only ever puts in can't fill the memory.
+//! Data and queues that modules share across threads, instances and reloads. Both are bounded, so that a
+//! module that never removes anything can't exhaust the memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, Weak};
@@ -12,18 +12,18 @@ use crate::entry::Target;
 use crate::filters::lock;
 use crate::slot::Slot;
 
-/// The most bytes of data under one `vm_id`, and of its queues together.
+/// The maximum number of bytes of data per `vm_id`, and of all its queues together.
 pub(crate) const MAX_BYTES: usize = 32 << 20;
-/// What an item takes beside its bytes.
+/// The overhead of an item in bytes.
 const OVERHEAD: usize = 64;
-/// The most queues of one `vm_id`.
+/// The maximum number of queues of one `vm_id`.
 pub(crate) const MAX_QUEUES: usize = 256;
-/// How long the name of a queue may be, in bytes.
+/// The maximum length of a queue's name in bytes.
 const MAX_NAME: usize = 1024;
-/// The most root contexts that are told of one queue.
+/// The maximum number of consumers of one queue.
 const MAX_CONSUMERS: usize = 64;
 
-/// Data under one `vm_id`: values with versions.
+/// Data under one `vm_id`: versioned values.
 #[derive(Default)]
 pub(crate) struct Shared {
     data: Mutex<Data>,
@@ -46,7 +46,7 @@ pub(crate) struct Queues {
 struct Inner {
     by_name: HashMap<(String, String), u32>,
     all: Vec<Queue>,
-    /// What the queues of each `vm_id` hold together. There are as many as the configs have named.
+    /// The usage of each `vm_id`. There are as many entries as the configs have named.
     held: HashMap<String, QueueUse>,
 }
 
@@ -63,7 +63,7 @@ struct Queue {
     consumers: VecDeque<Consumer>,
 }
 
-/// A root context that is told of what stands in a queue.
+/// A root context that is notified of items in a queue.
 #[derive(Clone)]
 pub(crate) struct Consumer {
     pub(crate) slot: Weak<Slot>,
@@ -72,18 +72,18 @@ pub(crate) struct Consumer {
 }
 
 impl Shared {
-    /// A value and its version.
+    /// Returns a value and its version.
     pub(crate) fn get(&self, key: &[u8]) -> Option<(Bytes, u32)> {
         lock(&self.data).values.get(key).cloned()
     }
 
-    /// How many bytes there are.
+    /// The number of bytes stored.
     #[cfg(test)]
     pub(crate) fn size(&self) -> usize {
         lock(&self.data).bytes
     }
 
-    /// Sets a value, if its version is still this one; 0 is any.
+    /// Sets a value if its version is still this one; 0 matches any version.
     pub(crate) fn set(&self, key: &[u8], value: &[u8], cas: u32) -> Result<(), Status> {
         let mut data = lock(&self.data);
         let before = data.values.get(key);
@@ -96,7 +96,7 @@ impl Shared {
             return Err(Status::InternalFailure);
         }
         data.bytes = bytes;
-        // 0 is no version.
+        // 0 is reserved for "any version".
         data.version = data.version.checked_add(1).unwrap_or(1);
         let version = data.version;
         data.values.insert(key.to_vec(), (Bytes::copy_from_slice(value), version));
@@ -105,7 +105,7 @@ impl Shared {
 }
 
 impl Queues {
-    /// The queue of this name, made if there is none, with one more who is told.
+    /// Returns the queue of this name, created if there is none, and adds a consumer.
     pub(crate) fn register(&self, vm_id: &str, name: &str, consumer: Consumer) -> Result<u32, Status> {
         let mut inner = lock(&self.inner);
         let id = match inner.find(vm_id, name) {
@@ -132,7 +132,7 @@ impl Queues {
         Ok(id)
     }
 
-    /// A root context is gone, or all of an instance: it is told no more, in turn with those that are there.
+    /// Removes a root context, or all root contexts of an instance, from the consumers.
     pub(crate) fn leave(&self, slot: &Weak<Slot>, generation: u64, root: Option<u32>) {
         for queue in &mut lock(&self.inner).all {
             queue.consumers.retain(|known| {
@@ -146,7 +146,7 @@ impl Queues {
         lock(&self.inner).find(vm_id, name)
     }
 
-    /// Puts an item at the end, and tells one of those who registered.
+    /// Appends an item and notifies one of the consumers.
     pub(crate) fn enqueue(&self, id: u32, item: Bytes) -> Result<(), Status> {
         let mut inner = lock(&self.inner);
         let (queue, held) = inner.queue_and_use(id)?;
@@ -156,7 +156,7 @@ impl Queues {
         }
         held.bytes = bytes;
         queue.items.push_back(item);
-        // In turn, as far as they are still there.
+        // Live consumers are notified in turn.
         queue.consumers.retain(|consumer| consumer.slot.strong_count() > 0);
         if let Some(consumer) = queue.consumers.pop_front() {
             queue.consumers.push_back(consumer.clone());
@@ -173,7 +173,7 @@ impl Queues {
         Ok(item)
     }
 
-    /// How many queues there are, and how many bytes stand in them.
+    /// The number of queues, and the number of bytes in them.
     #[cfg(test)]
     pub(crate) fn size(&self) -> (usize, usize) {
         let inner = lock(&self.inner);
@@ -200,17 +200,17 @@ impl Inner {
 }
 
 impl Consumer {
-    /// Whether it is the same root context, or one before it in the same place.
+    /// Whether this is the same root context, or one of an earlier instance in the same slot.
     fn is_place_of(&self, other: &Self) -> bool {
         self.slot.ptr_eq(&other.slot) && (self.root == other.root || self.generation != other.generation)
     }
 
-    /// Tells it, by a task of its own: it may be the one that is running.
+    /// Notifies the consumer in a task of its own, since it may be the one that is running.
     fn tell(self, queue: u32) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             let Some(slot) = self.slot.upgrade() else { return };
-            // One that is gone has nothing to be told.
+            // An error means that the consumer's instance is gone.
             let _ =
                 slot.enter(Target::Generation(self.generation), QueueReady { root: self.root, queue }).await;
         });
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_set_if_its_version_is_the_one_that_was_seen() {
+    fn set_requires_the_current_version() {
         let shared = Shared::default();
         assert_eq!(shared.set(b"k", b"1", 0), Ok(()));
         let (_, version) = shared.get(b"k").unwrap();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_data_is_bounded_and_room_comes_back() {
+    fn shared_data_is_bounded_and_space_is_reclaimed() {
         let shared = Shared::default();
         let large = vec![0; MAX_BYTES - 1024];
         assert_eq!(shared.set(b"k", &large, 0), Ok(()));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_gives_items_in_order() {
+    fn queues_are_first_in_first_out() {
         let queues = Queues::default();
         let consumer = Consumer { slot: Weak::new(), generation: 0, root: 1 };
         let id = queues.register("vm", "q", consumer).unwrap();
@@ -269,7 +269,7 @@ mod tests {
         queues.enqueue(ids[0], large.clone()).unwrap();
         queues.enqueue(ids[1], large.clone()).unwrap();
         assert_eq!(queues.enqueue(ids[2], Bytes::new()), Err(Status::InternalFailure));
-        // Others have room, and room comes back.
+        // Other queues have space, and space is reclaimed.
         let other = register("other", "q").unwrap();
         queues.enqueue(other, large).unwrap();
         queues.dequeue(ids[1]).unwrap();

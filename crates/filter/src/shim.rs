@@ -1,18 +1,19 @@
-//! The allocation shim: a small module beside each instance, by which host functions get memory of the module's own.
+//! The allocation shim: a small module next to each instance, through which host functions allocate memory in
+//! the module.
 //!
-//! A host function that gives the module bytes has to call the module's allocator in between. From the host that would
-//! be a callback within a callback, on a stack of its own. So such a function has two halves, and Wasm calls the
-//! allocator:
+//! A host function that returns bytes to the module has to call the module's allocator first. From the host
+//! that would be a nested callback, on a stack of its own. Instead such a function is split into two halves,
+//! and Wasm code calls the allocator:
 //!
 //! ```text
 //! (func (export "proxy_get_property") (param i32 i32 i32 i32) (result i32)
-//!     ;; call the first half: how many bytes there are to give, and a status if there are none
-//!     ;; call the allocator, by a table in which the host has put it
+//!     ;; call the first half: the number of bytes to give, or a status if there are none
+//!     ;; call the allocator, through a table that the host has filled
 //!     ;; call the second half with the address: a status
 //! )
 //! ```
 //!
-//! `host/memory.rs` has what the halves do, `host/link.rs` which functions there are.
+//! `host/memory.rs` implements the halves, `host/link.rs` lists the functions.
 
 use wasm_encoder::{
     BlockType, CodeSection, EntityType, ExportKind, ExportSection, Function, FunctionSection, ImportSection,
@@ -23,20 +24,21 @@ use wasm_encoder::{
 pub(crate) const BEGIN: &str = "orfa:begin";
 /// The namespace and the name of the second half.
 pub(crate) const FINISH: (&str, &str) = ("orfa:finish", "finish");
-/// The table that has the allocator in its only place.
+/// The table with one entry, the allocator.
 pub(crate) const ALLOCATOR: &str = "allocator";
 
-/// A host function that gives the module bytes: its name, and how many parameters it has.
+/// A host function that returns bytes to the module: its name and the number of its parameters.
 pub(crate) type GivingFunction = (&'static str, u32);
 
-/// What a first half returns: so many bytes, or a status where there are none.
+/// Encodes the result of a first half: a number of bytes, or a status if there are none.
 pub(crate) fn outcome(length: u32, status: u32) -> u64 {
     u64::from(length) << 32 | u64::from(status)
 }
 
-/// The shim for these functions, as a module.
+/// Generates the shim module for these functions.
 pub(crate) fn encode(functions: &[GivingFunction]) -> Vec<u8> {
-    // Type 0 is that of the allocator and of the second half. A function's own follow: of its first half, of the whole.
+    // Type 0 is the type of the allocator and of the second half. Two types per function follow: the first
+    // half's and the function's own.
     let (mut types, mut imports) = (TypeSection::new(), ImportSection::new());
     types.ty().function([ValType::I32], [ValType::I32]);
     imports.import(FINISH.0, FINISH.1, EntityType::Function(0));
@@ -67,7 +69,7 @@ pub(crate) fn encode(functions: &[GivingFunction]) -> Vec<u8> {
     module.finish()
 }
 
-/// A function around its first half, which has this index.
+/// Generates a function around the first half with this index.
 fn body(begin: u32, parameters: u32) -> Function {
     let (outcome, length) = (parameters, parameters + 1);
     let mut function = Function::new([(1, ValType::I64), (1, ValType::I32)]);

@@ -1,9 +1,10 @@
-//! A place for one instance of a virtual machine: where it is made, entered, and buried when it traps.
+//! A slot for one instance of a virtual machine: creation, entry, and replacement after a trap.
 //!
-//! A trap takes all contexts of the instance with it. Each is told, so that nobody waits for what never comes;
-//! the next request finds a new instance, and the client whose request trapped pays for it (`restarts.rs`). Instances that
-//! do not start, or trap in a timer or queue before they serve a request, follow each other at longer and longer intervals,
-//! up to a second. Requests wait for the end of an interval.
+//! A trap destroys all contexts of the instance. Each is notified, so that no request waits for a callback
+//! that never comes. The next request finds a new instance, and the client whose request trapped is charged
+//! for it (`restarts.rs`). If instances do not start, or trap in a timer or queue callback before they serve
+//! a request, the next ones are created after a growing back-off of at most one second, for which requests
+//! wait.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -33,10 +34,10 @@ use crate::vm::Core;
 const FREE_FAILURES: u32 = 5;
 /// The longest back-off.
 const LONGEST: Duration = Duration::from_secs(1);
-/// An instance that lived for so long is no failure in a row.
+/// An instance that lived longer than this does not count as a failure in a row.
 const LONG_LIFE: Duration = Duration::from_secs(5);
 
-/// A place for one instance.
+/// A slot for one instance.
 pub(crate) struct Slot {
     core: Arc<Core>,
     me: Weak<Self>,
@@ -44,48 +45,49 @@ pub(crate) struct Slot {
     line: Mutex<Line>,
 }
 
-/// What is in a slot, unless somebody has it; and who waits for it, in order.
+/// The state of a slot, unless it is taken, and the queue of tasks that wait for it.
 struct Line {
     state: Option<State>,
     waiting: VecDeque<oneshot::Sender<StateGuard>>,
 }
 
-/// What is in a slot, as long as a callback needs it. Dropping it hands it on.
+/// Exclusive access to the state of a slot. Dropping it passes the state to the next task in the queue.
 pub(crate) struct StateGuard {
     slot: Arc<Slot>,
-    /// It is there until it is handed on.
+    /// Present until it is passed on.
     state: Option<State>,
 }
 
-/// What is in it.
+/// The state of a slot.
 #[derive(Default)]
 pub(crate) struct State {
     instance: Option<Box<Instance>>,
-    /// How many instances there were before.
+    /// The number of earlier instances.
     generation: u64,
-    /// The failures in a row that count for the back-off.
+    /// The number of consecutive failures that count for the back-off.
     failures: u32,
     made: Option<Instant>,
     back_off: Option<BackOff>,
-    /// The client whose request trapped the instance before: it pays for this one.
+    /// The client whose request trapped the previous instance, and which is charged for this one.
     debtor: Option<QuotaKey>,
-    /// The task that gives back the memory of the instance before.
+    /// The task that releases the memory of the previous instance.
     burial: Option<JoinHandle<()>>,
-    /// A callback has begun and not ended.
+    /// Whether a callback has begun and not ended.
     is_entered: bool,
 }
 
-/// An interval in which no instance is made.
+/// A back-off, during which no instance is created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BackOff {
     pub(crate) until: Instant,
-    /// Whether the last instance did not start; else it started, and trapped before it served a request.
+    /// Whether the last instance failed to start. Otherwise it started, and trapped before it served a
+    /// request.
     pub(crate) is_start: bool,
 }
 
-/// The end of an instance.
+/// A failure of an instance.
 struct Failure {
-    /// Whether it did not start, or not for the filter that it was to start for.
+    /// Whether it failed to start, in general or for the filter that it was started for.
     is_start: bool,
     /// Whether it has served a request.
     has_served: bool,
@@ -93,9 +95,9 @@ struct Failure {
     payer: Option<QuotaKey>,
 }
 
-/// A callback was left half-way.
+/// The error of a callback that was interrupted.
 #[derive(Debug, thiserror::Error)]
-#[error("it was left in the middle of a callback")]
+#[error("it was interrupted in the middle of a callback")]
 struct LeftHalfway;
 
 impl Slot {
@@ -108,23 +110,23 @@ impl Slot {
         })
     }
 
-    /// Whether there was ever an instance in it.
+    /// Whether the slot has ever had an instance.
     pub(crate) fn is_used(&self) -> bool {
         self.used.load(Relaxed)
     }
 
-    /// How many wait for what is in it.
+    /// The number of tasks that wait for the state.
     pub(crate) fn waiting(&self) -> usize {
         lock(&self.line).waiting.len()
     }
 
-    /// What is in it, if it is free.
+    /// Takes the state if it is free.
     pub(crate) fn try_take(self: &Arc<Self>) -> Option<StateGuard> {
         let state = lock(&self.line).state.take()?;
         Some(StateGuard { slot: Arc::clone(self), state: Some(state) })
     }
 
-    /// What is in it, now or in turn; nothing where as many wait as may.
+    /// Takes the state, now or in turn. Returns `None` if `most` tasks wait already.
     pub(crate) fn take(
         self: &Arc<Self>,
         most: usize,
@@ -144,10 +146,10 @@ impl Slot {
         Some(Err(receiver))
     }
 
-    /// Has an instance in which the filter has its root context, made now if there is none.
+    /// Makes sure that the filter has its root context in the instance, creating both if necessary.
     ///
     /// # Errors
-    /// When it can't be made, or not yet.
+    /// Fails if the instance can't be created, or not yet.
     pub(crate) async fn prepare(self: Arc<Self>, spec: Arc<Spec>) -> Result<(), EntryError> {
         let state = match self.take(usize::MAX) {
             Some(Ok(state)) => Ok(state),
@@ -177,10 +179,10 @@ impl Slot {
         }
     }
 
-    /// Makes a filter's root context, and before it the instance.
+    /// Creates a filter's root context, and the instance if there is none.
     async fn make_root(&self, state: &mut State, spec: &Arc<Spec>) -> Result<(), EntryError> {
         if let Some(burial) = &mut state.burial {
-            // There are never two memories of one place. What panicked is gone as well.
+            // A slot never has two memories at once. A task that panicked has released its memory as well.
             let _ = burial.await;
             state.burial = None;
         }
@@ -201,7 +203,7 @@ impl Slot {
         };
         let started = state.instance.insert(instance).start(spec).await;
         if let Err(NotReady::Trapped(trapped)) = &started {
-            // What can't even start is not started again by itself: that would go on for ever.
+            // A filter that can't start is not restarted automatically, which would never end.
             self.replace(state, trapped, Some(spec.number));
         }
         started
@@ -224,8 +226,8 @@ impl Slot {
         }
     }
 
-    /// Takes an instance away that trapped: tells the log and everybody who has a context in it, and has the next one
-    /// made, but not for the filter that is to be left out.
+    /// Discards an instance that trapped: logs it, notifies all its contexts, and starts the creation of the
+    /// next one for the remaining filters, except the filter `without`.
     fn replace(&self, state: &mut State, trapped: &Trapped, without: Option<u64>) {
         let clock = CpuClock::now();
         let Some((dead, payer)) = state.kill(without.is_some()) else { return };
@@ -248,8 +250,8 @@ impl Slot {
         }
     }
 
-    /// Does what is left to do for an instance that trapped, in a task whose CPU time is charged to the client whose request
-    /// trapped it.
+    /// Runs the remaining work for a trapped instance in a task whose CPU time is charged to the client whose
+    /// request trapped.
     pub(crate) fn beside(
         &self,
         work: impl Future<Output = ()> + Send + 'static,
@@ -265,7 +267,7 @@ impl Slot {
         })))
     }
 
-    /// Makes the next instance beside requests, for the filter that trapped and for those with timers.
+    /// Creates the next instance in the background, for the filter that trapped and for those with timers.
     fn revive(&self, specs: Vec<Arc<Spec>>, again: Option<Instant>) {
         let Ok(runtime) = Handle::try_current() else { return };
         let me = self.me.clone();
@@ -276,7 +278,7 @@ impl Slot {
             for spec in specs {
                 let Some(slot) = me.upgrade() else { return };
                 if !spec.ended.load(Relaxed) {
-                    // One that fails again is in the log, and tried again by the next request.
+                    // A filter that fails again has been logged, and the next request retries it.
                     let _ = slot.prepare(spec).await;
                 }
             }
@@ -285,10 +287,10 @@ impl Slot {
 }
 
 impl StateGuard {
-    /// Makes a callback. It is over when nothing is left to do in the instance.
+    /// Runs a callback and the work that it leaves in the instance.
     ///
     /// # Errors
-    /// When there is no such instance, or it traps.
+    /// Fails if the instance does not exist, or traps.
     pub(crate) async fn run<C: ModuleCallback>(
         mut self,
         target: Target,
@@ -323,7 +325,8 @@ impl StateGuard {
         };
         let mut trap = None;
         if instance.has_leftovers() && result.is_ok() {
-            // A trap at the end of other streams is not this callback's. Its own stream is told like all in the instance.
+            // A trap at the end of other streams is not this callback's. Its own stream is notified like all
+            // in the instance.
             trap = Box::pin(instance.settle()).await.err();
         }
         *is_entered = false;
@@ -337,12 +340,12 @@ impl StateGuard {
         result
     }
 
-    /// Whether there is an instance, or one may be made.
+    /// Whether there is an instance, or one may be created now.
     pub(crate) fn is_ready(&self) -> bool {
         self.state.as_ref().is_some_and(|state| state.instance.is_some() || state.wait_over().is_ok())
     }
 
-    /// Lets a stream go of whose end its module is not told.
+    /// Removes a stream without notifying its module.
     pub(crate) fn forget(&mut self, generation: u64, id: u32) {
         if let Some(state) = self.state.as_mut().filter(|state| state.generation == generation)
             && let Some(instance) = &mut state.instance
@@ -361,8 +364,8 @@ impl Drop for StateGuard {
 }
 
 impl State {
-    /// Takes the instance away. What it knew is not to be found by its generation any more.
-    /// Returns as well the client whose request trapped it.
+    /// Takes the instance out of the slot and starts a new generation. Returns the instance with the client
+    /// whose request trapped it.
     fn kill(&mut self, is_start: bool) -> Option<(Box<Instance>, Option<QuotaKey>)> {
         self.generation += 1;
         let Some(dead) = self.instance.take() else {
@@ -374,7 +377,7 @@ impl State {
         Some((dead, payer))
     }
 
-    /// Decides when the next instance is made, and at whose cost.
+    /// Determines the back-off for the next instance, and the client that is charged for it.
     fn note_failure(&mut self, failure: &Failure) {
         self.debtor = failure.payer;
         if !failure.counts() {
@@ -406,7 +409,8 @@ impl State {
 impl Failure {
     const START: Self = Self { is_start: true, has_served: false, payer: None };
 
-    /// Whether it counts for the back-off. A request that traps does not, or its client could keep all others away.
+    /// Whether the failure counts for the back-off. A trap in a request does not, since its client could then
+    /// block all others.
     fn counts(&self) -> bool {
         self.is_start || (self.payer.is_none() && !self.has_served)
     }

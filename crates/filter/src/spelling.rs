@@ -1,5 +1,6 @@
-//! Spellings of a field: servers behind CGI-like interfaces read `_` and `-` as the same character, so `x_user` of a
-//! client would stand beside `x-user` of a filter. A field that a filter changes has only the filters' spellings.
+//! Alternative spellings of a header field. Servers behind CGI-like interfaces treat `_` and `-` as the same
+//! character, so a client's `x_user` could be taken for a filter's `x-user`. A field that a filter changes
+//! therefore keeps only the filters' spellings.
 
 use std::collections::HashMap;
 
@@ -7,7 +8,7 @@ use foldhash::fast::RandomState;
 use http::header::{HeaderMap, HeaderName};
 use services::headers::is_same_field;
 
-/// How many names are remembered. Those of filters beyond it count as the client's.
+/// The maximum number of remembered names. Names of filters beyond it count as the client's.
 const MAX_NAMES: usize = 1024;
 
 /// The names of a request's headers that filters have written.
@@ -28,8 +29,9 @@ impl WrittenNames {
         remove(headers, is_other);
     }
 
-    /// As [`Self::add`], for a filter that has replaced all headers. Where it leaves several spellings of a field, those
-    /// of the client with `_` go, and with a field that it has changed or left out all of the client's.
+    /// Like [`Self::add`], for a filter that has replaced all headers. If several spellings of a field are
+    /// left, the client's spellings with `_` are removed; if the filter has changed or removed the field, all
+    /// of the client's are.
     pub(crate) fn replace_all(&mut self, headers: &mut HeaderMap, before: &HeaderMap) {
         let (stripped, changed): (Vec<HeaderName>, Vec<HeaderName>) = {
             let is_changed =
@@ -67,7 +69,7 @@ impl WrittenNames {
 struct Spellings<'a> {
     first: &'a HeaderName,
     has_several: bool,
-    /// A filter has written or removed one of them.
+    /// Whether a filter has written or removed one of them.
     is_changed: bool,
 }
 

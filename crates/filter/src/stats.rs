@@ -1,10 +1,10 @@
-//! What the host counts of each filter, for the gateway's metrics.
+//! The host's counters of each filter, for the gateway's metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::host::RefusalLog;
 
-/// Counts of the filters of one name.
+/// The counters of all filters with one name.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     pub(crate) requests: AtomicU64,
@@ -19,28 +19,28 @@ pub(crate) struct Stats {
     pub(crate) refusals: RefusalLog,
 }
 
-/// What a filter did so far. Filters of the same name are counted together.
+/// A snapshot of a filter's counters. Filters of the same name are counted together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilterStats {
     /// The filter's name.
     pub filter: String,
-    /// Requests that it has seen.
+    /// Requests that the filter has seen.
     pub requests: u64,
-    /// Requests that it answered itself.
+    /// Requests that the filter answered itself.
     pub local_responses: u64,
-    /// Traps, with callbacks that ran out of time or memory.
+    /// Traps, including callbacks that exceeded their time or memory.
     pub traps: u64,
     /// Root contexts that were started and configured.
     pub starts: u64,
     /// HTTP and gRPC calls.
     pub calls: u64,
-    /// Requests that ended with a problem of the filter's making.
+    /// Requests that ended with a problem caused by the filter.
     pub failed: u64,
-    /// Requests that went on without it after a trap.
+    /// Requests that continued without the filter after a trap.
     pub bypassed: u64,
     /// HTTP and gRPC calls that could not be made.
     pub refused_calls: u64,
-    /// Other host functions that did not do what they were asked.
+    /// Calls of other host functions that returned an error.
     pub refused_functions: u64,
 }
 
@@ -61,7 +61,7 @@ impl Stats {
     }
 }
 
-/// One more.
+/// Increments a counter.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
 }

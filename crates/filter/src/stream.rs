@@ -1,7 +1,7 @@
-//! A stream context: one exchange as one filter has it, with what its module has said of it so far.
+//! A stream context: one exchange in one filter, with the signals of its module so far.
 //!
-//! Host functions write here, from whichever callback; the exchange and its bodies read it, and are woken when
-//! there is something new. Locks are held for moments, and never while the module runs.
+//! Host functions write here, from any callback. The exchange and its bodies read the state, and are woken
+//! when it changes. Locks are held briefly, and never while the module runs.
 
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::Waker;
@@ -31,14 +31,14 @@ pub(crate) struct Stream {
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) has: Has,
     pub(crate) slot: Weak<Slot>,
-    /// Which of the slot's instances knows it.
+    /// The generation of the slot's instance that has this context.
     pub(crate) generation: u64,
     pub(crate) state: Mutex<State>,
-    /// Of the exchange, the request's body, the response's body.
+    /// The wakers of the exchange, the request's body and the response's body.
     wakers: [AtomicWaker; 3],
 }
 
-/// A stream of an exchange. The stream ends when it is dropped.
+/// Owns a stream of an exchange. The stream ends when it is dropped.
 pub(crate) struct StreamGuard(pub(crate) Arc<Stream>);
 
 impl std::ops::Deref for StreamGuard {
@@ -51,7 +51,7 @@ impl std::ops::Deref for StreamGuard {
 
 impl Drop for StreamGuard {
     fn drop(&mut self) {
-        // What is gone already has no end to be told of.
+        // If the instance is gone, there is nothing to notify.
         let Some(slot) = self.0.slot.upgrade() else { return };
         let Self(stream) = self;
         match slot.try_take() {
@@ -65,7 +65,7 @@ impl Drop for StreamGuard {
     }
 }
 
-/// Who waits for news of a stream.
+/// The futures that wait for changes of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Waiter {
     Exchange = 0,
@@ -73,56 +73,57 @@ pub(crate) enum Waiter {
     Response = 2,
 }
 
-/// What its module has said.
+/// The signals of the module.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Its own answer, to be sent.
+    /// The module's own response, not sent yet.
     pub(crate) local: Option<Local>,
-    /// It has answered: the first answer counts.
+    /// Whether the module has given a response. Only the first one counts.
     pub(crate) answered: bool,
-    /// The instance that knew it is gone.
+    /// Whether the instance with this context is gone.
     pub(crate) dead: bool,
-    /// The instance is gone by a trap in one of its own callbacks, and not in that of another request.
+    /// Whether the instance trapped in a callback of this stream, rather than of another one.
     pub(crate) trapped: bool,
-    /// It ended the exchange.
+    /// Whether the module closed the stream.
     pub(crate) closed: bool,
-    /// The host ends the exchange, on its account.
+    /// The failure with which the host ends the exchange because of this filter.
     pub(crate) failed: Option<Failed>,
-    /// Calls that it waits for, gRPC streams not among them; and all that it has made.
+    /// The number of calls that the stream waits for, without gRPC streams; and the number of all its calls.
     pub(crate) waiting: u32,
     pub(crate) calls: u32,
-    /// How often it said that the request may go on: calls that it made before are waited for no more.
+    /// The number of times that the module resumed the request. Calls made before are no longer awaited.
     pub(crate) era: u32,
-    /// In the callback under way it was refused a call or a response of its own, and has made none since.
+    /// Whether the callback in flight was refused a call or a local response and has made none since.
     pub(crate) refused: bool,
-    /// Bytes of headers that it has written.
+    /// The number of bytes of headers that the module has written.
     pub(crate) written: usize,
     pub(crate) halves: [Half; 2],
 }
 
-/// One of the two messages.
+/// The state of one of the two messages.
 #[derive(Default)]
 pub(crate) struct Half {
-    /// What the module may see of the body: the last piece, with all that is held back before it.
+    /// The part of the body that the module may see: the last piece and everything held back before it.
     pub(crate) data: Bytes,
-    /// How many bytes at the end of `data` no callback about the body has shown yet.
+    /// The number of bytes at the end of `data` that no body callback has shown yet.
     pub(crate) unseen: usize,
-    /// It asked to see the body while it holds the head back.
+    /// Whether the module has read the body while it holds the head back.
     pub(crate) asks: bool,
-    /// Whether the body's callbacks have begun: before, there is no body to see.
+    /// Whether the body's callbacks have begun. Before that the body can't be read.
     pub(crate) open: bool,
-    /// The module said that it may go on: since its last callback about the message began, which has a say as well.
+    /// Whether the module has resumed the message since its last callback for the message began.
     pub(crate) resumed: bool,
-    /// The module said so of the head, which waits for it whatever callbacks about the body come in between.
+    /// Whether the module has resumed the message since the headers callback began, regardless of body
+    /// callbacks.
     pub(crate) head_resumed: bool,
-    /// The module has changed the body.
+    /// Whether the module has changed the body.
     pub(crate) changed: bool,
-    /// The body is held back.
+    /// Whether the body is held back.
     pub(crate) held: bool,
     pub(crate) trailers: Option<HeaderMap>,
 }
 
-/// An answer of the module's own.
+/// A local response of the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Local {
     pub(crate) status: StatusCode,
@@ -131,15 +132,15 @@ pub(crate) struct Local {
     pub(crate) details: String,
 }
 
-/// What becomes of an exchange, as far as one filter has a say in it.
+/// The effect of one filter on its exchange.
 pub(crate) enum Verdict {
-    /// Nothing is in the way.
+    /// The exchange continues.
     Go,
-    /// The filter answers itself.
+    /// The filter answers the request.
     Answer(Local),
-    /// It ends with a problem.
+    /// The exchange ends with a problem.
     Fail(Failed),
-    /// One of its callbacks trapped, and its filter is one to go on without.
+    /// The filter is bypassed: one of its own callbacks trapped, and it has `on_trap: open`.
     Skip,
 }
 
@@ -156,7 +157,7 @@ impl Stream {
         Arc::new(Self { id, root, spec, exchange, has, slot, generation, state: Mutex::default(), wakers })
     }
 
-    /// Makes a callback in the instance that has it.
+    /// Runs a callback in the instance that has this context.
     pub(crate) fn enter<C: ModuleCallback>(&self, callback: C) -> CallbackFuture<C::Output> {
         match self.slot.upgrade() {
             Some(slot) => slot.enter(Target::Generation(self.generation), callback),
@@ -172,19 +173,19 @@ impl Stream {
         self.spec.dialect == Dialect::Lenient
     }
 
-    /// Whom to tell of news.
+    /// Registers a waker.
     pub(crate) fn register(&self, waiter: Waiter, waker: &Waker) {
         if let Some(place) = self.wakers.get(waiter as usize) {
             place.register(waker);
         }
     }
 
-    /// There is something new.
+    /// Wakes all waiting futures.
     pub(crate) fn wake(&self) {
         self.wakers.iter().for_each(AtomicWaker::wake);
     }
 
-    /// Its instance is gone.
+    /// Marks the instance as gone.
     pub(crate) fn die(&self) {
         self.state().dead = true;
         self.wake();
@@ -196,7 +197,7 @@ impl Stream {
         self.wake();
     }
 
-    /// What the module, or its end, asks for. Its own answer is given away once.
+    /// Returns the current effect on the exchange. A local response is returned once.
     pub(crate) fn verdict(&self) -> Verdict {
         let mut state = self.state();
         if let Some(local) = state.local.take() {
@@ -221,44 +222,44 @@ impl Stream {
         Verdict::Go
     }
 
-    /// Whether its module has let all go that it is shown of the exchange.
+    /// Whether the module has released everything that it is shown of the exchange.
     fn is_finished(&self) -> bool {
         let sees_more =
             self.has.response_headers || self.has.body(Side::Request) || self.has.body(Side::Response);
         !sees_more && self.exchange.messages().has_request_left()
     }
 
-    /// Whether the exchange goes on without it: one of its own callbacks trapped, and its filter is `on_trap: open`.
+    /// Whether the filter is bypassed: one of its own callbacks trapped, and it has `on_trap: open`.
     pub(crate) fn is_skipped(&self) -> bool {
         let state = self.state();
         state.dead && state.trapped && self.spec.on_trap == OnTrap::Open
     }
 
-    /// Whether there is a verdict other than to go on.
+    /// Whether there is a verdict other than to continue.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.state();
         state.local.is_some() || state.failed.is_some() || state.dead || state.closed
     }
 
-    /// Whether there is anything in the way of a head that the module has just let go.
+    /// Whether anything blocks a head that the module has just released.
     pub(crate) fn has_news(&self) -> bool {
         let state = self.state();
         let is_over = state.local.is_some() || state.failed.is_some() || state.dead || state.closed;
         is_over || state.waiting > 0
     }
 
-    /// Whether the module said that it may go on, since it was last asked.
+    /// Whether the module has resumed the message since the last call.
     pub(crate) fn take_resumed(&self, side: Side) -> bool {
         std::mem::take(&mut self.state().half(side).resumed)
     }
 
-    /// Whether the module said that the head may go on, since it was last asked.
+    /// Whether the module has resumed the head since the last call.
     pub(crate) fn take_head_resumed(&self, side: Side) -> bool {
         std::mem::take(&mut self.state().half(side).head_resumed)
     }
 
-    /// A callback about a message begins: what the module said before is not about it. Only whoever is in the
-    /// instance says so, since callbacks that wait for it may still let go what came before.
+    /// Starts a callback about a message, which resets earlier signals. Must only be called inside the
+    /// instance, since queued callbacks may still release earlier parts.
     pub(crate) fn begin_callback(&self, side: Side, is_head: bool) {
         let mut state = self.state();
         let half = state.half(side);
@@ -266,7 +267,7 @@ impl Stream {
         half.head_resumed &= !is_head;
     }
 
-    /// The module said that a message may go on, whatever calls of its are still under way.
+    /// Resumes a message, even if the module's calls are still in flight.
     pub(crate) fn resume(&self, side: Side) {
         let mut state = self.state();
         let half = state.half(side);
@@ -280,20 +281,20 @@ impl Stream {
         self.wake();
     }
 
-    /// The module lets the request go on by what it returns.
+    /// Continues the request because of a callback's return value.
     pub(crate) fn let_go(&self) {
         self.check_refusal(&mut self.state());
     }
 
-    /// Ends the exchange where the module lets a request pass although it was refused what it asked for: whether it may
-    /// pass, or to answer it.
+    /// Ends the exchange if the module lets a request pass although the host refused its call or its local
+    /// response.
     fn check_refusal(&self, state: &mut State) {
         if state.refused && !state.answered && self.spec.on_refusal == OnRefusal::Closed {
             state.failed.get_or_insert_with(|| Failed::Refused(Arc::clone(&self.spec.name)));
         }
     }
 
-    /// A call that was made in this era is over: one less to wait for, if it is waited for at all.
+    /// Ends the wait for a call of this era, if it is awaited.
     pub(crate) fn end_call(&self, era: Option<u32>) {
         let mut state = self.state();
         if era == Some(state.era) {
@@ -301,7 +302,7 @@ impl Stream {
         }
     }
 
-    /// Counts headers that the module writes; `false` if they are too many.
+    /// Counts header bytes that the module writes. Returns `false` if the limit is exceeded.
     pub(crate) fn may_write(&self, bytes: usize) -> bool {
         let mut state = self.state();
         state.written = state.written.saturating_add(bytes);
@@ -320,12 +321,12 @@ impl State {
 }
 
 impl Half {
-    /// How many bytes a callback about the body has shown.
+    /// The number of bytes that a body callback has shown.
     pub(crate) fn seen(&self) -> usize {
         self.data.len().saturating_sub(self.unseen)
     }
 
-    /// One more piece. Nothing is copied where nothing is held back.
+    /// Appends a piece. It is not copied if nothing is held back.
     pub(crate) fn push(&mut self, piece: Bytes) {
         self.unseen += piece.len();
         if self.data.is_empty() {

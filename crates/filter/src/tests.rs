@@ -1,8 +1,8 @@
-//! Modules written as text, each for one thing; what a whole exchange makes of them.
+//! Tests of whole exchanges through modules that are written as text, each for one purpose.
 //!
-//! In the text, `«x-a»` stands for the address and length of a string, and `‹:method GET|:path /›` for those of
-//! a list of headers. `$want` traps unless a host function answered with the status that is wanted, so that a
-//! test sees it.
+//! In the text, `«x-a»` expands to the address and length of a string, and `‹:method GET|:path /›` to those
+//! of a list of headers. `$want` traps unless a host function returned the expected status, which fails the
+//! test.
 
 mod bad;
 mod bodies;
@@ -30,7 +30,7 @@ use services::{Body, Budget, Call, ServiceConfig, Services, Transport, Transport
 
 use crate::{Chain, Event, Facts, Failed, FilterConfig, Filters, Observe, Refused};
 
-/// Every import that tests use: its name, the name here, how many parameters.
+/// The imports that tests use: the name, the name in the text, the number of parameters.
 const IMPORTS: &[(&str, &str, usize)] = &[
     ("proxy_log", "log", 3),
     ("proxy_set_tick_period_milliseconds", "tick", 1),
@@ -66,7 +66,7 @@ const IMPORTS: &[(&str, &str, usize)] = &[
     ("proxy_get_status", "status", 3),
 ];
 
-/// What every module has: a marker, a memory, an allocator.
+/// The part that every module has: a marker, a memory, an allocator.
 const COMMON: &str = r#"
     (import "env" "proxy_increment_metric" (func $increment (param i32 i64) (result i32)))
     (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
@@ -87,9 +87,9 @@ const COMMON: &str = r#"
                 (i32.load (i32.const 0)) (i32.load (i32.const 4)))))
 "#;
 
-/// A module's text as WebAssembly.
+/// Assembles a module's text.
 fn assemble(code: &str) -> Vec<u8> {
-    // No more than is called: what a module does not import it can't call, and the host knows that.
+    // Only called functions are imported, since the host inspects the imports.
     let calls = |text: &str, name: &str| {
         let call = format!("call ${name}");
         text.split(&call).skip(1).any(|rest| rest.starts_with([' ', ')']))
@@ -108,7 +108,7 @@ fn assemble(code: &str) -> Vec<u8> {
     wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// Strings and lists of headers as data, and where they are in their place.
+/// Replaces strings and lists of headers by their addresses, and returns the data.
 fn with_data(code: &str) -> (String, String) {
     let (mut out, mut data, mut at) = (String::new(), String::new(), 1024);
     let mut rest = code;
@@ -142,7 +142,7 @@ fn pairs(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// What a module did, in words.
+/// Records the events of a module as text.
 #[derive(Default)]
 struct Seen(Mutex<Vec<String>>);
 
@@ -159,13 +159,13 @@ impl Observe for Seen {
     }
 }
 
-/// Answers of a service: `GET /path` is answered with the path; `/wait` never is; gRPC with the messages that it
-/// sent, `/s/no` with a status.
+/// A service: `GET /path` is answered with the path, `/wait` never; gRPC with the messages of the request,
+/// `/s/no` with a status.
 #[derive(Default)]
 struct Answers {
     asked: Mutex<Vec<String>>,
     told: tokio::sync::Notify,
-    /// Lets `/gate` be answered.
+    /// Releases the response to `/gate`.
     gate: Arc<tokio::sync::Notify>,
     dropped: Arc<tokio::sync::Notify>,
 }
@@ -226,7 +226,7 @@ fn grpc_answer(request: Request<Body>) -> Response<Body> {
     response.body(body.boxed_unsync()).unwrap()
 }
 
-/// Modules in files, the engine, a service.
+/// A test setup: modules in files, the engine, a service.
 struct Bench {
     folder: tempfile::TempDir,
     filters: Arc<Filters>,
@@ -236,12 +236,12 @@ struct Bench {
 }
 
 impl Bench {
-    /// One instance of a module at most: which callbacks meet in one is no matter of chance.
+    /// A setup with at most one instance per module, so that it is deterministic which callbacks share one.
     fn new() -> Self {
         Self::with_restarts(Duration::from_secs(3600))
     }
 
-    /// The same where the traps of one client may cause restarts of so much CPU time.
+    /// A setup with this quota of CPU time for the restarts that one client may cause.
     fn with_restarts(limit: Duration) -> Self {
         refusals::hear();
         let seen = Arc::new(Seen::default());
@@ -264,7 +264,7 @@ impl Bench {
         let name = format!("{name}.wasm");
         self.write(&name, &assemble(code));
         let mut filter = FilterConfig::of(name);
-        // What is built for tests is slow.
+        // Test builds are slow.
         filter.limits.time = services::Duration::from_millis(100);
         filter
     }
@@ -277,7 +277,7 @@ impl Bench {
         self.try_chain(config).unwrap_or_else(|refused| panic!("{refused:?}"))
     }
 
-    /// The chain of one module of this text.
+    /// A chain of one filter with a module of this text.
     fn of(&self, code: &str) -> Arc<Chain> {
         self.chain(&[self.filter("test", code)])
     }
@@ -286,7 +286,7 @@ impl Bench {
         std::mem::take(&mut *self.seen.0.lock().unwrap())
     }
 
-    /// Waits for what goes on beside requests, a yield at a time.
+    /// Yields until background work has reached a state.
     async fn until(&self, is_so: impl Fn(&Self) -> bool) {
         while !is_so(self) {
             tokio::task::yield_now().await;
@@ -320,13 +320,13 @@ fn post(body: impl Into<Bytes>) -> Request<Body> {
     request.body(body::full(body)).unwrap()
 }
 
-/// A body that comes in these pieces.
+/// A body that arrives in these pieces.
 fn pieces(pieces: &'static [&'static str]) -> Body {
     let frames = pieces.iter().map(|piece| Ok(http_body::Frame::data(Bytes::from_static(piece.as_bytes()))));
     http_body_util::StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync()
 }
 
-/// A body that comes in so many equal pieces, each at a later poll than the one before.
+/// A body of `count` equal pieces, each ready at a later poll than the one before.
 fn pieces_apart(piece: &'static str, count: usize) -> Body {
     let frames = futures_util::stream::unfold(count, move |left| async move {
         tokio::task::yield_now().await;
@@ -336,7 +336,7 @@ fn pieces_apart(piece: &'static str, count: usize) -> Body {
     http_body_util::StreamBody::new(frames).boxed_unsync()
 }
 
-/// A body with these trailers, which may be none.
+/// A body with these trailers, which may be empty.
 fn with_trailers(body: Body, trailers: &[(&'static str, &'static str)]) -> Body {
     let trailers = trailers
         .iter()
@@ -345,7 +345,7 @@ fn with_trailers(body: Body, trailers: &[(&'static str, &'static str)]) -> Body 
     body.with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync()
 }
 
-/// What the handler answers: the request that it got, in headers and body.
+/// A handler that returns the request in headers and body.
 async fn echo(request: Request<Body>) -> Response<Body> {
     let (head, body) = request.into_parts();
     let Ok(body) = body.collect().await else {
@@ -366,13 +366,13 @@ async fn echo(request: Request<Body>) -> Response<Body> {
     response
 }
 
-/// A call with so much time.
+/// A call with this timeout.
 fn call(time: Duration) -> Call {
     let budget = Budget::new(time, u32::MAX, u64::MAX, 64);
     Call { budget: Arc::new(budget), ..Call::unlimited() }
 }
 
-/// An answer, all of it.
+/// A complete response.
 #[derive(Debug)]
 struct Answer {
     status: StatusCode,
@@ -388,14 +388,14 @@ impl Answer {
 
 async fn send(chain: &Arc<Chain>, request: Request<Body>) -> Result<Answer, Failed> {
     let response = chain.around(request, call(Duration::from_secs(60)), facts(), echo).await?;
-    Ok(whole(response).await.expect("the answer's body comes to its end"))
+    Ok(whole(response).await.expect("the response's body ends without an error"))
 }
 
-/// Sends a request of a caller of this name.
+/// Sends a request of the caller with this name.
 async fn send_as(name: &str, chain: &Arc<Chain>, request: Request<Body>) -> Result<Answer, Failed> {
     let call = Call { caller: services::Caller::Named(name.into()), ..call(Duration::from_secs(60)) };
     let response = chain.around(request, call, facts(), echo).await?;
-    Ok(whole(response).await.expect("the answer's body comes to its end"))
+    Ok(whole(response).await.expect("the response's body ends without an error"))
 }
 
 async fn whole(response: Response<Body>) -> Result<Answer, services::body::Error> {

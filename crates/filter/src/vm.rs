@@ -1,7 +1,8 @@
-//! A virtual machine: the slots in which instances of one module live.
+//! A virtual machine: the slots for instances of one module.
 //!
-//! There are as many slots as threads, and most stay empty: an instance is made in another one only when all
-//! that are there are busy. A context belongs to its slot, so a callback that comes later waits for its lock, in a line.
+//! There are as many slots as threads, and most stay empty: another instance is created only when all
+//! existing ones are busy. A context belongs to its slot, so a later callback waits for that slot's lock, in
+//! a queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,14 +14,14 @@ use crate::module::Module;
 use crate::shared::Shared;
 use crate::slot::{Slot, StateGuard};
 
-/// What filters have in common that share instances.
+/// The key of filters that share instances.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct VmKey {
     pub(crate) module: sandbox::Key,
     pub(crate) vm_id: String,
     pub(crate) vm_config: Bytes,
     pub(crate) memory: u64,
-    /// A number of its own where the filter has no `vm_id`: what traps there ends no other filter's requests.
+    /// A unique number if the filter has no `vm_id`, so that its traps end no other filter's requests.
     pub(crate) alone: Option<u64>,
 }
 
@@ -30,12 +31,12 @@ pub(crate) struct Vm {
     pub(crate) slots: Vec<Arc<Slot>>,
 }
 
-/// What its instances need of it.
+/// The part of a virtual machine that its instances need.
 pub(crate) struct Core {
     pub(crate) filters: Arc<Filters>,
     pub(crate) module: Arc<Module>,
     pub(crate) shared: Arc<Shared>,
-    /// How much memory an instance may have.
+    /// The memory limit of an instance.
     pub(crate) memory: u64,
 }
 
@@ -51,9 +52,10 @@ impl Vm {
         Arc::new(Self { core, slots })
     }
 
-    /// A slot that is free, and what is in it: this thread's own, if it is in use already, or another one; else an unused one;
-    /// and if there is none, the one that the fewest wait for. One that has to wait for its next instance is taken only
-    /// if no other is in use: a module that traps everywhere is not to do so in ever more places.
+    /// Picks a slot for a new request, with its state if it is free: this thread's own or another one that
+    /// has an instance, or else an unused one. If none is free, the one with the shortest queue is picked. A
+    /// slot in back-off is picked only if no other is in use, since a module that traps everywhere must not
+    /// do so in more and more slots.
     pub(crate) fn pick(&self) -> (&Arc<Slot>, Option<StateGuard>) {
         let own = thread_number() % self.slots.len().max(1);
         if let Some(slot) = self.slots.get(own).filter(|slot| slot.is_used())
@@ -84,7 +86,7 @@ impl Vm {
     }
 }
 
-/// A small number that is this thread's alone.
+/// A small number that is unique to this thread.
 fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {

@@ -1,11 +1,11 @@
-//! The fields of a part that are wanted: of each of its objects a text with these alone.
+//! Selection of fields: returns a text of each object of a part with the selected fields only.
 
 use bytes::Bytes;
 use json::{Kind, Node, Path, Step};
 
 use crate::memory::{MemoryBudget, MemoryExhausted};
 
-/// The objects of a part after its fields were chosen, one behind the other in a text of their own.
+/// The objects of a part after selection, concatenated in one text.
 pub(super) struct Selected {
     text: Bytes,
     ends: std::vec::IntoIter<Option<usize>>,
@@ -13,7 +13,8 @@ pub(super) struct Selected {
 }
 
 impl Selected {
-    /// Of an array its items, of anything else itself. What is no object stays as it is.
+    /// Selects the fields of an array's items, or of a single value. Values other than objects are not
+    /// changed.
     pub(super) fn of(
         root: Node<'_>,
         fields: &[(Bytes, Path)],
@@ -37,7 +38,7 @@ impl Selected {
         Ok(Self { text: text.into(), ends: ends.into_iter(), start: 0 })
     }
 
-    /// The text of the next object.
+    /// Returns the text of the next object.
     pub(super) fn next(&mut self) -> Option<Bytes> {
         let end = self.ends.next()??;
         let text = self.text.slice(self.start..end);
@@ -46,7 +47,7 @@ impl Selected {
     }
 }
 
-/// Writes the fields of an object, in the order of the declaration.
+/// Writes the selected fields of an object, in the order of the declaration.
 fn select(node: Node<'_>, fields: &[(Bytes, Path)], out: &mut Vec<u8>) {
     let mut found: [Option<Node<'_>>; 16] = [None; 16];
     let is_plain =

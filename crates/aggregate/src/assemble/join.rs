@@ -1,4 +1,4 @@
-//! Rows and the items that they go to, by their keys.
+//! Joins rows with items by key.
 
 use json::{Grouped, Kinds, Node, NotArray, Scalar, Tree};
 
@@ -7,7 +7,7 @@ use crate::memory::{BudgetedVec, MemoryBudget};
 use crate::plan::Joins;
 use crate::problem::Reason;
 
-/// Rows that are looked for.
+/// A join of rows with items.
 pub(super) struct Join<'a> {
     pub(super) joins: &'a Joins,
     pub(super) rows: Vec<Tree>,
@@ -15,7 +15,7 @@ pub(super) struct Join<'a> {
 }
 
 impl Join<'_> {
-    /// For each item its rows.
+    /// Returns the rows of each item.
     pub(super) fn find<'n>(
         self,
         root: Node<'n>,
@@ -23,7 +23,7 @@ impl Join<'_> {
     ) -> Result<Vec<Tree>, Reason> {
         let Self { joins, rows, memory } = self;
         let key = |node: Node<'n>| if joins.text { Scalar::text(node) } else { Scalar::of(node) };
-        // A row's key, its places in groups, and its place in a list.
+        // A row's key, its positions in groups, and its position in a list.
         memory.take_for::<[Tree; 4]>(rows.len())?;
         let mut grouped = Grouped::with_capacity(rows.len());
         for row in root.items() {
@@ -88,7 +88,7 @@ impl Join<'_> {
     }
 }
 
-/// A key for a message; short, since it is a service's word.
+/// Returns a key for a message, shortened because a service controls it.
 fn shown(node: Option<Node<'_>>) -> String {
     let text = node.map_or(&b"null"[..], Node::text);
     String::from_utf8_lossy(text).chars().take(40).collect()

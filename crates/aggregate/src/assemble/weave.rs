@@ -1,5 +1,5 @@
-//! The walk through a part's value that puts in what belongs into it. Of a value only what something is put into is
-//! taken apart.
+//! The walk through a part's value that puts in the values of other parts. Only the containers on the way to
+//! a target are taken apart.
 
 use bytes::Bytes;
 use json::{Kind, Member, Node, Step, Tree};
@@ -8,7 +8,7 @@ use super::fields::Selected;
 use crate::memory::{MemoryBudget, MemoryExhausted};
 use crate::plan::Part;
 
-/// What is put in at a path, for each of its places in order.
+/// The values to put in at a path, one for each target in order.
 pub(super) struct Patch<'a> {
     pub(super) steps: &'a [Step],
     pub(super) name: &'a str,
@@ -17,7 +17,7 @@ pub(super) struct Patch<'a> {
 }
 
 impl Patch<'_> {
-    /// The same for each item of the array that it was for.
+    /// Advances the patch from an array to its items.
     pub(super) fn at_items(&mut self) -> &mut Self {
         if let [Step::Each, rest @ ..] = self.steps {
             self.steps = rest;
@@ -26,7 +26,7 @@ impl Patch<'_> {
     }
 }
 
-/// A value with the fields that are wanted, and nothing put in.
+/// Returns a value with the selected fields of the part, and nothing put in.
 pub(super) fn shaped(part: &Part, root: Node<'_>, memory: &MemoryBudget) -> Result<Tree, MemoryExhausted> {
     match part.fields.as_deref() {
         None => Ok(Tree::Text(root.slice())),
@@ -38,11 +38,11 @@ pub(super) fn shaped(part: &Part, root: Node<'_>, memory: &MemoryBudget) -> Resu
     }
 }
 
-/// Walks through a value and puts in what belongs into it.
+/// A walk through a value that puts in other values.
 pub(super) struct Weaver<'m> {
     own: Option<Selected>,
     memory: &'m MemoryBudget,
-    /// Whether there was not enough of it: then what was made is not whole.
+    /// Whether the memory budget was exhausted. The result is incomplete then.
     is_exhausted: bool,
 }
 
@@ -51,12 +51,12 @@ impl<'m> Weaver<'m> {
         Self { own, memory, is_exhausted: false }
     }
 
-    /// What was made, if there was memory for it.
+    /// Returns the result, unless the memory budget was exhausted.
     pub(super) fn finish<T>(self, made: T) -> Result<T, MemoryExhausted> {
         if self.is_exhausted { Err(MemoryExhausted) } else { Ok(made) }
     }
 
-    /// The value of a part.
+    /// Returns the tree of a part's value.
     pub(super) fn tree(&mut self, root: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
         match root.kind() {
             Kind::Array if self.has_room::<Tree>(root) => {
@@ -68,7 +68,8 @@ impl<'m> Weaver<'m> {
         }
     }
 
-    /// An item, or the only object: that of which fields were chosen.
+    /// Returns the tree of an item, or of a value other than an array: the objects that fields are selected
+    /// from.
     pub(super) fn item(&mut self, node: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
         let own = self.own.as_mut().map(Selected::next);
         match own {
@@ -78,13 +79,13 @@ impl<'m> Weaver<'m> {
         }
     }
 
-    /// Whether there is memory for a list with a place for each item or member of a value.
+    /// Whether the budget suffices for a list with an entry for each item or member of a value.
     fn has_room<T>(&mut self, node: Node<'_>) -> bool {
         self.is_exhausted = self.is_exhausted || self.memory.take_for::<T>(node.count()).is_err();
         !self.is_exhausted
     }
 
-    /// A value somewhere in a part.
+    /// Returns the tree of a nested value.
     fn weave(&mut self, node: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
         if patches.is_empty() {
             return Tree::Text(node.slice());
@@ -99,7 +100,8 @@ impl<'m> Weaver<'m> {
         }
     }
 
-    /// An array. Values may be nested in a thousand others, so frames are kept small: there is no closure for each.
+    /// Returns the tree of an array. Values can be nested a thousand levels deep, so stack frames are kept
+    /// small by avoiding closures.
     fn items(&mut self, array: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
         let mut items = Vec::with_capacity(array.count());
         for (number, item) in array.items().enumerate() {
@@ -108,7 +110,7 @@ impl<'m> Weaver<'m> {
         Tree::Array(items.into())
     }
 
-    /// An item or a member, with what of the patches goes on in it.
+    /// Returns the tree of an item or member, with the patches that continue in it.
     fn below(
         &mut self,
         node: Node<'_>,
@@ -124,8 +126,8 @@ impl<'m> Weaver<'m> {
         tree
     }
 
-    /// An object with what is put into it, of whose members nothing is taken apart. `text` is the object's, or what was
-    /// chosen of it; then names were looked at before.
+    /// Returns the tree of an object with put-in members, and with all other members unchanged. `text` is the
+    /// text of the object or of its selected fields. In the latter case names do not conflict.
     fn put(&mut self, text: Bytes, node: Node<'_>, patches: &mut [&mut Patch<'_>], is_whole: bool) -> Tree {
         if patches.is_empty() {
             return Tree::Text(text);
@@ -139,7 +141,7 @@ impl<'m> Weaver<'m> {
         Tree::Extended(text, members.collect())
     }
 
-    /// An object, member by member: something is put in below, or has the name of a member, in whose place it comes.
+    /// Returns the tree of an object member by member, because values are put into a member or replace it.
     fn open(&mut self, node: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
         if !self.has_room::<Member>(node) {
             return Tree::NULL;
@@ -165,7 +167,7 @@ impl<'m> Weaver<'m> {
     }
 }
 
-/// Whether a path goes on in an item of an array. One that ends at the array is for all its items.
+/// Whether a path continues in an item of an array. A path that ends at the array applies to all its items.
 fn goes_into(steps: &[Step], number: usize) -> bool {
     match steps {
         [] | [Step::Each, ..] => true,

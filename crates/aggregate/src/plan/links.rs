@@ -1,4 +1,4 @@
-//! What parts are to each other: which waits for which, which is put into which.
+//! Relations between parts: dependencies, and parts whose values are put into others.
 
 use http::Method;
 use json::pointer::below;
@@ -8,12 +8,12 @@ use super::{Part, parts};
 use crate::declaration::Declaration;
 use crate::mistake::{Kind, Mistakes};
 
-/// Links the parts, and finds what can't be.
+/// Links the parts, and reports invalid relations.
 pub(super) fn link(list: &mut [Part], declared: &Declaration, mistakes: &mut Mistakes) {
     for part in 0..list.len() {
         if let Some(into) = list[part].goes_into().map(|into| into.part).filter(|into| *into != part) {
             list[into].children.push(part);
-            // A member gives way to what is put in under its name.
+            // An existing member is replaced by a value that is put in under its name.
             let quoted = list[part].goes_into().map(|target| target.quoted.clone());
             if let Some(fields) = &mut list[into].fields {
                 fields.retain(|(name, _)| Some(name) != quoted.as_ref());
@@ -33,11 +33,11 @@ pub(super) fn link(list: &mut [Part], declared: &Declaration, mistakes: &mut Mis
             mistakes,
             |part| &part.needs,
             "needs",
-            "parts are called in the order in which they stand: put it further down",
+            "parts are called in the order of the file: move it further down",
         );
         return;
     }
-    // An unsafe call is made once nothing can fail any more that does not need it.
+    // An unsafe call runs only after every call that does not depend on it has succeeded.
     let is_unsafe = |part: &Part| !parts::is_safe(&part.method);
     if let Some(last) = list.iter().position(is_unsafe) {
         let before: Vec<usize> =
@@ -46,7 +46,7 @@ pub(super) fn link(list: &mut [Part], declared: &Declaration, mistakes: &mut Mis
     }
 }
 
-/// Finds what is wrong, and says how many things.
+/// Reports invalid relations, and returns their number.
 fn mistakes_of(list: &[Part], declared: &Declaration, mistakes: &mut Mistakes) -> usize {
     let mut found = Mistakes::default();
     circle(
@@ -54,7 +54,7 @@ fn mistakes_of(list: &[Part], declared: &Declaration, mistakes: &mut Mistakes) -
         &mut found,
         |part| &part.needs,
         "needs",
-        "each waits for the other: take one of the placeholders out",
+        "each waits for the other: remove one of the placeholders",
     );
     circle(
         list,
@@ -79,10 +79,10 @@ fn mistakes_of(list: &[Part], declared: &Declaration, mistakes: &mut Mistakes) -
             let same = |other: &&&super::Target| other.name == into.name && other.path == into.path;
             if children[..number].iter().any(|other| same(&other)) {
                 let message = format!("two parts are put into `{}` as `{}`", part.name, into.name);
-                found.add(Kind::Join, &place, message, "say by `as` what each is called");
+                found.add(Kind::Join, &place, message, "give each a name with `as`");
             }
             if part.fields.is_some() && !is_item(&into.path) {
-                let message = "`fields` and something that is put deep into the part don't go together";
+                let message = "`fields` can't be combined with values that are put deep into the part";
                 found.add(Kind::Fields, below(&place, "fields"), message, "leave `fields` out");
             }
         }
@@ -102,12 +102,12 @@ fn mistakes_of(list: &[Part], declared: &Declaration, mistakes: &mut Mistakes) -
     count
 }
 
-/// Whether a path leads to the value itself, or its items.
+/// Whether a path leads to the value itself or to its items.
 fn is_item(path: &Path) -> bool {
     matches!(path.steps(), [] | [Step::Each])
 }
 
-/// Tells of a circle, if there is one.
+/// Reports a cycle, if there is one.
 fn circle(
     list: &[Part],
     mistakes: &mut Mistakes,
@@ -115,7 +115,7 @@ fn circle(
     word: &str,
     hint: &str,
 ) {
-    // 0 is new, 1 on the way, 2 done.
+    // The states are 0 (new), 1 (on the path) and 2 (done).
     fn walk(
         list: &[Part],
         part: usize,
@@ -146,14 +146,14 @@ fn circle(
         if states[part] == 0 && walk(list, part, &mut states, &mut way, &next) {
             let names: Vec<String> = way.iter().map(|part| format!("`{}`", list[*part].name)).collect();
             let place = below("/parts", &list[way[0]].name);
-            let message = format!("this is a circle: {}", names.join(&format!(" {word} ")));
+            let message = format!("this is a cycle: {}", names.join(&format!(" {word} ")));
             mistakes.add(Kind::Cycle, place, message, hint);
             return;
         }
     }
 }
 
-/// Whether a part needs another one, directly or not.
+/// Whether a part depends on another, directly or indirectly.
 fn needs(list: &[Part], part: usize, other: usize) -> bool {
     let mut seen = vec![false; list.len()];
     let mut next = vec![part];

@@ -1,4 +1,4 @@
-//! One part of a declaration, understood by itself.
+//! The plan of a single part, independent of the others.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::declaration::{self, Declaration, Fields, InputPlace, InputType, One};
 use crate::mistake::{Kind, Mistakes};
 use crate::template::{self, BodyTemplate, Names, Slot, Source, Template, Url};
 
-/// Reads a part, and notes what is wrong with it.
+/// A reader of a part, which reports its mistakes.
 pub(super) struct Reader<'a> {
     pub(super) place: String,
     pub(super) names: Names<'a>,
@@ -23,17 +23,17 @@ pub(super) struct Reader<'a> {
     pub(super) mistakes: &'a mut Mistakes,
 }
 
-/// Whether a method changes nothing.
+/// Whether a method is safe.
 pub(crate) fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// Whether a part looks at the client's body.
+/// Whether a part reads the client's body.
 pub(super) fn reads_body(part: &Part) -> bool {
     slots(part).iter().any(|slot| matches!(slot.source, Source::Body(_)))
 }
 
-/// All placeholders of a part.
+/// Returns all placeholders of a part.
 pub(crate) fn slots(part: &Part) -> Vec<&Slot> {
     let headers = part.headers.iter().flat_map(|(_, template)| template::slots(template));
     let body = part.body.iter().flat_map(BodyTemplate::slots);
@@ -50,8 +50,8 @@ impl Reader<'_> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         if !name.starts_with(|first: char| first.is_ascii_alphabetic()) || !name.bytes().all(plain) {
             let hint =
-                "use letters, digits, `_` and `-`, a letter first: it stands in placeholders and headers";
-            self.wrong(Kind::Call, "", format!("`{name}` is no name of a part"), hint);
+                "use letters, digits, `_` and `-`, a letter first: it is used in placeholders and headers";
+            self.wrong(Kind::Call, "", format!("`{name}` is not a valid name for a part"), hint);
         }
         let (method, word, target) = self.method(part)?;
         let call = self.call(word, target);
@@ -61,7 +61,7 @@ impl Reader<'_> {
             read.map_err(|message| self.wrong(Kind::Placeholder, "body", message, PLACEHOLDERS)).ok()
         });
         if part.body.is_some() && is_safe(&method) {
-            self.wrong(Kind::Call, "body", format!("a {method} sends no body"), "use another method");
+            self.wrong(Kind::Call, "body", format!("a {method} request has no body"), "use another method");
         }
         let each = part.each.as_ref().map(|each| self.each(name, part, each));
         let joins = part.join.as_ref().map(|join| self.join(name, join));
@@ -75,7 +75,7 @@ impl Reader<'_> {
         }
         if part.each.is_some() && !is_safe(&method) && !self.declared.sequential {
             let hint = "write `sequential: true` at the top if this is meant";
-            self.wrong(Kind::Unsafe, "each", format!("`each` would send many a {method}"), hint);
+            self.wrong(Kind::Unsafe, "each", format!("`each` would send several {method} requests"), hint);
         }
         let at = part.at.clone().unwrap_or_default();
         let known = Document::new(Bytes::from_static(b"null")).ok()?;
@@ -84,7 +84,12 @@ impl Reader<'_> {
         }
         let fields = part.fields.as_ref().map(|fields| self.fields(fields));
         if part.timeout.is_some_and(|timeout| timeout.0.is_zero()) {
-            self.wrong(Kind::Call, "timeout", "no call is made in no time", "write it as in `500ms`");
+            self.wrong(
+                Kind::Call,
+                "timeout",
+                "the timeout must be greater than zero",
+                "write it as in `500ms`",
+            );
         }
         let (service, url) = call?;
         let read = Part {
@@ -110,7 +115,7 @@ impl Reader<'_> {
         Some(Part { needs: needs(&read).into_iter().collect(), ..read })
     }
 
-    /// The method, its word, and what is called.
+    /// Returns the method, its keyword, and the target of the call.
     fn method<'p>(&mut self, part: &'p declaration::Part) -> Option<(Method, &'static str, &'p str)> {
         let all = [
             (Method::GET, "get", &part.get),
@@ -163,8 +168,8 @@ impl Reader<'_> {
             template::Piece::Slot(_) => None,
         });
         if texts.chain(url.query.iter().map(|pair| &pair.name)).any(|text| !is_query(text)) {
-            let hint = "percent-encode what is no letter, digit or one of -._~,:;@!$'()*+/";
-            self.wrong(Kind::Call, word, "the query has a character that can't stand in a URL", hint);
+            let hint = "percent-encode everything except letters, digits and -._~,:;@!$'()*+/";
+            self.wrong(Kind::Call, word, "the query has a character that is not allowed in a URL", hint);
         }
         Some((service, url))
     }
@@ -187,7 +192,7 @@ impl Reader<'_> {
                         template::Piece::Slot(_) => false,
                     };
                     if template.iter().any(is_wrong) {
-                        let message = "the value has a character that can't stand in a header";
+                        let message = "the value has a character that is not allowed in a header";
                         self.mistakes.add(Kind::Call, place, message, "leave line breaks and the like out");
                     }
                     headers.push((known, template));
@@ -196,7 +201,7 @@ impl Reader<'_> {
                     self.mistakes.add(
                         Kind::Call,
                         place,
-                        format!("`{name}` is no header"),
+                        format!("`{name}` is not a header name"),
                         "use its name in HTTP",
                     );
                 }
@@ -209,7 +214,7 @@ impl Reader<'_> {
     fn each(&mut self, name: &str, part: &declaration::Part, each: &str) -> Option<Each> {
         if let Some(input) = self.names.inputs.iter().position(|input| *input == each) {
             if self.declared.input.get_index(input).is_none_or(|(_, input)| input.kind != InputType::List) {
-                let message = format!("the input `{each}` is no list");
+                let message = format!("the input `{each}` is not a list");
                 self.wrong(Kind::Each, "each", message, "declare it with `type: list`");
                 return None;
             }
@@ -233,7 +238,7 @@ impl Reader<'_> {
         });
         let ((part, path), (item_key, row_key)) = (into?, keys.ok()?);
         if row_key.is_many() {
-            self.wrong_in_join("on", "a row has one key", "`[*]` stands on the left only");
+            self.wrong_in_join("on", "a row has one key", "`[*]` is only allowed on the left");
         }
         if item_key.is_many() && join.one != One::Only(false) {
             self.wrong_in_join("one", "an item with several keys gets a list", "leave `one` out");
@@ -276,7 +281,7 @@ impl Reader<'_> {
                 Ok(_) => self.wrong(
                     Kind::Fields,
                     "fields",
-                    format!("`{from}` is several values"),
+                    format!("`{from}` refers to several values"),
                     "name one value",
                 ),
                 Err(error) => self.wrong(
@@ -289,24 +294,24 @@ impl Reader<'_> {
         }
         let names: BTreeSet<&Bytes> = read.iter().map(|(name, _)| name).collect();
         if names.len() < read.len() {
-            self.wrong(Kind::Fields, "fields", "a field stands here twice", "name it once");
+            self.wrong(Kind::Fields, "fields", "a field occurs twice", "name it once");
         }
         Some(read)
     }
 
-    /// What placeholders say that can't be.
+    /// Reports placeholders that can't have a value.
     fn check_slots(&mut self, part: &Part, word: &str) {
         let has_each = part.each.is_some();
         let wrong = slots(part).into_iter().find(|slot| !has_each && matches!(slot.source, Source::Each(_)));
         if let Some(slot) = wrong {
-            let message = format!("`{{{}}}` stands for an item, but the part has no `each`", slot.text);
-            self.wrong(Kind::Placeholder, word, message, "say by `each` what the items are");
+            let message = format!("`{{{}}}` refers to an item, but the part has no `each`", slot.text);
+            self.wrong(Kind::Placeholder, word, message, "name the items with `each`");
         }
         let over_input = matches!(&part.each, Some(Each { over: Over::Input(_), .. }));
         let deeper = |slot: &&Slot| matches!(&slot.source, Source::Each(path) if !path.steps().is_empty());
         if let Some(slot) = slots(part).into_iter().find(deeper).filter(|_| over_input) {
             let message =
-                format!("`{{{}}}` is nothing: the items of an input are texts or numbers", slot.text);
+                format!("`{{{}}}` has no value: the items of an input are texts or numbers", slot.text);
             self.wrong(Kind::Placeholder, word, message, "write `{each}`");
         }
         let (declared, route) = (self.declared, self.ground.path);
@@ -330,14 +335,14 @@ impl Reader<'_> {
             let message = format!("the input `{}` may be missing, and the path needs it", slot.text);
             self.wrong(Kind::Placeholder, word, message, "give it a `default`, or write `required: true`");
         }
-        // Without its parameter, what should change one thing may change everything.
+        // Without its query parameter, an unsafe call could affect everything instead of one thing.
         let mut in_query =
             part.url.query.iter().flat_map(|pair| &pair.value).flat_map(|value| template::slots(value));
         if !is_safe(&part.method)
             && let Some(slot) = in_query.find(may_miss)
         {
             let message = format!(
-                "the input `{}` may be missing, and a {} without it in the query may change more than is meant",
+                "the input `{}` may be missing, and a {} without it in the query may change more than intended",
                 slot.text, part.method
             );
             self.wrong(Kind::Unsafe, word, message, "give it a `default`, or write `required: true`");
@@ -373,7 +378,7 @@ impl Reader<'_> {
 
 const PLACEHOLDERS: &str = "write an input (`{limit}`), a value of a part (`{$.buyers[*].id}`), of an item (`{each.id}`) or of the body (`{body.name}`)";
 
-/// The parts that a part's texts need.
+/// Returns the parts that a part's templates and `each` depend on.
 fn needs(part: &Part) -> BTreeSet<usize> {
     let mut needs = template::parts(slots(part).into_iter());
     if let Some(Each { over: Over::Part(over, _), .. }) = &part.each {
@@ -393,7 +398,7 @@ fn fallback(part: &declaration::Part) -> Fallback {
     }
 }
 
-/// A path with a word in the place of each placeholder.
+/// Returns a path with a word in place of each placeholder.
 pub(crate) fn sample(path: &Template) -> String {
     let piece = |piece: &template::Piece| match piece {
         template::Piece::Text(text) => text.clone(),
@@ -402,12 +407,12 @@ pub(crate) fn sample(path: &Template) -> String {
     path.iter().map(piece).collect()
 }
 
-/// Whether a text can stand in a query as it is.
+/// Whether a text is allowed in a query without escapes.
 fn is_query(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%,:;@!$'()*+/".contains(&byte))
 }
 
-/// What could not be read was told, and stops the part.
+/// Stops the reading of a part at a value that could not be read and has been reported.
 trait Read<T> {
     fn transpose_or_none(self) -> Option<Option<T>>;
 }

@@ -1,4 +1,4 @@
-//! What placeholders stand for, and what is wrong with it where it should stand.
+//! Values of placeholders, and errors for values that are not valid in their place.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -21,16 +21,16 @@ pub(super) enum Found<'a> {
 /// A scalar as text.
 pub(super) struct Text<'a> {
     pub(super) text: Cow<'a, str>,
-    /// Whether it stands in JSON without quotes.
+    /// Whether the text is unquoted in JSON.
     pub(super) is_bare: bool,
 }
 
-/// What is wrong with a value where it should stand.
+/// A reason why a value is not valid in its place.
 #[derive(Clone, Copy)]
 pub(super) enum Wrong {
-    /// It is an array or object.
+    /// An array or object.
     Kind(&'static str),
-    /// It is looked at item by item.
+    /// A value other than an array, although its items are needed.
     NotArray(&'static str),
     HalfPair,
     Controls,
@@ -38,7 +38,7 @@ pub(super) enum Wrong {
 }
 
 impl<'a> Renderer<'a> {
-    /// The JSON that a placeholder looks into, and where.
+    /// Returns the JSON value that a placeholder refers to, and the path in it.
     pub(super) fn root<'s>(&self, source: &'s Source) -> Option<(Node<'a>, &'s Path)> {
         match (source, self.item) {
             (Source::Part(part, path), _) => Some((self.known.value(*part)?.root(), path)),
@@ -81,7 +81,7 @@ impl<'a> Renderer<'a> {
         let (mut seen, mut is_full) = (HashSet::new(), false);
         let visited = path.visit(root, &mut |node| match scalar(node) {
             Ok(Some(value)) => {
-                // Its place in both, and its text there and in the URL.
+                // Its entries in the list and the set, and its text there and in the URL.
                 let bytes = 2 * (size_of::<Text<'_>>() + value.text.len() + size_of::<String>());
                 if is_full || seen.contains(&value.text) {
                     return;
@@ -104,7 +104,7 @@ impl<'a> Renderer<'a> {
         wrong.map_or(Ok(Found::Many(values)), |wrong| Err(self.wrong(slot, wrong)))
     }
 
-    /// A value as a segment of a path, or part of one.
+    /// Returns a value as a path segment, or as a part of one.
     pub(super) fn segment(&self, slot: &Slot, text: &str) -> Result<String, Stop> {
         if is_segment(text) {
             return Ok(encode(text));
@@ -112,7 +112,8 @@ impl<'a> Renderer<'a> {
         Err(self.wrong(slot, Wrong::NoSegment))
     }
 
-    /// A value can't stand where it should: the fault is the client's where the value is.
+    /// Returns the error for a value that is not valid in its place. Values of the client are the client's
+    /// fault.
     pub(super) fn wrong(&self, slot: &Slot, wrong: Wrong) -> Stop {
         let must = wrong.must().to_owned();
         let over = self.part.each.as_ref().map(|each| &each.over);
@@ -138,20 +139,20 @@ impl<'a> Renderer<'a> {
 }
 
 impl Wrong {
-    /// What a value of the client's must be instead.
+    /// Returns the requirement that a client's value violates.
     fn must(self) -> &'static str {
         match self {
             Self::Kind(_) => "be a text, a number, `true` or `false`",
             Self::NotArray(_) => "be an array",
             Self::HalfPair => "have no half of a surrogate pair",
-            Self::Controls => "have no control characters, which no header can have",
+            Self::Controls => "have no control characters, which are not allowed in headers",
             Self::NoSegment => {
-                "be a segment of a path: not empty, no `.` or `..`, as a whole or before a `;`, no slash, backslash or control character"
+                "be a path segment: not empty, not `.` or `..`, as a whole or before a `;`, and without slashes, backslashes and control characters"
             }
         }
     }
 
-    /// Why the part fails whose call needs it.
+    /// Returns the reason for the failure of the part.
     fn reason(self, slot: String) -> Reason {
         match self {
             Self::Kind(kind) => Reason::WrongKind(slot, kind),
@@ -163,7 +164,7 @@ impl Wrong {
     }
 }
 
-/// A scalar as text; `None` for `null`.
+/// Returns a scalar as text, or `None` for `null`.
 fn scalar(node: Node<'_>) -> Result<Option<Text<'_>>, Wrong> {
     let kind = node.kind();
     match node.plain() {

@@ -1,4 +1,5 @@
-//! A part that is called for each item of an array: equal calls once, several for an item whose list is long.
+//! Parts that are called for each item of an array. Equal calls are made once, and an item with a long list
+//! has several.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,24 +17,25 @@ use crate::render::{Item, Renderer, Stop};
 use crate::template::{BodyTemplate, Source, slots};
 use crate::value::{Body, Fan, Value, joined, targets};
 
-/// After so many items the rest is done elsewhere.
+/// The number of items after which the work leaves the serving thread.
 const TURN: usize = 512;
 
 /// The calls of all items.
 #[derive(Default)]
 struct Calls {
     requests: Vec<Request>,
-    /// By what they send apart from bodies and headers.
+    /// The indexes of requests by URL.
     by_url: HashMap<PathAndQuery, u32>,
-    /// Of each set of calls the numbers of its requests, one set's behind the other's.
+    /// The request indexes of each set, concatenated.
     numbers: Vec<u32>,
     sets: Vec<Range<usize>>,
-    /// The sets of items before, by what these put into the URL.
+    /// The sets of earlier items, by the values that these put into the URL.
     by_item: HashMap<Vec<u8>, u32>,
 }
 
 impl Calls {
-    /// The number of a set of requests; equal ones are made once where items `are_alike`.
+    /// Adds a set of requests, and returns its index. If `are_alike` is true, requests with equal URLs are
+    /// made once.
     fn add(&mut self, requests: Vec<Request>, are_alike: bool, most: u32) -> Result<u32, Reason> {
         let start = self.numbers.len();
         for request in requests {
@@ -61,7 +63,7 @@ impl Calls {
 }
 
 impl<'a> Run<'a> {
-    /// Calls a part for each of its items. No more is rendered than may be called: the first item too many ends it.
+    /// Calls a part for each of its items. Rendering stops at the first request that exceeds the limit.
     pub(super) async fn each(
         &self,
         part: &'a Part,
@@ -73,7 +75,7 @@ impl<'a> Run<'a> {
         let are_alike = is_safe(&part.method) && !looks_at_items_beside_the_url(part);
         let most = self.known.plan.limits.fan_out;
         let mut calls = Calls::default();
-        // Its set, its place, and its number where it fails.
+        // Its set, its position, and its index if it fails.
         memory.take_for::<([Option<u32>; 2], usize)>(items.len()).map_err(Reason::from)?;
         let (mut of_item, mut wrong) = (Vec::with_capacity(items.len()), None::<Failure>);
         for (number, item) in items.into_iter().enumerate() {
@@ -130,7 +132,7 @@ impl<'a> Run<'a> {
         Ok((Value::Each(fan), wrong))
     }
 
-    /// The number of an item's requests. Items that put the same into the URL have the same.
+    /// Returns the set of an item's requests. Items that put the same values into the URL share a set.
     fn set(
         &self,
         renderer: &Renderer<'a>,
@@ -146,7 +148,8 @@ impl<'a> Run<'a> {
             return Ok(*known);
         }
         let set = calls.add(renderer.requests(most)?, true, most)?;
-        // A key and its entry; items that differ but have no call, or the same, are as many as a service sends.
+        // A key and its entry. Services control the number of distinct items, even if these have no calls or
+        // equal ones.
         self.known
             .memory
             .take(key.len() + 2 * size_of::<(Vec<u8>, u32)>() + size_of::<Range<usize>>())
@@ -155,7 +158,7 @@ impl<'a> Run<'a> {
         Ok(set)
     }
 
-    /// What an `each` is called for; `None` for `null`, which nothing is called for.
+    /// Returns the items of an `each`. An item is `None` for `null`, for which no call is made.
     fn items(&'a self, over: &'a Over) -> Result<Vec<Option<Item<'a>>>, Stop> {
         let (part, path) = match over {
             Over::Part(part, path) => (*part, path),
@@ -184,7 +187,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What the calls brought, and behind it what was made of that for items with several calls, or none.
+/// The responses of the calls, followed by the combined responses of items with no call or several.
 struct Answers<'b> {
     made: Vec<Result<Body, Reason>>,
     joined: HashMap<Vec<u32>, u32>,
@@ -192,7 +195,7 @@ struct Answers<'b> {
 }
 
 impl Answers<'_> {
-    /// The place of the answer of a set of calls.
+    /// Returns the index of the response of a set of calls.
     fn of(&mut self, numbers: &[u32]) -> u32 {
         if let [only] = numbers {
             return *only;
@@ -210,7 +213,7 @@ impl Answers<'_> {
     }
 }
 
-/// Whether its calls for two items may differ in more than the URL.
+/// Whether the calls for two items may differ in more than the URL.
 fn looks_at_items_beside_the_url(part: &Part) -> bool {
     let headers = part.headers.iter().flat_map(|(_, template)| slots(template));
     let mut beside = headers.chain(part.body.iter().flat_map(BodyTemplate::slots));

@@ -1,4 +1,4 @@
-//! Services that do not do their part, and clients that ask for what can't be.
+//! Faulty services and invalid requests.
 
 use http::Request;
 
@@ -8,7 +8,7 @@ use crate::LimitsConfig;
 const TWO: &str = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b", "each": "a"}}}"#;
 
 #[tokio::test]
-async fn a_required_part_that_fails_is_the_requests_problem_without_its_body() {
+async fn failed_required_part_fails_the_request_without_leaking_its_body() {
     for (status, body, code, answered) in [
         (401, "secret", "part-refused", 401),
         (404, "secret", "part-refused", 404),
@@ -33,7 +33,7 @@ async fn no_content_is_null() {
 }
 
 #[tokio::test]
-async fn each_over_what_is_no_array_says_what_it_is() {
+async fn each_over_a_non_array_reports_its_kind() {
     for (text, known) in [("{}", "an object"), ("7", "a number"), (r#""x""#, "a string")] {
         let (code, status, told) = Rig::new(TWO, &[("profile/a", 200, text)]).fails("/here").await;
         assert_eq!((code, status), ("each-not-array", 502));
@@ -44,7 +44,7 @@ async fn each_over_what_is_no_array_says_what_it_is() {
 }
 
 #[tokio::test]
-async fn a_value_that_is_missing_or_of_the_wrong_kind_is_told() {
+async fn reports_missing_and_invalid_placeholder_values() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b/{$.a.id}"}}}"#;
     for (answer, code) in [
         ("{}", "value-missing"),
@@ -61,7 +61,7 @@ async fn a_value_that_is_missing_or_of_the_wrong_kind_is_told() {
 }
 
 #[tokio::test]
-async fn a_client_can_not_climb_out_of_a_path() {
+async fn rejects_path_traversal_in_inputs() {
     let text = r#"{"input": {"id": {"type": "string", "required": true}}, "parts": {"a": {"get": "profile/a/{id}"}}}"#;
     for id in ["..", ".", "", "%2e%2e", "a%2Fb", "a%5Cb", "a%0Ab", "..;x", ".%3B", "%252e%252e", "a%252f.."] {
         let (code, status, told) = Rig::new(text, &[]).fails(&format!("/here?id={id}")).await;
@@ -80,7 +80,7 @@ async fn a_client_can_not_climb_out_of_a_path() {
 }
 
 #[tokio::test]
-async fn a_client_is_told_that_its_value_can_not_begin_a_path() {
+async fn rejects_values_that_cannot_begin_a_path() {
     let text = r#"{"input": {"id": {"type": "string", "required": true}}, "parts": {"a": {"get": "profile/{id}/a"}}}"#;
     for id in [";x", "%20", "%253b"] {
         let (code, status, told) = Rig::new(text, &[]).fails(&format!("/here?id={id}")).await;
@@ -92,7 +92,7 @@ async fn a_client_is_told_that_its_value_can_not_begin_a_path() {
 }
 
 #[tokio::test]
-async fn an_empty_value_of_a_list_is_no_segment_either() {
+async fn rejects_invalid_list_values_as_path_segments() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"delete": "order/b/{$.a[*].id}"}}}"#;
     for id in ["", "..", "a/b"] {
         let rig = Rig::new(text, &[("profile/a", 200, &format!(r#"[{{"id":"{id}"}}]"#))]);
@@ -103,7 +103,7 @@ async fn an_empty_value_of_a_list_is_no_segment_either() {
 }
 
 #[tokio::test]
-async fn what_a_client_says_that_can_not_be_sent_is_its_own_fault() {
+async fn unsendable_client_values_are_client_errors() {
     let text = r#"{"input": {"t": {"type": "string"}, "h": {"type": "string", "in": "header", "required": true}}, "parts": {"a": {
         "post": "profile/{body.path}?x={body.x}&h={h}", "headers": {"x-t": "{t}", "x-u": "a{body.u}"}, "body": {"n": "a{body.x}b"}}}}"#;
     for (target, header, body, code, parameter) in [
@@ -133,7 +133,7 @@ async fn what_a_client_says_that_can_not_be_sent_is_its_own_fault() {
 }
 
 #[tokio::test]
-async fn a_text_that_is_no_unicode_is_never_sent_as_another_one() {
+async fn never_replaces_unpaired_surrogates() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b?ids={$.a[*].id}", "headers": {"x-one": "{$.a[0].h}"}}}}"#;
     for answer in
         [r#"[{"id":"\ud800"},{"id":"\ud801"}]"#, r#"[{"id":1,"h":"\udc00"}]"#, r#"[{"id":1,"h":"a\nb"}]"#]
@@ -144,7 +144,7 @@ async fn a_text_that_is_no_unicode_is_never_sent_as_another_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_part_that_takes_too_long_is_given_up() {
+async fn parts_time_out() {
     let rig = Rig::new(
         r#"{"parts": {"a": {"get": "profile/a", "timeout": "50ms", "optional": true}}}"#,
         &[("profile/a", 0, "never")],
@@ -159,7 +159,7 @@ async fn a_part_that_takes_too_long_is_given_up() {
 }
 
 #[tokio::test]
-async fn limits_on_calls_fan_out_and_bytes_hold() {
+async fn enforces_limits_on_calls_fan_out_and_bytes() {
     let limits =
         LimitsConfig { fan_out: 2, calls: 2, received: services::Bytes(100), ..LimitsConfig::default() };
     let each = r#"{"input": {"ids": {"type": "list", "of": "integer"}}, "parts": {"a": {"get": "profile/{each}", "each": "ids"}, "b": {"get": "order/b"}}}"#;
@@ -176,7 +176,7 @@ async fn limits_on_calls_fan_out_and_bytes_hold() {
 }
 
 #[tokio::test]
-async fn an_each_may_fail_in_part_and_says_for_which_items() {
+async fn partial_each_failures_list_their_items() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each.id}", "each": "a", "default": {"none": true}}}}"#;
     let rig = Rig::new(
         text,
@@ -198,7 +198,7 @@ async fn an_each_may_fail_in_part_and_says_for_which_items() {
 }
 
 #[tokio::test]
-async fn what_needs_a_part_that_failed_fails_itself_or_is_asked_for_its_default() {
+async fn dependents_of_a_failed_part_fail_or_use_its_default() {
     let text = r#"{"parts": {"a": {"get": "profile/a", "DEFAULT": 0}, "b": {"get": "order/{$.a.id}", "optional": true}}}"#;
     let text = |with: &str| text.replace(r#""DEFAULT": 0"#, with);
     let answers = [("profile/a", 500, ""), ("order/7", 200, "7")];
@@ -209,7 +209,7 @@ async fn what_needs_a_part_that_failed_fails_itself_or_is_asked_for_its_default(
 }
 
 #[tokio::test]
-async fn methods_and_bodies_that_do_not_fit_are_refused_before_any_call() {
+async fn rejects_invalid_methods_and_bodies_before_any_call() {
     let rig = Rig::at(
         "/here",
         r#"{"parts": {"a": {"post": "profile/a/{body.id}", "body": "{body}"}}}"#,
@@ -231,7 +231,7 @@ async fn methods_and_bodies_that_do_not_fit_are_refused_before_any_call() {
 }
 
 #[tokio::test]
-async fn bodies_that_two_readers_could_understand_differently_are_refused_before_any_call() {
+async fn rejects_ambiguous_json_bodies_before_any_call() {
     let text = r#"{"sequential": true, "parts": {"may": {"get": "profile/auth/{body.account}"},
         "done": {"post": "order/x", "body": "{body}"}}}"#;
     let rig = Rig::new(text, &[("profile/auth/mine", 200, "{}"), ("POST order/x", 200, "{}")]);
@@ -254,7 +254,7 @@ async fn bodies_that_two_readers_could_understand_differently_are_refused_before
 }
 
 #[tokio::test]
-async fn numbers_names_and_surrogates_go_through_as_they_are() {
+async fn preserves_numbers_names_and_surrogates() {
     let text = r#"{"a":9007199254740993,"a":1e400,"__proto__":{"s":"\udc00"}}"#;
     let rig = Rig::new(
         r#"{"parts": {"x": {"get": "profile/a"}, "y": {"get": "profile/a", "fields": ["a", "__proto__"]}}}"#,

@@ -1,4 +1,4 @@
-//! What caches are told of an answer that is made of several (RFC 9111, RFC 9110, 12.5.5).
+//! Caching headers of composed responses (RFC 9111; RFC 9110, 12.5.5).
 
 use super::rig::{Got, Rig};
 
@@ -12,7 +12,7 @@ fn said(got: &Got) -> (String, Vec<String>) {
 }
 
 #[tokio::test]
-async fn no_shared_cache_keeps_an_answer_with_a_part_that_is_not_public() {
+async fn responses_with_a_non_public_part_are_private() {
     for (one, other, expected) in [
         ("public, max-age=60", "public, max-age=30", "public, max-age=30"),
         ("public, max-age=60", "private", "private"),
@@ -30,7 +30,7 @@ async fn no_shared_cache_keeps_an_answer_with_a_part_that_is_not_public() {
 }
 
 #[tokio::test]
-async fn parts_that_say_nothing_or_fail_are_nobodys_to_share() {
+async fn parts_without_caching_headers_or_failed_parts_are_not_shared() {
     let rig = Rig::new(TEXT, &[("profile/a", 200, "1"), ("catalog/b", 200, "2")]);
     assert_eq!(said(&rig.get("/here").await).0, "private");
     let rig = Rig::new(
@@ -42,7 +42,7 @@ async fn parts_that_say_nothing_or_fail_are_nobodys_to_share() {
 }
 
 #[tokio::test]
-async fn a_long_part_that_is_handed_on_says_so_too() {
+async fn streamed_parts_set_caching_headers() {
     let rig = Rig::new(r#"{"parts": {"a": {"get": "profile/a"}}, "answer": "a"}"#, &[]);
     rig.keeps("profile/a", "private", &format!("[{}1]", "1,".repeat(200_000)));
     assert_eq!(said(&rig.get("/here").await).0, "private");

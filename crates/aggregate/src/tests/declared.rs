@@ -1,4 +1,4 @@
-//! Mistakes in declarations: where each is told, and by which code.
+//! Mistakes in declarations: their positions and codes.
 
 use super::rig::{declaration, mistakes};
 
@@ -10,13 +10,13 @@ fn told(text: &str) -> Vec<(String, &'static str, String)> {
 }
 
 #[test]
-fn each_mistake_has_its_place_and_code() {
+fn mistakes_have_positions_and_codes() {
     for (text, place, code, message) in [
         (
             r#"{"parts":{"a":{"get":"profile/a"},"b":{"get":"order/{$.c.id}"}}}"#,
             "/parts/b/get",
             "declared-placeholder",
-            "`c.id` begins",
+            "`c.id` does not begin",
         ),
         (
             r#"{"parts":{"a":{"get":"nobody/a"}}}"#,
@@ -30,7 +30,7 @@ fn each_mistake_has_its_place_and_code() {
             r#"{"parts":{"a":{"get":"profile/x?a=b c"}}}"#,
             "/parts/a/get",
             "declared-call",
-            "can't stand in a URL",
+            "is not allowed in a URL",
         ),
         (
             r#"{"parts":{"a":{"get":"profile/a","put":"profile/a"}}}"#,
@@ -42,7 +42,7 @@ fn each_mistake_has_its_place_and_code() {
             r#"{"parts":{"a":{"get":"profile/a","body":1}}}"#,
             "/parts/a/body",
             "declared-call",
-            "sends no body",
+            "request has no body",
         ),
         (
             r#"{"parts":{"a":{"get":"profile/a","headers":{"host":"x"}}}}"#,
@@ -102,7 +102,7 @@ fn each_mistake_has_its_place_and_code() {
             r#"{"parts":{"a":{"get":"profile/a"},"b":{"post":"order/b","each":"a"}}}"#,
             "/parts/b/each",
             "declared-unsafe",
-            "many a POST",
+            "several POST requests",
         ),
         (
             r#"{"parts":{"a":{"get":"profile/a"}},"answer":"b"}"#,
@@ -132,7 +132,7 @@ fn each_mistake_has_its_place_and_code() {
             r#"{"input":{"n":{"type":"integer"}},"parts":{"a":{"get":"profile/a","each":"n"}}}"#,
             "/parts/a/each",
             "declared-each",
-            "is no list",
+            "is not a list",
         ),
         (
             r#"{"input":{"n":{"type":"integer"}},"parts":{"a":{"get":"profile/{n}"}}}"#,
@@ -162,13 +162,13 @@ fn each_mistake_has_its_place_and_code() {
             r#"{"parts":{"a":{"get":"profile/a","headers":{"x-a":"b\r\nhost: c"}}}}"#,
             "/parts/a/headers/x-a",
             "declared-call",
-            "can't stand in a header",
+            "is not allowed in a header",
         ),
         (
             r#"{"parts":{"a":{"get":"profile/a","timeout":"0s"}}}"#,
             "/parts/a/timeout",
             "declared-call",
-            "no time",
+            "greater than zero",
         ),
         (
             r#"{"input":{"ids":{"type":"list"}},"parts":{"a":{"get":"profile/{each.id}","each":"ids"}}}"#,
@@ -193,7 +193,7 @@ fn each_mistake_has_its_place_and_code() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once() {
+fn reports_all_mistakes_at_once() {
     let found = told(
         r#"{"input":{"each":{"type":"integer"}},"parts":{"a":{"get":"nobody/a"},"b":{"get":"profile/{x}"},"c":{"get":"order/c","body":1}}}"#,
     );
@@ -201,13 +201,13 @@ fn all_mistakes_are_told_at_once() {
 }
 
 #[test]
-fn a_default_of_null_is_a_default() {
+fn null_is_a_valid_default() {
     let declared = declaration(r#"{"parts":{"a":{"get":"profile/a","default":null}}}"#);
     assert_eq!(declared.parts["a"].default, Some(serde_json::Value::Null));
 }
 
 #[test]
-fn what_changes_something_has_all_parameters_of_its_query() {
+fn unsafe_calls_require_all_query_parameters() {
     let declared = |input: &str, call: &str| {
         told(&format!(r#"{{"input":{{"ids":{{{input}}}}},"parts":{{"a":{{{call}}}}}}}"#))
     };
@@ -228,7 +228,7 @@ fn what_changes_something_has_all_parameters_of_its_query() {
         }
         let default = format!(r#"{text},"default":"1""#);
         assert!(declared(&default, &format!(r#""{method}":"profile/items?ids={{ids}}""#)).is_empty());
-        // A header is no part of what is asked for.
+        // A header does not select the affected items.
         let header = format!(r#""{method}":"profile/items","headers":{{"x-ids":"{{ids}}"}}"#);
         assert!(declared(text, &header).is_empty());
     }

@@ -1,4 +1,4 @@
-//! Every example of docs/aggregates.md, run: the answer is the one that stands there.
+//! Runs every example of docs/aggregates.md, and compares the response with the documented one.
 
 use http::Request;
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
@@ -9,7 +9,7 @@ use crate::LimitsConfig;
 
 const PAGE: &str = include_str!("../../../../docs/aggregates.md");
 
-/// What the services of the examples say.
+/// The responses of the services in the examples.
 const ANSWERS: &[(&str, u16, &str)] = &[
     ("profile/buyers?limit=2", 200, r#"[{"id":1,"name":"Ann","mail":"a@x"},{"id":2,"name":"Bob"}]"#),
     ("profile/buyers", 200, r#"[{"id":1,"name":"Ann"},{"id":2,"name":"Bob"}]"#),
@@ -27,7 +27,7 @@ const ANSWERS: &[(&str, u16, &str)] = &[
     ("order/buyers/2/rating", 404, "{}"),
 ];
 
-/// An example: its request, its declaration, its answer.
+/// An example: its request, declaration and response.
 struct Example {
     method: String,
     target: String,
@@ -71,7 +71,7 @@ fn json(yaml: &Yaml<'_>) -> Value {
     }
 }
 
-/// The path of the route of an example, as the page says it.
+/// Returns the path of an example's route, as documented.
 fn route(target: &str) -> &'static str {
     match target.split('?').next().unwrap_or_default() {
         "/towns/Ulm/buyers/1" => "/towns/{town}/buyers/{id}",
@@ -81,7 +81,7 @@ fn route(target: &str) -> &'static str {
 }
 
 #[tokio::test]
-async fn every_example_of_the_page_answers_what_it_says() {
+async fn documented_examples_give_the_documented_responses() {
     let examples = examples();
     assert_eq!(examples.len(), 7);
     for example in examples {
@@ -94,7 +94,7 @@ async fn every_example_of_the_page_answers_what_it_says() {
 }
 
 #[test]
-fn the_limits_of_the_page_are_those_of_the_config() {
+fn documented_limits_match_the_defaults() {
     let limits = LimitsConfig::default();
     for (name, value) in [
         ("calls", limits.calls.to_string()),

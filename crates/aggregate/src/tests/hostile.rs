@@ -1,4 +1,4 @@
-//! Services that answer more than anybody asked for: requests stay within their limits, and what they refuse they refuse before it is
+//! Services with excessive responses: requests stay within their limits, and fail before the response is
 //! built.
 
 use services::body::HeldBytes;
@@ -6,12 +6,12 @@ use services::body::HeldBytes;
 use super::rig::Rig;
 use crate::LimitsConfig;
 
-/// The text of an array that has an item so often.
+/// Returns the text of an array that repeats an item.
 fn many(item: &str, count: usize) -> String {
     format!("[{}]", vec![item; count].join(","))
 }
 
-/// Arrays within arrays, of which the index is longer than the text.
+/// Returns the text of nested arrays whose index is longer than the text.
 fn deep(texts: usize) -> String {
     many(&format!("{}\"{}\"{}", "[".repeat(1000), "x".repeat(64), "]".repeat(1000)), texts)
 }
@@ -31,7 +31,7 @@ async fn code(text: &str, limits: LimitsConfig, answers: &[(&str, u16, &str)]) -
 }
 
 #[tokio::test]
-async fn tells_how_much_memory_an_answer_holds() {
+async fn reports_memory_held_by_a_response() {
     let item = format!(r#"{{"id":1,"name":"{}","more":"{}"}}"#, "n".repeat(100), "m".repeat(1_000));
     let fields = r#"{"parts": {"a": {"get": "profile/a", "fields": ["id", "name"]}}, "answer": "a"}"#;
     let held = async |text: &str, count: usize| {
@@ -49,7 +49,7 @@ async fn tells_how_much_memory_an_answer_holds() {
 }
 
 #[tokio::test]
-async fn items_may_be_nested_as_deeply_as_json_may_be() {
+async fn allows_items_at_the_maximum_json_depth() {
     let each = r#"{"parts": {"a": {"get": "profile/a"},
         "b": {"get": "order/b/{each.id}", "each": "a", "optional": true}}, "answer": "a"}"#;
     let nested = "[".repeat(json::DEPTH) + &"]".repeat(json::DEPTH);
@@ -58,7 +58,7 @@ async fn items_may_be_nested_as_deeply_as_json_may_be() {
 }
 
 #[tokio::test]
-async fn an_each_renders_nothing_behind_the_first_call_too_many() {
+async fn each_stops_rendering_at_the_fan_out_limit() {
     let text =
         r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each}", "each": "a", "apart": true}}}"#;
     let ids: Vec<String> = (0..201).map(|id| id.to_string()).chain([r#""..""#.to_owned()]).collect();
@@ -68,19 +68,19 @@ async fn an_each_renders_nothing_behind_the_first_call_too_many() {
         LimitsConfig::default(),
         &[("profile/a", 200, &format!("[{}]", ids.join(",")))],
     );
-    assert_eq!(rig.fails("/here").await.0, "each-too-many", "the last item was not looked at");
+    assert_eq!(rig.fails("/here").await.0, "each-too-many", "the last item must not be rendered");
     assert_eq!(rig.stage.seen.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn items_that_are_alike_are_rendered_once() {
+async fn renders_equal_items_once() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each}", "each": "a", "apart": true}}, "answer": "b"}"#;
     let answers = [("profile/a", 200, &*many("7", 100_000)), ("order/7", 200, "1")];
     assert_eq!(code(text, LimitsConfig::default(), &answers).await, "200 of 200001 bytes");
 }
 
 #[tokio::test]
-async fn objects_of_a_hundred_thousand_members_are_merged_in_one_go() {
+async fn merges_objects_with_many_members() {
     let members =
         |from: usize| (from..from + 50_000).map(|n| format!("\"m{n}\":1")).collect::<Vec<_>>().join(",");
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b"}}, "answer": {"merge": ["a", "b"], "conflict": "first"}}"#;
@@ -90,7 +90,7 @@ async fn objects_of_a_hundred_thousand_members_are_merged_in_one_go() {
 }
 
 #[tokio::test]
-async fn lists_of_many_small_items_take_no_more_memory_than_a_request_may() {
+async fn enforces_the_memory_limit_on_lists_of_small_items() {
     let joined = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b", "join": {"into": "a", "on": "id = id"}}}}"#;
     let each = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each.id}", "each": "a", "apart": true}}, "answer": "b"}"#;
     let fields = r#"{"parts": {"a": {"get": "profile/a", "fields": ["id"]}}}"#;
@@ -113,7 +113,7 @@ async fn lists_of_many_small_items_take_no_more_memory_than_a_request_may() {
 }
 
 #[tokio::test]
-async fn an_index_that_is_longer_than_its_text_is_part_of_a_requests_memory() {
+async fn charges_json_indexes_to_the_memory_limit() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}}}"#;
     let (nested, optional) = (deep(20), r#"{"parts": {"a": {"get": "profile/a", "optional": true}}}"#);
     let answers = [("profile/a", 200, &*nested)];
@@ -123,7 +123,7 @@ async fn an_index_that_is_longer_than_its_text_is_part_of_a_requests_memory() {
 }
 
 #[tokio::test]
-async fn an_answer_that_many_items_have_is_written_no_more_often_than_there_is_memory_for() {
+async fn repeated_each_responses_are_bounded_by_the_limits() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each}", "each": "a", "apart": true},
         "c": {"get": "catalog/c?ids={$.b[*].id}"}}}"#;
     let long = format!("{{\"id\":1,\"text\":\"{}\"}}", "x".repeat(10_000));
@@ -134,7 +134,7 @@ async fn an_answer_that_many_items_have_is_written_no_more_often_than_there_is_m
 }
 
 #[tokio::test]
-async fn rows_that_many_items_share_make_no_answer_longer_than_answers_may_be() {
+async fn shared_rows_are_bounded_by_the_response_limit() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b", "join": {"into": "a", "on": "id = id"}}}}"#;
     let row = format!("{{\"id\":1,\"text\":\"{}\"}}", "x".repeat(1000));
     let answers = [("profile/a", 200, &*many(r#"{"id":1}"#, 10_000)), ("order/b", 200, &*many(&row, 1000))];
@@ -142,7 +142,7 @@ async fn rows_that_many_items_share_make_no_answer_longer_than_answers_may_be() 
 }
 
 #[tokio::test]
-async fn items_with_many_keys_of_many_rows_do_not_multiply() {
+async fn joins_with_many_keys_are_bounded_by_the_memory_limit() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b", "join": {"into": "a", "on": "ids[*] = id"}}}}"#;
     let items = many(&format!(r#"{{"ids":{}}}"#, many("1", 1000)), 100);
     let answers = [("profile/a", 200, &*items), ("order/b", 200, &*many(r#"{"id":1}"#, 1000))];
@@ -150,7 +150,7 @@ async fn items_with_many_keys_of_many_rows_do_not_multiply() {
 }
 
 #[tokio::test]
-async fn odd_values_are_keys_or_none() {
+async fn joins_accept_unusual_key_values() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b", "join": {"into": "a", "on": "id = id", "one": "first"}}}}"#;
     let (number, nested) = ("1".repeat(1 << 20), "[".repeat(500) + &"]".repeat(500));
     for id in [&number, &nested, r#""\ud800""#, "1e999999999999", "null", r#"1,"id":2"#] {

@@ -1,4 +1,4 @@
-//! Joins as whole answers, against one that is written with trees of values.
+//! Joins in complete responses, compared with a naive implementation.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ async fn items_without_a_key_or_a_row_get_null_or_an_empty_list() {
 }
 
 #[tokio::test]
-async fn what_has_the_name_of_a_member_takes_its_place() {
+async fn joined_values_replace_members_of_the_same_name() {
     let got = rig(r#""as": "k", "one": true"#, r#"[{"k":1,"x":2}]"#, r#"[{"key":1}]"#).get("/here").await;
     assert_eq!(got.text, r#"[{"x":2,"k":{"key":1}}]"#);
     let rig = Rig::new(
@@ -36,7 +36,7 @@ async fn what_has_the_name_of_a_member_takes_its_place() {
 }
 
 #[tokio::test]
-async fn each_way_in_which_rows_do_not_fit_has_its_own_code() {
+async fn join_errors_have_distinct_codes() {
     let ok = r#"[{"k":1}]"#;
     for (join, items, rows, known) in [
         (r#""one": true"#, ok, r#"[{"key":1},{"key":1.0}]"#, "join-duplicate"),
@@ -55,7 +55,7 @@ async fn each_way_in_which_rows_do_not_fit_has_its_own_code() {
 }
 
 #[tokio::test]
-async fn an_optional_part_whose_rows_do_not_fit_is_null() {
+async fn optional_part_with_a_join_error_is_null() {
     let rig = Rig::new(
         r#"{"parts": {"items": {"get": "profile/items"},
         "rows": {"get": "order/rows", "optional": true, "join": {"into": "items", "on": "k = key", "one": true}}}}"#,
@@ -67,7 +67,7 @@ async fn an_optional_part_whose_rows_do_not_fit_is_null() {
 }
 
 #[tokio::test]
-async fn rows_of_rows_are_joined_and_shared_between_items() {
+async fn joins_nested_rows_and_shares_them_between_items() {
     let rig = Rig::new(
         r#"{"parts": {
             "orders": {"get": "order/orders"},
@@ -110,7 +110,7 @@ fn any_items(name: &'static str) -> impl Strategy<Value = Vec<Value>> {
     prop::collection::vec(member, 0..12)
 }
 
-/// The same join as anybody would write it.
+/// A naive implementation of the join.
 fn naive(items: &[Value], rows: &[Value], one: bool) -> Value {
     let joined = items.iter().map(|item| {
         let is_key = !item["k"].is_null();
@@ -125,8 +125,8 @@ fn naive(items: &[Value], rows: &[Value], one: bool) -> Value {
 
 proptest! {
     #[test]
-    fn a_join_answers_what_a_naive_one_does(items in any_items("k"), mut rows in any_items("key"), one: bool) {
-        // Kinds that can never be equal are an error of their own.
+    fn joins_match_a_naive_implementation(items in any_items("k"), mut rows in any_items("key"), one: bool) {
+        // Kinds of keys that can never be equal are a separate error.
         rows.push(json!({"key": 0}));
         rows.push(json!({"key": "a"}));
         let join = if one { r#""one": "first""# } else { r#""one": false"# };

@@ -1,5 +1,5 @@
-//! Three services in this process that answer what a test says, and an aggregate before them. What is said of `*` is
-//! the answer to all other calls.
+//! Three in-process services with the responses of a test, and an aggregate of them. The response to `*`
+//! applies to all other calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use services::{Body, Call, Problem, ServiceConfig, Services, Transport, Transpor
 
 use crate::{Aggregate, Declaration, Ground, LimitsConfig, Mistake};
 
-/// Answers calls by `METHOD service/path?query`, and remembers them with their headers and bodies.
+/// Responds to calls by `METHOD service/path?query`, and records the calls.
 #[derive(Default)]
 pub(crate) struct Stage {
     pub(crate) answers: Mutex<BTreeMap<String, Answer>>,
@@ -26,14 +26,14 @@ pub(crate) struct Stage {
 #[derive(Clone)]
 pub(crate) enum Answer {
     Says(u16, String),
-    /// With this `Cache-Control`.
+    /// A response with this `Cache-Control`.
     Keeps(&'static str, String),
     Never,
-    /// A body that a test sends.
+    /// A body that the test sends.
     Sends(Arc<Mutex<Option<Body>>>),
 }
 
-/// A call that came.
+/// A recorded call.
 pub(crate) struct Seen {
     pub(crate) line: String,
     pub(crate) headers: http::HeaderMap,
@@ -46,7 +46,7 @@ pub(crate) struct Rig {
     pub(crate) aggregate: Arc<Aggregate>,
 }
 
-/// What a client got.
+/// A response as the client receives it.
 pub(crate) struct Got {
     pub(crate) status: u16,
     pub(crate) text: String,
@@ -60,7 +60,7 @@ impl Got {
     }
 }
 
-/// The way to the stage.
+/// The transport to the stage.
 struct Wire(Arc<Stage>);
 
 impl Transport for Wire {
@@ -92,7 +92,7 @@ impl Transport for Wire {
                 }
                 Some(Answer::Sends(body)) => Ok(Response::new(body.lock().unwrap().take().unwrap())),
                 Some(Answer::Never) => std::future::pending().await,
-                None => panic!("nobody answers {line}"),
+                None => panic!("unexpected call: {line}"),
             }
         }
         .boxed()
@@ -114,7 +114,7 @@ pub(crate) fn pool() -> OffloadPool {
     OffloadPool::start(OffloadConfig::default()).unwrap()
 }
 
-/// A declaration, written in JSON.
+/// Parses a declaration in JSON.
 pub(crate) fn declaration(text: &str) -> Declaration {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
@@ -146,7 +146,7 @@ impl Rig {
         Self { stage, aggregate: Arc::new(aggregate) }
     }
 
-    /// Has a call answered by what a test sends.
+    /// Lets the test send the response body of a call.
     pub(crate) fn sends(&self, line: &str) -> http_body_util::channel::Sender<Bytes, services::body::Error> {
         let (sender, body) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(64);
         let body = Answer::Sends(Arc::new(Mutex::new(Some(body.boxed_unsync()))));
@@ -154,13 +154,13 @@ impl Rig {
         sender
     }
 
-    /// Has a call answered with this `Cache-Control`.
+    /// Sets the response to a call, with this `Cache-Control`.
     pub(crate) fn keeps(&self, line: &str, control: &'static str, text: &str) {
         let answer = Answer::Keeps(control, text.to_owned());
         self.stage.answers.lock().unwrap().insert(format!("GET {line}"), answer);
     }
 
-    /// The response as it comes.
+    /// Returns the response without reading its body.
     pub(crate) async fn begin(&self, target: &str) -> Response<Body> {
         let request = Request::get(target).body(services::body::empty()).unwrap();
         self.aggregate.handle(request, Call::unlimited()).await.unwrap_or_else(|problem| panic!("{problem}"))
@@ -180,14 +180,14 @@ impl Rig {
         self.send(Request::get(target).body("").unwrap()).await.unwrap_or_else(|problem| panic!("{problem}"))
     }
 
-    /// Code, status and text of what goes wrong.
+    /// Returns the code, status and text of a problem.
     pub(crate) async fn fails(&self, target: &str) -> (&'static str, u16, String) {
         let request = Request::get(target).body("").unwrap();
         let problem = self.send(request).await.err().expect("a problem");
         (problem.code(), problem.status().as_u16(), problem.to_string())
     }
 
-    /// What was called, in order.
+    /// Returns the calls, in order.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.stage.seen.lock().unwrap().iter().map(|seen| seen.line.clone()).collect()
     }

@@ -1,4 +1,4 @@
-//! What answers look like, and which calls are made for them.
+//! Shapes of responses, and the calls that are made for them.
 
 use http::Request;
 use serde_json::json;
@@ -9,7 +9,8 @@ use crate::LimitsConfig;
 const BUYERS: (&str, u16, &str) =
     ("profile/buyers?limit=2", 200, r#"[{"id":1,"name":"Ann"},{"id":2.0,"name":"Bob"}]"#);
 
-/// The declaration of TARGET-EXPERIENCE: rows in one call, joined; a call for each, at once.
+/// The declaration of TARGET-EXPERIENCE: rows of one call are joined, and a call for each item runs
+/// concurrently.
 const TARGET: &str = r#"{
     "input": {"limit": {"type": "integer", "default": 2, "maximum": 100}},
     "parts": {
@@ -21,7 +22,7 @@ const TARGET: &str = r#"{
     "answer": "buyers"}"#;
 
 #[tokio::test]
-async fn rows_are_joined_and_calls_for_each_item_are_put_into_it() {
+async fn joins_rows_and_puts_each_responses_into_items() {
     let rig = Rig::new(
         TARGET,
         &[
@@ -53,7 +54,7 @@ async fn rows_are_joined_and_calls_for_each_item_are_put_into_it() {
 }
 
 #[tokio::test]
-async fn without_an_answer_all_parts_stand_under_their_names_with_what_failed() {
+async fn default_response_contains_all_parts_and_errors() {
     let rig = Rig::new(
         r#"{"parts": {
             "n": {"get": "profile/n"}, "text": {"get": "catalog/t"}, "gone": {"get": "order/g", "optional": true},
@@ -74,7 +75,7 @@ async fn without_an_answer_all_parts_stand_under_their_names_with_what_failed() 
 }
 
 #[tokio::test]
-async fn when_all_is_well_nothing_is_said_of_errors() {
+async fn omits_errors_without_failures() {
     let rig = Rig::new(
         r#"{"parts": {"a": {"get": "profile/a", "optional": true}}}"#,
         &[("profile/a", 200, " [ 1 ] ")],
@@ -84,7 +85,7 @@ async fn when_all_is_well_nothing_is_said_of_errors() {
 }
 
 #[tokio::test]
-async fn parts_are_merged_by_the_rule_for_conflicts() {
+async fn merges_parts_by_conflict_rule() {
     let merge = |conflict: &str| {
         let text = format!(
             r#"{{"parts": {{"a": {{"get": "profile/a"}}, "b": {{"get": "order/b"}}}},
@@ -103,7 +104,7 @@ async fn parts_are_merged_by_the_rule_for_conflicts() {
 }
 
 #[tokio::test]
-async fn values_are_encoded_by_where_they_stand() {
+async fn encodes_values_for_their_position() {
     let text = r#"{
         "input": {"id": {"type": "string"}, "q": {"type": "string"}, "tags": {"type": "list"}, "tenant": {"type": "string", "in": "header", "name": "x-tenant"}},
         "parts": {"a": {"get": "profile/p/{id}/x?q={q}&tag={tags*}&fixed=a%20b&flag", "headers": {"x-for": "t={tenant}"}}}}"#;
@@ -114,7 +115,7 @@ async fn values_are_encoded_by_where_they_stand() {
     let rig = Rig::at("/a/{id}", text, LimitsConfig::default(), &answers);
     let request =
         Request::get("/a/a%3F%26%C3%A9?q=1%2B1%3D2&tags=x&tags=y%2Cz").header("x-tenant", "acme").body("");
-    // A comma divides a list, encoded or not: so the second value is two.
+    // A comma separates list items, encoded or not, so the second value becomes two.
     let rig_two = Rig::at(
         "/a/{id}",
         text,
@@ -123,13 +124,13 @@ async fn values_are_encoded_by_where_they_stand() {
     );
     rig_two.send(request.unwrap()).await.unwrap();
     assert_eq!(rig_two.stage.seen.lock().unwrap()[0].headers["x-for"], "t=acme");
-    // What is not there is left out; a list that is not there, too.
+    // Missing inputs are left out, lists too.
     rig.get("/a/7").await;
     assert!(!rig.stage.seen.lock().unwrap()[0].headers.contains_key("x-for"));
 }
 
 #[tokio::test]
-async fn a_dependent_call_takes_any_value_of_another_answer() {
+async fn dependent_calls_use_values_of_other_parts() {
     let rig = Rig::new(
         r#"{"parts": {
             "order": {"get": "order/orders/1"},
@@ -141,14 +142,14 @@ async fn a_dependent_call_takes_any_value_of_another_answer() {
             ("catalog/catalogs/7", 200, r#"{"id":7,"title":"x","at":{"town":"Ulm"}}"#),
         ],
     );
-    // A single object is no array of rows.
+    // A single object is not an array of rows.
     let (code, _, text) = rig.fails("/here").await;
     assert_eq!(code, "join-not-array", "{text}");
     assert_eq!(rig.lines(), ["GET order/orders/1", "GET catalog/catalogs/7"]);
 }
 
 #[tokio::test]
-async fn what_is_put_into_one_object_or_deep_into_a_page_keeps_all_else() {
+async fn joins_into_nested_targets_keep_other_members() {
     let rig = Rig::new(
         r#"{"parts": {
             "page": {"get": "order/orders"},
@@ -174,7 +175,7 @@ async fn what_is_put_into_one_object_or_deep_into_a_page_keeps_all_else() {
 }
 
 #[tokio::test]
-async fn equal_calls_of_items_and_parts_are_made_once() {
+async fn makes_equal_safe_calls_once() {
     let rig = Rig::new(
         r#"{"input": {"ids": {"type": "list", "of": "integer"}}, "parts": {
             "each": {"get": "profile/users/{each}", "each": "ids"}, "one": {"get": "profile/users/7"}}}"#,
@@ -186,7 +187,7 @@ async fn equal_calls_of_items_and_parts_are_made_once() {
 }
 
 #[tokio::test]
-async fn an_empty_list_is_asked_of_nobody_and_a_long_one_in_several_calls() {
+async fn skips_empty_lists_and_splits_long_ones() {
     let text = r#"{"input": {"ids": {"type": "list", "of": "integer"}},
         "parts": {"a": {"get": "profile/a?ids={ids}", "batch": 2}}, "answer": "a"}"#;
     let rig = Rig::new(
@@ -205,7 +206,7 @@ async fn an_empty_list_is_asked_of_nobody_and_a_long_one_in_several_calls() {
 }
 
 #[tokio::test]
-async fn the_long_list_of_an_item_is_asked_for_in_several_calls_too() {
+async fn splits_long_lists_of_each_items() {
     let text = r#"{"parts": {"a": {"get": "profile/a"},
         "b": {"get": "order/b?ids={each.ids[*]}", "each": "a", "batch": 2, "WHEN": 0}}, "answer": "a"}"#;
     let items = r#"[{"ids":[1,2,3]},{"ids":[1,2]},{"ids":[]},null,{"ids":[1,2,3]},{"ids":[3,4,5]}]"#;
@@ -240,7 +241,7 @@ async fn the_long_list_of_an_item_is_asked_for_in_several_calls_too() {
 }
 
 #[tokio::test]
-async fn an_unsafe_call_gets_the_body_and_waits_for_all_that_could_fail_before_it() {
+async fn unsafe_calls_run_after_independent_calls() {
     let rig = Rig::at(
         "/b/{id}",
         r#"{"input": {"id": {"type": "integer"}}, "parts": {
@@ -266,7 +267,7 @@ async fn an_unsafe_call_gets_the_body_and_waits_for_all_that_could_fail_before_i
 }
 
 #[tokio::test]
-async fn sequential_calls_go_in_the_order_of_the_file() {
+async fn sequential_calls_follow_the_file_order() {
     let rig = Rig::new(
         r#"{"sequential": true, "parts": {
             "first": {"post": "order/orders", "body": "{body}"}, "second": {"get": "order/orders"}, "third": {"delete": "order/orders/1"}}}"#,
@@ -278,7 +279,7 @@ async fn sequential_calls_go_in_the_order_of_the_file() {
 }
 
 #[tokio::test]
-async fn equal_calls_that_change_something_are_all_made() {
+async fn makes_all_equal_unsafe_calls() {
     let rig = Rig::new(
         r#"{"sequential": true, "input": {"ids": {"type": "list", "of": "integer"}},
             "parts": {"a": {"post": "order/x", "body": {"n": 1}, "each": "ids"}}}"#,
@@ -289,7 +290,7 @@ async fn equal_calls_that_change_something_are_all_made() {
 }
 
 #[tokio::test]
-async fn head_makes_the_same_calls_and_says_the_length() {
+async fn head_makes_the_same_calls_and_sets_content_length() {
     let rig = Rig::new(
         r#"{"parts": {"a": {"get": "profile/a"}, "there": {"head": "profile/b"}}}"#,
         &[("profile/a", 200, "1"), ("HEAD profile/b", 200, "")],

@@ -1,4 +1,4 @@
-//! Long answers that are handed on while they come.
+//! Streaming of long responses.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use crate::stream::BEGINNING;
 
 const TWO: &str = r#"{"parts": {"small": {"get": "profile/small"}, "long": {"get": "catalog/long"}, "other": {"get": "order/other", "optional": true}}}"#;
 
-/// The beginning of an array that is long.
+/// Returns the beginning of a long array.
 fn beginning() -> Bytes {
     format!("[\"{}\"", "x".repeat(BEGINNING)).into()
 }
@@ -24,7 +24,7 @@ async fn next(body: &mut Body) -> Result<Bytes, services::body::Error> {
 }
 
 #[tokio::test]
-async fn the_first_byte_leaves_before_the_last_has_come() {
+async fn streams_before_the_upstream_response_is_complete() {
     let rig = Rig::new(TWO, &[("profile/small", 200, "1"), ("order/other", 500, "")]);
     let mut sender = rig.sends("catalog/long");
     sender.send_data(beginning()).await.unwrap();
@@ -51,7 +51,7 @@ async fn the_first_byte_leaves_before_the_last_has_come() {
 }
 
 #[tokio::test]
-async fn lets_other_tasks_run_while_a_long_answer_is_checked() {
+async fn yields_while_checking_a_streamed_response() {
     const PIECE: usize = 1 << 20;
     let rig = Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "answer": "long"}"#, &[]);
     let mut sender = rig.sends("catalog/long");
@@ -73,12 +73,12 @@ async fn lets_other_tasks_run_while_a_long_answer_is_checked() {
         length += frame.unwrap().into_data().unwrap().len();
     }
     assert_eq!(length, beginning().len() + 4 * PIECE + 1);
-    // All of it was there: it is the turns that are over.
+    // All data has arrived, so only the ends of turns cause waits.
     assert!(waits >= 4 * PIECE / TURN_BYTES, "{waits} turns");
 }
 
 #[tokio::test]
-async fn lets_other_tasks_run_while_the_beginning_of_a_long_answer_is_checked() {
+async fn yields_while_checking_the_beginning_of_a_streamed_response() {
     const TURNS: usize = 32;
     let rig = Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "answer": "long"}"#, &[]);
     let mut sender = rig.sends("catalog/long");
@@ -93,12 +93,12 @@ async fn lets_other_tasks_run_while_the_beginning_of_a_long_answer_is_checked() 
         polled.map(drop)
     })
     .await;
-    // All of it was there: it is the turns that are over.
+    // All data has arrived, so only the ends of turns cause waits.
     assert!(waits >= TURNS, "{waits} turns");
 }
 
 #[tokio::test]
-async fn a_long_answer_that_turns_out_to_be_no_json_breaks_off() {
+async fn aborts_a_streamed_response_with_invalid_json() {
     for end in ["]]", "", "<html>"] {
         let rig = Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "answer": "long"}"#, &[]);
         let mut sender = rig.sends("catalog/long");
@@ -113,7 +113,7 @@ async fn a_long_answer_that_turns_out_to_be_no_json_breaks_off() {
 }
 
 #[tokio::test]
-async fn a_short_answer_that_is_no_json_is_an_error_with_a_status() {
+async fn short_invalid_json_is_an_error_with_a_status() {
     let rig = Rig::new(
         r#"{"parts": {"long": {"get": "catalog/long"}}, "answer": "long"}"#,
         &[("catalog/long", 200, "[1,")],

@@ -1,4 +1,4 @@
-//! What aggregates say of themselves, to people and in OpenAPI.
+//! Descriptions of aggregates, as text and in OpenAPI.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ fn aggregate() -> Aggregate {
 fn an_explanation_shows_the_calls_wave_by_wave() {
     assert_eq!(aggregate().explain().to_string(), "\
 GET, HEAD /buyers/{town}
-  takes limit (query, integer, 20 where it is missing, at most 100); town (path, string)
+  takes limit (query, integer, default 20, at most 100); town (path, string)
   1  buyers    GET profile/buyers?limit={limit}
                one call
   2  catalogs  GET catalog/catalogs?buyers={$.buyers[*].id}
@@ -51,7 +51,7 @@ GET, HEAD /buyers/{town}
 }
 
 #[test]
-fn the_operation_says_what_it_takes_and_answers() {
+fn operation_describes_parameters_and_response() {
     let operation = aggregate().operation();
     assert_eq!(operation["summary"], "Buyers with their postings");
     assert_eq!(

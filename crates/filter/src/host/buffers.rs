@@ -1,6 +1,6 @@
-//! Buffers: bodies, configurations, answers of calls.
+//! Buffers: bodies, configurations, responses of calls.
 //!
-//! What is not there is NOT_FOUND, which SDKs take for "no data"; what goes beyond the end is clipped.
+//! A missing buffer is NOT_FOUND, which SDKs read as "no data". A range beyond the end is clipped.
 
 use bytes::{Bytes, BytesMut};
 
@@ -39,7 +39,8 @@ pub(super) fn get_status(guest: &mut Guest<'_>, kind: u32, length: u32, flags: u
     guest.put_u32(flags, 0)
 }
 
-/// `proxy_set_buffer_bytes`: replaces `size` bytes from `start` on. What begins beyond the end is appended.
+/// `proxy_set_buffer_bytes`: replaces `size` bytes from `start` on. A range that starts beyond the end is
+/// appended.
 pub(super) fn set(guest: &mut Guest<'_>, kind: u32, start: u32, size: u32, data: u32, length: u32) -> Done {
     let kind = BufferType::of(kind)?;
     guest.about(|| format!("{}, {length} bytes for {size} from {start}", kind.name()));
@@ -68,7 +69,7 @@ pub(super) fn set(guest: &mut Guest<'_>, kind: u32, start: u32, size: u32, data:
     half.data = built.freeze();
     half.changed = true;
     if half.unseen > 0 {
-        // Which bytes no callback has shown is not known any more: all of them are shown again.
+        // The boundary of the unseen bytes is lost, so all bytes are shown again.
         half.unseen = half.data.len();
     }
     Ok(())
@@ -91,15 +92,15 @@ fn side(kind: BufferType) -> Option<Side> {
     }
 }
 
-/// A module that looks at a body is one that wants to see it.
+/// Records that the module reads the body.
 fn note_asking(host: &Host, kind: BufferType) {
     if let (Some(side), Some(stream)) = (side(kind), host.stream()) {
         stream.state().half(side).asks = true;
     }
 }
 
-/// The bytes of a buffer. Strictly, configurations are there while the module is started with them; leniently
-/// always.
+/// Returns the bytes of a buffer. In the strict dialect, configurations are available only while the module
+/// is started with them; in the lenient one always.
 fn find(host: &Host, kind: BufferType) -> Result<Bytes, Status> {
     let is_configuring = host.phase != Phase::Serving || host.is_lenient();
     match kind {

@@ -1,8 +1,8 @@
-//! Calls to services. A task makes each, outside of the instance, and comes back with the answer; if the
-//! context that asked is gone by then, nobody is told.
+//! Calls to services. Each is made by a task outside of the instance, which delivers the response. If the
+//! context that made the call is gone by then, the response is dropped.
 //!
-//! A call on behalf of a request takes part in its budget and its trace. It is the gateway's operator who
-//! makes it, so a caller's rights do not bound it.
+//! A call on behalf of a request shares the request's budget and trace. It is made in the name of the
+//! gateway's operator, so the rights of the caller do not restrict it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -28,33 +28,34 @@ use crate::plugin::Spec;
 use crate::slot::Slot;
 use crate::stats::count;
 
-/// The most calls of one instance that are still under way although their requests are over.
+/// The maximum number of calls of one instance that are in flight although their requests are over.
 pub(crate) const MAX_DETACHED: usize = 1024;
 
-/// Calls under way.
+/// The calls of an instance that are in flight.
 #[derive(Default)]
 pub(crate) struct Calls {
     pending: HashMap<u32, Pending>,
     last: u32,
 }
 
-/// A call under way.
+/// A call in flight.
 #[derive(Clone)]
 pub(crate) struct Pending {
-    /// Who asked.
+    /// The context that made the call.
     pub(crate) context: u32,
-    /// Who is told.
+    /// The root context that receives the response.
     pub(crate) root: u32,
     task: AbortHandle,
-    /// Made when the exchange was over already: it goes on without.
+    /// Whether the call was made after the exchange, so that it outlives its stream.
     detached: bool,
-    /// In which era of its stream it was made, if its end is waited for: that of a gRPC stream is not.
+    /// The era of its stream in which it was made, if the stream waits for it. Streams do not wait for gRPC
+    /// streams.
     pub(crate) era: Option<u32>,
-    /// What a gRPC stream still sends.
+    /// The queue of messages to send on a gRPC stream.
     pub(super) messages: Option<Outbox>,
 }
 
-/// Who makes a call, and where the answer goes.
+/// The origin of a call and the destination of its response.
 pub(super) struct Maker {
     pub(super) call: Call,
     pub(super) slot: Weak<Slot>,
@@ -77,12 +78,12 @@ impl Calls {
         }
     }
 
-    /// A call that is over; nothing if it was given up.
+    /// Removes a call that has ended. Returns `None` if it was cancelled.
     pub(crate) fn take(&mut self, token: u32) -> Option<Pending> {
         self.pending.remove(&token)
     }
 
-    /// A call that goes on.
+    /// A copy of the entry of a call that continues.
     pub(crate) fn get(&self, token: u32) -> Option<Pending> {
         self.pending.get(&token).cloned()
     }
@@ -91,14 +92,14 @@ impl Calls {
         self.pending.get_mut(&token)
     }
 
-    /// Ends one.
+    /// Cancels a call.
     pub(super) fn cancel(&mut self, token: u32) -> Option<Pending> {
         let pending = self.pending.remove(&token)?;
         pending.task.abort();
         Some(pending)
     }
 
-    /// Ends those of a context, but for what it asked for at its very end.
+    /// Cancels the calls of a context, except detached ones.
     pub(crate) fn drop_of(&mut self, context: u32) {
         self.pending.retain(|_, pending| {
             let goes = pending.context == context && !pending.detached;
@@ -122,7 +123,7 @@ impl Calls {
     }
 }
 
-/// Tasks don't outlive an instance, however it goes.
+/// Tasks must not outlive the instance, however it ends.
 impl Drop for Calls {
     fn drop(&mut self) {
         self.drop_all();
@@ -169,7 +170,7 @@ fn make(
     let body = payload_of(guest, body)?;
     let trailers = trailers_of(guest.bytes(trailers)?)?;
     let timeout = i32::try_from(timeout).map_err(|_| CallRefusal::Timeout)?.unsigned_abs();
-    // Before anything is sent: the module has to hear of its number.
+    // Written before anything is sent, since the module has to learn the token.
     guest.put_u32(to, 0)?;
     let service = target(guest.host(), upstream, scheme)?;
     let maker = Maker::new(guest.host_mut(), false)?;
@@ -191,7 +192,7 @@ fn make(
     Ok(guest.put_u32(to, token)?)
 }
 
-/// A copy of what a call sends: no more of it than the filter may hold back.
+/// Copies the payload of a call, which is limited to the filter's buffer limit.
 pub(super) fn payload_of(guest: &Guest<'_>, span: (u32, u32)) -> Result<Bytes, CallRefusal> {
     let bytes = guest.bytes(span)?;
     let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
@@ -201,21 +202,21 @@ pub(super) fn payload_of(guest: &Guest<'_>, span: (u32, u32)) -> Result<Bytes, C
     Ok(Bytes::copy_from_slice(bytes))
 }
 
-/// Tells the log why a call has no answer: its module hears only that there is none.
+/// Logs the reason for a failed call. The module learns only that there is no response.
 fn tell(filter: &str, upstream: &str, error: &CallError) {
     tracing::warn!(target: "filter", filter, upstream, code = error.code(), "a call failed: {error}");
 }
 
 async fn deliver(slot: &Weak<Slot>, generation: u64, token: u32, received: Received) {
     if let Some(slot) = slot.upgrade() {
-        // One that is gone has nothing to be told.
+        // An error means that the instance is gone.
         let _ = slot.enter(Target::Generation(generation), CallResponse { token, received }).await;
     }
 }
 
 impl Maker {
-    /// Takes a call out of what the effective context may make. A request waits for its end, but not for that of
-    /// a gRPC stream.
+    /// Registers a call of the effective context and checks its limits. A request waits for the end of a
+    /// call, but not of a gRPC stream.
     pub(super) fn new(host: &mut Host, is_stream: bool) -> Result<Self, CallRefusal> {
         let runtime = Handle::try_current().map_err(|_| CallRefusal::NoRuntime)?;
         let (context, current) = host.current.clone().ok_or(CallRefusal::Moment)?;
@@ -237,7 +238,7 @@ impl Maker {
                 let era = (!is_stream).then_some(state.era);
                 drop(state);
                 let call = &stream.exchange.call;
-                // What is over has no budget any more, but it went round as often as it did.
+                // A finished exchange has no budget any more, but keeps its hop count.
                 let call = if is_over { Call { hops: call.hops, ..Call::unlimited() } } else { call.clone() };
                 (stream.root, call, is_over, era)
             }
@@ -249,15 +250,15 @@ impl Maker {
         Ok(Self { call, slot, generation, token, runtime, context, root, detached, era })
     }
 
-    /// Notes in a call how many gateways the request has passed already: otherwise a call that comes back to the
-    /// same filter would be made without end.
+    /// Copies the request's hop count to a call. Otherwise a call that reaches the same filter again could
+    /// loop forever.
     pub(super) fn mark(&self, headers: &mut HeaderMap) {
         for _ in headers::hops(headers)..self.call.hops {
             headers.append(headers::CDN_LOOP, HeaderValue::from_static("orfa"));
         }
     }
 
-    /// Sends it on its way.
+    /// Starts the task.
     pub(super) fn spawn(
         self,
         host: &mut Host,
@@ -270,8 +271,8 @@ impl Maker {
     }
 }
 
-/// The cluster in a message `GrpcService` of Envoy's, which is what its modules name for gRPC: the field
-/// `cluster_name` in the field `envoy_grpc`, both the first.
+/// The cluster in Envoy's `GrpcService` message, which its modules pass as the upstream of gRPC calls: the
+/// field `cluster_name` of the field `envoy_grpc`, both field number 1.
 fn cluster(upstream: &str) -> Option<&str> {
     let field = |bytes: &'_ str| -> Option<std::ops::Range<usize>> {
         let [b'\n', length @ ..=127, ..] = bytes.as_bytes() else { return None };
@@ -281,16 +282,16 @@ fn cluster(upstream: &str) -> Option<&str> {
     service.get(field(service)?)
 }
 
-/// The service that a module means. Envoy's modules say a cluster's name, Istio's one with the host at its
-/// end, those of nginx a host and a port.
+/// Resolves the service that a module names. Envoy's modules pass a cluster name, Istio's modules a cluster
+/// name that ends with the host, and nginx's modules a host and a port.
 pub(super) fn service(host: &Host, upstream: &str) -> Result<Arc<Service>, CallRefusal> {
     let spec = host.spec().ok_or(CallRefusal::Moment)?;
     let upstream = cluster(upstream).unwrap_or(upstream);
     registered(host, spec, upstream).ok_or(CallRefusal::Target)
 }
 
-/// The service that a module means with an HTTP call, or the host, where one of its patterns opens that. It is
-/// spoken to in TLS if the module says `https`, here or as `:scheme`.
+/// Resolves the target of an HTTP call: a service, or a host that matches one of the filter's patterns. A
+/// host is called with TLS if the module passes `https`, as part of the target or as `:scheme`.
 fn target(host: &Host, upstream: &str, scheme: Scheme) -> Result<Arc<Service>, CallRefusal> {
     let spec = host.spec().ok_or(CallRefusal::Moment)?;
     let unregistered = || {
@@ -312,13 +313,14 @@ fn registered(host: &Host, spec: &Spec, upstream: &str) -> Option<Arc<Service>> 
     named.filter(|service| spec.opens(service.name())).cloned()
 }
 
-/// A target without scheme and path.
+/// Strips the scheme and the path of a target.
 fn address(upstream: &str) -> &str {
     upstream.rsplit_once("://").map_or(upstream, |(_, rest)| rest).trim_end_matches('/')
 }
 
-/// The head of a request, and its scheme. Strictly, method, path and authority have to be there, as in Envoy. Leniently
-/// they are those of nginx's hosts where they are not: `GET`, `/`, and the name of the target; a path begins with `/`.
+/// Builds the head of a request, and its scheme. In the strict dialect, method, path and authority are
+/// required, as in Envoy. In the lenient dialect they have nginx's defaults: `GET`, `/`, and the name of the
+/// target; a path is made to start with `/`.
 fn head(pairs: &[u8], target: &str, is_lenient: bool) -> Result<(http::request::Parts, Scheme), CallRefusal> {
     let mut pairs = message::read(pairs).map_err(|_| CallRefusal::Headers)?;
     let value = |name: &[u8]| pairs.iter().find(|(known, value)| *known == name && !value.is_empty());
@@ -335,7 +337,7 @@ fn head(pairs: &[u8], target: &str, is_lenient: bool) -> Result<(http::request::
     pairs.retain(|(name, _)| ![b":method".as_slice(), b":path", b":authority"].contains(name));
     pairs.push((b":method", method.unwrap_or(b"GET")));
     pairs.push((b":path", rooted.as_deref().filter(|_| is_lenient).unwrap_or(path)));
-    // What is no host (the name of a service may be none) says nothing: then the service gets its own name.
+    // A target that is not a valid authority is ignored: then the service's own name is used.
     let named =
         authority.or_else(|| http::uri::Authority::try_from(target).is_ok().then_some(target.as_bytes()));
     pairs.extend(named.map(|named| (b":authority".as_slice(), named)));
@@ -345,7 +347,7 @@ fn head(pairs: &[u8], target: &str, is_lenient: bool) -> Result<(http::request::
     let mut aside = Aside::new(Scheme(false));
     Head::Request(&mut head, &mut aside).set_all(&pairs).map_err(|_| CallRefusal::Headers)?;
     aside.authority.into_iter().for_each(|named| _ = head.extensions.insert(Named(named)));
-    // A filter that sends a request's headers on to be checked must not ask for an upgrade with them.
+    // A filter that forwards a request's headers for a check must not request an upgrade with them.
     for name in [HOST, CONNECTION, UPGRADE] {
         head.headers.remove(name);
     }
@@ -366,7 +368,7 @@ fn payload(body: Bytes, trailers: HeaderMap) -> Body {
     body::full(body).with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync()
 }
 
-/// All of an answer, unless it is too large or breaks off.
+/// Reads a whole response. Returns `None` if it is too large or breaks off.
 async fn receive(answer: http::Response<Body>, limit: u64) -> Option<Received> {
     let (head, mut body) = answer.into_parts();
     let mut data = BytesMut::new();

@@ -1,8 +1,8 @@
-//! Foreign functions: those of Envoy's that mean something here.
+//! Foreign functions: those of Envoy that are meaningful here.
 //!
-//! Their work depends on bytes that clients send. So argument and result are bounded by `limits.buffer`, the time counts as the
-//! callback's own, and what takes long is done in steps, between which the callback yields. Signatures can't be made in steps;
-//! their arguments have a smaller bound.
+//! Their cost depends on data from clients. So arguments and results are limited by `limits.buffer`, the time
+//! counts as the callback's own, and long operations run in steps, between which the callback yields.
+//! Signatures can't be computed in steps; their arguments have a smaller limit.
 
 mod signatures;
 mod zlib;
@@ -17,16 +17,16 @@ use super::memory::Span;
 use super::{Done, Guest, properties};
 use crate::abi::Status;
 
-/// The longest name of a foreign function.
+/// The maximum length of a foreign function's name.
 const LONGEST_NAME: usize = 64;
 /// The time after which a foreign function yields.
 const SLICE: Duration = Duration::from_micros(500);
 
-/// The parameters of `proxy_call_foreign_function`: pointer and length of the name and of the argument, and where the
-/// result's address and length are written.
+/// The parameters of `proxy_call_foreign_function`: pointer and length of the name and of the argument, and
+/// the addresses to which the result's address and length are written.
 pub(super) type Parameters = (u32, u32, u32, u32, u32, u32);
 
-/// The result of a foreign function, or the work that is left to get it.
+/// The result of a foreign function, or its remaining work.
 enum Work {
     Done(Bytes),
     Conversion(Conversion),
@@ -35,7 +35,7 @@ enum Work {
 /// `proxy_call_foreign_function`
 ///
 /// # Errors
-/// When the callback's time is up: a trap.
+/// Traps if the callback's time limit is exceeded.
 pub(super) async fn call(
     guest: &mut Guest<'_>,
     (name, name_length, argument, argument_length, address, length): Parameters,
@@ -61,7 +61,7 @@ pub(super) async fn call(
     }
 }
 
-/// Does what takes no time, and signatures, which are bounded since they can't be made in steps.
+/// Performs short operations, including signatures, whose size is limited since they can't run in steps.
 fn begin(guest: &mut Guest<'_>, name: Span, argument: Span) -> Done<Work> {
     let name = guest.bytes(name)?;
     if name.len() > LONGEST_NAME {
@@ -74,7 +74,7 @@ fn begin(guest: &mut Guest<'_>, name: Span, argument: Span) -> Done<Work> {
     let is_too_long = argument.len() as u64 > limit;
     let argument = if is_too_long { Bytes::new() } else { Bytes::copy_from_slice(argument) };
     let result = match name.as_str() {
-        // Routes are chosen before filters run; properties need no declaration.
+        // The route is chosen before filters run, and properties need no declaration.
         "clear_route_cache" | "declare_property" => Vec::new(),
         "compress" | "uncompress" | "sign" | "verify_signature" | "set_envoy_filter_state" if is_too_long => {
             return Err(Status::BadArgument);
@@ -95,14 +95,14 @@ fn begin(guest: &mut Guest<'_>, name: Span, argument: Span) -> Done<Work> {
     Ok(Work::Done(result.into()))
 }
 
-/// The message has the path as field 1 and the value as field 2.
+/// Handles `set_envoy_filter_state`: a message with the path as field 1 and the value as field 2.
 fn set_filter_state(guest: &mut Guest<'_>, message: &[u8]) -> Done {
     let [path, value] = fields(message, [1, 2])?;
     let (Some(path), Some(value)) = (path, value) else { return Err(Status::BadArgument) };
     properties::keep(guest.host(), path, value)
 }
 
-/// Fields of a message of Protocol Buffers, by their numbers: texts, bytes and messages.
+/// Extracts length-delimited fields of a Protocol Buffers message by their numbers.
 fn fields<const N: usize>(message: &[u8], numbers: [u64; N]) -> Result<[Option<&[u8]>; N], Status> {
     let mut found = [None; N];
     let mut rest = message;

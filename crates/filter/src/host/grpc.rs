@@ -1,7 +1,7 @@
-//! gRPC calls: one message each way, or streams of them, over HTTP/2 to a service with `protocol: http2`.
+//! gRPC calls: unary ones and streams, over HTTP/2 to a service with `protocol: http2`.
 //!
-//! Messages are sent and taken uncompressed. A single call ends with its message or its failure; a stream with
-//! its trailers.
+//! Messages are sent and received uncompressed. A unary call ends with its message or its failure, a stream
+//! with its trailers.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -27,11 +27,11 @@ use crate::instance::Grpc;
 use crate::message::{self, Head};
 use crate::slot::Slot;
 
-/// Messages that may wait to be sent on a stream.
+/// The maximum number of messages that wait to be sent on a stream.
 const WAITING: usize = 256;
-/// Bytes before a message.
+/// The length of a message's prefix in bytes.
 const FRAME: u64 = 5;
-/// Statuses of gRPC.
+/// Status codes of gRPC.
 const OK: u32 = 0;
 const DEADLINE_EXCEEDED: u32 = 4;
 const RESOURCE_EXHAUSTED: u32 = 8;
@@ -39,7 +39,7 @@ const UNIMPLEMENTED: u32 = 12;
 const INTERNAL: u32 = 13;
 const UNAVAILABLE: u32 = 14;
 
-/// Whom to tell of what comes.
+/// The receiver of a call's events.
 struct Told {
     slot: Weak<Slot>,
     generation: u64,
@@ -48,7 +48,7 @@ struct Told {
     limit: u64,
 }
 
-/// How a call ended.
+/// The status code and message of a call that has ended.
 struct Failure(u32, String);
 
 /// `proxy_grpc_call`
@@ -103,11 +103,11 @@ pub(super) fn stream(
     begin(guest, &parts, Ok(payload), Some(outbox), Duration::ZERO)
 }
 
-/// What a module says of a call, in its memory.
+/// The arguments of a call, in the module's memory.
 struct CallParts {
-    /// The host function.
+    /// The name of the host function.
     name: &'static str,
-    /// Upstream, service, method.
+    /// The upstream, the service and the method.
     target: [(u32, u32); 3],
     metadata: (u32, u32),
     to: u32,
@@ -139,12 +139,12 @@ fn start(
         guest.bytes(span)?;
     }
     guest.put_u32(parts.to, 0)?;
-    // Envoy takes the name of a cluster or a whole configuration; only the first means something here.
+    // Envoy accepts a cluster name or a whole configuration; only a cluster name is meaningful here.
     let service = service(guest.host(), upstream)?;
     let mut request =
         request(name, method, guest.bytes(parts.metadata)?, payload).map_err(|_| CallRefusal::Headers)?;
     let is_stream = outbox.is_some();
-    // A stream lasts as long as its request, or its filter.
+    // The timeout applies to unary calls only. A stream lasts as long as its request or its filter.
     let time = if time.is_zero() { service.timeout() } else { time };
     let maker = Maker::new(guest.host_mut(), is_stream)?;
     maker.mark(request.headers_mut());
@@ -186,16 +186,16 @@ fn request(service: &str, method: &str, metadata: &[u8], payload: Body) -> Resul
     Ok(request)
 }
 
-/// Messages of a stream that are yet to be sent.
+/// The queue of messages to be sent on a stream.
 #[derive(Clone)]
 pub(super) struct Outbox {
     sender: mpsc::Sender<Bytes>,
-    /// Their bytes.
+    /// The number of bytes queued.
     queued: Arc<AtomicU64>,
 }
 
 impl Outbox {
-    /// An empty one, and the body that takes from it.
+    /// Creates an empty queue and the body that reads from it.
     fn new() -> (Self, Body) {
         let (sender, mut receiver) = mpsc::channel::<Bytes>(WAITING);
         let queued = Arc::<AtomicU64>::default();
@@ -208,7 +208,7 @@ impl Outbox {
         (Self { sender, queued }, StreamBody::new(frames).boxed_unsync())
     }
 
-    /// Puts a message in, if all of them are no more than so many bytes.
+    /// Queues a message, unless the queued bytes would exceed the limit.
     fn send(&self, message: Bytes, limit: u64) -> Result<(), Status> {
         let length = message.len() as u64;
         if self.queued.fetch_add(length, Relaxed).saturating_add(length) <= limit
@@ -249,20 +249,20 @@ pub(super) fn cancel(guest: &mut Guest<'_>, token: u32) -> Done {
     Ok(())
 }
 
-/// `proxy_grpc_close`: nothing more is sent.
+/// `proxy_grpc_close`: ends the sending side.
 pub(super) fn close(guest: &mut Guest<'_>, token: u32) -> Done {
     let pending = guest.host_mut().calls.get_mut(token).ok_or(Status::BadArgument)?;
     if pending.messages.take().is_some() { Ok(()) } else { cancel(guest, token) }
 }
 
-/// `proxy_get_status`: how the call ended that the callback is about.
+/// `proxy_get_status`: the status of the call that the callback is about.
 pub(super) fn get_status(guest: &mut Guest<'_>, code: u32, text: u32, length: u32) -> Done {
     let (status, message) = guest.host().received.status.clone();
     guest.put_u32(code, status)?;
     guest.give_bytes(message, (text, length))
 }
 
-/// A message with the five bytes before it: not compressed, so long.
+/// A message with its prefix: a zero for "not compressed", and its length.
 fn framed(message: &[u8]) -> Option<Bytes> {
     let length = u32::try_from(message.len()).ok()?;
     let mut framed = BytesMut::with_capacity(message.len() + 5);
@@ -272,7 +272,7 @@ fn framed(message: &[u8]) -> Option<Bytes> {
     Some(framed.freeze())
 }
 
-/// The next whole message, if it is there.
+/// Removes the next complete message, if there is one.
 fn unframe(data: &mut BytesMut, limit: u64) -> Result<Option<Bytes>, Failure> {
     let Some((front, _)) = data.split_first_chunk::<5>() else { return Ok(None) };
     let [compressed, a, b, c, d] = *front;
@@ -291,14 +291,14 @@ fn unframe(data: &mut BytesMut, limit: u64) -> Result<Option<Bytes>, Failure> {
 }
 
 impl Told {
-    /// An answer, told as it comes. `Err` is an end that has yet to be told.
+    /// Delivers a response as it arrives. `Err` is a final status that has not been delivered yet.
     async fn receive(&self, answer: http::Response<Body>) -> Result<(), Failure> {
         let (head, mut body) = answer.into_parts();
         if !head.status.is_success() {
             return Err(Failure(grpc_status(head.status), format!("HTTP {}", head.status)));
         }
         if let Some(end) = end(&head.headers) {
-            // An answer that is trailers only.
+            // A trailers-only response.
             return self.finish(head.headers, end).await;
         }
         if self.is_stream {
@@ -323,12 +323,13 @@ impl Told {
                 }
                 Err(frame) => {
                     let trailers = frame.into_trailers().unwrap_or_default();
-                    let end = end(&trailers).unwrap_or(Failure(INTERNAL, "no status".to_owned()));
+                    let end = end(&trailers)
+                        .unwrap_or(Failure(INTERNAL, "the response has no gRPC status".to_owned()));
                     return self.finish(trailers, end).await;
                 }
             }
         }
-        Err(Failure(INTERNAL, "the answer has no trailers".to_owned()))
+        Err(Failure(INTERNAL, "the response has no trailers".to_owned()))
     }
 
     async fn finish(&self, trailers: HeaderMap, Failure(status, message): Failure) -> Result<(), Failure> {
@@ -337,7 +338,7 @@ impl Told {
             let received = Received { trailers, ..Received::default() };
             self.tell(Grpc::TrailingMetadata(number), false, received).await;
         }
-        // A single call that went well has had its message, and one without is none.
+        // A successful unary call has ended with its message. One that ends without a message failed.
         let status = if !self.is_stream && status == OK { INTERNAL } else { status };
         self.close(status, message).await;
         Ok(())
@@ -351,13 +352,13 @@ impl Told {
     async fn tell(&self, event: Grpc, is_last: bool, received: Received) {
         if let Some(slot) = self.slot.upgrade() {
             let event = GrpcEvent { token: self.token, event, is_last, received };
-            // One that is gone has nothing to be told.
+            // An error means that the instance is gone.
             let _ = slot.enter(Target::Generation(self.generation), event).await;
         }
     }
 }
 
-/// The status that trailers bear.
+/// The status in trailers.
 fn end(trailers: &HeaderMap) -> Option<Failure> {
     let status = trailers.get("grpc-status")?.to_str().ok()?.parse().ok()?;
     let message = trailers.get("grpc-message").and_then(|message| message.to_str().ok());
@@ -371,14 +372,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refuses_a_message_when_as_many_wait_as_may_or_as_many_bytes() {
+    fn refuses_messages_beyond_queue_length_or_bytes() {
         let message = || Bytes::from_static(b"four");
         let (outbox, mut body) = Outbox::new();
         for _ in 0..WAITING {
             assert_eq!(outbox.send(message(), u64::MAX), Ok(()));
         }
         assert_eq!(outbox.send(message(), u64::MAX), Err(Status::InternalFailure));
-        // One that leaves makes room.
+        // Sending a message frees space.
         let frame = body.frame().now_or_never().flatten().expect("a message").unwrap();
         assert_eq!(frame.into_data().unwrap(), message());
         assert_eq!(outbox.send(message(), u64::MAX), Ok(()));
@@ -389,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_out_whole_however_they_are_cut() {
+    fn reassembles_messages_from_any_split() {
         let mut sent = BytesMut::new();
         for message in [b"one".as_slice(), b"", b"three"] {
             sent.extend_from_slice(&framed(message).unwrap());

@@ -1,8 +1,8 @@
-//! Maps of headers: which there are in which callback, reading and writing them.
+//! Header maps: availability by callback, reading and writing.
 //!
-//! Strictly, a head is there in the callbacks of its own phase until it has gone on. In the lenient dialect,
-//! as in nginx, a head can be read for as long as the exchange lives, and headers of an answer that is yet to
-//! come can be set: they are when it comes.
+//! In the strict dialect, a head is available in the callbacks of its own phase until it has been sent on. In
+//! the lenient dialect, as in nginx, a head can be read for the lifetime of the exchange, and headers of a
+//! response that has not arrived yet can be set: they are applied when it arrives.
 
 use http::HeaderMap;
 use http::header::HeaderValue;
@@ -14,7 +14,7 @@ use crate::message::{self, Head};
 use crate::messages::{Early, Messages};
 use crate::stream::Stream;
 
-/// What a module does to a map.
+/// A change of a map.
 #[derive(Clone, Copy)]
 enum Change<'a> {
     Add(&'a [u8], &'a [u8]),
@@ -37,7 +37,7 @@ pub(super) fn get_all(guest: &mut Guest<'_>, map: u32, address: u32, length: u32
     guest.about(|| map.name().to_owned());
     let host = guest.host();
     let Some(stream) = host.stream().filter(|_| is_of_exchange(map)).cloned() else {
-        // A call's answer: seldom, and inside of the host, so it is written twice.
+        // A call's response. This is rare, so the simple path with a copy is enough.
         let bytes = read(host, map, |head| {
             let mut bytes = vec![0; message::size(head)];
             message::write(head, &mut bytes).map(|()| bytes)
@@ -63,7 +63,7 @@ pub(super) fn get(guest: &mut Guest<'_>, map: u32, name: u32, of: u32, address: 
     }
     match value {
         Some(value) => guest.give(value.as_bytes(), (address, length)),
-        // Nothing was not an error yet.
+        // In 0.1.0 a missing header is not an error.
         None if guest.host().core.module.abi == Abi::V0_1_0 => guest.give(b"", (address, length)),
         None => Err(Status::NotFound),
     }
@@ -115,7 +115,7 @@ fn is_of_exchange(map: MapType) -> bool {
     matches!(map, RequestHeaders | RequestTrailers | ResponseHeaders | ResponseTrailers)
 }
 
-/// Reads a map, or says why there is none.
+/// Reads a map, or returns the status if it is not available.
 fn read<T>(host: &Host, map: MapType, see: impl FnOnce(&Head<'_>) -> T) -> Result<T, Status> {
     if is_of_exchange(map) {
         return read_exchange(host.stream().ok_or(Status::BadArgument)?, map, see);
@@ -142,7 +142,7 @@ fn read_exchange<T>(stream: &Stream, map: MapType, see: impl FnOnce(&Head<'_>) -
             let is_open = stream.is_lenient() || messages.is_open(is_request) || messages.is_over;
             return match messages.head(is_request).filter(|_| is_open) {
                 Some(head) => Ok(see(&head)),
-                // An answer that is yet to come is empty.
+                // A response that has not arrived yet is empty.
                 None if stream.is_lenient() => Ok(see(&Head::Plain(&mut HeaderMap::new()))),
                 None => Err(Status::BadArgument),
             };
@@ -156,7 +156,7 @@ fn read_exchange<T>(stream: &Stream, map: MapType, see: impl FnOnce(&Head<'_>) -
     }
 }
 
-/// Changes a map, or says why it can't be.
+/// Changes a map, or returns the status if it can't be changed.
 fn change(host: &Host, map: MapType, change: Change<'_>) -> Result<(), Status> {
     let Some((_, Context::Stream(stream))) = &host.current else { return Err(Status::BadArgument) };
     let written = match change {
@@ -215,7 +215,7 @@ impl Change<'_> {
         }
     }
 
-    /// The change as it is kept for an answer that is yet to come.
+    /// The change in the form that is stored for a response that has not arrived yet.
     fn early(self) -> Result<Early, Status> {
         let checked = |name: &[u8], value: &[u8]| {
             let mut trial = HeaderMap::new();

@@ -1,5 +1,5 @@
-//! Every host function by its name. All are there for all versions of the ABI: modules import what their SDK
-//! knows, used or not.
+//! All host functions by name. All are available in every version of the ABI, since modules import every
+//! function that their SDK has, even unused ones.
 
 use sandbox::{Caller, Engine, GuestResult, Linker};
 
@@ -18,20 +18,21 @@ macro_rules! link {
     )*};
 }
 
-/// Defines the functions that give the module bytes: their names for the shim, their first halves, and what a module is
-/// linked against that is looked at and not run. Those after `async` may yield in their first half.
+/// Defines the functions that return bytes to the module: their names for the shim, their first halves, and
+/// placeholders for linking a module that is inspected but not run. Functions after `async` may yield in
+/// their first half.
 macro_rules! giving {
     (
         $($name:literal ($($parameter:ident),*) => $function:path;)*
         async $($slow:literal ($($argument:ident),*) => $slow_function:path;)*
     ) => {
-        /// The host functions that give the module bytes.
+        /// The host functions that return bytes to the module.
         pub(crate) const GIVING: &[GivingFunction] = &[
             $(($name, [$(stringify!($parameter)),*].len() as u32),)*
             $(($slow, [$(stringify!($argument)),*].len() as u32),)*
         ];
 
-        /// The halves of functions that give, for the shim.
+        /// The halves of these functions, for the shim.
         pub(crate) fn halves(engine: &Engine) -> GuestResult<Linker<Host>> {
             let mut linker = Linker::new(engine);
             linker.func_wrap(shim::FINISH.0, shim::FINISH.1, memory::finish)?;

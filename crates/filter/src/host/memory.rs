@@ -1,5 +1,5 @@
-//! A module's memory: every pointer that it gives is checked here. Bytes for it go into memory that its own allocator
-//! makes, between two halves of a host function (`shim.rs`).
+//! The memory of a module. Every pointer from a module is checked here. Bytes for a module are written to
+//! memory from its own allocator, between the two halves of a host function (`shim.rs`).
 
 use bytes::Bytes;
 use sandbox::Caller;
@@ -8,22 +8,22 @@ use super::{Done, Guest, Host};
 use crate::abi::Status;
 use crate::observe::Event;
 
-/// How much of the place where gifts are put together is kept, in bytes.
+/// The capacity of the scratch buffer that is retained, in bytes.
 const SCRATCH_KEPT: usize = 64 << 10;
 
-/// How much of what a module is given is shown to whoever watches, in bytes.
+/// The number of returned bytes that are shown to an observer.
 const SHOWN: usize = 512;
 
-/// Where the module wants to be told an address and a length.
+/// The addresses to which a result's address and length are written.
 pub(crate) type Place = (u32, u32);
 
-/// Bytes on their way into memory of the module's own.
+/// Bytes to be written to memory allocated by the module.
 pub(crate) struct Gift {
-    /// The bytes; without them they stand in the host's scratch memory.
+    /// The bytes. Without them, the data is in the host's scratch buffer.
     bytes: Option<Bytes>,
     length: u32,
     place: Place,
-    /// The host function that gives them, once its first half is over.
+    /// The host function that returns the bytes, once its first half has ended.
     name: Option<&'static str>,
     observed: Option<(String, String)>,
 }
@@ -33,17 +33,17 @@ impl Gift {
         self.name.is_some()
     }
 
-    /// Ends the first half of a host function: how many bytes there are.
+    /// Ends the first half of a host function. Returns the number of bytes to allocate.
     pub(crate) fn begin(&mut self, name: &'static str, observed: Option<(String, String)>) -> u32 {
         (self.name, self.observed) = (Some(name), observed);
         self.length
     }
 }
 
-/// A pointer and a length, as the module gives them.
+/// A pointer and a length, as passed by the module.
 pub(crate) type Span = (u32, u32);
 
-/// What stands at a span of a memory.
+/// The bytes at a span of a memory.
 pub(crate) fn at(memory: &[u8], (pointer, length): Span) -> Result<&[u8], Status> {
     let start = pointer as usize;
     let end = start.checked_add(length as usize).ok_or(Status::InvalidMemoryAccess)?;
@@ -57,7 +57,7 @@ fn at_mut(memory: &mut [u8], (pointer, length): Span) -> Result<&mut [u8], Statu
 }
 
 impl Guest<'_> {
-    /// The memory, and the host beside it.
+    /// The memory, together with the host data.
     pub(crate) fn split(&mut self) -> Done<(&mut [u8], &mut Host)> {
         let memory = self.host().memory.ok_or(Status::InvalidMemoryAccess)?;
         Ok(memory.data_and_store_mut(&mut self.caller))
@@ -69,12 +69,12 @@ impl Guest<'_> {
         at(memory.data(&self.caller), span)
     }
 
-    /// The text at a span, as far as it is one: for logs and names.
+    /// The text at a span, with invalid UTF-8 replaced. For logs and names.
     pub(crate) fn text(&self, span: Span) -> Done<String> {
         Ok(String::from_utf8_lossy(self.bytes(span)?).into_owned())
     }
 
-    /// Puts bytes where the module wants them.
+    /// Writes bytes to an address of the module.
     pub(crate) fn put(&mut self, pointer: u32, bytes: &[u8]) -> Done {
         let length = u32::try_from(bytes.len()).map_err(|_| Status::InvalidMemoryAccess)?;
         let (memory, _) = self.split()?;
@@ -90,8 +90,8 @@ impl Guest<'_> {
         self.put(pointer, &value.to_le_bytes())
     }
 
-    /// Gives the module bytes in memory of its own, and says where they are. It is the last thing that a host function
-    /// does, and only those do it that the shim knows.
+    /// Returns bytes to the module, in memory allocated by it. Must be the last action of a host function,
+    /// and only functions of the shim may use it.
     pub(crate) fn give(&mut self, bytes: &[u8], place: Place) -> Done {
         self.show(bytes);
         self.give_with(bytes.len(), place, |into| {
@@ -100,13 +100,13 @@ impl Guest<'_> {
         })
     }
 
-    /// The same with bytes that need no copy.
+    /// Like `give`, for bytes that need no copy.
     pub(crate) fn give_bytes(&mut self, bytes: Bytes, place: Place) -> Done {
         self.show(&bytes);
         self.prepare_gift(bytes.len(), Some(bytes), place)
     }
 
-    /// The same with bytes that are put together only now.
+    /// Like `give`, for bytes that are written by a closure.
     pub(crate) fn give_with(
         &mut self,
         length: usize,
@@ -122,7 +122,7 @@ impl Guest<'_> {
 
     fn prepare_gift(&mut self, length: usize, bytes: Option<Bytes>, place: Place) -> Done {
         let length = u32::try_from(length).map_err(|_| Status::InternalFailure)?;
-        // The allocator is at work, or is not there yet.
+        // The allocator is running, or does not exist yet.
         if self.host().gift.is_some() || self.host().memory.is_none() {
             return Err(Status::InternalFailure);
         }
@@ -142,7 +142,7 @@ impl Guest<'_> {
     }
 }
 
-/// The second half of all host functions that give: the module's memory for the bytes is at this address.
+/// The second half of all host functions that return bytes: the module has allocated memory at this address.
 pub(super) fn finish(mut caller: Caller<'_, Host>, address: u32) -> u32 {
     let host = caller.data_mut();
     let (Some(gift), Some(memory)) = (host.gift.take(), host.memory) else {

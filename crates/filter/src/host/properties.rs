@@ -1,8 +1,9 @@
-//! Properties: what a module can ask of an exchange beyond its messages.
+//! Properties: data about an exchange beyond its messages.
 //!
-//! Paths of Envoy's attributes, with Envoy's encodings: text as it is, numbers as eight bytes, truth as one.
-//! A path of one element is also looked up among nginx's variables, as in APISIX and Kong (there also after
-//! `ngx`), which are always text. What no one knows is what some module has set, or NOT_FOUND.
+//! Paths are those of Envoy's attributes, with Envoy's encodings: text as is, numbers as eight bytes,
+//! booleans as one. A path of one element is also looked up among nginx's variables, as in APISIX and Kong
+//! (in Kong also after `ngx`); these are always text. Any other path returns the value that a module has set,
+//! or NOT_FOUND.
 
 mod nginx;
 
@@ -19,7 +20,7 @@ use crate::message::{self, Head};
 use crate::messages::{Exchange, Messages};
 use crate::stream::Stream;
 
-/// How many properties modules may set in an exchange, and how large all may be.
+/// The maximum number of properties that modules may set in an exchange, and their maximum total size.
 const MAX_PROPERTIES: usize = 256;
 const MAX_BYTES: usize = 256 << 10;
 
@@ -44,7 +45,7 @@ pub(super) fn set(guest: &mut Guest<'_>, path: u32, of: u32, value: u32, length:
     }
     let (path, value) = (guest.bytes((path, of))?, guest.bytes((value, length))?);
     let host = guest.host();
-    // APISIX's way of asking for bodies.
+    // APISIX's way of requesting bodies.
     let side = match path {
         b"wasm_process_req_body" => Some(Side::Request),
         b"wasm_process_resp_body" => Some(Side::Response),
@@ -57,7 +58,7 @@ pub(super) fn set(guest: &mut Guest<'_>, path: u32, of: u32, value: u32, length:
     keep(host, path, value)
 }
 
-/// Keeps a property for all filters of the exchange.
+/// Stores a property for all filters of the exchange.
 pub(super) fn keep(host: &Host, path: &[u8], value: &[u8]) -> Result<(), Status> {
     let stream = host.stream().ok_or(Status::NotFound)?;
     let mut messages = stream.exchange.messages();
@@ -71,7 +72,7 @@ pub(super) fn keep(host: &Host, path: &[u8], value: &[u8]) -> Result<(), Status>
     Ok(())
 }
 
-/// A path's elements.
+/// Splits a path into its elements.
 pub(crate) fn parse(path: &[u8]) -> Vec<&[u8]> {
     let path = path.strip_suffix(&[0]).unwrap_or(path);
     path.split(|byte| *byte == 0).collect()
@@ -112,7 +113,7 @@ fn find(host: &Host, raw: &[u8]) -> Option<Bytes> {
     })
 }
 
-/// What a module has set, by the same path, or as Envoy's filter state has it.
+/// A value that a module has set, by the same path or as Envoy's filter state.
 fn set_before(messages: &Messages, raw: &[u8], path: &[&[u8]]) -> Option<Bytes> {
     if messages.properties.is_empty() {
         return None;
@@ -173,7 +174,7 @@ fn of_response(stream: &Stream, messages: &mut Messages, path: &[&[u8]]) -> Opti
     }
 }
 
-/// Looks at the response's trailers: as this filter has them, or as they have left.
+/// Reads the response's trailers: this filter's copy, or the ones that have left.
 fn trailers<T>(stream: &Stream, messages: &Messages, see: impl Fn(&HeaderMap) -> Option<T>) -> Option<T> {
     let mut state = stream.state();
     state.half(Side::Response).trailers.as_ref().or(messages.trailers.as_ref()).and_then(see)
@@ -195,7 +196,7 @@ fn of_connection(exchange: &Exchange, name: &[u8]) -> Option<Bytes> {
     }
 }
 
-/// What is known of the service's end, once the request is on its way there.
+/// A property of the upstream connection, available after the request has been sent.
 fn of_upstream(exchange: &Exchange, messages: &Messages, name: &[u8]) -> Option<Bytes> {
     exchange.call.budget.see_made(|made| {
         let made = handled(exchange, made.get(messages.calls_before..)?)?;
@@ -208,15 +209,15 @@ fn of_upstream(exchange: &Exchange, messages: &Messages, name: &[u8]) -> Option<
     })
 }
 
-/// The service that the route is for; where it has none, the one that was called last.
+/// The service of the route, or if it has none, the service that was called last.
 fn service(exchange: &Exchange) -> Option<Bytes> {
     let of_route = || exchange.facts.service.as_deref().map(text);
     let called = || exchange.call.budget.see_made(|made| made.last().map(|made| text(&made.service)));
     of_route().or_else(called)
 }
 
-/// Of the calls that were made since the request went to its handler, its own: to the route's service, not by a
-/// filter; where the route has none, the last one.
+/// The handler's own call among those made since the request reached it: the call to the route's service
+/// rather than a filter's, or if the route has no service, the last one.
 fn handled<'a>(exchange: &Exchange, made: &'a [Made]) -> Option<&'a Made> {
     match &exchange.facts.service {
         Some(service) => made.iter().find(|made| made.service == *service),
@@ -224,7 +225,7 @@ fn handled<'a>(exchange: &Exchange, made: &'a [Made]) -> Option<&'a Made> {
     }
 }
 
-/// What the request is called: as the client, or a proxy before the gateway, calls it; as its trace; or at random.
+/// The id of the request: from `x-request-id`, or else the trace id, or else random.
 fn id(exchange: &Exchange, messages: &mut Messages) -> Option<Bytes> {
     if let Some(named) = messages.request.as_ref().and_then(|head| field(head, "x-request-id")) {
         return Some(named);

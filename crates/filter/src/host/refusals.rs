@@ -1,9 +1,9 @@
-//! What the host refuses a module, and how that is noticed.
+//! Calls and host functions that are refused, and how refusals are reported.
 //!
-//! Many modules look at no status. One that asks a service whether a request may pass, or answers it itself, lets it
-//! pass where it looks away: so such a refusal counts in the stream until the callback has ended (`on_refusal`). All
-//! refusals are counted and stand in the log: calls with their target at intervals, others once for each filter, host
-//! function and status, so that no client can fill it.
+//! Many modules ignore statuses. A module that asks a service whether a request may pass, or answers the
+//! request itself, would then let it pass. So such a refusal is recorded in the stream until the callback has
+//! ended (`on_refusal`). All refusals are counted and logged: calls with their target at intervals, others
+//! once per filter, host function and status, so that clients can't flood the log.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -14,17 +14,17 @@ use crate::abi::Status;
 use crate::filters::lock;
 use crate::stats::count;
 
-/// How long refused calls of one filter and reason share one line.
+/// The interval in which refused calls of one filter and reason share one log line.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Why a call can't be made.
+/// The reason for which a call can't be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallRefusal {
     #[error("it is neither a service nor a host that the filter may call")]
     Target,
     #[error("the call has no `{0}`")]
     Missing(&'static str),
-    #[error("its headers are none that can be sent")]
+    #[error("its headers are not valid")]
     Headers,
     #[error("its timeout is negative")]
     Timeout,
@@ -70,7 +70,7 @@ impl CallRefusal {
     }
 }
 
-/// Which refusals of a filter stand in the log already. Its keys come from the code, so it has a few dozen at most.
+/// The refusals of a filter that have been logged. The keys are constants, so there are a few dozen at most.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalLog {
     logged: Mutex<HashMap<(&'static str, &'static str), Logged>>,
@@ -83,7 +83,7 @@ struct Logged {
 }
 
 impl RefusalLog {
-    /// Whether this one is logged, and how many were left out since the last one that was.
+    /// Whether to log a refusal, with the number of suppressed ones since the last logged one.
     fn admit(&self, function: &'static str, reason: &'static str, again: Option<Duration>) -> Option<u64> {
         let now = Instant::now();
         let mut logged = lock(&self.logged);
@@ -101,7 +101,7 @@ impl RefusalLog {
 }
 
 impl Host {
-    /// Notes what became of a call that the module asked for.
+    /// Records the outcome of a call that the module requested.
     pub(super) fn note_call(
         &mut self,
         function: &'static str,
@@ -123,21 +123,21 @@ impl Host {
         Err(refusal.status())
     }
 
-    /// Notes whether the module could do what it answers for: make its call, give its own response.
+    /// Records whether the module's last call or local response succeeded.
     pub(super) fn note_answerable(&mut self, is_done: bool) {
         let Some(stream) = self.stream().cloned() else { return };
         let before = std::mem::replace(&mut stream.state().refused, !is_done);
-        // It is in the list once, though it changes its mind.
+        // A stream is listed once, even if its outcome changes repeatedly.
         if !is_done && !before && !self.refused.iter().any(|known| Arc::ptr_eq(known, &stream)) {
             self.refused.push(stream);
         }
     }
 
-    /// Notes that a host function did not do what it was asked.
+    /// Records that a host function returned an error.
     pub(super) fn note_refusal(&self, function: &'static str, status: Status) {
         let is_usual = match status {
             Status::Ok | Status::Empty => true,
-            // What is not there is usual to be asked for, but a property may be one of another host.
+            // Reading something that is missing is usual, but a missing property may be one of another host.
             Status::NotFound => function != "proxy_get_property",
             _ => false,
         };
@@ -146,7 +146,7 @@ impl Host {
         count(&spec.stats.refused_functions);
         if spec.stats.refusals.admit(function, status.name(), None).is_some() {
             let (filter, status) = (&*spec.name, status.name());
-            tracing::warn!(target: "filter", filter, function, status, "a host function refused; further times are only counted");
+            tracing::warn!(target: "filter", filter, function, status, "a host function returned an error; repetitions are counted but not logged");
         }
     }
 }

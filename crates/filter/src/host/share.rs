@@ -1,4 +1,4 @@
-//! What modules share: data, queues, metrics. The functions; the things stand in `shared.rs` and `metrics.rs`.
+//! Host functions for shared data, queues and metrics, which are implemented in `shared.rs` and `metrics.rs`.
 
 use bytes::Bytes;
 
@@ -28,7 +28,7 @@ pub(super) fn set_data(guest: &mut Guest<'_>, key: u32, of: u32, value: u32, len
     guest.host().core.shared.set(key, value, cas)
 }
 
-/// `proxy_register_shared_queue`: whoever registers is told of what comes.
+/// `proxy_register_shared_queue`: the caller is notified of new items.
 pub(super) fn register_queue(guest: &mut Guest<'_>, name: u32, length: u32, to: u32) -> Done {
     let name = guest.text((name, length))?;
     guest.about(|| name.clone());

@@ -1,4 +1,4 @@
-//! Logging, time, contexts, and what becomes of an exchange.
+//! Host functions for logging, time, contexts and the control of an exchange.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,7 +14,7 @@ use crate::messages::grpc_headers;
 use crate::observe::Event;
 use crate::stream::Local;
 
-/// The longest message that is logged, in bytes.
+/// The maximum length of a logged message in bytes.
 const LONGEST_MESSAGE: usize = 16 << 10;
 /// The shortest time between ticks, in milliseconds.
 const SHORTEST_PERIOD: u64 = 1;
@@ -33,7 +33,7 @@ pub(super) fn log(guest: &mut Guest<'_>, level: u32, text: u32, length: u32) -> 
     Ok(())
 }
 
-/// Writes a line of a module's to the log.
+/// Writes a message of a module to the log.
 pub(super) fn write_log(host: &Host, level: u32, message: &str) {
     let filter = host.spec().map_or("", |spec| &*spec.name);
     let name = match level {
@@ -53,12 +53,12 @@ pub(super) fn write_log(host: &Host, level: u32, message: &str) {
         2 => tracing::info!(target: "filter", filter, "{message}"),
         3 => tracing::warn!(target: "filter", filter, "{message}"),
         4 => tracing::error!(target: "filter", filter, "{message}"),
-        // The log has no level above.
+        // The log has no higher level.
         _ => tracing::error!(target: "filter", filter, severity = name, "{message}"),
     }
 }
 
-/// The lowest level that anybody reads.
+/// The lowest level that is enabled.
 fn least_level() -> u32 {
     let levels = [Level::TRACE, Level::DEBUG, Level::INFO, Level::WARN];
     let max = tracing::level_filters::LevelFilter::current();
@@ -75,7 +75,7 @@ pub(super) fn get_current_time(guest: &mut Guest<'_>, to: u32) -> Done {
     guest.put_u64(to, nanoseconds(SystemTime::now()))
 }
 
-/// Since 1970.
+/// Converts a time to nanoseconds since 1970.
 pub(super) fn nanoseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
@@ -114,7 +114,7 @@ pub(super) fn continue_stream(guest: &mut Guest<'_>, stream: u32) -> Done {
     match stream {
         0 => continue_request(guest),
         1 => continue_response(guest),
-        // Those of TCP.
+        // Downstream and upstream of a TCP connection.
         2 | 3 => Err(Status::Unimplemented),
         _ => Err(Status::BadArgument),
     }
@@ -131,7 +131,7 @@ pub(super) fn continue_response(guest: &mut Guest<'_>) -> Done {
 }
 
 fn resume(guest: &mut Guest<'_>, side: Side) -> Done {
-    // Only said here, done later: whoever waits must not call the module while it is still running.
+    // Only sets a flag and wakes: the waiting future must not call the module while it is running.
     guest.host().stream().ok_or(Status::BadArgument)?.resume(side);
     Ok(())
 }
@@ -152,8 +152,8 @@ pub(super) fn clear_route_cache(_: &mut Guest<'_>) -> Done {
     Ok(())
 }
 
-/// `proxy_send_local_response`: the first one counts, and it is sent once the callback has returned. After the
-/// answer's head has left there is nothing to be done.
+/// `proxy_send_local_response`: the first response counts, and is sent after the callback has returned. It
+/// has no effect after the response head has left.
 #[expect(clippy::too_many_arguments, reason = "the ABI has as many")]
 pub(super) fn send_local_response(
     guest: &mut Guest<'_>,
@@ -198,7 +198,7 @@ fn answer(guest: &Guest<'_>, status: u32, [details, body, headers]: [(u32, u32);
     Ok(())
 }
 
-/// To a client that speaks gRPC, an answer is trailers only.
+/// Converts a local response for a gRPC client into a trailers-only response.
 fn as_grpc(local: &mut Local, grpc: u32) {
     let status = if grpc == u32::MAX { grpc_status(local.status) } else { grpc };
     let message = String::from_utf8_lossy(&local.body).into_owned();
@@ -207,7 +207,7 @@ fn as_grpc(local: &mut Local, grpc: u32) {
     local.body = Bytes::new();
 }
 
-/// The gRPC status that stands for one of HTTP, as gRPC's own documents have it.
+/// Maps an HTTP status to a gRPC status, as in the gRPC documentation.
 pub(super) fn grpc_status(status: StatusCode) -> u32 {
     match status.as_u16() {
         400 => 13,

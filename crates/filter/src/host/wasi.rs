@@ -1,5 +1,6 @@
-//! WASI preview 1, as far as languages' own libraries need it to start: time, random numbers, standard outputs.
-//! There are no files, no arguments, no environment and no sockets. Under both names that modules import.
+//! WASI preview 1, limited to the functions that language runtimes need to start: time, random numbers,
+//! standard outputs. There are no files, arguments, environment variables or sockets. Both of the module
+//! names in use are provided.
 
 use std::sync::LazyLock;
 use std::time::{Instant, SystemTime};
@@ -10,7 +11,7 @@ use super::memory::at;
 use super::{Done, Guest, Host, system};
 use crate::abi::Status;
 
-/// Its own error numbers.
+/// Error numbers of WASI.
 const SUCCESS: u32 = 0;
 const BADF: u32 = 8;
 const FAULT: u32 = 21;
@@ -18,21 +19,21 @@ const INVAL: u32 = 28;
 const NOSYS: u32 = 52;
 const NOTSUP: u32 = 58;
 
-/// The most random bytes at once.
+/// The maximum number of random bytes per call.
 const MAX_RANDOM: u32 = 64 << 10;
-/// The most pieces of one write, and subscriptions of one wait.
+/// The maximum number of pieces of one write, and of subscriptions of one wait.
 const MAX_PIECES: u32 = 1024;
-/// The most bytes of one write: the rest is for the next.
+/// The maximum number of bytes of one write. The rest is left to the next write.
 const MAX_WRITE: u32 = 64 << 10;
-/// The longest line that is kept before it is logged.
+/// The length at which an unfinished line is logged.
 const LONGEST_LINE: usize = 8 << 10;
 
-/// The module has ended itself.
+/// The error of a module that has called `proc_exit`.
 #[derive(Debug, thiserror::Error)]
-#[error("it ended itself with exit code {0}")]
+#[error("it exited with code {0}")]
 struct Exited(u32);
 
-/// Links functions that do something.
+/// Links implemented functions.
 macro_rules! link {
     ($linker:ident, $module:ident: $($name:literal ($($parameter:ident: $type:ty),*) => $function:path;)*) => {$(
         $linker.func_wrap($module, $name, |caller: Caller<'_, Host>, $($parameter: $type),*| -> u32 {
@@ -43,7 +44,7 @@ macro_rules! link {
     )*};
 }
 
-/// Links functions that always answer the same.
+/// Links functions that always return the same number.
 macro_rules! refuse {
     ($linker:ident, $module:ident: $($name:literal ($($type:ty),*) => $errno:expr;)*) => {$(
         refuse!(@one $linker, $module, $name, $errno, $($type),*);
@@ -73,7 +74,7 @@ pub(super) fn add(linker: &mut Linker<Host>) -> GuestResult<()> {
             "fd_close" (u32) => SUCCESS;
             "fd_fdstat_set_flags" (u32, u32) => NOSYS;
             "fd_fdstat_set_rights" (u32, u64, u64) => NOSYS;
-            // There are no folders: libraries ask from 3 on, until they hear this.
+            // There are no preopened directories: libraries probe from 3 on until they receive this error.
             "fd_prestat_get" (u32, u32) => BADF;
             "fd_prestat_dir_name" (u32, u32, u32) => BADF;
             "fd_read" (u32, u32, u32, u32) => BADF;
@@ -113,7 +114,7 @@ pub(super) fn add(linker: &mut Linker<Host>) -> GuestResult<()> {
     Ok(())
 }
 
-/// What WASI calls it.
+/// Maps a status to an error number of WASI.
 fn errno(done: Done) -> u32 {
     match done {
         Ok(()) => SUCCESS,
@@ -147,7 +148,7 @@ fn clock_time_get(guest: &mut Guest<'_>, clock: u32, _: u64, to: u32) -> Done {
     guest.put_u64(to, time)
 }
 
-/// The standard streams are terminals, in a way.
+/// Describes the standard streams as character devices.
 fn fd_fdstat_get(guest: &mut Guest<'_>, fd: u32, to: u32) -> Done {
     if fd > 2 {
         return Err(Status::NotFound);
@@ -157,7 +158,7 @@ fn fd_fdstat_get(guest: &mut Guest<'_>, fd: u32, to: u32) -> Done {
     guest.put(to, &stat)
 }
 
-/// Lines on the standard outputs go to the log.
+/// Logs lines written to the standard outputs.
 fn fd_write(guest: &mut Guest<'_>, fd: u32, pieces: u32, count: u32, to: u32) -> Done {
     let level = match fd {
         1 => 2,
@@ -197,7 +198,7 @@ fn write(host: &mut Host, level: u32, text: &[u8]) {
     }
 }
 
-/// Whatever is waited for has come: nothing waits here.
+/// Reports all subscriptions as ready immediately: nothing waits here.
 fn poll_oneoff(guest: &mut Guest<'_>, subscriptions: u32, events: u32, count: u32, to: u32) -> Done {
     if count == 0 || count > MAX_PIECES {
         return Err(Status::BadArgument);

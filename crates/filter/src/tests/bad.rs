@@ -1,9 +1,9 @@
-//! Modules that go wrong, each in its own way. The client always gets an answer, and nobody else notices.
+//! Faulty modules. The client always gets a response, and other requests are unaffected.
 
 use super::*;
 use crate::OnTrap;
 
-/// Every callback of an exchange, in order, as a module without faults has them.
+/// Every callback of an exchange, in order, as a correct module implements them.
 const CALLBACKS: &[(&str, &str, &str)] = &[
     ("proxy_on_context_create", "(param i32 i32)", ""),
     ("proxy_on_request_headers", "(param i32 i32 i32) (result i32)", "(i32.const 0)"),
@@ -17,7 +17,7 @@ const CALLBACKS: &[(&str, &str, &str)] = &[
     ("proxy_on_delete", "(param i32)", ""),
 ];
 
-/// All callbacks, of which one does this to a request whose path is `/bad`.
+/// A module with all callbacks. One of them runs `deed` for requests with a path that begins with `/b`.
 fn going_wrong(callback: &str, deed: &str) -> String {
     let mut code = "(global $bad (mut i32) (i32.const 0))".to_owned();
     for (name, signature, result) in CALLBACKS {
@@ -41,7 +41,7 @@ fn request(path: &str) -> Request<Body> {
     Request::post(path).header("host", "example.org").body(body).unwrap()
 }
 
-/// Answers with the request's body, trailers and all.
+/// Responds with the request's body and trailers.
 async fn mirror(request: Request<Body>) -> Response<Body> {
     Response::new(request.into_body())
 }
@@ -53,7 +53,7 @@ async fn exchange(chain: &Arc<Chain>, path: &str) -> Result<Bytes, String> {
 }
 
 #[tokio::test]
-async fn a_trap_in_any_callback_costs_one_request_at_most() {
+async fn a_trap_in_any_callback_fails_at_most_one_request() {
     for (name, ..) in CALLBACKS {
         for on_trap in [OnTrap::Closed, OnTrap::Open] {
             let bench = Bench::new();
@@ -73,16 +73,16 @@ async fn a_trap_in_any_callback_costs_one_request_at_most() {
                 }
                 _ => panic!("{name} {on_trap:?}: {result:?}"),
             }
-            // The end of a stream may take longer than the answer.
+            // The end of a stream may come later than the response.
             bench.until(|bench| bench.stats().traps == 1).await;
-            // The next one finds a new instance.
+            // The next request finds a new instance.
             assert_eq!(exchange(&chain, "/good").await.as_deref(), Ok(&b"onetwo"[..]), "{name}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_loop_ends_with_the_time_and_growth_with_the_memory() {
+async fn limits_end_endless_loops_and_memory_growth() {
     let grows = "(loop $more (if (i32.eq (memory.grow (i32.const 16)) (i32.const -1)) (then unreachable)) (br $more))";
     for deed in ["(loop $for_ever (br $for_ever))", grows, "(call $want (i32.const 1) (i32.const 0))"] {
         let bench = Bench::new();
@@ -133,12 +133,12 @@ async fn pointers_outside_of_memory_are_refused() {
 }
 
 #[tokio::test]
-async fn an_allocator_that_goes_wrong_takes_its_module_along() {
+async fn faulty_allocators_fail_their_module_only() {
     for (malloc, wanted) in [
         ("unreachable", Err("filter-failed")),
         ("(i32.const 0x7fffffff)", Ok(6)),
         ("(i32.const 0)", Ok(6)),
-        // It needs itself.
+        // An allocator that calls a host function that allocates.
         (
             "(drop (call $get (i32.const 0) (i32.const 8) (i32.const 1) (i32.const 0) (i32.const 4))) (i32.const 64)",
             Ok(0),
@@ -169,7 +169,7 @@ async fn an_allocator_that_goes_wrong_takes_its_module_along() {
 }
 
 #[tokio::test]
-async fn who_shares_an_instance_with_a_trap_is_answered_too() {
+async fn a_trap_fails_waiting_requests_of_the_same_instance() {
     let bench = Bench::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -188,12 +188,16 @@ async fn who_shares_an_instance_with_a_trap_is_answered_too() {
             OnTrap::Closed => assert_eq!(bad.unwrap_err(), Failed::Trapped("shared".into())),
             OnTrap::Open => assert_eq!(bad.unwrap().status, StatusCode::OK),
         }
-        assert_eq!(waited.unwrap_err(), Failed::Trapped("shared".into()), "it does not pass unfiltered");
+        assert_eq!(
+            waited.unwrap_err(),
+            Failed::Trapped("shared".into()),
+            "the request must not pass unfiltered"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_trap_in_what_comes_to_a_waiting_request_answers_it() {
+async fn a_trap_in_a_callback_for_a_waiting_request_fails_it() {
     let callbacks = [
         (
             "http_call_response",
@@ -229,7 +233,7 @@ async fn a_trap_in_what_comes_to_a_waiting_request_answers_it() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_held_back_ends_with_the_filter_that_it_began_with() {
+async fn held_bodies_keep_their_filter_across_reloads() {
     let bench = Bench::new();
     let code = |mark: &str| {
         format!(
@@ -250,7 +254,7 @@ async fn a_body_that_is_held_back_ends_with_the_filter_that_it_began_with() {
     while bench.stats().requests == 0 {
         tokio::task::yield_now().await;
     }
-    // The reload: what serves from here on is another one, and of the old one there is no other trace.
+    // The reload: new requests use another chain, and only a request in flight keeps the old one.
     let after = bench.of(&code("after"));
     drop(before);
     assert_eq!(send(&after, post("x")).await.unwrap().header("got-x-by"), "after");
@@ -261,7 +265,7 @@ async fn a_body_that_is_held_back_ends_with_the_filter_that_it_began_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_can_not_start_again_is_not_started_again_by_itself() {
+async fn filters_that_fail_to_restart_are_not_retried_automatically() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_configure") (param i32 i32) (result i32)
@@ -276,7 +280,7 @@ async fn one_that_can_not_start_again_is_not_started_again_by_itself() {
 }
 
 #[tokio::test]
-async fn an_exchange_has_so_many_properties_and_no_more() {
+async fn limits_properties_per_exchange() {
     let bench = Bench::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -290,14 +294,14 @@ async fn an_exchange_has_so_many_properties_and_no_more() {
             (call $want (i32.const 10) (local.get $status))
             (call $want (i32.const 257) (local.get $count))
             (i32.const 0))"#;
-    // Each is told to whoever watches: that takes its time.
+    // The observer receives every call, which takes time.
     let mut filter = bench.filter("test", code);
     filter.limits.time = services::Duration::from_millis(10_000);
     assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap().status, 200);
 }
 
 #[tokio::test]
-async fn headers_without_end_are_refused() {
+async fn limits_number_of_headers() {
     let bench = Bench::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -310,7 +314,7 @@ async fn headers_without_end_are_refused() {
         (func (export "proxy_on_vm_start") (param i32 i32) (result i32)
             (memory.fill (i32.const 65536) (i32.const 0x61) (i32.const 1000))
             (i32.const 1))"#;
-    // Each is told to whoever watches: that takes its time.
+    // The observer receives every call, which takes time.
     let mut filter = bench.filter("test", code);
     filter.limits.time = services::Duration::from_millis(10_000);
     let chain = bench.chain(&[filter]);
@@ -319,7 +323,7 @@ async fn headers_without_end_are_refused() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_stream_can_be_asked_for() {
+async fn closes_stream_on_request_of_the_module() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -331,7 +335,7 @@ async fn the_end_of_a_stream_can_be_asked_for() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_given_up_ends_its_streams() {
+async fn cancelled_requests_end_their_streams() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (i32.const 1))
@@ -343,7 +347,7 @@ async fn a_request_that_is_given_up_ends_its_streams() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_not_done_ends_before_its_filter() {
+async fn lingering_streams_end_before_their_root_context() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_done") (param i32) (result i32) (i32.const 0))
@@ -366,7 +370,7 @@ async fn a_stream_that_is_not_done_ends_before_its_filter() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_not_done_ends_when_it_says_so() {
+async fn lingering_streams_end_on_proxy_done() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (global $last (mut i32) (i32.const 0))
@@ -387,7 +391,7 @@ async fn a_stream_that_is_not_done_ends_when_it_says_so() {
 }
 
 #[tokio::test]
-async fn the_oldest_of_too_many_streams_that_are_not_done_ends() {
+async fn ends_the_oldest_of_too_many_lingering_streams() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (global $first (mut i32) (i32.const 0))

@@ -1,9 +1,9 @@
-//! Bodies: seen piece by piece, held back, changed, refused.
+//! Bodies: shown in pieces, held back, changed, refused.
 
 use super::*;
 use crate::Dialect;
 
-/// Holds a body back until its end, then puts something else in its place.
+/// Holds a body back until its end, then replaces parts of it.
 const REPLACES: &str = r#"
     (func (export "proxy_on_SIDE_body") (param $id i32) (param $size i32) (param $end i32) (result i32)
         (if (i32.eqz (local.get $end)) (then (return (i32.const 1))))
@@ -20,7 +20,7 @@ fn replaces(side: &str, map: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_request_body_is_held_back_and_replaced() {
+async fn holds_back_and_replaces_request_body() {
     let bench = Bench::new();
     let chain = bench.of(&replaces("request", "0"));
     let request = Request::post("/").body(pieces(&["one ", "two ", "three"])).unwrap();
@@ -28,7 +28,7 @@ async fn a_request_body_is_held_back_and_replaced() {
 }
 
 #[tokio::test]
-async fn an_answer_whose_body_has_changed_has_no_wrong_length() {
+async fn changed_response_bodies_lose_their_content_length() {
     let bench = Bench::new();
     let chain = bench.of(&replaces("response", "1"));
     let handle = async |_| Response::builder().header("content-length", 5).body(body::full("hello")).unwrap();
@@ -39,7 +39,7 @@ async fn an_answer_whose_body_has_changed_has_no_wrong_length() {
 }
 
 #[tokio::test]
-async fn a_body_that_nobody_changes_keeps_its_length() {
+async fn unchanged_bodies_keep_their_length() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32) (i32.const 0))
@@ -54,7 +54,7 @@ async fn a_body_that_nobody_changes_keeps_its_length() {
 }
 
 #[tokio::test]
-async fn too_large_a_body_to_hold_back_is_refused() {
+async fn refuses_held_bodies_above_the_buffer_limit() {
     let bench = Bench::new();
     for (side, status, code) in
         [("request", 413, "filter-request-too-large"), ("response", 502, "filter-response-too-large")]
@@ -84,7 +84,7 @@ async fn too_large_a_body_to_hold_back_is_refused() {
 }
 
 #[tokio::test]
-async fn an_answer_of_any_length_can_wait_for_a_call() {
+async fn responses_of_any_length_can_wait_for_a_call() {
     let bench = Bench::new();
     let mut filter = bench.filter(
         "waits",
@@ -110,7 +110,7 @@ async fn an_answer_of_any_length_can_wait_for_a_call() {
 }
 
 #[tokio::test]
-async fn who_refuses_a_body_is_heard_though_another_holds_the_head() {
+async fn a_filter_can_refuse_a_body_while_another_holds_the_head() {
     let bench = Bench::new();
     let refuses = bench.filter(
         "refuses",
@@ -129,7 +129,7 @@ async fn who_refuses_a_body_is_heard_though_another_holds_the_head() {
 }
 
 #[tokio::test]
-async fn an_answer_in_place_of_another_has_nothing_of_it() {
+async fn local_responses_keep_nothing_of_the_replaced_response() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32)
@@ -143,7 +143,7 @@ async fn an_answer_in_place_of_another_has_nothing_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_not_let_go_before_it_has_come() {
+async fn early_resume_does_not_release_a_later_response() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -153,7 +153,7 @@ async fn an_answer_is_not_let_go_before_it_has_come() {
 }
 
 #[tokio::test]
-async fn a_held_back_head_still_lets_the_body_be_seen() {
+async fn bodies_are_shown_while_the_head_is_held_back() {
     let bench = Bench::new();
     for side in ["request", "response"] {
         let map = if side == "request" { "0" } else { "1" };
@@ -175,9 +175,9 @@ async fn a_held_back_head_still_lets_the_body_be_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_the_module_does_not_look_at_lets_no_head_go() {
-    // It waits for something else, such as an answer: a callback that an SDK exports anyway must not be taken
-    // for consent.
+async fn body_callbacks_that_ignore_the_body_do_not_release_the_head() {
+    // The module waits for something else, such as the response of a call. A callback that an SDK exports by
+    // default must not count as consent.
     let bench = Bench::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (i32.const 1))
@@ -186,7 +186,7 @@ async fn a_body_that_the_module_does_not_look_at_lets_no_head_go() {
 }
 
 #[tokio::test]
-async fn a_head_can_be_changed_when_the_body_has_come() {
+async fn heads_can_be_changed_after_the_body_has_arrived() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_body") (param $id i32) (param $size i32) (param $end i32) (result i32)
@@ -199,7 +199,7 @@ async fn a_head_can_be_changed_when_the_body_has_come() {
 }
 
 #[tokio::test]
-async fn a_local_response_can_come_from_a_body() {
+async fn body_callbacks_can_send_local_responses() {
     let bench = Bench::new();
     for side in ["request", "response"] {
         let chain = bench.of(&format!(
@@ -212,8 +212,8 @@ async fn a_local_response_can_come_from_a_body() {
 }
 
 #[tokio::test]
-async fn a_second_pause_counts_after_a_resumption() {
-    // Each piece is held back once, and let go by a tick.
+async fn pausing_again_after_a_resume_holds_the_body() {
+    // Each piece is held back once and released by a tick.
     let bench = Bench::new();
     let chain = bench.of(r#"
         (global $id (mut i32) (i32.const 0))
@@ -240,14 +240,14 @@ const REFUSES: &str = r#"
         (if (i32.eqz (local.get $end)) (then (return (i32.const 1))))
         (call $want (i32.const 0) (call $respond (i32.const 403) «» «no» ‹› (i32.const -1)))
         (i32.const 1))"#;
-/// Holds a body back, whether it is at its end or not.
+/// Holds a body back, even at its end.
 const HOLDS: &str = r#"
     (func (export "proxy_on_SIDE_body") (param i32 i32 i32) (result i32) (i32.const 1))"#;
-/// A callback for trailers as SDKs export it for modules that have none.
+/// A trailers callback as SDKs export it by default.
 const DEFAULT_TRAILERS: &str = r#"
     (func (export "proxy_on_SIDE_trailers") (param i32 i32) (result i32) (i32.const 0))"#;
 
-/// An exchange with a body of `one` and these trailers in both directions, through one filter.
+/// Sends a body of `one` and these trailers through one filter in both directions.
 async fn exchange_with_trailers(
     code: &str,
     dialect: Dialect,
@@ -264,7 +264,7 @@ async fn exchange_with_trailers(
 }
 
 #[tokio::test]
-async fn a_body_with_trailers_ends_for_a_filter_that_knows_none() {
+async fn bodies_with_trailers_end_for_filters_without_trailers_callback() {
     for side in ["request", "response"] {
         for dialect in [Dialect::Lenient, Dialect::Strict] {
             for trailers in [&[("x-sum", "7")][..], &[]] {
@@ -288,7 +288,7 @@ async fn a_default_callback_for_trailers_releases_a_held_body_in_the_strict_dial
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_held_back_at_its_end_is_not_released_by_trailers() {
+async fn trailers_do_not_release_a_body_held_back_at_its_end() {
     let bench = Bench::new();
     let chain = bench.of(&format!("{HOLDS}{DEFAULT_TRAILERS}").replace("SIDE", "request"));
     let request = Request::post("/").body(with_trailers(pieces(&["one"]), &[("x-sum", "7")])).unwrap();
@@ -296,7 +296,7 @@ async fn a_body_that_is_held_back_at_its_end_is_not_released_by_trailers() {
 }
 
 #[tokio::test]
-async fn trailers_pass_a_filter_that_knows_none() {
+async fn trailers_pass_filters_without_trailers_callback() {
     for side in ["request", "response"] {
         for dialect in [Dialect::Lenient, Dialect::Strict] {
             let code = r#"
@@ -316,7 +316,7 @@ async fn trailers_pass_a_filter_that_knows_none() {
 }
 
 #[tokio::test]
-async fn trailers_without_fields_are_none() {
+async fn ignores_empty_trailers() {
     for side in ["request", "response"] {
         for dialect in [Dialect::Lenient, Dialect::Strict] {
             let code = r#"
@@ -331,7 +331,7 @@ async fn trailers_without_fields_are_none() {
 
 #[tokio::test]
 async fn trailers_are_seen_and_changed() {
-    // Leniently the body's end is shown before its trailers.
+    // In the lenient dialect, the body's end is shown before its trailers.
     for (dialect, holds) in
         [(Dialect::Lenient, "(i32.eqz (local.get $end))"), (Dialect::Strict, "(i32.const 1)")]
     {
@@ -353,7 +353,7 @@ async fn trailers_are_seen_and_changed() {
     }
 }
 
-/// How many callbacks for the request's body there were.
+/// The number of callbacks for the request's body.
 fn body_callbacks(bench: &Bench) -> usize {
     bench.seen().iter().filter(|words| *words == "proxy_on_request_body").count()
 }
@@ -369,9 +369,9 @@ async fn small_pieces_are_shown_together() {
     for (code, body, length, most) in [
         (holds, pieces(ready), 10_000, 1),
         (passes, pieces(ready), 10_000, 1),
-        // The first piece, and all of them at the end.
+        // The first piece, and everything at the end.
         (holds, pieces_apart("a", 10_000), 10_000, 2),
-        // Each time that an eighth has come.
+        // Once per growth by an eighth.
         (holds, pieces_apart(hundred, 10_000), 1_000_000, 40),
     ] {
         let bench = Bench::new();
@@ -383,8 +383,8 @@ async fn small_pieces_are_shown_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_held_body_is_shown_after_a_while_though_little_has_come() {
-    // The client waits for an answer to its first six bytes.
+async fn shows_held_bodies_after_a_delay_despite_little_growth() {
+    // The client waits for a response to its first six bytes.
     let bench = Bench::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_body") (param $id i32) (param $size i32) (param $end i32) (result i32)
@@ -407,7 +407,7 @@ async fn a_held_body_is_shown_after_a_while_though_little_has_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_piece_that_was_not_shown_is_not_released_with_those_that_were() {
+async fn resume_releases_only_pieces_that_were_shown() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (global $id (mut i32) (i32.const 0))
@@ -427,7 +427,7 @@ async fn a_piece_that_was_not_shown_is_not_released_with_those_that_were() {
     sender.send_data(Bytes::from_static(b"one")).await.unwrap();
     bench.answers.told.notified().await;
     sender.send_data(Bytes::from_static(b"two")).await.unwrap();
-    // The piece is taken, and not shown before the clock moves.
+    // The piece is received, but not shown before the clock advances.
     for _ in 0..8 {
         tokio::task::yield_now().await;
     }
@@ -436,7 +436,7 @@ async fn a_piece_that_was_not_shown_is_not_released_with_those_that_were() {
 }
 
 #[tokio::test]
-async fn pieces_go_on_before_the_error_that_came_with_them() {
+async fn forwards_pieces_before_an_error_of_the_body() {
     let bench = Bench::new();
     let chain =
         bench.of("(func (export \"proxy_on_response_body\") (param i32 i32 i32) (result i32) (i32.const 0))");
@@ -451,7 +451,7 @@ async fn pieces_go_on_before_the_error_that_came_with_them() {
 }
 
 #[tokio::test]
-async fn a_stream_is_not_held_up_by_who_lets_it_pass() {
+async fn streamed_bodies_pass_without_delay() {
     let bench = Bench::new();
     let chain =
         bench.of("(func (export \"proxy_on_response_body\") (param i32 i32 i32) (result i32) (i32.const 0))");
@@ -469,7 +469,7 @@ async fn a_stream_is_not_held_up_by_who_lets_it_pass() {
 }
 
 #[tokio::test]
-async fn an_answer_that_a_filter_empties_while_it_holds_the_head_back_has_no_length() {
+async fn emptied_response_bodies_lose_their_content_length() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32) (i32.const 1))

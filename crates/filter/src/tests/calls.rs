@@ -1,4 +1,4 @@
-//! Calls to services: from every phase, in parallel, refused, given up.
+//! Calls to services: from every phase, concurrent, refused, cancelled.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn call_to(upstream: &str, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_answer_decides_on_a_paused_request() {
+async fn call_responses_resume_or_refuse_paused_requests() {
     let bench = Bench::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
@@ -40,7 +40,7 @@ async fn an_answer_decides_on_a_paused_request() {
 }
 
 #[tokio::test]
-async fn a_host_is_called_where_a_pattern_of_the_filter_opens_it() {
+async fn calls_only_hosts_that_match_a_pattern() {
     let bench = Bench::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
@@ -68,7 +68,7 @@ async fn a_host_is_called_where_a_pattern_of_the_filter_opens_it() {
 }
 
 #[tokio::test]
-async fn a_request_waits_for_calls_even_if_the_module_let_it_go() {
+async fn requests_wait_for_calls_even_after_continue() {
     let bench = Bench::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
@@ -83,7 +83,7 @@ async fn a_request_waits_for_calls_even_if_the_module_let_it_go() {
 }
 
 #[tokio::test]
-async fn a_call_says_how_many_gateways_the_request_has_passed_and_asks_for_no_upgrade() {
+async fn calls_carry_the_hop_count_and_no_upgrade() {
     let bench = Bench::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
@@ -107,7 +107,7 @@ async fn a_call_says_how_many_gateways_the_request_has_passed_and_asks_for_no_up
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_goes_on_when_the_module_says_so_whatever_is_under_way() {
+async fn resume_continues_a_request_with_calls_in_flight() {
     let bench = Bench::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -119,8 +119,8 @@ async fn a_request_goes_on_when_the_module_says_so_whatever_is_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_answer_is_not_taken_for_that_of_a_call_made_after_the_request_was_let_go() {
-    // The first answer lets the request go and asks again; the second is of a call made before that.
+async fn late_responses_do_not_count_for_calls_made_after_a_resume() {
+    // The first response resumes the request and makes another call; the second belongs to an earlier call.
     let bench = Bench::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
@@ -140,7 +140,7 @@ async fn a_late_answer_is_not_taken_for_that_of_a_call_made_after_the_request_wa
 }
 
 #[tokio::test]
-async fn a_service_is_called_what_the_module_calls_it() {
+async fn calls_use_the_authority_that_the_module_sets() {
     let bench = Bench::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
@@ -168,7 +168,7 @@ async fn a_service_is_called_what_the_module_calls_it() {
 }
 
 #[tokio::test]
-async fn trailers_wait_for_a_call_on_either_side() {
+async fn trailers_can_wait_for_a_call_in_both_directions() {
     let bench = Bench::new();
     for (side, number) in [("request", "0"), ("response", "1")] {
         let code = r#"
@@ -198,7 +198,7 @@ async fn trailers_wait_for_a_call_on_either_side() {
 }
 
 #[tokio::test]
-async fn a_request_does_not_wait_for_a_stream_of_grpc() {
+async fn requests_do_not_wait_for_grpc_streams() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -208,7 +208,7 @@ async fn a_request_does_not_wait_for_a_stream_of_grpc() {
 }
 
 #[tokio::test]
-async fn an_answer_can_be_waited_for_in_the_response() {
+async fn responses_can_wait_for_a_call() {
     let bench = Bench::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
@@ -223,7 +223,7 @@ async fn an_answer_can_be_waited_for_in_the_response() {
 }
 
 #[tokio::test]
-async fn calls_that_can_not_be_made_are_refused() {
+async fn refuses_invalid_calls() {
     let bench = Bench::new();
     let refused = |upstream: &str, pairs: &str| {
         format!(
@@ -252,7 +252,7 @@ async fn calls_that_can_not_be_made_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_without_an_answer_ends_with_its_time() {
+async fn calls_time_out() {
     let bench = Bench::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
@@ -267,7 +267,7 @@ async fn a_call_without_an_answer_ends_with_its_time() {
 }
 
 #[tokio::test]
-async fn a_call_ends_with_the_request_that_made_it() {
+async fn cancelled_requests_cancel_their_calls() {
     let bench = Bench::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32) CALL (i32.const 1))
@@ -282,7 +282,7 @@ async fn a_call_ends_with_the_request_that_made_it() {
 }
 
 #[tokio::test]
-async fn a_call_from_the_end_is_made_and_its_answer_waited_for_if_the_module_is_not_done() {
+async fn calls_from_proxy_on_done_deliver_only_to_lingering_streams() {
     let bench = Bench::new();
     let code = r#"
         (func (export "proxy_on_done") (param $id i32) (result i32) CALL (i32.const DONE))
@@ -294,7 +294,7 @@ async fn a_call_from_the_end_is_made_and_its_answer_waited_for_if_the_module_is_
         bench.answers.told.notified().await;
         assert_eq!(bench.answers.asked.lock().unwrap().pop().as_deref(), Some("GET auth /end"));
         bench.answers.dropped.notified().await;
-        // What is to be delivered is, by tasks that run before this one does again.
+        // Deliveries run in tasks that are scheduled before this one.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -366,7 +366,7 @@ async fn a_grpc_stream_sends_and_receives_until_its_trailers() {
 }
 
 #[tokio::test]
-async fn a_grpc_call_that_is_given_up_is_waited_for_no_more() {
+async fn requests_do_not_wait_for_cancelled_grpc_calls() {
     let bench = Bench::new();
     let make = r#"
         (call $want (i32.const 0) (call $grpc_stream «auth» «s» «chat» ‹› (i32.const 16)))
@@ -378,7 +378,7 @@ async fn a_grpc_call_that_is_given_up_is_waited_for_no_more() {
 }
 
 #[tokio::test]
-async fn refuses_a_call_at_the_end_of_a_request_when_too_many_of_those_are_under_way() {
+async fn limits_calls_in_flight_after_their_requests() {
     let bench = Bench::new();
     let code = r#"
         (func (export "proxy_on_log") (param i32)

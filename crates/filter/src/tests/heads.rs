@@ -34,7 +34,7 @@ async fn headers_are_added_replaced_and_removed() {
 }
 
 #[tokio::test]
-async fn filters_see_requests_in_order_of_priority_and_answers_in_the_other() {
+async fn filters_see_requests_by_priority_and_responses_in_reverse() {
     let bench = Bench::new();
     let marks = |mark: &str| {
         let code = r#"
@@ -54,7 +54,7 @@ async fn filters_see_requests_in_order_of_priority_and_answers_in_the_other() {
 }
 
 #[tokio::test]
-async fn a_local_response_is_the_first_one_and_passes_the_filters_that_saw_the_request() {
+async fn the_first_local_response_passes_the_filters_that_saw_the_request() {
     let bench = Bench::new();
     let outer = bench.filter(
         "outer",
@@ -86,7 +86,7 @@ async fn a_local_response_is_the_first_one_and_passes_the_filters_that_saw_the_r
 }
 
 #[tokio::test]
-async fn an_answer_from_the_service_can_be_replaced() {
+async fn responses_of_services_can_be_replaced() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
@@ -113,7 +113,7 @@ async fn all_headers_are_read_and_set_at_once() {
 }
 
 #[tokio::test]
-async fn what_envoy_refuses_works_in_the_lenient_dialect_only() {
+async fn accesses_that_envoy_refuses_work_in_the_lenient_dialect_only() {
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const WRITE) (call $add (i32.const 2) «x-early» «1»))
@@ -140,7 +140,7 @@ async fn what_envoy_refuses_works_in_the_lenient_dialect_only() {
 }
 
 #[tokio::test]
-async fn properties_have_envoys_encodings_and_nginxs_names() {
+async fn properties_have_envoy_encodings_and_nginx_names() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (func $show (param $path i32) (param $of i32) (param $name i32) (param $length i32)
@@ -199,7 +199,7 @@ async fn properties_have_envoys_encodings_and_nginxs_names() {
 }
 
 #[tokio::test]
-async fn an_older_module_is_called_as_it_expects() {
+async fn supports_modules_of_abi_0_1_0() {
     let bench = Bench::new();
     let text = r#"(module
         (import "env" "proxy_get_header_map_value"
@@ -220,7 +220,7 @@ async fn an_older_module_is_called_as_it_expects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_holds_a_head_back_for_ever_is_answered_for() {
+async fn heads_held_back_past_the_deadline_fail() {
     let bench = Bench::new();
     for name in ["proxy_on_request_headers", "proxy_on_response_headers"] {
         let chain =
@@ -274,7 +274,7 @@ async fn callbacks_come_in_the_order_of_the_specification() {
 }
 
 #[tokio::test]
-async fn who_asked_in_grpc_is_told_so_by_a_filter_that_reads_no_heads() {
+async fn local_responses_to_grpc_requests_are_grpc() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
@@ -288,13 +288,13 @@ async fn who_asked_in_grpc_is_told_so_by_a_filter_that_reads_no_heads() {
 }
 
 #[tokio::test]
-async fn a_clients_other_spelling_goes_with_a_header_that_a_filter_writes() {
+async fn filter_headers_replace_other_spellings_of_the_client() {
     let write = "(call $want (i32.const 0) ";
     for (deed, expected) in [
         (format!("{write} (call $replace (i32.const 0) «x-user» «me»))"), "me"),
         (format!("{write} (call $add (i32.const 0) «x-user» «me»))"), "me"),
         (format!("{write} (call $remove (i32.const 0) «x-user»))"), ""),
-        // As a module does that writes back what it has read.
+        // Like a module that writes back all headers that it has read.
         (format!("{write} (call $set_pairs (i32.const 0) ‹:path /|x_user root|x-user me›))"), "me"),
         (format!("{write} (call $set_pairs (i32.const 0) ‹:path /|x-user me|x_user root›))"), "me"),
     ] {
@@ -310,7 +310,7 @@ async fn a_clients_other_spelling_goes_with_a_header_that_a_filter_writes() {
 }
 
 #[tokio::test]
-async fn headers_that_no_filter_touches_keep_their_spelling() {
+async fn untouched_headers_keep_their_spelling() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)

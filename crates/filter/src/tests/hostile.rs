@@ -1,9 +1,9 @@
-//! Modules that call every host function in every callback, with arguments at random: what the host holds for them stays
-//! within its bounds, and every exchange ends.
+//! Modules that call every host function in every callback, with random arguments. The host's memory for them
+//! stays bounded, and every exchange ends.
 
 use super::*;
 
-/// Callbacks: their names, the types of their parameters and results.
+/// Callbacks: the name, the number of parameters, and whether there is a result.
 const CALLBACKS: &[(&str, usize, bool)] = &[
     ("proxy_on_context_create", 2, false),
     ("proxy_on_request_headers", 3, true),
@@ -24,7 +24,7 @@ const CALLBACKS: &[(&str, usize, bool)] = &[
     ("proxy_on_delete", 1, false),
 ];
 
-/// Host functions beside [`IMPORTS`], by their parameters.
+/// Host functions that are not in [`IMPORTS`], with their parameters.
 const OTHERS: &[(&str, &str)] = &[
     ("proxy_get_log_level", "i32"),
     ("proxy_get_current_time_nanoseconds", "i32"),
@@ -39,8 +39,9 @@ const OTHERS: &[(&str, &str)] = &[
     ("proxy_get_metric", "i32 i32"),
 ];
 
-/// A module that calls every host function in every callback. Each argument is a small number, a place in the memory
-/// (lengths and places overlap), one at the end of it, or any number; the seed says which.
+/// Generates a module that calls every host function in every callback. Each argument is, depending on the
+/// seed, a small number, an address in the memory (lengths and addresses overlap), one at the end of it, or
+/// any number.
 fn hostile_module(seed: u64) -> Vec<u8> {
     let known = IMPORTS.iter().map(|(name, _, parameters)| (*name, vec!["i32"; *parameters]));
     let others = OTHERS.iter().map(|(name, types)| (*name, types.split_whitespace().collect()));
@@ -63,7 +64,7 @@ fn hostile_module(seed: u64) -> Vec<u8> {
             "(func (export \"{name}\") (param {parameters}) {result} (call $all) {value})\n"
         ));
     }
-    // Names of services, keys and headers stand where small numbers lead.
+    // Small numbers are the addresses of names of services, keys and headers.
     let text = format!(
         "(module {imports}
         (memory (export \"memory\") 4 16)
@@ -99,7 +100,7 @@ fn large_request(path: &str) -> Request<Body> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_held_for_a_hostile_module_is_bounded() {
+async fn bounds_host_state_of_hostile_modules() {
     for seed in 1..40_u64 {
         let bench = Bench::new();
         bench.write("hostile.wasm", &hostile_module(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
@@ -112,7 +113,7 @@ async fn what_is_held_for_a_hostile_module_is_bounded() {
         for _ in 0..20 {
             let mirror = async |request: Request<Body>| Response::new(request.into_body());
             let exchange = chain.around(large_request("/"), call(Duration::from_secs(5)), facts(), mirror);
-            // An exchange ends, with an answer or without: its time is up in any case.
+            // An exchange ends at its deadline at the latest, with a response or without.
             if let Ok(response) = exchange.await {
                 let _ = tokio::time::timeout(Duration::from_secs(100), whole(response)).await;
             }

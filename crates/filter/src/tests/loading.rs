@@ -1,4 +1,4 @@
-//! Which modules are refused, and why; and that a refused one touches nobody.
+//! Refusal of modules, and the isolation of others from refused ones.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn code(result: Result<Arc<Chain>, Vec<Refused>>) -> String {
 }
 
 #[test]
-fn a_module_that_can_not_be_had_is_refused_with_a_code() {
+fn refuses_invalid_modules_with_a_code() {
     let bench = Bench::new();
     let abi = r#"(func (export "proxy_abi_version_0_2_0"))"#;
     let memory = r#"(memory (export "memory") 1)"#;
@@ -85,7 +85,8 @@ fn a_module_that_can_not_be_had_is_refused_with_a_code() {
     assert_eq!(code(bench.try_chain(&[filter])), "/0/hosts filter-host-invalid");
 }
 
-/// Refuses, or traps, by what its configuration begins with; and answers with it.
+/// Refuses, traps or starts, depending on the first letter of its configuration, and writes the configuration
+/// to a header.
 const CONFIGURED: &str = r#"
     (func (export "proxy_on_configure") (param $id i32) (param $size i32) (result i32)
         (local $first i32)
@@ -101,7 +102,7 @@ const CONFIGURED: &str = r#"
         (i32.const 0))"#;
 
 #[tokio::test]
-async fn a_bad_configuration_leaves_those_alone_that_are_in_force() {
+async fn bad_configurations_do_not_affect_running_filters() {
     let bench = Bench::new();
     let with = |config: &str| {
         let mut filter = bench.filter("configured", CONFIGURED);
@@ -141,7 +142,7 @@ async fn routes_share_an_instance_and_keep_their_configurations() {
 }
 
 #[tokio::test]
-async fn a_hundred_reloads_leave_nothing_behind() {
+async fn handles_a_hundred_reloads() {
     let bench = Bench::new();
     let mut filter = bench.filter("configured", CONFIGURED);
     filter.config = "c".into();

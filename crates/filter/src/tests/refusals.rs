@@ -1,4 +1,4 @@
-//! Modules that look at no status: what they are refused lets nothing pass, and stands in the log.
+//! Modules that ignore statuses: a refused call must not let a request pass, and is logged.
 
 use std::cell::RefCell;
 use std::sync::Once;
@@ -6,7 +6,7 @@ use std::sync::Once;
 use super::*;
 use crate::{Dialect, OnRefusal};
 
-/// Calls that the host refuses, each by another reason; the module looks at no status.
+/// Calls that the host refuses for various reasons; the module ignores the status.
 const REFUSED_CALLS: &[(&str, &str)] = &[
     ("target", "$http_call «nobody» ‹:method GET|:path /|:authority a› «» ‹› (i32.const 9) (i32.const 16)"),
     ("no target", "$http_call «» ‹:method GET|:path /|:authority a› «» ‹› (i32.const 9) (i32.const 16)"),
@@ -32,7 +32,7 @@ const REFUSED_CALLS: &[(&str, &str)] = &[
     ),
     ("grpc metadata", "$grpc_call «auth» «s» «yes» ‹bad\nname 1› «ping» (i32.const 9) (i32.const 16)"),
     ("grpc stream", "$grpc_stream «nobody» «s» «chat» ‹› (i32.const 16)"),
-    // Its own answer, which says no.
+    // A local response that denies the request.
     ("status", "$respond (i32.const 99) «» «no» ‹› (i32.const -1)"),
     ("answer's header", "$respond (i32.const 403) «» «no» ‹x-why a\nb› (i32.const -1)"),
     ("answer's body", "$respond (i32.const 403) «» (i32.const -9) (i32.const 64) ‹› (i32.const -1)"),
@@ -46,7 +46,7 @@ fn careless(call: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_request_does_not_pass_whose_call_or_answer_was_refused() {
+async fn refused_calls_and_local_responses_block_the_request() {
     for dialect in [Dialect::Lenient, Dialect::Strict] {
         for (name, call) in REFUSED_CALLS {
             let bench = Bench::new();
@@ -63,7 +63,7 @@ async fn a_request_does_not_pass_whose_call_or_answer_was_refused() {
 }
 
 #[tokio::test]
-async fn a_request_does_not_pass_when_calls_are_used_up() {
+async fn exhausted_calls_block_the_request() {
     let bench = Bench::new();
     let call = "(drop (call $http_call «auth» ‹:path /yes› «» ‹› (i32.const 5000) (i32.const 16)))";
     let code = format!(
@@ -75,7 +75,7 @@ async fn a_request_does_not_pass_when_calls_are_used_up() {
 }
 
 #[tokio::test]
-async fn a_module_that_minds_a_refusal_decides_itself() {
+async fn modules_can_recover_from_a_refusal() {
     let refused = "(drop (call $http_call «nobody» ‹:path /› «» ‹› (i32.const 9) (i32.const 16)))";
     for (name, then, status) in [
         (
@@ -94,7 +94,7 @@ async fn a_module_that_minds_a_refusal_decides_itself() {
 }
 
 #[tokio::test]
-async fn a_request_does_not_pass_by_other_ways_of_letting_it_go() {
+async fn refusals_block_every_way_of_resuming() {
     let refused = "(drop (call $http_call «nobody» ‹:path /› «» ‹› (i32.const 9) (i32.const 16)))";
     let resumes = "(drop (call $continue (i32.const 0)))";
     let cases = [
@@ -105,7 +105,7 @@ async fn a_request_does_not_pass_by_other_ways_of_letting_it_go() {
             "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) (i32.const 0))
             (func (export \"proxy_on_request_body\") (param i32 i32 i32) (result i32) {refused} (i32.const 0))"
         ),
-        // In the answer to a call before.
+        // In the callback for the response of an earlier call.
         format!(
             "(global $id (mut i32) (i32.const 0))
             (func (export \"proxy_on_request_headers\") (param $id i32) (param i32 i32) (result i32)
@@ -126,7 +126,7 @@ async fn a_request_does_not_pass_by_other_ways_of_letting_it_go() {
 }
 
 #[tokio::test]
-async fn a_call_has_the_defaults_of_nginxs_hosts() {
+async fn lenient_calls_use_the_defaults_of_nginx() {
     let bench = Bench::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
@@ -142,7 +142,7 @@ async fn a_call_has_the_defaults_of_nginxs_hosts() {
             (if (i32.eq (i32.load8_u (i32.load (i32.const 0))) (i32.const 0x34)) (then
                 (drop (call $respond (i32.const 401) «» «denied» ‹› (i32.const -1))))))"#;
     for (upstream, headers, asked, called, status) in [
-        // What APISIX's forward-auth says.
+        // The headers that APISIX's forward-auth sends.
         ("127.0.0.1:1980", ":path /no|:scheme http|x-forwarded-uri /a", "GET auth /no", "", 401),
         ("auth", "", "GET auth /", "auth", 200),
         ("auth", "accept */*", "GET auth /", "auth", 200),
@@ -163,7 +163,7 @@ async fn a_call_has_the_defaults_of_nginxs_hosts() {
 }
 
 #[tokio::test]
-async fn strictly_a_call_has_to_say_all_of_its_head() {
+async fn strict_calls_require_a_complete_head() {
     for headers in [":path /yes|:authority a", ":method GET|:authority a", ":method GET|:path /yes"] {
         let bench = Bench::new();
         let call = format!("$http_call «auth» ‹{headers}› «» ‹› (i32.const 9) (i32.const 16)");
@@ -180,14 +180,14 @@ thread_local! {
     static WARNINGS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Lines of the log at `warn`, of the test's own thread. It is there for all tests: what the log's callsites are told of
-/// who listens is kept for the whole process.
+/// A subscriber that records lines at `warn` per test thread. It is installed once for all tests, since
+/// callsites cache their interest for the whole process.
 struct Warnings;
 
-/// A line that is put together.
+/// A line under construction.
 struct Line(String);
 
-/// Has the log heard, once for all tests.
+/// Installs the subscriber, once for all tests.
 pub(super) fn hear() {
     static HEARD: Once = Once::new();
     HEARD.call_once(|| tracing::subscriber::set_global_default(Warnings).unwrap());
@@ -234,7 +234,7 @@ async fn a_refused_call_is_counted_and_logged_at_intervals() {
         assert_eq!(send(&chain, get("/")).await.unwrap_err(), Failed::Refused("auth".into()));
     }
     let lines = warnings();
-    // One for each interval that the test took.
+    // One line per interval that the test took.
     let most = 1 + began.elapsed().as_secs() / 10;
     assert!((1..=most).contains(&(lines.len() as u64)), "{lines:?}");
     for part in ["filter=\"auth\"", "upstream=\"nobody:80\"", "neither a service nor a host"] {

@@ -1,4 +1,4 @@
-//! Instances that trap, and what that means for requests of other clients.
+//! Instances that trap, and the effect on requests of other clients.
 
 use std::future::{Future, poll_fn};
 
@@ -8,7 +8,8 @@ use sandbox::CpuClock;
 use super::*;
 use crate::OnTrap;
 
-/// A module that traps for paths that begin with `b`, holds those back that begin with `w`, and refuses all others.
+/// A module that traps for paths that begin with `b`, holds back those that begin with `w`, and refuses all
+/// others.
 const GUARD: &str = r#"
     (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
         (local $letter i32)
@@ -26,7 +27,7 @@ const PASSES: &str = r#"
         (if (i32.eq (i32.load8_u offset=1 (i32.load (i32.const 0))) (i32.const 0x62)) (then unreachable))
         (i32.const 0))"#;
 
-/// A module as [`PASSES`] whose first start succeeds, and as many later ones as `FAILED` says do not.
+/// A module like [`PASSES`] that starts once, then fails to start `FAILED` times.
 const STARTS_LATE: &str = r#"
     (func (export "proxy_on_configure") (param i32 i32) (result i32)
         (local $before i32)
@@ -73,11 +74,11 @@ async fn serves_others_at_once_after_many_traps_in_a_row() {
     }
     let before = tokio::time::Instant::now();
     assert_eq!(send_as("neighbour", &chain, get("/good")).await.unwrap().status, StatusCode::OK);
-    assert_eq!(before.elapsed(), Duration::ZERO, "the clock stands still unless something waits for it");
+    assert_eq!(before.elapsed(), Duration::ZERO, "the paused clock advances only if something waits for it");
 }
 
 #[tokio::test]
-async fn refuses_the_client_whose_requests_trap_too_often_and_no_other() {
+async fn refuses_only_the_client_whose_requests_trap_too_often() {
     let bench = Bench::with_restarts(Duration::from_millis(20));
     let chain = bench.of(PASSES);
     let mut traps = 0;
@@ -87,7 +88,7 @@ async fn refuses_the_client_whose_requests_trap_too_often_and_no_other() {
             Failed::Trapped(_) => traps += 1,
             refused => break refused,
         }
-        assert!(traps < 100, "each trap is charged two milliseconds at least");
+        assert!(traps < 100, "each trap costs at least two milliseconds");
     };
     assert_eq!(
         (services::Problem::code(&refused), services::Problem::status(&refused).as_u16()),
@@ -103,7 +104,7 @@ async fn refuses_the_client_whose_requests_trap_too_often_and_no_other() {
 }
 
 #[tokio::test]
-async fn the_next_instance_is_made_once_the_memory_of_the_last_is_given_back() {
+async fn creates_next_instance_after_releasing_the_memory_of_the_last() {
     let bench = Bench::new();
     let fills = "(drop (memory.grow (i32.const 256)))
         (memory.fill (i32.const 262144) (i32.const 7) (i32.const 16777216))";
@@ -120,12 +121,12 @@ async fn the_next_instance_is_made_once_the_memory_of_the_last_is_given_back() {
             next.as_mut().poll(context)
         });
         assert_eq!(answer.await.unwrap().status, StatusCode::FORBIDDEN);
-        assert!(turns > 1, "it waits for its place");
+        assert!(turns > 1, "it waits until the memory is released");
     }
 }
 
 #[tokio::test]
-async fn what_an_instance_that_trapped_leaves_to_do_is_charged_to_its_client() {
+async fn charges_cleanup_after_a_trap_to_the_client() {
     let bench = Bench::with_restarts(Duration::from_millis(20));
     let chain = bench.of(PASSES);
     let payer = QuotaKey::new(&"attacker");
@@ -139,7 +140,7 @@ async fn what_an_instance_that_trapped_leaves_to_do_is_charged_to_its_client() {
 }
 
 #[tokio::test]
-async fn open_passes_no_request_unfiltered_but_the_one_that_traps() {
+async fn on_trap_open_bypasses_only_the_request_that_traps() {
     let bench = Bench::new();
     let mut filter = bench.filter("test", GUARD);
     filter.on_trap = OnTrap::Open;
@@ -155,7 +156,7 @@ async fn open_passes_no_request_unfiltered_but_the_one_that_traps() {
 }
 
 #[tokio::test]
-async fn a_request_that_its_filter_has_let_go_outlives_the_instance() {
+async fn released_requests_outlive_the_instance() {
     let bench = Bench::new();
     let chain = bench.of(PASSES);
     let (begun, gate) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
@@ -179,7 +180,7 @@ async fn a_request_that_its_filter_has_let_go_outlives_the_instance() {
 }
 
 #[tokio::test]
-async fn one_that_does_not_start_again_is_left_alone_for_a_while() {
+async fn filters_that_fail_to_restart_back_off() {
     let bench = Bench::new();
     let chain = bench.of(&starting_late(u32::MAX));
     assert_eq!(send(&chain, get("/bad")).await.map(|answer| answer.status), trapped());
@@ -187,7 +188,7 @@ async fn one_that_does_not_start_again_is_left_alone_for_a_while() {
         assert_eq!(send(&chain, get("/good")).await.map(|answer| answer.status), trapped());
     }
     let before = bench.stats().traps;
-    assert_eq!(before, 9, "each of these requests has waited until it could try");
+    assert_eq!(before, 9, "each of these requests has waited out the back-off");
     let asked: Vec<_> = (0..50)
         .map(|_| {
             let chain = Arc::clone(&chain);
@@ -202,7 +203,7 @@ async fn one_that_does_not_start_again_is_left_alone_for_a_while() {
 }
 
 #[tokio::test]
-async fn a_request_waits_until_the_next_instance_may_start() {
+async fn requests_wait_for_the_end_of_the_back_off() {
     let bench = Bench::new();
     let chain = bench.of(&starting_late(7));
     assert_eq!(send(&chain, get("/bad")).await.map(|answer| answer.status), trapped());
@@ -215,7 +216,7 @@ async fn a_request_waits_until_the_next_instance_may_start() {
 }
 
 #[tokio::test]
-async fn a_request_waits_for_the_next_instance_no_longer_than_it_may() {
+async fn waiting_for_an_instance_ends_at_the_deadline() {
     let bench = Bench::new();
     let chain = bench.of(&starting_late(u32::MAX));
     assert_eq!(send(&chain, get("/bad")).await.map(|answer| answer.status), trapped());

@@ -1,10 +1,10 @@
-//! What outlives a request: shared data, queues, timers, metrics; and foreign functions.
+//! State that outlives a request: shared data, queues, timers, metrics. Also foreign functions.
 
 use super::*;
 use crate::Value;
 
 #[tokio::test]
-async fn data_is_shared_and_compared_before_it_is_swapped() {
+async fn shares_data_with_compare_and_swap() {
     let bench = Bench::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -37,14 +37,14 @@ const QUEUE: &str = r#"
             (call $want (i32.const 0) (call $continue (i32.const 0))))"#;
 
 #[tokio::test]
-async fn who_registered_a_queue_is_told_of_what_comes() {
+async fn notifies_consumers_of_queue_items() {
     let bench = Bench::new();
     let chain = bench.of(QUEUE);
     assert_eq!(send(&chain, get("/")).await.unwrap().header("got-x-item"), "item");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_went_with_a_reload_takes_no_notice_from_who_came() {
+async fn consumers_removed_by_a_reload_get_no_notifications() {
     let bench = Bench::new();
     let mut filter = bench.filter("queue", QUEUE);
     filter.vm_id = "one".to_owned();
@@ -62,7 +62,7 @@ async fn who_went_with_a_reload_takes_no_notice_from_who_came() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timer_ticks_from_the_start_and_not_before() {
+async fn timers_tick_only_after_the_start() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (global $ticks (mut i32) (i32.const 0))
@@ -97,7 +97,7 @@ async fn metrics_are_counted_across_instances() {
 }
 
 #[tokio::test]
-async fn foreign_functions_compress_and_the_unknown_are_not_found() {
+async fn calls_foreign_functions_and_reports_unknown_ones() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -120,7 +120,7 @@ async fn foreign_functions_compress_and_the_unknown_are_not_found() {
 }
 
 #[tokio::test]
-async fn what_no_clock_counts_is_bounded() {
+async fn bounds_host_functions_that_are_not_metered() {
     let bench = Bench::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -136,7 +136,7 @@ async fn what_no_clock_counts_is_bounded() {
     assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap().status, 200);
 }
 
-/// Zeros in zlib's format: a thousandth of their length.
+/// Zeros in the zlib format, compressed to a thousandth of their length.
 fn bomb(length: usize) -> Vec<u8> {
     use std::io::Write;
 
@@ -148,7 +148,7 @@ fn bomb(length: usize) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A filter that decompresses the request's body, and traps where that has another status.
+/// A filter that decompresses the request's body, and traps if the status is not the expected one.
 fn uncompressing(bench: &Bench, buffer: u64, status: u32) -> FilterConfig {
     let code = r#"
         (func (export "proxy_on_request_body") (param i32) (param $length i32) (param $end i32) (result i32)
@@ -165,7 +165,7 @@ fn uncompressing(bench: &Bench, buffer: u64, status: u32) -> FilterConfig {
 }
 
 #[tokio::test]
-async fn refuses_to_decompress_more_than_the_buffer_takes() {
+async fn refuses_decompression_beyond_the_buffer_limit() {
     let buffer = 64 << 10;
     for (length, status) in [(buffer, 0), (buffer + 1, 10), (64 * buffer, 10)] {
         let bench = Bench::new();
@@ -175,7 +175,7 @@ async fn refuses_to_decompress_more_than_the_buffer_takes() {
 }
 
 #[tokio::test]
-async fn a_foreign_function_ends_with_the_time_of_its_callback() {
+async fn foreign_functions_end_at_the_time_limit_of_the_callback() {
     let bench = Bench::new();
     let mut filter = uncompressing(&bench, 32 << 20, 0);
     filter.limits.time = services::Duration::from_millis(1);
@@ -186,7 +186,7 @@ async fn a_foreign_function_ends_with_the_time_of_its_callback() {
 }
 
 #[tokio::test]
-async fn other_requests_are_answered_while_a_foreign_function_works() {
+async fn foreign_functions_do_not_block_other_requests() {
     let bench = Bench::new();
     let slow = bench.chain(&[uncompressing(&bench, 8 << 20, 10)]);
     let fast = bench.chain(&[bench.filter(
@@ -208,7 +208,7 @@ async fn other_requests_are_answered_while_a_foreign_function_works() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timer_goes_on_after_a_trap_without_any_request() {
+async fn timers_resume_after_a_trap_without_requests() {
     let bench = Bench::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_configure") (param i32 i32) (result i32)

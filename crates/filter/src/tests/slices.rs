@@ -1,7 +1,8 @@
-//! Callbacks that take many ticks: they yield, requests of the same virtual machine wait in order, all others do not.
+//! Callbacks that run for many ticks: they yield, requests of the same virtual machine wait in order, and
+//! others do not wait.
 //!
-//! Nothing here looks at a clock. A module spins until a key of the shared data says that it may end, which only a
-//! request that ran meanwhile sets: on one thread that needs the callback to yield.
+//! These tests do not depend on timing. A module spins until a key of the shared data is set by a request
+//! that runs concurrently, which on one thread requires the callback to yield.
 
 use super::*;
 
@@ -17,14 +18,14 @@ const SPIN: &str = r#"
         (drop (call $property «request\0path» (i32.const 0) (i32.const 4)))
         (i32.eq (i32.load8_u offset=1 (i32.load (i32.const 0))) (local.get $letter)))"#;
 
-/// A filter whose module has as much time as it wants.
+/// A filter whose module has a generous time limit.
 fn patient(bench: &Bench, name: &str, code: &str) -> FilterConfig {
     let mut filter = bench.filter(name, &format!("{SPIN} {code}"));
     filter.limits.time = services::Duration::from_millis(60_000);
     filter
 }
 
-/// The chain of a filter that lets whoever spins for `key` go, with each request.
+/// A chain of a filter that sets `key` with each request, which releases a spinning module.
 fn releasing(bench: &Bench, key: &str) -> Arc<Chain> {
     let code = format!(
         "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32)
@@ -33,7 +34,7 @@ fn releasing(bench: &Bench, key: &str) -> Arc<Chain> {
     bench.chain(&[patient(bench, "releasing", &code)])
 }
 
-/// A module that spins in one callback of requests whose path begins with `s`.
+/// A module that spins in one callback of requests with a path that begins with `s`.
 fn spinning_in(callback: &str, signature: &str, result: &str) -> String {
     let log = if callback.ends_with("_log") { "" } else { "(func (export \"proxy_on_log\") (param i32))" };
     format!(
@@ -71,7 +72,7 @@ async fn mirrored(chain: &Arc<Chain>, path: &str) -> Result<Bytes, Failed> {
 }
 
 #[tokio::test]
-async fn other_requests_are_answered_while_a_callback_spins() {
+async fn spinning_callbacks_do_not_block_other_requests() {
     for (callback, signature, result) in SPINNING {
         let bench = Bench::new();
         let code = spinning_in(callback, signature, result);
@@ -94,7 +95,7 @@ async fn other_requests_are_answered_while_a_callback_spins() {
 }
 
 #[tokio::test]
-async fn what_ends_a_request_yields_too() {
+async fn callbacks_at_the_end_of_a_request_yield() {
     for (callback, signature, result) in [
         ("proxy_on_done", "(param i32) (result i32)", "(i32.const 1)"),
         ("proxy_on_log", "(param i32)", ""),
@@ -107,17 +108,17 @@ async fn what_ends_a_request_yields_too() {
         );
         let slow = bench.chain(&[patient(&bench, "slow", &code)]);
         let fast = releasing(&bench, "go");
-        // The request is over for its client, and its callback goes on beside.
+        // The client has its response, and the callback continues in the background.
         assert_eq!(send(&slow, get("/spin")).await.unwrap().status, 200, "{callback}");
         assert_eq!(send(&fast, get("/")).await.unwrap().status, 200, "{callback}");
-        // The next one waits for it.
+        // The next request waits for it.
         assert_eq!(send(&slow, get("/next")).await.unwrap().status, 200, "{callback}");
         assert_eq!(traps(&bench), 0, "{callback}");
     }
 }
 
 #[tokio::test]
-async fn callbacks_beside_requests_yield_too() {
+async fn background_callbacks_yield() {
     let tick = r#"
         (func (export "proxy_on_configure") (param i32 i32) (result i32)
             (call $want (i32.const 0) (call $tick (i32.const 1))) (i32.const 1))
@@ -154,7 +155,7 @@ async fn callbacks_beside_requests_yield_too() {
                         (call $get_data «{key}» (i32.const 48) (i32.const 52) (i32.const 56)))
                     (i32.const 0))"
             );
-            // A request that finds the key: asked again until it does.
+            // A request succeeds if it finds the key; it is repeated until it does.
             bench.chain(&[patient(&bench, key, &code)])
         };
         let (begun, ended, fast) = (wait("begun"), wait("ended"), releasing(&bench, "go"));
@@ -170,12 +171,12 @@ async fn callbacks_beside_requests_yield_too() {
     }
 }
 
-/// How often the filter `slow` trapped.
+/// The number of traps of the filter `slow`.
 fn traps(bench: &Bench) -> u64 {
     bench.filters.stats().into_iter().find(|stats| stats.filter == "slow").map_or(0, |stats| stats.traps)
 }
 
-/// Asks until the filter lets the request through.
+/// Sends requests until the filter lets one pass.
 async fn until(chain: &Arc<Chain>) {
     while send(chain, get("/")).await.is_err() {
         tokio::task::yield_now().await;
@@ -183,7 +184,7 @@ async fn until(chain: &Arc<Chain>) {
 }
 
 #[tokio::test]
-async fn requests_of_one_machine_wait_for_a_callback_and_are_answered_in_order() {
+async fn requests_of_one_instance_run_in_order() {
     let bench = Bench::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -214,9 +215,10 @@ async fn requests_of_one_machine_wait_for_a_callback_and_are_answered_in_order()
 }
 
 #[tokio::test]
-async fn a_request_that_is_given_up_leaves_no_callback_half_way() {
+async fn cancelled_requests_do_not_interrupt_callbacks() {
     let bench = Bench::new();
-    // A callback notes its path when it begins, and that it has ended, in one place of the memory: half a callback shows.
+    // A callback sets a flag when it begins and clears it when it ends, so that an interrupted one is
+    // detected.
     let code = r#"
         (global $inside (mut i32) (i32.const 0))
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -233,7 +235,7 @@ async fn a_request_that_is_given_up_leaves_no_callback_half_way() {
     let mut given_up = Box::pin(send(&slow, get("/spin")));
     assert!((&mut given_up).now_or_never().is_none());
     drop(given_up);
-    // One waits and is given up in line, one waits and is answered.
+    // One request is cancelled in the queue, the other one is answered.
     let mut in_line = Box::pin(send(&slow, get("/line")));
     assert!((&mut in_line).now_or_never().is_none());
     let mut next = Box::pin(send(&slow, get("/next")));
@@ -248,11 +250,11 @@ async fn a_request_that_is_given_up_leaves_no_callback_half_way() {
     };
     bench.until(is_over).await;
     let stats = bench.filters.stats().into_iter().find(|stats| stats.filter == "slow").unwrap();
-    assert_eq!((stats.traps, stats.requests), (0, 2), "who left the line began nothing");
+    assert_eq!((stats.traps, stats.requests), (0, 2), "the cancelled request never ran a callback");
 }
 
 #[tokio::test]
-async fn a_trap_after_many_ticks_answers_all_who_wait() {
+async fn a_trap_after_many_ticks_fails_only_its_request() {
     let bench = Bench::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -266,12 +268,12 @@ async fn a_trap_after_many_ticks_answers_all_who_wait() {
         send(&slow, get("/good")),
     );
     assert_eq!(bad.unwrap_err(), Failed::Trapped("slow".into()));
-    assert_eq!(good.unwrap().status, 200, "it finds the next instance");
+    assert_eq!(good.unwrap().status, 200, "the request uses the next instance");
     assert_eq!(traps(&bench), 1);
 }
 
 #[tokio::test]
-async fn a_callback_that_uses_up_its_time_ends_alone() {
+async fn callbacks_above_the_time_limit_do_not_affect_others() {
     let bench = Bench::new();
     let spins = "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) (loop (br 0)) (i32.const 0))";
     let slow = bench.chain(&[bench.filter("slow", spins)]);
@@ -291,14 +293,14 @@ async fn a_callback_that_uses_up_its_time_ends_alone() {
 }
 
 #[tokio::test]
-async fn a_full_line_is_refused_and_no_further() {
+async fn refuses_requests_only_while_the_queue_is_full() {
     let bench = Bench::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (if (call $is_path (i32.const 0x73)) (then (call $spin «go»)))
             (i32.const 0))"#;
     let mut filter = patient(&bench, "slow", code);
-    // It is refused in any case: that is no trap.
+    // A refusal because of a full queue is not a trap, so `on_trap` does not apply.
     filter.on_trap = crate::OnTrap::Open;
     let slow = bench.chain(&[filter]);
     let fast = releasing(&bench, "go");
@@ -313,7 +315,7 @@ async fn a_full_line_is_refused_and_no_further() {
         })
         .collect();
     assert_eq!(send(&slow, get("/more")).await.unwrap_err(), Failed::Busy("slow".into()));
-    // Who goes away makes room.
+    // A cancelled request frees its place.
     drop(asked.pop());
     let next = loop {
         let mut next = Box::pin(send(&slow, get("/next")));
@@ -331,7 +333,7 @@ async fn a_full_line_is_refused_and_no_further() {
 }
 
 #[tokio::test]
-async fn who_waits_in_line_waits_for_no_longer_than_the_request_may() {
+async fn queued_requests_wait_no_longer_than_their_deadline() {
     let bench = Bench::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -346,7 +348,7 @@ async fn who_waits_in_line_waits_for_no_longer_than_the_request_may() {
     assert_eq!(spins.await.unwrap().status, 200);
 }
 
-/// A module that asks before it lets a message go, in a callback; and spins for whoever asks for `/spin`.
+/// A module that makes a call before it releases a message, in a callback, and spins for requests of `/spin`.
 fn asking_in(callback: &str, resumes: u32) -> String {
     format!(
         "(global $id (mut i32) (i32.const 0))
@@ -365,14 +367,14 @@ fn asking_in(callback: &str, resumes: u32) -> String {
     )
 }
 
-/// Lets the answer to a call and a piece of a body wait in this order for an instance that spins.
+/// Queues the response to a call and a piece of a body, in this order, for an instance that spins.
 async fn queue_up(
     bench: &Bench,
     slow: &Arc<Chain>,
     asked: &mut std::pin::Pin<Box<impl Future>>,
     sender: &mut http_body_util::channel::Sender<Bytes, services::body::Error>,
 ) {
-    // A callback may not be through at the first poll: whoever asked has to be polled until it has made its call.
+    // A callback may not complete in the first poll, so the request has to be polled until its call is made.
     let mut told = std::pin::pin!(bench.answers.told.notified());
     while told.as_mut().now_or_never().is_none() {
         assert!(asked.as_mut().now_or_never().is_none());
@@ -396,7 +398,7 @@ async fn queue_up(
 }
 
 #[tokio::test]
-async fn a_head_goes_on_though_a_piece_of_its_body_is_shown_after_it_was_resumed() {
+async fn body_callbacks_do_not_revoke_the_resume_of_a_head() {
     let bench = Bench::new();
     let callback = "(func (export \"proxy_on_response_headers\") (param $id i32) (param i32 i32) (result i32)
             (if (call $is_path (i32.const 0x73)) (then (return (i32.const 0))))
@@ -413,7 +415,7 @@ async fn a_head_goes_on_though_a_piece_of_its_body_is_shown_after_it_was_resumed
 }
 
 #[tokio::test]
-async fn a_piece_is_held_back_though_an_earlier_one_was_resumed_while_it_waited() {
+async fn resuming_a_piece_does_not_release_a_queued_one() {
     let bench = Bench::new();
     let callback = "(func (export \"proxy_on_request_body\") (param $id i32) (param i32 i32) (result i32)
             (global.set $pieces (i32.add (global.get $pieces) (i32.const 1)))
@@ -428,6 +430,6 @@ async fn a_piece_is_held_back_though_an_earlier_one_was_resumed_while_it_waited(
     assert!((&mut asked).now_or_never().is_none());
     queue_up(&bench, &slow, &mut asked, &mut sender).await;
     drop(sender);
-    // The module's last word of it was to wait, and nothing resumes it.
+    // The module's last action was to pause, and nothing resumes it.
     assert_eq!(asked.await.unwrap_err(), Failed::Paused("slow".into()));
 }

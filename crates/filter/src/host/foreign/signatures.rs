@@ -1,10 +1,10 @@
-//! `sign` and `verify_signature`: arguments and results as messages of Protocol Buffers, as Envoy has them.
+//! `sign` and `verify_signature`: arguments and results are Protocol Buffers messages, as in Envoy.
 //!
-//! Keys are RSA's of 2048 bits and more, or on the curves P-256 and P-384. No key, or two, is BAD_ARGUMENT; what else is
-//! wrong stands in the result.
+//! Supported keys are RSA with at least 2048 bits, and the curves P-256 and P-384. A missing key or more than
+//! one is BAD_ARGUMENT; all other errors are part of the result.
 //!
-//! The library takes no digest in place of a text, so hashing can't be done in steps. Arguments have a bound of their own
-//! instead, so that hashing takes a fraction of a millisecond.
+//! The library accepts no precomputed digest, so hashing can't run in steps. Arguments are limited instead,
+//! so that hashing takes a fraction of a millisecond.
 
 use ring::rand::SystemRandom;
 use ring::signature::{self as algorithms, EcdsaKeyPair, EcdsaSigningAlgorithm, RsaEncoding, RsaKeyPair};
@@ -22,14 +22,14 @@ const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
 const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
 
-/// The longest argument.
+/// The maximum length of an argument in bytes.
 const MAX_ARGUMENT: usize = 256 << 10;
 
-/// Why there is no signature, or it is none, in words for the module.
+/// The result of an operation, with an error message for the module.
 type Answer<T> = Result<T, String>;
 
-/// A signature with a private key (PKCS #8). Of the arguments, 1 is the hash function, 2 the key in DER or 4 in PEM,
-/// 3 the text; of the result, 1 is whether there is a signature, 2 that, 3 why there is none.
+/// Signs a text with a private key (PKCS #8). Arguments: 1 is the hash function, 2 the key in DER or 4 in
+/// PEM, 3 the text. Result: 1 is whether it succeeded, 2 the signature, 3 the error.
 pub(super) fn sign(arguments: &[u8]) -> Result<Vec<u8>, Status> {
     let [hash, der, text, pem] = bounded_fields(arguments, [1, 2, 3, 4])?;
     let key =
@@ -41,8 +41,8 @@ pub(super) fn sign(arguments: &[u8]) -> Result<Vec<u8>, Status> {
     })
 }
 
-/// Whether a signature is that of a text. Of the arguments, 1 is the hash function, 2 the public key (SPKI) in DER or
-/// 5 in PEM, 3 the signature, 4 the text; of the result, 1 is whether it is, 2 why not.
+/// Verifies the signature of a text. Arguments: 1 is the hash function, 2 the public key (SPKI) in DER or 5
+/// in PEM, 3 the signature, 4 the text. Result: 1 is whether the signature is valid, 2 the error.
 pub(super) fn verify(arguments: &[u8]) -> Result<Vec<u8>, Status> {
     let [hash, der, signature, text, pem] = bounded_fields(arguments, [1, 2, 3, 4, 5])?;
     let key = one(der, pem, |pem| Some(SubjectPublicKeyInfoDer::from_pem_slice(pem).ok()?.to_vec()))?;
@@ -53,7 +53,7 @@ pub(super) fn verify(arguments: &[u8]) -> Result<Vec<u8>, Status> {
     })
 }
 
-/// The fields of an argument that is no longer than it may be.
+/// Extracts fields of an argument, and refuses an argument above the limit.
 fn bounded_fields<const N: usize>(argument: &[u8], numbers: [u64; N]) -> Result<[Option<&[u8]>; N], Status> {
     if argument.len() > MAX_ARGUMENT {
         return Err(Status::BadArgument);
@@ -61,7 +61,7 @@ fn bounded_fields<const N: usize>(argument: &[u8], numbers: [u64; N]) -> Result<
     fields(argument, numbers)
 }
 
-/// The one key that there has to be; an empty one, if that can't be read.
+/// Returns the key, exactly one of which has to be present. The result is empty if the PEM can't be parsed.
 fn one(
     der: Option<&[u8]>,
     pem: Option<&[u8]>,
@@ -102,7 +102,7 @@ fn check(key: &[u8], hash: &[u8], signature: &[u8], text: &[u8]) -> Answer<()> {
     }
     let algorithm = verification(kind, hash).ok_or_else(|| no_such_hash(hash))?;
     let key = UnparsedPublicKey::new(algorithm, key.subject_public_key.raw_bytes());
-    key.verify(text, signature).map_err(|_| "the signature is not that of the text".to_owned())
+    key.verify(text, signature).map_err(|_| "the signature does not match the text".to_owned())
 }
 
 fn rsa_signing(hash: &[u8]) -> Option<&'static dyn RsaEncoding> {
@@ -137,10 +137,10 @@ fn no_such_hash(hash: &[u8]) -> String {
 }
 
 fn no_key() -> String {
-    "the key is none of RSA, P-256 or P-384 that can be used here".to_owned()
+    "the key is not a supported RSA, P-256 or P-384 key".to_owned()
 }
 
-/// A field of bytes.
+/// Encodes a field of bytes.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut field = vec![number << 3 | 2];
     let mut length = bytes.len();

@@ -1,23 +1,24 @@
-//! `compress` and `uncompress`: zlib's format, in steps that each take a fraction of a millisecond.
+//! `compress` and `uncompress` in the zlib format, in steps that each take a fraction of a millisecond.
 
 use bytes::{Buf, Bytes};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 
 use crate::abi::Status;
 
-/// The most bytes that one step reads. It bounds blocks without content as well, which cost much and write nothing.
+/// The maximum number of bytes that one step reads. It also limits empty blocks, which are expensive and
+/// produce no output.
 const STEP_INPUT: usize = 4 << 10;
-/// The most bytes that one step writes.
+/// The maximum number of bytes that one step writes.
 const STEP_OUTPUT: usize = 32 << 10;
 
-/// A text on its way through a codec.
+/// A conversion in progress.
 pub(super) struct Conversion {
     codec: Codec,
-    /// The bytes that are yet to be read.
+    /// The remaining input.
     input: Bytes,
     piece: Vec<u8>,
     output: Vec<u8>,
-    /// The most bytes of the output.
+    /// The maximum length of the output.
     limit: usize,
 }
 
@@ -27,7 +28,7 @@ enum Codec {
 }
 
 impl Conversion {
-    /// Compresses a text. The output is hardly longer than the text and has no limit of its own.
+    /// Compresses a text. The output is barely longer than the text and has no limit of its own.
     pub(super) fn compress(text: Bytes) -> Self {
         Self::new(Codec::Compress(Compress::new(Compression::default(), true)), text, usize::MAX)
     }
@@ -41,11 +42,11 @@ impl Conversion {
         Self { codec, input, piece: vec![0; STEP_OUTPUT], output: Vec::new(), limit }
     }
 
-    /// Takes the next step. Returns whether it was the last one.
+    /// Runs the next step. Returns whether it was the last one.
     ///
     /// # Errors
-    /// `SERIALIZATION_FAILURE` when the text is malformed or ends too early, `INTERNAL_FAILURE` when the output is
-    /// longer than its limit.
+    /// `SERIALIZATION_FAILURE` if the input is malformed or truncated, `INTERNAL_FAILURE` if the output
+    /// exceeds its limit.
     pub(super) fn step(&mut self) -> Result<bool, Status> {
         let chunk = self.input.get(..STEP_INPUT).unwrap_or(&self.input);
         let is_last = chunk.len() == self.input.len();
@@ -64,14 +65,14 @@ impl Conversion {
         Ok(is_end)
     }
 
-    /// The output, once the last step was taken.
+    /// The output, after the last step.
     pub(super) fn into_output(self) -> Bytes {
         self.output.into()
     }
 }
 
 impl Codec {
-    /// The bytes that were read and written so far.
+    /// The total number of bytes read and written.
     fn totals(&self) -> (u64, u64) {
         match self {
             Self::Compress(codec) => (codec.total_in(), codec.total_out()),
@@ -79,7 +80,7 @@ impl Codec {
         }
     }
 
-    /// Converts a part of a text. Returns whether the end of the output was written.
+    /// Converts a part of the input. Returns whether the end of the output has been written.
     fn convert(&mut self, input: &[u8], is_last: bool, output: &mut [u8]) -> Result<bool, Status> {
         let status = match self {
             Self::Compress(codec) => {
@@ -107,7 +108,7 @@ mod tests {
         convert(Conversion::compress(Bytes::copy_from_slice(text))).unwrap()
     }
 
-    /// A text that hardly gets shorter.
+    /// Pseudo-random bytes, which hardly compress.
     fn noise(length: usize) -> Vec<u8> {
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
         let mut next = || {
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_an_output_beyond_its_limit_after_few_steps() {
+    fn refuses_output_beyond_its_limit_within_few_steps() {
         let mut conversion = Conversion::uncompress(compressed(&vec![0; 4 << 20]), 100_000);
         let mut steps = 0;
         let end = loop {
@@ -151,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn reads_blocks_without_content_a_few_at_a_time() {
-        // Stored blocks of no bytes, of which none is the last.
+    fn reads_few_empty_blocks_per_step() {
+        // Empty stored blocks, all of them marked as not final.
         let text: Vec<u8> = [0x78, 0x9c].into_iter().chain([0, 0, 0, 0xff, 0xff].repeat(100_000)).collect();
         let length = text.len();
         let mut conversion = Conversion::uncompress(text.into(), 1 << 20);

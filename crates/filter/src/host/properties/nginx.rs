@@ -1,4 +1,4 @@
-//! Variables of nginx, as far as they mean something here: what modules for APISIX and Kong ask for.
+//! The variables of nginx that are meaningful here, as used by modules for APISIX and Kong.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -64,7 +64,7 @@ pub(super) fn variable(exchange: &Exchange, messages: &mut Messages, name: &[u8]
     }
 }
 
-/// A header, an argument of the query, or a cookie.
+/// A request header, a query argument, or a cookie.
 fn named_part(headers: &HeaderMap, query: &str, name: &str) -> Option<Bytes> {
     if let Some(name) = name.strip_prefix("http_") {
         return named(headers, name);
@@ -84,7 +84,7 @@ fn pair<'a>(mut pairs: impl Iterator<Item = &'a str>, name: &str) -> Option<&'a 
     })
 }
 
-/// A header by the name that nginx gives it.
+/// A header by its name in nginx's spelling.
 fn named(headers: &HeaderMap, name: &str) -> Option<Bytes> {
     headers.get(name.replace('_', "-")).map(|value| Bytes::copy_from_slice(value.as_bytes()))
 }

@@ -1,4 +1,4 @@
-//! Signatures as modules ask for them. The RSA key was made for these tests and is nobody's.
+//! Tests of signatures. The RSA key was generated for these tests and is not used elsewhere.
 
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PublicKeyData};
 
@@ -6,10 +6,10 @@ use super::*;
 
 const RSA_KEY: &[u8] = include_bytes!("rsa.der");
 const RSA_PUBLIC: &[u8] = include_bytes!("rsa.pem");
-/// Made by OpenSSL, with SHA-1, of `hello world`.
+/// An RSA signature of `hello world` with SHA-1, made by OpenSSL.
 const RSA_SHA1: &[u8] = include_bytes!("rsa.sha1");
 
-/// A message of these fields.
+/// Encodes a message with these fields.
 fn message(of: &[(u8, &[u8])]) -> Vec<u8> {
     of.iter().flat_map(|(number, bytes)| field(*number, bytes)).collect()
 }
@@ -26,12 +26,12 @@ fn signed(arguments: &[(u8, &[u8])]) -> Result<Vec<u8>, String> {
 fn verified(arguments: &[(u8, &[u8])]) -> bool {
     let result = verify(&message(arguments)).unwrap();
     let [error] = fields(&result, [2]).unwrap();
-    assert_ne!(error.is_some(), result == [8, 1], "either an error or a yes");
+    assert_ne!(error.is_some(), result == [8, 1], "either an error or success");
     error.is_none()
 }
 
 #[test]
-fn what_was_signed_is_verified_and_nothing_else() {
+fn verifies_only_the_signed_text() {
     let curves = [(&PKCS_ECDSA_P256_SHA256, "sha256"), (&PKCS_ECDSA_P384_SHA384, "sha384")];
     let pairs = curves.map(|(curve, hash)| (KeyPair::generate_for(curve).unwrap(), hash));
     let mut keys: Vec<_> = pairs
@@ -52,10 +52,10 @@ fn what_was_signed_is_verified_and_nothing_else() {
     }
 }
 
-/// An argument of so many bytes in all, of which a text takes what is left.
+/// Builds an argument of this total length, padded by a text field.
 fn padded(fields: &[(u8, &[u8])], text: u8, length: usize) -> Vec<u8> {
     let begin = message(fields);
-    // The number of the field takes one byte, and the length of a text of 16 KiB to 2 MiB three.
+    // The field number takes one byte, and the length of a text of 16 KiB to 2 MiB takes three.
     let argument = [&*begin, &*field(text, &vec![b'x'; length - begin.len() - 4])].concat();
     assert_eq!(argument.len(), length);
     argument
@@ -75,26 +75,26 @@ fn refuses_arguments_above_the_bound() {
 }
 
 #[test]
-fn a_signature_made_elsewhere_is_verified_also_with_sha1() {
+fn verifies_openssl_signature_with_sha1() {
     let with = |text: &[u8]| verified(&[(1, b"sha1"), (5, RSA_PUBLIC), (3, RSA_SHA1), (4, text)]);
     assert!(with(b"hello world") && !with(b"hello"));
 }
 
 #[test]
-fn a_hash_that_does_not_fit_is_said_in_the_result() {
+fn reports_unsupported_hashes_in_the_result() {
     let error = signed(&[(1, b"md5"), (2, RSA_KEY), (3, b"text")]).unwrap_err();
     assert_eq!(error, "md5 is not supported with this key");
     assert!(!verified(&[(1, b"md5"), (5, RSA_PUBLIC), (3, RSA_SHA1), (4, b"hello world")]));
 }
 
 #[test]
-fn a_key_that_is_none_is_said_in_the_result_and_no_key_is_a_bad_argument() {
+fn reports_bad_keys_in_the_result_and_rejects_missing_keys() {
     let pem = KeyPair::generate().unwrap().serialize_pem();
     assert!(signed(&[(1, b"sha256"), (4, pem.as_bytes()), (3, b"text")]).is_ok());
     for number in [2, 4, 5] {
         if number != 5 {
             let error = signed(&[(1, b"sha256"), (number, b"no key"), (3, b"text")]).unwrap_err();
-            assert!(error.starts_with("the key is none"), "{error}");
+            assert!(error.starts_with("the key is not"), "{error}");
         }
         if number != 4 {
             assert!(!verified(&[(1, b"sha256"), (number, b"no key"), (4, b"text")]));
