@@ -1,12 +1,13 @@
-//! The allocator of `orfa`: mimalloc, asked as C programs ask it.
+//! The allocator of `orfa`: mimalloc, called through its C interface.
 //!
-//! A request allocates some twenty times, and its futures are larger than what the C library's allocator has quick
-//! lists for. The crate that wraps mimalloc asks for an alignment each time, and nearly whatever is larger than a kilobyte, or has
-//! no free block of its size, is then made larger to be aligned within, which takes three times as many instructions. Nearly
-//! everything needs no more alignment than `malloc` gives anyway.
+//! A request makes some twenty allocations, and its futures are larger than the sizes that the C library's
+//! allocator has fast lists for. The crate that wraps mimalloc requests an explicit alignment for each
+//! allocation. That path over-allocates almost every block that is larger than a kilobyte or has no free
+//! block of its size, and takes three times as many instructions. Almost no type needs more alignment than
+//! `malloc` provides anyway.
 //!
-//! It asks for no pages of 2 MiB ("transparent huge pages"): the system zeroes one in one piece, while the thread that touched
-//! it first stands still, on some virtual machines for five milliseconds.
+//! The allocator does not use pages of 2 MiB ("transparent huge pages"): the system zeroes such a page at
+//! once, while the thread that touched it first is blocked, on some virtual machines for five milliseconds.
 
 mod purge;
 #[cfg(feature = "count")]
@@ -22,23 +23,24 @@ pub use purge::purge_in_background;
 #[cfg(feature = "count")]
 pub use usage::{HeapUsage, take_usage};
 
-/// What `malloc` gives to whatever is at least as large: the alignment of C's `max_align_t`.
+/// The alignment that `malloc` provides for blocks of at least this size: that of C's `max_align_t`.
 const USUAL: usize = 16;
 
 /// mimalloc, for `#[global_allocator]`.
 #[derive(Debug)]
 pub struct Allocator;
 
-/// Whether `malloc` aligns it well enough.
+/// Whether `malloc` provides this alignment.
 fn is_usual(size: usize, align: usize) -> bool {
     align <= USUAL && align <= size
 }
 
-// SAFETY: each function is the one of C's library of the same contract: a block of at least that size, which lives until
-// it is freed or reallocated, or null. A block that `malloc` gives is aligned for every object that fits in it and asks
-// for no more than `max_align_t` (C11, 7.22.3), which `is_usual` looks for; for all others mimalloc is told the alignment.
-// It frees and reallocates blocks of both kinds by their address alone.
-#[expect(unsafe_code, reason = "an allocator is unsafe to write, and each request asks it twenty times")]
+// SAFETY: each function is C's function with the same contract: it returns a block of at least that size,
+// which lives until it is freed or reallocated, or null. A block from `malloc` is aligned for every object
+// that fits in it and needs no more than the alignment of `max_align_t` (C11, 7.22.3), which `is_usual`
+// checks; for all others mimalloc receives the alignment. It frees and reallocates blocks of both kinds by
+// their address alone.
+#[expect(unsafe_code, reason = "an allocator is unsafe to implement, and each request calls it twenty times")]
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -94,18 +96,19 @@ mod tests {
 
     use super::*;
 
-    /// Mostly small ones, some of several pages, and some that stand alone.
+    /// Mostly small sizes, some of several pages, and some that are allocated separately.
     fn sizes() -> impl Strategy<Value = usize> {
         prop_oneof![4 => 1..100_usize, 4 => 100..5_000_usize, 1 => 5_000..2_000_000_usize]
     }
 
     proptest! {
         #[test]
-        fn a_block_is_aligned_and_keeps_what_was_in_it(size in sizes(), later in sizes(), power in 0..18_u32) {
+        fn a_block_is_aligned_and_keeps_its_contents(size in sizes(), later in sizes(), power in 0..18_u32) {
             let layout = Layout::from_size_align(size, 1 << power).unwrap();
             let is_aligned = |block: *mut u8| !block.is_null() && block.addr().is_multiple_of(layout.align());
-            #[expect(unsafe_code, reason = "that is how an allocator is asked")]
-            // SAFETY: the layouts have a size, and the block is read and written within the smaller of both.
+            #[expect(unsafe_code, reason = "the functions of an allocator are unsafe")]
+            // SAFETY: the layouts are not empty, and the block is read and written within the smaller of
+            // both.
             unsafe {
                 let zeroed = Allocator.alloc_zeroed(layout);
                 prop_assert!(is_aligned(zeroed));

@@ -1,7 +1,7 @@
-//! Giving back memory that is free.
+//! The return of free memory to the system.
 //!
-//! By itself mimalloc gives back what has been free for a second, all of it, on the thread that happens to notice: some
-//! milliseconds for what one long request left. Here a thread of its own does it.
+//! By default mimalloc returns all memory that has been free for a second at once, on the thread that happens
+//! to notice: this takes some milliseconds after one long request. Here a dedicated thread does it.
 
 use std::io;
 use std::thread;
@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use libmimalloc_sys::{mi_collect, mi_option_set, mi_option_t};
 
-/// mimalloc's `mi_option_purge_delay`, in milliseconds (`mi_option_e` in `mimalloc.h`; the bindings have no name for it).
+/// mimalloc's `mi_option_purge_delay`, in milliseconds (`mi_option_e` in `mimalloc.h`; the bindings have no
+/// name for it).
 const PURGE_DELAY: mi_option_t = 15;
-/// What it is set to: a delay that no thread sees the end of, since free memory is given back before.
+/// The value of the option: a delay that never elapses, since free memory is returned before.
 const NEVER_BY_ITSELF: Duration = Duration::from_hours(24);
-/// How often the thread looks.
+/// The interval between two purges.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Has free memory given back to the system once a second by a thread for that, and by no other from now on.
+/// Starts a thread that returns free memory to the system once a second, and stops all others from doing so.
 ///
 /// # Errors
-/// When the system has no thread.
+/// Fails if the system can't create a thread.
 pub fn purge_in_background() -> io::Result<()> {
     thread::Builder::new().name("purge".to_owned()).spawn(|| {
         set_delay(NEVER_BY_ITSELF);
@@ -37,10 +38,10 @@ fn set_delay(delay: Duration) {
     unsafe { mi_option_set(PURGE_DELAY, delay.as_millis() as _) }
 }
 
-/// Gives back what is free now.
+/// Returns the memory that is free now.
 #[expect(unsafe_code, reason = "mimalloc is in C")]
 fn purge() {
-    // SAFETY: any thread may call it at any time; it collects what is free, and no block in use.
+    // SAFETY: any thread may call it at any time; it collects free memory and no block in use.
     unsafe { mi_collect(true) }
 }
 
@@ -56,7 +57,7 @@ mod tests {
     #[global_allocator]
     static ALLOCATOR: crate::Allocator = crate::Allocator;
 
-    /// The bytes of this process in the system's memory (proc_pid_statm(5)).
+    /// Returns the resident memory of this process in bytes (proc_pid_statm(5)).
     fn resident() -> usize {
         let text = fs::read_to_string("/proc/self/statm").unwrap();
         text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096

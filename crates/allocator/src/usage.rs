@@ -1,20 +1,20 @@
-//! The bytes in use, where the feature `count` is on.
+//! The number of bytes in use, with the feature `count`.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes that were asked for and not given back: their sizes as asked for, without what the allocator adds.
+/// The number of allocated bytes: the requested sizes, without the allocator's overhead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapUsage {
-    /// At this moment.
+    /// The bytes allocated now.
     pub live: usize,
-    /// The most since [`take_usage`] was called last.
+    /// The maximum since the last call of [`take_usage`].
     pub peak: usize,
 }
 
-/// Returns the usage, and begins a new peak.
+/// Returns the usage, and starts a new peak.
 #[must_use]
 pub fn take_usage() -> HeapUsage {
     let live = LIVE.load(Relaxed);
@@ -24,7 +24,7 @@ pub fn take_usage() -> HeapUsage {
 #[inline]
 pub(crate) fn add(bytes: usize) {
     let live = LIVE.fetch_add(bytes, Relaxed) + bytes;
-    // A peak that grows is rare: without this look each allocation would write to it.
+    // A new peak is rare: without this check each allocation would write to it.
     if live > PEAK.load(Relaxed) {
         PEAK.fetch_max(live, Relaxed);
     }

@@ -1,5 +1,5 @@
-//! The plain text of a deduplicated one. What is hostile is refused before anything is written: the length and the
-//! depth of the result are known first.
+//! Decoding of deduplicated texts. Hostile input is rejected before anything is written, because the length
+//! and depth of the result are computed first.
 
 use bytes::Bytes;
 use json::{DEPTH, Document, Kind, Node, Number};
@@ -7,30 +7,30 @@ use json::{DEPTH, Document, Kind, Node, Number};
 use crate::number::{Cut, DOLLAR, Span, is_dollars};
 use crate::write::{Fill, write};
 
-/// Why a deduplicated text is refused.
+/// The reason why a deduplicated text is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It is not JSON.
+    /// The text is not JSON.
     #[error("not JSON: {0}")]
     NotJson(#[from] json::Error),
-    /// It is no deduplicated text.
+    /// The text is not in a deduplicated form.
     #[error(
-        "byte {0}: this is no deduplicated text: an object is expected whose first member is the table, `t`"
+        "byte {0}: this is not a deduplicated text: expected an object whose first member is the table, `t`"
     )]
     NotDeduplicated(usize),
-    /// A reference leads to no entry that stands before it.
-    #[error("byte {0}: this refers to no entry of the table that stands before it")]
+    /// A reference points to an entry that does not precede it.
+    #[error("byte {0}: this reference has no preceding entry in the table")]
     Reference(usize),
-    /// Nobody wants so much.
+    /// The result would exceed the caller's limit.
     #[error("the plain text would be longer than {0} bytes")]
     TooLong(usize),
     /// The result would be nested too deeply.
-    #[error("byte {0}: with what this refers to, the text is nested more than {DEPTH} levels deep")]
+    #[error("byte {0}: with the referenced entry, the text is nested more than {DEPTH} levels deep")]
     TooDeep(usize),
 }
 
 impl Error {
-    /// A word for it that does not change.
+    /// Returns the stable error code.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -43,10 +43,10 @@ impl Error {
     }
 }
 
-/// The plain text of a deduplicated one of either form, of at most `cap` bytes.
+/// Decodes a text of either form. The result has at most `cap` bytes.
 ///
 /// # Errors
-/// When it is no deduplicated text, or what it means is too long or too deep.
+/// If the text is not in a deduplicated form, or its plain text is too long or too deep.
 pub fn decode(text: &[u8], cap: usize) -> Result<Vec<u8>, Error> {
     let document = Document::new(Bytes::copy_from_slice(text))?;
     let root = document.root();
@@ -78,14 +78,14 @@ pub fn decode(text: &[u8], cap: usize) -> Result<Vec<u8>, Error> {
     Ok(plain)
 }
 
-/// In place of a number: the brace of an object whose table is left out.
+/// A special cut number: the opening brace of an object without its table.
 const OPEN: u32 = DOLLAR - 1;
 
-/// What is read.
+/// A value to decode.
 #[derive(Clone, Copy)]
 enum Whole<'a> {
     Value(Node<'a>),
-    /// An object, of which only the members from this place on count.
+    /// An object of which only the members from this offset on are decoded.
     Behind(Node<'a>, usize),
 }
 
@@ -94,7 +94,7 @@ struct Entry {
     span: Span,
     /// The length of its plain text.
     plain: u64,
-    /// How deep it is nested, with what it refers to.
+    /// The nesting depth including the referenced entries.
     depth: usize,
 }
 
@@ -131,8 +131,8 @@ impl Reading {
         Ok(Entry { span, plain, depth })
     }
 
-    /// Notes the cuts of a value that stands so deep; how deep it goes. No text is nested so deeply that this
-    /// recursion could hurt.
+    /// Records the cuts of a value at this nesting level, and returns its depth. The nesting limit of JSON
+    /// texts bounds the recursion.
     fn value(&mut self, node: Node<'_>, level: usize) -> Result<usize, Error> {
         let mut deepest = level;
         match node.kind() {
@@ -149,7 +149,7 @@ impl Reading {
                         return self.reference(node, value, level);
                     }
                     let place = name.node().start() as u32 + 1;
-                    // However it is spelt.
+                    // The dollar sign may be escaped.
                     let spelt =
                         if name.node().text().starts_with(b"\"$") { 1 } else { "\\u0024".len() as u32 };
                     self.cuts.push(Cut { start: place, end: place + spelt, number: DOLLAR });

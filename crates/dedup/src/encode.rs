@@ -1,4 +1,4 @@
-//! Which objects are shared, and the text with them in a table.
+//! Selection of the objects that are shared, and encoding with these objects in a table.
 
 use json::Document;
 
@@ -7,19 +7,19 @@ use crate::flatten::Shared;
 use crate::number::{self, DOLLAR, Equal, Numbered, Span};
 use crate::write::{Fill, write};
 
-/// The length of a reference to the first entries, `{"$":0}`.
+/// The length of a reference to one of the first entries, `{"$":0}`.
 const REFERENCE: u64 = 7;
 
-/// What becomes of an object.
+/// The representation of an object in the output.
 #[derive(Clone, Copy)]
 enum Fate {
-    /// It is spelt out, in so many bytes.
+    /// The object is written out, with this length in bytes.
     Spelt(u64),
-    /// It is an entry of the table, this one.
+    /// The object is this entry of the table.
     Shared(u32),
 }
 
-/// The deduplicated form of a text without white space; `None` where it saves less than a tenth.
+/// Returns the deduplicated form of a text without white space; `None` if it saves less than a tenth.
 pub(crate) fn encode(document: &Document, shared: &Shared, form: Form, equal: Equal) -> Option<Vec<u8>> {
     if form == Form::GraphQl && !document.text().starts_with(b"{") {
         return None;
@@ -58,14 +58,14 @@ pub(crate) fn encode(document: &Document, shared: &Shared, form: Form, equal: Eq
     let root = out.len();
     write(&mut out, text, &numbered.cuts, &numbered.root, fill);
     match form {
-        // The members of the root follow the table: its brace becomes the comma between them.
+        // The members of the root follow the table: its opening brace becomes the comma between them.
         Form::GraphQl => *out.get_mut(root)? = b',',
         Form::Json => out.push(b'}'),
     }
     Some(out)
 }
 
-/// What becomes of each object, and the length of the table.
+/// Returns the representation of each object, and the length of the table.
 fn fates(numbered: &Numbered) -> (Vec<Fate>, u64) {
     let count = counts(numbered);
     let (mut fates, mut table, mut shared) = (Vec::with_capacity(count.len()), 0_u64, 0_u32);
@@ -82,8 +82,8 @@ fn fates(numbered: &Numbered) -> (Vec<Fate>, u64) {
     (fates, table)
 }
 
-/// How often each object would be written, if it is to be shared: outer ones are decided first, since what stands in
-/// a shared one is written once.
+/// Returns the number of occurrences of each object that is to be shared. Outer objects are decided first,
+/// because the content of a shared object is written only once.
 fn counts(numbered: &Numbered) -> Vec<Option<u64>> {
     let mut counts = vec![0_u64; numbered.objects.len()];
     let mut pays = vec![None; numbered.objects.len()];
@@ -100,7 +100,7 @@ fn counts(numbered: &Numbered) -> Vec<Option<u64>> {
         let count = counts.get(number).copied().unwrap_or_default();
         let within = u64::from(object.span.cuts.end - object.span.cuts.start);
         let length = object.own + within * REFERENCE;
-        // What the references save has to be more than the entry.
+        // The savings by references must exceed the cost of the entry.
         let shared = count > 1 && count.saturating_mul(length.saturating_sub(REFERENCE + 1)) > length + 1;
         if let Some(pays) = pays.get_mut(number).filter(|_| shared) {
             *pays = Some(count);
@@ -110,7 +110,7 @@ fn counts(numbered: &Numbered) -> Vec<Option<u64>> {
     pays
 }
 
-/// The length of a span as it is written, the fates of what stands in it being known.
+/// Returns the length of a span in the output, given the representations of the objects in it.
 fn written(numbered: &Numbered, fates: &[Fate], span: &Span) -> u64 {
     let cuts = numbered.cuts.get(span.cuts.start as usize..span.cuts.end as usize).unwrap_or_default();
     cuts.iter().fold(u64::from(span.end - span.start), |length, cut| {

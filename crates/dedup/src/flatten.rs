@@ -1,5 +1,5 @@
-//! A tree laid out as one text, in which what it has several times in memory stands once. So what the handler
-//! knows to be the same is neither hashed nor compared again.
+//! Flattening of a tree to one text that contains shared values once. So values that the handler knows to be
+//! the same are neither hashed nor compared again.
 
 use bytes::Bytes;
 use json::{Again, Document, Tree};
@@ -7,23 +7,24 @@ use json::{Again, Document, Tree};
 use crate::known::{self, Known, Visits};
 use crate::number::SHORT;
 
-/// A tree as a text without its repetitions.
+/// The text of a tree without its repetitions.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     pub(crate) text: Vec<u8>,
     pub(crate) shared: Shared,
 }
 
-/// What of a text stands there once and is meant several times.
+/// The parts of a text that are written once and occur several times in the tree.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// Where objects begin that may be meant again, in their order.
+    /// The start offsets of the first occurrences of objects, in order.
     pub(crate) firsts: Vec<u32>,
-    /// Where they are, in their order, and which.
+    /// The offsets of the further occurrences, in order, with the index of the first one.
     pub(crate) again: Vec<(u32, usize)>,
 }
 
-/// Lays a tree out that was walked through. `None` if it is too long. Texts are `tidied` if they have white space.
+/// Flattens a tree that has been walked. Returns `None` if it is too long. With `tidy`, white space between
+/// tokens is removed.
 pub(crate) fn flatten(tree: &Tree, known: &Known, tidy: bool) -> Option<Layout> {
     let places = vec![Place::New; known.count()];
     let mut flattening = Flattening { layout: Layout::default(), visits: known.visits(), places, tidy };
@@ -38,14 +39,14 @@ struct Flattening<'a> {
     tidy: bool,
 }
 
-/// Where an object stands.
+/// The location of an object in the text.
 #[derive(Clone, Copy)]
 enum Place {
-    /// Nowhere yet.
+    /// The object has not been written.
     New,
-    /// It is this one of those that may be meant again.
+    /// The object has been written, and its first occurrence has this index.
     First(usize),
-    /// It is so short that it is written wherever it stands.
+    /// The object is so short that it is written at each occurrence.
     Short,
 }
 
@@ -59,7 +60,7 @@ impl Flattening<'_> {
                 shared.again.push((u32::try_from(start).ok()?, *first));
                 return Some(());
             }
-            // What is in it was not walked through again.
+            // The walk did not enter the value again, so that there are no visits for its content.
             Place::Short => {
                 let mut text = Vec::new();
                 tree.write(&mut text);
@@ -117,7 +118,7 @@ impl Flattening<'_> {
         Some(())
     }
 
-    /// Lays a text out without what it repeats.
+    /// Writes a text without its recorded repetitions.
     fn repeating(&mut self, text: &[u8], again: &[Again]) -> Option<()> {
         let Layout { text: out, shared } = &mut self.layout;
         let mut firsts: Vec<usize> = known::long(again).map(|again| again.first).collect();
@@ -149,7 +150,7 @@ impl Flattening<'_> {
     }
 }
 
-/// A text without the white space between its tokens.
+/// Returns a text without the white space between its tokens.
 pub(crate) fn tidied(document: &Document) -> Vec<u8> {
     let text = document.text();
     let mut tidy = Vec::with_capacity(text.len());

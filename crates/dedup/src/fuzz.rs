@@ -1,4 +1,4 @@
-//! Texts from anywhere: see `fuzz/src/lib.rs`.
+//! Fuzz tests of arbitrary texts: see `fuzz/src/lib.rs`.
 
 use bytes::Bytes;
 use json::Document;
@@ -27,7 +27,7 @@ const WORDS: &[&str] = &[
 const CAP: usize = 1 << 16;
 
 #[test]
-fn whatever_is_decoded_is_json_within_its_cap_and_nothing_panics() {
+fn decodes_arbitrary_input_to_json_within_the_cap_without_panics() {
     ::fuzz::run("dedup_decoder", WORDS, |text: &[u8]| {
         let whole = [b"{\"t\":[", text, b"],\"r\":[{\"$\":0}]}"].concat();
         for text in [text, &whole] {
@@ -39,7 +39,7 @@ fn whatever_is_decoded_is_json_within_its_cap_and_nothing_panics() {
 }
 
 #[test]
-fn whatever_is_encoded_comes_back() {
+fn encoded_text_decodes_to_the_original() {
     ::fuzz::run("dedup_round_trip", WORDS, |text: &[u8]| {
         let text = Bytes::from([b"[", text, b",", text, b",", text, b"]"].concat());
         let limits = Limits { min: 0, max: 1 << 20 };

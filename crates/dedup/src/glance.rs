@@ -1,40 +1,41 @@
-//! Whether a value could repeat itself, before anything is compared: equal objects begin alike.
+//! A heuristic prefilter: equal objects begin alike, so that a value without similar beginnings hardly
+//! repeats itself.
 //!
-//! At the beginning of the value, so many bytes and an eighth of it, every object is looked at as far as the first brace
-//! in it, a bit each in a table. Where hardly one begins as another did, the search would be in vain, and it is most of
-//! what deduplication costs. What repeats only further behind is overlooked, and so is a large object without others in
-//! it, among many that don't repeat.
+//! In the first part of the value, a fixed number of bytes or an eighth of it, the beginning of every object
+//! up to the first brace within it is hashed into a bitmap. If too few beginnings are alike, the search,
+//! which is most of the cost of deduplication, is skipped. The filter misses repetitions that occur only
+//! later, and a large flat object that is repeated among many different ones.
 
 use json::Tree;
 
 use crate::hash;
 use crate::number::SHORT;
 
-/// So many bytes are looked at, or an eighth of a longer value.
+/// The minimum number of bytes that are examined; for longer values it is an eighth of the length.
 const LOOK: usize = 64 << 10;
-/// An object in so many has to begin as another did.
+/// The inverse of the required share: a value is promising if one in this many objects begins like an earlier one.
 const FEW: u32 = 16;
 
-/// Whether a search in a text of this length could find anything worth it.
+/// Whether a search in this text is likely to save enough.
 pub(crate) fn is_promising_text(text: &[u8]) -> bool {
     let mut glance = Glance::new(text.len());
     glance.text(text.get(..glance.rest).unwrap_or(text));
     glance.is_promising()
 }
 
-/// Whether a search in a tree whose text has this length could find anything worth it.
+/// Whether a search in a tree with this text length is likely to save enough.
 pub(crate) fn is_promising(tree: &Tree, length: usize) -> bool {
     let mut glance = Glance::new(length);
     glance.tree(tree);
     glance.is_promising()
 }
 
-/// What was seen of a value's objects.
+/// The statistics of a value's objects.
 struct Glance {
-    /// A power of two of words.
+    /// The bitmap. Its length in words is a power of two.
     bits: Vec<u64>,
     seed: u64,
-    /// How many bytes are still to be looked at.
+    /// The number of bytes that remain to be examined.
     rest: usize,
     objects: u32,
     alike: u32,
@@ -78,7 +79,8 @@ impl Glance {
         members.iter().for_each(|(_, value)| self.tree(value));
     }
 
-    /// Looks at all objects of a text. Braces in strings are taken for objects: that costs a bit.
+    /// Examines all objects of a text. Braces in strings are counted as objects, which only affects the
+    /// estimate.
     fn text(&mut self, text: &[u8]) {
         self.rest = self.rest.saturating_sub(text.len());
         let mut open = None;
@@ -90,12 +92,13 @@ impl Glance {
         }
     }
 
-    /// Looks at the beginning of an object; all of it, where no other is in it.
+    /// Examines the beginning of an object, or all of it if it contains no other object.
     fn beginning(&mut self, text: &[u8]) {
         if text.len() < SHORT as usize && text.ends_with(b"}") {
             return;
         }
-        // White space can be anything: the same object is indented otherwise elsewhere.
+        // Indentation hides equality: the same object is indented differently elsewhere. So these objects
+        // count as alike.
         let is_spaced = text.get(1).is_some_and(u8::is_ascii_whitespace);
         self.seen(hash::bytes(self.seed, text), is_spaced);
     }

@@ -1,22 +1,22 @@
-//! A hash of bytes that arrive piece by piece, quick for pieces of some dozen bytes. Whoever makes up bodies can't
-//! know the seed, and equal hashes are compared: what collides costs time, and never makes two values one.
+//! An incremental hash of bytes that is fast for pieces of some dozen bytes. Clients cannot know the seed.
+//! Values with equal hashes are compared, so that a collision costs time but never makes two values equal.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
-/// The hash of nothing: other in every process.
+/// The initial hash value, which differs between processes.
 pub(crate) fn seed() -> u64 {
     static SEED: OnceLock<u64> = OnceLock::new();
     *SEED.get_or_init(|| RandomState::new().hash_one(0_u64) | 1)
 }
 
-/// The hash of what `hash` has seen, and then a number.
+/// Extends a hash with a number.
 #[inline]
 pub(crate) fn number(hash: u64, number: u64) -> u64 {
     fold(hash ^ number, 0x9e37_79b9_7f4a_7c15)
 }
 
-/// The hash of what `hash` has seen, and then these bytes.
+/// Extends a hash with bytes.
 #[inline]
 pub(crate) fn bytes(mut hash: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<16>();
@@ -37,7 +37,7 @@ fn pair(hash: u64, word: &[u8; 16]) -> u64 {
     fold(hash ^ word as u64, 0xd6e8_feb8_6659_fd93 ^ (word >> 64) as u64)
 }
 
-/// Both halves of a product, one over the other.
+/// Returns the exclusive or of both halves of a product.
 #[inline]
 fn fold(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);

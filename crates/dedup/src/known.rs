@@ -1,7 +1,8 @@
-//! What a tree has several times in memory: what the handler knows to be the same, without a byte being compared.
+//! The repetitions in a tree that are known without comparing bytes: values that share memory.
 //!
-//! The tree is walked once to learn that ([`Known::new`]). Where it saves enough, the form is written in a second walk
-//! ([`Known::write`]); where it doesn't, [`mod@crate::flatten`] walks the same way and lays the tree out for a search.
+//! A first walk over the tree finds them ([`Known::new`]). If they save enough, a second walk writes the
+//! encoded form ([`Known::write`]). Otherwise [`mod@crate::flatten`] repeats the walk and flattens the tree
+//! for a search.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -16,51 +17,51 @@ use crate::{Form, hash};
 
 const TABLE: Bytes = Bytes::from_static(b"\"t\"");
 const ROOT: Bytes = Bytes::from_static(b"\"r\"");
-/// In place of a number: nothing else can be the same memory.
+/// A special object number: no other value can share this memory.
 const ALONE: u32 = u32::MAX;
 
-/// What a tree has several times.
+/// The repeated values of a tree.
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// How often each object stands there, by its number; a short one once, wherever it stands.
+    /// The number of occurrences of each object, by its number. Further occurrences of short objects do not
+    /// count.
     times: Vec<u32>,
-    /// The numbers of the objects, in the order in which a walk comes by. What stands there again is not walked
-    /// through again.
+    /// The numbers of the objects in the order of the walk, which does not enter a repeated value again.
     visits: Vec<u32>,
     saved: u64,
 }
 
 impl Known {
-    /// Walks through a tree whose text has this length. `None` if it is too deep.
+    /// Walks a tree with this text length. Returns `None` if the tree is too deep.
     pub(crate) fn new(tree: &Tree, length: usize) -> Option<Self> {
         let numbers = HashMap::with_capacity_and_hasher(length / 512, BuildHasherDefault::default());
         let known = Self { times: Vec::new(), visits: Vec::new(), saved: 0 };
         let mut walk = Walk { numbers, lengths: Vec::new(), known };
         match tree {
-            // Whoever else has the whole of it does not have it in it.
+            // The root array cannot contain itself, so other owners of its `Arc` do not mean repetition.
             Tree::Array(items) => walk.items(items, DEPTH.checked_sub(1)?, true)?,
             _ => walk.value(tree, DEPTH, true)?,
         };
         Some(walk.known)
     }
 
-    /// Whether it saves a tenth of the text.
+    /// Whether the repetitions make up a tenth of the text.
     pub(crate) fn pays(&self, length: usize) -> bool {
         self.saved.saturating_mul(10) >= length as u64
     }
 
-    /// How many objects have a number.
+    /// Returns the number of numbered objects.
     pub(crate) fn count(&self) -> usize {
         self.times.len()
     }
 
-    /// Who they are, in the order of a walk.
+    /// Returns the numbers of the objects in the order of the walk.
     pub(crate) fn visits(&self) -> Visits<'_> {
         Visits(self.visits.iter())
     }
 
-    /// The form of the tree that was walked through; `None` where it has none of this kind, is hardly shorter or too deep,
-    /// or has a name that needs a closer look.
+    /// Returns the encoded form of the tree. `None` if the form does not apply, the result is hardly shorter
+    /// or too deep, or a name requires a full search.
     pub(crate) fn write(&self, tree: &Tree, form: Form, length: usize) -> Option<Tree> {
         let fates = vec![Fate::New; self.times.len()];
         let mut writing = Writing {
@@ -73,7 +74,7 @@ impl Known {
             has_dollars: false,
         };
         if form == Form::GraphQl {
-            // The root is not written as a value: the table stands within it.
+            // The root is not written as a value, because it contains the table.
             writing.visits.number(tree);
         }
         let mut text = |value, most| {
@@ -105,26 +106,26 @@ impl Known {
     }
 }
 
-/// The numbers of a tree's objects, in the order of a walk.
+/// The numbers of a tree's objects in the order of the walk.
 pub(crate) struct Visits<'a>(std::slice::Iter<'a, u32>);
 
 impl Visits<'_> {
-    /// The number of a value that a walk comes by; none of what nothing else can be.
+    /// Returns the number of the next visited value; `None` if it cannot be shared.
     pub(crate) fn number(&mut self, tree: &Tree) -> Option<usize> {
         memory(tree)?;
         self.0.next().filter(|number| **number != ALONE).map(|number| *number as usize)
     }
 }
 
-/// Whether members can stand beside the table: there are some, and none could be taken for a part of the form.
+/// Whether members can follow the table: there are some, and none could be mistaken for a member of the form.
 fn stands_beside_a_table(members: &[Member]) -> bool {
     let is_of_the_form =
         |name: &[u8]| matches!(name, b"\"t\"" | b"\"r\"" | [_, b'$', ..]) || name.contains(&b'\\');
     !members.is_empty() && !members.iter().any(|(name, _)| is_of_the_form(name))
 }
 
-/// Where an object is in memory, by its text and by its members; `None` of all that is none. What begins at one place
-/// ends at one place.
+/// Returns the addresses of an object's text and members; `None` for other values. Values with the same start
+/// address have the same end.
 fn memory(tree: &Tree) -> Option<(usize, usize)> {
     match tree {
         Tree::Text(text) if text.starts_with(b"{") => Some((text.as_ptr().addr(), 0)),
@@ -134,23 +135,23 @@ fn memory(tree: &Tree) -> Option<(usize, usize)> {
     }
 }
 
-/// Whether nobody else has its memory.
+/// Whether the memory of a value has no other owner.
 fn is_alone(tree: &Tree) -> bool {
     match tree {
         Tree::Object(members) | Tree::Extended(_, members) => {
-            // Empty ones may all be the same.
+            // Empty slices may all have the same address.
             !members.is_empty() && Arc::strong_count(members) == 1
         }
         Tree::Text(_) | Tree::Array(_) | Tree::Repeating(..) => false,
     }
 }
 
-/// What a text repeats that is not too short to be shared.
+/// Returns the recorded repetitions that are long enough to be shared.
 pub(crate) fn long(again: &[Again]) -> impl Iterator<Item = &Again> {
     again.iter().filter(|again| again.length as u64 >= SHORT)
 }
 
-/// Whether a text has a name that could begin with `$`, and has to be looked at more closely.
+/// Whether a text contains a name that could begin with `$`, so that it needs a full search.
 fn has_dollar(text: &[u8]) -> bool {
     memchr::memchr2_iter(b'$', b'\\', text).any(|at| {
         let (before, from) = text.split_at_checked(at).unwrap_or_default();
@@ -158,17 +159,17 @@ fn has_dollar(text: &[u8]) -> bool {
     })
 }
 
-/// A walk that learns.
+/// The walk that finds repetitions.
 struct Walk {
     numbers: HashMap<(usize, usize), u32, BuildHasherDefault<Addresses>>,
-    /// How long each is, spelt out.
+    /// The length of each object's plain text.
     lengths: Vec<u64>,
     known: Known,
 }
 
 impl Walk {
-    /// The length of a value. `once` says whether the walk comes by here only once: what is in an array that others
-    /// have too is met again there.
+    /// Returns the length of a value. `once` is false if the walk may visit this value several times, which
+    /// is the case inside of an array with other owners.
     fn value(&mut self, tree: &Tree, depth: usize, once: bool) -> Option<u64> {
         let depth = depth.checked_sub(1)?;
         let Some(memory) = memory(tree) else { return self.own(tree, depth, once) };
@@ -181,7 +182,7 @@ impl Walk {
         self.known.visits.push(number);
         if number != next {
             let length = self.lengths.get(number as usize).copied()?;
-            // Shorter ones stay spelt out, wherever they stand.
+            // Short objects are written out at each occurrence.
             if length >= SHORT {
                 *self.known.times.get_mut(number as usize)? += 1;
                 self.known.saved += length;
@@ -222,40 +223,40 @@ impl Walk {
     }
 }
 
-/// What has become of an object.
+/// The state of an object during writing.
 #[derive(Clone, Copy)]
 enum Fate {
-    /// It was not met yet.
+    /// The object has not been visited.
     New,
-    /// It stands in the text, spelt out.
+    /// The object has been written out.
     Spelt,
-    /// It is an entry of the table, this one.
+    /// The object is this entry of the table.
     Shared(u32),
 }
 
-/// A walk that writes.
+/// The walk that writes the encoded form.
 struct Writing<'a> {
     known: &'a Known,
     visits: Visits<'a>,
     fates: Vec<Fate>,
     table: Vec<u8>,
-    /// How deep each entry is nested, spelt out.
+    /// The nesting depth of each entry's plain text.
     heights: Vec<usize>,
-    /// Room for entries.
+    /// Buffers for entries, for reuse.
     spare: Vec<Vec<u8>>,
-    /// A name could be taken for a reference: only a search can tell.
+    /// Whether a name could be mistaken for a reference, which only a full search can determine.
     has_dollars: bool,
 }
 
 impl Writing<'_> {
-    /// Writes a value, and says how deep it is nested, spelt out, at most.
+    /// Writes a value, and returns an upper bound of the nesting depth of its plain text.
     fn value(&mut self, tree: &Tree, out: &mut Vec<u8>) -> usize {
         let Some(number) = self.visits.number(tree) else { return self.own(tree, out) };
         let is_shared = self.known.times.get(number).is_some_and(|times| *times > 1);
         let fate = self.fates.get(number).copied().unwrap_or(Fate::Spelt);
         let entry = match fate {
             Fate::Shared(entry) => entry,
-            // What is in it was not walked through again; it is short.
+            // The walk did not enter the value again. It is short, which bounds its depth.
             Fate::Spelt => {
                 tree.write(out);
                 return SHORT as usize;
@@ -277,7 +278,7 @@ impl Writing<'_> {
         }
     }
 
-    /// Puts a value into the table, behind what it refers to.
+    /// Appends a value to the table, after the entries that it refers to.
     fn entry(&mut self, tree: &Tree) -> u32 {
         let mut text = self.spare.pop().unwrap_or_default();
         let height = self.own(tree, &mut text);
@@ -338,7 +339,8 @@ impl Writing<'_> {
     }
 }
 
-/// How deep a text is nested at most: of one in which little is opened, what that could be.
+/// Returns an upper bound of a text's nesting depth. The exact depth is computed only if many containers are
+/// opened.
 fn height(text: &[u8]) -> usize {
     const LITTLE: usize = DEEPEST / 2;
     if text.len() < LITTLE * 2 {
@@ -360,7 +362,7 @@ fn height(text: &[u8]) -> usize {
     levels.max().unwrap_or_default()
 }
 
-/// Hashes of addresses, which are spread by multiplication; nobody who sends bodies chooses them.
+/// A hasher for addresses. A client that sends bodies cannot choose them, so that a multiplication suffices.
 #[derive(Default)]
 struct Addresses(u64);
 

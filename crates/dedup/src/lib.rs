@@ -1,12 +1,18 @@
-//! The deduplicated form of JSON: an object that a text repeats is written once, and referred to wherever it stands.
+//! The deduplicated form of JSON: a repeated object is written once, and every occurrence becomes a reference
+//! to it.
 //!
-//! docs/deduplication.md is its specification. What makes two objects one is their text, whatever their names
-//! and ids: so any JSON text comes back as it was, numbers as spelt and members in their order; only white space
-//! between tokens goes. The way of a text: its values are numbered, equal ones alike ([`mod@number`]); those that pay
-//! are shared ([`mod@encode`]); everything is written ([`mod@write`]). Before that a glance tells whether anything could be
-//! found ([`mod@glance`]). Of a [`Tree`], what it has several times in memory or is noted to repeat is [`mod@known`], and
-//! where that alone saves enough, nothing else is looked for. Otherwise it is laid out as a text in which that stands
-//! once ([`mod@flatten`]); so is a text with notes, whichever way.
+//! docs/deduplication.md is the specification. Two objects are equal if their texts are equal, whatever their
+//! names and IDs. So any JSON text is restored exactly, with numbers as spelt and members in order; only
+//! white space between tokens is lost.
+//!
+//! A text is processed in three passes. Its objects are numbered, equal ones alike ([`mod@number`]); the
+//! objects that are worth sharing are selected ([`mod@encode`]); and the result is written ([`mod@write`]). A
+//! heuristic prefilter skips texts that hardly repeat anything ([`mod@glance`]).
+//!
+//! For a [`Tree`], [`mod@known`] finds the values that occur several times in memory or are recorded as
+//! repetitions. If these alone save enough, no further search is made. Otherwise the tree is flattened to a
+//! text that contains them once ([`mod@flatten`]). A text with recorded repetitions is flattened in either
+//! case.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod decode;
@@ -25,33 +31,33 @@ use number::Equal;
 
 pub use decode::{Error, decode};
 
-/// What a deduplicated text looks like.
+/// The structure of a deduplicated text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// `{"t":[...],"data":...,"errors":...}`: the members of the answer stand beside the table. For answers that
-    /// are objects without members `t` and `r`; others stay plain.
+    /// `{"t":[...],"data":...,"errors":...}`: the members of the response follow the table. For responses
+    /// that are objects without members `t` and `r`; others are sent plain.
     GraphQl,
     /// `{"t":[...],"r":...}`, for any JSON.
     Json,
 }
 
-/// Which texts are worth the work.
+/// The sizes of texts that are deduplicated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Shorter ones stay plain.
+    /// The minimum size in bytes; shorter texts stay plain.
     pub min: usize,
-    /// Longer ones stay plain.
+    /// The maximum size in bytes; longer texts stay plain.
     pub max: usize,
 }
 
 impl Default for Limits {
-    /// From 512 bytes, which gain next to nothing, to 8 MiB, which take about 10 ms.
+    /// From 512 bytes, below which little can be saved, to 8 MiB, which take about 10 ms.
     fn default() -> Self {
         Self { min: 512, max: 8 << 20 }
     }
 }
 
-/// The media type of a form, as `Content-Type` and `Accept` name it.
+/// Returns the media type of a form for `Content-Type` and `Accept`.
 #[must_use]
 pub fn media_type(form: Form) -> &'static str {
     match form {
@@ -60,9 +66,9 @@ pub fn media_type(form: Form) -> &'static str {
     }
 }
 
-/// The deduplicated form of a value; `None` where it should be sent plain: when it saves less than a tenth, or the
-/// value is beyond the limits or has no such form. Where what it is known to have several times saves a tenth,
-/// nothing else is looked for.
+/// Returns the deduplicated form of a value, or `None` if it should be sent plain: it saves less than a
+/// tenth, the value is outside the limits, or it has no such form. If the known repetitions save a tenth, no
+/// further search is made.
 #[must_use]
 pub fn encode(tree: &Tree, form: Form, limits: &Limits) -> Option<Tree> {
     let length = tree.len();
@@ -82,7 +88,7 @@ pub fn encode(tree: &Tree, form: Form, limits: &Limits) -> Option<Tree> {
     glance::is_promising(tree, length).then(|| laid_out(tree, &known, form, Equal::Spelt))?
 }
 
-/// The form of a value by way of a text in which what it is known to have several times stands once.
+/// Encodes a value by way of a text that contains the known repetitions once.
 fn laid_out(tree: &Tree, known: &Known, form: Form, equal: Equal) -> Option<Tree> {
     let compact = |tidy| {
         let layout = flatten::flatten(tree, known, tidy)?;
@@ -96,10 +102,10 @@ fn laid_out(tree: &Tree, known: &Known, form: Form, equal: Equal) -> Option<Tree
     encode::encode(&document, &shared, form, equal).map(|text| Tree::Text(text.into()))
 }
 
-/// The deduplicated form of a text; `None` where it should be sent plain, as with [`encode`].
+/// Returns the deduplicated form of a text, or `None` if it should be sent plain, as in [`encode`].
 ///
 /// # Errors
-/// When it is not JSON.
+/// If the text is not JSON.
 pub fn encode_text(text: &Bytes, form: Form, limits: &Limits) -> Result<Option<Vec<u8>>, json::Error> {
     if !(limits.min..=limits.max).contains(&text.len()) {
         return Ok(None);

@@ -1,7 +1,9 @@
-//! Numbers the objects of a text, from the innermost outwards: equal objects get the same number.
+//! Assigns numbers to the objects of a text, from the innermost outwards. Equal objects receive the same
+//! number (hash consing).
 //!
-//! An object is its own bytes and the numbers of those within it. So every byte is hashed once and compared
-//! once, however deep it stands, and an object of which only a reference is there equals one that is spelt out.
+//! An object is identified by its own bytes and the numbers of its nested objects. So every byte is hashed
+//! and compared only once, whatever its nesting depth, and an object that occurs only as a reference equals
+//! one that is written out.
 
 use std::ops::Range;
 
@@ -11,32 +13,32 @@ use crate::Form;
 use crate::flatten::Shared;
 use crate::hash;
 
-/// Shorter objects are not looked at: a reference saves nothing.
+/// The minimum length of a numbered object. For shorter ones a reference saves nothing.
 pub(crate) const SHORT: u64 = 24;
-/// Deeper texts stay plain: the form adds two levels, and has to be readable itself.
+/// The maximum nesting depth. The form adds two levels and must itself stay within the JSON limit.
 pub(crate) const DEEPEST: usize = json::DEPTH - 2;
-/// In place of a number: a `$` that is put into a name.
+/// A special cut number: a `$` that is inserted into a name.
 pub(crate) const DOLLAR: u32 = u32::MAX;
 
-/// Which objects are equal.
+/// The criterion of equality between objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Equal {
-    /// Those that are known to be. Nothing is hashed, and no other object has a number.
+    /// Only known repetitions are equal. Nothing is hashed, and no other object receives a number.
     Known,
-    /// Those that are spelt alike.
+    /// Objects with the same spelling are equal.
     Spelt,
 }
 
-/// A place within a value where something else is written than what stands there.
+/// A range within a value that is replaced in the output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     pub(crate) start: u32,
     pub(crate) end: u32,
-    /// What belongs there: the number of an object, or [`DOLLAR`].
+    /// The replacement: the number of an object, or [`DOLLAR`].
     pub(crate) number: u32,
 }
 
-/// A span of the text, and the cuts in it.
+/// A span of the text, and its cuts.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -44,35 +46,35 @@ pub(crate) struct Span {
     pub(crate) cuts: Range<u32>,
 }
 
-/// An object, where it stood first.
+/// An object at its first occurrence.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     hash: u64,
     pub(crate) span: Span,
     /// The length of its own bytes, without those of the objects in it.
     pub(crate) own: u64,
-    /// The length of all of it, spelt out.
+    /// The length of its complete plain text.
     pub(crate) plain: u64,
-    /// How deep it is nested, spelt out.
+    /// The nesting depth of its plain text.
     height: usize,
 }
 
-/// The objects of a text.
+/// The numbered objects of a text.
 #[derive(Debug)]
 pub(crate) struct Numbered {
-    /// By number: an object's number is greater than those of the objects in it.
+    /// The objects by number. The number of an object is greater than those of its nested objects.
     pub(crate) objects: Vec<Object>,
     /// The cuts of all spans.
     pub(crate) cuts: Vec<Cut>,
     /// The whole text.
     pub(crate) root: Span,
-    /// Its length, spelt out.
+    /// The length of its plain text.
     pub(crate) plain: u64,
-    /// Whether any object stands there twice.
+    /// Whether any object occurs more than once.
     pub(crate) repeats: bool,
 }
 
-/// Numbers the objects of a text without white space. `None` if it has no form of that kind.
+/// Numbers the objects of a text without white space. Returns `None` if the text cannot be encoded.
 pub(crate) fn number(document: &Document, shared: &Shared, form: Form, equal: Equal) -> Option<Numbered> {
     let mut numbering = Numbering {
         text: document.text(),
@@ -93,32 +95,32 @@ pub(crate) fn number(document: &Document, shared: &Shared, form: Form, equal: Eq
     numbering.finish()
 }
 
-/// A container that is open.
+/// A container whose end has not been reached.
 struct Open {
     start: u32,
     object: bool,
-    /// Behind what has been hashed.
+    /// The end of the text that has been hashed.
     piece: u32,
     hash: u64,
-    /// Where its cuts begin among those that are done.
+    /// The start of its cuts in `done`.
     base: usize,
-    /// How deep what is in it is nested.
+    /// The maximum nesting depth of its content.
     within: usize,
-    /// Its place among those that stand there first, if it is one.
+    /// Its index among the first occurrences of known repetitions, if it is one.
     first: Option<usize>,
     names: Names,
 }
 
-/// What is watched of an object's names.
+/// The state of the check of an object's names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Names {
-    /// Nothing.
+    /// The names need no check.
     Any,
-    /// So far there is one, of `$` alone.
+    /// The only name so far consists of dollar signs.
     Dollar,
-    /// There are several, all of `$` alone.
+    /// There are several names, all of them of dollar signs.
     Dollars,
-    /// None may be taken for a part of the form.
+    /// No name may be mistaken for a member of the form.
     Root,
 }
 
@@ -130,9 +132,9 @@ struct Numbering<'a> {
     objects: Vec<Object>,
     cuts: Vec<Cut>,
     open: Vec<Open>,
-    /// The cuts of what is open.
+    /// The cuts in the open containers.
     done: Vec<Cut>,
-    /// The numbers of the values that shared memory has first.
+    /// The numbers of the first occurrences of known repetitions.
     firsts: Vec<u32>,
     next_first: usize,
     repeats: bool,
@@ -169,7 +171,7 @@ impl<'a> Numbering<'a> {
         Some(())
     }
 
-    /// The hash of what `hash` has seen, and then these bytes.
+    /// Extends a hash with these bytes.
     #[inline]
     fn hash(&self, hash: u64, bytes: &[u8]) -> u64 {
         match self.equal {
@@ -214,7 +216,7 @@ impl<'a> Numbering<'a> {
         Some(())
     }
 
-    /// Looks at a name, or at what stands in a name's place in an array.
+    /// Checks a name. In an array, the text at the position of a name is ignored.
     #[inline]
     fn name(&mut self, at: u32) -> Option<()> {
         let open = self.open.last_mut()?;
@@ -237,7 +239,7 @@ impl<'a> Numbering<'a> {
         let open = self.open.pop()?;
         let hash = self.hash(open.hash, self.slice(open.piece, end));
         match open.names {
-            // Who parses the text sees one name: there is no telling what it would mean.
+            // Parsers keep only one of equal names, so that the meaning would be ambiguous.
             Names::Dollars => return None,
             Names::Dollar => {
                 let place = open.start + 2;
@@ -260,7 +262,7 @@ impl<'a> Numbering<'a> {
         Some(())
     }
 
-    /// What is known to be there several times stands here again.
+    /// Records a further occurrence of a known repetition.
     fn again(&mut self, place: u32, number: u32) -> Option<()> {
         let height = self.objects.get(number as usize)?.height;
         if self.open.len() + height > DEEPEST + 1 {
@@ -277,7 +279,7 @@ impl<'a> Numbering<'a> {
         Some(())
     }
 
-    /// The number of an object that ends, unless it is too short to have one.
+    /// Returns the number of an object at its end; the inner `None` if it is too short to have one.
     fn numbered(&mut self, open: &Open, end: u32, hash: u64) -> Option<Option<u32>> {
         if self.equal == Equal::Known && open.first.is_none() {
             return Some(None);
@@ -318,7 +320,7 @@ impl<'a> Numbering<'a> {
         Some(Some(number))
     }
 
-    /// Whether a known object has this text.
+    /// Whether a numbered object has the same text.
     fn same(&self, known: &Object, mut start: u32, end: u32, cuts: &[Cut]) -> bool {
         let Span { start: mut place, end: last, cuts: range } = known.span.clone();
         let others = self.cuts.get(range.start as usize..range.end as usize).unwrap_or_default();
@@ -350,7 +352,7 @@ impl<'a> Numbering<'a> {
     }
 }
 
-/// Whether a text begins with a string of `$` alone, however they are spelt.
+/// Whether a text begins with a string of dollar signs only, escaped or not.
 pub(crate) fn is_dollars(text: &[u8]) -> bool {
     let Some(mut rest) = text.strip_prefix(b"\"") else { return false };
     let mut any = false;
@@ -360,9 +362,9 @@ pub(crate) fn is_dollars(text: &[u8]) -> bool {
     any && rest.starts_with(b"\"")
 }
 
-/// Numbers by hash, with open addressing.
+/// A hash table of object numbers with open addressing.
 struct Table {
-    /// A power of two of them, half of them empty at least.
+    /// The slots. Their count is a power of two, and at least half of them are empty.
     slots: Vec<Option<std::num::NonZeroU32>>,
     filled: usize,
 }
@@ -372,7 +374,7 @@ impl Table {
         Self { slots: vec![None; (expected * 2).next_power_of_two().max(64)], filled: 0 }
     }
 
-    /// The number that is the same, or the free slot for it.
+    /// Returns the number of the equal object, or the free slot for it.
     fn find(&self, hash: u64, same: impl Fn(u32) -> bool) -> Result<u32, usize> {
         let mask = self.slots.len() - 1;
         let mut slot = hash as usize & mask;

@@ -1,4 +1,4 @@
-//! What deduplication promises, by example and for any text.
+//! Tests of the guarantees of deduplication, by example and on arbitrary texts.
 
 mod javascript;
 mod repeating;
@@ -32,14 +32,14 @@ fn text_of(tree: &Tree) -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// A text without the white space between its tokens.
+/// Returns a text without the white space between its tokens.
 fn tidy(text: &str) -> String {
     let document = Document::new(Bytes::copy_from_slice(text.as_bytes())).unwrap();
     String::from_utf8(flatten::tidied(&document)).unwrap()
 }
 
 #[test]
-fn a_repeated_object_is_written_once_and_referred_to() {
+fn a_repeated_object_is_written_once_and_referenced() {
     let plain = format!(r#"{{"a":{ADA},"b":[{ADA},{ADA}]}}"#);
     let json = format!(r#"{{"t":[{ADA}],"r":{{"a":{{"$":0}},"b":[{{"$":0}},{{"$":0}}]}}}}"#);
     assert_eq!(encoded(&plain, Form::Json).unwrap(), json);
@@ -49,7 +49,7 @@ fn a_repeated_object_is_written_once_and_referred_to() {
 }
 
 #[test]
-fn an_entry_refers_to_those_before_it_and_what_stands_only_within_another_is_none() {
+fn entries_refer_to_earlier_ones_and_nested_repetitions_are_not_entries() {
     let post = format!(
         r#"{{"title":"Notes on the Engine","by":{ADA},"at":{{"place":"London, St James's Square"}}}}"#
     );
@@ -61,7 +61,7 @@ fn an_entry_refers_to_those_before_it_and_what_stands_only_within_another_is_non
 }
 
 #[test]
-fn numbers_and_names_stay_as_they_were_spelt_and_what_is_spelt_otherwise_is_another_value() {
+fn preserves_spelling_and_treats_different_spellings_as_different_values() {
     let one = r#"{"n":12345678901234567890.0e+1,"\u0061":"\ud800","a":0}"#;
     let other = one.replace("12345678901234567890.0e+1", "123456789012345678900");
     let plain = format!("[{one},{one},{one},{other},{other},{other}]");
@@ -71,7 +71,7 @@ fn numbers_and_names_stay_as_they_were_spelt_and_what_is_spelt_otherwise_is_anot
 }
 
 #[test]
-fn a_name_of_dollars_alone_is_told_from_a_reference() {
+fn distinguishes_names_of_dollar_signs_from_references() {
     for (object, escaped) in [
         (r#"{"$":0}"#, r#"{"$$":0}"#),
         (r#"{"$$":0}"#, r#"{"$$$":0}"#),
@@ -88,7 +88,7 @@ fn a_name_of_dollars_alone_is_told_from_a_reference() {
 }
 
 #[test]
-fn what_has_no_form_of_its_own_or_saves_less_than_a_tenth_stays_plain() {
+fn texts_without_a_form_or_sufficient_savings_stay_plain() {
     let thrice = format!("[{ADA},{ADA},{ADA}]");
     assert!(encoded(&thrice, Form::Json).is_some());
     for root in ["t", "r", "\\u0074", "$"] {
@@ -105,14 +105,14 @@ fn what_has_no_form_of_its_own_or_saves_less_than_a_tenth_stays_plain() {
 }
 
 #[test]
-fn what_is_no_json_is_an_error_and_never_encoded() {
+fn rejects_text_that_is_not_json() {
     for text in [format!("{ADA}{ADA}{ADA}"), format!("[{ADA},{ADA},{ADA}"), String::new()] {
         assert!(encode_text(&Bytes::from(text), Form::Json, &ALL).is_err());
     }
 }
 
 #[test]
-fn deep_nesting_is_no_recursion_and_comes_back() {
+fn encodes_and_decodes_deep_nesting() {
     let nested = |depth: usize| format!("{}{ADA}{}", r#"{"within":"#.repeat(depth), "}".repeat(depth));
     for depth in [10, json::DEPTH - 4] {
         let plain = format!("[{},{}]", nested(depth), nested(depth));
@@ -123,7 +123,7 @@ fn deep_nesting_is_no_recursion_and_comes_back() {
 }
 
 #[test]
-fn what_a_tree_has_several_times_in_memory_is_shared_and_equals_what_is_spelt_out() {
+fn values_that_share_memory_equal_values_with_the_same_text() {
     let text = Bytes::from_static(ADA.as_bytes());
     let ada = || Tree::Text(text.clone());
     let name = || Bytes::from_static(b"\"by\"");
@@ -149,7 +149,7 @@ fn what_a_tree_has_several_times_in_memory_is_shared_and_equals_what_is_spelt_ou
 }
 
 #[test]
-fn what_a_tree_shares_in_memory_is_found_without_looking() {
+fn encodes_values_that_share_memory_without_a_search() {
     let text = Bytes::from_static(ADA.as_bytes());
     let ada = || Tree::Text(text.clone());
     let more: Arc<[json::Member]> = Arc::new([(Bytes::from_static(b"\"by\""), ada())]);
@@ -177,7 +177,7 @@ fn what_a_tree_shares_in_memory_is_found_without_looking() {
 }
 
 #[test]
-fn what_stands_in_a_list_that_is_shared_is_known_to_be_shared() {
+fn the_items_of_a_shared_list_are_known_repetitions() {
     let post = |title: &'static [u8]| {
         let more: Arc<[json::Member]> = Arc::new([(Bytes::from_static(b"\"by\""), Tree::NULL)]);
         Tree::Extended(Bytes::from_static(title), more)
@@ -196,7 +196,7 @@ fn what_stands_in_a_list_that_is_shared_is_known_to_be_shared() {
 }
 
 #[test]
-fn what_is_too_deep_for_the_form_stays_plain_however_it_is_known() {
+fn values_too_deep_for_the_form_stay_plain() {
     let deep =
         |depth: usize| Bytes::from(format!(r#"{{"a":{}{}}}"#, "[".repeat(depth - 1), "]".repeat(depth - 1)));
     let twice = |depth: usize| {
@@ -226,7 +226,7 @@ fn what_is_too_deep_for_the_form_stays_plain_however_it_is_known() {
 }
 
 #[test]
-fn hostile_texts_are_refused_by_name() {
+fn rejects_hostile_texts_with_a_code() {
     let error = |text: &str| decode(text.as_bytes(), CAP).unwrap_err();
     assert_eq!(error("[1"), Error::NotJson(json::Error::NotJson(2)));
     for text in ["[]", r#"{"r":1}"#, r#"{"r":1,"t":[]}"#, r#"{"t":{}}"#, "7"] {
@@ -251,7 +251,7 @@ fn hostile_texts_are_refused_by_name() {
     assert_eq!(decode(br#"{"t":[]}"#, 1).unwrap_err(), Error::TooLong(1));
 }
 
-/// A tree of a text, whose objects are texts or built, and shared where the text has them twice.
+/// Returns a tree of a text. Its objects are texts or built, and shared where the text repeats them.
 fn tree(node: json::Node<'_>, known: &mut Vec<(Vec<u8>, Tree)>, built: &mut impl FnMut() -> bool) -> Tree {
     if let Some((_, tree)) = known.iter().find(|(text, _)| text == node.text()) {
         return tree.clone();
@@ -275,7 +275,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_text_comes_back_as_it_was(text in any_text()) {
+    fn every_text_is_restored(text in any_text()) {
         for form in [Form::Json, Form::GraphQl] {
             if let Some(wire) = encoded(&text, form) {
                 prop_assert_eq!(decoded(&wire), tidy(&text));
@@ -285,7 +285,7 @@ proptest! {
     }
 
     #[test]
-    fn every_tree_comes_back_as_its_text_and_as_short_as_that_would(text in any_text(), coins: u64) {
+    fn every_tree_is_restored_and_is_as_short_as_its_text(text in any_text(), coins: u64) {
         let document = Document::new(Bytes::from(text)).unwrap();
         let mut coins = coins;
         let mut built = || { coins = coins.rotate_left(1); coins & 1 == 1 };
@@ -313,7 +313,7 @@ proptest! {
 }
 
 #[test]
-fn a_long_text_in_whose_beginning_hardly_anything_repeats_stays_plain() {
+fn a_long_text_without_early_repetitions_stays_plain() {
     let rows = |range: std::ops::Range<usize>| -> Vec<String> {
         range.map(|id| format!(r#"{{"id":{id},"name":"somebody else, whoever it is"}}"#)).collect()
     };

@@ -1,18 +1,18 @@
-//! Writes a span of a text with something else in its cuts. How deep they lie in one another makes no recursion.
+//! Writes a span of a text with its cuts replaced. Nested spans are processed iteratively.
 
 use crate::number::{Cut, Span};
 
-/// What is written in place of a cut.
+/// The replacement of a cut.
 pub(crate) enum Fill<'a> {
-    /// Another span, with cuts of its own.
+    /// Another span with its own cuts.
     Span(&'a Span),
     /// A reference to an entry of the table.
     Reference(u32),
-    /// This text.
+    /// A fixed text.
     Text(&'static str),
 }
 
-/// Appends a span. `fill` says what belongs in a cut.
+/// Appends a span. `fill` returns the replacement for the number of a cut.
 pub(crate) fn write<'a>(
     out: &mut Vec<u8>,
     text: &[u8],

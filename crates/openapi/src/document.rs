@@ -1,4 +1,4 @@
-//! A document as a whole: read, checked to be one, and put below its service's URL.
+//! A whole document: reading, checking its version, and placing its paths below its service's URL.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,58 +12,58 @@ use crate::reader::{Reader, Schemas};
 use crate::schema::Schema;
 use crate::{operation, swagger, yaml};
 
-/// The largest file that is read.
+/// The maximum size of a file, in bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// What a service says of itself.
+/// A service's description of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
-    /// Its title; empty where it has none.
+    /// The title, or empty if there is none.
     pub title: String,
-    /// What it offers, in the order of the document.
+    /// The operations, in the order of the document.
     pub operations: Vec<Operation>,
-    /// The named schemas: each name stands here once, and is a word in any language.
+    /// The named schemas. Each name occurs once and is a valid identifier in every language.
     pub schemas: Vec<(String, Schema)>,
-    /// What the named schemas mean, by name, where something is said of them.
+    /// The descriptions of the named schemas, by name, if they have any.
     pub descriptions: HashMap<String, String>,
-    /// What it says oddly.
+    /// The problems in the document.
     pub findings: Vec<Finding>,
-    /// The path of its first server: what stands before every path.
+    /// The path of the first server, which precedes every path.
     base: String,
-    /// What was put before every path; see [`Document::below`].
+    /// The prefix that was added to every path; see [`Document::below`].
     prefix: String,
 }
 
-/// Something odd in a document: it was read as [`Schema::Unknown`], or left out.
+/// A problem in a document. The part was read as [`Schema::Unknown`], or left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Where, as a JSON Pointer into the document in the shape of OpenAPI 3.
+    /// The location, as a JSON Pointer into the document in the shape of OpenAPI 3.
     pub pointer: String,
-    /// What is odd, and what became of it.
+    /// The problem, and how it was resolved.
     pub message: String,
 }
 
-/// Why a file is no OpenAPI document.
+/// The reason a file is not an OpenAPI document.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// It can't be read at all.
+    /// The file can't be read.
     #[error("it can't be read: {0}")]
     File(#[from] io::Error),
-    /// It is neither JSON nor YAML.
+    /// The text is neither JSON nor YAML.
     #[error("line {line}, column {column}: this is neither JSON nor YAML: {reason}")]
     Syntax {
-        /// From 1.
+        /// The line, from 1.
         line: usize,
-        /// From 1.
+        /// The column, from 1.
         column: usize,
-        /// What the parser says.
+        /// The parser's message.
         reason: String,
     },
-    /// It is something else.
-    #[error("this is no OpenAPI document: `openapi: 3.1.0` or `swagger: \"2.0\"` has to stand in it")]
+    /// The text is something else.
+    #[error("this is not an OpenAPI document: it has to contain `openapi: 3.1.0` or `swagger: \"2.0\"`")]
     NotOpenApi,
-    /// It is of a version that nobody here knows.
-    #[error("this is OpenAPI {0}; 2.0 (Swagger) and 3 are known")]
+    /// The version is not supported.
+    #[error("this is OpenAPI {0}; 2.0 (Swagger) and 3 are supported")]
     Version(String),
 }
 
@@ -71,7 +71,7 @@ impl Document {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it can't be read, is larger than 16 MiB, or is no OpenAPI document.
+    /// Fails if the file can't be read, is larger than 16 MiB, or is not an OpenAPI document.
     pub fn open(path: &Path) -> Result<Self, Unreadable> {
         let mut text = String::new();
         let size = File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
@@ -81,10 +81,10 @@ impl Document {
         Self::read(&text)
     }
 
-    /// Reads a text.
+    /// Parses a text.
     ///
     /// # Errors
-    /// When it is no OpenAPI document.
+    /// Fails if the text is not an OpenAPI document.
     pub fn read(text: &str) -> Result<Self, Unreadable> {
         let value = yaml::read(text).map_err(|wrong| {
             let yaml::Wrong { line, column, reason } = wrong;
@@ -104,8 +104,8 @@ impl Document {
         Ok(Self { title, operations, schemas, descriptions, findings, base, prefix })
     }
 
-    /// The document with paths as they are called below a service's URL, of which `served` is the path: its own base
-    /// goes before them, unless the URL ends in it.
+    /// Returns the document with paths relative to a service's URL, whose path is `served`. The document's
+    /// own base path is added to them unless the URL ends with it.
     #[must_use]
     pub fn below(mut self, served: &str) -> Self {
         let base = std::mem::take(&mut self.base);
@@ -118,20 +118,20 @@ impl Document {
         self
     }
 
-    /// A path of one of the operations, as the document itself has it.
+    /// Returns an operation's path as the document itself contains it.
     #[must_use]
     pub fn written<'a>(&self, path: &'a str) -> &'a str {
         path.strip_prefix(&*self.prefix).unwrap_or(path)
     }
 
-    /// The schema of this name.
+    /// Returns the schema with this name.
     #[must_use]
     pub fn schema(&self, name: &str) -> Option<&Schema> {
         self.schemas.iter().find(|(known, _)| known == name).map(|(_, schema)| schema)
     }
 }
 
-/// The version, which YAML may have read as a number.
+/// The version, which YAML may have parsed as a number.
 fn version(root: &Value, key: &str) -> Option<String> {
     match root.get(key)? {
         Value::String(text) => Some(text.clone()),
@@ -140,7 +140,7 @@ fn version(root: &Value, key: &str) -> Option<String> {
     }
 }
 
-/// The path of the first server, its variables as they are by default.
+/// The path of the first server, with the default values of its variables.
 fn base(root: &Value) -> String {
     let Some(server) = root.pointer("/servers/0") else { return String::new() };
     let mut url = server.get("url").and_then(Value::as_str).unwrap_or_default().to_owned();

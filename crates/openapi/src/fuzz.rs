@@ -1,10 +1,10 @@
-//! Whatever a service's operator hands in as a document: see `fuzz/src/lib.rs`. That the types made of it are TypeScript is
-//! shown in `query`, which has a parser.
+//! Fuzzing of documents that a service's operator may supply: see `fuzz/src/lib.rs`. Tests in `query`, which
+//! has a parser, check that the generated types are valid TypeScript.
 
 use crate::{Document, Open, types};
 
 #[test]
-fn no_text_stops_a_document_from_being_read_or_refused() {
+fn reads_or_refuses_any_text() {
     let words = &[
         "openapi: 3.1.0\n",
         "swagger: '2.0'\n",

@@ -1,11 +1,14 @@
-//! OpenAPI documents: what a service says of itself, as a model that types and schemas are made from.
+//! OpenAPI documents: a service's description of its operations, as a model that types and schemas are
+//! generated from.
 //!
-//! Text in, model out: nothing here reads the network, and nothing runs. The way of a document, a file a step: `yaml.rs`
-//! (JSON or YAML to a tree) → `swagger.rs` (Swagger 2 to the shape of OpenAPI 3.1) → `operation.rs` and `schema.rs`
-//! (the model, with the links of `links.rs`, by `reader.rs`, which follows `$ref`) → `typescript.rs` (types for query programs).
+//! This crate converts text to a model; it neither accesses the network nor runs code. A document passes
+//! through these files in order: `yaml.rs` (JSON or YAML to a tree) → `swagger.rs` (Swagger 2 to the shape of
+//! OpenAPI 3.1) → `operation.rs` and `schema.rs` (the model, with the links of `links.rs`, using `reader.rs`,
+//! which follows `$ref`) → `typescript.rs` (types for query programs).
 //!
-//! Real documents are odd in places. What can't be read for what it is becomes [`Schema::Unknown`] and a [`Finding`], and
-//! the rest of the document counts; only a text that is no OpenAPI document at all is [`Unreadable`].
+//! Real documents contain errors. A part that can't be interpreted becomes [`Schema::Unknown`] and a
+//! [`Finding`], and the rest of the document is used. Only a text that is not an OpenAPI document at all is
+//! [`Unreadable`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

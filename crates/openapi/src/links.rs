@@ -1,4 +1,4 @@
-//! Links: which operations an answer leads to, and what of it they are called with.
+//! Links from responses to operations, and the parameters that they fill.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::operation::{Link, Target};
 use crate::reader::{Reader, local, member};
 
-/// The links of an operation's answers of success, each name once.
+/// Returns the links of an operation's successful responses, each name once.
 pub(crate) fn all<'a>(
     reader: &mut Reader<'a>,
     operation: &'a Map<String, Value>,
@@ -53,7 +53,7 @@ fn read<'a>(reader: &mut Reader<'a>, name: &str, value: &'a Value, pointer: &str
     })
 }
 
-/// The operation at `#/paths/~1a~1{id}/get`.
+/// Parses a reference such as `#/paths/~1a~1{id}/get`.
 fn path_of(reference: &str) -> Option<Target> {
     let pointer = local(reference)?;
     let (path, method) = pointer.strip_prefix("/paths/")?.split_once('/')?;

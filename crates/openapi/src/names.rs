@@ -1,8 +1,9 @@
-//! Names for schemas: words in every language that is generated, each once, and the same ones for the same document.
+//! Names for schemas: unique, valid identifiers in every generated language, and deterministic for a
+//! document.
 
 use std::collections::{HashMap, HashSet};
 
-/// Words that name no type in TypeScript, whoever declares one.
+/// Words that can't name a declared type in TypeScript.
 const RESERVED: &[&str] = &[
     "any",
     "as",
@@ -77,19 +78,19 @@ const RESERVED: &[&str] = &[
     "yield",
 ];
 
-/// Parts of pointers that say nothing about what is there.
+/// Segments of pointers that do not describe the target.
 const SILENT: &[&str] = &["components", "schemas", "properties", "definitions", "paths", "$defs"];
 
-/// The names that were given.
+/// The names in use.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     taken: HashSet<String>,
-    /// Where the next number is looked for, so that a thousand equal names take a thousand steps.
+    /// The next number to try for a name, so that a thousand equal names take a thousand steps.
     next: HashMap<String, usize>,
 }
 
 impl Names {
-    /// A name like this one that nobody has yet.
+    /// Returns an unused name that resembles this one.
     pub(crate) fn give(&mut self, like: &str) -> String {
         let word = word(like);
         let next = self.next.entry(word.clone()).or_insert(2);
@@ -102,7 +103,7 @@ impl Names {
     }
 }
 
-/// A word that is like a text.
+/// Converts a text to a similar identifier.
 fn word(text: &str) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
     let mut word: String = text.chars().map(plain).collect();
@@ -115,7 +116,7 @@ fn word(text: &str) -> String {
     word
 }
 
-/// What a schema is called that only a pointer names.
+/// Returns a name for a schema that only has a pointer.
 pub(crate) fn of_pointer(pointer: &str) -> String {
     let parts = pointer.split('/').filter(|part| !part.is_empty() && !SILENT.contains(part));
     parts.map(|part| part.replace("~1", "_").replace("~0", "_")).collect::<Vec<_>>().join("_")

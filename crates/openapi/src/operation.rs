@@ -1,4 +1,4 @@
-//! Operations: what a service can be asked, and what it answers.
+//! Operations: the requests that a service accepts, and its responses.
 
 use std::collections::BTreeMap;
 
@@ -18,107 +18,107 @@ const METHODS: [(&str, &str); 6] = [
     ("delete", "DELETE"),
 ];
 
-/// What bytes are sent as.
+/// The media type of bytes.
 pub(crate) const OCTETS: &str = "application/octet-stream";
 
-/// Something that a service can be asked.
+/// An operation of a service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation {
-    /// In capitals.
+    /// The method, in upper case.
     pub method: &'static str,
-    /// With `{name}` for each parameter.
+    /// The path, with `{name}` for each parameter.
     pub path: String,
-    /// Its `operationId`.
+    /// The `operationId`.
     pub id: Option<String>,
-    /// What it does; empty where nothing is said.
+    /// The summary, or empty if there is none.
     pub summary: String,
-    /// The same at length, where it is said twice.
+    /// The longer description, if there is a summary as well.
     pub description: String,
-    /// Whether it should not be used any more.
+    /// Whether the operation should no longer be used.
     pub is_deprecated: bool,
-    /// What it takes, but for its body.
+    /// The parameters, without the body.
     pub parameters: Vec<Parameter>,
-    /// The body that it takes, and whether there has to be one.
+    /// The body, and whether it is required.
     pub body: Option<(Content, bool)>,
-    /// What it answers where all went well, each kind once.
+    /// The kinds of successful responses, each once.
     pub answers: Vec<Content>,
-    /// The operations that an answer leads to.
+    /// The links to other operations from its responses.
     pub links: Vec<Link>,
 }
 
-/// An operation that an answer leads to.
+/// A link from a response to an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// What the link is called.
+    /// The link's name.
     pub name: String,
-    /// Where it stands.
+    /// The link's location in the document.
     pub pointer: String,
-    /// What it leads to.
+    /// The operation that it refers to.
     pub target: Target,
-    /// The parameters that are filled, each with a value, or with an expression such as `$response.body#/id`.
+    /// The parameters that it fills, each with a value, or with an expression such as `$response.body#/id`.
     pub parameters: Vec<(String, Value)>,
-    /// Whether a body would be sent.
+    /// Whether the link also provides a body.
     pub has_body: bool,
-    /// What it means; empty where nothing is said.
+    /// The description, or empty if there is none.
     pub description: String,
 }
 
-/// The operation that a link leads to.
+/// The operation that a link refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// By its `operationId`.
+    /// An operation by its `operationId`.
     Id(String),
-    /// By its method, in capitals, and its path as it stands in the document.
+    /// An operation by its method, in upper case, and its path in the document.
     Path(String, String),
 }
 
 /// A parameter of an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// Its name.
+    /// The parameter's name.
     pub name: String,
-    /// Where it stands.
+    /// The parameter's location.
     pub place: Place,
-    /// Whether it has to be there.
+    /// Whether the parameter is required.
     pub is_required: bool,
-    /// A list of values is the name several times over, and not once with commas.
+    /// Whether a list of values is sent by repeating the name, and not as one value with commas.
     pub is_repeated: bool,
-    /// What it looks like.
+    /// The schema of its values.
     pub schema: Schema,
-    /// What it means; empty where nothing is said.
+    /// The description, or empty if there is none.
     pub description: String,
 }
 
-/// Where a parameter stands.
+/// The location of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the path.
     Path,
-    /// In the URL's query.
+    /// In the query of the URL.
     Query,
-    /// Among the headers.
+    /// In a header.
     Header,
-    /// Among the cookies.
+    /// In a cookie.
     Cookie,
 }
 
-/// What a body is.
+/// The content of a body.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
-    /// There is none.
+    /// No body.
     Empty,
-    /// JSON of this shape.
+    /// JSON with this schema.
     Json(Schema),
     /// Text of another kind.
     Text,
-    /// Fields of a form, in a URL's spelling.
+    /// Form fields, URL-encoded.
     Form,
-    /// Anything else, by its media type.
+    /// Other content, by its media type.
     Other(String),
 }
 
 impl Operation {
-    /// The path as one that is called: what is in braces is some word.
+    /// Returns the path with a placeholder word for each parameter, as in a call.
     #[must_use]
     pub fn called(&self) -> String {
         let mut called = String::with_capacity(self.path.len());
@@ -133,7 +133,7 @@ impl Operation {
 }
 
 impl Place {
-    /// As OpenAPI has it.
+    /// The location's name in OpenAPI.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -149,13 +149,13 @@ impl Place {
     }
 }
 
-/// Every operation of a document.
+/// Returns all operations of a document.
 pub(crate) fn all(reader: &mut Reader<'_>) -> Vec<Operation> {
     let mut operations = Vec::new();
     let root = reader.root();
     let Some(paths) = root.get("paths") else { return operations };
     let Some(paths) = paths.as_object() else {
-        reader.note("/paths", "this is no object of paths: left out");
+        reader.note("/paths", "this is not an object of paths: left out");
         return operations;
     };
     for (path, item) in paths.iter().filter(|(path, _)| !path.starts_with("x-")) {
@@ -170,7 +170,7 @@ pub(crate) fn all(reader: &mut Reader<'_>) -> Vec<Operation> {
             let pointer = format!("{pointer}/{word}");
             match value.as_object() {
                 Some(value) => operations.push(operation(reader, (method, path), item, value, &pointer)),
-                None => reader.note(&pointer, "this is no operation: left out"),
+                None => reader.note(&pointer, "this is not an operation: left out"),
             }
         }
     }
@@ -214,7 +214,7 @@ fn operation<'a>(
     }
 }
 
-/// The parameters of the path are those that stand in it, whatever is listed.
+/// Makes the path parameters match those that the path contains, whatever the list has.
 fn fit(reader: &mut Reader<'_>, parameters: &mut Vec<Parameter>, path: &str, pointer: &str) {
     let in_path = placeholders(path);
     parameters.retain(|parameter| {
@@ -226,7 +226,10 @@ fn fit(reader: &mut Reader<'_>, parameters: &mut Vec<Parameter>, path: &str, poi
     });
     for name in in_path {
         if !parameters.iter().any(|parameter| parameter.place == Place::Path && parameter.name == name) {
-            reader.note(pointer, format!("nothing is said of `{{{name}}}` in the path: any text or number"));
+            reader.note(
+                pointer,
+                format!("the path parameter `{{{name}}}` is not described: any text or number"),
+            );
             parameters.push(Parameter {
                 name: name.to_owned(),
                 place: Place::Path,
@@ -264,7 +267,7 @@ fn parameter<'a>(reader: &mut Reader<'a>, value: &'a Value, pointer: &str) -> Op
     let is_form = place == Place::Query && text("style").is_none_or(|style| style == "form");
     let schema = match (value.get("schema"), value.get("content")) {
         (Some(schema), _) => schema::read(reader, schema, &format!("{pointer}/schema")),
-        // JSON in a URL: a text, once it stands there.
+        // JSON in a URL is a text there.
         (None, Some(_)) => Schema::Text(None),
         (None, None) => reader.unknown(&pointer, "the parameter has no schema"),
     };
@@ -286,7 +289,7 @@ fn body<'a>(
 ) -> Option<(Content, bool)> {
     let (value, pointer) = reader.follow(operation.get("requestBody")?, &format!("{pointer}/requestBody"))?;
     if !matches!(method, "POST" | "PUT" | "PATCH") {
-        reader.note(&pointer, format!("a body can't be given to {method}, but to `fetch`: left out"));
+        reader.note(&pointer, format!("a body can't be passed to {method}, only to `fetch`: left out"));
         return None;
     }
     let is_required = value.get("required") == Some(&Value::Bool(true));
@@ -298,21 +301,21 @@ fn body<'a>(
     };
     if let Some(media) = other {
         let message =
-            format!("a body of type `{media}` can't be given to a method, but to `fetch`: read as unknown");
+            format!("a body of type `{media}` can't be passed to a method, only to `fetch`: read as unknown");
         reader.note(&pointer, message);
     }
     Some((content, is_required))
 }
 
-/// What is answered with a status of success; without one, by default.
+/// The content of the responses with a successful status, or else of the default response.
 fn answers<'a>(reader: &mut Reader<'a>, operation: &'a Map<String, Value>, pointer: &str) -> Vec<Content> {
     let pointer = format!("{pointer}/responses");
     let Some(responses) = operation.get("responses").and_then(Value::as_object) else {
-        reader.note(&pointer, "no answers are listed: read as unknown");
+        reader.note(&pointer, "no responses are listed: read as unknown");
         return vec![Content::Json(Schema::Unknown)];
     };
     let good = responses.iter().filter(|(status, _)| status.starts_with('2'));
-    // In the order of the statuses, whatever that of the document is.
+    // Sorted by status, independently of the order in the document.
     let mut listed: BTreeMap<&str, &Value> = good.map(|(status, value)| (&**status, value)).collect();
     if listed.is_empty() {
         listed.extend(responses.get("default").map(|value| ("default", value)));
@@ -326,13 +329,13 @@ fn answers<'a>(reader: &mut Reader<'a>, operation: &'a Map<String, Value>, point
         }
     }
     if answers.is_empty() {
-        reader.note(&pointer, "no answer of success is listed: read as unknown");
+        reader.note(&pointer, "no successful response is listed: read as unknown");
         answers.push(Content::Json(Schema::Unknown));
     }
     answers
 }
 
-/// What a body is: JSON if it may be.
+/// The content of a body: JSON if it is among the media types.
 fn content<'a>(reader: &mut Reader<'a>, value: &'a Map<String, Value>, pointer: &str) -> Content {
     let Some(listed) = value.get("content").and_then(Value::as_object) else { return Content::Empty };
     let find = |fits: fn(&str) -> bool| listed.iter().find(|(media, _)| fits(&essence(media)));

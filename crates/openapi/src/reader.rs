@@ -1,7 +1,7 @@
-//! Goes through a document: follows `$ref`, gives names to what is referred to, notes what is odd.
+//! The traversal of a document: follows `$ref`, names the schemas that are referred to, and records problems.
 //!
-//! Whatever a `$ref` points to is read once, under a name, and never copied into its place: so neither circles nor deep
-//! references need special care, and a document can't grow by being read.
+//! The target of a `$ref` is read once, under a name, and never copied to the place of the reference. So
+//! neither cycles nor long chains of references need special care, and reading can't make a document grow.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,24 +11,24 @@ use crate::document::Finding;
 use crate::names::{self, Names};
 use crate::schema::{self, Schema};
 
-/// Where the schemas are that have names of their own.
+/// The location of the schemas with names of their own.
 const SCHEMAS: &str = "/components/schemas";
 
-/// How many references may lead to the next one.
+/// The longest chain of references that is followed.
 const MAX_HOPS: usize = 16;
 
-/// A document while it is read.
+/// A document that is being read.
 pub(crate) struct Reader<'a> {
     root: &'a Value,
     names: Names,
     /// The name of the schema at a pointer.
     named: HashMap<String, String>,
-    /// What has a name and is still to be read.
+    /// The named schemas that are still to be read.
     waiting: VecDeque<(String, String)>,
     findings: Vec<Finding>,
 }
 
-/// What was read beside the operations.
+/// The schemas that were read, and the problems found.
 pub(crate) struct Schemas {
     pub(crate) schemas: Vec<(String, Schema)>,
     pub(crate) descriptions: HashMap<String, String>,
@@ -56,22 +56,21 @@ impl<'a> Reader<'a> {
         self.root
     }
 
-    /// Notes something odd.
+    /// Records a problem.
     pub(crate) fn note(&mut self, pointer: &str, message: impl Into<String>) {
         self.findings.push(Finding { pointer: pointer.to_owned(), message: message.into() });
     }
 
-    /// The same, where a schema is: what it is read as.
+    /// Records a problem with a schema, and returns the schema that is used instead.
     pub(crate) fn unknown(&mut self, pointer: &str, message: &str) -> Schema {
         self.note(pointer, format!("{message}: read as unknown"));
         Schema::Unknown
     }
 
-    /// The schema that a `$ref` stands for, by name.
+    /// Returns the schema that a `$ref` refers to, by name.
     pub(crate) fn named(&mut self, reference: &Value, pointer: &str) -> Schema {
         let Some(target) = reference.as_str().and_then(local) else {
-            return self
-                .unknown(pointer, "the reference leads out of the document, where nothing is fetched");
+            return self.unknown(pointer, "the reference leads out of the document, and nothing is fetched");
         };
         if let Some(name) = self.named.get(&target) {
             return Schema::Named(name.clone());
@@ -84,7 +83,7 @@ impl<'a> Reader<'a> {
         Schema::Named(name)
     }
 
-    /// The name of the schema that a reference into the document means.
+    /// Returns the name of the schema that a reference into the document refers to.
     pub(crate) fn name_of(&mut self, reference: &str) -> Option<String> {
         self.root.pointer(&local(reference)?)?;
         match self.named(&Value::from(reference), "") {
@@ -93,7 +92,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The object at a pointer, or the one that its `$ref` leads to, with the pointer where it stands.
+    /// Returns the object at a pointer, or the one that its `$ref` refers to, with its own pointer.
     pub(crate) fn follow(
         &mut self,
         value: &'a Value,
@@ -102,7 +101,7 @@ impl<'a> Reader<'a> {
         let (mut value, mut at) = (value, pointer.to_owned());
         for _ in 0..MAX_HOPS {
             let Some(object) = value.as_object() else {
-                self.note(&at, "an object should stand here: left out");
+                self.note(&at, "an object is expected here: left out");
                 return None;
             };
             let Some(reference) = object.get("$ref") else { return Some((object, at)) };
@@ -115,11 +114,11 @@ impl<'a> Reader<'a> {
             };
             (value, at) = (found, target);
         }
-        self.note(pointer, "the references go on and on: left out");
+        self.note(pointer, "too many references in a row: left out");
         None
     }
 
-    /// The schemas, once all that is referred to is read, and what was odd.
+    /// Reads all the schemas that are referred to, and returns them with the problems found.
     pub(crate) fn finish(mut self) -> Schemas {
         let (mut schemas, mut descriptions) = (Vec::new(), HashMap::new());
         while let Some((pointer, name)) = self.waiting.pop_front() {
@@ -131,7 +130,7 @@ impl<'a> Reader<'a> {
             schemas.push((name, schema.unwrap_or(Schema::Unknown)));
         }
         for name in schema::break_circles(&mut schemas) {
-            self.note(&format!("{SCHEMAS}/{name}"), "the schema is nothing but itself: read as unknown");
+            self.note(&format!("{SCHEMAS}/{name}"), "the schema refers only to itself: read as unknown");
         }
         Schemas { schemas, descriptions, findings: self.findings }
     }
@@ -142,12 +141,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The pointer of a member.
+/// Returns the pointer of a member.
 pub(crate) fn member(pointer: &str, name: &str) -> String {
     format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
-/// The pointer in a reference into the same document, which is written as a fragment of a URI.
+/// Returns the pointer in a reference into the same document, which is written as a URI fragment.
 pub(crate) fn local(reference: &str) -> Option<String> {
     let fragment = reference.strip_prefix('#')?;
     let mut bytes = Vec::with_capacity(fragment.len());

@@ -1,5 +1,5 @@
-//! Schemas: what values look like, as far as a type can say it. What only narrows values down (lengths, patterns, `not`)
-//! has no place here.
+//! Schemas: the structure of values as far as types can express it. Mere restrictions (lengths, patterns,
+//! `not`) are ignored.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -7,87 +7,87 @@ use serde_json::{Map, Value};
 
 use crate::reader::{Reader, member};
 
-/// What a value looks like.
+/// The structure of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Schema {
-    /// Anything, as far as is known.
+    /// Any value, or an unknown one.
     Unknown,
-    /// Nothing.
+    /// No value.
     Never,
     /// `null`.
     Null,
     /// `true` or `false`.
     Boolean,
-    /// A whole number, with its `format`.
+    /// An integer, with its `format`.
     Integer(Option<String>),
     /// A number.
     Number,
     /// A text, with its `format`.
     Text(Option<String>),
-    /// One of these texts, numbers, booleans or `null`.
+    /// A literal: a text, number, boolean or `null` of this list.
     Literals(Vec<Value>),
     /// A list.
     List(Box<Schema>),
-    /// A list that begins with these, and goes on with others, if any may follow.
+    /// A list that starts with these items, followed by others if the second part is present.
     Tuple(Vec<Schema>, Option<Box<Schema>>),
     /// An object.
     Object(Object),
-    /// One of the document's named schemas.
+    /// A reference to a named schema of the document.
     Named(String),
-    /// At least one of these.
+    /// A union: at least one of these.
     Any(Vec<Schema>),
-    /// One of these, told apart by a member of theirs.
+    /// A union with a discriminator.
     Told(Told),
-    /// All of these at once.
+    /// An intersection: all of these at once.
     All(Vec<Schema>),
 }
 
-/// Several objects of which a value is one, as its member says.
+/// A union of objects with a discriminator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told {
-    /// The member.
+    /// The member that is the discriminator.
     pub by: String,
-    /// What there is.
+    /// The alternatives.
     pub branches: Vec<Schema>,
-    /// What the member says, and the name of the schema that it means.
+    /// The discriminator's values, each with the name of its schema.
     pub values: Vec<(String, String)>,
 }
 
-/// An object: its members, and what others may be.
+/// An object: its members, and the schema of additional ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Object {
-    /// The members that are known by name.
+    /// The named members.
     pub members: Vec<Member>,
-    /// What members of other names are; `None` where nothing is said of them.
+    /// The schema of additional members, or `None` if the document does not describe them.
     pub others: Option<Box<Schema>>,
 }
 
 /// A member of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
-    /// As it stands in the JSON.
+    /// The name in the JSON.
     pub name: String,
-    /// What it looks like.
+    /// The schema of its value.
     pub schema: Schema,
-    /// Whether it has to be there.
+    /// Whether the member is required.
     pub is_required: bool,
-    /// What it means; empty where nothing is said.
+    /// The description, or empty if there is none.
     pub description: String,
-    /// Who may say it.
+    /// The directions in which it is sent.
     pub access: Access,
-    /// Whether it should not be used any more.
+    /// Whether the member should no longer be used.
     pub is_deprecated: bool,
 }
 
-/// In which direction a member goes.
+/// The directions in which a member is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// In both.
+    /// In requests and responses.
     #[default]
     Both,
-    /// It is answered, and never sent.
+    /// In responses only.
     ReadOnly,
-    /// It is sent, and never answered.
+    /// In requests only.
     WriteOnly,
 }
 
@@ -105,11 +105,11 @@ pub(crate) fn read<'a>(reader: &mut Reader<'a>, value: &'a Value, pointer: &str)
                 read
             }
         }
-        _ => reader.unknown(pointer, "this is no schema"),
+        _ => reader.unknown(pointer, "this is not a schema"),
     }
 }
 
-/// All that a schema says, but for `nullable`.
+/// Reads all of a schema except for `nullable`.
 fn whole<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: &str) -> Schema {
     let mut parts = Vec::new();
     parts.extend(schema.get("$ref").map(|reference| reader.named(reference, pointer)));
@@ -121,8 +121,8 @@ fn whole<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: &
         Some(value) if !schema.contains_key("enum") => {
             parts.push(literal(reader, vec![value.clone()], &format!("{pointer}/const")));
         }
-        Some(_) => parts.push(reader.unknown(pointer, "`enum` is no list")),
-        // Beside a reference, a bare `type` only repeats what is there.
+        Some(_) => parts.push(reader.unknown(pointer, "`enum` is not a list")),
+        // Beside a reference, a bare `type` only repeats the type of its target.
         None if parts.is_empty() || says_members(schema) => parts.extend(typed(reader, schema, pointer)),
         None => {}
     }
@@ -153,20 +153,20 @@ fn several<'a>(
     let Some(branches) = schema.get(key) else { return Vec::new() };
     let pointer = format!("{pointer}/{key}");
     let Some(branches) = branches.as_array() else {
-        return vec![reader.unknown(&pointer, "this is no list of schemas")];
+        return vec![reader.unknown(&pointer, "this is not a list of schemas")];
     };
     let branches = branches.iter().enumerate();
     branches.map(|(index, branch)| read(reader, branch, &format!("{pointer}/{index}"))).collect()
 }
 
-/// Branches that a discriminator tells apart: by its mapping, else by the names of their schemas.
+/// Returns the alternatives of a discriminator: by its mapping, or else by the names of their schemas.
 fn told(
     reader: &mut Reader<'_>,
     discriminator: &Value,
     written: Option<&Value>,
     branches: Vec<Schema>,
 ) -> Schema {
-    // Before OpenAPI 3 it was the name alone.
+    // Before OpenAPI 3 the discriminator was only a name.
     let by = discriminator.get("propertyName").unwrap_or(discriminator).as_str();
     let Some(by) = by.map(str::to_owned) else { return any(branches) };
     let mut values = Vec::new();
@@ -201,7 +201,7 @@ fn literal(reader: &mut Reader<'_>, values: Vec<Value>, pointer: &str) -> Schema
     Schema::Literals(values)
 }
 
-/// What `type` says, or what follows from the other words where it is missing.
+/// Reads the schema by its `type`, or by its other keywords if that is missing.
 fn typed<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: &str) -> Option<Schema> {
     match schema.get("type") {
         Some(Value::String(name)) => Some(of_type(reader, name, schema, pointer)),
@@ -209,7 +209,7 @@ fn typed<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: &
             let names = names.iter().filter_map(Value::as_str);
             Some(any(names.map(|name| of_type(reader, name, schema, pointer)).collect()))
         }
-        Some(_) => Some(reader.unknown(&format!("{pointer}/type"), "this is no type")),
+        Some(_) => Some(reader.unknown(&format!("{pointer}/type"), "this is not a type")),
         None if says_members(schema)
             || schema.contains_key("additionalProperties")
             || schema.contains_key("patternProperties") =>
@@ -238,7 +238,7 @@ fn of_type<'a>(reader: &mut Reader<'a>, name: &str, schema: &'a Map<String, Valu
     }
 }
 
-/// The format of a whole number: bounds that say more go before it.
+/// The format of an integer. Bounds take precedence if they are more specific.
 fn width(schema: &Map<String, Value>, format: Option<String>) -> Option<String> {
     let bound = |key| schema.get(key).and_then(Value::as_f64);
     let fits = |bound: f64| (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&bound);
@@ -256,7 +256,7 @@ fn width(schema: &Map<String, Value>, format: Option<String>) -> Option<String> 
 }
 
 fn list<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: &str) -> Schema {
-    // Before OpenAPI 3.1 a list of `items` was what `prefixItems` is.
+    // Before OpenAPI 3.1 a list in `items` had the meaning of `prefixItems`.
     let first = schema.get("prefixItems").or_else(|| schema.get("items").filter(|items| items.is_array()));
     let items = schema.get("items").filter(|items| !items.is_array());
     let items = items.map(|items| read(reader, items, &format!("{pointer}/items")));
@@ -301,10 +301,10 @@ fn object<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: 
                 });
             }
         }
-        Some(_) => reader.note(&at, "this is no object of schemas: left out"),
+        Some(_) => reader.note(&at, "this is not an object of schemas: left out"),
         None => {}
     }
-    // Said of members that another part describes, or nobody.
+    // Required members that another part describes, or none.
     let known: HashSet<&str> = members.iter().map(|member| &*member.name).collect();
     let others: Vec<&str> = required.into_iter().filter(|name| !known.contains(name)).collect();
     let mut seen = HashSet::new();
@@ -329,7 +329,7 @@ fn object<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: 
     Schema::Object(Object { members, others: others.map(Box::new) })
 }
 
-/// One of several: what is anything makes all of it anything.
+/// Returns a union. It is unknown if any branch is.
 fn any(branches: Vec<Schema>) -> Schema {
     let mut flat: Vec<Schema> = Vec::new();
     for branch in branches {
@@ -349,7 +349,7 @@ fn any(branches: Vec<Schema>) -> Schema {
     }
 }
 
-/// All of several: what says nothing adds nothing.
+/// Returns an intersection. Unknown parts are ignored.
 fn all(mut parts: Vec<Schema>) -> Schema {
     parts.retain(|part| *part != Schema::Unknown);
     match parts.len() {
@@ -358,8 +358,8 @@ fn all(mut parts: Vec<Schema>) -> Schema {
     }
 }
 
-/// Finds names that stand for nothing but themselves, as `a: b`, `b: a` do, and makes them unknown. A circle through a
-/// list or an object is fine.
+/// Finds names that only refer to themselves, as `a: b`, `b: a` do, and makes them unknown. A cycle through a
+/// list or an object is valid.
 pub(crate) fn break_circles(schemas: &mut [(String, Schema)]) -> Vec<String> {
     let index: HashMap<&str, usize> =
         schemas.iter().enumerate().map(|(index, (name, _))| (&**name, index)).collect();
@@ -367,7 +367,7 @@ pub(crate) fn break_circles(schemas: &mut [(String, Schema)]) -> Vec<String> {
     let mut state = vec![State::New; edges.len()];
     let mut circular = BTreeSet::new();
     for start in 0..edges.len() {
-        // Depth first, with a stack of its own: a chain may be as long as the document.
+        // Depth first, with an explicit stack, since a chain may be as long as the document.
         let mut path = vec![(start, 0)];
         while let Some((at, next)) = path.pop() {
             if next == 0 && state[at] != State::New {
@@ -401,7 +401,7 @@ enum State {
     Done,
 }
 
-/// The names that a schema is, without anything between.
+/// The names that a schema refers to directly, without a list or an object in between.
 fn direct(schema: &Schema, index: &HashMap<&str, usize>) -> Vec<usize> {
     match schema {
         Schema::Named(name) => index.get(&**name).copied().into_iter().collect(),

@@ -1,7 +1,7 @@
-//! Swagger 2 to the shape of OpenAPI 3.1, on the tree: one shape is read, whatever was written.
+//! Conversion of Swagger 2 to the shape of OpenAPI 3.1, on the tree, so that only one shape has to be read.
 //!
-//! What moves: `definitions` become `components/schemas`, bodies and forms among the parameters become `requestBody`, a
-//! parameter's or response's type becomes its `schema`, `produces` and `consumes` become media types.
+//! `definitions` become `components/schemas`, body and form parameters become `requestBody`, the type of a
+//! parameter or response becomes its `schema`, `produces` and `consumes` become media types.
 
 use serde_json::{Map, Value, json};
 
@@ -9,18 +9,18 @@ const JSON: &str = "application/json";
 const FORM: &str = "application/x-www-form-urlencoded";
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
 
-/// Where things are in the one, and in the other.
+/// The old and new prefixes of references.
 const MOVED: [(&str, &str); 3] = [
     ("#/definitions/", "#/components/schemas/"),
     ("#/parameters/", "#/components/parameters/"),
     ("#/responses/", "#/components/responses/"),
 ];
 
-/// The words of a parameter that are not about its type.
+/// The fields of a parameter that do not describe its type.
 const OF_PARAMETER: [&str; 7] =
     ["name", "in", "description", "required", "collectionFormat", "schema", "$ref"];
 
-/// The document in the shape of OpenAPI 3.1.
+/// Returns the document in the shape of OpenAPI 3.1.
 pub(crate) fn upgrade(mut root: Value) -> Value {
     let shared = root.get("parameters").cloned().unwrap_or_default();
     let defaults = Defaults {
@@ -49,7 +49,7 @@ pub(crate) fn upgrade(mut root: Value) -> Value {
     upgraded
 }
 
-/// What holds where an operation says nothing else.
+/// The defaults for operations.
 struct Defaults {
     consumes: Vec<String>,
     produces: Vec<String>,
@@ -80,7 +80,7 @@ impl Defaults {
         }
     }
 
-    /// Parameters as such, and the body that some of them are.
+    /// Separates the parameters from those that form the body.
     fn divide(&self, parameters: &Value, consumes: &[String]) -> (Vec<Value>, Option<Value>) {
         let (mut others, mut body) = (Vec::new(), None);
         let (mut fields, mut required, mut has_file) = (Map::new(), Vec::new(), false);
@@ -112,7 +112,7 @@ impl Defaults {
         (others, body)
     }
 
-    /// The parameter of the whole document that a reference stands for.
+    /// Returns the document-level parameter that a reference refers to.
     fn shared(&self, written: &Value) -> Option<&Value> {
         let name = written.get("$ref")?.as_str()?.strip_prefix("#/parameters/")?;
         self.shared.get(name.replace("~1", "/").replace("~0", "~"))
@@ -125,7 +125,7 @@ fn whole_body(found: &Value, consumes: &[String]) -> Value {
     json!({ "required": is_required(found), "content": content.collect::<Map<_, _>>() })
 }
 
-/// A parameter's type moves into its schema.
+/// Moves a parameter's type into its schema.
 fn parameter(parameter: &mut Value) {
     if parameter.get("$ref").is_some() || !parameter.is_object() {
         return;

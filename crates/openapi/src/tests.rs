@@ -1,4 +1,4 @@
-//! What a document is read as, whichever version it is of.
+//! Tests of the model that documents of each version are read as.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ fn read(text: &str) -> Document {
     Document::read(text).expect("a document")
 }
 
-/// A document whose one operation answers this schema, beside these named ones.
+/// A document with one operation, whose response has this schema, and these named schemas.
 fn answering(schema: &str, schemas: &str) -> Document {
     read(&format!(
         "openapi: 3.1.0\npaths:\n  /x:\n    get:\n      responses:\n        '200': {{ content: {{ application/json: {{ schema: {schema} }} }} }}\ncomponents: {{ schemas: {{ {schemas} }} }}\n"
@@ -35,7 +35,7 @@ fn json_and_yaml_are_the_same_document() {
 }
 
 #[test]
-fn a_text_that_is_no_document_is_refused_with_its_place() {
+fn rejects_other_texts_with_the_position() {
     let refused = |text: &str| Document::read(text).expect_err(text);
     assert!(matches!(refused("a: b"), Unreadable::NotOpenApi));
     assert!(matches!(refused(""), Unreadable::NotOpenApi));
@@ -90,7 +90,7 @@ components:
 }
 
 #[test]
-fn a_swagger_form_is_a_body() {
+fn reads_a_swagger_form_as_a_body() {
     let document = read(
         "
 swagger: '2.0'
@@ -102,11 +102,11 @@ paths:
     let bodies: Vec<_> = document.operations.iter().map(|operation| operation.body.clone()).collect();
     let other = Content::Other("multipart/form-data".to_owned());
     assert_eq!(bodies, [Some((Content::Form, false)), Some((other, false))]);
-    assert!(messages(&document)[0].contains("can't be given to a method"), "{:?}", document.findings);
+    assert!(messages(&document)[0].contains("can't be passed to a method"), "{:?}", document.findings);
 }
 
 #[test]
-fn paths_are_put_below_the_services_url_once() {
+fn adds_the_base_path_only_once() {
     let text = "swagger: '2.0'\nbasePath: /api/v1\npaths: { /a: { get: { responses: { 200: {} } } } }\n";
     let path = |served: &str| read(text).below(served).operations[0].path.clone();
     assert_eq!(path(""), "/api/v1/a");
@@ -117,7 +117,7 @@ fn paths_are_put_below_the_services_url_once() {
 }
 
 #[test]
-fn circles_are_fine_unless_nothing_is_in_them() {
+fn breaks_only_cycles_of_bare_references() {
     let schemas = "Tree: { type: object, properties: { children: { type: array, items: { $ref: '#/components/schemas/Tree' } } } },
                    A: { $ref: '#/components/schemas/B' }, B: { anyOf: [{ $ref: '#/components/schemas/A' }, { type: string }] },
                    List: { type: array, items: { $ref: '#/components/schemas/List' } }";
@@ -129,7 +129,7 @@ fn circles_are_fine_unless_nothing_is_in_them() {
 }
 
 #[test]
-fn a_reference_may_lead_anywhere_in_the_document() {
+fn follows_references_to_any_part_of_the_document() {
     let schemas = "Pet: { properties: { owner: { properties: { name: { type: string } } } } }";
     let document = answering("{ $ref: '#/components/schemas/Pet/properties/owner' }", schemas);
     assert_eq!(answer(&document), &Schema::Named("Pet_owner".into()));
@@ -141,16 +141,16 @@ fn a_reference_may_lead_anywhere_in_the_document() {
 }
 
 #[test]
-fn what_is_odd_is_unknown_and_told() {
+fn reads_malformed_schemas_as_unknown_with_a_finding() {
     for (schema, told) in [
         ("{ $ref: 'other.yaml#/A' }", "leads out of the document"),
         ("{ $ref: 'https://example.org/a.json' }", "nothing is fetched"),
         ("{ $ref: '#/components/schemas/Gone' }", "there is nothing at"),
         ("{ type: strnig }", "there is no type `strnig`"),
-        ("{ type: 7 }", "this is no type"),
+        ("{ type: 7 }", "this is not a type"),
         ("{ enum: [] }", "the list of values is empty"),
-        ("{ enum: 7 }", "`enum` is no list"),
-        ("7", "this is no schema"),
+        ("{ enum: 7 }", "`enum` is not a list"),
+        ("7", "this is not a schema"),
     ] {
         let document = answering(schema, "");
         assert_eq!(answer(&document), &Schema::Unknown, "{schema}");
@@ -160,7 +160,7 @@ fn what_is_odd_is_unknown_and_told() {
 }
 
 #[test]
-fn what_is_odd_about_an_operation_leaves_the_others() {
+fn leaves_out_malformed_operations_only() {
     let document = read(
         "
 openapi: 3.0.0
@@ -182,21 +182,21 @@ paths:
     let messages = messages(&document).join("\n");
     for told in [
         "begin with `/`",
-        "an object should stand here",
-        "no operation",
+        "an object is expected here",
+        "this is not an operation",
         "no `{other}`",
         "needs a `name`",
         "leads nowhere",
-        "nothing is said of `{id}`",
-        "no answer of success",
-        "given to DELETE",
+        "the path parameter `{id}` is not described",
+        "no successful response",
+        "passed to DELETE",
     ] {
         assert!(messages.contains(told), "{told}:\n{messages}");
     }
 }
 
 #[test]
-fn aliases_are_followed_and_bombs_are_not() {
+fn expands_aliases_up_to_a_limit() {
     let document = read(
         "
 openapi: 3.1.0
@@ -218,7 +218,7 @@ paths: { /a: { get: &get { summary: one, responses: { 200: { description: ok } }
 }
 
 #[test]
-fn a_chain_of_names_may_be_as_long_as_the_document() {
+fn reads_chains_of_references_of_any_length() {
     let link = |at: usize| format!("\"A{at}\":{{\"$ref\":\"#/components/schemas/A{}\"}}", at + 1);
     let links = (0..50_000).map(link).collect::<Vec<_>>().join(",");
     let text =
@@ -227,7 +227,7 @@ fn a_chain_of_names_may_be_as_long_as_the_document() {
 }
 
 #[test]
-fn names_are_words_and_each_stands_once() {
+fn names_are_valid_identifiers_and_unique() {
     let schemas = "'a.b': { type: string }, 'a-b': { type: string }, class: { type: string }, '7up': { type: string }, 'ä': { type: string }";
     let document = answering("true", schemas);
     let names: Vec<_> = document.schemas.iter().map(|(name, _)| &**name).collect();
@@ -235,7 +235,7 @@ fn names_are_words_and_each_stands_once() {
 }
 
 #[test]
-fn a_link_says_what_it_leads_to_and_with_what() {
+fn reads_the_targets_and_parameters_of_links() {
     let document = read(
         "
 openapi: 3.0.0
@@ -264,7 +264,7 @@ components: { links: { Shared: { operationId: c } } }
 }
 
 #[test]
-fn a_discriminator_says_which_schema_a_text_means() {
+fn maps_discriminator_values_to_schemas() {
     let schemas = "Cat: { type: object, properties: { is: { type: string } } }, Dog: { type: object, properties: { is: { type: string } } }";
     let branches =
         "[{ $ref: '#/components/schemas/Cat' }, { $ref: '#/components/schemas/Dog' }, { type: 'null' }]";
@@ -279,7 +279,7 @@ fn a_discriminator_says_which_schema_a_text_means() {
 }
 
 #[test]
-fn members_say_in_which_direction_they_go_and_numbers_how_long_they_are() {
+fn reads_access_of_members_and_widths_of_integers() {
     let schema = "{ type: object, properties: { a: { type: string, readOnly: true }, b: { type: string, writeOnly: true, deprecated: true }, \
                   c: { type: integer, maximum: 4294967295 }, d: { type: integer, format: int64, minimum: 0, maximum: 9 }, e: { type: integer } } }";
     let document = answering(schema, "Named: { type: string, description: Some text. }");

@@ -1,6 +1,6 @@
-//! JSON or YAML to a tree. Most large documents are JSON, which is read far faster as such.
+//! Parses JSON or YAML to a tree. Most large documents are JSON, and the JSON parser is far faster.
 //!
-//! YAML is built on the parser's events: a ready-made tree copies what aliases stand for without a bound.
+//! YAML is built from the parser's events: a ready-made tree would expand aliases without a bound.
 
 use std::collections::HashMap;
 
@@ -8,13 +8,13 @@ use saphyr::Scalar;
 use saphyr_parser::{Event, Parser, ScanError, Span, StrInput};
 use serde_json::{Map, Value};
 
-/// As deep as JSON may be, and shallow enough for every stack.
+/// The maximum depth: as deep as JSON may be, and shallow enough for every stack.
 const MAX_DEPTH: usize = 120;
 
-/// What aliases may add, in nodes.
+/// The maximum number of nodes that aliases may add.
 const MAX_ALIASED: usize = 100_000;
 
-/// Where a text stops being JSON or YAML, and why.
+/// The position of a syntax error, and the reason.
 #[derive(Debug)]
 pub(crate) struct Wrong {
     pub(crate) line: usize,
@@ -28,7 +28,7 @@ struct Reader<'text> {
     aliased: usize,
 }
 
-/// Reads a document.
+/// Parses a document.
 pub(crate) fn read(text: &str) -> Result<Value, Wrong> {
     let text = text.trim_start_matches('\u{feff}');
     if !text.trim_start().starts_with('{') {
@@ -95,7 +95,8 @@ impl<'text> Reader<'text> {
         }
     }
 
-    /// Of two equal keys the later one counts; `<<` puts another mapping's members in that are missing here.
+    /// Reads a mapping. Of two equal keys the later one is used; `<<` adds the members of another mapping
+    /// that are missing here.
     fn mapping(&mut self, depth: usize) -> Result<Value, ScanError> {
         let mut members = Map::new();
         let mut merged = Vec::new();
@@ -104,7 +105,7 @@ impl<'text> Reader<'text> {
             let name = match event {
                 Event::MappingEnd => break,
                 Event::Scalar(name, ..) => name.into_owned(),
-                _ => return Err(ScanError::new_str(span.start, "a key has to be a plain word")),
+                _ => return Err(ScanError::new_str(span.start, "a key has to be a string")),
             };
             let (event, span) = self.next()?;
             match (&*name, self.value(event, &span, depth + 1)?) {
@@ -124,7 +125,7 @@ impl<'text> Reader<'text> {
         let (nodes, depth) = extent(value);
         self.aliased += nodes;
         if self.aliased > MAX_ALIASED || depth > MAX_DEPTH / 2 {
-            return Err(ScanError::new_str(span.start, "the aliases add up to too much"));
+            return Err(ScanError::new_str(span.start, "the aliases expand to too many values"));
         }
         Ok(value.clone())
     }
@@ -140,7 +141,7 @@ fn scalar(scalar: Option<Scalar<'_>>) -> Value {
     }
 }
 
-/// How many nodes a value has, and how deep they lie.
+/// The number of nodes of a value, and its depth.
 fn extent(value: &Value) -> (usize, usize) {
     let add = |(nodes, depth): (usize, usize), value| {
         let (more, below) = extent(value);

@@ -1,8 +1,8 @@
-//! How many commits a second, and what one costs: `cargo run --release -p store --example commits [FOLDER]`.
+//! Measures commits per second and their cost: `cargo run --release -p store --example commits [FOLDER]`.
 //!
-//! Clients add tiny changes to one key, as requests to one cell do: each hands its change over after the one before,
-//! without waiting for that one's answer, and goes on when its own is durable. The last lines are what
-//! it costs to append to a large state rather than to a small one.
+//! Clients append small changes to one key, as requests to one cell do. Each client submits its change after
+//! the previous one without waiting for that result, and continues when its own change is durable. The last
+//! lines compare the cost of an append to large and small states.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use tokio::sync::Mutex;
 const TIME: Duration = Duration::from_secs(3);
 
 #[tokio::main]
-#[expect(clippy::print_stdout, reason = "it is what this is for")]
+#[expect(clippy::print_stdout, reason = "the example prints its results")]
 async fn main() -> Result<(), Error> {
     let given = std::env::args().nth(1).map_or_else(std::env::temp_dir, Into::into);
-    // A folder of its own: it is removed before each measurement.
+    // A separate folder, because it is removed before each measurement.
     let folder = given.join("orfa-commits");
     for durability in [Durability::Process, Durability::Machine] {
         for clients in [1, 8, 64] {
@@ -40,7 +40,7 @@ async fn main() -> Result<(), Error> {
 /// The pipeline of a key, and its version.
 type Cell = Mutex<(Pipeline, u64)>;
 
-/// How many commits there were, and their CPU time.
+/// Returns the number of commits and their CPU time.
 async fn run(folder: &Path, durability: Durability, clients: usize) -> Result<(u64, Duration), Error> {
     let store = fresh(folder, durability)?;
     let version = store.commit(Batch::new().create("counter", "0")).await?[0].version;
@@ -74,7 +74,7 @@ async fn client(store: Store, cell: Arc<Cell>, began: Instant) -> Result<u64, Er
     Ok(commits)
 }
 
-/// The CPU time of an append to a key of this size, the snapshots that become due with it.
+/// Returns the CPU time of an append to a key of this size, including the compactions that it causes.
 async fn append(folder: &Path, size: usize) -> Result<Duration, Error> {
     let store = fresh(folder, Durability::Process)?;
     let mut version = store.commit(Batch::new().create("list", vec![b'x'; size])).await?[0].version;

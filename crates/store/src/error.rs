@@ -1,7 +1,8 @@
-//! What can go wrong, in words for who has to mend it.
+//! The errors of the store, with messages and hints for operators.
 //!
-//! A *refusal* is the answer to one request: what it went on from is not so any more. A *fault* is the file's: it meets
-//! all that is in the same transaction. [`Fail`] keeps the two apart on the way to the thread, which knows the file.
+//! A *refusal* concerns a single request: its precondition does not hold. A *fault* concerns the file, and
+//! fails all requests in the same transaction. [`Fail`] represents both until the thread adds the file's
+//! name.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,15 +10,15 @@ use std::time::Duration;
 
 use rusqlite::ErrorCode;
 
-/// Why a request to the store was not fulfilled. Nothing of it is kept then.
+/// The reason why a request to the store failed. A failed request changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A write goes on from a version that is not the last one.
+    /// A write is based on a version that is not the last one.
     #[error("{}", conflict(key, *version))]
     Conflict {
         /// The key.
         key: Arc<str>,
-        /// The version that is there, 0 where there is no such key.
+        /// The current version; 0 if there is no such key.
         version: u64,
     },
     /// Another holder has the lease.
@@ -25,36 +26,36 @@ pub enum Error {
     LeaseTaken {
         /// The lease's name.
         name: Arc<str>,
-        /// Who has it.
+        /// The current holder.
         holder: Arc<str>,
-        /// How long it lasts unless it is renewed.
+        /// The remaining time unless the lease is renewed.
         left: Duration,
     },
-    /// The lease ended: it was released, or someone else has a newer one.
-    #[error("the lease of `{name}` is lost: someone else took it, or it was released")]
+    /// The lease was released, or another holder has a newer one.
+    #[error("the lease of `{name}` is lost: another holder took it, or it was released")]
     LeaseLost {
         /// The lease's name.
         name: Arc<str>,
     },
-    /// A batch that this one builds on was not kept.
+    /// A batch that this one builds on failed.
     #[error("a batch that this one builds on was not kept")]
     Abandoned,
-    /// A key and its value are together larger than [`LARGEST`](crate::LARGEST).
-    #[error("`{key}`: the value has {size} bytes; {} are the most", crate::LARGEST)]
+    /// A key and its value together exceed [`LARGEST`](crate::LARGEST).
+    #[error("`{key}`: the value has {size} bytes, but at most {} are allowed", crate::LARGEST)]
     TooLarge {
         /// The key.
         key: Arc<str>,
-        /// How large the value is.
+        /// The size of the value in bytes.
         size: usize,
     },
-    /// The file can't be used, or not just now.
+    /// The file can't be used at the moment.
     #[error("{}: {fault}{}", file.display(), detail(why))]
     File {
         /// The file.
         file: Arc<Path>,
-        /// What is wrong with it.
+        /// The fault.
         fault: Fault,
-        /// What the system says, where that tells more; or nothing.
+        /// Details from the system; may be empty.
         why: Arc<str>,
     },
     /// The store's thread is gone.
@@ -62,37 +63,37 @@ pub enum Error {
     Stopped,
 }
 
-/// What can be wrong with the file.
+/// The faults of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// No space is left.
+    /// There is no space left.
     #[error("the disk is full")]
     Full,
-    /// Another process does not let go of it.
+    /// Another process has locked the file for too long.
     #[error("another process has kept the file locked for {} s", crate::file::PATIENCE.as_secs())]
     Locked,
-    /// What is read is not what was written.
+    /// The content of the file is damaged.
     #[error("the file is damaged")]
     Corrupt,
-    /// It can be read only.
+    /// The file is read-only.
     #[error("the file can't be written to")]
     ReadOnly,
-    /// A newer gateway made it.
+    /// The file was created by a newer gateway.
     #[error("the file was made by a newer version of this program")]
     Newer,
-    /// Something else made it.
+    /// The file was created by another program.
     #[error("the file is not a store")]
     NotOurs,
-    /// It was removed or replaced while it was open.
-    #[error("the file is not at its path any more")]
+    /// The file was removed or replaced while it was open.
+    #[error("the file is no longer at its path")]
     Gone,
-    /// The system says no.
+    /// The operating system reported another error.
     #[error("the file can't be used")]
     Io,
 }
 
 impl Error {
-    /// The stable code, in kebab-case. It never changes its meaning.
+    /// The stable code in kebab-case. Its meaning never changes.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -106,18 +107,18 @@ impl Error {
         }
     }
 
-    /// What the reader can do about it, in one sentence.
+    /// A hint for the user in one sentence.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Conflict { .. } | Self::Abandoned => "load what is there now, and try again on top of it",
-            Self::LeaseTaken { .. } => "try again when the lease ends, or when its holder does",
+            Self::Conflict { .. } | Self::Abandoned => "load the current state, and try again on top of it",
+            Self::LeaseTaken { .. } => "try again when the lease or its holder has ended",
             Self::LeaseLost { .. } => {
-                "ask for the lease again, load what is there now, and try again on top of it"
+                "acquire the lease again, load the current state, and try again on top of it"
             }
             Self::TooLarge { .. } => "keep the value in several keys",
             Self::File { fault, .. } => fault.hint(),
-            Self::Stopped => "restart the gateway; its log says what happened before",
+            Self::Stopped => "restart the gateway; its log contains the cause",
         }
     }
 }
@@ -138,20 +139,20 @@ impl Fault {
 
     fn hint(self) -> &'static str {
         match self {
-            Self::Full => "make room on the disk; nothing needs a restart",
+            Self::Full => "free space on the disk; a restart is not necessary",
             Self::Locked => {
-                "end what else has the file open: a backup, a shell of SQLite, a process that hangs"
+                "end other programs that have the file open: a backup, an SQLite shell, a process that hangs"
             }
             Self::Corrupt => {
-                "move the file and those beside it (-wal, -shm) away, and put a backup in its place"
+                "move the file and its companion files (-wal, -shm) away, and then restore a backup"
             }
             Self::ReadOnly => {
                 "let the gateway's user write to the file and to its folder, on a file system that is writable"
             }
-            Self::Newer => "start the version that made it, or name another file",
-            Self::NotOurs => "name another file, or move this one away",
-            Self::Gone => "move it back, or end the gateway and start it on what is there now",
-            Self::Io => "look at the path, the rights of the folder, and the system's log of the disk",
+            Self::Newer => "start the version that created it, or specify another file",
+            Self::NotOurs => "specify another file, or move this one away",
+            Self::Gone => "move it back, or restart the gateway with the file that is there now",
+            Self::Io => "check the path, the permissions of the folder, and the system log for disk errors",
         }
     }
 
@@ -159,7 +160,8 @@ impl Fault {
         use rusqlite::Error as Sqlite;
         match error {
             Sqlite::SqliteFailure(error, _) => Self::of_code(error.code),
-            // The statements are ours and tried: what they don't find, or find of another type, is damage.
+            // The statements are fixed and tested. Missing or differently typed results mean that the file is
+            // damaged.
             Sqlite::SqlInputError { error, .. } if error.code != ErrorCode::Unknown => {
                 Self::of_code(error.code)
             }
@@ -179,7 +181,7 @@ impl Fault {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
                 Self::Locked
             }
-            // What is there twice is something that its index does not show.
+            // A constraint violation means that an index does not match its table.
             ErrorCode::DatabaseCorrupt | ErrorCode::TypeMismatch | ErrorCode::ConstraintViolation => {
                 Self::Corrupt
             }
@@ -190,12 +192,12 @@ impl Fault {
     }
 }
 
-/// Why a request failed, before the file is named.
+/// The cause of a failure, before the file's name is added.
 #[derive(Debug)]
 pub(crate) enum Fail {
-    /// This request is not fulfilled; others in the transaction are not touched.
+    /// This request is refused; others in the transaction are not affected.
     Refused(Error),
-    /// The transaction can't go on.
+    /// The transaction has failed.
     File(Fault, String),
 }
 
@@ -208,7 +210,7 @@ impl Fail {
         Self::Refused(Error::LeaseLost { name: Arc::clone(name) })
     }
 
-    /// Damage that SQLite does not see.
+    /// Damage that SQLite does not detect.
     pub(crate) fn damage(what: &str) -> Self {
         Self::File(Fault::Corrupt, what.to_owned())
     }

@@ -1,8 +1,9 @@
-//! The file: made, recognised, opened.
+//! Creation, recognition and opening of the file.
 //!
-//! It is made for its owner alone. It says by its application id that it is a store, and by its user version which format
-//! it has, so that neither another program's database nor a newer gateway's is touched. Processes open it one after the other, by a
-//! lock of the folder: SQLite does not wait when two at once change a new file's journal mode.
+//! The file is accessible to its owner only. Its application ID marks it as a store, and its user version is
+//! the format, so that databases of other programs and of newer gateways are not modified. A lock on the
+//! folder serialises opening between processes, because SQLite does not wait when two processes change a new
+//! file's journal mode at once.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -15,19 +16,20 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use crate::error::{Fail, Fault};
 use crate::{Durability, lease};
 
-/// How long another process may keep the file locked. Ours do for milliseconds.
+/// The maximum time that another process may keep the file locked. Gateways lock it for milliseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// "ORFA", in the file's head.
+/// The application ID in the file header: "ORFA".
 const APPLICATION: i32 = 0x4f52_4641;
-/// The format that this gateway writes, and the newest that it reads.
+/// The format that is written, and the newest one that can be read.
 const FORMAT: i32 = 1;
-/// After so many pages of 4 KiB the log goes back into the file, and begins anew. It is also about how large it gets.
+/// The size of the write-ahead log, in pages of 4 KiB, after which it is moved into the file. It hardly grows
+/// beyond that.
 const CHECKPOINT: i32 = 4_000;
 
-/// `logs` has a row for each key: the last version, that of the snapshot (`base`), and how much weighs what: the snapshot
-/// (`kept`) and the changes (`changed`). Of `counters`, `floor` is the highest version that anything had that was removed,
-/// and `fence` the last one that was given out.
+/// `logs` has a row for each key: the last version, the version of the snapshot (`base`), the size of the
+/// snapshot (`kept`) and the size of the changes (`changed`). In `counters`, `floor` is the highest version
+/// of all removed keys, and `fence` is the last fence number that was issued.
 const TABLES: &str = "
     CREATE TABLE logs (
         id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, version INTEGER NOT NULL, base INTEGER NOT NULL,
@@ -45,7 +47,7 @@ const TABLES: &str = "
     INSERT INTO counters VALUES ('floor', 0), ('fence', 0);
 ";
 
-/// Opens the file, and makes it if it is not there.
+/// Opens the file, and creates it if it does not exist.
 pub(crate) fn open(path: &Path, durability: Durability) -> Result<Connection, Fail> {
     let folder = make(path)?;
     folder.lock()?;
@@ -68,17 +70,20 @@ pub(crate) fn open(path: &Path, durability: Durability) -> Result<Connection, Fa
     Ok(connection)
 }
 
-/// What a file is known by, whatever its name is; none where there is no file.
+/// Returns the device and inode of a file, which identify it regardless of its name; `None` if there is no
+/// file.
 pub(crate) fn number(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// Makes the folder and the file if they are not there, for nobody else to read. Gives the folder.
+/// Creates the folder and the file if they do not exist, both accessible to the owner only. Returns the
+/// folder.
 fn make(path: &Path) -> Result<File, Fail> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let folder = File::open(folder)?;
-    // Only where there is no file: to open and close one that SQLite has open in this process would drop its locks.
+    // An existing file is not opened here: closing a file that SQLite has open in this process would drop
+    // SQLite's locks.
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => sync_names(path),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -87,7 +92,7 @@ fn make(path: &Path) -> Result<File, Fail> {
     Ok(folder)
 }
 
-/// Has the system keep the names of a new file and its new folders, as far as this user may ask for it.
+/// Syncs the folder entries of a new file and its new folders, if this user has the permission.
 fn sync_names(path: &Path) {
     let Ok(path) = std::path::absolute(path) else { return };
     for folder in path.ancestors().skip(1) {
@@ -95,13 +100,13 @@ fn sync_names(path: &Path) {
     }
 }
 
-/// Whether the file is new; an error if it is not ours.
+/// Returns whether the file is new; an error if it is not a store.
 fn recognise(connection: &Connection) -> Result<bool, Fail> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     match (number("application_id")?, number("user_version")?) {
         (APPLICATION, FORMAT) => Ok(false),
         (APPLICATION, format) if format > FORMAT => {
-            Err(Fail::File(Fault::Newer, format!("its format is {format}, this program knows {FORMAT}")))
+            Err(Fail::File(Fault::Newer, format!("its format is {format}, the latest known is {FORMAT}")))
         }
         (0, 0)
             if connection
@@ -119,10 +124,11 @@ fn set_up(connection: &Connection, durability: Durability) -> Result<(), Fail> {
     if mode != "wal" {
         return Err(Fail::File(
             Fault::Io,
-            "its file system has no shared memory; one over a network has not".into(),
+            "its file system does not support shared memory; network file systems do not".into(),
         ));
     }
-    // Without a write-ahead log that is synchronised at all, losing power could damage the file: NORMAL is the least.
+    // Without any synchronisation of the write-ahead log, a power failure could damage the file. NORMAL is
+    // the minimum.
     let synchronous = match durability {
         Durability::Process => "normal",
         Durability::Machine => "full",

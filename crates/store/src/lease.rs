@@ -1,8 +1,8 @@
-//! Leases: who may write, until when, and a number by which a write of someone who lost it is told.
+//! Leases: a time-limited right to write, with a fence number that exposes writes of a former holder.
 //!
-//! A lease ends by the system's clock. What is safe rests on the fence alone: numbers only grow, and a batch that carries an
-//! older one is refused. A clock that is set forward ends leases early, one that is set back too (a lease from the future counts
-//! as ended); both cost a retry.
+//! Leases expire by the system clock, but safety depends on the fence alone: numbers only increase, and a
+//! batch with an older one is refused. A clock that is set forward ends leases early, and so does one that is
+//! set back, because a lease from the future counts as expired. Both cost only a retry.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,15 +11,15 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::{Error, Fail};
 
-/// A lease that ended so many milliseconds ago is nobody's.
+/// The time in milliseconds after which an expired lease is deleted.
 const DAY: i64 = 24 * 60 * 60 * 1000;
 
-/// The right to write under a name, for a time. [`Store::renew`](crate::Store::renew) makes it longer.
+/// A time-limited right to write under a name. [`Store::renew`](crate::Store::renew) extends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// What it is of.
+    /// The name of the lease.
     pub name: Arc<str>,
-    /// Larger than that of every lease that was given before.
+    /// The fence number, which is larger than those of all earlier leases.
     pub fence: u64,
 }
 
@@ -57,20 +57,21 @@ pub(crate) fn release(connection: &Connection, lease: &Lease) -> Result<(), Fail
     Ok(())
 }
 
-/// Refused unless the lease is the newest of its name. One that ended but that nobody took since is.
+/// Fails unless the lease is the newest of its name. An expired lease that was not taken by another holder is
+/// valid.
 pub(crate) fn check(connection: &Connection, lease: &Lease) -> Result<(), Fail> {
     let mut statement = connection.prepare_cached("SELECT 1 FROM leases WHERE name = ? AND fence = ?")?;
     if statement.exists(params![lease.name, lease.fence])? { Ok(()) } else { Err(Fail::lost(&lease.name)) }
 }
 
-/// Leases of processes that are gone would add up.
+/// Deletes expired leases, which would otherwise accumulate when processes end.
 pub(crate) fn forget_ended(connection: &Connection) -> Result<(), Fail> {
     let (now, _) = span(Duration::ZERO);
     connection.execute("DELETE FROM leases WHERE until + ?2 <= ?1", [now, DAY])?;
     Ok(())
 }
 
-/// Now and then, in milliseconds since 1970.
+/// Returns the current time and the time after a period, in milliseconds since 1970.
 fn span(time: Duration) -> (i64, i64) {
     let milliseconds = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     let now = milliseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());

@@ -1,16 +1,18 @@
-//! Durable bytes with versions: nothing here knows what the bytes mean.
+//! Durable bytes with versions. This crate does not interpret the bytes.
 //!
-//! A key has a *log*: a snapshot at some version and the changes since, so that a write costs what it changes. Writes go in
-//! [`Batch`]es, which are kept as a whole or not at all, and say which version they go on from; who may write at
-//! all is settled by fenced [`Lease`]s. All of that holds between processes that have the same file open, as
-//! two gateways do while one hands over to the other.
+//! A key has a *log*: a snapshot at some version and the changes since, so that the cost of a write depends
+//! on the size of the change. Writes are submitted in atomic [`Batch`]es that specify the version they are
+//! based on. Fenced [`Lease`]s determine the writer. All of this also holds between processes that have the
+//! same file open, such as two gateways during a handover.
 //!
-//! It is SQLite, on one thread of its own (`thread.rs`), by `rusqlite` and not `sqlx`: SQLite writes one transaction at
-//! a time, so that a pool of connections would only queue for its lock, and each commit would be paid for alone. One
-//! thread that takes all that waits commits it together, calls SQLite without a hop to another thread for
-//! each statement, and keeps the order in which batches were handed over. Files on network file systems can't be used.
+//! The file is a SQLite database on a dedicated thread (`thread.rs`). It is accessed through `rusqlite`
+//! instead of `sqlx`: SQLite writes one transaction at a time, so a connection pool would only queue for its
+//! lock and pay for each commit separately. A single thread commits all waiting requests together (group
+//! commit), calls SQLite without a thread switch for each statement, and preserves the order of submission.
+//! Network file systems are not supported.
 //!
-//! To read on: `batch.rs` has what can be written, `log.rs` and `lease.rs` the statements, `file.rs` the tables.
+//! `batch.rs` defines the writes, `log.rs` and `lease.rs` contain the statements, and `file.rs` contains the
+//! tables.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod batch;
@@ -41,20 +43,22 @@ pub use request::Commit;
 use request::{Access, IsBroken, Request};
 use thread::{Keeper, Message};
 
-/// How much may wait, in KiB. A request counts as one and what it weighs; who finds no room waits for it.
+/// The capacity of the queue in KiB. A request takes one plus its size, and waits until there is room.
 const ROOM: u32 = 64 << 10;
 
-/// What a commit survives.
+/// The failures that a commit survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// That processes are killed, this one too. When the machine itself stops, the last commits may be lost, no others.
+    /// A killed process, including this one. If the machine itself stops, the most recent commits may be
+    /// lost.
     #[default]
     Process,
-    /// That the machine loses power: each commit waits for the disk.
+    /// A power failure of the machine. Each commit waits for the disk.
     Machine,
 }
 
-/// A file of logs and leases. Clones share it; with the last one gone it is closed, after what still waits.
+/// A file of logs and leases. Clones share it. When the last one is dropped, the waiting requests are
+/// completed and the file is closed.
 #[derive(Clone, Debug)]
 pub struct Store {
     messages: Sender<Message>,
@@ -63,11 +67,11 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a file, and makes it and its folder if they are not there, both for this user only. It blocks for as
-    /// long as the disk does: for the start of a program.
+    /// Opens a file. The file and its folder are created if they do not exist, both accessible to this user
+    /// only. The call blocks on the disk and is intended for the start of a program.
     ///
     /// # Errors
-    /// When the file can't be used: see [`Fault`].
+    /// If the file can't be used: see [`Fault`].
     pub fn open(path: &Path, durability: Durability) -> Result<Self, Error> {
         let file: Arc<Path> = path.into();
         file::open(path, durability)
@@ -83,40 +87,40 @@ impl Store {
         Ok(Self { messages, room: Arc::new(Semaphore::new(ROOM as usize)), others: Arc::new(others) })
     }
 
-    /// Keeps a batch, all of it or nothing: when this answers it is durable. Gives a [`Written`] for each write.
+    /// Commits a batch atomically, and waits until it is durable. Returns a [`Written`] for each write.
     ///
     /// # Errors
-    /// When the batch is refused, or the file can't be written to.
+    /// If the batch is refused, or the file can't be written to.
     pub async fn commit(&self, batch: Batch) -> Result<Vec<Written>, Error> {
         self.submit(batch).await.await
     }
 
-    /// Waits until there is room in the queue, hands a batch over and gives the future of its answer. Batches are
-    /// done in the order in which they were handed over.
+    /// Waits until there is room in the queue, submits a batch, and returns a future of its result. Batches
+    /// are executed in the order of submission.
     pub async fn submit(&self, batch: Batch) -> Commit {
         self.submit_on(batch, None).await
     }
 
-    /// For batches that build on each other.
+    /// Returns a pipeline for batches that build on each other.
     #[must_use]
     pub fn pipeline(&self) -> Pipeline {
         Pipeline { store: self.clone(), is_broken: IsBroken::default() }
     }
 
-    /// A key's log, `None` if there is no such key.
+    /// Returns the log of a key, or `None` if there is no such key.
     ///
     /// # Errors
-    /// When the file can't be read.
+    /// If the file can't be read.
     pub async fn load(&self, key: impl Into<Arc<str>>) -> Result<Option<Log>, Error> {
         let key = key.into();
         self.ask(Access::Read, move |connection| log::load(connection, &key, 0)).await
     }
 
-    /// The logs of several keys at one moment, so that no commit lies between them; of each what came after the version
-    /// that the caller knows, 0 for all of it.
+    /// Returns the logs of several keys at one point in time, so that no commit lies between them. Each log
+    /// begins after the version that the caller already has; 0 returns the complete log.
     ///
     /// # Errors
-    /// When the file can't be read.
+    /// If the file can't be read.
     pub async fn load_after(&self, known: Vec<(Arc<str>, u64)>) -> Result<Vec<Option<Log>>, Error> {
         self.ask(Access::Read, move |connection| {
             known.iter().map(|(key, known)| log::load(connection, key, *known)).collect()
@@ -124,31 +128,33 @@ impl Store {
         .await
     }
 
-    /// The keys that begin with a prefix, in order, with their versions. Let it end with what separates the parts of
+    /// Returns the keys with a prefix and their versions, sorted by key. End the prefix with the separator of
     /// your keys.
     ///
     /// # Errors
-    /// When the file can't be read.
+    /// If the file can't be read.
     pub async fn keys(&self, prefix: impl Into<Arc<str>>) -> Result<Vec<(String, u64)>, Error> {
         let prefix = prefix.into();
         self.ask(Access::Read, move |connection| log::keys(connection, &prefix)).await
     }
 
-    /// The keys that begin with a prefix, in order, with the bytes that each one's log takes: its snapshot, the changes since,
-    /// and a few bytes for each change. They are never fewer than those of the value.
+    /// Returns the keys with a prefix and the size of each log in bytes, sorted by key. The size includes the
+    /// snapshot, the changes since, and a small overhead for each change. It is never less than the size of
+    /// the value.
     ///
     /// # Errors
-    /// When the file can't be read.
+    /// If the file can't be read.
     pub async fn sizes(&self, prefix: impl Into<Arc<str>>) -> Result<Vec<(String, u64)>, Error> {
         let prefix = prefix.into();
         self.ask(Access::Read, move |connection| log::sizes(connection, &prefix)).await
     }
 
-    /// The logs of the keys that begin with a prefix, in order: as many as `most`, from behind the key `after` on. Who
-    /// reads them all page by page asks from the prefix on, then from the last key of each page, until one is empty.
+    /// Returns the logs of at most `most` keys with a prefix, sorted by key and starting after the key
+    /// `after`. To read all pages, start with the prefix, continue with the last key of each page, and stop
+    /// at an empty page.
     ///
     /// # Errors
-    /// When the file can't be read.
+    /// If the file can't be read.
     pub async fn scan(
         &self,
         prefix: impl Into<Arc<str>>,
@@ -159,11 +165,11 @@ impl Store {
         self.ask(Access::Read, move |connection| log::scan(connection, &prefix, &after, most)).await
     }
 
-    /// Takes a lease, unless another holder has it. Who has it already under the same name takes it over from itself:
-    /// the former lease is lost.
+    /// Acquires a lease unless another holder has it. A holder with the same name takes the lease over from
+    /// itself, and its former lease is lost.
     ///
     /// # Errors
-    /// [`Error::LeaseTaken`], or when the file can't be written to.
+    /// [`Error::LeaseTaken`], or if the file can't be written to.
     pub async fn lease(
         &self,
         name: impl Into<Arc<str>>,
@@ -174,29 +180,30 @@ impl Store {
         self.ask(Access::Write, move |connection| lease::take(connection, &name, &holder, time)).await
     }
 
-    /// Makes a lease last for `time` from now on. One that ended is renewed too, as long as nobody took it.
+    /// Extends a lease to `time` from now. An expired lease can be renewed as long as it was not taken by
+    /// another holder.
     ///
     /// # Errors
-    /// [`Error::LeaseLost`], or when the file can't be written to.
+    /// [`Error::LeaseLost`], or if the file can't be written to.
     pub async fn renew(&self, lease: &Lease, time: Duration) -> Result<(), Error> {
         let lease = lease.clone();
         self.ask(Access::Write, move |connection| lease::renew(connection, &lease, time)).await
     }
 
-    /// Gives a lease back. From then on nothing can be written with it; one that is lost already stays so.
+    /// Releases a lease. From then on it cannot be used for writes. Releasing a lost lease has no effect.
     ///
     /// # Errors
-    /// When the file can't be written to.
+    /// If the file can't be written to.
     pub async fn release(&self, lease: &Lease) -> Result<(), Error> {
         let lease = lease.clone();
         self.ask(Access::Write, move |connection| lease::release(connection, &lease)).await
     }
 
-    /// Tells when another process has committed something.
+    /// Returns a notification of commits by other processes.
     #[must_use]
     pub fn changed(&self) -> Changed {
         let changed = Changed { others: self.others.subscribe() };
-        // Where the thread is gone, the next request says so.
+        // If the thread has ended, the next request reports it.
         let _ = self.messages.send(Message::Look);
         changed
     }
@@ -226,7 +233,8 @@ impl Store {
     ) -> oneshot::Receiver<Result<T, Error>> {
         let share = u32::try_from(size / 1024).unwrap_or(ROOM).saturating_add(1).min(ROOM);
         let Ok(room) = Arc::clone(&self.room).acquire_many_owned(share).await else {
-            // It is never closed. The other end of a channel that is dropped says that the store has stopped.
+            // The semaphore is never closed. The dropped sender of this channel reports that the store has
+            // stopped.
             return oneshot::channel().1;
         };
         let (request, answered) = Request::new(work, access, is_broken, room);
@@ -235,13 +243,13 @@ impl Store {
     }
 }
 
-/// Writes a batch; when it is refused, nothing of it is left.
+/// Writes a batch. A refused batch leaves nothing behind.
 fn commit(connection: &Connection, batch: &Batch) -> Result<Vec<Written>, Fail> {
     if let Some(lease) = &batch.fence {
         lease::check(connection, lease)?;
     }
     let write = |write: &Write| log::write(connection, write);
-    // A write alone is refused before it writes anything.
+    // A single write is refused before it writes anything.
     if let [only] = &batch.writes[..] {
         return Ok(vec![write(only)?]);
     }
@@ -256,9 +264,10 @@ fn commit(connection: &Connection, batch: &Batch) -> Result<Vec<Written>, Fail> 
     written
 }
 
-/// Batches that build on each other, so that one can be handed over before the last was answered: once one was not kept, all
-/// later ones are refused with [`Error::Abandoned`], even where someone else's commit made their versions right.
-/// Then load what is there, and make another pipeline.
+/// Batches that build on each other, so that one can be submitted before the result of the previous one is
+/// known. After a failed batch, all later ones are refused with [`Error::Abandoned`], even if another
+/// writer's commit happens to make their versions match. Then load the current state and create another
+/// pipeline.
 #[derive(Debug)]
 pub struct Pipeline {
     store: Store,
@@ -266,25 +275,25 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// As [`Store::submit`].
+    /// Submits a batch as [`Store::submit`] does.
     pub async fn submit(&mut self, batch: Batch) -> Commit {
         self.store.submit_on(batch, Some(Arc::clone(&self.is_broken))).await
     }
 }
 
-/// Tells when another process has committed something, at the latest a tenth of a second later; not what, and it may
-/// tell once too often. Own commits are not told. Who keeps what was loaded asks [`Store::load_after`] before it is
-/// used the next time.
+/// A notification of commits by other processes, at most a tenth of a second later. It does not contain the
+/// changed keys, may be spurious, and does not cover commits of this store. Callers that cache loaded logs
+/// use [`Store::load_after`] before they use them again.
 #[derive(Debug)]
 pub struct Changed {
     others: watch::Receiver<()>,
 }
 
 impl Changed {
-    /// Waits until another process has committed something since this was last told.
+    /// Waits until another process has committed something since the last notification.
     ///
     /// # Errors
-    /// [`Error::Stopped`] when the store is gone.
+    /// [`Error::Stopped`] if the store has ended.
     pub async fn next(&mut self) -> Result<(), Error> {
         self.others.changed().await.map_err(|_| Error::Stopped)
     }

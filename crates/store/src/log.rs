@@ -1,8 +1,9 @@
-//! Keys and their logs, as statements.
+//! The statements for keys and their logs.
 //!
-//! A change is a row of its own, so that it costs what it weighs, and a snapshot is in another table than the version, which
-//! each write changes. A name never has the same version twice: one that comes back after it was removed begins above all that
-//! was removed (`floor`). So who knows an older version is never taken in by an equal number.
+//! Each change is a separate row, so that its cost depends on its size. Snapshots have a table of their own,
+//! because every write updates the row with the version. A key never has the same version twice: a key that
+//! is created again after its removal starts above all removed versions (`floor`). So a caller with an old
+//! version is never misled by an equal number.
 
 use std::ops::Range;
 
@@ -13,22 +14,23 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use crate::batch::{Write, Written};
 use crate::error::{Error, Fail};
 
-/// A key and its value are together no larger. SQLite's own limit is near 1 GB.
+/// The maximum size in bytes of a key and its value together. SQLite's own limit is near 1 GB.
 pub const LARGEST: usize = 512 << 20;
 
-/// What a change weighs beside its bytes.
+/// The estimated overhead of a change in bytes.
 const ROW: usize = 32;
-/// Changes that weigh less than this are never worth a snapshot.
+/// The minimum size in bytes of changes for which a snapshot is worthwhile.
 const LIGHT: u64 = 64 << 10;
 
-/// What is known of a key: a snapshot and the changes since.
+/// The content of a key: a snapshot and the changes since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
     /// The last version.
     pub version: u64,
-    /// The value at some version; none where the caller knows a later one.
+    /// The value at some version; `None` if the caller already has a later one.
     pub snapshot: Option<(u64, Bytes)>,
-    /// The changes after it, or after what the caller knows, each with its version: without a gap up to the last one.
+    /// The changes after the snapshot or after the caller's version, each with its version, without gaps up
+    /// to the last one.
     pub changes: Vec<(u64, Bytes)>,
 }
 
@@ -64,7 +66,7 @@ fn append(connection: &Connection, key: &str, expect: u64, change: &[u8]) -> Res
     Ok(Written { version, compact: changed > kept.max(LIGHT) })
 }
 
-/// Makes a key; `None` if it is there.
+/// Creates a key; `None` if it exists.
 fn create(connection: &Connection, key: &str, value: &[u8]) -> Result<Option<u64>, Fail> {
     let sql = "INSERT INTO logs (key, version, base, kept, changed)
                SELECT ?1, value + 1, value + 1, ?2, 0 FROM counters WHERE name = 'floor'
@@ -112,7 +114,7 @@ fn compact(connection: &Connection, key: &str, version: u64, snapshot: &[u8]) ->
     Ok(Written { version: last, compact: false })
 }
 
-/// Removes the keys from the first on that lie before the second.
+/// Removes the keys in a range, from the first bound to before the second.
 fn remove(connection: &Connection, range: &[&dyn ToSql; 2]) -> Result<Written, Fail> {
     let sql = "UPDATE counters SET value =
                max(value, (SELECT coalesce(max(version), 0) FROM logs WHERE key >= ? AND key < ?)) WHERE name = 'floor'";
@@ -138,7 +140,7 @@ fn conflict<T>(connection: &Connection, key: &str) -> Result<T, Fail> {
     Err(Fail::conflict(key, version.unwrap_or(0)))
 }
 
-/// A key's log from the version on that the caller knows; 0 for all of it.
+/// Returns a key's log after the version that the caller already has; 0 for the complete log.
 pub(crate) fn load(connection: &Connection, key: &str, known: u64) -> Result<Option<Log>, Fail> {
     let log = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let mut statement = connection.prepare_cached("SELECT id, version, base FROM logs WHERE key = ?")?;
@@ -151,7 +153,7 @@ pub(crate) fn load(connection: &Connection, key: &str, known: u64) -> Result<Opt
     Ok(Some(Log { version, snapshot, changes }))
 }
 
-/// The logs of the keys behind one that begin so, in order; no more of them than that.
+/// Returns the logs of at most `most` keys with a prefix after a key, sorted by key.
 pub(crate) fn scan(
     connection: &Connection,
     prefix: &str,
@@ -179,7 +181,7 @@ fn snapshot(connection: &Connection, id: i64) -> Result<Bytes, Fail> {
     Ok(statement.query_one([id], |row| row.get::<_, Vec<u8>>(0))?.into())
 }
 
-/// The changes from a version that is known up to the last one; none may be missing.
+/// Returns the changes after the first version up to the last one. A missing change is an error.
 fn changes(
     connection: &Connection,
     key: &str,
@@ -197,7 +199,7 @@ fn changes(
     Ok(changes)
 }
 
-/// The keys that begin so, in order, with their versions.
+/// Returns the keys with a prefix and their versions, sorted by key.
 pub(crate) fn keys(connection: &Connection, prefix: &str) -> Result<Vec<(String, u64)>, Fail> {
     let sql = "SELECT key, version FROM logs WHERE key >= ? AND key < ? ORDER BY key";
     let mut statement = connection.prepare_cached(sql)?;
@@ -205,7 +207,7 @@ pub(crate) fn keys(connection: &Connection, prefix: &str) -> Result<Vec<(String,
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// The keys that begin so, in order, with the bytes of their snapshots and of the changes since.
+/// Returns the keys with a prefix and the size of their snapshots and changes in bytes, sorted by key.
 pub(crate) fn sizes(connection: &Connection, prefix: &str) -> Result<Vec<(String, u64)>, Fail> {
     let sql = "SELECT key, kept + changed FROM logs WHERE key >= ? AND key < ? ORDER BY key";
     let mut statement = connection.prepare_cached(sql)?;
@@ -213,25 +215,25 @@ pub(crate) fn sizes(connection: &Connection, prefix: &str) -> Result<Vec<(String
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// A version as SQLite's largest numbers go; nothing ever gets there.
+/// Converts a version to SQLite's integer type. The maximum is never reached in practice.
 fn number(version: u64) -> i64 {
     i64::try_from(version).unwrap_or(i64::MAX)
 }
 
-/// The first text behind a key.
+/// Returns the first text after a key in sort order.
 fn just_after(key: &str) -> String {
     format!("{key}\0")
 }
 
-/// Where the keys with a prefix end.
+/// The upper bound of the keys with a prefix.
 enum End {
     Before(String),
-    /// With the last key of all.
+    /// There is no upper bound.
     Never,
 }
 
 impl End {
-    /// The prefix with its last letter made the next one; what has no next one is left out.
+    /// Returns the prefix with its last character incremented. Characters without a successor are removed.
     fn of(prefix: &str) -> Self {
         let mut end = prefix.to_owned();
         while let Some(last) = end.pop() {
@@ -248,7 +250,7 @@ impl ToSql for End {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         match self {
             Self::Before(end) => end.to_sql(),
-            // Bytes come after every text.
+            // Blobs sort after all texts.
             Self::Never => Ok(Vec::new().into()),
         }
     }

@@ -11,35 +11,36 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use crate::Written;
 use crate::error::{Error, Fail};
 
-/// Whether a batch failed on which others build. Only the thread writes to it.
+/// Whether a batch has failed that others build on. Only the thread writes to it.
 pub(crate) type IsBroken = Arc<AtomicBool>;
 
-/// Whether a request only reads: what can't be written to can often still be read.
+/// Whether a request only reads. A file that can't be written to can often still be read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
     Write,
 }
 
-/// A request, whatever it gives.
+/// A request with any type of result.
 pub(crate) trait Job: Send {
     fn access(&self) -> Access;
-    /// Does it and keeps the outcome, which may be that it is refused. An error means that the transaction can't go on.
+    /// Executes the request and stores the result, which may be a refusal. An error means that the
+    /// transaction has failed.
     fn attempt(&mut self, connection: &Connection) -> Result<(), Fail>;
-    /// The transaction was rolled back.
+    /// Resets the request after the transaction was rolled back.
     fn undo(&mut self);
-    /// Gives the outcome away, or the error for which there is none.
+    /// Sends the result, or an error of the whole transaction.
     fn answer(self: Box<Self>, failure: Option<&Error>);
 }
 
-/// A request that gives a `T`.
+/// A request with a result of type `T`.
 pub(crate) struct Request<T, F> {
     work: F,
     access: Access,
     outcome: Option<Result<T, Error>>,
     answer: oneshot::Sender<Result<T, Error>>,
     is_broken: Option<IsBroken>,
-    /// Its share of the queue, given back with the answer.
+    /// Its share of the queue, which is released with the result.
     _room: OwnedSemaphorePermit,
 }
 
@@ -104,14 +105,14 @@ where
             self.set_broken(true);
         }
         let outcome = failure.cloned().map_or(self.outcome, |error| Some(Err(error)));
-        // Nobody may wait any more; what was kept is kept.
+        // The receiver may be gone; a commit is durable regardless.
         let _ = self.answer.send(outcome.unwrap_or(Err(Error::Stopped)));
     }
 }
 
-/// The answer to a batch that is in the queue. To drop it undoes nothing.
+/// The future result of a batch in the queue. Dropping it does not cancel the batch.
 #[derive(Debug)]
-#[must_use = "nothing is sure before it was awaited"]
+#[must_use = "the batch may fail; await its result"]
 pub struct Commit {
     pub(crate) answered: oneshot::Receiver<Result<Vec<Written>, Error>>,
 }

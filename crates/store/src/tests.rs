@@ -1,4 +1,5 @@
-//! What users of a store rely on. `Bench` has a file and a second way into it, as another process has one.
+//! Tests of the store's guarantees. `Bench` has a file and can open it a second time, as another process
+//! would.
 
 mod changed;
 mod faults;
@@ -27,7 +28,7 @@ impl Bench {
         Self { folder, store }
     }
 
-    /// A store whose connection is special.
+    /// Creates a store with a changed connection.
     fn with(change: impl FnOnce(&Connection)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.db");
@@ -41,12 +42,12 @@ impl Bench {
         self.folder.path().join("state.db")
     }
 
-    /// The same file once more.
+    /// Opens the same file again.
     fn another(&self) -> Store {
         Store::open(&self.path(), Durability::Process).unwrap()
     }
 
-    /// The file below the store.
+    /// Opens the file with plain SQLite.
     fn raw(&self) -> Connection {
         Connection::open(self.path()).unwrap()
     }
@@ -60,7 +61,7 @@ fn conflict(key: &str, version: u64) -> Error {
     Error::Conflict { key: key.into(), version }
 }
 
-/// What is wrong with the file, by an error.
+/// Returns the fault of a file from an error.
 fn fault<T: std::fmt::Debug>(result: Result<T, Error>) -> Fault {
     match result.unwrap_err() {
         Error::File { fault, .. } => fault,
@@ -68,7 +69,7 @@ fn fault<T: std::fmt::Debug>(result: Result<T, Error>) -> Fault {
     }
 }
 
-/// All that a log says: its version, and its bytes one after the other.
+/// Returns the version of a log and its concatenated bytes.
 async fn read(store: &Store, key: &str) -> Option<(u64, String)> {
     let log = store.load(key).await.unwrap()?;
     let (_, mut value) = log.snapshot.map(|(version, value)| (version, value.to_vec())).unwrap();
@@ -81,7 +82,7 @@ fn read_as(version: u64, value: &str) -> Option<(u64, String)> {
 }
 
 #[tokio::test]
-async fn a_log_is_its_snapshot_and_the_changes_since() {
+async fn a_log_consists_of_its_snapshot_and_the_changes_since() {
     let Bench { store, .. } = &Bench::new();
     store.commit(batch().create("a", "0").append("a", 1, "1").append("a", 2, "2")).await.unwrap();
     let changes = vec![(2, Bytes::from("1")), (3, Bytes::from("2"))];
@@ -110,7 +111,7 @@ async fn a_compaction_changes_no_version_and_keeps_later_changes() {
 }
 
 #[tokio::test]
-async fn a_compaction_is_due_when_changes_outweigh_the_snapshot_and_not_again_after_it() {
+async fn a_compaction_is_due_once_the_changes_outweigh_the_snapshot() {
     let Bench { store, .. } = &Bench::new();
     let (value, change) = (vec![b'v'; 300_000], vec![b'c'; 20_000]);
     store.commit(batch().create("large", value.clone()).create("small", "")).await.unwrap();
@@ -139,7 +140,7 @@ async fn a_compaction_is_due_when_changes_outweigh_the_snapshot_and_not_again_af
 }
 
 #[tokio::test]
-async fn a_key_that_is_there_is_not_created_and_one_that_is_not_is_not_changed() {
+async fn rejects_creation_of_existing_and_changes_of_missing_keys() {
     let Bench { store, .. } = &Bench::new();
     store.commit(batch().create("a", "0")).await.unwrap();
     assert_eq!(store.commit(batch().create("a", "1")).await, Err(conflict("a", 1)));
@@ -151,7 +152,7 @@ async fn a_key_that_is_there_is_not_created_and_one_that_is_not_is_not_changed()
 }
 
 #[tokio::test]
-async fn a_name_that_comes_back_never_has_a_version_twice() {
+async fn a_recreated_key_never_repeats_a_version() {
     let Bench { store, .. } = &Bench::new();
     store.commit(batch().create("a", "0").append("a", 1, "1").append("a", 2, "2")).await.unwrap();
     let again = store.commit(batch().remove("a").create("a", "new")).await.unwrap();
@@ -162,7 +163,7 @@ async fn a_name_that_comes_back_never_has_a_version_twice() {
 }
 
 #[tokio::test]
-async fn a_prefix_is_one_of_letters_and_the_last_letter_of_all_is_one_too() {
+async fn prefixes_match_by_characters_including_the_last_code_point() {
     let Bench { store, .. } = &Bench::new();
     let names = [
         "a",
@@ -199,7 +200,7 @@ async fn a_prefix_is_one_of_letters_and_the_last_letter_of_all_is_one_too() {
 }
 
 #[tokio::test]
-async fn sizes_are_those_of_logs_and_no_fewer_bytes_than_their_values_have() {
+async fn sizes_of_logs_are_not_less_than_those_of_their_values() {
     let bench = Bench::new();
     let store = &bench.store;
     store.commit(batch().create("a/1", "12345").create("a/2", "").create("b", "1")).await.unwrap();
@@ -212,7 +213,7 @@ async fn sizes_are_those_of_logs_and_no_fewer_bytes_than_their_values_have() {
 }
 
 #[tokio::test]
-async fn several_logs_are_read_at_one_moment() {
+async fn reads_several_logs_atomically() {
     let bench = Bench::new();
     bench.store.commit(batch().create("a", "").create("b", "")).await.unwrap();
     let writer = bench.another();
@@ -231,7 +232,7 @@ async fn several_logs_are_read_at_one_moment() {
 }
 
 #[test]
-fn every_error_has_a_code_of_its_own_and_says_what_to_do() {
+fn every_error_has_a_unique_code_and_a_hint() {
     let file = |fault| Error::File { file: Path::new("state.db").into(), fault, why: "why".into() };
     let name: Arc<str> = "a".into();
     let faults = [

@@ -1,8 +1,10 @@
-//! The thread that has the file: it takes all that waits, does it in one transaction, and then answers everyone.
+//! The thread that owns the file. It takes all waiting requests, executes them in one transaction, and then
+//! sends the results.
 //!
-//! So a commit to disk is paid for once by all who came while the last one was under way, and who reads sees what is kept,
-//! or will be before the answer is out. A request that is refused leaves nothing behind and spoils nothing for the others.
-//! When the transaction itself fails for want of room, each request is tried again alone: a small one may fit.
+//! So one commit to disk serves all requests that arrived during the previous one, and reads return data that
+//! is durable or will be before the result is sent. A refused request leaves nothing behind and does not
+//! affect the others. If the transaction itself fails because the disk is full, each request is retried
+//! alone, since a small one may fit.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,15 +18,15 @@ use crate::error::{Fail, Fault};
 use crate::file;
 use crate::request::{Access, Job};
 
-/// How often the file is asked whether another process wrote to it, while somebody wants to know.
+/// The interval between checks for commits by other processes, while there are subscribers.
 const LOOK: Duration = Duration::from_millis(50);
 
 type Jobs = Vec<Box<dyn Job>>;
 
-/// What the thread is sent.
+/// A message to the thread.
 pub(crate) enum Message {
     Do(Box<dyn Job>),
-    /// Somebody wants to know from now on when others write.
+    /// A subscriber for commits of other processes was added.
     Look,
 }
 
@@ -37,15 +39,15 @@ impl Message {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 pub(crate) struct Keeper {
     connection: Connection,
     file: Arc<Path>,
-    /// That of the file when it was opened.
+    /// The identity of the file when it was opened.
     number: Option<(u64, u64)>,
     messages: Receiver<Message>,
     others: watch::Sender<()>,
-    /// When it was looked whether others wrote, and what was seen.
+    /// The time and result of the last check for commits by other processes.
     looked: Instant,
     seen: Option<i64>,
 }
@@ -64,7 +66,7 @@ impl Keeper {
         keeper
     }
 
-    /// Works until nobody can send anything any more.
+    /// Runs until all senders have been dropped.
     pub(crate) fn run(mut self) {
         while let Some(first) = self.next() {
             let jobs = std::iter::once(first).chain(self.messages.try_iter());
@@ -99,7 +101,7 @@ impl Keeper {
         }
     }
 
-    /// Those that write have failed, and those that read have too, unless it was beside others.
+    /// Fails the writes and retries the reads. If there are only reads, these fail.
     fn fail(&mut self, jobs: Jobs, fail: Fail) {
         let error = fail.at(&self.file);
         let (writes, reads): (Jobs, Jobs) = jobs.into_iter().partition(|job| job.access() == Access::Write);
@@ -113,7 +115,7 @@ impl Keeper {
         let behavior = if writes { TransactionBehavior::Immediate } else { TransactionBehavior::Deferred };
         let transaction = self.connection.transaction_with_behavior(behavior)?;
         let attempted = jobs.iter_mut().try_for_each(|job| job.attempt(&transaction));
-        // What goes into a file that was removed would be acknowledged, and lost with the process.
+        // Data in a removed file would be acknowledged, but lost when the process ends.
         let is_gone = writes && file::number(&self.file) != self.number;
         let attempted = attempted.and_then(|()| match is_gone {
             true => Err(Fail::File(Fault::Gone, String::new())),
@@ -135,7 +137,8 @@ impl Keeper {
         self.others.receiver_count() > 0
     }
 
-    /// Tells if others wrote since the last look. What goes wrong here meets the next request too, and is said there.
+    /// Notifies subscribers of commits by other processes since the last check. An error here will be
+    /// reported by the next request.
     pub(crate) fn look(&mut self) {
         self.looked = Instant::now();
         let now = self.connection.pragma_query_value(None, "data_version", |row| row.get(0)).ok();

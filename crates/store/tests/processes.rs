@@ -1,7 +1,7 @@
-//! What a store promises while processes are killed and while several have the file open.
+//! Tests of the store's guarantees while processes are killed and while several have the file open.
 //!
-//! A child is this very binary, started with one of the tests that are ignored otherwise. It says on its output what was
-//! acknowledged to it, and takes its orders from its input, so that nobody ever waits by the clock.
+//! A child process is this same test binary, started with one of the ignored tests. It prints the
+//! acknowledged commits to its output and reads commands from its input, so that no test depends on timing.
 
 #![expect(
     clippy::unwrap_used,
@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use store::{Batch, Durability, Error, Log, Store};
 
-/// How often a child is killed.
+/// The number of times that a child is killed.
 const KILLS: usize = 40;
-/// Where a child finds the file.
+/// The environment variable with the path of the file.
 const FILE: &str = "STORE_TEST_FILE";
-/// What a child's lines begin with; the test harness writes some too.
+/// The prefix of a child's lines, because the test harness prints lines, too.
 const SAYS: &str = "says ";
 
 struct Process {
@@ -35,7 +35,7 @@ impl Process {
         Self::spawn(Command::new(std::env::current_exe().unwrap()), test, file)
     }
 
-    /// One whose files can't grow beyond so many blocks of 512 bytes.
+    /// Starts a child whose files cannot grow beyond this number of blocks of 512 bytes.
     fn start_with_little_room(test: &str, file: &Path, blocks: u32) -> Self {
         let mut command = Command::new("sh");
         let limit = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
@@ -50,7 +50,7 @@ impl Process {
         Self { orders: child.stdin.take().unwrap(), child, lines }
     }
 
-    /// The next thing that it says; `None` when it has ended.
+    /// Returns the child's next line; `None` when it has ended.
     fn says(&mut self) -> Option<String> {
         let mut said = self.lines.by_ref().map_while(Result::ok);
         said.find_map(|line| Some(line.split_once(SAYS)?.1.to_owned()))
@@ -60,7 +60,7 @@ impl Process {
         writeln!(self.orders, "{line}").unwrap();
     }
 
-    /// Ends it as nothing can prevent, and gives what it had still said.
+    /// Kills the child, and returns its remaining lines.
     fn kill(mut self) -> Vec<String> {
         self.child.kill().unwrap();
         std::iter::from_fn(|| self.says()).collect()
@@ -68,13 +68,13 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// Also where the test failed.
+    /// Also ends the child if the test failed.
     fn drop(&mut self) {
         let _ = self.child.kill().and_then(|()| self.child.wait());
     }
 }
 
-/// Said by a child.
+/// Prints a line in a child.
 fn say(line: &str) {
     println!("{SAYS}{line}");
 }
@@ -95,7 +95,7 @@ fn numbers(log: &Log) -> Vec<u64> {
 }
 
 #[tokio::test]
-#[ignore = "it is the child of the test below"]
+#[ignore = "started as a child process by the test below"]
 async fn appends_until_it_is_killed() {
     let store = child_store();
     let log = store.load("list").await.unwrap().unwrap();
@@ -121,7 +121,7 @@ async fn appends_until_it_is_killed() {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_is_there_once_after_any_kill() {
+async fn acknowledged_commits_exist_exactly_once_after_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     let survivor = open(&path);
@@ -129,11 +129,11 @@ async fn what_was_acknowledged_is_there_once_after_any_kill() {
     let mut moment = 1;
     for kill in 1..=KILLS as u64 {
         let mut child = Process::start("appends_until_it_is_killed", &path);
-        // Some acknowledgements later, between none and 255; where in its work it is then, chance decides.
+        // The child is killed after 0 to 255 acknowledgements, at a random point of its work.
         moment = moment * 197 % 257;
         let mut said: Vec<String> = (1..moment).map(|_| child.says().unwrap()).collect();
         said.extend(child.kill());
-        // The one that is alive is not disturbed.
+        // The surviving child is not disturbed.
         survivor.commit(Batch::new().append("mine", kill, "x")).await.unwrap();
         let acknowledged = said.iter().map(|version| version.parse().unwrap()).max().unwrap_or(0_u64);
         for store in [&survivor, &open(&path)] {
@@ -148,7 +148,7 @@ async fn what_was_acknowledged_is_there_once_after_any_kill() {
 }
 
 #[tokio::test]
-#[ignore = "it is the child of the test below"]
+#[ignore = "started as a child process by the test below"]
 async fn appends_until_the_disk_refuses() {
     let store = child_store();
     let mut version = store.commit(Batch::new().create("list", "")).await.unwrap()[0].version;
@@ -163,7 +163,7 @@ async fn appends_until_the_disk_refuses() {
 }
 
 #[tokio::test]
-async fn a_disk_that_refuses_to_write_loses_nothing_and_what_it_refused_is_not_there() {
+async fn a_failing_disk_loses_no_acknowledged_commit_and_keeps_no_refused_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     let said =
@@ -178,7 +178,7 @@ async fn a_disk_that_refuses_to_write_loses_nothing_and_what_it_refused_is_not_t
 }
 
 #[tokio::test]
-#[ignore = "it is the child of the test below"]
+#[ignore = "started as a child process by the test below"]
 async fn counts_to_three_hundred() {
     let store = child_store();
     let mut changed = store.changed();
@@ -215,8 +215,8 @@ async fn two_processes_never_write_the_same_version() {
 }
 
 #[tokio::test]
-#[ignore = "it is the child of the test below"]
-async fn writes_under_a_lease_when_it_is_told() {
+#[ignore = "started as a child process by the test below"]
+async fn writes_under_a_lease_on_request() {
     let store = child_store();
     let lease = store.lease("group", "child", Duration::ZERO).await.unwrap();
     say("leased");
@@ -227,11 +227,11 @@ async fn writes_under_a_lease_when_it_is_told() {
 }
 
 #[tokio::test]
-async fn a_process_that_slept_through_the_end_of_its_lease_writes_no_more() {
+async fn a_process_suspended_beyond_its_lease_cannot_write() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     let store = open(&path);
-    let mut child = Process::start("writes_under_a_lease_when_it_is_told", &path);
+    let mut child = Process::start("writes_under_a_lease_on_request", &path);
     assert_eq!(child.says().unwrap(), "leased");
     child.order("first");
     assert_eq!(child.says().unwrap(), "kept");

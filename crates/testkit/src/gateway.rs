@@ -15,9 +15,9 @@ use crate::patiently;
 /// A running gateway. It is killed when dropped.
 #[derive(Debug)]
 pub struct Gateway {
-    /// Where it answers: `http://127.0.0.1:PORT`.
+    /// The base URL: `http://127.0.0.1:PORT`.
     pub url: String,
-    /// The same as an address.
+    /// The address of the URL.
     pub address: SocketAddr,
     child: Child,
     log: Arc<watch::Sender<Log>>,
@@ -31,19 +31,19 @@ struct Log {
 }
 
 impl Gateway {
-    /// Starts `BINARY serve --config FILE` and waits until it listens. The config says
-    /// `listen: 127.0.0.1:0`.
+    /// Starts `BINARY serve --config FILE` and waits until it listens. The config contains `listen:
+    /// 127.0.0.1:0`.
     ///
     /// # Panics
-    /// If it ends before it listens, with all that it said.
+    /// Panics with the log if the gateway ends before it listens.
     pub async fn start(binary: &Path, yaml: &str) -> Self {
         Self::start_with(binary, yaml, &[]).await
     }
 
-    /// The same, with files beside the config: name and text.
+    /// Like [`Gateway::start`], with files next to the config, given as name and text.
     ///
     /// # Panics
-    /// If it ends before it listens, with all that it said.
+    /// Panics with the log if the gateway ends before it listens.
     pub async fn start_with(binary: &Path, yaml: &str, files: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap_or_else(|error| panic!("no temporary folder: {error}"));
         let yaml = without_default_admin(yaml);
@@ -53,32 +53,33 @@ impl Gateway {
         Self::spawn(Command::new(binary), Arc::new(directory)).await
     }
 
-    /// Starts another process on the same config, while this one runs: the next binary. Returns once the
-    /// next one listens.
+    /// Starts another process on the same config while this one runs, as for an upgrade of the binary.
+    /// Returns once the new one listens.
     ///
     /// # Panics
-    /// If it ends before it listens, with all that it said.
+    /// Panics with the log if the gateway ends before it listens.
     pub async fn successor(&self, binary: &Path) -> Self {
         self.successor_by(Command::new(binary)).await
     }
 
-    /// The same by another command, which gets the arguments: one with another environment.
+    /// Like [`Gateway::successor`], with another command that receives the arguments, such as one with
+    /// another environment.
     ///
     /// # Panics
-    /// If it ends before it listens, with all that it said.
+    /// Panics with the log if the gateway ends before it listens.
     pub async fn successor_by(&self, command: Command) -> Self {
         Self::spawn(command, Arc::clone(&self.directory)).await
     }
 
-    /// Starts it by another command that runs the binary with the arguments that it gets: a shell that
-    /// sets limits first.
+    /// Starts the gateway by another command that runs the binary with the arguments that it receives, such
+    /// as a shell that sets limits first.
     ///
     /// # Panics
-    /// If it ends before it listens, with all that it said.
+    /// Panics with the log if the gateway ends before it listens.
     pub async fn start_by(command: Command, yaml: &str) -> Self {
         let directory = tempfile::tempdir().unwrap_or_else(|error| panic!("no temporary folder: {error}"));
         write(&directory.path().join("orfa.yaml"), yaml);
-        // The command may run it as another user.
+        // The command may run the gateway as another user.
         let readable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(directory.path(), readable)
             .unwrap_or_else(|error| panic!("{}: {error}", directory.path().display()));
@@ -108,13 +109,13 @@ impl Gateway {
         self.log.borrow().lines.clone()
     }
 
-    /// Waits for a line of the log, or for its end; the line.
+    /// Waits for a line of the log and returns it, or `None` at the end of the log.
     pub async fn logged(&self, wanted: impl Fn(&str) -> bool) -> Option<String> {
         let line = find(&self.log, |line| wanted(line).then(|| line.to_owned()));
         patiently("a line of the gateway's log", line).await
     }
 
-    /// Its process, for tests that measure it.
+    /// The process ID, for tests that measure the process.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.child.id()
@@ -126,27 +127,27 @@ impl Gateway {
         self.directory.path().to_owned()
     }
 
-    /// Puts another text in place of its config, or of a file beside it, at once.
+    /// Atomically replaces the config or a file next to it.
     ///
     /// # Panics
-    /// If the file can't be written.
+    /// Panics if the file can't be written.
     pub fn rewrite(&self, name: &str, text: &str) {
         let (file, aside) = (self.directory().join(name), self.directory().join(format!("{name}.new")));
         write(&aside, text);
         std::fs::rename(aside, file).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 
-    /// Asks it to read its config again: SIGHUP.
+    /// Makes the gateway reload its config: SIGHUP.
     pub fn ask_to_reload(&self) {
         self.signal(rustix::process::Signal::HUP);
     }
 
-    /// Asks it to end, as a service manager does: SIGTERM.
+    /// Makes the gateway end, as a service manager does: SIGTERM.
     pub fn ask_to_end(&self) {
         self.signal(rustix::process::Signal::TERM);
     }
 
-    /// Asks it to end, as Ctrl-C does: SIGINT.
+    /// Makes the gateway end, as Ctrl-C does: SIGINT.
     pub fn interrupt(&self) {
         self.signal(rustix::process::Signal::INT);
     }
@@ -155,32 +156,32 @@ impl Gateway {
         let pid =
             self.child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
         if let Some(pid) = pid {
-            // It may have ended by itself: then there is nobody to ask.
+            // The process may have ended already.
             let _ = rustix::process::kill_process(pid, signal);
         }
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the gateway has ended by itself.
     ///
     /// # Panics
-    /// If the process can't be waited for.
+    /// Panics if the process can't be waited for.
     pub async fn ended(&mut self) -> ExitStatus {
         let ended = patiently("the end of the gateway", self.child.wait());
         ended.await.unwrap_or_else(|error| panic!("the gateway can't be waited for: {error}"))
     }
 
-    /// Asks it to end and waits until it has.
+    /// Terminates the gateway and waits until it has ended.
     ///
     /// # Panics
-    /// If the process can't be waited for.
+    /// Panics if the process can't be waited for.
     pub async fn terminate(&mut self) -> ExitStatus {
         self.ask_to_end();
         self.ended().await
     }
 }
 
-/// Gateways of tests that say nothing of an admin listener, not even in a comment, have none: of the default
-/// there is one on a machine.
+/// Disables the admin listener unless the config mentions it, even in a comment: its default address can only
+/// be used once on a machine.
 fn without_default_admin(yaml: &str) -> String {
     if yaml.lines().any(|line| line.trim_start_matches("# ").starts_with("admin:")) {
         return yaml.to_owned();
@@ -197,7 +198,7 @@ fn write(path: &Path, text: &str) {
 
 #[expect(
     clippy::print_stderr,
-    reason = "whoever asks next is told of a broken connection, and not of what ended the gateway"
+    reason = "the next caller only sees a broken connection, and not the reason the gateway ended"
 )]
 async fn collect(stderr: ChildStderr, log: Arc<watch::Sender<Log>>) {
     let mut lines = BufReader::new(stderr).lines();
@@ -211,13 +212,13 @@ async fn collect(stderr: ChildStderr, log: Arc<watch::Sender<Log>>) {
 }
 
 async fn listening(log: &watch::Sender<Log>) -> SocketAddr {
-    match patiently("the gateway's log says that it listens", find(log, address)).await {
+    match patiently("the gateway to log that it listens", find(log, address)).await {
         Some(address) => address,
         None => panic!("the gateway ended before it listened:\n{}", log.borrow().lines.join("\n")),
     }
 }
 
-/// Waits for the first line of which something can be made; `None` once there will be no more lines.
+/// Waits for the first line for which `make` returns a value. Returns `None` at the end of the log.
 async fn find<T>(log: &watch::Sender<Log>, make: impl Fn(&str) -> Option<T>) -> Option<T> {
     let mut receiver = log.subscribe();
     let mut seen = 0;
@@ -236,7 +237,7 @@ async fn find<T>(log: &watch::Sender<Log>, make: impl Fn(&str) -> Option<T>) -> 
     }
 }
 
-/// The address in `{"message":"listening","address":"127.0.0.1:8080"}`, wherever the fields stand.
+/// The address in `{"message":"listening","address":"127.0.0.1:8080"}`, in any order of fields.
 fn address(line: &str) -> Option<SocketAddr> {
     let line: Value = serde_json::from_str(line).ok()?;
     let fields = line.get("fields").unwrap_or(&line);

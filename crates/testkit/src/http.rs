@@ -1,7 +1,7 @@
-//! A small HTTP client: one connection, nothing kept, nothing hidden.
+//! A small HTTP client: one connection, without caching or retries.
 //!
-//! [`request`] is for what is well-formed, [`raw`] for what is not, [`Connection`] for what has to share
-//! a connection or go away half-way.
+//! [`request`] is for well-formed requests, [`raw`] for malformed ones, [`Connection`] for requests that
+//! share a connection or are aborted.
 
 use std::net::SocketAddr;
 
@@ -13,21 +13,21 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What goes wrong between a test and what it tests.
+/// An error in the communication with the server under test.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// An answer, read to its end.
+/// A response, read to its end.
 #[derive(Clone, Debug)]
 pub struct Response {
     /// The status.
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body as it came.
+    /// The body as received.
     pub body: Bytes,
 }
 
-/// A connection that is kept as long as this lives.
+/// A connection that stays open until this is dropped.
 #[derive(Debug)]
 pub struct Connection {
     sender: SendRequest<Full<Bytes>>,
@@ -45,7 +45,7 @@ impl Response {
     /// The body as JSON.
     ///
     /// # Panics
-    /// If it is none.
+    /// Panics if the body is not JSON.
     #[must_use]
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {
@@ -55,7 +55,7 @@ impl Response {
         }
     }
 
-    /// A header as text; empty where it is missing.
+    /// A header as text, or empty if it is missing.
     #[must_use]
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
@@ -66,7 +66,7 @@ impl Connection {
     /// Connects to `127.0.0.1:8080` or to the host of a URL.
     ///
     /// # Errors
-    /// If nobody listens there.
+    /// Fails if nothing listens there.
     pub async fn open(to: &str) -> Result<Self, Error> {
         let authority = match to.parse::<Uri>()?.into_parts().authority {
             Some(authority) => authority.to_string(),
@@ -76,16 +76,16 @@ impl Connection {
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         let driver = tokio::spawn(async move {
-            // What ends the connection also fails the request on it, which tells the test.
+            // An error on the connection also fails the request on it, which reports it to the test.
             let _ = connection.await;
         });
         Ok(Self { sender, authority, driver })
     }
 
-    /// Sends a request and reads its answer. Dropping the future half-way closes the connection.
+    /// Sends a request and reads its response. Dropping the future closes the connection.
     ///
     /// # Errors
-    /// If the connection breaks, or what comes is not HTTP.
+    /// Fails if the connection breaks or the response is not HTTP.
     pub async fn request(
         &mut self,
         method: &str,
@@ -118,7 +118,7 @@ impl Drop for Connection {
 /// Sends one request on a connection of its own.
 ///
 /// # Errors
-/// If there is no connection, it breaks, or what comes is not HTTP.
+/// Fails if there is no connection, it breaks, or the response is not HTTP.
 pub async fn request(
     method: &str,
     url: &str,
@@ -130,15 +130,15 @@ pub async fn request(
     Connection::open(url).await?.request(method, path, headers, body).await
 }
 
-/// Sends bytes as they are, however malformed, and reads until the peer closes; add `Connection: close`
-/// where it might not. What came before an error counts.
+/// Sends bytes unchanged, however malformed, and reads until the peer closes the connection. Add `Connection:
+/// close` if it might not. Returns the bytes received before an error, if there is one.
 ///
 /// # Errors
-/// If there is no connection.
+/// Fails if there is no connection.
 pub async fn raw(address: SocketAddr, bytes: &[u8]) -> Result<String, Error> {
     let mut stream = TcpStream::connect(address).await?;
     let mut answer = Vec::new();
-    // A peer that refuses early may close while we write: its answer is what counts.
+    // A peer that refuses early may close while the client writes, so write errors are ignored.
     let _ = stream.write_all(bytes).await;
     let _ = stream.read_to_end(&mut answer).await;
     Ok(String::from_utf8_lossy(&answer).into_owned())

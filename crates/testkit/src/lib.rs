@@ -1,7 +1,7 @@
 //! Misbehaving services, a gateway builder and a small HTTP client, for tests and benches only.
 //!
-//! Nothing here knows a crate of the house: the gateway is driven as its users drive it, by its binary,
-//! its config and its ports. What goes wrong here panics, since it ends a test.
+//! This crate depends on no other crate of the workspace: the gateway is driven as its users drive it, by its
+//! binary, its config and its ports. Errors panic, since they end a test.
 #![expect(clippy::panic, reason = "a test that can't be set up has failed")]
 
 pub mod gateway;
@@ -10,14 +10,14 @@ pub mod misbehave;
 
 pub use gateway::Gateway;
 
-/// How long anything is waited for before the test is failed: far beyond what any of it takes, so that
-/// a test which waits for what never comes says so instead of holding up the others.
+/// The timeout of every wait: far longer than any of them takes, so that a test that waits for something that
+/// never happens fails instead of blocking the others.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Waits for what has to come.
+/// Waits for an event that has to happen.
 ///
 /// # Panics
-/// If it does not come.
+/// Panics on a timeout.
 pub async fn patiently<T>(what: impl std::fmt::Display, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(value) => value,

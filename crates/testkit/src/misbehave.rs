@@ -1,22 +1,22 @@
-//! A service that does what services should not do, each kind under a path of its own.
+//! A service that misbehaves, each kind of misbehaviour on its own path.
 //!
-//! | path | what happens |
+//! | path | behaviour |
 //! | --- | --- |
 //! | `/echo` | 200, JSON of method, path, headers, body |
-//! | `/body` | 200, the request's body, called JSON |
+//! | `/body` | 200, the request's body with a JSON content type |
 //! | `/json?n=3` | 200, a list of n objects; with `&text=9` each has a text of 9 bytes |
 //! | `/status/418` | this status, and a line of text |
 //! | `/redirect` | 302 to `/echo` |
 //! | `/encoded?with=gzip` | 200, JSON, encoded with gzip, br or zstd |
-//! | `/slow?ms=50` | 200 after so long |
-//! | `/hang` | never an answer |
+//! | `/slow?ms=50` | 200 after this time |
+//! | `/hang` | no response |
 //! | `/stall` | a head and half a body, then nothing |
-//! | `/reset` | RST instead of an answer |
-//! | `/stale` | 200, then closes the connection without having said so |
-//! | `/short` | closes before the body is as long as it said |
-//! | `/long` | more body than it said |
-//! | `/garbage` | something that is not HTTP |
-//! | `/chunked-broken` | chunks that make no sense |
+//! | `/reset` | RST instead of a response |
+//! | `/stale` | 200, then closes the connection without announcing it |
+//! | `/short` | closes before the body reaches its announced length |
+//! | `/long` | more body than announced |
+//! | `/garbage` | bytes that are not HTTP |
+//! | `/chunked-broken` | invalid chunks |
 //! | `/gigabyte` | 200, 1 GiB |
 //! | `/bomb` | 200, 1 GiB in 1 MiB of gzip |
 //!
@@ -52,22 +52,22 @@ struct Counts {
     closed: HashMap<String, usize>,
 }
 
-/// What becomes of a connection after an answer.
+/// The next step on a connection after a response.
 enum After {
-    /// The next request may come.
+    /// Wait for the next request.
     Keep,
-    /// It is closed.
+    /// Close the connection.
     Close,
-    /// It is reset.
+    /// Reset the connection.
     Reset,
-    /// Nothing happens until the peer closes it.
+    /// Do nothing until the peer closes the connection.
     Hang,
 }
 
 /// Starts the service on a port of its own.
 ///
 /// # Panics
-/// If no port can be had.
+/// Panics if no port is available.
 pub async fn start() -> Upstream {
     let listener = match TcpListener::bind("127.0.0.1:0").await {
         Ok(listener) => listener,
@@ -86,30 +86,30 @@ impl Upstream {
         format!("http://{}", self.address)
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How many requests came for a path, whatever the query.
+    /// The number of requests for a path, with any query.
     #[must_use]
     pub fn hits(&self, path: &str) -> usize {
         self.counts.borrow().hits.get(path).copied().unwrap_or_default()
     }
 
-    /// How many connections were opened.
+    /// The number of connections that were opened.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.counts.borrow().connections
     }
 
-    /// Waits until a request for a path has come.
+    /// Waits until a request for a path has arrived.
     pub async fn seen(&self, path: &str) {
         self.seen_times(path, 1).await;
     }
 
-    /// Waits until so many requests for a path have come.
+    /// Waits until this number of requests for a path have arrived.
     pub async fn seen_times(&self, path: &str, times: usize) {
         let seen = |counts: &Counts| counts.hits.get(path).is_some_and(|hits| *hits >= times);
         patiently(format!("{times} requests for {path}"), self.wait(seen)).await;
@@ -122,7 +122,7 @@ impl Upstream {
     }
 
     async fn wait(&self, done: impl FnMut(&Counts) -> bool) {
-        // The sender lives as long as `self`: waiting can't fail.
+        // The sender lives as long as `self`, so waiting can't fail.
         let _ = self.counts.subscribe().wait_for(done).await.map(|_| ());
     }
 }
@@ -134,7 +134,7 @@ impl Drop for Upstream {
 }
 
 async fn accept(listener: TcpListener, counts: Arc<watch::Sender<Counts>>) {
-    // Connections end with the set, which ends with this task.
+    // The connections end with the set, which ends with this task.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         counts.send_modify(|counts| counts.connections += 1);

@@ -1,5 +1,5 @@
-//! The gateway's encoder and the client library's decoder mean the same by the same bytes, and so do a second encoder,
-//! in JavaScript, and the decoder here: on a thousand texts, played in Node.
+//! Checks that the gateway and the client library agree on the format: the library decodes output of this
+//! encoder, and this decoder reads output of a second encoder in JavaScript, on a thousand texts in Node.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,12 +14,12 @@ use super::{Form, Limits, decode, encode_text};
 
 const TEXTS: usize = 1000;
 
-/// What `peer.js` answers to these lines.
+/// Returns the output of `peer.js` for these lines.
 fn node(lines: &str) -> String {
     let peer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk/javascript/test/peer.js");
     let mut node = Command::new("node");
     let node = node.arg(peer).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut node = node.spawn().expect("node, which has to be there: `scripts/setup test` says what to do");
+    let mut node = node.spawn().expect("node is required: run `scripts/setup test` for instructions");
     let mut input = node.stdin.take().expect("its input");
     let output = std::thread::scope(|scope| {
         scope.spawn(move || input.write_all(lines.as_bytes()));
@@ -30,7 +30,7 @@ fn node(lines: &str) -> String {
 }
 
 #[test]
-fn what_either_side_encodes_the_other_decodes() {
+fn either_side_decodes_output_of_the_other() {
     let (strategy, mut runner) = (any_text(), TestRunner::deterministic());
     let limits = Limits { min: 0, max: 1 << 20 };
     let (mut lines, mut encoded) = (String::new(), 0);

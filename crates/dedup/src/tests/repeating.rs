@@ -1,10 +1,10 @@
-//! Texts that say what they repeat: what their writer knows to be equal is shared without being looked for.
+//! Tests of texts with recorded repetitions, which are shared without a search.
 
 use json::{Again, Kind, Node};
 
 use super::*;
 
-/// A text, with a note of each object in it that stands there again and of which `is_noted` says so.
+/// Returns a text that records those repeated objects for which `is_noted` returns true.
 fn noted(text: &str, mut is_noted: impl FnMut() -> bool) -> Tree {
     let document = Document::new(Bytes::copy_from_slice(text.as_bytes())).unwrap();
     let mut again = Vec::new();
@@ -38,7 +38,7 @@ fn wire(tree: &Tree, form: Form) -> Option<String> {
 }
 
 #[test]
-fn what_a_text_says_it_repeats_is_shared_and_nothing_else_is_looked_for() {
+fn recorded_repetitions_are_shared_without_a_search() {
     let post = format!(r#"{{"title":"On Engines","by":{ADA}}}"#);
     let bob = r#"{"id":2,"name":"Charles Babbage"}"#;
     let plain = format!(r#"{{"data":[{post},{ADA},{bob},{post},{bob},{ADA}]}}"#);
@@ -54,7 +54,7 @@ fn what_a_text_says_it_repeats_is_shared_and_nothing_else_is_looked_for() {
 }
 
 #[test]
-fn where_what_a_text_says_saves_too_little_the_rest_is_looked_for() {
+fn searches_if_recorded_repetitions_save_too_little() {
     let bob = r#"{"id":2,"name":"Charles Babbage"}"#;
     let plain = format!("[{ADA},{ADA},{}]", [bob; 20].join(","));
     let mut notes = std::iter::once(true).chain(std::iter::repeat(false));
@@ -63,7 +63,7 @@ fn where_what_a_text_says_saves_too_little_the_rest_is_looked_for() {
 }
 
 #[test]
-fn what_is_repeated_deeper_down_is_not_nested_too_deep() {
+fn nested_repetitions_stay_within_the_depth_limit() {
     let nested = |depth: usize, text: &str| format!("{}{text}{}", "[".repeat(depth), "]".repeat(depth));
     let deep = format!(r#"{{"list":{}}}"#, nested(100, ADA));
     for (depth, is_shared) in [(json::DEPTH - 105, true), (json::DEPTH - 104, false)] {
@@ -82,7 +82,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_text_with_notes_comes_back_as_it_was(text in any_text(), coins: u64) {
+    fn every_text_with_recorded_repetitions_is_restored(text in any_text(), coins: u64) {
         let mut coins = coins;
         let tree = noted(&text, || { coins = coins.rotate_left(1); coins & 1 == 1 });
         let known = Known::new(&tree, text.len()).unwrap();

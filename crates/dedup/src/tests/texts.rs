@@ -1,10 +1,11 @@
-//! Texts that are hard to deduplicate: odd names and numbers, what no character is, white space at times.
+//! Texts that are hard to deduplicate: unusual names and numbers, unpaired surrogates, and occasional white
+//! space.
 
 use proptest::prelude::*;
 
 use super::ADA;
 
-/// JSON texts with many equal objects in them.
+/// Returns a strategy for JSON texts with many equal objects.
 pub(super) fn any_text() -> impl Strategy<Value = String> {
     let names = prop::sample::select(vec![
         "$",

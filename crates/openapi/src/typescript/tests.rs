@@ -1,8 +1,9 @@
-//! What is generated, as whole files of small documents. That TypeScript takes it is shown end to end, by tsc.
+//! Snapshot tests of the types generated for small documents. The end-to-end tests compile such types with
+//! tsc.
 
 use super::*;
 
-/// What is generated for one service, without what is the same for all.
+/// Returns the part that is generated for one service, without the part that is the same for all.
 fn generated(name: &str, text: &str) -> String {
     let document = Document::read(text).expect("a document").below("");
     let operations = document.operations.iter().collect();
@@ -41,7 +42,7 @@ fn a_service_without_a_document_is_any_service() {
 }
 
 #[test]
-fn what_is_not_open_is_not_told() {
+fn omits_operations_that_are_not_open() {
     let document = Document::read(OPENAPI_3_0).expect("a document");
     let open = |method: &str| document.operations.iter().filter(|it| it.method == method).collect();
     let all = types(&[Open { name: "shop", document: Some(&document), operations: open("DELETE") }]);

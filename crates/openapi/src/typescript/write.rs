@@ -1,4 +1,4 @@
-//! Schemas as TypeScript writes them, and its small change: keys, texts, comments.
+//! Writes schemas, keys, literals and comments in TypeScript.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -7,19 +7,19 @@ use serde_json::Value;
 
 use crate::schema::{Object, Schema, Told};
 
-/// Deeper than this no type is written out: TypeScript gives up as well.
+/// The maximum depth of nested types, beyond which TypeScript gives up as well.
 const MAX_DEPTH: usize = 60;
 
 /// Writes types.
 #[derive(Clone, Copy)]
 pub(super) struct Writer<'a> {
-    /// The namespace of the named schemas; empty within it.
+    /// The namespace of the named schemas, or empty inside of it.
     pub(super) prefix: &'a str,
     pub(super) indent: usize,
 }
 
 impl Writer<'_> {
-    /// A type. It may need brackets where it becomes part of another.
+    /// Returns a type. It may need parentheses as part of another.
     pub(super) fn schema(self, schema: &Schema) -> String {
         match schema {
             _ if self.indent > MAX_DEPTH => "unknown".to_owned(),
@@ -46,7 +46,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A type that can stand anywhere.
+    /// Returns a type that can be used as part of any other.
     fn part(self, schema: &Schema) -> String {
         let text = self.schema(schema);
         let is_simple = match schema {
@@ -58,7 +58,7 @@ impl Writer<'_> {
         if is_simple { text } else { format!("({text})") }
     }
 
-    /// An object, a member a line.
+    /// Returns an object type, with one member a line.
     pub(super) fn object(self, object: &Object) -> String {
         let others = object.others.as_deref();
         let inner = Self { indent: self.indent + 1, ..self };
@@ -76,7 +76,7 @@ impl Writer<'_> {
                 writeln!(text, "{indent}  {}{mark}: {};", key(&member.name), inner.schema(&member.schema));
         }
         match others {
-            // An index beside members has to fit them all.
+            // An index signature must be compatible with all members.
             Some(Schema::Unknown) => _ = write!(text, "{indent}  [name: string]: unknown;\n{indent}}}"),
             Some(others) => _ = write!(text, "{indent}}} & {}", index(others)),
             None => _ = write!(text, "{indent}}}"),
@@ -85,7 +85,7 @@ impl Writer<'_> {
     }
 }
 
-/// One of these types, each named once.
+/// Returns the union of these types, each once.
 pub(super) fn union(types: impl Iterator<Item = String>) -> String {
     joined(types, " | ")
 }
@@ -96,19 +96,19 @@ fn joined(types: impl Iterator<Item = String>, with: &str) -> String {
     if types.is_empty() { "never".to_owned() } else { types.join(with) }
 }
 
-/// A member's name.
+/// Returns a member's name, quoted if necessary.
 pub(super) fn key(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$';
     let starts_plain = name.bytes().next().is_some_and(|first| !first.is_ascii_digit());
     if starts_plain && name.bytes().all(is_plain) { name.to_owned() } else { literal(name) }
 }
 
-/// A text in quotes.
+/// Returns a quoted text.
 pub(super) fn literal(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// What stands before a declaration; nothing where there is nothing to say.
+/// Returns the comment for a declaration, or nothing if there is no text.
 pub(super) fn comment(indent: &str, text: &str, is_deprecated: bool) -> String {
     let text = text.replace("*/", "*\u{2060}/");
     let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());

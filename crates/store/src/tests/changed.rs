@@ -1,9 +1,9 @@
-//! What is told of what others commit.
+//! Tests of the notification of commits by other processes.
 
 use super::*;
 
 #[tokio::test]
-async fn what_another_process_commits_is_told() {
+async fn notifies_of_commits_by_another_process() {
     let bench = Bench::new();
     let mut changed = bench.store.changed();
     let other = bench.another();
@@ -15,7 +15,7 @@ async fn what_another_process_commits_is_told() {
 }
 
 #[test]
-fn what_is_committed_here_is_not_told() {
+fn does_not_notify_of_own_commits() {
     let bench = Bench::new();
     let (_messages, received) = mpsc::channel();
     let others = watch::Sender::new(());
@@ -31,7 +31,7 @@ fn what_is_committed_here_is_not_told() {
 }
 
 #[tokio::test]
-async fn who_waits_hears_when_the_store_is_gone() {
+async fn notifies_waiters_when_the_store_ends() {
     let Bench { store, .. } = Bench::new();
     let mut changed = store.changed();
     drop(store);

@@ -1,4 +1,4 @@
-//! A file that is full, locked, read-only or damaged.
+//! Tests of files that are full, locked, read-only or damaged.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ use super::*;
 const LARGE: usize = 300_000;
 
 #[tokio::test]
-async fn a_full_disk_refuses_what_does_not_fit_and_keeps_what_does() {
+async fn a_full_disk_rejects_only_batches_that_do_not_fit() {
     let bench = Bench::with(|connection| connection.pragma_update(None, "max_page_count", 40).unwrap());
     let Bench { store, .. } = &bench;
     store.commit(batch().create("a", "0").create("b", vec![0; 100_000])).await.unwrap();
@@ -31,7 +31,7 @@ async fn a_full_disk_refuses_what_does_not_fit_and_keeps_what_does() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_removed_or_replaced_is_written_to_no_more_and_is_again_where_it_is_back() {
+async fn rejects_writes_while_the_file_is_removed_or_replaced() {
     let bench = Bench::new();
     bench.store.commit(batch().create("a", "0")).await.unwrap();
     let (file, aside) = (bench.path(), bench.path().with_extension("aside"));
@@ -46,7 +46,7 @@ async fn a_file_that_was_removed_or_replaced_is_written_to_no_more_and_is_again_
 }
 
 #[tokio::test]
-async fn a_conflict_in_a_transaction_that_did_not_fit_is_judged_again() {
+async fn reevaluates_conflicts_after_a_transaction_that_did_not_fit() {
     let bench = Bench::with(|connection| connection.pragma_update(None, "max_page_count", 40).unwrap());
     let Bench { store, .. } = &bench;
     store.commit(batch().create("a", "0")).await.unwrap();
@@ -69,12 +69,12 @@ async fn a_conflict_in_a_transaction_that_did_not_fit_is_judged_again() {
 }
 
 #[tokio::test]
-async fn a_file_that_another_keeps_locked_is_said_and_read_and_used_again_after() {
+async fn reports_a_locked_file_but_reads_it_and_recovers() {
     let bench = Bench::with(|connection| connection.busy_timeout(Duration::ZERO).unwrap());
     bench.store.commit(batch().create("a", "0")).await.unwrap();
     let raw = bench.raw();
     raw.execute_batch("BEGIN IMMEDIATE").unwrap();
-    // Handed over one after the other without a pause, they meet in one transaction, most often.
+    // Requests that are submitted without a pause usually meet in one transaction.
     for _ in 0..20 {
         let append = bench.store.submit(batch().append("a", 1, "1")).await;
         let read = read(&bench.store, "a").await;
@@ -85,7 +85,7 @@ async fn a_file_that_another_keeps_locked_is_said_and_read_and_used_again_after(
 }
 
 #[tokio::test]
-async fn a_file_that_can_only_be_read_is_said_and_read() {
+async fn reports_a_read_only_file_but_reads_it() {
     let bench = Bench::new();
     bench.store.commit(batch().create("a", "0")).await.unwrap();
     let connection = file::open(&bench.path(), Durability::Process).unwrap();
@@ -96,7 +96,7 @@ async fn a_file_that_can_only_be_read_is_said_and_read() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_refused_before_it_is_written() {
+async fn rejects_values_that_are_too_large_before_writing() {
     let Bench { store, .. } = &Bench::new();
     let error = store.commit(batch().create("a", "").create("b", vec![0; LARGEST])).await.unwrap_err();
     assert_eq!(error, Error::TooLarge { key: "b".into(), size: LARGEST });
@@ -104,7 +104,7 @@ async fn what_is_too_large_is_refused_before_it_is_written() {
 }
 
 #[tokio::test]
-async fn a_log_that_lacks_something_is_damage_and_no_state() {
+async fn an_incomplete_log_is_reported_as_damage() {
     for damage in ["DELETE FROM changes WHERE version = 2", "DELETE FROM changes", "DELETE FROM snapshots"] {
         let bench = Bench::new();
         let Bench { store, .. } = &bench;
@@ -115,7 +115,7 @@ async fn a_log_that_lacks_something_is_damage_and_no_state() {
     }
 }
 
-/// A file with all that there can be in one, closed.
+/// Creates and closes a file with all kinds of content.
 async fn full_file() -> (TempDir, PathBuf) {
     let bench = Bench::new();
     let path = bench.path();
@@ -129,7 +129,7 @@ async fn full_file() -> (TempDir, PathBuf) {
     (bench.folder, path)
 }
 
-/// All that can be done with a store; what goes wrong has to be said, and the thread has to live.
+/// Uses all functions of a store. Failures must be reported, and the thread must survive.
 async fn use_all(store: &Store) {
     let mut answers = vec![store.keys("").await.map(drop)];
     for number in [0, 7, 100, 199] {
@@ -145,7 +145,7 @@ async fn use_all(store: &Store) {
 }
 
 #[test]
-fn a_damaged_file_is_an_error_and_never_the_end_of_the_thread() {
+fn a_damaged_file_is_an_error_and_does_not_end_the_thread() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (_folder, path) = runtime.block_on(full_file());
     let whole = fs::read(&path).unwrap();

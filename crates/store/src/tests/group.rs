@@ -1,8 +1,8 @@
-//! What is committed together with others, and what builds on what.
+//! Tests of group commits, and of batches that build on each other.
 
 use super::*;
 
-/// Hands batches over while the file is locked, so that all but perhaps the first meet in one transaction.
+/// Submits batches while the file is locked, so that all but perhaps the first meet in one transaction.
 async fn together(bench: &Bench, batches: Vec<Batch>) -> Vec<Result<Vec<Written>, Error>> {
     let raw = bench.raw();
     raw.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -19,7 +19,7 @@ async fn together(bench: &Bench, batches: Vec<Batch>) -> Vec<Result<Vec<Written>
 }
 
 #[tokio::test]
-async fn a_batch_is_kept_whole_or_not_at_all() {
+async fn a_batch_is_atomic() {
     let Bench { store, .. } = &Bench::new();
     store.commit(batch().create("a", "0").create("b", "0")).await.unwrap();
     let refused =
@@ -31,7 +31,7 @@ async fn a_batch_is_kept_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_batch_that_is_refused_spoils_nothing_for_those_beside_it() {
+async fn a_refused_batch_does_not_affect_others() {
     let bench = Bench::new();
     bench.store.commit(batch().create("a", "0").create("b", "0")).await.unwrap();
     let answers = together(
@@ -52,7 +52,7 @@ async fn a_batch_that_is_refused_spoils_nothing_for_those_beside_it() {
 }
 
 #[tokio::test]
-async fn batches_are_done_in_the_order_in_which_they_were_handed_over() {
+async fn executes_batches_in_the_order_of_submission() {
     let Bench { store, .. } = &Bench::new();
     store.commit(batch().create("a", "")).await.unwrap();
     let mut pipeline = store.pipeline();
@@ -66,7 +66,7 @@ async fn batches_are_done_in_the_order_in_which_they_were_handed_over() {
 }
 
 #[tokio::test]
-async fn what_builds_on_a_refused_batch_is_abandoned_even_if_another_made_its_version_right() {
+async fn abandons_batches_after_a_refused_one_even_if_their_version_matches() {
     let bench = Bench::new();
     bench.store.commit(batch().create("a", "0")).await.unwrap();
     bench.another().commit(batch().append("a", 1, "theirs")).await.unwrap();
@@ -81,7 +81,7 @@ async fn what_builds_on_a_refused_batch_is_abandoned_even_if_another_made_its_ve
 }
 
 #[tokio::test]
-async fn who_waits_for_another_process_goes_on_from_what_that_one_committed() {
+async fn a_write_after_a_wait_sees_the_commits_of_the_other_process() {
     let bench = Bench::new();
     let lease = bench.store.lease("group", "here", Duration::from_secs(3600)).await.unwrap();
     let raw = bench.raw();
@@ -94,14 +94,14 @@ async fn who_waits_for_another_process_goes_on_from_what_that_one_committed() {
 }
 
 #[tokio::test]
-async fn a_batch_that_nobody_waits_for_is_kept() {
+async fn commits_a_batch_whose_future_is_dropped() {
     let Bench { store, .. } = &Bench::new();
     drop(store.submit(batch().create("a", "0")).await);
     assert_eq!(read(store, "a").await, read_as(1, "0"));
 }
 
 #[tokio::test]
-async fn what_was_handed_over_is_kept_after_the_last_handle_is_gone() {
+async fn commits_submitted_batches_after_the_last_handle_is_dropped() {
     let bench = Bench::new();
     let Bench { folder, store } = bench;
     let commits: Vec<Commit> = {
@@ -120,7 +120,7 @@ async fn what_was_handed_over_is_kept_after_the_last_handle_is_gone() {
 }
 
 #[tokio::test]
-async fn who_finds_the_queue_full_waits_and_blocks_nobody() {
+async fn waits_for_room_in_a_full_queue_without_blocking_the_thread() {
     let bench = Bench::new();
     let raw = bench.raw();
     raw.execute_batch("BEGIN IMMEDIATE").unwrap();

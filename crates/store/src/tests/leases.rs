@@ -1,9 +1,9 @@
-//! Who may write, and who may not any more.
+//! Tests of leases: the right to write, and its loss.
 
 use super::*;
 
 const LONG: Duration = Duration::from_secs(3600);
-/// A lease that has ended as soon as it is there.
+/// The duration of a lease that expires immediately.
 const ENDED: Duration = Duration::ZERO;
 
 fn lost() -> Error {
@@ -31,7 +31,7 @@ async fn a_lease_has_one_holder_until_it_is_released() {
 }
 
 #[tokio::test]
-async fn who_lost_a_lease_can_write_no_more() {
+async fn a_lost_lease_cannot_be_used_for_writes() {
     let bench = Bench::new();
     let (here, there) = (&bench.store, bench.another());
     let old = here.lease("group", "here", ENDED).await.unwrap();
@@ -46,7 +46,7 @@ async fn who_lost_a_lease_can_write_no_more() {
 }
 
 #[tokio::test]
-async fn a_lease_that_ended_is_good_until_somebody_takes_it() {
+async fn an_expired_lease_is_valid_until_it_is_taken() {
     let Bench { store, .. } = &Bench::new();
     let lease = store.lease("group", "here", ENDED).await.unwrap();
     store.commit(batch().create("a", "0").fenced(&lease)).await.unwrap();
@@ -55,7 +55,7 @@ async fn a_lease_that_ended_is_good_until_somebody_takes_it() {
 }
 
 #[tokio::test]
-async fn a_holder_that_asks_again_takes_over_from_itself() {
+async fn a_holder_takes_its_own_lease_over() {
     let Bench { store, .. } = &Bench::new();
     let first = store.lease("group", "here", LONG).await.unwrap();
     let second = store.lease("group", "here", LONG).await.unwrap();
@@ -65,7 +65,7 @@ async fn a_holder_that_asks_again_takes_over_from_itself() {
 }
 
 #[tokio::test]
-async fn fences_grow_and_leases_last_when_the_file_is_opened_again() {
+async fn fences_and_leases_persist_when_the_file_is_reopened() {
     let bench = Bench::new();
     let lease = bench.store.lease("group", "here", LONG).await.unwrap();
     let again = bench.another();
@@ -75,7 +75,7 @@ async fn fences_grow_and_leases_last_when_the_file_is_opened_again() {
 }
 
 #[tokio::test]
-async fn a_lease_from_the_future_of_a_clock_that_was_set_back_has_ended() {
+async fn a_lease_from_the_future_counts_as_expired() {
     let bench = Bench::new();
     let lease = bench.store.lease("group", "here", LONG).await.unwrap();
     bench.raw().execute("UPDATE leases SET since = since + 86400000, until = until + 86400000", []).unwrap();
@@ -84,7 +84,7 @@ async fn a_lease_from_the_future_of_a_clock_that_was_set_back_has_ended() {
 }
 
 #[tokio::test]
-async fn leases_that_ended_a_day_ago_are_forgotten_and_no_younger_ones() {
+async fn deletes_only_leases_that_expired_a_day_ago() {
     let bench = Bench::new();
     bench.store.lease("old", "here", ENDED).await.unwrap();
     bench.raw().execute("UPDATE leases SET until = until - 86400001", []).unwrap();

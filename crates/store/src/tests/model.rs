@@ -1,4 +1,5 @@
-//! Whatever is committed, compacted, crashed and opened again in whatever order: a store is what a map in memory is.
+//! A model test: after any sequence of commits, compactions, crashes and reopenings, a store equals a map in
+//! memory.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use super::*;
 
 const KEYS: [&str; 5] = ["a", "a/1", "a/10", "a/2", "b"];
 
-/// A key as it should be: all its values since the last snapshot that was put, with the version of the first.
+/// The expected state of a key: all its values since the last snapshot, and the version of the first one.
 #[derive(Clone, Debug)]
 struct Cell {
     base: u64,
@@ -21,7 +22,7 @@ struct Model {
     floor: u64,
 }
 
-/// A write, with versions as differences to the right one.
+/// A write whose version is given as the difference to the correct one.
 #[derive(Clone, Debug)]
 enum Op {
     Append(usize, i64, u8),
@@ -35,13 +36,13 @@ enum Op {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// The ops, and whether the other process does them.
+    /// The operations, and whether the other process executes them.
     Commit(Vec<Op>, bool),
-    /// Whoever has the file is killed: it is opened as it lies there.
+    /// The process is killed, and the file is opened in the state on disk.
     Crash,
-    /// It is closed and opened.
+    /// The file is closed and opened.
     Reopen,
-    /// A key is read by one who knows a version.
+    /// A key is read by a caller that has a certain version.
     LoadAfter(usize, i64),
 }
 
@@ -60,7 +61,7 @@ impl Model {
         self.cells.get(key).map_or(0, Cell::version)
     }
 
-    /// Adds an op to a batch, and does it, if it is right.
+    /// Adds an operation to a batch, and applies it to the model if it is valid.
     fn apply(&mut self, batch: Batch, op: &Op) -> (Batch, Result<(), Error>) {
         let (Op::Append(key, ..)
         | Op::Create(key, _)
@@ -88,7 +89,7 @@ impl Model {
                 (batch.create(key, letter(value)), !is_there)
             }
             Op::Replace(_, by, value) => {
-                // Version 0 is that of a key that is not there: then it is a creation.
+                // The version is 0 if the key does not exist; then the operation is a creation.
                 let is_right = near(by) == version;
                 self.put(key, letter(value), is_right);
                 (batch.replace(key, near(by), letter(value)), is_right)
@@ -155,7 +156,7 @@ async fn check(model: &Model, store: &Store) {
     }
 }
 
-/// All logs, page by page.
+/// Compares all logs page by page.
 async fn check_scan(model: &Model, store: &Store) {
     let mut cells = model.cells.iter();
     let mut after = String::new();
@@ -184,7 +185,7 @@ async fn check_after(model: &Model, store: &Store, key: &str, by: i64) {
     assert_eq!(log.version, cell.version());
 }
 
-/// Copies what is on the disk, as a process that is killed leaves it: without what is in memory only.
+/// Copies the files on disk, which is the state that a killed process leaves.
 fn crash(bench: &Bench) -> Bench {
     let folder = tempfile::tempdir().unwrap();
     for name in ["state.db", "state.db-wal"] {
@@ -245,7 +246,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_store_is_what_a_map_in_memory_is(steps in prop::collection::vec(any_step(), 1..60)) {
+    fn a_store_behaves_like_a_map_in_memory(steps in prop::collection::vec(any_step(), 1..60)) {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(play(steps));
     }
 }

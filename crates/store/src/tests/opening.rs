@@ -1,4 +1,4 @@
-//! Which files are opened, and how they are made.
+//! Tests of creating and opening files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ fn open(path: &Path) -> Result<Store, Error> {
 }
 
 #[tokio::test]
-async fn a_new_file_and_its_folder_are_for_their_owner_alone() {
+async fn a_new_file_and_its_folder_are_accessible_only_to_the_owner() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("of/state/state.db");
     let store = open(&path).unwrap();
@@ -23,27 +23,27 @@ async fn a_new_file_and_its_folder_are_for_their_owner_alone() {
 }
 
 #[test]
-fn a_commit_waits_for_the_disk_only_where_the_machine_may_stop() {
+fn commits_wait_for_the_disk_only_with_machine_durability() {
     let folder = tempfile::tempdir().unwrap();
     let synchronous = |durability| {
         let connection = file::open(&folder.path().join("state.db"), durability).unwrap();
         connection.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0)).unwrap()
     };
-    // 2 is FULL, which synchronises the log in each commit; 1 is NORMAL, which does so before it goes into the file.
+    // 2 is FULL, which syncs the log in each commit; 1 is NORMAL, which syncs it before a checkpoint.
     assert_eq!((synchronous(Durability::Process), synchronous(Durability::Machine)), (1, 2));
 }
 
 #[test]
-fn a_file_of_a_newer_format_is_not_touched() {
+fn does_not_change_a_file_of_a_newer_format() {
     let bench = Bench::new();
     bench.raw().pragma_update(None, "user_version", 2).unwrap();
     let error = open(&bench.path()).unwrap_err();
     assert_eq!(error.code(), "store-newer");
-    assert!(error.to_string().ends_with("(its format is 2, this program knows 1)"), "{error}");
+    assert!(error.to_string().ends_with("(its format is 2, the latest known is 1)"), "{error}");
 }
 
 #[test]
-fn a_file_that_is_something_else_is_not_touched() {
+fn does_not_change_a_file_of_another_kind() {
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("text");
     fs::write(&text, "orfa: yes\n".repeat(1000)).unwrap();
@@ -56,7 +56,7 @@ fn a_file_that_is_something_else_is_not_touched() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_left_half_made_is_finished() {
+async fn completes_a_partially_created_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     let _: String = Connection::open(&path)
@@ -68,7 +68,7 @@ async fn a_file_that_was_left_half_made_is_finished() {
 }
 
 #[test]
-fn a_place_where_no_file_can_be_is_said() {
+fn reports_a_path_that_cannot_be_a_file() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("file"), "").unwrap();
     let error = open(&folder.path().join("file/state.db")).unwrap_err();
@@ -78,7 +78,7 @@ fn a_place_where_no_file_can_be_is_said() {
 }
 
 #[tokio::test]
-async fn a_new_file_can_be_opened_by_many_at_once() {
+async fn a_new_file_can_be_opened_concurrently() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     let openers: Vec<_> = (0..16)

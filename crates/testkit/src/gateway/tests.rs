@@ -1,4 +1,4 @@
-//! Driven with a shell script in place of the gateway.
+//! Tests with a shell script in place of the gateway.
 
 use super::{Gateway, address};
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ fn script(text: &str) -> tempfile::TempPath {
 }
 
 #[test]
-fn the_address_is_found_flat_or_nested() {
+fn finds_the_address_in_flat_and_nested_lines() {
     let expected = "127.0.0.1:80".parse().ok();
     assert_eq!(address(r#"{"message":"listening","address":"127.0.0.1:80"}"#), expected);
     assert_eq!(address(r#"{"fields":{"message":"listening","address":"127.0.0.1:80"}}"#), expected);
@@ -39,7 +39,7 @@ while :; do sleep 0.01; done"#,
 
 #[tokio::test]
 #[should_panic(expected = "no services")]
-async fn a_gateway_that_gives_up_says_why() {
+async fn panics_with_the_log_of_a_gateway_that_exits() {
     let binary = script("echo no services >&2; exit 64");
     Gateway::start(&binary, "").await;
 }

@@ -1,4 +1,4 @@
-//! What the service does with a request, path by path.
+//! The service's behaviour by path.
 
 use std::io;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::request::Request;
 
 const JSON: &str = "content-type: application/json\r\n";
 const GIGABYTE: usize = 1 << 30;
-/// What one member of the bomb becomes.
+/// The uncompressed size of one gzip member of the bomb, in bytes.
 const MEMBER: usize = 16 << 20;
 
 pub(super) async fn answer(request: &Request, to: &mut TcpStream) -> io::Result<After> {
@@ -58,7 +58,7 @@ pub(super) async fn answer(request: &Request, to: &mut TcpStream) -> io::Result<
     }
 }
 
-/// A proper answer, after which the next request may come.
+/// Sends a proper response, after which the next request may arrive.
 async fn whole(
     to: &mut TcpStream,
     request: &Request,
@@ -95,7 +95,7 @@ fn echo(request: &Request) -> String {
     json!({ "method": request.method, "path": request.target, "headers": headers, "body": body }).to_string()
 }
 
-/// A list of objects, each with a text of so many bytes where that is asked for.
+/// Returns a list of objects, each with a text of this length if one is given.
 fn list(count: u64, text: Option<usize>) -> String {
     let item = |id: u64| match text {
         Some(bytes) => json!({ "id": id, "name": format!("item {id}"), "text": "x".repeat(bytes) }),
@@ -126,7 +126,7 @@ async fn gigabyte(to: &mut TcpStream) -> io::Result<After> {
     repeat(to, &[b'x'; 64 * 1024], GIGABYTE / (64 * 1024)).await
 }
 
-/// Members of gzip in a row are one text (RFC 1952, 2.2): one is made, all are sent.
+/// Consecutive gzip members are one text (RFC 1952, 2.2): one is compressed and sent repeatedly.
 async fn bomb(to: &mut TcpStream) -> io::Result<After> {
     let zeros = tokio::io::BufReader::new(tokio::io::repeat(0).take(MEMBER as u64));
     let mut member = Vec::new();

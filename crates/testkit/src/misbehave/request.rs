@@ -1,10 +1,10 @@
-//! Just enough of HTTP/1.1 to read what the gateway sends.
+//! A minimal HTTP/1.1 parser for the gateway's requests.
 
 use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
-/// A request as it came.
+/// A request as received.
 #[derive(Debug, Default)]
 pub(super) struct Request {
     pub(super) method: String,
@@ -14,7 +14,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Reads the next request; `None` where the connection ends.
+    /// Reads the next request, or `None` at the end of the connection.
     pub(super) async fn read(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Self>> {
         let Some(first) = line(stream).await? else { return Ok(None) };
         let mut words = first.split(' ').map(str::to_owned);

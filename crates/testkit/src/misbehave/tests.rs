@@ -1,4 +1,4 @@
-//! That each kind of misbehaviour is what it says, seen through the raw client.
+//! Tests of each kind of misbehaviour with the raw client.
 
 use crate::http::{Connection, raw, request};
 
@@ -8,7 +8,7 @@ async fn get(path: &str) -> String {
 }
 
 #[tokio::test]
-async fn it_can_behave() {
+async fn answers_correctly_on_well_behaved_paths() {
     let upstream = super::start().await;
     let mut connection = Connection::open(&upstream.url()).await.unwrap();
     let echo = connection.request("POST", "/echo?a=1", &[("x-a", "b")], "hello").await.unwrap().json();
@@ -25,7 +25,7 @@ async fn it_can_behave() {
 }
 
 #[tokio::test]
-async fn it_lies_about_lengths() {
+async fn sends_malformed_responses() {
     assert!(get("/short").await.contains("content-length: 100"));
     assert!(get("/chunked-broken").await.ends_with("XYZ\r\n"));
     assert!(!get("/garbage").await.starts_with("HTTP"));
@@ -33,7 +33,7 @@ async fn it_lies_about_lengths() {
 }
 
 #[tokio::test]
-async fn a_peer_that_goes_away_is_noticed() {
+async fn notices_a_peer_that_disconnects() {
     let upstream = super::start().await;
     for path in ["/hang", "/stall", "/gigabyte"] {
         let url = format!("{}{path}", upstream.url());
