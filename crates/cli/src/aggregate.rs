@@ -1,4 +1,4 @@
-//! `orfa aggregate`: what a declared aggregate will do, told before it does it.
+//! `orfa aggregate`: explains a declared aggregate without executing it.
 
 use std::path::{Path, PathBuf};
 
@@ -15,16 +15,16 @@ pub(crate) enum Verb {
     Explain(Arguments),
 }
 
-/// Tell which calls an aggregate will make, in which order, and what becomes of their answers.
+/// Show which calls an aggregate makes, in which order, and how their responses are combined.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The path of a route, or a declaration, which need not be a route's yet.
+    /// The path of a route, or a declaration file, even if no route names it yet.
     #[arg(value_name = "ROUTE | FILE")]
     what: String,
     /// The config with its services.
     #[arg(short, long, value_name = "FILE", default_value = "orfa.yaml")]
     config: PathBuf,
-    /// Draw it, as SVG; as a flowchart of Mermaid if the file's name ends in `.mmd`.
+    /// Write a diagram to this file: SVG, or a Mermaid flowchart if its name ends in `.mmd`.
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -46,7 +46,7 @@ pub(crate) fn explain(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The aggregate that is meant, or what is wrong with the config or with a declaration.
+/// Finds the requested aggregate, or returns the mistakes in the config or in a declaration.
 fn found(what: &str, config: &Path) -> anyhow::Result<Result<Ready, Vec<Mistake>>> {
     let config = match gateway::config::read(config) {
         Ok(config) => config,
@@ -59,7 +59,7 @@ fn found(what: &str, config: &Path) -> anyhow::Result<Result<Ready, Vec<Mistake>
     Ok(aggregates::ready(&config).and_then(|all| one(all, &path)))
 }
 
-/// The path of the route that is meant, by it or by its file.
+/// Finds the path of the route, given by its path or by its file.
 fn route(config: &Config, what: &str) -> Option<String> {
     let here = Path::new(what).canonicalize().ok();
     let is_it = |path: &str, file: &Path| {
@@ -69,7 +69,7 @@ fn route(config: &Config, what: &str) -> Option<String> {
     routes.find(|(path, aggregate)| is_it(path, aggregate.file())).map(|(path, _)| path.clone())
 }
 
-/// A declaration that no route of the config names, as if one did.
+/// Builds a declaration that no route of the config names, on a temporary route.
 fn declared(config: Config, file: &Path) -> anyhow::Result<Result<Ready, Vec<Mistake>>> {
     let Ok(here) = file.canonicalize() else {
         let message = format!("{} is neither the path of an aggregate's route nor a file", file.display());
@@ -87,7 +87,7 @@ fn one(all: Vec<Ready>, path: &str) -> Result<Ready, Vec<Mistake>> {
     all.into_iter().find(|ready| ready.path == path).ok_or_else(Vec::new)
 }
 
-/// What waits for what, and what is put where.
+/// The graph of dependencies between the steps, and of the insertions of their responses.
 fn graph(explanation: &Explanation) -> Graph {
     let number = |part: &str| explanation.steps.iter().position(|step| step.part == part);
     let position = Position { line: 1, column: 1 };

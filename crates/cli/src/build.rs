@@ -1,11 +1,11 @@
-//! From a C file to a query module of a few hundred bytes.
+//! Builds a C file to a query module of a few hundred bytes.
 //!
-//! Clang compiles (`compile.rs`), the object is looked at for what the linker would let pass
-//! (`object.rs`), wasm-ld links at the fixed addresses of a query, and `post_link.rs` makes what comes out
-//! a guest of the environment: the stack pointer becomes an import, `env` gets its version, and whatever
-//! is of no use at run time is left out. `fit.rs` says whether it will be accepted by a gateway.
+//! Clang compiles (`compile.rs`), and the object is checked for errors that the linker would ignore
+//! (`object.rs`). wasm-ld links at the fixed addresses of a query, and `post_link.rs` converts the result to a
+//! guest of the environment: the stack pointer becomes an import, `env` gets its version, and sections without
+//! use at run time are removed. `fit.rs` checks whether a gateway will accept it.
 //!
-//! Start at [`build`].
+//! The entry point is [`build`].
 mod compile;
 mod error;
 mod fit;
@@ -27,13 +27,13 @@ use crate::terminal;
 pub(crate) use compile::{ORFA_ABI_H, ORFA_H};
 pub(crate) use error::BuildError;
 
-/// How to build.
+/// The options of a build.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     /// Further arguments for clang, such as `-I` and `-D`.
     pub(crate) flags: Vec<String>,
-    /// What the module says about itself in its `orfa` section. Without it there is no such section: a
-    /// module's size is what its user waits for.
+    /// The content of the module's `orfa` section. Without it there is no such section, since users wait for
+    /// every byte of a module.
     pub(crate) metadata: Option<Metadata>,
 }
 
@@ -44,13 +44,13 @@ pub(crate) struct Metadata {
     pub(crate) language: String,
     /// The program's name.
     pub(crate) name: String,
-    /// The services that it uses, each with the methods.
+    /// The services that the program uses, each with its methods.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) services: BTreeMap<String, Vec<String>>,
 }
 
 impl Metadata {
-    /// Adds what a `--declare` says: `catalog`, or `catalog:GET+POST`. GET is meant where no method stands.
+    /// Adds an argument of `--declare`: `catalog`, or `catalog:GET+POST`. The default method is GET.
     pub(crate) fn declare(&mut self, declaration: &str) {
         let (service, methods) = declaration.split_once(':').unwrap_or((declaration, "GET"));
         let methods = methods.split('+').map(str::to_uppercase);
@@ -58,24 +58,24 @@ impl Metadata {
     }
 }
 
-/// A query module, and what there is to say about it.
+/// A query module, with its sizes and warnings.
 #[derive(Clone, Debug)]
 pub(crate) struct Built {
     /// The module.
     pub(crate) wasm: Vec<u8>,
     /// Its size in bytes.
     pub(crate) raw: usize,
-    /// Its size in bytes as gzip sends it.
+    /// Its size in bytes after gzip.
     pub(crate) gzip: usize,
-    /// What clang warned about; empty where all is well.
+    /// The warnings of clang.
     pub(crate) warnings: String,
 }
 
 /// Builds a query module from a C file.
 ///
 /// # Errors
-/// When the toolchain is missing, the program does not compile, or its module would not be accepted by
-/// a gateway; the error says why and where.
+/// If the toolchain is missing, the program does not compile, or a gateway would not accept its module. The
+/// error contains the reason and the position.
 pub(crate) fn build(source: &Path, options: &Options) -> Result<Built, BuildError> {
     let tools = Toolchain::find().map_err(BuildError::Toolchain)?;
     let folder = tempfile::tempdir().map_err(BuildError::Folder)?;
@@ -86,14 +86,14 @@ pub(crate) fn build(source: &Path, options: &Options) -> Result<Built, BuildErro
     Ok(Built { raw: wasm.len(), gzip: gzip_size(&wasm)?, wasm, warnings })
 }
 
-/// The module of a C source, for whoever sends it at once.
+/// Builds the module of a C source, to be sent at once.
 pub(crate) fn module(source: &Path) -> Result<Vec<u8>, Complaint> {
     let built = build(source, &Options::default())?;
     terminal::complain(&built.warnings);
     Ok(built.wasm)
 }
 
-/// Everything behind the linker: checks what came out and makes it a guest of the C environment.
+/// Checks the linked module and converts it to a guest of the C environment.
 fn finish(linked: &[u8], options: &Options) -> Result<Vec<u8>, BuildError> {
     fit::check(linked, environments::C.wasm)?;
     post_link::rewrite(linked, environments::C.name, options.metadata.as_ref())

@@ -1,7 +1,7 @@
-//! `orfa call PROGRAM`: sends a query and prints its answer.
+//! `orfa call PROGRAM`: sends a query and prints its response.
 //!
-//! The way of a call: `program.rs` makes bytes of a file, `exchange.rs` sends them and counts what
-//! crosses the socket, `problem.rs` tells what went wrong, `timing.rs` reads what the gateway measured.
+//! `program.rs` reads or builds the program, `exchange.rs` sends it and counts the bytes on the socket,
+//! `problem.rs` renders problem documents, and `timing.rs` reads the gateway's measurements.
 
 mod exchange;
 mod pretty;
@@ -26,15 +26,15 @@ pub(crate) use exchange::{Answer, Question};
 pub(crate) use problem::Problem;
 pub(crate) use program::{Program, read};
 
-/// Where `orfa dev` listens.
+/// The default address of `orfa dev`.
 pub(crate) const DEFAULT_URL: &str = "http://localhost:8080/query";
 
-/// Send a program to a gateway and print the answer.
+/// Send a program to a gateway and print the response.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The program: .ts, .js or .mjs as it is, .wasm as it is, .c built first.
+    /// The program: .ts, .js, .mjs and .wasm are sent unchanged, .c is built first.
     program: PathBuf,
-    /// The input, usually JSON; `-` reads it from the standard input.
+    /// The input, usually JSON; `-` reads standard input.
     #[arg(long, conflicts_with = "input_file")]
     input: Option<String>,
     /// A file with the input.
@@ -46,13 +46,13 @@ pub(crate) struct Arguments {
     /// A header of the request: 'Authorization: Bearer abc'.
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     headers: Vec<String>,
-    /// What the program may use at most: 'cpu=50, calls=10' (ms, bytes, counts).
+    /// Limits for the program: 'cpu=50, calls=10' (in ms, bytes, counts).
     #[arg(long, value_name = "LIMITS")]
     limit: Option<String>,
-    /// Have the run recorded, and write the recording to this file instead of printing the answer.
+    /// Record the run, and write the recording to this file instead of printing the response.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Tell bytes, times and the upstream calls, on the standard error.
+    /// Report bytes, times and the upstream calls on standard error.
     #[arg(short, long)]
     verbose: bool,
 }
@@ -76,7 +76,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
 }
 
-/// Keeps the recording that the answer is.
+/// Writes the recording in the response to a file.
 fn record(file: &Path, answer: &Answer, program: &Program) -> anyhow::Result<Exit> {
     if problem::Problem::of(answer).is_some() {
         return Ok(show(answer, program));
@@ -87,30 +87,30 @@ fn record(file: &Path, answer: &Answer, program: &Program) -> anyhow::Result<Exi
     Ok(Exit::Ok)
 }
 
-/// What was recorded.
+/// Parses a recording.
 pub(crate) fn recording(bytes: &[u8]) -> Result<Recording, Complaint> {
     Recording::read(bytes).map_err(|error| unreadable(&error))
 }
 
-/// Why something is no recording, and what to do.
+/// Returns the error for an invalid recording, with a hint.
 fn unreadable(error: &RecordingError) -> Complaint {
     let text = error.to_string();
     match error {
         RecordingError::Version(_) => Complaint::failed(
             "recording-version",
             text,
-            "record it again, or use the `orfa` of the gateway that made it",
+            "record it again, or use the `orfa` version of the gateway that recorded it",
         ),
         RecordingError::Short { .. } => {
-            Complaint::failed("recording-short", text, "record it again: all of it has to be there")
+            Complaint::failed("recording-short", text, "record it again: the file is incomplete")
         }
         RecordingError::Malformed(_) => {
-            Complaint::failed("recording-malformed", text, "`orfa call --record FILE` writes one")
+            Complaint::failed("recording-malformed", text, "`orfa call --record FILE` creates one")
         }
     }
 }
 
-/// Writes what the command line names.
+/// Writes a file that the command line names.
 pub(crate) fn write(file: &Path, bytes: &[u8]) -> Result<(), Complaint> {
     std::fs::write(file, bytes).map_err(|error| {
         let message = format!("{} can't be written: {error}", file.display());
@@ -118,7 +118,7 @@ pub(crate) fn write(file: &Path, bytes: &[u8]) -> Result<(), Complaint> {
     })
 }
 
-/// Prints the answer, or the problem that came instead.
+/// Prints the response, or the problem document.
 pub(crate) fn show(answer: &Answer, program: &Program) -> Exit {
     if let Some(problem) = problem::Problem::of(answer) {
         terminal::complain(&problem.render(program, terminal::width()));
@@ -126,13 +126,13 @@ pub(crate) fn show(answer: &Answer, program: &Program) -> Exit {
     }
     print_body(&answer.body);
     if answer.status.is_client_error() || answer.status.is_server_error() {
-        terminal::complain(&format!("orfa: the answer has status {}\n", answer.status));
+        terminal::complain(&format!("orfa: the response has status {}\n", answer.status));
         return Exit::Failed;
     }
     Exit::Ok
 }
 
-/// JSON in lines for a person; for anything else the very bytes. The reader may go away: nobody's loss.
+/// Prints JSON in lines on a terminal, and the exact bytes otherwise. A closed pipe is not an error.
 pub(crate) fn print_body(body: &[u8]) {
     let mut out = std::io::stdout();
     if out.is_terminal() {
@@ -144,7 +144,7 @@ pub(crate) fn print_body(body: &[u8]) {
     }
 }
 
-/// What `-v` tells.
+/// The report of `-v`.
 fn report(question: &Question, answer: &Answer, width: usize) -> String {
     let status = answer.status.as_u16();
     let timing = timing::Timing::of(&answer.headers);
@@ -201,7 +201,7 @@ fn headers(arguments: &Arguments) -> anyhow::Result<HeaderMap> {
 
 pub(crate) fn header(line: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
     let wrong = || {
-        let message = format!("`{line}` is no header");
+        let message = format!("`{line}` is not a header");
         Complaint::usage("bad-header", message, "write it as 'Name: value', in plain ASCII")
     };
     let (name, value) = line.split_once(':').ok_or_else(wrong)?;

@@ -1,4 +1,4 @@
-//! `orfa check`: every mistake of a config, and never a port bound.
+//! `orfa check`: reports every mistake of a config, without binding a port.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use gateway::{BuildError, Config, Gateway};
 use crate::exit::Exit;
 use crate::{config, graphql, script, terminal, types, units};
 
-/// Tell every mistake in a config: file, line, column, field, hint.
+/// Report every mistake in a config with file, line, column, field and hint.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The config.
+    /// The config file.
     #[arg(value_name = "FILE", default_value = "orfa.yaml")]
     config: PathBuf,
 }
@@ -25,12 +25,12 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let documents = gateway::documents::read(&config).unwrap_or_default();
     let scripts = gateway::scripts::read(&config).unwrap_or_default();
     let graphqls = gateway::graphqls::made(&config).unwrap_or_default();
-    // The state of a gateway that serves is none of this command's business.
+    // Isolates the check from the state of a running gateway.
     let aside = tempfile::tempdir().context("no folder for state that is never used")?;
     config.scripts.state = aside.path().to_owned();
     match Gateway::build(config) {
         Ok(_) => {
-            // No mistakes of the config: it works, and these parts stand for anything.
+            // These findings are not mistakes of the config: it works, and affected parts are untyped.
             terminal::complain(&types::oddities(
                 documents.iter().map(|(name, document)| (&**name, &**document)),
             ));

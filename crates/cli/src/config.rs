@@ -1,4 +1,5 @@
-//! `orfa config`: the JSON Schema, for editors and for other tools; and how every verb tells what is wrong in a config.
+//! `orfa config`: the JSON Schema for editors and other tools. Also the report of config mistakes that all
+//! verbs share.
 
 use std::fmt::Write;
 
@@ -19,13 +20,13 @@ pub(crate) fn schema() -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Tells the mistakes on the standard error.
+/// Reports the mistakes on standard error.
 pub(crate) fn refuse(mistakes: &[Mistake]) -> Exit {
     terminal::complain(&list(mistakes));
     Exit::Usage
 }
 
-/// A line for each mistake, and their number.
+/// Formats one line per mistake, and their number.
 fn list(mistakes: &[Mistake]) -> String {
     let mut text = String::new();
     for mistake in mistakes {

@@ -1,9 +1,9 @@
-//! `orfa dev`: a gateway on one's own machine, its upstream calls drawn as they were timed.
+//! `orfa dev`: a gateway for local development that draws its upstream calls on a time axis.
 //!
-//! Where the services come from is a [`Plan`]. When a watched file changes, the one gateway there is gets the
-//! config anew, as `orfa serve` does it, with all that it has learnt and compiled. A config with mistakes
-//! leaves the one before in force. `plan.rs` is what to serve, `screen.rs` what is seen, `again.rs` a program
-//! that is sent again whenever it is saved.
+//! A [`Plan`] defines the services. When a watched file changes, the running gateway is reconfigured as by
+//! `orfa serve`, and keeps its state and compiled programs. A config with mistakes leaves the previous one
+//! active. `plan.rs` is the config, `screen.rs` the output, and `again.rs` sends a program again whenever it is
+//! saved.
 
 mod again;
 mod plan;
@@ -26,16 +26,16 @@ use crate::{config, logs, serve, terminal};
 use plan::Plan;
 use screen::Shown;
 
-/// Serve on this machine with no config, safe limits, and every upstream call drawn.
+/// Serve on this machine without a config file, with safe limits, and draw every upstream call.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The services, NAME=URL each; or one folder with an orfa.yaml.
+    /// The services, each as NAME=URL; or one folder with an orfa.yaml.
     #[arg(value_name = "NAME=URL", required_unless_present = "config")]
     services: Vec<String>,
-    /// A config, instead of services.
+    /// A config file, instead of services.
     #[arg(long, value_name = "FILE", conflicts_with = "services")]
     config: Option<PathBuf>,
-    /// The port on this machine [default: that of the config, else 8080].
+    /// The port on this machine [default: that of the config, or else 8080].
     #[arg(long)]
     port: Option<u16>,
     /// A program to send now, and again whenever it is saved.
@@ -67,7 +67,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// All that lives as long as the command.
+/// The state of the running command.
 struct Dev {
     plan: Plan,
     watch: Watch,
@@ -79,11 +79,11 @@ struct Dev {
     serving: JoinHandle<Drained>,
 }
 
-/// The CPU time that programs may use, by the path of their route, as the config in force has it.
+/// The CPU limits of programs by the path of their route, from the active config.
 type Caps = Arc<Mutex<BTreeMap<String, Duration>>>;
 
 impl Dev {
-    /// Builds and serves; `None` if the config has mistakes, which were told.
+    /// Builds and serves; `None` if the config has mistakes, which have been reported.
     async fn start(plan: Plan, mut watch: Watch, config: Config) -> anyhow::Result<Option<Self>> {
         let (seen, shown) = mpsc::unbounded_channel();
         let caps = Caps::new(Mutex::new(plan::cpu_caps(&config)));
@@ -101,19 +101,19 @@ impl Dev {
         Ok(Some(Self { plan, watch, config, gateway, port, caps, shutdown, serving }))
     }
 
-    /// Reads the config again whenever a file of it changes.
+    /// Reads the config again whenever one of its files changes.
     async fn keep_fresh(&mut self) {
         loop {
             self.watch.change().await;
             match self.reload().await {
                 Ok(true) => self.watch.set(self.plan.files(&self.config)),
-                Ok(false) => terminal::say("the gateway before it stays in force\n"),
+                Ok(false) => terminal::say("the previous config stays in force\n"),
                 Err(error) => terminal::complain(&crate::exit::describe(&error)),
             }
         }
     }
 
-    /// Puts the config as it is now in force; `false` if it has mistakes, which were told.
+    /// Activates the current config; `false` if it has mistakes, which have been reported.
     async fn reload(&mut self) -> anyhow::Result<bool> {
         let config = match self.plan.config() {
             Ok(config) => config,
@@ -130,15 +130,15 @@ impl Dev {
         *lock(&self.caps) = plan::cpu_caps(&config);
         self.config = config;
         terminal::say("the config has changed and is in force\n");
-        // The admin listener and takeovers are none of this command's business.
+        // The admin listener and takeovers are irrelevant to this command.
         for field in waiting.iter().filter(|field| ["listen", "runtime"].contains(*field)) {
-            terminal::say(&format!("  but for `{field}`: start the command again for that\n"));
+            terminal::say(&format!("  except `{field}`, which needs a restart\n"));
         }
         Ok(true)
     }
 
     async fn stop(self) {
-        // It ends by itself only together with this command.
+        // It only fails if the gateway has ended already.
         let _ = self.shutdown.send(Stop::Promptly);
         let _ = self.serving.await;
     }
@@ -149,23 +149,23 @@ impl Dev {
         screen::greeting(&self.query_url(), &names, &files, program)
     }
 
-    /// Where programs go: the first query route.
+    /// The URL for programs: the first query route.
     fn query_url(&self) -> String {
         let route = self.config.routes.iter().find(|route| route.query.is_some());
         format!("http://localhost:{}{}", self.port, route.map_or("/", |route| &route.path))
     }
 }
 
-/// What is called for each request: it is drawn, beside what it may take.
+/// Returns the observer that draws each request with its CPU limit.
 fn drawn(seen: mpsc::UnboundedSender<Shown>, caps: Caps) -> impl Fn(Seen) + Send + Sync + 'static {
     move |request: Seen| {
         let cap = lock(&caps).get(&request.path).copied();
-        // Nobody looks any longer: the command ends.
+        // The send fails only while the command exits.
         let _ = seen.send(Shown { request, cap });
     }
 }
 
-/// Tells the mistakes in a config; anything else is an error of the command.
+/// Reports the mistakes in a config; other errors are errors of the command.
 fn refused(error: BuildError) -> anyhow::Result<()> {
     match error {
         BuildError::Config(mistakes) => {

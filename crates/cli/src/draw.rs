@@ -1,7 +1,7 @@
-//! Upstream calls as they were timed, a bar each on a common axis.
+//! A timeline of upstream calls: a bar for each on a common axis.
 //!
-//! `orfa dev` draws what the gateway reports, `orfa call -v` what it reads from `Server-Timing`: both
-//! bring [`Call`]s, and get the same picture.
+//! `orfa dev` draws the gateway's reports, and `orfa call -v` the entries of `Server-Timing`. Both provide
+//! [`Call`]s and produce the same picture.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use anstyle::Style;
 use crate::terminal::{self, paint};
 use crate::units;
 
-/// Beyond so many calls a reader counts no longer; the rest becomes one line.
+/// The maximum number of drawn calls. The remaining ones are summarised in one line.
 const MOST_ROWS: usize = 40;
-/// A picture narrower than this shows nothing.
+/// The minimum width of a bar.
 const LEAST_BAR: usize = 10;
-/// Two at the front, two before and after the outcome, two pipes, ten for the time.
+/// The columns between the parts: two in front, two on each side of the outcome, two pipes, ten for the time.
 const GAPS: usize = 18;
 
-/// An upstream call, ready to be drawn.
+/// An upstream call, prepared for drawing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Call {
     /// Service, method, path.
@@ -26,20 +26,20 @@ pub(crate) struct Call {
     pub(crate) outcome: Outcome,
     /// From the start of the request to the start of the call.
     pub(crate) start: Duration,
-    /// From the start of the request to the call's end, where it ended.
+    /// From the start of the request to the end of the call, if it ended.
     pub(crate) end: Option<Duration>,
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Status(u16),
-    /// No status, and why: `no answer`, `not sent`.
+    /// No status, with the reason: `no answer`, `not sent`.
     Not(String),
 }
 
 impl Outcome {
-    /// A status where it is one, else the words.
+    /// Parses a status, or keeps the text.
     pub(crate) fn parse(text: &str) -> Self {
         text.parse().map_or_else(|_| Self::Not(text.to_owned()), Self::Status)
     }
@@ -59,7 +59,7 @@ impl Outcome {
     }
 }
 
-/// The colour of a status, by whose fault it is.
+/// The colour of a status, by its class.
 pub(crate) fn status_style(status: u16) -> Style {
     match status {
         0..400 => terminal::GREEN,
@@ -68,7 +68,8 @@ pub(crate) fn status_style(status: u16) -> Style {
     }
 }
 
-/// A line for each call. The axis ends with the request: `total`, or the last call if that ends later.
+/// Draws a line for each call. The axis ends with the request at `total`, or with the last call if that is
+/// later.
 pub(crate) fn timeline(calls: &[Call], total: Duration, width: usize) -> String {
     let shown = calls.get(..MOST_ROWS).unwrap_or(calls);
     let columns = Columns::fit(shown, width);
@@ -83,7 +84,7 @@ pub(crate) fn timeline(calls: &[Call], total: Duration, width: usize) -> String 
     text
 }
 
-/// Widths of the columns: the name gets what it needs, up to half of all, and the bar the rest.
+/// The widths of the columns. The name has its full width up to half of the line, the bar has the rest.
 struct Columns {
     name: usize,
     outcome: usize,
@@ -135,8 +136,8 @@ impl Columns {
     }
 }
 
-/// The text in so many columns; what is left out of its middle becomes `..`, since both the service at
-/// the front and the query at the end tell calls apart.
+/// Shortens a text to `columns` by replacing its middle with `..`, since both the service at the start and the
+/// query at the end distinguish calls.
 fn shorten(text: &str, columns: usize) -> String {
     let length = text.chars().count();
     if length <= columns {

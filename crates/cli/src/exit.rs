@@ -1,32 +1,32 @@
-//! How `orfa` ends: the exit codes, and the complaint that a user can do something about.
+//! The exit codes of `orfa`, and its user-facing errors.
 
 use std::process::ExitCode;
 
 use crate::terminal;
 
-/// What the shell gets to see.
+/// The exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// It went well.
+    /// Success.
     Ok = 0,
     /// The call failed, or the program could not be built.
     Failed = 1,
-    /// The command line or the config is wrong (`EX_USAGE` of sysexits.h).
+    /// A mistake in the command line or the config (`EX_USAGE` of sysexits.h).
     Usage = 64,
-    /// Something that is not the user's fault (`EX_SOFTWARE`).
+    /// An error that the user did not cause (`EX_SOFTWARE`).
     Internal = 70,
 }
 
-/// What was wrong, and what to do about it.
+/// A user-facing error with a hint.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Complaint {
     pub(crate) exit: Exit,
-    /// Stable, in kebab-case.
+    /// A stable identifier in kebab-case.
     pub(crate) code: &'static str,
     pub(crate) message: String,
-    /// Empty where there is nothing to say.
+    /// Empty if there is no hint.
     pub(crate) hint: String,
 }
 
@@ -50,7 +50,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The end of a verb, its error told if it has one.
+/// Maps the result of a verb to its exit code, and prints its error.
 pub(crate) fn finish(end: anyhow::Result<Exit>) -> ExitCode {
     end.unwrap_or_else(|error| {
         terminal::complain(&describe(&error));
@@ -59,7 +59,7 @@ pub(crate) fn finish(end: anyhow::Result<Exit>) -> ExitCode {
     .into()
 }
 
-/// An error in plain words: what, its code, what to do.
+/// Describes an error: the message, its code, the hint.
 pub(crate) fn describe(error: &anyhow::Error) -> String {
     match error.downcast_ref::<Complaint>() {
         None => format!("orfa: {error:#}\n"),

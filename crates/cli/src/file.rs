@@ -1,11 +1,11 @@
-//! Files that verbs write.
+//! Output files of verbs.
 
 use std::path::Path;
 
 use crate::exit::Complaint;
 use crate::{terminal, units};
 
-/// Writes a file and says so.
+/// Writes a file and reports it.
 pub(crate) fn write(file: &Path, text: &str) -> Result<(), Complaint> {
     std::fs::write(file, text).map_err(|error| not_written(file, &error))?;
     terminal::say(&format!("{}: {}\n", file.display(), units::bytes(text.len() as u64)));

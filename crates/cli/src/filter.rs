@@ -1,4 +1,4 @@
-//! `orfa filter`: what is done to Proxy-Wasm filters before a gateway has them.
+//! `orfa filter`: creation and testing of Proxy-Wasm filters.
 
 mod new;
 pub(crate) mod test;
@@ -15,15 +15,15 @@ pub(crate) enum Verb {
     Test(Box<test::Arguments>),
 }
 
-/// Begin a filter: a project that builds, in a folder of its name.
+/// Create a filter project that builds, in a folder of its name.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Its name, and that of the folder.
+    /// The name of the filter and its folder.
     name: String,
-    /// What it is written in.
+    /// The language.
     #[arg(short, long, value_enum)]
     lang: Language,
-    /// Where the folder is made [default: here].
+    /// The parent folder [default: the current one].
     #[arg(long, value_name = "FOLDER")]
     r#in: Option<PathBuf>,
 }
@@ -32,6 +32,6 @@ pub(crate) fn new(arguments: &Arguments) -> anyhow::Result<Exit> {
     let Arguments { name, lang, r#in } = arguments;
     let folder = r#in.clone().unwrap_or_default().join(name);
     new::write(&folder, name, *lang)?;
-    terminal::say(&format!("{}: a filter; README.md in it says how to build it\n", folder.display()));
+    terminal::say(&format!("{}: a filter; its README.md describes how to build it\n", folder.display()));
     Ok(Exit::Ok)
 }

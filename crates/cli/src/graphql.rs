@@ -1,4 +1,4 @@
-//! `orfa graphql`: the schema that a route has, and what a document will do, told before it does it.
+//! `orfa graphql`: prints the schema of a route, and explains documents without executing them.
 
 use std::path::{Path, PathBuf};
 
@@ -15,36 +15,36 @@ pub(crate) enum Verb {
     Explain(Explain),
 }
 
-/// Write the schema of a route, and tell what of the services' documents has no place in it.
+/// Write the schema of a route, and report the parts of the services' documents that it omits.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Schema {
     #[command(flatten)]
     from: From,
-    /// Where it goes [default: the standard output].
+    /// The output file [default: standard output].
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-/// Tell which calls a document will make, in which order, and what for.
+/// Show which calls a document makes, in which order, and for which fields.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Explain {
-    /// The document, or a file with it.
+    /// The document, or a file that contains it.
     #[arg(value_name = "QUERY | FILE")]
     document: String,
-    /// Which of its operations.
+    /// The name of the operation, if the document has several.
     #[arg(long, value_name = "NAME")]
     operation: Option<String>,
     #[command(flatten)]
     from: From,
-    /// Draw it, as SVG; as a flowchart of Mermaid if the file's name ends in `.mmd`.
+    /// Write a diagram to this file: SVG, or a Mermaid flowchart if its name ends in `.mmd`.
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-/// Which route is meant.
+/// Selects a route.
 #[derive(Debug, clap::Args)]
 struct From {
-    /// The path of the route, where the config has several.
+    /// The path of the route, if the config has several.
     #[arg(long, value_name = "PATH")]
     route: Option<String>,
     /// The config with its services.
@@ -95,13 +95,13 @@ pub(crate) async fn explain(arguments: &Explain) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// A line for each thing that has no place in a schema.
+/// Formats one line per finding of a schema.
 pub(crate) fn findings(ready: &Ready) -> String {
     ready.graphql.findings().iter().map(|finding| format!("{}: {finding}\n", ready.path)).collect()
 }
 
 impl From {
-    /// The route that is meant, or what is wrong with the config.
+    /// Finds the selected route, or returns the mistakes in the config.
     async fn find(&self) -> anyhow::Result<Result<Ready, Vec<gateway::Mistake>>> {
         let config = match gateway::config::read(&self.config) {
             Ok(config) => config,
@@ -123,10 +123,12 @@ impl From {
             (None, _) => {
                 let (message, hint) = match paths.is_empty() {
                     true => (
-                        "no route of the config answers GraphQL",
-                        "write `graphql: { services: [...] }` in one".to_owned(),
+                        "the config has no GraphQL route",
+                        "write `graphql: { services: [...] }` in a route".to_owned(),
                     ),
-                    false => ("no such route answers GraphQL", format!("those do: {}", paths.join(", "))),
+                    false => {
+                        ("there is no GraphQL route at this path", format!("known: {}", paths.join(", ")))
+                    }
                 };
                 Err(Complaint::usage("no-such-graphql", message, hint).into())
             }
@@ -134,7 +136,7 @@ impl From {
     }
 }
 
-/// A document as it is written, or that of a file.
+/// Returns the document itself, or reads it from a file.
 fn document(argument: &str) -> Result<String, Complaint> {
     let is_document = argument.contains('{');
     if is_document {
@@ -142,11 +144,11 @@ fn document(argument: &str) -> Result<String, Complaint> {
     }
     std::fs::read_to_string(Path::new(argument)).map_err(|error| {
         let message = format!("{argument} is neither a document nor a file that can be read: {error}");
-        Complaint::usage("no-such-document", message, "write `{ ... }`, or name a file with it")
+        Complaint::usage("no-such-document", message, "write `{ ... }`, or name a file")
     })
 }
 
-/// What waits for what.
+/// Renders the graph of dependencies.
 fn picture(explanation: &Explanation) -> String {
     let position = Position { line: 1, column: 1 };
     let nodes = explanation.steps.iter().map(|step| Node {

@@ -1,7 +1,7 @@
-//! `orfa keys`: the keys that developers sign programs with.
+//! `orfa keys`: the keys with which developers sign programs.
 //!
-//! P-256 as PKCS #8 in PEM, which `openssl` reads too. The private half never leaves the file; what is printed goes into
-//! the config.
+//! Keys are P-256 as PKCS #8 in PEM, as supported by `openssl`. The private key stays in the file, and the
+//! public key is printed for the config.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -21,7 +21,7 @@ const ORDER: [u8; 32] = [
     0xff, 0xff, 0xff, 0xff, 0x00, 0x00, 0x00, 0x00, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xbc,
     0xe6, 0xfa, 0xad, 0xa7, 0x17, 0x9e, 0x84, 0xf3, 0xb9, 0xca, 0xc2, 0xfc, 0x63, 0x25, 0x51,
 ];
-/// The bytes in a line of PEM (RFC 7468).
+/// The maximum line length of PEM (RFC 7468).
 const LINE: usize = 64;
 
 #[derive(Debug, clap::Subcommand)]
@@ -29,12 +29,12 @@ pub(crate) enum Verb {
     New(New),
 }
 
-/// Make a key to sign programs with; prints what goes into the config.
+/// Create a key to sign programs with, and print its entry for the config.
 #[derive(Debug, clap::Args)]
 pub(crate) struct New {
-    /// The key's name: signatures give it as `keyid`, and the config has it under `trust:`.
+    /// The name of the key: the `keyid` of signatures, and its name under `trust:` in the config.
     name: String,
-    /// Where the private key goes [default: NAME.pem].
+    /// The file of the private key [default: NAME.pem].
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -46,7 +46,7 @@ pub(crate) fn new(arguments: &New) -> anyhow::Result<Exit> {
     let New { name, out } = arguments;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if name.is_empty() || !name.bytes().all(is_plain) {
-        let message = format!("`{name}` is no name for a key");
+        let message = format!("`{name}` is not a valid name for a key");
         return Err(Complaint::usage("key-name", message, "use letters, digits, `-`, `_` and `.`").into());
     }
     let file = out.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.pem")));
@@ -57,7 +57,7 @@ pub(crate) fn new(arguments: &New) -> anyhow::Result<Exit> {
     write(&file, &pem(pkcs8.as_ref()))?;
     let public = query::public_key(key.0.public_key().as_ref());
     terminal::complain(&format!(
-        "{}: the private key. Keep it to yourself; the config needs only this:\n",
+        "{}: the private key. Keep it secret; the config needs only this:\n",
         file.display()
     ));
     terminal::say(&format!("trust:\n  {name}:\n    public: {public}\n"));
@@ -67,21 +67,21 @@ pub(crate) fn new(arguments: &New) -> anyhow::Result<Exit> {
 impl Key {
     /// Reads a private key from its file.
     pub(crate) fn load(file: &Path) -> Result<Self, Complaint> {
-        let hint = "`orfa keys new NAME` makes one";
+        let hint = "`orfa keys new NAME` creates one";
         let wrong =
             |what: &str| Complaint::failed("key-unreadable", format!("{}: {what}", file.display()), hint);
         let text = std::fs::read_to_string(file).map_err(|error| wrong(&error.to_string()))?;
         let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("-----"));
         let der = STANDARD.decode(lines.collect::<String>());
         let key = der.ok().and_then(|der| Self::read(&der));
-        key.ok_or_else(|| wrong("this is no private key on P-256 in PEM (PKCS #8)"))
+        key.ok_or_else(|| wrong("this is not a P-256 private key in PEM (PKCS #8)"))
     }
 
     fn read(pkcs8: &[u8]) -> Option<Self> {
         EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8, &SystemRandom::new()).ok().map(Self)
     }
 
-    /// The signature of a message, `r` and `s`, with `s` in the lower half of its range.
+    /// Signs a message. Returns `r` and `s`, with `s` in the lower half of its range.
     pub(crate) fn sign(&self, message: &[u8]) -> anyhow::Result<Vec<u8>> {
         let signed = self.0.sign(&SystemRandom::new(), message);
         let mut signature =
@@ -94,7 +94,7 @@ impl Key {
     }
 }
 
-/// `ORDER - s`, the other way to write the same signature.
+/// Replaces `s` by `ORDER - s`, which is the other valid form of the same signature.
 fn negate(s: &mut [u8]) {
     let mut borrow = 0;
     for (digit, order) in s.iter_mut().zip(ORDER).rev() {
@@ -111,7 +111,7 @@ fn pem(der: &[u8]) -> String {
     format!("-----BEGIN PRIVATE KEY-----\n{lines}-----END PRIVATE KEY-----\n")
 }
 
-/// Writes a file that only its owner can read, and no other one over.
+/// Writes a new file that only its owner can read.
 fn write(file: &Path, text: &str) -> Result<(), Complaint> {
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
     opened.and_then(|mut opened| opened.write_all(text.as_bytes())).map_err(|error| {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn reads_the_keys_that_it_writes() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.pem");
         let pkcs8 =

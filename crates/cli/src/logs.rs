@@ -1,8 +1,8 @@
-//! Logs, on the standard error: JSON for machines where the gateway serves, plain for a developer. Control characters that
-//! came from elsewhere are escaped.
+//! Logs on standard error: JSON for a server, plain text for a developer. Control characters of untrusted
+//! origin are escaped.
 //!
-//! `ORFA_LOG` filters them by level and module: `debug`, `warn,services=debug`. Without it the HTTP/2
-//! library's warnings are left out: any client can cause them.
+//! `ORFA_LOG` filters by level and module: `debug`, `warn,services=debug`. By default, warnings of the HTTP/2
+//! library are left out, since any client can cause them.
 
 use std::io::Stderr;
 
@@ -11,14 +11,14 @@ use tracing_subscriber::EnvFilter;
 
 use crate::exit::Complaint;
 
-/// One JSON object a line.
+/// Logs one JSON object per line.
 pub(crate) fn json() -> Result<(), Complaint> {
     let logs = tracing_subscriber::fmt().json().flatten_event(true).with_current_span(false);
     logs.with_span_list(false).with_writer(stderr).with_env_filter(filter("info,h2=error")?).init();
     Ok(())
 }
 
-/// For a person, and nothing but what is wrong.
+/// Logs plain text for a developer, from warnings on.
 pub(crate) fn plain() -> Result<(), Complaint> {
     let logs = tracing_subscriber::fmt().compact().without_time().with_target(false);
     logs.with_writer(stderr).with_env_filter(filter("warn,h2=error")?).init();
@@ -32,7 +32,7 @@ fn stderr() -> EscapingWriter<Stderr> {
 fn filter(default: &str) -> Result<EnvFilter, Complaint> {
     let wanted = std::env::var("ORFA_LOG").unwrap_or_else(|_| default.to_owned());
     EnvFilter::try_new(&wanted).map_err(|error| {
-        let message = format!("ORFA_LOG is `{wanted}`, which is no filter: {error}");
+        let message = format!("ORFA_LOG is `{wanted}`, which is not a filter: {error}");
         Complaint::usage("bad-log-filter", message, "write a level, or `level,module=level`")
     })
 }

@@ -1,7 +1,7 @@
-//! `orfa`, the whole of ORFA in one binary: a file a verb, noun first (`orfa query build`).
+//! `orfa`, all of ORFA in one binary, with a file per verb and the noun first (`orfa query build`).
 //!
-//! Exit codes: 0 it went well, 1 the call or the build failed, 64 the command line or the config is
-//! wrong, 70 it is our fault. `exit.rs` has them, `terminal.rs` is how anything is printed.
+//! Exit codes: 0 for success, 1 for a failed call or build, 64 for mistakes in the command line or the config,
+//! 70 for internal errors. `exit.rs` defines them, `terminal.rs` prints.
 
 mod aggregate;
 mod build;
@@ -36,7 +36,7 @@ use exit::Exit;
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// One request for all: a gateway that runs a client's program beside its services.
+/// An API gateway that runs programs of clients next to its services: one request instead of many.
 #[derive(Debug, Parser)]
 #[command(name = "orfa", version, propagate_version = true, arg_required_else_help = true)]
 struct Arguments {
@@ -51,25 +51,25 @@ enum Verb {
     Serve(serve::Arguments),
     Check(check::Arguments),
     Types(types::Arguments),
-    /// About aggregates, which several services answer together.
+    /// Explain aggregates, which combine responses of several services.
     #[command(subcommand)]
     Aggregate(aggregate::Verb),
-    /// About the config file.
+    /// Inspect the config file.
     #[command(subcommand)]
     Config(config::Verb),
-    /// About filters, which are Proxy-Wasm modules.
+    /// Create and test filters, which are Proxy-Wasm modules.
     #[command(subcommand)]
     Filter(filter::Verb),
-    /// About GraphQL over services.
+    /// Inspect GraphQL over services.
     #[command(subcommand)]
     Graphql(graphql::Verb),
-    /// About developers' keys.
+    /// Manage developers' signing keys.
     #[command(subcommand)]
     Keys(keys::Verb),
-    /// About query programs.
+    /// Build, debug and sign query programs.
     #[command(subcommand)]
     Query(query::Verb),
-    /// About services written in S.
+    /// Check and build services written in S.
     #[command(subcommand)]
     Script(script::Verb),
 }
@@ -113,18 +113,18 @@ fn run(verb: &Verb) -> anyhow::Result<Exit> {
     }
 }
 
-/// Help and version are answers; anything else that clap says is a mistake in the command line.
+/// Help and version are successes; any other result of clap is a mistake in the command line.
 fn usage(error: &clap::Error) -> ExitCode {
     let _ = error.print();
     if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() }
 }
 
-/// Runs what serves, on all cores.
+/// Runs a server, on all cores.
 fn many_threads<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
 }
 
-/// Runs what only calls.
+/// Runs a client, on the current thread.
 fn one_thread<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
@@ -134,7 +134,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_well_formed() {
+    fn command_line_is_well_formed() {
         super::Arguments::command().debug_assert();
     }
 }

@@ -1,4 +1,4 @@
-//! `orfa query`: what is done to programs before they are sent, and to their recordings afterwards.
+//! `orfa query`: builds and signs programs, and replays their recordings.
 
 pub(crate) mod debug;
 mod native;
@@ -25,10 +25,10 @@ pub(crate) enum Verb {
 pub(crate) struct Arguments {
     /// The C source.
     source: PathBuf,
-    /// Where the module goes [default: beside the source, ending in .wasm].
+    /// The output file [default: beside the source, ending in .wasm].
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Note in the module that it uses this service, with these methods.
+    /// Declare in the module that it uses this service, with these methods.
     #[arg(long, value_name = "SERVICE[:GET+POST]")]
     declare: Vec<String>,
     /// Further arguments for clang.
@@ -50,7 +50,7 @@ pub(crate) fn build(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// What the module says about itself, if it was told to declare anything.
+/// The module's metadata, if there are declarations.
 fn metadata(source: &Path, declare: &[String]) -> Option<Metadata> {
     let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let mut metadata = Metadata { language: "c".to_owned(), name, ..Metadata::default() };

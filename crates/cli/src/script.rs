@@ -1,6 +1,6 @@
-//! `orfa script`: what the compiler of S has to say of a file, and what it makes of it.
+//! `orfa script`: diagnostics and output of the compiler of S.
 //!
-//! `told.rs` shows what is wrong, `plan.rs` how the handlers will run.
+//! `told.rs` formats diagnostics, `plan.rs` the execution of handlers.
 
 mod plan;
 mod told;
@@ -23,27 +23,28 @@ pub(crate) enum Verb {
     Graph(GraphArguments),
 }
 
-/// A file in S, and how it is read.
+/// A file in S, with the options to read it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Source {
     /// The script.
     file: PathBuf,
-    /// Make service-level state under two paths an error, as the language's paper has it.
+    /// Treat service-level state under two paths as an error, as the paper on the language does.
     #[arg(long)]
     strict_paths: bool,
 }
 
-/// Tell every error and warning in a script, and how each of its handlers will run.
+/// Report every error and warning in a script, and how each of its handlers will run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArguments {
     #[command(flatten)]
     source: Source,
-    /// Tell it as JSON.
+    /// Report it as JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// Show the JavaScript that a script becomes, and tell on the standard error how each of its handlers will run.
+/// Print the JavaScript that a script compiles to, and report on standard error how each of its handlers will
+/// run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BuildArguments {
     #[command(flatten)]
@@ -51,17 +52,17 @@ pub(crate) struct BuildArguments {
     /// Write it into this folder instead.
     #[arg(short, long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// With a source map: in the same text, or beside it with `--out`.
+    /// Add a source map: inline, or in a separate file with `--out`.
     #[arg(long)]
     source_map: bool,
 }
 
-/// Show what waits for what in each `par` of a script.
+/// Show the dependencies within each `par` of a script.
 #[derive(Debug, clap::Args)]
 pub(crate) struct GraphArguments {
     #[command(flatten)]
     source: Source,
-    /// Draw it, as SVG; where there are several, each into a file with a number.
+    /// Draw them as SVG to this file; several graphs are written to numbered files.
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -86,7 +87,7 @@ pub(crate) fn build(arguments: &BuildArguments) -> anyhow::Result<Exit> {
     let compiled = Compiled::of(&arguments.source)?;
     compiled.complain();
     let Some(program) = &compiled.program else { return Ok(compiled.exit()) };
-    // The standard output is the program's.
+    // Standard output is reserved for the program.
     terminal::complain(&plan::text(program));
     let map = arguments.source_map.then(|| program.map.v3(&compiled.name, &compiled.text));
     let mut code = format!("{}\n", program.code.trim_end());
@@ -128,7 +129,7 @@ pub(crate) fn graph(arguments: &GraphArguments) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// What became of a file.
+/// The result of compiling a file.
 struct Compiled {
     name: String,
     text: String,
@@ -157,7 +158,7 @@ impl Compiled {
         if self.program.is_some() { Exit::Ok } else { Exit::Usage }
     }
 
-    /// Shows what was found, and counts the errors.
+    /// Prints the diagnostics and the number of errors.
     fn complain(&self) {
         for found in &self.found {
             terminal::complain(&told::text(found, &self.name, &self.text));
@@ -169,7 +170,7 @@ impl Compiled {
     }
 }
 
-/// What a script of a config may have that its author does not mean.
+/// Prints the warnings of a script in a config.
 pub(crate) fn complain_of(script: &gateway::scripts::Compiled) {
     let name = script.file.display().to_string();
     for found in &script.program.warnings {
@@ -177,7 +178,7 @@ pub(crate) fn complain_of(script: &gateway::scripts::Compiled) {
     }
 }
 
-/// `graph.svg`, or `graph-2.svg` where there are several.
+/// Returns `graph.svg`, or `graph-2.svg` if there are several.
 fn numbered(file: &Path, index: usize, all: usize) -> PathBuf {
     if all == 1 {
         return file.to_owned();

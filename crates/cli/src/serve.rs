@@ -1,8 +1,8 @@
-//! `orfa serve`: logs, config, runtime, build, announce, then signals until it ends, in this order.
+//! `orfa serve`: sets up logs, config, runtime and gateway, announces readiness, and then handles signals.
 //!
-//! A bad config ends with exit code 64 before a port is bound. `serve/reload.rs` reads the config again,
-//! `serve/takeover.rs` gives the sockets to a new binary, `serve/activation.rs` takes those that systemd
-//! has opened, `serve/systemd.rs` tells a service manager how things are.
+//! A config with mistakes ends the process with exit code 64 before a port is bound. `serve/reload.rs` reads
+//! the config again, `serve/takeover.rs` gives the sockets to a new process, `serve/activation.rs` takes the
+//! sockets that systemd has opened, and `serve/systemd.rs` notifies the service manager.
 
 mod activation;
 mod reload;
@@ -24,26 +24,26 @@ use crate::{config, logs, many_threads, worker};
 use reload::Reloader;
 use takeover::{Giver, Sockets, take};
 
-/// Serve as the config says, until SIGTERM or Ctrl-C. SIGHUP reads the config again.
+/// Serve the config until SIGTERM or Ctrl-C. SIGHUP reads the config again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The config.
+    /// The config file.
     #[arg(long, value_name = "FILE", default_value = "orfa.yaml")]
     config: PathBuf,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     logs::json()?;
-    // Before anything is opened that could have their numbers.
+    // Before any file is opened that could get their descriptor numbers.
     let activated = activation::sockets();
-    // Where the system has no such pages, there is nothing to switch off.
+    // Some systems lack transparent huge pages, so an error is ignored.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     allocator::purge_in_background().context("no thread that gives back memory")?;
     many_threads(serve(&arguments.config, activated))
 }
 
 async fn serve(file: &Path, activated: Vec<Listener>) -> anyhow::Result<Exit> {
-    // From before it is read: what changes meanwhile is a change.
+    // Created before the config is read, so that changes in between are noticed.
     let mut watch = Watch::new(vec![file.to_owned()]);
     let reading = gateway::config::read_watched(file);
     watch.set(reading.files);
@@ -76,21 +76,21 @@ async fn serve(file: &Path, activated: Vec<Listener>) -> anyhow::Result<Exit> {
     let (stop, stopped) = oneshot::channel();
     let stopped = async { stopped.await.unwrap_or(Stop::Promptly) };
     let steering = Steering { gateway: gateway.clone(), signals, hangups, reloader: Some(reloader), admin };
-    // Of its own: what follows waits for others.
+    // A separate task, since the code below waits for other events.
     let serving = tokio::spawn(gateway.serve(listeners, stopped));
     systemd::serving();
     steering.run(serving, stop, giver.map(|giver| giver.give(taken))).await?;
     Ok(Exit::Ok)
 }
 
-/// Nobody is served on what the config does not name.
+/// Closes the inherited sockets that the config does not name.
 fn let_go(sockets: Vec<Listener>) {
     for socket in sockets {
-        tracing::info!(address = ?socket.address(), "the config does not name this socket, and lets go of it");
+        tracing::info!(address = ?socket.address(), "the config does not name this socket; it is closed");
     }
 }
 
-/// Handles of what is listened on, to be given away.
+/// Duplicates the listening sockets, for a takeover.
 fn handles(listeners: &Listeners, admin: Option<&Listener>) -> std::io::Result<Sockets> {
     Ok(Sockets {
         listeners: listeners.try_clone()?.into_vec(),
@@ -98,18 +98,18 @@ fn handles(listeners: &Listeners, admin: Option<&Listener>) -> std::io::Result<S
     })
 }
 
-/// What a gateway that serves is told from outside.
+/// Control of a serving gateway by signals and takeovers.
 struct Steering {
     gateway: Gateway,
     signals: Signals,
     hangups: tokio::signal::unix::Signal,
-    /// Until another process serves: its config is none of this one's business.
+    /// `None` once another process serves, since config changes then concern that process.
     reloader: Option<Reloader>,
     admin: Option<AbortHandle>,
 }
 
 impl Steering {
-    /// Until the gateway has ended.
+    /// Runs until the gateway has ended.
     async fn run(
         mut self,
         mut serving: JoinHandle<Drained>,
@@ -123,7 +123,7 @@ impl Steering {
                 drained = &mut serving => return Ok(drained?),
                 _ = self.hangups.recv() => self.reloader.iter().for_each(Reloader::reload),
                 end = self.signals.wait() => {
-                    // Who has begun to end gives nothing away, and holds no handles of sockets.
+                    // A gateway that shuts down can't be taken over, and must not keep socket handles.
                     giving = None;
                     self.end(end, stop.take());
                 }
@@ -136,24 +136,24 @@ impl Steering {
         }
     }
 
-    /// The first time it drains, the second time it just ends.
+    /// Drains at the first signal, and cuts requests off at the second.
     fn end(&self, end: End, stop: Option<oneshot::Sender<Stop>>) {
         let how = match end {
             End::Terminate => Stop::Gracefully,
             End::Interrupt => Stop::Promptly,
         };
-        tracing::info!(signal = ?end, first = stop.is_some(), "asked to end");
+        tracing::info!(signal = ?end, first = stop.is_some(), "shutdown requested");
         match stop {
             Some(stop) => {
                 systemd::stopping();
-                // It listens as long as it serves.
+                // The receiver lives as long as the gateway serves.
                 let _ = stop.send(how);
             }
             None => self.gateway.cut_off(),
         }
     }
 
-    /// Another process serves: this one lets go of everything that it listens on.
+    /// Stops accepting on all sockets, since another process serves on them.
     fn hand_over(&self, pid: Option<u32>, stop: Option<oneshot::Sender<Stop>>) {
         tracing::info!(pid, "handed over to another process");
         self.admin.iter().for_each(AbortHandle::abort);
@@ -161,7 +161,7 @@ impl Steering {
     }
 }
 
-/// Waits until another process has taken over; for ever where that is not wanted.
+/// Waits until another process has taken over; forever if takeovers are disabled.
 async fn given(giving: &mut Option<Pin<Box<impl Future<Output = Option<u32>>>>>) -> Option<u32> {
     match giving {
         Some(giving) => giving.await,
@@ -169,15 +169,15 @@ async fn given(giving: &mut Option<Pin<Box<impl Future<Output = Option<u32>>>>>)
     }
 }
 
-/// The address can't be had.
+/// Returns the error for an address that can't be bound.
 pub(crate) fn not_bound(error: &BindError) -> Complaint {
     let hint = match error.error.kind() {
         _ if error.by.is_some() => {
             "an address can't change hands for one that overlaps it: take another port, or end the gateway and \
              start it anew (`systemctl restart orfa`; a socket unit first: `systemctl restart orfa.socket`)"
         }
-        std::io::ErrorKind::AddrInUse => "another program listens there: end it, or listen elsewhere",
-        std::io::ErrorKind::PermissionDenied => "ports below 1024 need a privilege: take a higher one",
+        std::io::ErrorKind::AddrInUse => "another program listens there: stop it, or use another address",
+        std::io::ErrorKind::PermissionDenied => "ports below 1024 need a privilege: use a higher one",
         std::io::ErrorKind::AddrNotAvailable => "this machine does not have that address",
         _ => "",
     };

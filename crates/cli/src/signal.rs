@@ -1,15 +1,14 @@
-//! What the process is told by signals: SIGTERM by a service manager, SIGINT from a keyboard, SIGHUP by
-//! whoever changed the config.
+//! Signals: SIGTERM from a service manager, SIGINT from a keyboard, SIGHUP after a change of the config.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that end a process; from here on neither kills it.
+/// The signals that end a process. Once this exists, they no longer kill it.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-/// Which of them it was.
+/// The signal that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Terminate,
@@ -21,7 +20,7 @@ impl Signals {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Waits for one of them.
+    /// Waits for one of the signals.
     pub(crate) async fn wait(&mut self) -> End {
         tokio::select! {
             _ = self.terminate.recv() => End::Terminate,
@@ -30,7 +29,7 @@ impl Signals {
     }
 }
 
-/// SIGHUP; from here on it does not kill the process.
+/// Listens for SIGHUP, which then no longer kills the process.
 pub(crate) fn hangups() -> std::io::Result<Signal> {
     signal(SignalKind::hangup())
 }

@@ -1,43 +1,43 @@
-//! The terminal: its width, and two ways to write to it.
+//! The terminal: its width, and output to standard output and standard error.
 //!
-//! Text is made with its colours; `anstream` takes them out again where the stream is no terminal or
-//! `NO_COLOR` is set. What can't be written (the reader went away) is nobody's loss.
+//! Text contains colours, which `anstream` removes if the stream is not a terminal or `NO_COLOR` is set. Write
+//! errors (a closed pipe) are ignored.
 
 use std::io::Write;
 
 use anstyle::{AnsiColor, Color, Style};
 
-/// For what matters more.
+/// The style of emphasis.
 pub(crate) const BOLD: Style = Style::new().bold();
-/// For what went well.
+/// The style of success.
 pub(crate) const GREEN: Style = coloured(AnsiColor::Green);
-/// For what a client got wrong.
+/// The style of client errors.
 pub(crate) const YELLOW: Style = coloured(AnsiColor::Yellow);
-/// For what failed.
+/// The style of failures.
 pub(crate) const RED: Style = coloured(AnsiColor::Red);
-/// For bars.
+/// The style of bars.
 pub(crate) const CYAN: Style = coloured(AnsiColor::Cyan);
 
-/// Columns where there is no terminal to ask.
+/// The width without a terminal.
 const USUAL_WIDTH: u16 = 100;
 
-/// How many columns there are to draw in.
+/// The width of the terminal in columns, within reasonable bounds.
 pub(crate) fn width() -> usize {
     let columns = terminal_size::terminal_size().map_or(USUAL_WIDTH, |(width, _)| width.0);
     usize::from(columns.clamp(50, 160))
 }
 
-/// Writes to the standard output.
+/// Writes to standard output.
 pub(crate) fn say(text: &str) {
     let _ = anstream::stdout().write_all(text.as_bytes());
 }
 
-/// Writes to the standard error.
+/// Writes to standard error.
 pub(crate) fn complain(text: &str) {
     let _ = anstream::stderr().write_all(text.as_bytes());
 }
 
-/// A text in a style.
+/// Applies a style to a text.
 pub(crate) fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }

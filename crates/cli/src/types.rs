@@ -1,4 +1,4 @@
-//! `orfa types`: the services as TypeScript sees them, from their OpenAPI documents.
+//! `orfa types`: the TypeScript types of services, from their OpenAPI documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -15,19 +15,19 @@ use crate::{config, terminal, units};
 /// Write the types of services for query programs, from their OpenAPI documents.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// A config, or the folder that it is in; or documents of services: `catalog=openapi.yaml`.
+    /// A config or its folder; or OpenAPI documents of services: `catalog=openapi.yaml`.
     #[arg(value_name = "CONFIG | SERVICE=FILE", default_value = "orfa.yaml")]
     from: Vec<String>,
-    /// Where they go [default: the standard output]. Programs write `import type { Services } from "./orfa"`.
+    /// The output file [default: standard output]. Programs write `import type { Services } from "./orfa"`.
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-/// What is known of a service, and what of it is open.
+/// The document of a service, and the part of it that programs may call.
 #[derive(Default)]
 struct Known {
     document: Option<Arc<Document>>,
-    /// `None` where all are.
+    /// The permitted methods; `None` for all.
     methods: Option<BTreeSet<String>>,
     paths: Vec<Glob>,
 }
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// A line for each oddity of these documents.
+/// Formats one line per finding in these documents.
 pub(crate) fn oddities<'a>(documents: impl Iterator<Item = (&'a str, &'a Document)>) -> String {
     let mut text = String::new();
     for (service, document) in documents {
@@ -69,7 +69,7 @@ pub(crate) fn oddities<'a>(documents: impl Iterator<Item = (&'a str, &'a Documen
     text
 }
 
-/// The services that the query routes of a config open, each with what any of them opens.
+/// The services that the query routes of a config permit, each with the union of the permissions.
 fn configured(path: &Path) -> Result<BTreeMap<String, Known>, Vec<gateway::Mistake>> {
     let path = if path.is_dir() { path.join("orfa.yaml") } else { path.to_owned() };
     let config: Config = gateway::config::read(&path)?;
@@ -87,7 +87,7 @@ fn configured(path: &Path) -> Result<BTreeMap<String, Known>, Vec<gateway::Mista
     Ok(services)
 }
 
-/// A service by its document alone.
+/// A service given by its document alone.
 fn named(pair: &str) -> Result<(String, Known), Complaint> {
     let hint = "write `orfa types catalog=openapi.yaml`, or name a config";
     let wrong = |message: String| Complaint::usage("bad-document", message, hint);

@@ -1,8 +1,8 @@
-//! Times and sizes as people read them.
+//! Human-readable times and sizes.
 
 use std::time::Duration;
 
-/// `0.31 ms`, `12.3 ms`, `1204 ms`: three figures are all that a reader compares.
+/// Formats `0.31 ms`, `12.3 ms`, `1204 ms`, with three significant digits.
 pub(crate) fn milliseconds(time: Duration) -> String {
     format!("{} ms", figure(time.as_secs_f64() * 1000.0))
 }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_figures_are_shown() {
+    fn shows_three_digits() {
         let times = [0, 310, 12_345, 1_204_000].map(|us| milliseconds(Duration::from_micros(us)));
         assert_eq!(times, ["0.00 ms", "0.31 ms", "12.3 ms", "1204 ms"]);
         let sizes = [312, 1_100, 2_449_000].map(bytes);

@@ -1,22 +1,22 @@
-//! Files that are watched, by asking for their inode, time and size now and then.
+//! Watches files by polling their inode, time and size.
 //!
-//! Asking works on every file system, network shares and containers included, and an editor that
-//! replaces the file instead of writing to it makes no difference.
+//! Polling works on every file system, network shares and containers included, and regardless of whether an
+//! editor replaces a file or writes to it.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Shorter than a person's way from the editor to the browser.
+/// The polling interval, shorter than a developer needs to switch from the editor to the browser.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// Some files and what they looked like when they were last asked for.
+/// The watched files, with their state at the last poll.
 pub(crate) struct Watch {
     files: Vec<(PathBuf, Look)>,
 }
 
-/// Device and inode, time and size of what the path leads to in the end; `None` for a file that is not
-/// there. A link that was turned elsewhere leads to another inode.
+/// Device and inode, time and size of the file after resolving links; `None` for a missing file. A link with a
+/// new target has another inode.
 type Look = Option<((u64, u64), SystemTime, u64)>;
 
 impl Watch {
@@ -24,8 +24,8 @@ impl Watch {
         Self { files: files.into_iter().map(seen).collect() }
     }
 
-    /// Watches these from now on. A file that was watched before is compared with how it was last seen, so
-    /// that a change in between is not lost.
+    /// Watches these files from now on. Files that were watched before keep their last state, so that a change
+    /// in between is not lost.
     pub(crate) fn set(&mut self, files: Vec<PathBuf>) {
         let known = std::mem::take(&mut self.files);
         let keep = |file: PathBuf| {
@@ -34,15 +34,15 @@ impl Watch {
         self.files = files.into_iter().map(keep).collect();
     }
 
-    /// Waits until one of them is another; without files for ever.
+    /// Waits until one of the files changes; forever without files.
     pub(crate) async fn change(&mut self) {
         while !self.has_changed() {
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// Whether any is another than when it was last asked for. A file that is gone is about to come
-    /// back: editors write to a new file and rename it.
+    /// Whether any file has changed since the last call. A missing file doesn't count, since editors write a
+    /// new file and rename it.
     pub(crate) fn has_changed(&mut self) -> bool {
         let mut changed = false;
         for (file, known) in &mut self.files {
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_told_once() {
+    fn reports_a_change_once() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("orfa.yaml");
         std::fs::write(&file, "a").expect("written");
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_not_lost_when_other_files_are_watched() {
+    fn keeps_changes_when_the_watched_files_change() {
         let folder = tempfile::tempdir().expect("a folder");
         let (file, other) = (folder.path().join("a"), folder.path().join("b"));
         std::fs::write(&file, "a").expect("written");
@@ -94,10 +94,10 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_turned_elsewhere_is_a_change() {
+    fn retargeted_link_is_a_change() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name);
-        // As a ConfigMap is mounted: the file is a link through `..data`, which is swapped at once.
+        // As a ConfigMap is mounted: the file is a link through `..data`, which is swapped atomically.
         for (name, text) in [("..1", "a"), ("..2", "b")] {
             std::fs::create_dir(path(name)).expect("a folder");
             std::fs::write(path(name).join("orfa.yaml"), text).expect("written");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_goes_and_comes_back_the_same_has_not_changed() {
+    fn restored_file_has_not_changed() {
         let folder = tempfile::tempdir().expect("a folder");
         let (file, aside) = (folder.path().join("a"), folder.path().join("b"));
         std::fs::write(&file, "a").expect("written");

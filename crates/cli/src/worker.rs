@@ -1,6 +1,6 @@
-//! How the workers of scripts are started: by this binary itself, which confines itself and then becomes the engine.
+//! Starts the workers of scripts: this binary confines itself and then executes the script engine.
 //!
-//! It is a verb that nobody types and no help shows.
+//! The verb is internal, and the help doesn't show it.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -12,13 +12,14 @@ use script_runtime::Launcher;
 use crate::exit::Exit;
 use crate::terminal;
 
-/// Behind it stand the arguments of the worker.
+/// The internal verb, which is followed by the arguments of the worker.
 const VERB: &str = "confined-worker";
-/// The binary that runs.
+/// The path of the running binary.
 const ITSELF: &str = "/proc/self/exe";
 
-/// What a gateway starts its workers by: the binary that runs, even if another has taken its name since. It stays open, and is
-/// started by what is open: in valgrind, what runs is valgrind to the system, but what is opened is this.
+/// Returns the launcher of workers: the running binary, even if its file has been replaced. The file stays
+/// open, and workers are started through its descriptor: under valgrind, the running binary is valgrind, but
+/// the opened file is this one.
 pub(crate) fn launcher() -> Launcher {
     static OPEN: OnceLock<Option<File>> = OnceLock::new();
     let open = OPEN.get_or_init(|| File::open(ITSELF).ok());
@@ -27,13 +28,14 @@ pub(crate) fn launcher() -> Launcher {
     Launcher { program: program.into(), arguments: vec![VERB.into()] }
 }
 
-/// Becomes a worker if that is asked for; returns if it is not, or if it can't be. Before there is a second thread.
+/// Becomes a worker if the arguments request it. Returns if they don't, or on failure. It must be called before
+/// a second thread exists.
 pub(crate) fn become_one() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_none_or(|verb| verb != VERB) {
         return None;
     }
     let error = script_runtime::confined(arguments);
-    terminal::complain(&format!("the worker does not start: {error}\n"));
+    terminal::complain(&format!("the worker can't be started: {error}\n"));
     Some(Exit::Internal.into())
 }

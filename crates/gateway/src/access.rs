@@ -1,8 +1,8 @@
-//! The last phase of a request: one JSON line in the access log, and a word to whoever watches.
+//! The access log: one JSON line per request, written in the last phase, and the other observers of requests.
 //!
-//! An [`Entry`] travels with the request and ends as part of the answer's body, [`Logged`]: the line is
-//! written when the last byte is gone or the client is, so that it tells what really left. Writing
-//! never blocks a request: `writer.rs` says how.
+//! An [`Entry`] travels with the request and ends as part of the response body, [`Logged`]. The line is written
+//! when the last byte has been sent or the client has disconnected, so it reports the bytes that actually left.
+//! Writing never blocks a request; see `writer.rs`.
 
 mod clock;
 mod writer;
@@ -33,29 +33,29 @@ use crate::trace::{self, Begun, Finished, Tracer};
 
 pub(crate) use writer::Log;
 
-/// A request that was answered, for whoever watches: `orfa dev`.
+/// A completed request, for an observer such as `orfa dev`.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The method.
     pub method: Method,
     /// The path, without its query.
     pub path: String,
-    /// The status of the answer.
+    /// The status of the response.
     pub status: StatusCode,
-    /// The problem's code, where the answer is one.
+    /// The problem code, if the response is a problem document.
     pub code: Option<&'static str>,
-    /// From the request's head to the last byte of the answer.
+    /// The time from the request's head to the last byte of the response.
     pub took: Duration,
-    /// The upstream calls of the gateway itself: those of a proxied request.
+    /// The upstream calls of the gateway itself, which are those of a proxied request.
     pub made: Vec<Made>,
-    /// What a handler says that it did: the upstream calls and CPU time of a program.
+    /// The handler's report: the upstream calls and CPU time of a program.
     pub report: Option<Report>,
 }
 
-/// What is called for each request that was answered.
+/// A callback for each completed request.
 pub(crate) type Watch = Arc<dyn Fn(Seen) + Send + Sync>;
 
-/// Who is told of requests.
+/// The telemetry sinks: access log, observer, metrics and traces.
 #[derive(Clone, Default)]
 pub(crate) struct Audience {
     pub(crate) log: Option<Arc<Log>>,
@@ -65,7 +65,7 @@ pub(crate) struct Audience {
 }
 
 impl Audience {
-    /// The gateway ends: sends and writes what is left.
+    /// Flushes the traces and the access log when the gateway stops.
     pub(crate) async fn finish(&self) {
         if let Some(tracer) = &self.tracer {
             tracer.finish().await;
@@ -74,7 +74,7 @@ impl Audience {
     }
 }
 
-/// What is known of a request so far.
+/// The context of a request: its facts for the log, the metrics and the traces.
 pub(crate) struct Entry {
     audience: Arc<Audience>,
     pub(crate) began: Instant,
@@ -82,20 +82,20 @@ pub(crate) struct Entry {
     pub(crate) client: Client,
     method: Method,
     uri: Uri,
-    /// `None` where no body comes.
+    /// `None` for a request without a body.
     meter: Option<Arc<Meter>>,
     route: Option<Arc<RouteMetrics>>,
     pub(crate) caller: Caller,
-    /// The service that the request is for, where filters may ask others too.
+    /// The service that a proxied request is for. Filters may call other services too.
     pub(crate) service: Option<Arc<str>>,
-    /// Its places in what is counted at once, given back when it is over.
+    /// The request's shares of the concurrency limits, released when it is over.
     pub(crate) taken: Option<Taken>,
     pub(crate) held: Option<Held>,
     pub(crate) budget: Option<Arc<Budget>>,
     version: Version,
     begun: Begun,
     status: StatusCode,
-    /// When the answer began, where spans are recorded.
+    /// The start of the response, if spans are recorded.
     answered_at: Option<Instant>,
     spoken: Option<Spoken>,
     report: Option<Report>,
@@ -104,7 +104,7 @@ pub(crate) struct Entry {
     ended: Ended,
 }
 
-/// Counts what comes in.
+/// A counter of received bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     received: AtomicU64,
@@ -112,31 +112,31 @@ pub(crate) struct Meter {
     answered: AtomicBool,
 }
 
-/// Why a request's body did not come to its end: the client's fault, whatever a handler makes of it.
+/// The reason why a request's body is incomplete. The client is at fault, whatever the handler makes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyFault {
     TooSlow,
     TooLarge,
-    /// Where it ends is not known.
+    /// The body's end can't be determined.
     Malformed(Wrong),
-    /// The connection or the stream ended before.
+    /// The connection or the stream ended early.
     BrokenOff,
 }
 
-/// A request's body, counted and bounded.
+/// A request body that is counted and bounded.
 struct Metered {
     body: Body,
     meter: Arc<Meter>,
     client: Client,
     limit: u64,
-    /// Bytes a second.
+    /// The minimum rate in bytes a second.
     rate: u64,
     stall: Stall,
-    /// The operator's own field for the client's address, which no trailer may be.
+    /// The operator's own header field for the client's address. A trailer must not have this name.
     address_field: Option<HeaderName>,
 }
 
-/// An answer's body, counted; logs when it ends.
+/// A response body that counts its bytes, and logs the request when it is dropped.
 pub(crate) struct Logged {
     body: Body,
     entry: Box<Entry>,
@@ -149,10 +149,10 @@ enum Ended {
     Broken,
 }
 
-/// How long a request's body may stand still: longer than a phone's line does between two cells.
+/// The longest pause within a request's body: longer than a phone's handover between two cells.
 const BODY_STALL: Duration = Duration::from_secs(30);
 
-/// What stands in the log where a client was gone before its answer began.
+/// The status in the log if the client disconnected before the response began.
 const CLIENT_GONE: u16 = 499;
 
 #[derive(Debug, thiserror::Error)]
@@ -164,7 +164,7 @@ struct TooSlow;
 struct TooLarge(u64);
 
 impl Entry {
-    /// A request begins. It is boxed, since it is handed on with the answer from layer to layer.
+    /// Begins a request. The entry is boxed, since it is moved with the response from layer to layer.
     pub(crate) fn begin<B>(audience: &Arc<Audience>, request: &Request<B>, client: Client) -> Box<Self> {
         let begun = trace::begin(audience.tracer.as_ref(), request.headers(), client.is_trusted);
         Box::new(Self {
@@ -193,7 +193,7 @@ impl Entry {
         })
     }
 
-    /// The request's body, from here on counted, and bounded by these.
+    /// Returns the request's body, counted and bounded by `limits`.
     pub(crate) fn metered(
         &mut self,
         body: Body,
@@ -215,7 +215,7 @@ impl Entry {
         .boxed_unsync()
     }
 
-    /// The request is one for this route.
+    /// Assigns the request to a route.
     pub(crate) fn enter(&mut self, route: &Arc<RouteMetrics>) {
         route.begin();
         self.route = Some(Arc::clone(route));
@@ -226,22 +226,22 @@ impl Entry {
         &self.begun.trace
     }
 
-    /// How long ago the request began.
+    /// The time since the request began.
     pub(crate) fn age(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Bytes of the body that have come.
+    /// The number of body bytes received.
     fn received(&self) -> u64 {
         self.meter.as_ref().map_or(0, |meter| meter.received.load(Relaxed))
     }
 
-    /// What was wrong with the body, as far as it was read.
+    /// The fault in the part of the body that was read, if any.
     pub(crate) fn body_fault(&self) -> Option<BodyFault> {
         self.meter.as_ref()?.fault.get().copied()
     }
 
-    /// The answer begins; the entry goes with its body.
+    /// Records the start of the response. The entry moves into its body.
     pub(crate) fn end(mut self: Box<Self>, response: Response<Body>) -> Response<Logged> {
         self.meter.iter().for_each(|meter| meter.answered.store(true, Relaxed));
         self.answered_at = self.begun.trace.is_recorded().then(Instant::now);
@@ -252,7 +252,8 @@ impl Entry {
         Response::from_parts(head, Logged { body, entry: self })
     }
 
-    /// The answer is made to its end: whoever takes it slowly keeps nobody else from being answered.
+    /// Releases the concurrency limits once the response is complete: a client that reads it slowly doesn't
+    /// block others.
     fn finish_work(&mut self) {
         (self.taken, self.held) = (None, None);
     }
@@ -269,12 +270,12 @@ impl Entry {
         }
     }
 
-    /// The status, where there was an answer.
+    /// The status, if a response began.
     fn answered(&self) -> Option<StatusCode> {
         Some(self.status).filter(|status| status.as_u16() != CLIENT_GONE)
     }
 
-    /// Gives a recorded request's spans away.
+    /// Exports the spans of a recorded request.
     fn record(&self, took: Duration) {
         let (Some(tracer), Some(context)) = (&self.audience.tracer, self.begun.trace.context()) else {
             return;
@@ -361,7 +362,7 @@ impl Entry {
     }
 }
 
-/// Whatever becomes of a request, answered or not, it ends here.
+/// Records, counts and logs the request, whether or not it was answered.
 impl Drop for Entry {
     fn drop(&mut self) {
         let took = self.began.elapsed();
@@ -427,15 +428,15 @@ impl BodyFault {
 }
 
 impl Meter {
-    /// The first fault is the reason for those that follow.
+    /// Notes a fault. Only the first is stored, since it causes those that follow.
     fn note(&self, fault: BodyFault) {
         let _ = self.fault.set(fault);
     }
 }
 
 impl Metered {
-    /// Whether the client keeps everybody waiting. Once its answer has begun, it may take its time: then the
-    /// two sides talk to each other.
+    /// Whether the body arrives too slowly. Once the response has begun, the client may take its time: the two
+    /// sides may then exchange messages.
     fn is_stuck(&mut self, context: &mut Context<'_>) -> bool {
         let received = self.meter.received.load(Relaxed);
         let is_stuck = !self.meter.answered.load(Relaxed)
@@ -488,7 +489,7 @@ impl http_body::Body for Logged {
 
 impl Drop for Logged {
     fn drop(&mut self) {
-        // Nobody asks further once as many bytes are there as were announced, or none are to be sent.
+        // The body isn't polled again after all announced bytes, or if there are none to send.
         let is_all = self.body.is_end_stream() || self.body.size_hint().exact() == Some(0);
         let is_empty = matches!(
             self.entry.status,

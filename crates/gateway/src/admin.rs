@@ -1,9 +1,9 @@
-//! The admin listener: health and metrics, on a port of its own that only the operator can reach.
+//! The admin listener: health and metrics, on a separate port that only the operator can reach.
 //!
-//! Nothing here changes anything, so it asks for no token; it is on the loopback address unless the config
-//! says otherwise. It answers to addresses, to `localhost` and to names that the config has: a page whose own name was made
-//! to point here (DNS rebinding) has another. It is never shed, and it answers until the process ends: a load balancer
-//! has to hear that a gateway drains.
+//! It is read-only and therefore needs no token, and it listens on the loopback address unless the config sets
+//! another. It answers requests for IP addresses, `localhost` and the names in the config, which prevents DNS
+//! rebinding: a page whose own name was made to resolve to this address has another host. It is never shed, and
+//! it answers until the process ends, because a load balancer has to learn that a gateway drains.
 
 mod metrics;
 mod refusal;
@@ -34,36 +34,36 @@ use crate::metrics::Process;
 use crate::respond;
 use refusal::Denied;
 
-/// How many connections are answered at once; the others wait.
+/// The maximum number of concurrent connections; further ones wait.
 const CONNECTIONS: usize = 64;
-/// How long the head of a request may take, and the next one on the same connection.
+/// The timeout for the head of a request, including the next one on the same connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may live: whoever does not read what was asked for holds its place no longer.
+/// The maximum age of a connection, so that clients that don't read their responses can't occupy all of them.
 const LONGEST: Duration = Duration::from_secs(120);
-/// The largest head of a request.
+/// The maximum size of a request's head.
 const MAX_HEAD: usize = 16 << 10;
-/// How long to wait when the system has no more file descriptors.
+/// The delay before accepting again when the process is out of file descriptors.
 const BREATHER: Duration = Duration::from_millis(50);
 
-/// The operator's listener of a gateway.
+/// The admin listener of a gateway.
 pub struct Admin {
     listener: TcpListener,
     seen: Arc<Seen>,
 }
 
-/// What can be seen.
+/// The state that the pages are made from.
 struct Seen {
     gateway: Gateway,
     process: Arc<Process>,
-    /// The names that are answered to besides `localhost`.
+    /// The host names that are answered besides `localhost`.
     hosts: HostNames,
 }
 
 impl Gateway {
-    /// What the operator sees of it, there.
+    /// Serves the admin pages of this gateway on `listener`.
     ///
     /// # Errors
-    /// When the runtime can't have the socket.
+    /// If the runtime can't register the socket.
     pub fn admin(&self, listener: Listener) -> io::Result<Admin> {
         Admin::new(listener, self.clone())
     }
@@ -78,15 +78,15 @@ impl Admin {
         Ok(Self { listener, seen: Arc::new(seen) })
     }
 
-    /// Where it really listens.
+    /// Returns the address that is listened on.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// If the system doesn't report it.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers until it is dropped.
+    /// Answers requests until it is dropped.
     pub async fn serve(self) {
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
@@ -111,7 +111,7 @@ where
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD);
-    // However it ends, it is over.
+    // Errors of a connection need no handling here.
     let _ = timeout(LONGEST, builder.serve_connection(TokioIo::new(stream), service)).await;
     drop(place);
 }
@@ -122,7 +122,7 @@ impl Seen {
     }
 
     fn page(&self, request: &Request<Incoming>) -> Result<Response<Body>, Denied> {
-        // Without a host it is no browser's.
+        // A request without a host isn't from a browser.
         let answers_to = |host: &str| hosts::is_beyond_rebinding(host) || self.hosts.contain(host, false);
         if !cors::host_of(request).is_none_or(answers_to) {
             return Err(Denied::Host);
@@ -130,7 +130,7 @@ impl Seen {
         let is_reading = matches!(*request.method(), Method::GET | Method::HEAD);
         match request.uri().path() {
             "/healthz" | "/readyz" | "/metrics" if !is_reading => Err(Denied::Method),
-            // It answers, so it lives.
+            // Liveness: any response will do.
             "/healthz" => Ok(text(StatusCode::OK, "application/json", r#"{"status":"alive"}"#.to_owned())),
             "/readyz" => Ok(self.ready()),
             "/metrics" => self.metrics(),
@@ -138,7 +138,7 @@ impl Seen {
         }
     }
 
-    /// Whether a load balancer should send requests here.
+    /// The readiness page, for load balancers.
     fn ready(&self) -> Response<Body> {
         let (status, word, reason) = match self.gateway.unready() {
             Some((word, reason)) => (StatusCode::SERVICE_UNAVAILABLE, word, reason),

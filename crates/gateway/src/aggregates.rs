@@ -1,7 +1,8 @@
-//! The aggregates of a config: their declarations are read when it is put to work, like the config itself.
+//! The aggregates of a config. Their declarations are read when the config is activated, like the config
+//! itself.
 //!
-//! A declaration with mistakes is a mistake of the config, each at its place in the declaration's own file: a reload leaves
-//! what is in force alone.
+//! A mistake in a declaration is a mistake of the config, reported at its position in the declaration's own
+//! file: a reload then leaves the active config in place.
 
 use std::path::PathBuf;
 
@@ -12,7 +13,7 @@ use crate::build::{add, mistakes, pool};
 use crate::config::{Config, Mistake, RouteConfig, Source, beside, read_file};
 use crate::documents;
 
-/// A declaration whose form is right.
+/// A declaration that has been parsed.
 pub(crate) struct Declared {
     /// The index of its route.
     pub(crate) route: usize,
@@ -20,20 +21,20 @@ pub(crate) struct Declared {
     source: Source,
 }
 
-/// An aggregate of a config, ready to be looked at.
+/// An aggregate of a config, built for inspection without a gateway.
 pub struct Ready {
     /// The path of its route.
     pub path: String,
-    /// The file of its declaration, as the reader finds it.
+    /// The file of its declaration, relative to the working directory.
     pub file: PathBuf,
-    /// What it does.
+    /// The aggregate itself.
     pub aggregate: Aggregate,
 }
 
 /// Reads the declarations that a config names.
 ///
 /// # Errors
-/// A mistake for each file that can't be read, and all that are in one.
+/// A mistake for each file that can't be read, and all mistakes within the others.
 pub(crate) fn read(config: &Config) -> Result<Vec<Declared>, Vec<Mistake>> {
     let (mut declared, mut mistakes) = (Vec::new(), Vec::new());
     for (route, aggregate) in aggregates(config) {
@@ -45,10 +46,10 @@ pub(crate) fn read(config: &Config) -> Result<Vec<Declared>, Vec<Mistake>> {
     if mistakes.is_empty() { Ok(declared) } else { Err(mistakes) }
 }
 
-/// The aggregates of a config without a gateway around them.
+/// Builds the aggregates of a config without a gateway around them.
 ///
 /// # Errors
-/// All mistakes of theirs, of the services and of their documents.
+/// All mistakes in the aggregates, the services and their documents.
 pub fn ready(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
     let source = &config.source;
     let services = Services::read(&config.services, source.folder());
@@ -73,10 +74,10 @@ pub fn ready(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
 }
 
 impl Declared {
-    /// The aggregate that it declares.
+    /// Builds the declared aggregate.
     ///
     /// # Errors
-    /// All that no form can say.
+    /// All mistakes that the schema of declarations can't express.
     pub(crate) fn aggregate(
         &self,
         config: &AggregateConfig,

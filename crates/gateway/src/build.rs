@@ -1,7 +1,7 @@
-//! From a config to what answers: services, the query runtime, routes.
+//! Builds the runtime objects of a config: services, the query runtime, routes.
 //!
-//! A reload builds too, and hands in the life before it: what the new config still asks for is taken
-//! over from there, with all that it has learnt.
+//! A reload builds them too, and passes in the active [`Life`]. Objects that the new config still needs are
+//! taken over from it, with the state that they have accumulated.
 
 use std::io;
 use std::sync::Arc;
@@ -30,26 +30,26 @@ use crate::shed::Shed;
 use crate::trusted::TrustedProxies;
 use crate::way::Way;
 
-/// Why a gateway could not be built.
+/// The reason why a gateway could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The config has mistakes that show only when it is put to work.
+    /// Mistakes in the config that show only when it is activated.
     #[error("{}", lines(.0))]
     Config(Vec<Mistake>),
-    /// The threads for work that clients cause do not start.
-    #[error("the threads for compiling and planning do not start: {0}")]
+    /// The threads of the offload pool can't be started.
+    #[error("the threads for compiling and planning can't be started: {0}")]
     Offload(io::Error),
-    /// The query runtime does not start.
-    #[error("the query runtime does not start: {0}")]
+    /// The query runtime can't be started.
+    #[error("the query runtime can't be started: {0}")]
     Runtime(#[from] query::StartError),
-    /// Scripts can't be run.
-    #[error("scripts do not start: {0}")]
+    /// The script runtime can't be started.
+    #[error("the script runtime can't be started: {0}")]
     Scripts(#[from] script_runtime::StartError),
-    /// Filters can't be had.
-    #[error("filters do not start: {0}")]
+    /// The filter runtime can't be started.
+    #[error("the filter runtime can't be started: {0}")]
     Filters(#[from] filter::StartError),
-    /// The access log does not start.
-    #[error("the access log does not start: {0}")]
+    /// The access log can't be started.
+    #[error("the access log can't be started: {0}")]
     Log(#[from] io::Error),
 }
 
@@ -71,10 +71,10 @@ struct Builder<'a> {
 }
 
 impl Life {
-    /// Of a config, and of what can be kept of the life before it.
+    /// Builds the runtime objects of a config, reusing those of `previous` where possible.
     ///
     /// # Errors
-    /// What shows only now.
+    /// Mistakes and failures that show only now.
     pub(crate) fn build(config: &Config, previous: Option<&Self>) -> Result<Self, BuildError> {
         let builder = Builder::new(config, previous)?;
         let audience = Audience::of(config, previous)?;
@@ -230,7 +230,7 @@ impl<'a> Builder<'a> {
                 .map(Way::Graphql);
         }
         let proxy = route.proxy.as_ref().and_then(|config| Proxy::new(config, route, &self.services));
-        let missing = || vec![self.source.mistake(pointer, "the route has no way of answering", None)];
+        let missing = || vec![self.source.mistake(pointer, "the route has no handler", None)];
         proxy.map(Way::Proxy).ok_or_else(missing)
     }
 
@@ -246,7 +246,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The filters of a route.
+    /// Builds the filter chain of a route.
     fn chain(&self, pointer: &str, route: &RouteConfig) -> Result<Option<Arc<filter::Chain>>, Vec<Mistake>> {
         let Some(filters) = self.filters.as_ref().filter(|_| !route.filters.is_empty()) else {
             return Ok(None);
@@ -259,7 +259,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Where filters live: with what their modules share, as long as the process.
+/// The filter runtime, with the state that its modules share. It lives as long as the process.
 fn filters(
     config: &Config,
     gate: Option<query::Gate>,
@@ -272,7 +272,7 @@ fn filters(
     Ok(is_needed.then(|| filter::Filters::new(gate, config.runtime.offload().quota)).transpose()?)
 }
 
-/// What scripts share lives as long as the process: their state, and the calls that are under way.
+/// The state that scripts share, and their runs in flight. It lives as long as the process.
 fn scripts(
     config: &Config,
     previous: Option<&Arc<script_runtime::Scripts>>,
@@ -286,14 +286,14 @@ fn scripts(
     Ok(is_needed.then(make).transpose()?)
 }
 
-/// Who callers are.
+/// Builds the authentication of callers.
 fn identity(config: &Config, previous: Option<&Life>) -> Result<Identity, BuildError> {
     Identity::new(config, previous.map(|life| &*life.identity)).map_err(|(pointer, message)| {
         BuildError::Config(vec![config.source.mistake(&pointer, message, None)])
     })
 }
 
-/// The query runtime, with its compiled programs, lives as long as the process.
+/// The query runtime, with its compiled programs. It lives as long as the process.
 fn runtime(
     config: &Config,
     offload: &OffloadPool,
@@ -312,11 +312,7 @@ fn runtime(
     if let Some((instances, wanted)) = runtime.as_deref().map(query::Runtime::instances)
         && instances < wanted
     {
-        tracing::warn!(
-            instances,
-            wanted,
-            "the system refuses address space: the pools of programs are smaller"
-        );
+        tracing::warn!(instances, wanted, "the system refuses address space: the instance pools are smaller");
     }
     Ok(runtime)
 }
@@ -327,10 +323,10 @@ fn ports(config: &Config, previous: Option<&Life>) -> Result<Ports, BuildError> 
         .map_err(|problems| BuildError::Config(mistakes(&config.source, "", problems)))
 }
 
-/// Threads of its own for what is made of a config without a gateway around it.
+/// Starts an offload pool for objects that are built without a gateway.
 ///
 /// # Errors
-/// When the system refuses them.
+/// If the system refuses the threads.
 pub(crate) fn pool(config: &Config) -> Result<OffloadPool, Vec<Mistake>> {
     OffloadPool::start(config.runtime.offload())
         .map_err(|error| vec![config.source.mistake("", BuildError::Offload(error).to_string(), None)])
@@ -348,7 +344,7 @@ pub(crate) fn mistakes(
     problems.into_iter().map(mistake).collect()
 }
 
-/// Adds mistakes, those of a file that several routes name once.
+/// Adds mistakes. Those of a file that several routes name are added once.
 pub(crate) fn add(mistakes: &mut Vec<Mistake>, more: Vec<Mistake>) {
     for mistake in more {
         if !mistakes.contains(&mistake) {

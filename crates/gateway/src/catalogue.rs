@@ -1,8 +1,9 @@
-//! What there is to ask, for whoever knows the host only: `/.well-known/api-catalog` (RFC 9727) says where the query routes,
-//! the S services and GraphQL are, and `/openapi.json` is the OpenAPI document of the aggregates, to which the catalogue leads.
+//! Discovery for clients that know only the host. `/.well-known/api-catalog` (RFC 9727) lists the query routes,
+//! the S services and GraphQL. `/openapi.json` is the OpenAPI document of the aggregates, and the catalogue
+//! links to it.
 //!
-//! Each is there as soon as the config has anything to put in it, and no route of its own at that path. What a caller may
-//! not use is not in it.
+//! Each document exists if it has entries and the config has no route of its own at that path. Routes that a
+//! caller may not use are left out.
 
 use std::sync::Arc;
 
@@ -16,50 +17,50 @@ use crate::refusal::Refusal;
 use crate::routes::Route;
 use crate::way::Way;
 
-/// Where the catalogue is.
+/// The path of the catalogue.
 const CATALOG: &str = "/.well-known/api-catalog";
-/// Where the OpenAPI document is.
+/// The path of the OpenAPI document.
 const OPENAPI: &str = "/openapi.json";
-/// The methods that it takes.
+/// The methods that the catalogue serves.
 pub(crate) const METHODS: &str = "GET, HEAD";
 
-/// RFC 9264, with the profile of RFC 9727.
+/// The media type of RFC 9264, with the profile of RFC 9727.
 const LINKSET: &str = "application/linkset+json; profile=\"https://www.rfc-editor.org/info/rfc9727\"";
-/// What it says of itself, to HEAD above all.
+/// The `Link` header that describes the catalogue itself, mainly for HEAD requests.
 const ITSELF: &str = "</.well-known/api-catalog>; rel=\"api-catalog\"; type=\"application/linkset+json\"";
-/// The protocol, for people.
+/// The link to the protocol's documentation.
 const PROTOCOL: &str = "https://github.com/orfa-gateway/orfa/blob/main/docs/query.md";
 
-/// The routes of a gateway that describe themselves, told in one of two ways.
+/// The self-describing routes of a gateway, rendered as one of the two documents.
 pub(crate) struct Catalogue {
     entries: Arc<[Entry]>,
     is_openapi: bool,
 }
 
 struct Entry {
-    /// The route's path as the config has it.
+    /// The route's path as written in the config.
     route: Box<str>,
     what: What,
 }
 
-/// What answers there.
+/// The kind of a route's handler, and its description.
 enum What {
-    /// Programs are run: where the types of what they can call are.
+    /// A query route, and the path of the type declarations for its programs.
     Query { types: String },
-    /// An S service: the resources that are there from the start, by their whole paths, with their methods.
+    /// An S service: its initial resources as full paths, each with its methods.
     Script(Vec<(String, String)>),
-    /// GraphQL.
+    /// A GraphQL route.
     Graphql,
-    /// An aggregate: its method and its operation.
+    /// An aggregate: its method and its OpenAPI operation.
     Aggregate { method: String, operation: Value },
 }
 
-/// The routes that a caller may read of; it travels with the request.
+/// The routes that a caller may see, as an extension of the request.
 #[derive(Clone)]
 pub(crate) struct Readable(Vec<Box<str>>);
 
 impl Catalogue {
-    /// Those of these routes that have anything in them.
+    /// Returns the documents that have entries for these routes.
     pub(crate) fn all(routes: &[Route]) -> Vec<Self> {
         let entries: Arc<[Entry]> = routes.iter().filter_map(Entry::of).collect();
         let catalogue = |is_openapi| Self { entries: Arc::clone(&entries), is_openapi };
@@ -68,21 +69,21 @@ impl Catalogue {
         catalog.into_iter().chain(has_aggregates.then(|| catalogue(true))).collect()
     }
 
-    /// Where it is.
+    /// The path of this document.
     pub(crate) fn path(&self) -> &'static str {
         if self.is_openapi { OPENAPI } else { CATALOG }
     }
 
-    /// Those that fit.
+    /// Returns the routes that `fits` accepts.
     pub(crate) fn readable(&self, fits: impl Fn(&str) -> bool) -> Readable {
         let routes = self.entries.iter().map(|entry| &entry.route);
         Readable(routes.filter(|route| fits(route)).cloned().collect())
     }
 
-    /// Answers with the routes that are [`Readable`].
+    /// Answers with the routes in the request's [`Readable`] extension.
     ///
     /// # Errors
-    /// Another method than GET and HEAD.
+    /// For a method other than GET and HEAD.
     pub(crate) fn handle(&self, request: &Request<Body>, call: &Call) -> Result<Response<Body>, Refusal> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Err(Refusal::MethodNotAllowed { method: request.method().clone(), allowed: METHODS });
@@ -123,7 +124,7 @@ impl Entry {
         Some(Self { route: (&*route.path).into(), what })
     }
 
-    /// Its context in the catalogue; aggregates have one together.
+    /// Returns the entry's link context in the catalogue. Aggregates share one.
     fn links(&self, origin: &str) -> Option<Value> {
         let anchor = format!("{origin}{}", self.route.trim_end_matches('*'));
         match &self.what {
@@ -137,13 +138,13 @@ impl Entry {
             })),
             What::Script(resources) => {
                 let item = |(path, methods): &(String, String)| {
-                    // An attribute of one's own is a list of texts (RFC 9264, 4.2.4.3).
+                    // Extension attributes are lists of strings (RFC 9264, section 4.2.4.3).
                     let methods: Vec<&str> = methods.split(", ").collect();
                     json!({ "href": format!("{origin}{path}"), "methods": methods })
                 };
                 Some(json!({ "anchor": anchor, "item": resources.iter().map(item).collect::<Vec<_>>() }))
             }
-            // A client asks it for its schema itself.
+            // The endpoint serves its own schema by introspection.
             What::Graphql => Some(json!({
                 "anchor": anchor,
                 "service-desc": [{ "href": anchor, "type": "application/graphql-response+json" }],
@@ -163,7 +164,7 @@ fn linkset(entries: &[&Entry], origin: &str) -> Value {
     json!({ "linkset": links })
 }
 
-/// The aggregates as an OpenAPI document.
+/// Returns the OpenAPI document of the aggregates.
 fn openapi(entries: &[&Entry], origin: &str) -> Value {
     let mut paths = Map::new();
     for entry in entries {
@@ -173,7 +174,7 @@ fn openapi(entries: &[&Entry], origin: &str) -> Value {
     }
     json!({
         "openapi": "3.1.0",
-        "info": { "title": "What this gateway puts together", "version": "1" },
+        "info": { "title": "The aggregates of this gateway", "version": "1" },
         "servers": [{ "url": origin }],
         "paths": paths,
     })

@@ -1,4 +1,4 @@
-//! The other end of a connection: what a request knows of who sent it before a byte of it is read.
+//! The client side of a connection: the facts that are available before a request is read.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -14,43 +14,43 @@ use crate::server::Certificate;
 use crate::server::limiter::{ConnectionPermit, LimitReached, RequestPermit, UnsentPermit};
 use crate::trusted::TrustedProxies;
 
-/// The other end of a connection, as one request knows it.
+/// The client of a connection, from the perspective of one request.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
-    /// Where the client is, behind the proxies that the operator trusts.
+    /// The client's address, behind the trusted proxies.
     pub(crate) address: SocketAddr,
-    /// Who is connected: the client itself or the nearest proxy.
+    /// The address of the connected peer: the client itself or the nearest proxy.
     pub(crate) peer: IpAddr,
-    /// Whether the peer's word about others is believed.
+    /// Whether the peer is a trusted proxy.
     pub(crate) is_trusted: bool,
-    /// Whether the client spoke TLS to the first of the trusted proxies, where one of them says so.
+    /// Whether the client used TLS to reach the first trusted proxy, if a proxy reports it.
     is_secure_there: Option<bool>,
-    /// Whether its request could be read in two ways.
+    /// Whether the request's framing was ambiguous.
     pub(crate) is_doubtful: bool,
     link: Arc<Link>,
 }
 
-/// What a connection and its requests tell each other.
+/// The state that a connection shares with its requests.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// A number that no other connection of this process has.
+    /// A number that is unique within this process.
     number: u64,
-    /// Where the gateway took it.
+    /// The local address of the connection.
     local: Option<SocketAddr>,
-    /// The hosts that are answered for there; where there are none, all.
+    /// The hosts that are served at this address. Empty for all hosts.
     hosts: Arc<HostNames>,
     /// Set once the connection is encrypted.
     secured: OnceLock<Secured>,
     unread: AtomicBool,
     has_begun: AtomicBool,
-    /// What it counts in; `None` in tests.
+    /// The permit of the connection; `None` in tests.
     permit: Option<Arc<ConnectionPermit>>,
 }
 
-/// What is known of an encrypted connection.
+/// The facts about an encrypted connection.
 #[derive(Debug)]
 pub(crate) struct Secured {
-    /// The client's certificate, verified, if it has shown one.
+    /// The client's verified certificate, if it has sent one.
     pub(crate) certificate: Option<Certificate>,
     pub(crate) tls: Arc<filter::Tls>,
 }
@@ -67,13 +67,13 @@ impl Client {
         }
     }
 
-    /// One that counts in nothing.
+    /// Creates a client that counts against no limit.
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
         Self::new(([127, 0, 0, 1], 1).into(), Arc::new(Link::new(None, None)))
     }
 
-    /// One whose connection may leave this many bytes of answers.
+    /// Creates a client whose connection may have this many unsent response bytes.
     #[cfg(test)]
     pub(crate) fn that_may_leave(bytes: u64) -> Self {
         let limits = crate::config::ConnectionsConfig {
@@ -86,44 +86,44 @@ impl Client {
         Self::new(address, Arc::new(Link::new(None, Some(Arc::new(permit)))))
     }
 
-    /// Whether the client speaks TLS: to the gateway, or to the trusted proxies before it.
+    /// Whether the client uses TLS: to the gateway, or to the trusted proxies in front of it.
     pub(crate) fn is_secure(&self) -> bool {
         self.is_secure_there.unwrap_or_else(|| self.link.secured.get().is_some())
     }
 
-    /// The certificate that was shown and verified.
+    /// The client's verified certificate.
     pub(crate) fn certificate(&self) -> Option<&Certificate> {
         self.link.secured.get().and_then(|secured| secured.certificate.as_ref())
     }
 
-    /// Whether the certificate that was shown is no longer valid: requests on the connection are refused.
+    /// Whether the client's certificate has become invalid. Requests on the connection are then refused.
     pub(crate) fn has_stale_certificate(&self) -> bool {
         self.certificate().is_some_and(|certificate| certificate.staleness(SystemTime::now()).is_some())
     }
 
-    /// Where the gateway took the connection.
+    /// The local address of the connection.
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         self.link.local
     }
 
-    /// The name that the client asked for in the TLS handshake with the gateway.
+    /// The server name in the TLS handshake with the gateway (SNI).
     pub(crate) fn server_name(&self) -> Option<&str> {
         self.link.secured.get().and_then(|secured| secured.tls.server_name.as_deref())
     }
 
-    /// Whether URLs of this scheme may be asked for here: those of `https` over TLS alone, or by a trusted proxy, which may
-    /// end TLS (RFC 9110, section 7.4).
+    /// Whether URLs of this scheme may be requested here. `https` URLs need TLS or a trusted proxy, which may
+    /// terminate TLS (RFC 9110, section 7.4).
     pub(crate) fn may_ask(&self, scheme: Option<&Scheme>) -> bool {
         scheme != Some(&Scheme::HTTPS) || self.is_trusted || self.is_secure()
     }
 
-    /// Whether this host is answered for where the connection was taken.
+    /// Whether this host is served at the connection's local address.
     pub(crate) fn answers_for(&self, host: Option<&str>) -> bool {
         let hosts = &self.link.hosts;
         hosts.is_empty() || host.is_some_and(|host| hosts.contain(host, self.is_secure()))
     }
 
-    /// What filters on a route may know of it.
+    /// The facts that filters on a route may see.
     pub(crate) fn facts(
         &self,
         route: &Arc<str>,
@@ -141,42 +141,42 @@ impl Client {
         }
     }
 
-    /// Notes that some of the request was left unread.
+    /// Notes that a part of the request was left unread.
     pub(crate) fn note_unread(&self) {
         self.link.unread.store(true, Relaxed);
     }
 
-    /// The same for the next request that comes on this connection.
+    /// Returns the client for the next request on this connection.
     pub(crate) fn begin_request(&self, is_doubtful: bool) -> Self {
         self.link.has_begun.store(true, Relaxed);
         Self { is_doubtful, ..self.clone() }
     }
 
-    /// A request of this client begins over HTTP/2.
+    /// Takes a permit for an HTTP/2 request of this client.
     pub(crate) fn request_permit(&self) -> Option<RequestPermit> {
         self.link.permit.as_ref().map(ConnectionPermit::request)
     }
 
-    /// Whether its address has more requests under way than it may have.
+    /// Whether the client's address exceeds its limit of requests in flight.
     pub(crate) fn is_crowded(&self) -> bool {
         self.link.permit.as_ref().is_some_and(|permit| permit.is_crowded())
     }
 
-    /// Keeps so many bytes of an answer until the client takes them.
+    /// Reserves `bytes` of a response until the client has received them.
     ///
     /// # Errors
-    /// When too many are kept for it already.
+    /// If the client already has too many unsent bytes.
     pub(crate) fn keep(&self, bytes: u64) -> Result<Option<UnsentPermit>, LimitReached> {
         self.link.permit.as_ref().map(|permit| permit.keep(bytes)).transpose()
     }
 
-    /// What it shares with its connection.
+    /// The state that is shared with the connection.
     pub(crate) fn link(&self) -> Arc<Link> {
         Arc::clone(&self.link)
     }
 
-    /// The same, with what trusted proxies say of it. Leaves in the request what its sender may say, and nothing of what
-    /// was meant for its connection.
+    /// Applies the information from trusted proxies. Removes connection-specific headers from the request, and
+    /// those that its sender must not set.
     pub(crate) fn behind<B>(self, proxies: &TrustedProxies, request: &mut Request<B>) -> Self {
         let proxied = proxies.client(self.peer, self.is_secure(), request.headers());
         settle(request.headers_mut(), proxied.is_some());
@@ -186,14 +186,14 @@ impl Client {
         };
         proxies.write(&proxied, request);
         let client = proxied.address();
-        // Of a client that is not the peer, nobody knows the port.
+        // The port of a client behind a proxy is unknown.
         let address = if client == self.peer { self.address } else { SocketAddr::new(client, 0) };
         Self { address, is_trusted: true, is_secure_there: Some(proxied.is_secure), ..self }
     }
 }
 
 impl Link {
-    /// That of a connection that was taken here, and counts in this.
+    /// Creates the link of a connection with this local address and permit.
     pub(crate) fn new(local: Option<SocketAddr>, permit: Option<Arc<ConnectionPermit>>) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let number = NUMBERS.fetch_add(1, Relaxed);
@@ -208,23 +208,23 @@ impl Link {
         }
     }
 
-    /// The same, where only these hosts are answered for.
+    /// Restricts the connection to these hosts.
     pub(crate) fn for_hosts(self, hosts: Arc<HostNames>) -> Self {
         Self { hosts, ..self }
     }
 
-    /// Notes that the connection is encrypted, and who the client has proven to be.
+    /// Notes that the connection is encrypted, with the client's certificate.
     pub(crate) fn secure(&self, secured: Secured) {
-        // A handshake ends once.
+        // A handshake completes only once.
         let _ = self.secured.set(secured);
     }
 
-    /// Whether a request has come.
+    /// Whether a request has begun.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun.load(Relaxed)
     }
 
-    /// Whether some of a request was left unread.
+    /// Whether a part of a request was left unread.
     pub(crate) fn is_unread(&self) -> bool {
         self.unread.load(Relaxed)
     }

@@ -1,9 +1,9 @@
-//! `orfa.yaml`: the whole config is this struct of the other crates' sections.
+//! `orfa.yaml`: the config is one struct, composed of the sections of the other crates.
 //!
-//! Two stages. [`read`] turns text into a [`Config`] or into *all* its [`Mistake`]s and touches nothing
-//! but the files that `${file:...}` names: YAML to a tree with positions (`yaml.rs`), validated against
-//! the JSON Schema (`schema.rs`), deserialised, then checked for what no schema can say (`check.rs`).
-//! [`crate::Gateway::build`] is the second stage and makes ready objects of it.
+//! There are two stages. [`read`] turns text into a [`Config`] or into *all* its [`Mistake`]s, and touches only
+//! the files that `${file:...}` names: YAML is read into a tree with positions (`yaml.rs`), validated against
+//! the JSON Schema (`schema.rs`), deserialised, and checked for constraints that a schema can't express
+//! (`check.rs`). [`crate::Gateway::build`] is the second stage and builds the runtime objects.
 
 mod admin;
 pub(crate) mod beside;
@@ -51,95 +51,101 @@ pub use source::Source;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Where the gateway listens: `0.0.0.0:8080`, or a list of addresses.
+    /// The address that the gateway listens on, such as `0.0.0.0:8080`, or a list of addresses.
     #[serde(default = "Config::default_listen")]
     pub listen: ListenConfig,
-    /// How much of the gateway clients may take at once: connections, TLS handshakes, requests over HTTP/2, bytes of answers.
+    /// Limits on the resources that clients may use at once: connections, TLS handshakes, HTTP/2 requests,
+    /// response bytes.
     #[serde(default)]
     pub connections: ConnectionsConfig,
-    /// The proxies before the gateway whose word about clients' addresses is believed: `10.0.0.0/8`.
+    /// The proxies in front of the gateway that are trusted to report client addresses, as networks:
+    /// `10.0.0.0/8`.
     #[serde(default)]
     pub trusted_proxies: Vec<String>,
-    /// The header in which those proxies say where their client is: `x-forwarded-for`, `forwarded` (RFC 7239), or the one
-    /// that a product writes, such as `cf-connecting-ip`. With all but `forwarded`, `X-Forwarded-Proto`, `-Host` and
-    /// `-Port` say what the client asked for. Nothing is read from other such headers of theirs: those that say where a
-    /// client is are written anew, and the rest are removed, except for `proxy_headers`.
+    /// The header in which trusted proxies report the address of their client: `x-forwarded-for`, `forwarded`
+    /// (RFC 7239), or a product's own, such as `cf-connecting-ip`. With all but `forwarded`, the requested
+    /// scheme, host and port are read from `X-Forwarded-Proto`, `-Host` and `-Port`. Other headers with client
+    /// addresses are rewritten, and all other forwarding headers are removed, except for `proxy_headers`.
     #[serde(default = "Config::default_client_ip_header")]
     pub client_ip_header: String,
-    /// Other `X-Forwarded-*` headers and those of client certificates that those proxies set themselves, whatever their
-    /// clients send, and that go on as they come: `x-forwarded-prefix`, `client-cert`, `ssl-client-verify`. Headers that mean
-    /// another method or path are removed always.
+    /// Further `X-Forwarded-*` headers and headers of client certificates that trusted proxies set themselves,
+    /// overwriting those of their clients. They are passed on unchanged: `x-forwarded-prefix`, `client-cert`,
+    /// `ssl-client-verify`. Headers that override the method or the path are always removed.
     #[serde(default)]
     pub proxy_headers: Vec<String>,
-    /// Where the operator asks for `/healthz`, `/readyz` and `/metrics`; `off` for nowhere. Without it that
-    /// is `127.0.0.1:9090`, if nothing else listens there.
+    /// The address of the admin listener, which serves `/healthz`, `/readyz` and `/metrics`; `off` disables it.
+    /// By default `127.0.0.1:9090`, if that is free.
     #[serde(default)]
     pub admin: Option<AdminConfig>,
-    /// A Unix socket, relative to the config: where the next `orfa serve` takes over what this one listens
-    /// on. Without it the next one finds the addresses taken.
+    /// A Unix socket, relative to the config, through which the next `orfa serve` takes over the listening
+    /// sockets of this one. Without it the next process finds the addresses in use.
     #[serde(default)]
     pub takeover: Option<PathBuf>,
     /// The upstream services, by the names that programs and routes use.
     #[serde(default)]
     pub services: BTreeMap<String, ServiceConfig>,
-    /// Who may call from other origins, on every route that does not say it itself.
+    /// The cross-origin rules of every route without rules of its own.
     #[serde(default)]
     pub cors: Option<CorsConfig>,
-    /// Whether answers are compressed for clients that take it, on every route that does not say it itself: `true`,
-    /// `false`, or how. Without it those that the gateway makes are, and those of proxied services go out as they came:
-    /// a service sees itself what its client takes. An answer that holds a secret and repeats what a stranger put into
-    /// the request betrays the secret by its length (BREACH): say `false` for such routes.
+    /// Response compression on every route without a setting of its own: `true`, `false`, or options. By
+    /// default, responses that the gateway generates are compressed for clients that accept it, and those of
+    /// proxied services are passed through, since a service sees the client's `Accept-Encoding`. If a response
+    /// contains a secret and reflects parts of the request, its compressed length can reveal the secret
+    /// (BREACH): set `false` for such routes.
     #[serde(default)]
     pub compress: Option<CompressConfig>,
-    /// How callers prove who they are.
+    /// The methods by which callers authenticate.
     #[serde(default)]
     pub auth: AuthConfig,
-    /// Who calls: by which key, certificate or token they are known.
+    /// The callers, each with the keys, certificates or token subjects that identify it.
     #[serde(default)]
     pub callers: Callers,
-    /// What callers may do, a row for each caller or group; `anonymous` and `others` are rows too.
+    /// The rights of callers: a row for each caller or group. `anonymous` and `others` are rows too.
     #[serde(default)]
     pub rights: RightsConfig,
-    /// Developers' keys, by the names that signatures give: what their programs may do.
+    /// Developers' signing keys, by the names that signatures use, and the rights of programs that are signed
+    /// with them.
     #[serde(default)]
     pub trust: query::TrustConfig,
     /// Rules for the programs of all query routes.
     #[serde(default)]
     pub programs: query::ProgramsConfig,
-    /// How the gateway protects itself from more than it can do.
+    /// Load shedding: how the gateway protects itself from overload.
     #[serde(default)]
     pub shed: ShedConfig,
-    /// What is answered, and how.
+    /// The routes.
     pub routes: Vec<RouteConfig>,
-    /// How the gateway stops.
+    /// Graceful shutdown.
     #[serde(default)]
     pub drain: DrainConfig,
-    /// What is logged.
+    /// Logging.
     #[serde(default)]
     pub log: LogConfig,
-    /// Traces, sent to a collector. Without it none are.
+    /// Traces, exported to a collector. Disabled by default.
     #[serde(default)]
     pub traces: Option<TracesConfig>,
-    /// What all scripts share: their state, what runs them.
+    /// Settings that all scripts share: their state and their runtimes.
     #[serde(default)]
     pub scripts: script_runtime::ScriptsConfig,
     /// The query runtime: threads, pools, caches.
     #[serde(default)]
     pub runtime: query::RuntimeConfig,
-    /// What starts the workers of scripts confined: who builds the gateway knows it.
+    /// The launcher that starts the workers of scripts in confinement. It is set by the program that builds the
+    /// gateway.
     #[serde(skip)]
     pub launcher: Option<script_runtime::Launcher>,
-    /// Where each field stands in the file.
+    /// The positions of the fields in the file.
     #[serde(skip)]
     pub source: Source,
 }
 
-/// Reads a file that the operator names, as far as one would be written by hand: `/dev/zero` has no end.
+/// Reads a file that an operator writes by hand. The size is limited, since files such as `/dev/zero` are
+/// endless.
 pub(crate) fn read_file(path: &Path) -> io::Result<String> {
     read_mib(path, 1)
 }
 
-/// The same for what programs write: a supergraph of a large house has megabytes.
+/// Reads a file that may be machine-generated: a large supergraph has megabytes.
 pub(crate) fn read_long_file(path: &Path) -> io::Result<String> {
     read_mib(path, 32)
 }
@@ -153,118 +159,118 @@ fn read_mib(path: &Path, most: u64) -> io::Result<String> {
     Ok(text)
 }
 
-/// One route: a path and exactly one way of answering.
+/// A route: a path and exactly one handler.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RouteConfig {
-    /// The path; `/*` at its end stands for everything below.
+    /// The path. `/*` at its end matches everything below.
     pub path: String,
-    /// Run the programs that clients send.
+    /// Run programs that clients send.
     #[serde(default)]
     pub query: Option<query::QueryConfig>,
-    /// Pass the request on to a service.
+    /// Forward requests to a service.
     #[serde(default)]
     pub proxy: Option<ProxyConfig>,
-    /// Answer by a service written in S.
+    /// Answer with a service written in S.
     #[serde(default)]
     pub script: Option<script_runtime::ScriptConfig>,
-    /// Answer by what several services say, put together as a file declares. Parts of the path in braces are inputs:
-    /// `/buyers/{id}`.
+    /// Answer with the combined responses of several services, as declared in a file. Parts of the path in
+    /// braces are inputs: `/buyers/{id}`.
     #[serde(default)]
     pub aggregate: Option<aggregate::AggregateConfig>,
-    /// Answer GraphQL: over services, REST and GraphQL alike, in one schema.
+    /// Answer GraphQL requests, with REST and GraphQL services combined into one schema.
     #[serde(default)]
     pub graphql: Option<graphql::GraphqlConfig>,
-    /// Proxy-Wasm modules that every request of this route goes through, and every answer.
+    /// The Proxy-Wasm filters for the requests and responses of this route.
     #[serde(default)]
     pub filters: Vec<filter::FilterConfig>,
-    /// Who may call this route from other origins.
+    /// The cross-origin rules of this route.
     #[serde(default)]
     pub cors: Option<CorsConfig>,
-    /// Whether answers of this route are compressed, and how: instead of what stands under `compress`.
+    /// Response compression on this route, in place of the global `compress`.
     #[serde(default)]
     pub compress: Option<CompressConfig>,
-    /// Whether JSON answers leave deduplicated for clients that ask for it, by `Accept`.
+    /// Whether JSON responses are sent deduplicated to clients that request it with `Accept`.
     #[serde(default = "RouteConfig::default_dedup")]
     pub dedup: bool,
-    /// Whether callers have to say who they are. By default they have to once the config knows any
-    /// callers, unless `rights` has a row `anonymous`.
+    /// Whether callers have to authenticate. By default they have to if the config has any callers, unless
+    /// `rights` has a row `anonymous`.
     #[serde(default)]
     pub auth: Option<AuthRule>,
-    /// What a request on this route may take, whichever way it is answered.
+    /// The limits of a request on this route, for every kind of handler.
     #[serde(default)]
     pub limits: LimitsConfig,
 }
 
-/// Whether callers have to say who they are.
+/// Whether callers have to authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AuthRule {
-    /// Without credentials the answer is 401.
+    /// Requests without credentials are answered with 401.
     Required,
-    /// Who brings none has the row `anonymous`.
+    /// Requests without credentials have the rights of the row `anonymous`.
     Optional,
 }
 
-/// Where a request is passed on to: a service's name, or more than that.
+/// The destination of forwarded requests: a service's name, or a name with options.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ProxyConfig {
-    /// Just the service.
+    /// The name of the service.
     Service(String),
-    /// The service and how.
+    /// The service, with options.
     More(ProxyOptions),
 }
 
-/// How a request is passed on.
+/// The options of a proxied route.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProxyOptions {
-    /// The service's name.
+    /// The name of the service.
     pub service: String,
-    /// On a route with `/*`: pass on the whole path, and not only what the `*` stands for.
+    /// On a route with `/*`, forward the whole path instead of only the part that `*` matches.
     #[serde(default)]
     pub keep_prefix: bool,
 }
 
-/// What one request may take.
+/// The limits of one request.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
-    /// The largest body of a request.
+    /// The maximum size of a request body.
     pub body: Bytes,
-    /// How fast a body has to come before its answer begins, in bytes a second. Clients are waited for 30 s
-    /// at a time, and in all for 30 s and a second for each so many bytes; with `0` only at a time, for
-    /// streams of messages.
+    /// The minimum rate of a request body in bytes a second, until the response begins. A client may pause for
+    /// 30 s at a time, and all pauses together may last 30 s plus the received bytes divided by this rate. With
+    /// `0` only single pauses are limited, for streams of messages.
     pub body_rate: Bytes,
-    /// How long the answer may take to begin.
+    /// The time within which the response has to begin.
     pub deadline: Duration,
 }
 
-/// How the gateway stops.
+/// Graceful shutdown.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DrainConfig {
-    /// How long requests are still taken after SIGTERM while `/readyz` says no already, so that load
-    /// balancers notice and nobody finds the door closed. Ctrl-C skips it.
+    /// The time after SIGTERM for which requests are still accepted while `/readyz` already reports that the
+    /// gateway is draining. It lets load balancers react before connections are refused. Ctrl-C skips it.
     pub delay: Duration,
-    /// How long requests that are under way then may still take.
+    /// The time that requests in flight then have to complete.
     pub timeout: Duration,
 }
 
-/// What is logged.
+/// Logging.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
-    /// A line for each request.
+    /// Whether each request is logged, with one line.
     pub access: bool,
 }
 
 impl Config {
-    /// The config of `orfa dev`: a query route over these services, open to pages on this machine.
+    /// The config of `orfa dev`: a query route over these services that pages on this machine may use.
     ///
     /// # Errors
-    /// Names and URLs come from the command line and can be wrong like those of a file.
+    /// Mistakes in the names and URLs, which come from the command line.
     pub fn dev(services: &[(String, String)], port: u16) -> Result<Self, Vec<Mistake>> {
         let names: Vec<&String> = services.iter().map(|(name, _)| name).collect();
         let urls = services.iter().map(|(name, url)| (name.clone(), json!({ "url": url })));
@@ -274,24 +280,24 @@ impl Config {
             "admin": Self::ADMIN_OFF,
             "services": urls.collect::<serde_json::Map<_, _>>(),
             "cors": { "origins": origins },
-            // A developer's machine compiles beside it: that is no overload.
+            // Compilers that run beside it on a developer's machine don't indicate overload.
             "shed": { "automatic": false },
             "routes": [{ "path": "/query", "query": { "services": names } }],
         });
         finish(value, Source::new(Path::new("command line")), Vec::new())
     }
 
-    /// The same with a further route, which an aggregate answers.
+    /// Adds a route that an aggregate answers.
     ///
     /// # Errors
-    /// When the path is none.
+    /// If the path is invalid.
     pub fn with_aggregate(mut self, path: &str, file: &Path) -> Result<Self, serde_json::Error> {
         let route = json!({ "path": path, "aggregate": file });
         self.routes.push(serde_json::from_value(route)?);
         Ok(self)
     }
 
-    /// Every file that a field names is watched: the sections' own lists join here.
+    /// Registers all files that the config names, so that they are watched.
     fn note_files(&mut self) {
         let documents = self.services.values().filter_map(|service| service.openapi.as_deref());
         documents.for_each(|document| self.source.note_file(document));
@@ -311,7 +317,7 @@ impl Config {
             .for_each(|keys| self.source.note_file(keys));
     }
 
-    /// Scripts, and the files that they import.
+    /// Registers scripts and the files that they import.
     fn note_scripts(&mut self) {
         let scripts = self.routes.iter().filter_map(|route| route.script.as_ref());
         for file in scripts.map(|script| script.options().file).collect::<Vec<_>>() {
@@ -321,7 +327,7 @@ impl Config {
         }
     }
 
-    /// Declarations of aggregates, and the files that fill in values of theirs.
+    /// Registers declarations of aggregates, and the files that they include.
     fn note_aggregates(&mut self) {
         let folder = self.source.folder().to_owned();
         let aggregates = self.routes.iter().filter_map(|route| route.aggregate.as_ref());
@@ -330,7 +336,7 @@ impl Config {
         files.into_iter().for_each(|file| self.source.note_path(file));
     }
 
-    /// Stored programs, and the folders that hold them, where new ones may come.
+    /// Registers stored programs and their folders, to which new ones may be added.
     fn note_stored(&mut self) {
         let folder = self.source.folder().to_owned();
         let queries = self.routes.iter().filter_map(|route| route.query.as_ref());
@@ -342,9 +348,9 @@ impl Config {
         }
     }
 
-    /// What `admin` says where there is to be no such listener.
+    /// The value of `admin` that disables the listener.
     pub(crate) const ADMIN_OFF: &str = "off";
-    /// Where the admin listener is unless the config says otherwise.
+    /// The default address of the admin listener.
     pub(crate) const DEFAULT_ADMIN: &str = "127.0.0.1:9090";
 
     fn default_client_ip_header() -> String {
@@ -361,7 +367,7 @@ impl RouteConfig {
         true
     }
 
-    /// The path in the normal form that requests are compared in.
+    /// The path in the normal form that requests are matched in.
     pub(crate) fn normal_path(&self) -> Cow<'_, str> {
         services::path::normal_form(&self.path).map_or(Cow::Borrowed(self.path.as_str()), Cow::Owned)
     }
@@ -401,12 +407,12 @@ impl Default for LogConfig {
     }
 }
 
-/// A config file as it was read.
+/// The result of reading a config file.
 #[derive(Debug)]
 pub struct Reading {
-    /// What it says, or all its mistakes in the order of the file.
+    /// The config, or all its mistakes in the order of the file.
     pub config: Result<Config, Vec<Mistake>>,
-    /// The files that it was, or should have been, made of. Whoever waits for a better config watches them.
+    /// The files that the config consists of, including missing ones. They are watched for changes.
     pub files: Vec<PathBuf>,
 }
 
@@ -418,7 +424,7 @@ pub fn read(file: &Path) -> Result<Config, Vec<Mistake>> {
     read_watched(file).config
 }
 
-/// The same for whoever reads it again later.
+/// Reads the config file, and lists the files to watch for changes.
 #[must_use]
 pub fn read_watched(file: &Path) -> Reading {
     match read_file(file) {
@@ -455,14 +461,14 @@ fn read_document(text: &str, file: &Path) -> Reading {
 }
 
 fn finish(value: Value, source: Source, mut mistakes: Vec<Mistake>) -> Result<Config, Vec<Mistake>> {
-    // Where a value could not even be filled in, nothing more is to be said of it.
+    // Further mistakes in a value whose `${...}` could not be resolved would only repeat the problem.
     let unfilled: Vec<_> = mistakes.iter().map(|mistake| (mistake.line, mistake.column)).collect();
     let found = schema::validate(&value, &source, &schema()).into_iter().chain(check::check(&value, &source));
     mistakes.extend(found.filter(|mistake| !unfilled.contains(&(mistake.line, mistake.column))));
     beside::deserialised::<Config>(value, &source, mistakes).map(|config| Config { source, ..config })
 }
 
-/// What the schema let through and a type refused.
+/// Returns the mistake in a value that the schema accepts and its type rejects.
 fn undeserialised(error: &serde_path_to_error::Error<serde_json::Error>, source: &Source) -> Mistake {
     use serde_path_to_error::Segment;
     let pointer = error.path().iter().fold(String::new(), |pointer, segment| match segment {

@@ -1,5 +1,5 @@
-//! What every request has to be, whatever its route: its framing, its host, its target and its expectation
-//! mean the same to everybody who reads it (RFC 9110, RFC 9112, RFC 9113).
+//! Validation of every request, independent of its route: framing, host, target and expectation must be
+//! unambiguous for every recipient (RFC 9110, RFC 9112, RFC 9113).
 
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderValue, Request, Uri, Version, header};
@@ -8,11 +8,12 @@ use services::path;
 
 use crate::refusal::Refusal;
 
-/// The most fields of a head.
+/// The maximum number of fields of a head.
 pub(crate) const MAX_FIELDS: usize = 100;
 
-/// Puts the path and query of a request into normal form, before anything compares them: routes, filters, handlers and
-/// the log then see the same text. One that would become too long stays as it is, and [`check`] refuses it.
+/// Normalises the path and query of a request before anything compares them, so that routes, filters, handlers
+/// and the log all use the same text. A target that would become too long is left unchanged, and [`check`]
+/// rejects it.
 pub(crate) fn normalise_target<B>(request: &mut Request<B>) {
     let uri = request.uri();
     let normal = uri.path_and_query().and_then(|target| path::normal_form(target.as_str()));
@@ -24,10 +25,10 @@ pub(crate) fn normalise_target<B>(request: &mut Request<B>) {
     }
 }
 
-/// Whether a request is one.
+/// Validates a request.
 ///
 /// # Errors
-/// The first reason why it is none.
+/// The first violation.
 pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Refusal> {
     let said = Said::of(request);
     if said.fields > MAX_FIELDS {
@@ -39,14 +40,14 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Refusal> {
     if said.expects_else { Err(Refusal::ExpectationFailed) } else { Ok(()) }
 }
 
-/// The fields that count here, found in one pass: every request is asked for all of them, and most have one.
+/// The fields that are validated, found in one pass over the head of every request.
 #[derive(Default)]
 struct Said<'a> {
     host: Only<'a>,
     coding: Only<'a>,
-    /// Something else than to be told to go on.
+    /// Whether there is an expectation other than `100-continue`.
     expects_else: bool,
-    /// How many there are; the crumbs of a cookie (RFC 9113, 8.2.3) are one.
+    /// The number of fields. The fragments of a cookie (RFC 9113, section 8.2.3) count as one.
     fields: usize,
 }
 
@@ -67,14 +68,15 @@ impl<'a> Said<'a> {
     }
 }
 
-/// Whether some value begins or ends with a blank, which is malformed in HTTP/2 (RFC 9113, 8.2.1). Over HTTP/1.1 a value
-/// loses it, so that a filter and the service behind it would compare different values.
+/// Whether some value begins or ends with whitespace, which is malformed in HTTP/2 (RFC 9113, section 8.2.1).
+/// Over HTTP/1.1 it would be stripped, so that a filter and the service behind it would compare different
+/// values.
 pub(crate) fn has_padded_value(fields: &HeaderMap) -> bool {
     fields.values().any(|value| matches!(value.as_bytes(), [b' ' | b'\t', ..] | [.., b' ' | b'\t']))
 }
 
-/// The one coding that every recipient knows (RFC 9112, section 6.1). The connection has looked for the
-/// rest of it, which can't be seen any longer.
+/// Accepts only `chunked`, the coding that every recipient supports (RFC 9112, section 6.1). The connection
+/// checks the remaining framing, which isn't visible any more.
 fn framing(said: &Said<'_>) -> Result<(), Refusal> {
     match said.coding.value() {
         Ok(None) => Ok(()),
@@ -83,8 +85,8 @@ fn framing(said: &Said<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// A target is ASCII (RFC 3986, section 2); in absolute form it names a host of the web, and no user in it (RFC 9110,
-/// section 4.2.4).
+/// Validates the target: it is ASCII (RFC 3986, section 2), and in absolute form it has an http or https URL
+/// without user information (RFC 9110, section 4.2.4).
 fn target<B>(request: &Request<B>) -> Result<(), Refusal> {
     let uri = request.uri();
     let is_web = uri.scheme_str().is_none_or(|scheme| matches!(scheme, "http" | "https"));
@@ -93,8 +95,8 @@ fn target<B>(request: &Request<B>) -> Result<(), Refusal> {
     if is_web && is_plain && is_ascii { Ok(()) } else { Err(Refusal::TargetInvalid) }
 }
 
-/// One host, said once, and over HTTP/2 the same twice (RFC 9112, 3.2; RFC 9113, 8.3.1). Over HTTP/1.1 a
-/// target in absolute form replaces it (RFC 9112, 3.2.2).
+/// Validates the host: there is at most one, and over HTTP/2 it matches the authority (RFC 9112, section 3.2;
+/// RFC 9113, section 8.3.1). Over HTTP/1.1 a target in absolute form replaces it (RFC 9112, section 3.2.2).
 fn host<B>(request: &Request<B>, said: &Said<'_>) -> Result<(), Refusal> {
     let Some(host) = said.host.value().map_err(|_| Refusal::HostInvalid)? else {
         let has_one = request.version() != Version::HTTP_11 || request.uri().authority().is_some();
@@ -112,7 +114,7 @@ fn host<B>(request: &Request<B>, said: &Said<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Whether it is what nearly every host is, which need not be taken apart: a name and perhaps a port.
+/// A fast path for the form of nearly all hosts, a name and an optional port, which avoids parsing.
 fn is_common(host: &[u8]) -> bool {
     let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
     let (name, port) = host.split_at(host.iter().take_while(|byte| is_of_name(byte)).count());
@@ -123,7 +125,7 @@ fn is_common(host: &[u8]) -> bool {
     !name.is_empty() && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port))
 }
 
-/// A host and perhaps a port, and nothing else.
+/// Whether the authority is only a host with an optional port.
 pub(crate) fn is_plain(authority: &Authority) -> bool {
     let port = authority.as_str().strip_prefix(authority.host());
     let is_port = |port: &str| port.is_empty() || port == ":" || authority.port_u16().is_some();
@@ -140,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// The target that a request is looked at with.
+    /// A request with a normalised target.
     fn normalised(target: &str) -> Request<()> {
         let mut request = Request::get(target).header(header::HOST, "shop.example").body(()).unwrap();
         normalise_target(&mut request);
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_outside_of_ascii_is_encoded_in_every_form() {
+    fn encodes_non_ascii_targets() {
         for (target, expected) in [
             ("/caf\u{e9}?q=\u{9b}\u{202e}", "/caf%C3%A9?q=%C2%9B%E2%80%AE"),
             ("http://shop.example/%61\u{85}", "http://shop.example/a%C2%85"),
@@ -163,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_is_too_long_once_it_is_encoded_is_refused() {
+    fn rejects_targets_that_are_too_long_after_encoding() {
         let request = normalised(&format!("/{}", "\u{e9}".repeat(20_000)));
         assert!(matches!(check(&request), Err(Refusal::TargetInvalid)));
     }
 
     proptest! {
         #[test]
-        fn what_is_taken_for_a_common_host_is_a_plain_one(host in "[a-z0-9.:@/\\[\\]-]{0,12}") {
+        fn common_hosts_are_plain(host in "[a-z0-9.:@/\\[\\]-]{0,12}") {
             if is_common(host.as_bytes()) {
                 prop_assert!(Authority::try_from(host.as_bytes()).is_ok_and(|host| is_plain(&host)), "{host}");
             }

@@ -1,11 +1,12 @@
-//! Which pages may ask: the origins of a request, and the headers that browsers want to see.
+//! Cross-origin rules: the origin of a request, and the response headers for browsers.
 //!
-//! A request without an `Origin` comes from no page, unless the browser says so in other fields. The gateway's own pages
-//! are those whose origin names the host that the request was sent to. Over TLS, also where a trusted proxy ends it, their
-//! scheme is `https`. In clear text it is `https` too, since a proxy that ends TLS need not be trusted. Everything else has to be allowed by `cors.origins`.
+//! A request without an `Origin` doesn't come from a page, unless the browser reports one in other fields. The
+//! gateway's own pages are those whose origin names the host that the request was sent to. Over TLS, including
+//! TLS that a trusted proxy terminates, their scheme is `https`. In clear text `https` is accepted too, since a
+//! proxy that terminates TLS need not be trusted. All other origins have to be allowed by `cors.origins`.
 //!
-//! A page whose own name was made to point to the gateway (DNS rebinding) asks that name, too, and is foreign all the
-//! same: the gateway's names are those that its config mentions (`hosts.rs`).
+//! A page whose own name was made to resolve to the gateway (DNS rebinding) sends requests to that name too,
+//! but counts as cross-origin: the gateway's names are those in its config (`hosts.rs`).
 
 pub(crate) mod config;
 
@@ -23,17 +24,17 @@ use crate::encode::vary;
 use crate::hosts::OwnHosts;
 use crate::refusal::Refusal;
 
-/// Whose page a browser asks for, how, and what the answer becomes (W3C Fetch Metadata).
+/// Fetch metadata headers (W3C): the relation to the requesting page, the mode and the destination.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// What a page may send wherever its origin is allowed; beside it, everything that begins with `ORFA-`.
+/// The headers that pages of allowed origins may send, besides all that begin with `ORFA-`.
 const ALLOWED_HEADERS: [&str; 6] =
     ["content-type", "authorization", "prefer", "orfa-input", "orfa-limit", "orfa-debug"];
-/// What a page may read wherever its origin is allowed.
+/// The headers that pages of allowed origins may read.
 const EXPOSED_HEADERS: [&str; 4] = ["orfa-cache", "orfa-parts", "server-timing", "retry-after"];
-/// What begins like this is the gateway's own.
+/// The prefix of the gateway's own headers.
 const OURS: &str = "orfa-";
 
 /// The origins that a route allows.
@@ -42,39 +43,40 @@ pub(crate) struct Origins(Arc<Allowed>);
 
 #[derive(Debug, Default)]
 struct Allowed {
-    /// What is the gateway itself.
+    /// The hosts of the gateway itself.
     own: Arc<OwnHosts>,
     everyone: bool,
-    /// A page without an origin of its own: a sandboxed frame, a file.
+    /// Whether pages without an origin of their own (`null`) are allowed: sandboxed frames, local files.
     opaque: bool,
     exact: Vec<String>,
-    /// Scheme and host of those whose port does not matter.
+    /// Scheme and host of the origins that are allowed with every port.
     any_port: Vec<String>,
-    /// Listed origins may send cookies.
+    /// Whether listed origins may send credentials.
     credentials: bool,
     max_age: Option<HeaderValue>,
-    /// Names of headers, with commas between.
+    /// Header names, separated by commas.
     headers: String,
     exposed: Option<HeaderValue>,
 }
 
-/// Where a request comes from.
+/// The kind of a request's origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
-    /// From no page.
+    /// Not from a page.
     NoPage,
     /// From a page of the gateway itself.
     Own,
-    /// From an origin that the config names, and whose credentials count.
+    /// From an origin that the config lists, with credentials.
     Listed,
-    /// From an origin that may ask and read, but that nobody vouched for: without credentials.
+    /// From an origin that only `*` or `null` allows, without credentials.
     Anyone,
     /// From an origin that is not allowed.
     Foreign,
 }
 
 impl Origins {
-    /// Those of the config, without one none, for a gateway that has these hosts.
+    /// Creates the rules of a config for a gateway with these hosts. Without a config no other origin is
+    /// allowed.
     pub(crate) fn new(config: Option<&CorsConfig>, own: &Arc<OwnHosts>) -> Self {
         let mut allowed = Allowed { own: Arc::clone(own), ..Allowed::default() };
         let Some(config) = config else { return Self(Arc::new(allowed)) };
@@ -93,13 +95,13 @@ impl Origins {
         Self(Arc::new(allowed))
     }
 
-    /// Whether any origin is allowed: only then does the gateway speak for the route.
+    /// Whether no origin is allowed. Only otherwise does the gateway set cross-origin headers itself.
     pub(crate) fn is_empty(&self) -> bool {
         let Allowed { everyone, opaque, exact, any_port, .. } = &*self.0;
         !everyone && !opaque && exact.is_empty() && any_port.is_empty()
     }
 
-    /// Where the request comes from, in this route's eyes.
+    /// Classifies the request's origin by the rules of this route.
     pub(crate) fn judge<B>(&self, request: &Request<B>, client: &Client) -> From {
         let mut origins = request.headers().get_all(header::ORIGIN).iter();
         let Some(origin) = origins.next() else { return self.judge_unnamed(request, client) };
@@ -119,9 +121,9 @@ impl Origins {
         }
     }
 
-    /// Where a request without `Origin` comes from: browsers leave it out where a page only embeds what it asks for, and
-    /// say in `Sec-Fetch-Site` that it is another's. They also leave it out where a page reads from its own host, which
-    /// is the gateway's only by a name that the config mentions.
+    /// Classifies a request without `Origin`. Browsers omit it if a page only embeds the resource, and report
+    /// the page's relation in `Sec-Fetch-Site`. They also omit it if a page reads from its own host, which is
+    /// the gateway only by a name in its config.
     fn judge_unnamed<B>(&self, request: &Request<B>, client: &Client) -> From {
         let is_own = || host_of(request).is_some_and(|host| self.0.own.contain(host, client));
         match values(request.headers(), &SEC_FETCH_SITE).next().map(HeaderValue::as_bytes) {
@@ -140,7 +142,7 @@ impl Origins {
             || self.0.any_port.iter().any(|allowed| allowed.eq_ignore_ascii_case(bare))
     }
 
-    /// The answer to a browser's preflight, on a route that serves these methods.
+    /// Answers a browser's preflight on a route that serves these methods.
     pub(crate) fn preflight<B>(&self, request: &Request<B>, methods: &'static str) -> Response<Body> {
         let mut response = Response::new(body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
@@ -155,7 +157,8 @@ impl Origins {
         response
     }
 
-    /// The headers that a page may send: those that are always allowed, and what it asks for of ours.
+    /// The headers that a page may send: those that are always allowed, and the gateway's own among the
+    /// requested ones.
     fn allowed_headers(&self, asked: &HeaderMap) -> String {
         let asked = asked.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();
         let asked = asked.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
@@ -164,8 +167,8 @@ impl Origins {
         ours.fold(self.0.headers.clone(), |all, name| format!("{all}, {name}"))
     }
 
-    /// Lets the page read the answer, where it may. What a service said of origins goes: on a route with
-    /// origins of its own the gateway alone speaks.
+    /// Sets the headers that let the page read the response, if it may. The service's own cross-origin headers
+    /// are replaced on a route with rules.
     pub(crate) fn mark(&self, from: From, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
         if self.is_empty() {
             return;
@@ -186,20 +189,20 @@ impl Origins {
 }
 
 impl From {
-    /// Whether cookies travel on: never for a page that nobody vouched for.
+    /// Whether cookies are forwarded: only from origins that may send credentials.
     pub(crate) fn keeps_cookies(self) -> bool {
         matches!(self, Self::NoPage | Self::Own | Self::Listed)
     }
 
-    /// Why such a page may not use the route.
+    /// Returns the error for a page that may not use the route.
     pub(crate) fn refusal(headers: &HeaderMap) -> Refusal {
         let origin = headers.get(header::ORIGIN).map(HeaderValue::as_bytes).unwrap_or(b"of another site");
         Refusal::OriginForbidden { origin: String::from_utf8_lossy(origin).into_owned() }
     }
 }
 
-/// Whether a browser's request to a page's own host was made from within the page, whose scripts can read the answer. A
-/// visit to another page is not, unless its answer becomes a part of the page.
+/// Whether a browser's request to a page's own host was made by the page, whose scripts can read the response.
+/// A navigation to another page is not, unless its response is embedded in the page.
 fn is_made_by_page(headers: &HeaderMap) -> bool {
     let value = |name: &HeaderName| values(headers, name).next().map(HeaderValue::as_bytes);
     match value(&SEC_FETCH_MODE) {
@@ -214,22 +217,21 @@ fn is_made_by_page(headers: &HeaderMap) -> bool {
     }
 }
 
-/// Whether the request is a browser's question before the request proper.
+/// Whether the request is a CORS preflight.
 pub(crate) fn is_preflight<B>(request: &Request<B>) -> bool {
     request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ORIGIN)
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The host that the request was sent to: that of its target, and only without one the Host field (RFC
-/// 9110, section 7.2).
+/// The host that the request was sent to: the target's host, or else the Host field (RFC 9110, section 7.2).
 pub(crate) fn host_of<B>(request: &Request<B>) -> Option<&str> {
     let host = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     request.uri().authority().map(http::uri::Authority::as_str).or_else(host)
 }
 
-/// Whether a page of this origin comes from the host that it asks, port included. Over TLS only an `https` page does: one
-/// that came in clear text may be anybody's on the way.
+/// Whether a page of this origin is from the host of the request, including the port. Over TLS only `https`
+/// pages are, since a page in clear text may have been altered in transit.
 fn is_same_host(origin: &str, host: &str, is_secure: bool) -> bool {
     let Some((scheme, origin)) = origin.split_once("://") else { return false };
     let is_https = scheme.eq_ignore_ascii_case("https");
@@ -241,7 +243,7 @@ fn is_same_host(origin: &str, host: &str, is_secure: bool) -> bool {
     origin[..bare(origin)].eq_ignore_ascii_case(&host[..bare(host)])
 }
 
-/// An origin as browsers write it: without the port that its scheme has anyway.
+/// Removes the default port of the scheme from an origin, as browsers do.
 fn without_default_port(origin: &str) -> &str {
     let scheme = origin.split_once("://").map_or("", |(scheme, _)| scheme);
     origin.strip_suffix(default_port(scheme)).unwrap_or(origin)
@@ -251,7 +253,7 @@ fn default_port(scheme: &str) -> &'static str {
     if scheme.eq_ignore_ascii_case("https") { ":443" } else { ":80" }
 }
 
-/// Names of headers in a row, each once.
+/// Joins header names, without duplicates.
 fn names(always: &[&str], more: &[String]) -> String {
     let mut names: Vec<String> = always.iter().map(|&name| name.to_owned()).collect();
     names.extend(more.iter().map(|name| name.to_ascii_lowercase()));

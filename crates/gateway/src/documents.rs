@@ -1,7 +1,7 @@
-//! The services' OpenAPI documents: read when a config is put to work, for queries and their types.
+//! The services' OpenAPI documents, read when a config is activated, for queries and their types.
 //!
-//! A file that is no such document is a mistake of the config. A document that is odd in places is not: proxying and
-//! queries do without it, so the log says that there is something, and `orfa check` what.
+//! A file that isn't an OpenAPI document is a mistake of the config. A document with questionable parts is not,
+//! since proxying and queries work without them: the log counts them, and `orfa check` lists them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::config::{Config, Mistake};
 /// Reads the documents that a config names, with paths as programs write them.
 ///
 /// # Errors
-/// A mistake for each file that is none.
+/// A mistake for each file that is not an OpenAPI document.
 pub fn read(config: &Config) -> Result<Documents, Vec<Mistake>> {
     let (mut documents, mut mistakes) = (Documents::new(), Vec::new());
     for (name, service) in &config.services {
@@ -40,11 +40,11 @@ pub fn read(config: &Config) -> Result<Documents, Vec<Mistake>> {
     if mistakes.is_empty() { Ok(documents) } else { Err(mistakes) }
 }
 
-/// Tells the log which documents are odd.
+/// Logs the number of findings in each document.
 pub(crate) fn warn(documents: &Documents) {
     for (service, document) in documents.iter().filter(|(_, document)| !document.findings.is_empty()) {
         let odd = document.findings.len();
-        tracing::warn!(service, odd, "the OpenAPI document is odd in places; `orfa check` tells which");
+        tracing::warn!(service, odd, "the OpenAPI document has questionable parts; `orfa check` lists them");
     }
 }
 

@@ -1,11 +1,11 @@
-//! How a gateway ends, phase by phase, so that no client notices.
+//! Graceful shutdown in phases that clients don't notice.
 //!
-//! 1. **Leaving**: `/readyz` says no, and answers over HTTP/1.1 carry `Connection: close`, so that load
-//!    balancers and clients go elsewhere by themselves. Whatever comes is still answered, for
-//!    `drain.delay`. Nobody's connection is closed under a request that is on its way.
-//! 2. **Draining**: nothing new is accepted. What has been idle for so long ends, HTTP/2 connections get
-//!    a `GOAWAY`, busy ones end after their last answer, for `drain.timeout`.
-//! 3. **Over**: what is still there is cut off.
+//! 1. **Leaving**: `/readyz` reports that the gateway drains, and HTTP/1.1 responses carry `Connection: close`,
+//!    so that load balancers and clients move elsewhere. New requests are still answered, for `drain.delay`.
+//!    Connections are never closed while a request is on its way.
+//! 2. **Draining**: no new connections are accepted. Idle connections end, HTTP/2 connections receive a
+//!    `GOAWAY`, and busy ones end after their last response, for `drain.timeout`.
+//! 3. **Over**: remaining connections are cut off.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use tokio::time::timeout;
 
 use crate::config::DrainConfig;
 
-/// The way in which a gateway is to stop.
+/// The mode of the shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// After the delay in which load balancers notice: what a service manager wants.
+    /// With the delay that lets load balancers react, as for a service manager.
     Gracefully,
-    /// Without that delay: somebody waits at a terminal. Requests under way still end.
+    /// Without the delay, as for an interactive terminal. Requests in flight still complete.
     Promptly,
-    /// Another process accepts on the same sockets already: this one accepts nothing more, and gives
-    /// connections that it has the delay to end by themselves.
+    /// Without accepting connections, because another process already accepts on the same sockets. The existing
+    /// connections have the delay to end by themselves.
     HandedOver,
 }
 
-/// How the gateway stopped.
+/// The result of the shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// Connections that were cut off because time was up.
+    /// The number of connections that were cut off at the timeout.
     pub cut_off: usize,
 }
 
@@ -42,13 +42,13 @@ pub(crate) enum Phase {
     Over,
 }
 
-/// How a gateway's connections hear of its end, and how many there are.
+/// The shutdown signal for connections, and their number.
 pub(crate) struct Ending {
     phase: watch::Sender<Phase>,
     open: Arc<()>,
 }
 
-/// What counts a connection for as long as it lives.
+/// A token that counts a connection while it exists.
 pub(crate) type Open = Arc<()>;
 
 impl Ending {
@@ -56,12 +56,12 @@ impl Ending {
         Self { phase: watch::Sender::new(Phase::Serving), open: Open::default() }
     }
 
-    /// What a connection hears it by.
+    /// Subscribes a connection to the phases of the shutdown.
     pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
         self.phase.subscribe()
     }
 
-    /// One more connection.
+    /// Counts another connection.
     pub(crate) fn open(&self) -> Open {
         Arc::clone(&self.open)
     }
@@ -71,8 +71,8 @@ impl Ending {
     }
 }
 
-/// Ends a gateway. `accepting` takes in connections; it ends once the phase is [`Phase::Draining`] and all
-/// that were waiting have been let in.
+/// Shuts a gateway down. `accepting` accepts connections; it completes once the phase is [`Phase::Draining`]
+/// and all waiting connections have been accepted.
 pub(crate) async fn drain(
     ending: &Ending,
     mut accepting: Pin<Box<impl Future<Output = ()>>>,
@@ -95,14 +95,14 @@ pub(crate) async fn drain(
     end(ending, config.timeout.0).await
 }
 
-/// Waits for the connections that are left, and cuts off what takes too long.
+/// Waits for the remaining connections, and cuts them off at the timeout.
 async fn end(ending: &Ending, time: Duration) -> Drained {
     tracing::info!(connections = ending.connections(), "draining");
     let _ = timeout(time, ending.phase.closed()).await;
     cut_off(ending).await
 }
 
-/// Cuts off whatever is still there.
+/// Cuts off the remaining connections.
 pub(crate) async fn cut_off(ending: &Ending) -> Drained {
     let cut_off = ending.connections();
     ending.phase.send_replace(Phase::Over);

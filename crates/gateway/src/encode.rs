@@ -1,11 +1,12 @@
-//! What becomes of an answer's text on its way out: first deduplicated (`dedup.rs`), then compressed, where the client
-//! takes that (RFC 9110, sections 8.4 and 12).
+//! Encoding of responses: deduplication (`dedup.rs`) followed by compression, each if the client accepts it
+//! (RFC 9110, sections 8.4 and 12).
 //!
-//! It comes after filters and before the log, so that filters see what handlers say, and the log counts what leaves. What
-//! somebody else has settled stays as it is: what is encoded or cut already, digested, or must not be transformed.
+//! Encoding runs after the filters and before the access log: filters see the handler's response, and the log
+//! counts the bytes that leave. A response is left unchanged if it is already encoded, partial, digested, or
+//! must not be transformed.
 //!
-//! A text that is there already and not long is compressed in one go, with contexts that a thread keeps. Everything else
-//! goes through in pieces, as it comes (`compressed.rs`).
+//! A short text that is complete is compressed at once, with contexts that each thread reuses. Everything else
+//! is compressed in chunks as it arrives (`compressed.rs`).
 
 mod accept;
 mod coding;
@@ -34,44 +35,46 @@ use crate::unsent;
 
 pub(crate) use head::vary;
 
-/// What an encoder counts as while its answer is on the way: its window and its tables.
+/// The unsent bytes that an encoder counts for while its response is in flight: its window and its tables.
 const ENCODER: u64 = 1 << 20;
-/// A longer text is compressed in pieces, between which others have their turn.
+/// The maximum size of a text that is compressed at once. A longer one is compressed in chunks, with yields in
+/// between.
 const WHOLE: u64 = 64 << 10;
 
-/// How the answers of a route are encoded.
+/// The encoding settings of a route.
 #[derive(Clone, Debug)]
 pub(crate) struct Encoding {
     dedups: bool,
     compress: Option<Compress>,
 }
 
-/// How they are compressed.
+/// The compression settings of a route.
 #[derive(Clone, Debug)]
 struct Compress {
-    /// What is shorter goes out as it is.
+    /// The minimum size. Shorter texts are not compressed.
     min: u64,
-    /// The best one first.
+    /// The codings in order of preference.
     codings: Vec<Coding>,
 }
 
-/// What a request says of the encoding of its answer.
+/// The parts of a request that determine the encoding of its response.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     forms: Option<Forms>,
     coding: Option<Coding>,
     is_head: bool,
-    /// The tags that the client has the answer under.
+    /// The entity tags of the client's cached responses.
     known: Option<HeaderValue>,
 }
 
 impl Encoding {
-    /// That of a route: what it says itself, or else all routes; `is_ours` where the gateway itself makes the answers.
+    /// Creates the settings of a route from its own config or else the global one. `is_ours` if the gateway
+    /// generates the responses.
     pub(crate) fn new(route: &RouteConfig, all: Option<&CompressConfig>, is_ours: bool) -> Self {
         Self { dedups: route.dedup, ..Self::plain(route.compress.as_ref().or(all), is_ours) }
     }
 
-    /// That of answers in which nothing is worth deduplicating.
+    /// Creates the settings for responses without repetition, which are never deduplicated.
     pub(crate) fn plain(compress: Option<&CompressConfig>, is_ours: bool) -> Self {
         let options = match compress {
             Some(config) => config.options(),
@@ -81,7 +84,7 @@ impl Encoding {
         Self { dedups: false, compress }
     }
 
-    /// What of a request decides on the encoding of its answer.
+    /// Extracts the parts of a request that determine the encoding.
     pub(crate) fn asked<B>(&self, request: &Request<B>) -> Asked {
         let headers = request.headers();
         Asked {
@@ -92,7 +95,7 @@ impl Encoding {
         }
     }
 
-    /// The answer as it goes out. `account` says who pays for what takes long, and until when that may be waited for.
+    /// Encodes the response. `account` returns the quota to charge for long computations, and their deadline.
     pub(crate) async fn encode<'a>(
         &self,
         asked: Asked,
@@ -108,7 +111,7 @@ impl Encoding {
         }
         if self.dedups {
             response = match asked.forms.filter(|_| !asked.is_head) {
-                // Boxed, since other requests would keep the room for it otherwise.
+                // Boxed, since all other requests would otherwise reserve its space.
                 Some(forms) => Box::pin(dedup::apply(forms, account(), response)).await,
                 None => dedup::offered(asked.is_head, response),
             };
@@ -120,7 +123,8 @@ impl Encoding {
         }
     }
 
-    /// Says of a 304 what its 200 would say: a cache keeps that answer under what is said here (RFC 9110, section 15.4.5).
+    /// Sets the `Vary` header of the 304 to that of the 200: a cache updates its stored response with it (RFC
+    /// 9110, section 15.4.5).
     fn vary(&self, headers: &mut HeaderMap) {
         if self.dedups {
             head::vary(headers, "accept");
@@ -152,14 +156,14 @@ impl Compress {
     }
 }
 
-/// How long the answer's text is, where that is known.
+/// The length of the response body, if it is known.
 fn size(response: &Response<Body>, is_head: bool) -> Option<u64> {
     let said = || response.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
     if is_head { said() } else { response.body().size_hint().exact() }
 }
 
-/// The answer with its text compressed: at once where it is there and not long, or else as it comes.
-/// It stays as it is where the client has yet to take too much already.
+/// Compresses the body: at once if it is complete and short, or else as it arrives. It stays plain if the
+/// client already has too many unsent bytes.
 fn compressed(
     coding: Coding,
     size: Option<u64>,

@@ -1,12 +1,12 @@
-//! Control characters in log lines, which a terminal would act on: `CSI` as one character (U+009B) colours it as well as
-//! `ESC [`, and bidirectional controls show a line in another order than it is written.
+//! Escaping of control characters in log lines that are read on a terminal: the single character `CSI` (U+009B)
+//! has the same effect as `ESC [`, and bidirectional controls change the displayed order of a line.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// A log that is read on terminals, too: control characters beyond those that JSON escapes are written as `\u009b`. Each
-/// write has to have whole characters.
+/// A writer that escapes control characters beyond those that JSON escapes, as `\u009b`. Each write has to
+/// consist of whole characters.
 #[derive(Debug)]
 pub struct EscapingWriter<W>(pub W);
 
@@ -23,9 +23,10 @@ impl<W: Write> Write for EscapingWriter<W> {
     }
 }
 
-/// Escapes DEL, C1 and bidirectional control characters as JSON does. In a JSON document they stand within strings only.
+/// Escapes DEL, C1 and bidirectional control characters as JSON does. In a JSON document they occur only within
+/// strings.
 pub(crate) fn escape(text: &[u8]) -> Cow<'_, [u8]> {
-    // Most lines are printable ASCII, and none of the characters is.
+    // Most lines are printable ASCII, which contains none of the characters.
     if !text.iter().any(|byte| *byte > b'~') {
         return Cow::Borrowed(text);
     }
@@ -44,8 +45,8 @@ pub(crate) fn escape(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(escaped.into_bytes())
 }
 
-/// Whether a terminal acts on it, other than what JSON escapes itself: DEL, C1, line separators, and what changes the
-/// direction of text (Unicode's `Bidi_Control`).
+/// Whether a terminal interprets the character and JSON doesn't escape it: DEL, C1, line separators, and
+/// bidirectional controls (Unicode's `Bidi_Control`).
 fn is_control(letter: char) -> bool {
     matches!(
         letter,
@@ -71,13 +72,13 @@ mod tests {
     }
 
     #[test]
-    fn a_log_line_changes_no_terminal() {
+    fn escapes_terminal_controls_in_log_lines() {
         assert_eq!(written("caf\u{e9} \u{9b}2J\u{202e}\n"), "caf\u{e9} \\u009b2J\\u202e\n");
     }
 
     proptest! {
         #[test]
-        fn json_means_the_same_once_it_is_escaped(text in any::<String>()) {
+        fn escaped_json_keeps_its_meaning(text in any::<String>()) {
             let line = written(&serde_json::to_string(&text).unwrap());
             prop_assert!(!line.chars().any(is_control));
             prop_assert!(!line.chars().any(char::is_control));

@@ -1,4 +1,5 @@
-//! The config, whoever wrote it, and what pages and proxies say of themselves. See `fuzz/src/lib.rs`.
+//! Fuzz targets for the config, for credentials, and for the headers of pages and proxies. See
+//! `fuzz/src/lib.rs`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::identity::{Identity, KeySet};
 use crate::trusted::{TrustedProxies, network};
 
 #[test]
-fn a_config_is_read_or_every_mistake_has_words() {
+fn every_config_is_read_or_has_described_mistakes() {
     let words = &[
         "listen: ",
         "127.0.0.1:80",
@@ -84,7 +85,7 @@ fn a_config_is_read_or_every_mistake_has_words() {
 }
 
 #[test]
-fn an_origin_without_leave_gets_none() {
+fn never_allows_unlisted_origins() {
     let words =
         &["http://", "https://", "a.example", ":", "80", "443", "*", ":*", "null", "[::1]", "@", "/", "evil"];
     ::fuzz::check(words, |text: &[u8]| {
@@ -108,7 +109,7 @@ fn an_origin_without_leave_gets_none() {
 }
 
 #[test]
-fn a_key_set_is_read_or_refused_and_keeps_no_secrets() {
+fn key_set_is_parsed_or_rejected_without_shared_secrets() {
     use jsonwebtoken::Algorithm::{ES256, EdDSA, HS256, PS256, RS256};
     let words = &[
         r#"{"keys":["#,
@@ -147,7 +148,7 @@ fn a_key_set_is_read_or_refused_and_keeps_no_secrets() {
 const PUBLIC: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","kid":"a",
     "x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}"#;
 
-/// Who is known by a token of the issuer, whose keys stand in this field and this file; or by a key.
+/// Authentication with tokens of the issuer, whose keys are in this field and file, or with a key.
 fn identity(field: &str, keys: &str) -> Identity {
     let text = format!(
         "
@@ -163,7 +164,7 @@ callers: {{ batch: {{ key: 'sha256:5e884898da28047151d0e56f8dc6292773603d0d6aabb
 }
 
 #[test]
-fn nobody_is_somebody_without_the_secret() {
+fn never_authenticates_without_the_secret() {
     let secret = "a secret that is as long as one has to be";
     let by = [identity("secret: '${file:keys}'", secret), identity("jwks: keys", PUBLIC)];
     let words = &[
@@ -195,7 +196,7 @@ fn nobody_is_somebody_without_the_secret() {
 }
 
 #[test]
-fn whoever_is_not_trusted_speaks_for_nobody() {
+fn ignores_forwarding_headers_of_untrusted_peers() {
     let words = &[
         "for=",
         "FOR=",

@@ -1,8 +1,8 @@
-//! The gateway: built from a config (`build.rs`), then bound, then served, and given another config while it serves.
+//! The gateway: built from a config (`build.rs`), bound, served, and reconfigured while it serves.
 //!
-//! Another config is built off the request threads, then put in force at once. Requests under way end with the config
-//! that they began with; what both configs have in common (the query runtime, services) goes from one [`Life`] to the
-//! next. A config that can't be built changes nothing.
+//! A new config is built off the request threads and then activated at once. Requests in flight end with the
+//! config that they began with. Objects that both configs share (the query runtime, services) move from one
+//! [`Life`] to the next. A config that can't be built changes nothing.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -20,17 +20,17 @@ use crate::reload::Reloads;
 use crate::server;
 use crate::trace::Tracer;
 
-/// A gateway that is ready to serve. Clones are handles of the same one.
+/// A gateway that is ready to serve. Clones are handles of the same gateway.
 #[derive(Clone)]
 pub struct Gateway {
     pub(crate) current: Arc<Current>,
     pub(crate) reloads: Arc<Reloads>,
     pub(crate) fixed: Arc<Fixed>,
-    /// One reload at a time.
+    /// Serialises reloads.
     pub(crate) reloading: Arc<Mutex<()>>,
 }
 
-/// What of a config stays as it was at the start, whatever later ones say.
+/// The parts of the initial config that later ones can't change.
 pub(crate) struct Fixed {
     listen: ListenConfig,
     admin: Option<AdminConfig>,
@@ -40,10 +40,11 @@ pub(crate) struct Fixed {
 }
 
 impl Gateway {
-    /// Makes ready objects of a config. Connects to nothing and binds nothing yet.
+    /// Builds the runtime objects of a config, without connecting to or binding anything.
     ///
     /// # Errors
-    /// What shows only now: programs' rules that don't fit their services, a runtime that can't start.
+    /// Mistakes that show only now, such as rules for programs that don't fit their services, or a runtime that
+    /// can't be started.
     pub fn build(config: Config) -> Result<Self, BuildError> {
         let life = Life::build(&config, None)?;
         Ok(Self {
@@ -54,35 +55,36 @@ impl Gateway {
         })
     }
 
-    /// Writes the access log there and not to stderr.
+    /// Writes the access log to `sink` instead of stderr.
     ///
     /// # Errors
-    /// When its thread can't be started.
+    /// If its thread can't be started.
     pub fn log_to(self, sink: Box<dyn Write + Send>) -> Result<Self, BuildError> {
         let log = Arc::new(Log::new(sink)?);
         self.current.put_audience(|audience| audience.log = Some(log));
         Ok(self)
     }
 
-    /// Calls this for every request, once the last byte of its answer is gone. It must not block.
+    /// Calls `watch` for every request, after the last byte of its response. It must not block.
     #[must_use]
     pub fn on_request(self, watch: impl Fn(Seen) + Send + Sync + 'static) -> Self {
         self.current.put_audience(|audience| audience.watch = Some(Arc::new(watch)));
         self
     }
 
-    /// Whether it wants requests.
+    /// The readiness state.
     #[must_use]
     pub fn readiness(&self) -> &Arc<Readiness> {
         &self.current.readiness
     }
 
-    /// Why `/readyz` says no, if it does: in a word, and in more. Scripts have to have been put in force once, and
-    /// GraphQL services to have said their schemas; a worker that is lost later is replaced, and keeps nobody away.
+    /// The reason why `/readyz` reports that the gateway isn't ready: a keyword and details. Scripts have to
+    /// have been activated once, and GraphQL services have to have delivered their schemas. A worker that is
+    /// lost later is replaced and doesn't affect readiness.
     pub(crate) fn unready(&self) -> Option<(&'static str, String)> {
         match self.readiness().state() {
-            State::Starting => Some(("starting", "it does not listen yet".to_owned())),
-            State::Draining => Some(("draining", "it is about to end".to_owned())),
+            State::Starting => Some(("starting", "the gateway does not listen yet".to_owned())),
+            State::Draining => Some(("draining", "the gateway is shutting down".to_owned())),
             State::Ready => {
                 let life = self.current.life();
                 let mut waiting =
@@ -98,7 +100,7 @@ impl Gateway {
         }
     }
 
-    /// What became of the configs so far.
+    /// The results of reloads.
     #[must_use]
     pub fn reloads(&self) -> &Arc<Reloads> {
         &self.reloads
@@ -107,25 +109,25 @@ impl Gateway {
     /// Binds the addresses of the config.
     ///
     /// # Errors
-    /// The first address that is taken or not this machine's.
+    /// For the first address that is in use or not local.
     pub fn bind(&self) -> Result<Listeners, BindError> {
         self.adopt(&mut Vec::new())
     }
 
-    /// The same, with sockets that listen already, from another process: those that the config names are
-    /// taken out.
+    /// Like [`bind`](Self::bind), with listening sockets of another process: those for addresses in the config
+    /// are removed from `present`.
     ///
     /// # Errors
-    /// The first address that is neither there nor to be had.
+    /// For the first address that is neither among them nor available.
     pub fn adopt(&self, present: &mut Vec<Listener>) -> Result<Listeners, BindError> {
         Listeners::adopt(self.fixed.listen.addresses(), present)
     }
 
-    /// Binds the admin address, or takes the socket that listens there; none where the config switches it off.
-    /// Where it names none and the default is taken, by another gateway perhaps, this one goes without.
+    /// Binds the admin address, or adopts its listening socket. Returns `None` if the config disables it, or if
+    /// it names no address and the default one is in use.
     ///
     /// # Errors
-    /// When the address that the config names is taken or not this machine's.
+    /// If the address in the config is in use or not local.
     pub fn adopt_admin(&self, present: &mut Vec<Listener>) -> Result<Option<Listener>, BindError> {
         let named = self.fixed.admin.as_ref().map(AdminConfig::address);
         let address =
@@ -133,24 +135,24 @@ impl Gateway {
         match Listeners::adopt(address, present) {
             Ok(adopted) => Ok(adopted.into_vec().pop()),
             Err(error) if named.is_none() => {
-                tracing::warn!(%error, "no admin listener: name an address under `admin`, or say `off`");
+                tracing::warn!(%error, "no admin listener: set an address under `admin`, or `off`");
                 Ok(None)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// The names that the config has for the gateway, and so for its admin listener.
+    /// The configured host names of the gateway, which the admin listener serves too.
     pub(crate) fn admin_hosts(&self) -> HostNames {
         let own = self.fixed.admin.as_ref().map_or(&[][..], AdminConfig::hosts);
         HostNames::new(own.iter().chain(self.fixed.listen.hosts()))
     }
 
-    /// Puts another config in force; the names of the fields in it that wait for a restart. It takes as
-    /// long as building does: call it off the request threads, but within the runtime.
+    /// Activates another config, and returns the names of changed fields that need a restart. It takes as long
+    /// as building does: call it off the request threads, but within the runtime.
     ///
     /// # Errors
-    /// What [`Gateway::build`] says; the config before it stays in force.
+    /// Like [`Gateway::build`]; the previous config then stays active.
     pub fn reload(&self, config: &Config) -> Result<Vec<&'static str>, BuildError> {
         let _turn = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let life = Life::build(config, Some(&self.current.life())).inspect_err(|_| self.reloads.fail())?;
@@ -159,17 +161,17 @@ impl Gateway {
         Ok(self.fixed.changed(config))
     }
 
-    /// Notes that a config could not even be read.
+    /// Records that a config could not be read.
     pub fn not_reloaded(&self) {
         self.reloads.fail();
     }
 
-    /// Ends it at once if it is draining, and else as soon as it does: requests under way are cut off.
+    /// Cuts off requests in flight: at once if the gateway is draining, or else when it begins to.
     pub fn cut_off(&self) {
         self.current.cut.notify_one();
     }
 
-    /// Serves until it is to stop, then drains. Returns when the access log is written.
+    /// Serves until `stop` completes, then drains. Returns when the access log is written.
     pub async fn serve(self, listeners: Listeners, stop: impl Future<Output = Stop>) -> Drained {
         self.readiness().advance(State::Ready);
         for address in listeners.addresses() {
@@ -190,7 +192,7 @@ impl Fixed {
         Self { listen, admin, takeover, runtime, scripts }
     }
 
-    /// The fields in which a config says something else.
+    /// The fields that differ in a config.
     pub(crate) fn changed(&self, config: &Config) -> Vec<&'static str> {
         let fields = [
             ("listen", self.listen.addresses().ne(config.listen.addresses())),
@@ -203,7 +205,7 @@ impl Fixed {
     }
 }
 
-/// Where a life's requests are told of: the access log is kept while a config wants it.
+/// Creates the telemetry of a config. The access log is reused while configs enable it.
 impl Audience {
     pub(crate) fn of(config: &Config, previous: Option<&Life>) -> io::Result<Self> {
         let mut audience = previous.map(|life| (*life.audience).clone()).unwrap_or_default();

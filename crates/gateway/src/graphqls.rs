@@ -1,9 +1,9 @@
-//! The GraphQL routes of a config: the files that their schemas are made of are read when it is put to work, like the
-//! config itself.
+//! The GraphQL routes of a config. The files of their schemas are read when it is activated, like the config
+//! itself.
 //!
-//! What is wrong in one of them is a mistake of the config, at its place in that file: a reload leaves what is in force
-//! alone. Services that have to be asked for their schemas are asked beside requests, so that one that is down keeps
-//! nothing else away.
+//! A mistake in one of them is a mistake of the config, reported at its position in that file: a reload then
+//! leaves the active config in place. Schemas that have to be fetched from services are fetched in the
+//! background, so that a service that is down doesn't block others.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,13 @@ use crate::build::{add, mistakes, pool};
 use crate::config::{Config, Mistake, Source, beside, read_file, read_long_file};
 use crate::documents;
 
-/// What GraphQL routes are made of beside the config.
+/// The inputs of GraphQL routes besides the config.
 pub(crate) struct Read {
     remotes: RemoteServices,
     routes: Vec<Files>,
 }
 
-/// What all GraphQL routes of a gateway share.
+/// The objects that all GraphQL routes of a gateway share.
 #[derive(Clone, Copy)]
 pub(crate) struct Shared<'a> {
     pub(crate) source: &'a Source,
@@ -45,13 +45,13 @@ struct Files {
     listed: Vec<DocumentFile>,
 }
 
-/// A GraphQL route of a config, ready to be looked at.
+/// A GraphQL route of a config, built for inspection without a gateway.
 pub struct Ready {
-    /// Its path.
+    /// The route's path.
     pub path: String,
-    /// What it answers.
+    /// The handler.
     pub graphql: Graphql,
-    /// Its index, and the files of all.
+    /// The route's index, and the files of all routes.
     route: usize,
     read: Arc<Read>,
 }
@@ -59,7 +59,7 @@ pub struct Ready {
 /// Reads the files that a config names for GraphQL.
 ///
 /// # Errors
-/// A mistake for each file that can't be read, and all that are in one.
+/// A mistake for each file that can't be read, and all mistakes within the others.
 pub(crate) fn read(config: &Config) -> Result<Read, Vec<Mistake>> {
     let mut wrong = Vec::new();
     let remotes = remotes(config, &mut wrong);
@@ -73,11 +73,11 @@ pub(crate) fn read(config: &Config) -> Result<Read, Vec<Mistake>> {
     if wrong.is_empty() { Ok(Read { remotes, routes }) } else { Err(wrong) }
 }
 
-/// The GraphQL routes of a config without a gateway around them. Nobody is asked: where a service has to be, there is no
-/// schema yet.
+/// Builds the GraphQL routes of a config without a gateway around them. Services aren't called: a route whose
+/// schema has to be fetched has none yet.
 ///
 /// # Errors
-/// All mistakes of theirs, of the services and of their documents.
+/// All mistakes in the routes, the services and their documents.
 pub fn made(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
     let source = &config.source;
     let services = Services::read(&config.services, source.folder());
@@ -98,10 +98,10 @@ pub fn made(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
     if wrong.is_empty() { Ok(all) } else { Err(wrong) }
 }
 
-/// The same with schemas: services that have to be asked are asked.
+/// Like [`made`], and fetches schemas from services.
 ///
 /// # Errors
-/// The same, and a service that does not say its schema.
+/// The mistakes of [`made`], and a schema that can't be fetched.
 pub async fn ready(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
     let (all, mut wrong) = (made(config)?, Vec::new());
     for ready in &all {
@@ -112,23 +112,23 @@ pub async fn ready(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
     if wrong.is_empty() { Ok(all) } else { Err(wrong) }
 }
 
-/// Tells the log which schemas lack something of what their services answer.
+/// Logs the schemas that omit parts of their services' responses.
 pub(crate) fn warn(path: &str, graphql: &Graphql) {
     let lacks = graphql.findings().len();
     if lacks > 0 {
         tracing::warn!(
             route = path,
             lacks,
-            "services answer what has no place in the schema; `orfa check` tells what"
+            "the schema omits parts of the services' responses; `orfa check` lists them"
         );
     }
 }
 
 impl Read {
-    /// The way of answering of a route.
+    /// Builds the handler of a route.
     ///
     /// # Errors
-    /// All that is wrong with its schema.
+    /// All mistakes in its schema.
     pub(crate) fn graphql(
         &self,
         route: usize,
@@ -150,7 +150,7 @@ impl Read {
         Graphql::new(config, ground).map_err(|wrong| self.told(source, route, wrong))
     }
 
-    /// What is wrong with a route's schema, at its places in the files.
+    /// Maps mistakes in a route's schema to positions in the files.
     fn told(&self, source: &Source, route: usize, wrong: Vec<graphql::Mistake>) -> Vec<Mistake> {
         let files = self.routes.iter().find(|files| files.route == route);
         let links = files.and_then(|files| files.links.as_ref()).map(|(_, links)| links);
@@ -182,15 +182,16 @@ impl Read {
             graphql::Unsettled::Mistakes(wrong) => self.told(source, route, wrong),
             graphql::Unsettled::Service(name, why) => {
                 let pointer = format!("{}/graphql", below("/services", &name));
-                let message = format!("the service `{name}` does not say its schema: {why}");
-                let hint = "start it, have it answer introspection, or name its schema under `schema`";
+                let message = format!("the schema of the service `{name}` can't be fetched: {why}");
+                let hint = "start it, enable introspection, or set the file of its schema under `schema`";
                 vec![source.mistake(&pointer, message, Some(hint.to_owned()))]
             }
         }
     }
 }
 
-/// The files that GraphQL routes and services name, for whoever watches them; new documents may come into their folder.
+/// The files that GraphQL routes and services name, to be watched, and their folders, since new documents may
+/// be added.
 #[must_use]
 pub fn watched(config: &Config) -> Vec<PathBuf> {
     let folder = config.source.folder();
@@ -212,7 +213,7 @@ fn routes_of(config: &Config) -> impl Iterator<Item = (usize, &GraphqlConfig)> {
     routes.filter_map(|(index, route)| Some((index, route.graphql.as_ref()?)))
 }
 
-/// The services that speak GraphQL, with the texts of their schemas.
+/// The services that provide GraphQL, with the text of their schemas.
 fn remotes(config: &Config, wrong: &mut Vec<Mistake>) -> RemoteServices {
     let mut remotes = BTreeMap::new();
     for (name, service) in &config.services {
@@ -266,7 +267,7 @@ fn text(config: &Config, file: &Path, pointer: &str, what: &str, hint: &str) -> 
     })
 }
 
-/// The documents of the operator's; each has a name of its own.
+/// The operator's documents. Each has a unique name.
 fn listed(folder: &Path, pattern: &str) -> Result<Vec<DocumentFile>, String> {
     let mut listed: Vec<DocumentFile> = Vec::new();
     for file in matching(folder, pattern)? {
@@ -282,12 +283,12 @@ fn listed(folder: &Path, pattern: &str) -> Result<Vec<DocumentFile>, String> {
     Ok(listed)
 }
 
-/// The files of a pattern, in the order of their names.
+/// Returns the files that match a pattern, in the order of their names.
 fn matching(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
-    // The folder's own name is no pattern.
+    // The folder's own name isn't a pattern.
     let folder = glob::Pattern::escape(&folder.to_string_lossy());
     let found = glob::glob(&Path::new(&folder).join(pattern).to_string_lossy())
-        .map_err(|error| format!("`{pattern}` is no pattern: {error}"))?;
+        .map_err(|error| format!("`{pattern}` is not a valid pattern: {error}"))?;
     let mut files: Vec<PathBuf> = found.filter_map(Result::ok).filter(|file| file.is_file()).collect();
     files.sort();
     Ok(files)

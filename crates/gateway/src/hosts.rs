@@ -1,57 +1,57 @@
-//! The names that a listener answers for, and those that are the gateway's own.
+//! The host names that a listener serves, and those of the gateway itself.
 //!
-//! A page whose name was made to lead to the gateway (DNS rebinding) has that name as its origin and as the host that it
-//! asks: the two are equal, and say nothing. Only the operator knows the gateway's names. `listen.hosts` lists them, and
-//! requests for others are refused. Without it every host is answered, but a page is the gateway's own only by a name
-//! that the config mentions, or that nobody else can have.
+//! A page whose name was made to resolve to the gateway (DNS rebinding) has that name both as its origin and as
+//! the host of its requests, so their equality proves nothing. Only the operator knows the gateway's names.
+//! `listen.hosts` lists them, and requests for other hosts are refused. Without it every host is served, but a
+//! page counts as the gateway's own only by a name that the config mentions, or that DNS rebinding can't use.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::client::Client;
 use crate::config::ListenConfig;
 
-/// Hosts by their patterns: `shop.example`, `*.shop.example`, `shop.example:8443`, `[2001:db8::1]`.
+/// A set of host patterns: `shop.example`, `*.shop.example`, `shop.example:8443`, `[2001:db8::1]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HostNames(Vec<HostPattern>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HostPattern {
     host: Host,
-    /// The only port, if one is meant.
+    /// The port, if only one matches.
     port: Option<u16>,
 }
 
-/// A host without its port, as it is compared.
+/// A host without its port, in normal form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Host {
-    /// In lower case, without a dot at its end.
+    /// In lower case, without a trailing dot.
     Name(String),
-    /// Every name that ends with this, which begins with a dot.
+    /// All subdomains: names that end with this suffix, which begins with a dot.
     Below(String),
     Address(IpAddr),
 }
 
-/// What of a config says which hosts are the gateway itself.
+/// The hosts that are the gateway itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnHosts {
     names: HostNames,
     addresses: Vec<IpAddr>,
-    /// Whether some listener is at every address of the machine.
+    /// Whether some listener is bound to all addresses of the machine.
     has_all: bool,
 }
 
 impl HostNames {
-    /// Those of a config, which was checked.
+    /// Creates the set from the patterns of a config, which have been checked.
     pub(crate) fn new<'a>(patterns: impl IntoIterator<Item = &'a String>) -> Self {
         Self(patterns.into_iter().filter_map(|text| HostPattern::read(text).ok()).collect())
     }
 
-    /// Whether every host will do.
+    /// Whether the set is empty, which means that every host is served.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a host of a request, perhaps with a port, is one of them. Without a port it is that of the scheme.
+    /// Whether the set contains a request's host, with an optional port. The default is the scheme's port.
     pub(crate) fn contain(&self, host: &str, is_secure: bool) -> bool {
         let Some((host, port)) = Host::read(host) else { return false };
         let port = port.unwrap_or(if is_secure { 443 } else { 80 });
@@ -67,26 +67,27 @@ impl HostPattern {
             Some(rest) => (true, rest),
             None => (false, text),
         };
-        let (host, port) = Host::read(rest).ok_or("it is no name and no address, with or without a port")?;
+        let (host, port) =
+            Host::read(rest).ok_or("it is neither a name nor an address with an optional port")?;
         let host = match host {
             Host::Name(name) if below => Host::Below(format!(".{name}")),
-            Host::Address(_) if below => return Err("a `*` stands before a name"),
+            Host::Address(_) if below => return Err("a `*` has to precede a name"),
             host => host,
         };
         Ok(Self { host, port })
     }
 }
 
-/// Whether a text can stand under `hosts` of a listener.
+/// Checks a pattern under `hosts` of a listener.
 ///
 /// # Errors
-/// Why it can't.
+/// The reason why it is invalid.
 pub(crate) fn check(text: &str) -> Result<(), &'static str> {
     HostPattern::read(text).map(drop)
 }
 
 impl Host {
-    /// The host and the port of a text; `None` where it is neither a name nor an address.
+    /// Parses a host and its port; `None` if it is neither a name nor an address.
     fn read(text: &str) -> Option<(Self, Option<u16>)> {
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
@@ -120,7 +121,7 @@ impl Host {
         }
     }
 
-    /// Whether it is a name of this machine for itself, which nobody else can have.
+    /// Whether it is a name of the local machine, which can't belong to another host.
     fn is_local(&self) -> bool {
         match self {
             Self::Name(name) => name == "localhost" || name.ends_with(".localhost"),
@@ -130,14 +131,14 @@ impl Host {
     }
 }
 
-/// Whether a host, perhaps with a port, is an address or a name of this machine for itself: a page can't have one by DNS
+/// Whether a host, with an optional port, is an IP address or a local name: a page can't acquire one by DNS
 /// rebinding.
 pub(crate) fn is_beyond_rebinding(host: &str) -> bool {
     Host::read(host).is_some_and(|(host, _)| host.is_local() || matches!(host, Host::Address(_)))
 }
 
 impl OwnHosts {
-    /// Those of a config.
+    /// Returns the hosts of a config.
     pub(crate) fn new(listen: &ListenConfig) -> Self {
         let addresses = listen.addresses().filter_map(|address| address.parse::<SocketAddr>().ok());
         let (all, addresses): (Vec<IpAddr>, Vec<IpAddr>) =
@@ -145,16 +146,16 @@ impl OwnHosts {
         Self { names: HostNames::new(listen.hosts()), addresses, has_all: !all.is_empty() }
     }
 
-    /// Whether a host that this client has asked is the gateway itself.
+    /// Whether a host that this client requested is the gateway itself.
     pub(crate) fn contain(&self, host: &str, client: &Client) -> bool {
         let Some((bare, _)) = Host::read(host) else { return false };
         let is_reached = || match &bare {
-            // Where it was reached, if that is one of all addresses of the machine.
+            // The address on which it was reached, if a listener is bound to all addresses.
             Host::Address(address) => {
                 let local = client.local().map(|local| local.ip().to_canonical());
                 self.addresses.contains(address) || (self.has_all && local == Some(*address))
             }
-            // A browser asks over TLS only if the certificate bears the name.
+            // A browser uses TLS only if the certificate contains the name.
             Host::Name(name) => client.server_name().is_some_and(|asked| asked.eq_ignore_ascii_case(name)),
             Host::Below(_) => false,
         };
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_answers_for_its_names_alone() {
+    fn listener_serves_only_its_names() {
         for (pattern, known, unknown) in [
             (
                 "shop.example",
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_said() {
+    fn rejects_invalid_host_patterns() {
         for text in [
             "",
             "*",

@@ -1,9 +1,11 @@
-//! Who calls: by key (`identity/keys.rs`), by token (`identity/tokens.rs`, whose keys `identity/jwks.rs`
-//! fetches), by the name of a client certificate, or nobody in particular.
+//! Caller identification: by key (`identity/keys.rs`), by token (`identity/tokens.rs`, verified with the keys
+//! that `identity/jwks.rs` fetches) or by the name in a client certificate. A request without credentials is
+//! anonymous.
 //!
-//! Credentials that are wrong are refused, and never taken for none. A header that was looked at for
-//! credentials goes no further than this, except to services whose `forward` names it. Where a header
-//! says who calls, the certificate of the connection does not: it may be that of a whole fleet.
+//! Invalid credentials are refused and never treated as absent. A header that is checked for credentials is
+//! removed from the request before it is proxied, except for services that list it under `forward`.
+//! Credentials in a header take precedence over the certificate of the connection, which may belong to a
+//! whole fleet of clients.
 
 mod certificates;
 pub(crate) mod config;
@@ -36,17 +38,17 @@ use tokens::{Source, Tokens};
 use crate::config::Config;
 use crate::server::Certificate;
 
-/// A caller and the groups that it is in.
+/// A caller and its groups.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Who {
     pub(crate) caller: Caller,
     pub(crate) groups: Vec<Arc<str>>,
 }
 
-/// What tells callers from each other.
+/// The configured ways to identify callers.
 pub(crate) struct Identity {
     nobody: Arc<Who>,
-    /// The header of keys, where any caller has one.
+    /// The header that carries keys, if any caller has a key.
     key: Option<HeaderName>,
     keys: Keys,
     tokens: Option<Tokens>,
@@ -57,10 +59,11 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// What the config says. An earlier one lends the keys that it fetched, if they are the same issuer's.
+    /// Builds the identification rules from the config. Reuses the keys that `earlier` fetched if the issuer
+    /// is the same.
     ///
     /// # Errors
-    /// Where the pointer is and what is wrong with it: a file of keys that can't be read.
+    /// Returns a JSON pointer into the config and a message if a key file can't be read.
     pub(crate) fn new(config: &Config, earlier: Option<&Self>) -> Result<Self, (String, String)> {
         let who: HashMap<&str, Arc<Who>> = config
             .callers
@@ -81,7 +84,7 @@ impl Identity {
             if certificates::kind(text).is_none() {
                 tracing::warn!(
                     caller,
-                    "its certificate's name says no kind: write dns:, uri:, email:, ip: or cn: before it"
+                    "its certificate's name has no kind: write dns:, uri:, email:, ip: or cn: before it"
                 );
             }
         }
@@ -98,10 +101,11 @@ impl Identity {
         })
     }
 
-    /// The caller that the certificate of a connection stands for: by the first of its names that the config knows.
+    /// Returns the caller that the client certificate of a connection identifies: the one for the first of
+    /// its names that the config lists.
     ///
     /// # Errors
-    /// A certificate that has expired since the handshake: connections can outlive it.
+    /// Fails if the certificate has expired since the handshake, since a connection can outlive it.
     pub(crate) fn by_certificate(
         &self,
         certificate: Option<&Certificate>,
@@ -115,10 +119,11 @@ impl Identity {
         Ok(names.find_map(|name| self.certificates.get(name)))
     }
 
-    /// Who sends a request with these headers, over a connection whose certificate stands for this caller.
+    /// Identifies the caller of a request with these headers, on a connection whose certificate identifies
+    /// `certified`.
     ///
     /// # Errors
-    /// Credentials that are wrong, or more than one.
+    /// Fails if the credentials are invalid or if there is more than one.
     pub(crate) async fn identify(
         &self,
         headers: &HeaderMap,
@@ -144,7 +149,7 @@ impl Identity {
         self.keys.find(key).cloned().ok_or_else(|| Unidentified::UnknownKey(self.asked()))
     }
 
-    /// What stands behind `Bearer` is a key, where keys are sent so, or a token.
+    /// Looks up a bearer value as a key, if keys are sent in `Authorization`, and otherwise as a token.
     async fn by_bearer(&self, text: &[u8]) -> Result<Arc<Who>, Unidentified> {
         let Some(tokens) = &self.tokens else { return self.by_key(text) };
         if self.key.as_ref() == Some(&AUTHORIZATION)
@@ -156,7 +161,7 @@ impl Identity {
         tokens.identify(token, &self.subjects).await
     }
 
-    /// Why nobody is not enough.
+    /// Returns the error for an anonymous request where a caller is required.
     pub(crate) fn missing(&self) -> Unidentified {
         Unidentified::Missing(self.asked())
     }
@@ -166,8 +171,8 @@ impl Identity {
         Asked { key, bearer: self.takes_bearer(), certificate: !self.certificates.is_empty() }
     }
 
-    /// Takes credentials out of a request that is passed on to a service with these headers in `forward`, and gives
-    /// them back.
+    /// Removes the credentials from a request that is passed on to a service with these headers in `forward`,
+    /// and returns them.
     pub(crate) fn strip(&self, headers: &mut HeaderMap, forwarded: &[HeaderName]) -> HeaderMap {
         let mut taken = HeaderMap::new();
         let mut take = |headers: &mut HeaderMap, name: &HeaderName| {
@@ -231,7 +236,7 @@ fn asked(
     Ok(Source::Asked(Jwks::new(place, algorithms.to_vec(), fetch)))
 }
 
-/// The value of a header that may stand there once.
+/// The value of a header that may occur only once.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Unidentified> {
     let mut values = headers.get_all(name).iter();
     let value = values.next();
@@ -241,7 +246,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u
     }
 }
 
-/// The credentials behind `Bearer` (RFC 6750, section 2.1). Other schemes are the services' own.
+/// The credentials after `Bearer` (RFC 6750, section 2.1). Other schemes are left to the services.
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = value.split_at_checked(6)?;
     let is_bearer = scheme.eq_ignore_ascii_case(b"bearer") && rest.first().is_none_or(|byte| *byte == b' ');

@@ -1,22 +1,21 @@
-//! The gateway: what listens, routes, answers and logs.
+//! The gateway: listening, routing, handling and logging of requests.
 //!
-//! The life of a request, which code, docs and hooks keep the order of:
+//! The phases of a request, in the order that code, docs and hooks follow:
 //!
 //! 1. **accept** (`server.rs`): a connection, HTTP/1.1 or HTTP/2 on one port, in clear text or over TLS.
-//! 2. **admit** (`shed.rs`): what the gateway can't do in good time is refused at once.
-//! 3. **identify** (`identity.rs`): by key, token or certificate; then what the caller may do (`rights.rs`).
-//!    In the code this comes after the route, whose cross-origin rule holds for refusals too.
+//! 2. **admit** (`shed.rs`): refuses requests at once that the gateway can't handle in good time.
+//! 3. **identify** (`identity.rs`): by key, token or certificate; then authorisation (`rights.rs`).
+//!    In the code this follows routing, since the route's cross-origin rule applies to refusals too.
 //! 4. **route** (`routes.rs`): by path; then the route's cross-origin rule (`cors.rs`).
-//! 5. **request filters** join here.
-//! 6. **handle** (`way.rs`): the route's way of answering, today `query`, `script`, `aggregate`,
-//!    `graphql` or `proxy`.
-//! 7. **response filters** join here. What is there today: an error becomes a problem document
-//!    (`respond.rs`, the only place that does it), and cross-origin headers.
-//! 8. **encode** (`encode.rs`): deduplication and compression, as the client takes them.
-//! 9. **log** (`access.rs`): one line, written once the last byte of the answer is gone.
+//! 5. **request filters** of the route.
+//! 6. **handle** (`way.rs`): the route's handler, one of `query`, `script`, `aggregate`, `graphql` or `proxy`.
+//! 7. **response filters** of the route. An error becomes a problem document (`respond.rs`, the only place
+//!    that does this), and cross-origin headers are added.
+//! 8. **encode** (`encode.rs`): deduplication and compression, if the client accepts them.
+//! 9. **log** (`access.rs`): one line, written after the last byte of the response is sent.
 //!
-//! `life.rs` is that list as code, `build.rs` makes it of a config. The config stands in `config.rs`, the operator's own listener in
-//! `admin.rs`.
+//! `life.rs` implements this list and `build.rs` builds it from a config. `config.rs` defines the config,
+//! `admin.rs` the operator's own listener.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod access;

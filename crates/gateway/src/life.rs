@@ -1,7 +1,7 @@
-//! The life of a request as code: [`Life::live`] is the list of `lib.rs`, a line a phase.
+//! The request pipeline: [`Life::live`] implements the phases that `lib.rs` lists, in order.
 //!
-//! A [`Life`] is made of one config and never changes. [`Current`] is the one that new requests get; a
-//! reload puts another in its place, and requests under way end with the one that they began with.
+//! A [`Life`] is built from one config and is immutable. [`Current`] contains the one for new requests; a
+//! reload replaces it, and requests in flight finish with the one they started with.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ use crate::way::Way;
 /// The methods that some route may serve.
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, QUERY";
 
-/// What a request needs on its way.
+/// The state that requests need, built from one config.
 #[derive(Clone)]
 pub(crate) struct Life {
     pub(crate) routes: Arc<Routes>,
@@ -46,11 +46,11 @@ pub(crate) struct Life {
     pub(crate) rights: Arc<Table>,
     pub(crate) ports: Ports,
     pub(crate) trusted: TrustedProxies,
-    /// What new connections may take.
+    /// The limits for new connections.
     pub(crate) connections: ConnectionsConfig,
-    /// How the gateway ends while this config is in force.
+    /// The drain settings while this config is in force.
     pub(crate) drain: DrainConfig,
-    // What the next config takes over as far as it still asks for it: see `build.rs`.
+    // The next config takes these over if it still uses them: see `build.rs`.
     pub(crate) services: Services,
     pub(crate) offload: OffloadPool,
     pub(crate) runtime: Option<Arc<query::Runtime>>,
@@ -59,11 +59,11 @@ pub(crate) struct Life {
     pub(crate) schemas: Arc<graphql::Schemas>,
 }
 
-/// The life that new requests get, and whether the gateway wants any.
+/// The active config's pipeline, and the gateway's readiness.
 pub(crate) struct Current {
     life: ArcSwap<Life>,
     pub(crate) readiness: Arc<Readiness>,
-    /// Told once what still goes on is to be cut off.
+    /// Notified once, to cut off all work that is still in progress.
     pub(crate) cut: Notify,
 }
 
@@ -72,26 +72,27 @@ impl Current {
         Self { life: ArcSwap::from_pointee(life), readiness: Arc::default(), cut: Notify::new() }
     }
 
-    /// That of a request that begins now.
+    /// Returns the pipeline for a new request.
     pub(crate) fn life(&self) -> Arc<Life> {
         self.life.load_full()
     }
 
-    /// Puts another in its place for the requests to come. It is started before the one that it follows is let go,
-    /// from which a script takes its workers.
+    /// Replaces the pipeline for new requests. The new one is started before the old one is dropped, so that
+    /// scripts can take over its workers.
     pub(crate) fn put(&self, life: Life) {
         life.start();
         self.life.store(Arc::new(life));
     }
 
-    /// Gives scripts' leases back as soon as nobody writes: the gateway leaves, and the next one wants them.
+    /// Releases the scripts' leases once no write is in progress, so that the next gateway process can
+    /// acquire them.
     pub(crate) async fn leave_scripts(&self) {
         if let Some(scripts) = &self.life().scripts {
             scripts.leave().await;
         }
     }
 
-    /// Waits for what handlers do behind their answers, for as long as requests were waited for.
+    /// Waits for the work that handlers continue after their responses, for at most `drain.timeout`.
     pub(crate) async fn finish_scripts(&self) {
         let life = self.life();
         let Some(scripts) = &life.scripts else { return };
@@ -104,7 +105,7 @@ impl Current {
         }
     }
 
-    /// The same life told of elsewhere: before it is served.
+    /// Replaces the telemetry sinks. Called before the pipeline serves requests.
     pub(crate) fn put_audience(&self, change: impl FnOnce(&mut Audience)) {
         let life = self.life();
         let mut audience = (*life.audience).clone();
@@ -114,13 +115,14 @@ impl Current {
 }
 
 impl Life {
-    /// Begins what goes on beside requests: health checks, filters' timers, scripts' workers.
+    /// Starts the background work: health checks, timers of filters, workers of scripts.
     pub(crate) fn start(&self) {
         self.services.watch();
         self.routes.start();
     }
 
-    /// The life of a request, from its head to the answer's; the body logs when it ends.
+    /// Handles a request, from its head to the response's head. The response body writes the log entry when
+    /// it ends.
     pub(crate) async fn live(
         self: Arc<Self>,
         mut request: Request<Body>,
@@ -168,7 +170,7 @@ impl Life {
             response = unsent::keep(response, &entry.client);
         }
         if let Some(tunnel) = response.extensions().get::<Tunnel>() {
-            // What is counted at once is counted for as long as the connection is in use.
+            // A tunnel keeps its concurrency permits for as long as the connection is in use.
             tunnel.keep((entry.taken.take(), entry.held.take()));
         }
         entry.end(response) // log
@@ -192,8 +194,8 @@ impl Life {
         self.routes.find_surely(path)?.ok_or_else(|| Refusal::RouteNotFound { path: path.to_owned() })
     }
 
-    /// What a route answers: to a preflight itself, which carries no credentials, to everything else in
-    /// its way.
+    /// Answers a request on a route. Preflights, which carry no credentials, are answered here; other
+    /// requests go to the route's handler.
     async fn answer(
         &self,
         route: &Route,
@@ -234,7 +236,7 @@ impl Life {
                 lend(&route.way, comes, &credentials, &mut request, &mut call);
                 entered(route.way.site(), route.way.handle(request, call)).await
             }
-            // Boxed, since other requests would keep the room for it otherwise.
+            // Boxed, since otherwise requests without filters would reserve space for its state too.
             Some(chain) => {
                 let passing = filtered((route, chain), comes, (request, credentials), call, entry);
                 Box::pin(entered(PollSite::Filters, passing)).await.map_err(Into::into) // request and response filters
@@ -252,7 +254,7 @@ impl Life {
     }
 }
 
-/// A problem whose reason is that the client's body was no good.
+/// Replaces a problem if the client's request body caused it.
 fn blamed(problem: Box<dyn Problem>, route: &Route, entry: &Entry) -> Box<dyn Problem> {
     match entry.body_fault() {
         None => problem,
@@ -263,7 +265,7 @@ fn blamed(problem: Box<dyn Problem>, route: &Route, entry: &Entry) -> Box<dyn Pr
     }
 }
 
-/// What a route answers whose requests and answers go through filters, which see its problems as answers.
+/// Handles a request on a route with filters. The filters see problems as responses.
 fn filtered<'a>(
     (route, chain): (&'a Route, &Arc<filter::Chain>),
     comes: Comes,
@@ -276,13 +278,13 @@ fn filtered<'a>(
         call.headers = Some(lent(request.headers(), comes, &credentials));
     }
     let theirs = call.clone();
-    // Filters see none of the credentials.
+    // Filters must not see credentials.
     let handle = move |mut request: Request<Body>| {
         lend(&route.way, comes, &credentials, &mut request, &mut call);
         let answer = entered(route.way.site(), route.way.handle(request, call));
         answer.map(|answer| {
             let answer = answer.unwrap_or_else(|problem| respond::problem(&*blamed(problem, route, entry)));
-            // What filters make of the body, its tree would not know.
+            // The tree would not include the changes that filters make to the body.
             without_tree(answer)
         })
     };
@@ -294,12 +296,13 @@ fn without_tree(mut answer: Response<Body>) -> Response<Body> {
     answer
 }
 
-/// Whether the gateway answers browsers' preflights here, and not the service behind it.
+/// Whether the gateway, and not the upstream service, answers browsers' preflights here.
 fn speaks_for(route: &Route) -> bool {
     route.way.refuses_foreign_pages(&Method::GET) || !route.origins.is_empty()
 }
 
-/// Refuses what can be refused by the head alone; how many gateways the request has passed.
+/// Refuses a request that its head alone makes invalid. Returns the number of gateways that the request has
+/// passed.
 fn admit(route: &Route, comes: Comes, request: &Request<Body>) -> Result<u8, Refusal> {
     let is_asking = speaks_for(route) && cors::is_preflight(request);
     if comes == Comes::Foreign && (is_asking || route.way.refuses_foreign_pages(request.method())) {
@@ -315,7 +318,7 @@ fn admit(route: &Route, comes: Comes, request: &Request<Body>) -> Result<u8, Ref
     }
 }
 
-/// The call that the request is, without headers.
+/// Creates the call context of a request, without headers.
 fn call(route: &Route, hops: u8, entry: &mut Entry) -> Call {
     let deadline = route.limits.deadline.0;
     let budget = Arc::new(Budget::since(entry.began, deadline, u32::MAX, u64::MAX, usize::MAX));
@@ -327,8 +330,8 @@ fn call(route: &Route, hops: u8, entry: &mut Entry) -> Call {
     Call { caller: Caller::Anonymous, rights: None, payer: None, headers: None, arrival, hops, trace, budget }
 }
 
-/// Gives a way that makes calls the headers that they are lent. A query takes them from its request, of which its
-/// program sees nothing but the body; a script sees its request, and so they stand in the call alone.
+/// Gives a handler that makes calls the client's headers. A query reads them from its request, since its
+/// program only sees the body; a script sees its request, so they are only in the call.
 fn lend(way: &Way, comes: Comes, credentials: &HeaderMap, request: &mut Request<Body>, call: &mut Call) {
     match way {
         Way::Query(_) => complete(request.headers_mut(), comes, credentials),
@@ -337,14 +340,14 @@ fn lend(way: &Way, comes: Comes, credentials: &HeaderMap, request: &mut Request<
     }
 }
 
-/// The client's headers, for calls that are made on its behalf.
+/// Returns the client's headers, for calls on its behalf.
 fn lent(headers: &HeaderMap, comes: Comes, credentials: &HeaderMap) -> Arc<HeaderMap> {
     let mut headers = headers.clone();
     complete(&mut headers, comes, credentials);
     Arc::new(headers)
 }
 
-/// Adds the credentials that were taken out, and takes out the cookies of a page that nobody vouched for.
+/// Restores the credentials that were removed, and removes cookies if the page is from an untrusted origin.
 fn complete(headers: &mut HeaderMap, comes: Comes, credentials: &HeaderMap) {
     for (name, value) in credentials {
         headers.entry(name).or_insert_with(|| value.clone());

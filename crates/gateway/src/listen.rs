@@ -1,16 +1,16 @@
-//! The sockets that the gateway listens on, apart from what is served there.
+//! The sockets that the gateway listens on, independent of the config that is served on them.
 //!
-//! They outlive everything else: a reload serves another config on the same sockets, and a new binary
-//! takes them over, so that no client finds the door closed. Each keeps the text that the config names
-//! it by, which is how whoever takes over finds out what is there already; and where it names another
-//! text, or nobody has named it yet, the address that it really listens on.
+//! They outlive everything else: a reload serves another config on the same sockets, and a new binary takes
+//! them over, so that clients can connect at any time. Each socket has the name that the config uses for it,
+//! by which a new owner recognises sockets that are open already. It can also be recognised by the address
+//! that it listens on, if the names differ or it has none yet.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// How many connections may wait to be accepted: more than a burst brings between two turns of the
-/// runtime. The system's own bound (`net.core.somaxconn`) holds as well.
+/// The accept backlog: the number of connections that may wait to be accepted. Large enough for a burst
+/// between two turns of the runtime. The system's own bound (`net.core.somaxconn`) applies as well.
 pub(crate) const BACKLOG: i32 = 4096;
 
 /// The listening sockets, in the order of the config.
@@ -24,33 +24,34 @@ pub struct Listener {
     socket: TcpListener,
 }
 
-/// An address that can't be listened on.
+/// An error for an address that can't be listened on.
 #[derive(Debug, thiserror::Error)]
 #[error("can't listen on {name}: {error}{}", covered(.by.as_deref()))]
 pub struct BindError {
-    /// The address, as the config has it.
+    /// The address, as the config contains it.
     pub name: String,
-    /// A socket that was handed over and is in the way: that of `0.0.0.0:80` for `127.0.0.1:80`. Whoever
-    /// handed it over has it too, so that it can't be closed from here.
+    /// The address of an inherited socket that overlaps with this one, as `0.0.0.0:80` does with
+    /// `127.0.0.1:80`. The process that handed it over has it open too, so closing it here would not help.
     pub by: Option<String>,
-    /// Why not.
+    /// The system's error.
     #[source]
     pub error: io::Error,
 }
 
 impl Listeners {
-    /// Binds what the config names.
+    /// Binds the addresses in the config.
     ///
     /// # Errors
-    /// The first address that is taken or not this machine's.
+    /// Returns the first address that is in use or does not belong to this machine.
     pub fn bind<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, BindError> {
         Self::adopt(names, &mut Vec::new())
     }
 
-    /// The same, with sockets that are there already: those that the config names are taken out.
+    /// Like [`Listeners::bind`], but reuses the open sockets in `present` that the config names, and removes
+    /// them from there.
     ///
     /// # Errors
-    /// The first address that is neither there nor to be had.
+    /// Returns the first address that is neither open already nor available.
     pub fn adopt<'a>(
         names: impl IntoIterator<Item = &'a str>,
         present: &mut Vec<Listener>,
@@ -66,40 +67,40 @@ impl Listeners {
         names.into_iter().map(&mut one).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Handles of the same sockets.
+    /// Duplicates the handles of the sockets.
     ///
     /// # Errors
-    /// When the process has no more file descriptors.
+    /// Fails if the process has no more file descriptors.
     pub fn try_clone(&self) -> io::Result<Self> {
         self.0.iter().map(Listener::try_clone).collect::<io::Result<_>>().map(Self)
     }
 
-    /// Where they really listen: port 0 of the config has become another.
+    /// The addresses that the sockets are bound to. Port 0 in the config is replaced by the actual port.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.0.iter().filter_map(Listener::address).collect()
     }
 
-    /// Each of them.
+    /// Iterates over the sockets.
     pub fn iter(&self) -> impl Iterator<Item = &Listener> {
         self.0.iter()
     }
 
-    /// Each of them, to be served or handed on.
+    /// Returns the sockets, to be served or handed over.
     #[must_use]
     pub fn into_vec(self) -> Vec<Listener> {
         self.0
     }
 }
 
-/// The socket that has this name, or else this address.
+/// Returns the index of the socket with this name, or else with this address.
 fn position(present: &[Listener], name: &str) -> Option<usize> {
     let address = name.parse().ok();
     let named = present.iter().position(|listener| listener.name == name);
     named.or_else(|| present.iter().position(|listener| address.is_some() && listener.address() == address))
 }
 
-/// The socket that covers part of this address: one of the two is for all of the machine's.
+/// Returns the address of a socket that overlaps with this address, if one of the two is unspecified.
 fn in_the_way(present: &[Listener], name: &str) -> Option<String> {
     let address: SocketAddr = name.parse().ok()?;
     let covers = |other: SocketAddr| {
@@ -113,27 +114,27 @@ fn covered(by: Option<&str>) -> String {
 }
 
 impl Listener {
-    /// A socket that came from elsewhere and listens already.
+    /// Wraps a socket that was opened elsewhere and listens already.
     #[must_use]
     pub fn from_std(name: String, socket: TcpListener) -> Self {
         Self { name, socket }
     }
 
-    /// A handle of the same socket.
+    /// Duplicates the handle of the socket.
     ///
     /// # Errors
-    /// When the process has no more file descriptors.
+    /// Fails if the process has no more file descriptors.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { name: self.name.clone(), socket: self.socket.try_clone()? })
     }
 
-    /// The address as the config has it.
+    /// The address, as the config contains it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it really listens.
+    /// The address that the socket is bound to.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.socket.local_addr().ok()
@@ -143,12 +144,12 @@ impl Listener {
         let address: SocketAddr =
             name.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let socket = TcpListener::bind(address)?;
-        // The standard library lets fewer wait.
+        // The standard library uses a smaller backlog.
         rustix::net::listen(&socket, BACKLOG)?;
         Ok(Self { name: name.to_owned(), socket })
     }
 
-    /// For the runtime, which accepts on it.
+    /// Converts the socket for accepting connections in the runtime.
     pub(crate) fn into_tokio(self) -> io::Result<tokio::net::TcpListener> {
         self.socket.set_nonblocking(true)?;
         tokio::net::TcpListener::from_std(self.socket)
@@ -170,19 +171,19 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_known_by_its_name_and_else_by_its_address() {
+    fn adopts_sockets_by_name_and_else_by_address() {
         let mut present = vec![bound("127.0.0.1:0"), bound("127.0.0.2:0"), bound("[::1]:0")];
         let [first, second, third] = [0, 1, 2].map(|index: usize| present[index].address().unwrap());
         let sixth = format!("[0:0:0:0:0:0:0:1]:{}", third.port());
         let names = [second.to_string(), "127.0.0.1:0".to_owned(), sixth];
         let adopted = Listeners::adopt(names.iter().map(String::as_str), &mut present).unwrap();
         assert_eq!(adopted.addresses(), [second, first, third]);
-        assert!(adopted.iter().map(Listener::name).eq(&names), "they have the config's names from here on");
+        assert!(adopted.iter().map(Listener::name).eq(&names), "adopted sockets take the config's names");
         assert!(present.is_empty());
     }
 
     #[test]
-    fn what_is_not_named_is_left_for_others() {
+    fn leaves_sockets_that_the_config_does_not_name() {
         let mut present = vec![bound("127.0.0.1:0"), bound("127.0.0.2:0")];
         let left = present[1].address();
         assert_eq!(Listeners::adopt(["127.0.0.1:0"], &mut present).unwrap().iter().count(), 1);
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_overlaps_is_named() {
+    fn a_bind_error_names_the_socket_that_overlaps() {
         for (there, wanted) in [("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")] {
             let mut present = vec![bound(&format!("{there}:0"))];
             let port = present[0].address().unwrap().port();
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_somebody_else_has_is_theirs() {
+    fn does_not_bind_an_address_that_is_in_use() {
         let theirs = bound("127.0.0.1:0");
         let name = theirs.address().unwrap().to_string();
         let error = Listeners::bind([&*name]).unwrap_err();

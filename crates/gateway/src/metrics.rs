@@ -1,10 +1,10 @@
-//! What the gateway counts, for as long as the process lives: a reload takes the counts over.
+//! The gateway's metrics. They last as long as the process: a reload keeps the counts.
 //!
-//! A request pays a handful of atomic additions. What it adds to is found when its route is built, so
-//! that no label is looked up, no lock taken and nothing allocated on its way. Labels come from the config
-//! and from this code, never from a client: their number is bounded whatever is sent.
+//! A request costs a handful of atomic additions. Its counters are resolved when its route is built, so the
+//! request path has no label lookup, lock or allocation. Labels come from the config and from this code,
+//! never from clients, so their number is bounded.
 //!
-//! `page.rs` writes all of it, and what others count, as text for Prometheus.
+//! `page.rs` writes these metrics and those of other parts as text for Prometheus.
 
 mod page;
 mod process;
@@ -22,36 +22,36 @@ pub(crate) use process::Process;
 pub use process::observe_heap;
 pub(crate) use route::{Ended, RouteMetrics};
 
-/// The counts of one process.
+/// The metrics of the process.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    /// Those of every route that some life still has.
+    /// The metrics of every route of a config that is still in use.
     routes: Mutex<BTreeMap<Name, Weak<RouteMetrics>>>,
-    /// Requests that no route answers.
+    /// The metrics of requests that match no route.
     pub(crate) nowhere: Arc<RouteMetrics>,
-    /// Problems that were answered, by code.
+    /// The number of responses with a problem document, by code.
     problems: Mutex<BTreeMap<&'static str, u64>>,
     connections: [Connections; PROTOCOLS.len()],
     /// Spans of traces.
     pub(crate) spans: Arc<Tally>,
-    /// What clients take of the gateway.
+    /// The limits and counts of clients' connections.
     pub(crate) limiter: Arc<ClientLimiter>,
 }
 
-/// A route's path and way.
+/// A route's path and handler.
 type Name = (Arc<str>, &'static str);
 
-/// What connections speak.
+/// The protocols of connections.
 const PROTOCOLS: [&str; 2] = ["http/1.1", "h2"];
 
-/// Connections of clients that speak one protocol.
+/// The connections of clients that use one protocol.
 #[derive(Debug, Default)]
 struct Connections {
     accepted: AtomicU64,
     ended: AtomicU64,
 }
 
-/// A connection that counts as open until this is dropped.
+/// A guard that counts a connection as open until it is dropped.
 pub(crate) struct Open(Arc<Metrics>, usize);
 
 impl Default for Metrics {
@@ -68,7 +68,8 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// What a route counts in: the same as before a reload, if the config had it already.
+    /// Returns the metrics of a route. They are the same as before a reload if the config had the route
+    /// already.
     pub(crate) fn route(&self, path: &str, way: &'static str) -> Arc<RouteMetrics> {
         let mut routes = lock(&self.routes);
         routes.retain(|_, route| route.strong_count() > 0);
@@ -81,25 +82,26 @@ impl Metrics {
         })
     }
 
-    /// Every route, and what no route answers.
+    /// Returns the metrics of every route, and those of unmatched requests.
     fn routes(&self) -> Vec<Arc<RouteMetrics>> {
         let routes = lock(&self.routes).values().filter_map(Weak::upgrade).collect::<Vec<_>>();
         routes.into_iter().chain([Arc::clone(&self.nowhere)]).collect()
     }
 
-    /// An answer was this problem. Not every request is one, so it may take a lock.
+    /// Counts a response with a problem document. Takes a lock, since these are less frequent than other
+    /// responses.
     pub(crate) fn problem(&self, code: &'static str) {
         *lock(&self.problems).entry(code).or_default() += 1;
     }
 
-    /// A connection was accepted, and this is what it speaks.
+    /// Counts an accepted connection by its protocol.
     pub(crate) fn open(self: &Arc<Self>, is_http2: bool) -> Open {
         let protocol = usize::from(is_http2);
         self.connections[protocol].accepted.fetch_add(1, Relaxed);
         Open(Arc::clone(self), protocol)
     }
 
-    /// Writes what is counted here.
+    /// Writes the metrics.
     pub(crate) fn write(&self, page: &mut Page<'_>) -> std::fmt::Result {
         let routes = self.routes();
         route::write(&routes, page)?;
@@ -123,7 +125,7 @@ impl Metrics {
             ("failed", &self.spans.failed),
         ];
         let spans = spans.map(|(result, count)| ([("result", result)], count.load(Relaxed)));
-        page.counter("orfa_trace_spans", "Spans of traces, by what became of them", spans)
+        page.counter("orfa_trace_spans", "Spans of traces, by result", spans)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The way of answering that passes a request on, and streams the answer back.
+//! The handler that forwards a request to a service and streams the response back.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use services::{Body, Call, Problem, Services, path};
 use crate::config::{ProxyConfig, RouteConfig};
 use crate::refusal::Refusal;
 
-/// A route's service, and what of the path it gets.
+/// A route's service, and the part of the path that is removed.
 pub(crate) struct Proxy {
     services: Services,
     service: Arc<services::Service>,
-    /// What of the path stays here: `/catalog` of `/catalog/*`.
+    /// The prefix that is removed from paths: `/catalog` of `/catalog/*`.
     prefix: String,
 }
 
 impl Proxy {
-    /// `None` where there is no such service, which the config's check has seen before.
+    /// Creates the proxy. Returns `None` if the service does not exist, which config validation rules out.
     pub(crate) fn new(config: &ProxyConfig, route: &RouteConfig, services: &Services) -> Option<Self> {
         let service = Arc::clone(services.get(config.service())?);
         let path = route.normal_path();
@@ -26,20 +26,20 @@ impl Proxy {
         Some(Self { services: services.clone(), service, prefix: before.unwrap_or_default().to_owned() })
     }
 
-    /// The service that gets the request.
+    /// The name of the service that requests are forwarded to.
     pub(crate) fn service(&self) -> &Arc<str> {
         self.service.name()
     }
 
-    /// The headers that the service's `forward` names.
+    /// The headers in the service's `forward`.
     pub(crate) fn forwarded(&self) -> &[HeaderName] {
         self.service.forwarded()
     }
 
-    /// Passes the request on.
+    /// Forwards the request.
     ///
     /// # Errors
-    /// What is left of the path is refused, or the call has no answer.
+    /// Fails if the remaining path is refused or the call fails.
     pub(crate) async fn handle(
         &self,
         mut request: Request<Body>,
@@ -52,7 +52,7 @@ impl Proxy {
         Ok(self.services.forward(call, &self.service, request).await?)
     }
 
-    /// The URI without the route's own part of the path, unless a filter has taken that away.
+    /// Returns the URI without the route's prefix. `None` if a filter has removed the prefix already.
     fn below(&self, uri: &Uri) -> Option<Uri> {
         let whole = uri.path_and_query().filter(|_| !self.prefix.is_empty())?;
         let below =

@@ -1,27 +1,28 @@
-//! Whether a load balancer should send requests here: what `/readyz` tells, with what scripts say (`Gateway::unready`).
+//! The gateway's readiness for load balancers. `/readyz` reports it together with that of scripts
+//! (`Gateway::unready`).
 //!
-//! A gateway that is not ready still answers whatever comes; `serve` says when it stops listening.
+//! A gateway that is not ready still answers every request; `serve` decides when it stops listening.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// How far a gateway is in its life.
+/// The lifecycle state of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum State {
-    /// It does not serve yet.
+    /// The gateway does not serve yet.
     Starting,
-    /// It serves.
+    /// The gateway serves requests.
     Ready,
-    /// It is about to end: what comes is answered, but should better go elsewhere.
+    /// The gateway is about to exit. It still answers requests, but they should go elsewhere.
     Draining,
 }
 
-/// The state of a gateway, for everybody who wants to know.
+/// The current state of a gateway, shared between threads.
 #[derive(Debug, Default)]
 pub struct Readiness(AtomicU8);
 
 impl Readiness {
-    /// How far it is.
+    /// Returns the current state.
     #[must_use]
     pub fn state(&self) -> State {
         match self.0.load(Relaxed) {
@@ -31,13 +32,13 @@ impl Readiness {
         }
     }
 
-    /// Whether it wants requests.
+    /// Whether load balancers should send requests.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.state() == State::Ready
     }
 
-    /// There is no way back: a gateway that drains does not become ready again.
+    /// Moves to a later state. A gateway that drains never becomes ready again.
     pub(crate) fn advance(&self, state: State) {
         self.0.fetch_max(state as u8, Relaxed);
     }

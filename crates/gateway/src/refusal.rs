@@ -1,9 +1,9 @@
-//! The gateway's own errors: what is refused before a way of answering sees it.
+//! The gateway's own errors: the reasons a request is refused before a handler sees it.
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use services::{Fault, Problem};
 
-/// Why a request was refused.
+/// The reason a request was refused.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("no route of this gateway has the path {path}")]
@@ -14,21 +14,23 @@ pub(crate) enum Refusal {
     MethodNotAllowed { method: http::Method, allowed: &'static str },
     #[error("the request's body is larger than {limit} bytes")]
     BodyTooLarge { limit: u64 },
-    #[error("the request's length is said in two ways, or its lines end in two ways")]
+    #[error("the request's length is given in two ways, or its lines end in two ways")]
     FramingDoubtful,
-    #[error("what came is no request that can be read: {reason}")]
+    #[error("the request can't be parsed: {reason}")]
     Malformed { reason: String },
     #[error("the request's head is larger than {} KiB, or has more than 100 headers", crate::server::MAX_HEAD >> 10)]
     HeadTooLarge,
-    #[error("the request has no host, several, or one that is none")]
+    #[error("the request has no host, several, or an invalid one")]
     HostInvalid,
-    #[error("nothing is answered here for the host that was asked")]
+    #[error("this address does not serve the request's host")]
     HostMisdirected,
     #[error("the request is for an https URL, and came in clear text")]
     SchemeMisdirected,
-    #[error("the request's target is no http or https URL, names a user, or is too long once it is encoded")]
+    #[error(
+        "the request's target is not an http or https URL, contains a user, or is too long once it is encoded"
+    )]
     TargetInvalid,
-    #[error("the gateway expects nothing but `100-continue`")]
+    #[error("the gateway supports no expectation but `100-continue`")]
     ExpectationFailed,
     #[error("the request's body came too slowly")]
     BodyTooSlow,
@@ -101,14 +103,14 @@ impl Problem for Refusal {
     fn hint(&self) -> String {
         match self {
             Self::OriginForbidden { .. } => "the operator allows origins under `cors.origins`",
-            Self::RouteNotFound { .. } => "check the path; the operator's routes stand in orfa.yaml",
+            Self::RouteNotFound { .. } => "check the path; the operator's routes are in orfa.yaml",
             Self::Path(_) | Self::PathAmbiguous => {
                 "write the path plainly: no dot segments, and nothing encoded that need not be"
             }
             Self::FramingDoubtful => {
                 "send one Content-Length, or `Transfer-Encoding: chunked`, and end lines with CR LF"
             }
-            Self::BodyBroken => "send all of it; the service may have seen what came before",
+            Self::BodyBroken => "send all of it; the service may have received the first part",
             Self::BodyMalformed(_) => "send each chunk with its size, and headers only as trailers",
             Self::BodyTooSlow => "send it without long pauses; the operator sets `limits.body_rate`",
             Self::HostMisdirected => "the operator lists the hosts of each address under `listen.hosts`",

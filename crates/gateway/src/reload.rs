@@ -1,24 +1,24 @@
-//! What the operator sees of the configs that a gateway was given while it served.
+//! The state of config reloads, as operators see it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-/// What became of the configs so far.
+/// The results of the reloads so far.
 #[derive(Clone, Debug)]
 pub struct ReloadState {
-    /// The SHA-256 of the file that is in force, in hexadecimal: what `sha256sum orfa.yaml` prints.
+    /// The SHA-256 of the active config file in hexadecimal, as `sha256sum orfa.yaml` prints it.
     pub digest: String,
-    /// Since when it is.
+    /// The time at which the active config was loaded.
     pub since: SystemTime,
-    /// Configs that were put in force after the first.
+    /// The number of configs that were loaded after the first.
     pub succeeded: u64,
-    /// Configs that were refused.
+    /// The number of configs that were refused.
     pub failed: u64,
-    /// Whether the newest config was refused, and an older one is in force.
+    /// Whether the newest config was refused, so that an older one is active.
     pub is_stale: bool,
 }
 
-/// The same, as it changes.
+/// The shared state of reloads.
 #[derive(Debug)]
 pub struct Reloads(Mutex<ReloadState>);
 
@@ -28,7 +28,7 @@ impl Reloads {
         Self(Mutex::new(ReloadState { digest, since, succeeded: 0, failed: 0, is_stale: false }))
     }
 
-    /// As it is now.
+    /// Returns the current state.
     #[must_use]
     pub fn state(&self) -> ReloadState {
         self.lock().clone()

@@ -1,6 +1,6 @@
-//! The one place where an error becomes HTTP: problem details (RFC 9457).
+//! The only place where an error becomes an HTTP response: problem details (RFC 9457).
 //!
-//! What is the gateway's own fault is masked: the client sees a request id, the log has the rest.
+//! Internal errors are masked: the client receives a request ID, and the log contains the details.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
@@ -11,25 +11,26 @@ use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::{Map, Value};
 use services::{Body, Fault, Overloaded, Problem, body};
 
-/// What a problem's `type` starts with; its code follows. It never changes.
+/// The prefix of a problem's `type`, followed by its code. It never changes.
 const TYPE: &str = "urn:orfa:error:";
 
-/// What the access log wants to know of an answer that is a problem.
+/// The facts about a problem response that the access log records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spoken {
     pub(crate) code: &'static str,
-    /// The id that client and log share, where the text was masked.
+    /// The ID in both the response and the log, if the text was masked.
     pub(crate) request_id: Option<String>,
 }
 
-/// The answer that a problem is.
+/// Returns the response for a problem.
 pub(crate) fn problem(problem: &dyn Problem) -> Response<Body> {
     let request_id = (problem.fault() == Fault::Gateway).then(|| masked(problem));
     let text = document(problem, request_id.as_deref()).to_string().into();
     written(problem, headers(problem), text, request_id)
 }
 
-/// The answer that [`Overloaded`] is, written once: it is given when there is least time for writing.
+/// Returns the response for [`Overloaded`]. It is serialised once, because it is needed when the gateway has
+/// no time to spare.
 pub(crate) fn overloaded() -> Response<Body> {
     static ONCE: LazyLock<(HeaderMap, Bytes)> =
         LazyLock::new(|| (headers(&Overloaded), document(&Overloaded, None).to_string().into()));
@@ -66,7 +67,7 @@ fn document(problem: &dyn Problem, request_id: Option<&str>) -> Value {
     put("status", problem.status().as_u16().into());
     put("code", problem.code().into());
     if let Some(id) = request_id {
-        put("detail", "The gateway failed. Its log says more under this request's id.".into());
+        put("detail", "The gateway failed. Its log has the details under this request's id.".into());
         put("instance", format!("urn:orfa:request:{id}").into());
         put("request_id", id.into());
         return Value::Object(document);
@@ -82,14 +83,14 @@ fn document(problem: &dyn Problem, request_id: Option<&str>) -> Value {
     Value::Object(document)
 }
 
-/// `limit-cpu` as a title: `Limit cpu`.
+/// Converts a code to a title: `limit-cpu` becomes `Limit cpu`.
 fn title(code: &str) -> String {
     let spaced = code.replace('-', " ");
     let mut letters = spaced.chars();
     letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
 }
 
-/// Tells the log what the client must not see.
+/// Logs an error that the client must not see, and returns the ID of its log entry.
 fn masked(problem: &dyn Problem) -> String {
     let id = request_id();
     let mut text = problem.to_string();
@@ -102,7 +103,7 @@ fn masked(problem: &dyn Problem) -> String {
     id
 }
 
-/// An id that no other request of this process has, and that tells nothing of it.
+/// Returns an ID that is unique within this process and reveals nothing about the request.
 fn request_id() -> String {
     static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -1,12 +1,12 @@
-//! What callers may do: one table, a row for each caller or group (`rights/config.rs`), and how much they
-//! asked so far (`rights/rates.rs`).
+//! Authorisation: a table with a row for each caller or group (`rights/config.rs`), and the rate limits of
+//! callers (`rights/rates.rs`).
 //!
-//! The row of a caller is its own; without one, the first in the file's order that names one of its
-//! groups; without one, `others`. Who brings no credentials has the row `anonymous`. A gateway without a
-//! table keeps nothing from anybody; with a table, who has no row may do nothing.
+//! A caller's row is the one with its name, or else the first in the file's order with the name of one of its
+//! groups, or else `others`. Requests without credentials use the row `anonymous`. Without a table,
+//! everything is allowed; with a table, a caller without a row is denied everything.
 //!
-//! Patterns for routes are matched against the config's routes when the table is made, never against
-//! what a client writes: there is no spelling of a path that gets past them.
+//! Patterns for routes are matched against the config's routes when the table is built, never against the
+//! paths of requests, so no spelling of a path bypasses them.
 
 pub(crate) mod config;
 mod rates;
@@ -32,27 +32,27 @@ pub(crate) use rates::Held;
 use rates::{Accounts, Owner, Rate};
 pub(crate) use refusal::Denied;
 
-/// The row of those who bring no credentials.
+/// The row for requests without credentials.
 pub(crate) const ANONYMOUS: &str = "anonymous";
-/// The row of callers that no row names.
+/// The row for callers without a row of their own.
 pub(crate) const OTHERS: &str = "others";
 
 /// The table of rights.
 pub(crate) struct Table {
     rows: HashMap<Box<str>, Row>,
-    /// Names that are callers' and so no groups'.
+    /// The names of callers, which can't be names of groups.
     callers: HashSet<Box<str>>,
-    /// Whether the config has a table: without one, everybody may do everything.
+    /// Whether the config has a table. Without one, everything is allowed.
     is_there: bool,
-    /// Routes that nobody gets to without a name, and those that everybody gets to.
+    /// The routes that require a caller, and those that are explicitly open to anonymous requests.
     closed: HashSet<Box<str>>,
     open: HashSet<Box<str>>,
     accounts: Arc<Accounts>,
 }
 
-/// What a caller may do.
+/// The rights and limits of a caller.
 struct Row {
-    /// Its place in the file.
+    /// The position in the file.
     order: usize,
     routes: Option<HashSet<Box<str>>>,
     rights: Option<Arc<Rights>>,
@@ -60,7 +60,7 @@ struct Row {
     rate: Option<Rate>,
 }
 
-/// What a request may do, and what it holds until it is over.
+/// The rights and limits of a request, and the permits that it has until it completes.
 #[derive(Default)]
 pub(crate) struct Permit {
     pub(crate) rights: Option<Arc<Rights>>,
@@ -69,16 +69,16 @@ pub(crate) struct Permit {
     pub(crate) held: Option<Held>,
 }
 
-/// Why there is no permit.
+/// The reason a request was not permitted.
 #[derive(Debug)]
 pub(crate) enum Not {
-    /// Somebody has to say who they are first.
+    /// The request needs credentials.
     Identified,
     Permitted(Denied),
 }
 
 impl Table {
-    /// The table of a config. An earlier one lends its accounts.
+    /// Builds the table from a config, with the rate limit state of `earlier`.
     pub(crate) fn new(config: &Config, earlier: Option<&Self>) -> Self {
         let rows = config.rights.iter().enumerate();
         let rows = rows.map(|(order, (name, row))| (name.as_str().into(), Row::new(order, row, config)));
@@ -97,10 +97,11 @@ impl Table {
         }
     }
 
-    /// Whether a caller may use a route now.
+    /// Authorises a caller for a route, and charges it for the request.
     ///
     /// # Errors
-    /// What it lacks: a name, the right, or patience.
+    /// Fails if the caller is anonymous but must not be, has no right to the route, or has reached a rate
+    /// limit.
     pub(crate) fn permit(
         &self,
         who: &Who,
@@ -122,10 +123,10 @@ impl Table {
         Ok(Permit { rights: row.rights.clone(), limits: row.limits.clone(), ..charged })
     }
 
-    /// Charges a caller for a request, whatever it is for: of rights, it has none.
+    /// Charges a caller for a request without checking its right to a route. The permit contains no rights.
     ///
     /// # Errors
-    /// When its rate is used up.
+    /// Fails if the caller has reached a rate limit.
     pub(crate) fn charge(&self, who: &Who, address: IpAddr, now: Instant) -> Result<Permit, Denied> {
         let Some(rate) = self.row(who).and_then(|row| row.rate.as_ref()) else {
             return Ok(Permit::default());
@@ -135,7 +136,7 @@ impl Table {
         Ok(Permit { held, payer: bill.map(|bill| bill as Arc<dyn Payer>), ..Permit::default() })
     }
 
-    /// Whether a caller may use a route at all; that costs it nothing.
+    /// Whether a caller has the right to use a route. Charges nothing.
     pub(crate) fn opens(&self, who: &Who, route: &str) -> bool {
         if who.caller == Caller::Anonymous && self.closed.contains(route) {
             return false;
@@ -157,7 +158,8 @@ impl Table {
         own.or_else(of_group).or_else(|| self.rows.get(OTHERS))
     }
 
-    /// A token may say that its caller is in a group called `others` or like somebody else: it is not.
+    /// Whether a name is a group's. A token may claim a group called `others`, or with a caller's name; such
+    /// groups are ignored.
     fn is_group(&self, name: &str) -> bool {
         name != ANONYMOUS && name != OTHERS && !self.callers.contains(name)
     }
@@ -172,8 +174,8 @@ impl Table {
     }
 }
 
-/// What a route says of callers without a name; where it says nothing, what follows from the rest: once
-/// the config knows any callers, nobody else is meant, unless there is a row for them.
+/// Returns a route's rule for anonymous requests. By default they are refused if the config has any callers
+/// and no row `anonymous`.
 fn auth(config: &Config, route: Option<AuthRule>) -> AuthRule {
     let knows_callers = !config.callers.is_empty() || config.auth.jwt.is_some();
     let implied = match knows_callers && !config.rights.contains_key(ANONYMOUS) {
@@ -209,7 +211,7 @@ impl Row {
     }
 }
 
-/// Whether a pattern takes in a route, with all that its own `*` stands for.
+/// Whether a pattern covers a route, including every path that the route's own `*` matches.
 pub(crate) fn covers(pattern: &Glob, route: &str) -> bool {
     pattern.matches(route)
 }

@@ -1,4 +1,4 @@
-//! From a path to a route. The table is built once; looking a path up allocates nothing.
+//! The lookup of routes by path. The table is built once; a lookup allocates nothing.
 
 use std::sync::Arc;
 
@@ -11,34 +11,35 @@ use crate::metrics::RouteMetrics;
 use crate::refusal::Refusal;
 use crate::way::Way;
 
-/// Every route, by path.
+/// All routes, by path.
 pub(crate) struct Routes {
     table: matchit::Router<Arc<Route>>,
     all: Vec<Arc<Route>>,
     elsewhere: Origins,
 }
 
-/// A route, ready to answer.
+/// A route with its handler and rules.
 pub(crate) struct Route {
-    /// The path as the config has it.
+    /// The path as the config contains it.
     pub(crate) path: Arc<str>,
     pub(crate) origins: Origins,
     pub(crate) limits: LimitsConfig,
     pub(crate) encoding: Encoding,
     pub(crate) way: Way,
-    /// What its requests and answers go through; `None` where there is nothing.
+    /// The filters for its requests and responses, if there are any.
     pub(crate) filters: Option<Arc<filter::Chain>>,
-    /// What its requests are counted in.
+    /// The metrics of its requests.
     pub(crate) metrics: Arc<RouteMetrics>,
 }
 
-/// Two paths that mean the same.
+/// An error for two paths that are equivalent.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Clash(#[from] matchit::InsertError);
 
 impl Routes {
-    /// The table, and who may read that a path has no route. Where two paths clash, the index of the second.
+    /// Builds the table. `elsewhere` is the cross-origin rule for paths without a route. If two paths
+    /// conflict, returns the index of the second.
     pub(crate) fn new(
         routes: Vec<Route>,
         catalogues: Vec<Route>,
@@ -50,10 +51,11 @@ impl Routes {
         for (index, route) in routes.iter().enumerate() {
             table.insert(pattern_of(route), Arc::clone(route)).map_err(|clash| (index, clash.into()))?;
         }
-        // A wildcard of the table matches no empty rest, but `/shop/` is below `/shop/*` too, unless
-        // it is a route of its own.
+        // A wildcard of the table does not match an empty rest, but `/shop/` matches `/shop/*` as well,
+        // unless it is a route of its own.
         for route in routes {
-            // Below a query route are its stored programs and its types, where the config has no other route.
+            // A query route also serves its stored programs and its types below its path, where the config
+            // has no other route.
             if let Way::Query(query) = &route.way {
                 let below = if query.has_stored() { format!("{}/*", route.path) } else { query.types() };
                 let _ = table.insert(pattern(&below), Arc::clone(&route));
@@ -62,7 +64,7 @@ impl Routes {
                 let _ = table.insert(literal(folder), Arc::clone(&route));
             }
         }
-        // The config's own routes go first, those with a wildcard too.
+        // The config's own routes take precedence, including those with a wildcard.
         for catalogue in catalogues {
             if table.at(&catalogue.path).is_err() {
                 let _ = table.insert(literal(&catalogue.path), Arc::new(catalogue));
@@ -71,8 +73,8 @@ impl Routes {
         Ok(Self { table, all, elsewhere })
     }
 
-    /// Begins what goes on beside requests: filters have timers, scripts have workers, GraphQL services are asked for
-    /// their schemas.
+    /// Starts the background work: timers of filters, workers of scripts, and fetches of the schemas of
+    /// GraphQL services.
     pub(crate) fn start(&self) {
         for route in &self.all {
             route.filters.iter().for_each(|chain| chain.start());
@@ -80,7 +82,7 @@ impl Routes {
         }
     }
 
-    /// The scripts among them, each with its route.
+    /// Iterates over the scripts, each with its route.
     pub(crate) fn scripts(&self) -> impl Iterator<Item = (&Route, &script_runtime::Script)> {
         self.all.iter().filter_map(|route| match &route.way {
             Way::Script(script) => Some((&**route, &**script)),
@@ -88,7 +90,7 @@ impl Routes {
         })
     }
 
-    /// The GraphQL routes among them, each with its path.
+    /// Iterates over the GraphQL routes, each with its path.
     pub(crate) fn graphqls(&self) -> impl Iterator<Item = (&str, &graphql::Graphql)> {
         self.all.iter().filter_map(|route| match &route.way {
             Way::Graphql(graphql) => Some((&*route.path, &**graphql)),
@@ -96,11 +98,12 @@ impl Routes {
         })
     }
 
-    /// The route that answers this path, where everybody reads it in the same way: a service behind one
-    /// route must not see a path that another route's rules are meant for.
+    /// Returns the route for a path that every server would interpret in the same way. Otherwise a service
+    /// behind one route could receive a path that another route's rules apply to.
     ///
     /// # Errors
-    /// A path that a server could read differently, or that is another route's once it is decoded.
+    /// Refuses a path that a server could interpret differently, or that belongs to another route once it is
+    /// decoded.
     pub(crate) fn find_surely(&self, path: &str) -> Result<Option<&Arc<Route>>, Refusal> {
         let found = self.find(path);
         let Some(reading) = path::reading(path)? else { return Ok(found) };
@@ -111,18 +114,18 @@ impl Routes {
         }
     }
 
-    /// The route that answers this path.
+    /// Returns the route for a path.
     pub(crate) fn find(&self, path: &str) -> Option<&Arc<Route>> {
         self.table.at(path).ok().map(|found| found.value)
     }
 
-    /// Those that may read what is answered where no route is.
+    /// The cross-origin rule for paths without a route.
     pub(crate) fn elsewhere(&self) -> &Origins {
         &self.elsewhere
     }
 }
 
-/// The pattern of a route's path. Where an aggregate answers, braces name a part of it.
+/// The pattern of a route's path. On aggregate routes, braces are parameters.
 fn pattern_of(route: &Route) -> String {
     match &route.way {
         Way::Aggregate(_) => path::normal_form(&route.path).unwrap_or_else(|| route.path.to_string()),
@@ -137,7 +140,7 @@ fn pattern(path: &str) -> String {
     }
 }
 
-/// A path as requests have it, in normal form. Braces are the table's own wildcards and have to be doubled.
+/// Returns a path in normal form, as requests have it. Doubles braces, which are the table's wildcards.
 fn literal(path: &str) -> String {
     let normal = path::normal_form(path);
     normal.as_deref().unwrap_or(path).replace('{', "{{").replace('}', "}}")

@@ -1,7 +1,7 @@
-//! The scripts of a config: read and compiled when it is put to work.
+//! The scripts of a config, read and compiled when the config is loaded.
 //!
-//! A script with errors is a mistake of the config, at its place in the script: a reload leaves what is in force alone.
-//! Warnings stand in no one's way: the log has each, and `orfa check` shows them.
+//! An error in a script is reported as a config mistake at its position in the script, and a reload keeps the
+//! active config. Warnings are only logged, and `orfa check` prints them.
 
 use std::path::{Path, PathBuf};
 
@@ -10,23 +10,23 @@ use script_runtime::ScriptOptions;
 
 use crate::config::{Config, Mistake, read_file};
 
-/// A script that compiles.
+/// A script that was compiled.
 #[derive(Debug)]
 pub struct Compiled {
     /// The index of its route.
     pub(crate) route: usize,
-    /// The file, as the reader finds it.
+    /// The path to the file.
     pub file: PathBuf,
-    /// The script as it is written.
+    /// The source text.
     pub text: String,
-    /// What it became.
+    /// The compiled program.
     pub program: Program,
 }
 
-/// Reads and compiles the scripts that a config names.
+/// Reads and compiles the scripts in a config.
 ///
 /// # Errors
-/// A mistake for each file that can't be read, and for each error in one.
+/// Returns a mistake for each file that can't be read and for each error in a script.
 pub fn read(config: &Config) -> Result<Vec<Compiled>, Vec<Mistake>> {
     let (mut compiled, mut mistakes) = (Vec::new(), Vec::new());
     for (route, script) in config.routes.iter().enumerate().filter_map(|(index, route)| {
@@ -58,7 +58,7 @@ fn compile(config: &Config, route: usize, options: &ScriptOptions) -> Result<Com
     }
 }
 
-/// The files that a script stands on.
+/// Returns the files that a script imports.
 pub(crate) fn imported(file: &Path) -> Vec<PathBuf> {
     let compiled =
         read_file(file).ok().and_then(|text| script::compile(&text, "", &script::Options::default()).ok());
@@ -67,7 +67,7 @@ pub(crate) fn imported(file: &Path) -> Vec<PathBuf> {
     modules.into_iter().map(|(file, _)| file).collect()
 }
 
-/// Tells the log what may not be what its author means.
+/// Logs the warnings.
 pub(crate) fn warn(compiled: &[Compiled]) {
     for script in compiled {
         for found in script.program.warnings.iter().filter(|found| found.severity == Severity::Warning) {
@@ -78,7 +78,7 @@ pub(crate) fn warn(compiled: &[Compiled]) {
     }
 }
 
-/// An error in a script as a mistake: it has a place of its own, in another file than the config's.
+/// Converts an error in a script to a mistake. Its position is in the script's file, not in the config.
 fn mistake(found: &Diagnostic, file: &Path, text: &str) -> Mistake {
     let place = Lines::new(text).position(found.primary.span.start);
     Mistake {

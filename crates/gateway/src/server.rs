@@ -1,7 +1,7 @@
 //! The first phase: connections. HTTP/1.1 and HTTP/2 share each port, in clear text or over TLS.
 //!
-//! One of them is `connection.rs`; how HTTP/1.1 is spoken is `http1.rs`, how HTTP/2 is `http2.rs`; how many there may be is
-//! `limiter.rs`; how they end is `drain.rs`.
+//! `connection.rs` serves a single connection, with HTTP/1.1 in `http1.rs` and HTTP/2 in `http2.rs`.
+//! `limiter.rs` limits the number of connections, and `drain.rs` closes them at shutdown.
 
 mod awaited;
 mod connection;
@@ -38,24 +38,26 @@ pub(crate) use ports::Ports;
 pub(crate) use stall::Stall;
 pub(crate) use tls::Certificate;
 
-/// How long a client may keep a connection idle, before its first request and between two.
+/// The idle timeout of a connection, before its first request and between two requests.
 const IDLE: Duration = Duration::from_secs(60);
-/// How long a client may take nothing of its answer: longer than a phone is in a tunnel.
+/// The timeout for a client that reads nothing of its response. Long enough for a phone to pass through a
+/// tunnel.
 const UNREAD: Duration = Duration::from_secs(60);
-/// How many bytes of an answer a second of waiting is worth: whoever takes less has it held for nothing.
+/// The minimum rate, in bytes a second, at which a client must read a response. Slower clients would hold its
+/// memory too long.
 const LEAST_RATE: u64 = 256;
-/// How long a client that has begun to speak may take to come to its request: a TLS handshake of several
-/// round trips, on a line that loses packets.
+/// The timeout from a client's first byte to its request: enough for a TLS handshake of several round trips
+/// on a line that loses packets.
 const GREETING: Duration = Duration::from_secs(10);
-/// The largest head of a request: four times what common servers take, for large cookies.
+/// The maximum size of a request's head: four times that of common servers, to allow for large cookies.
 pub(crate) const MAX_HEAD: usize = 64 << 10;
-/// How long to wait when the system has no more file descriptors.
+/// The delay after the system ran out of file descriptors.
 const BREATHER: Duration = Duration::from_millis(50);
 
-/// Why a connection broke.
+/// The error that ended a connection.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Serves until it is to stop, then drains.
+/// Serves until `stop` resolves, then drains.
 pub(crate) async fn serve(
     current: Arc<Current>,
     listeners: Listeners,
@@ -74,14 +76,14 @@ pub(crate) async fn serve(
     tokio::select! {
         drained = leaving => drained,
         () = current.cut.notified() => {
-            // What comes after the connections is cut off as well.
+            // The phases after the connections are cut off as well.
             current.cut.notify_one();
             cut_off(&ending).await
         }
     }
 }
 
-/// Accepts on every socket until the gateway drains.
+/// Accepts connections on every socket until the gateway drains.
 async fn accept_all(current: Arc<Current>, listeners: Listeners, ending: &Ending) {
     let accept = |listener| accept(&current, listener, ending);
     futures_util::future::join_all(listeners.into_vec().into_iter().map(accept)).await;
@@ -97,7 +99,7 @@ async fn accept(current: &Arc<Current>, listener: Listener, ending: &Ending) {
         let life = current.life();
         let Some(port) = life.ports.get(&name).cloned() else { return };
         let (peer, limiter) = (address.ip(), &life.audience.metrics.limiter);
-        // Who is not let in sees the connection closed.
+        // A connection that is not admitted is closed.
         let Ok(permit) = limiter.connect(peer, life.trusted.believe(peer), &life.connections) else { return };
         let (phase, open) = (ending.phase(), ending.open());
         let (current, permit) = (Arc::clone(current), Arc::new(permit));
@@ -115,14 +117,14 @@ async fn accept(current: &Arc<Current>, listener: Listener, ending: &Ending) {
             () = &mut draining => break,
         }
     }
-    // Who is connected already, and waits to be let in, would be turned away when the socket closes.
+    // Clients in the accept queue would be refused when the socket closes, so they are accepted first.
     for _ in 0..BACKLOG {
         let Some(Ok(accepted)) = listener.accept().now_or_never() else { return };
         take(accepted);
     }
 }
 
-/// Keeps certificates as fresh as their files, for ever.
+/// Reloads certificates when their files change. Never returns.
 async fn refresh(current: &Current) {
     loop {
         tokio::time::sleep(tls::LOOK).await;
@@ -130,7 +132,8 @@ async fn refresh(current: &Current) {
     }
 }
 
-/// A connection that was gone before it was accepted is nothing; being out of descriptors takes time.
+/// Handles an accept error. A connection that was aborted before it was accepted is ignored; after other
+/// errors, such as a lack of descriptors, waits.
 async fn pause(error: &io::Error) {
     if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
         tracing::warn!(%error, "cannot accept a connection");
@@ -138,7 +141,7 @@ async fn pause(error: &io::Error) {
     }
 }
 
-/// Waits for the phase, and lets go of the channel's lock at once.
+/// Waits for the phase, and releases the channel's lock at once.
 async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
     let _ = phase.wait_for(|phase| *phase >= wanted).await;
 }

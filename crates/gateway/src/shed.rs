@@ -1,25 +1,25 @@
-//! Load shedding: a gateway that is asked for more than it can do refuses the rest at once, so that what
-//! it takes is still answered in good time.
+//! Load shedding: an overloaded gateway refuses excess requests at once, so that the requests it admits are
+//! still answered in good time.
 //!
-//! What is measured is the gateway's own queue, as in DAGOR (Zhou et al., "Overload Control for Scaling
-//! WeChat Microservices", SoCC 2018), and not how long answers take: a slow service behind the gateway is
-//! no overload of the gateway. A probe (`shed/probe.rs`) goes through the runtime as every request does
-//! and tells how long that took. Nor is it one where other processes have the processors: of a wait counts as much as the
-//! gateway's threads ran meanwhile (`shed/own.rs`).
+//! The measured signal is the gateway's own queueing delay, as in DAGOR (Zhou et al., "Overload Control for
+//! Scaling WeChat Microservices", SoCC 2018), and not the latency of responses: a slow upstream service does
+//! not overload the gateway. A probe (`shed/probe.rs`) passes through the runtime as every request does and
+//! measures the time. Delay caused by other processes on the machine does not count: a wait is limited to the
+//! time that the gateway's threads ran meanwhile (`shed/own.rs`).
 //!
-//! When to begin is CoDel's rule (RFC 8289, section 4): not when the delay is long, but when it was never
-//! short for a whole [`INTERVAL`]; a burst passes. How much to take from then on is a rate, and follows
-//! Breakwater (Cho et al., OSDI 2020): as long as the delay is short it grows by a small step, by longer ones
-//! the longer that lasts; otherwise it falls in proportion to the excess, to a half at most. While the delay is
-//! very long nothing is taken: a queue of refusals is soon gone, and what waited in it would be answered late
-//! anyway. A probe that is still waiting says so too, as soon as it has waited that long: a rate a little above
-//! what can be done lets everything in, and until the probe has come through that queue it would go on growing.
-//! Shedding ends when nothing had to be refused for a second.
+//! Shedding begins by CoDel's rule (RFC 8289, section 4): not when the delay is long, but when it was never
+//! short for a whole [`INTERVAL`], so that bursts pass. From then on requests are admitted at a rate that
+//! follows Breakwater (Cho et al., OSDI 2020): while the delay is short the rate grows by a small step, and
+//! by larger steps the longer that lasts; otherwise it falls in proportion to the excess, at most by half.
+//! While the delay is very long no request is admitted: a queue of refusals drains quickly, and the requests
+//! in it would be answered too late anyway. A probe that has waited that long already has the same effect: a
+//! rate slightly above capacity would let the queue grow, and the rate would keep growing until the probe has
+//! passed through it. Shedding ends after a second without refusals.
 //!
-//! Programs have a queue of their own, whose length is known (`sandbox/src/line.rs`): their way of answering says
-//! itself whether it has room, and sooner than any probe could.
+//! Programs have a run queue of known length (`sandbox/src/line.rs`), so their handlers report a lack of room
+//! themselves, earlier than a probe could.
 //!
-//! A request costs two additions while nothing is shed, and no lock ever.
+//! A request costs two additions while nothing is shed, and never a lock.
 
 mod law;
 mod own;
@@ -34,67 +34,69 @@ use serde::Deserialize;
 use services::Overloaded;
 use tokio::sync::Notify;
 
-/// How the gateway protects itself from more than it can do.
+/// Protection of the gateway against overload.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ShedConfig {
-    /// Refuse requests when they would have to wait for the gateway's own threads.
+    /// Whether requests are refused when they would have to wait for the gateway's own threads.
     pub automatic: bool,
-    /// How long they may wait there before shedding begins; from then on the wait is kept to a fiftieth of it.
-    /// It is not about services: those have their own timeouts.
+    /// The wait for a thread above which shedding begins; from then on the wait is kept to a fiftieth of it.
+    /// Services are not affected: they have timeouts of their own.
     pub delay: services::Duration,
-    /// How many requests may be under way, up to the last byte of their answers.
+    /// The number of requests that may be in flight, up to the last byte of their responses.
     #[schemars(range(min = 1))]
     pub max_in_flight: u32,
 }
 
-/// What decides whether a request is taken.
+/// The admission control of requests.
 #[derive(Debug)]
 pub(crate) struct Shed {
     max_in_flight: usize,
     load: Arc<Load>,
 }
 
-/// What goes on. It outlives configs.
+/// The measured load and the current rate. It outlives configs.
 #[derive(Debug)]
 pub(crate) struct Load {
     opened: Instant,
     in_flight: AtomicUsize,
     taken: AtomicU64,
     refused: AtomicU64,
-    /// First and last turns of connections: who opens or closes thousands at once has the threads take that many.
+    /// The number of first and last turns of connections. Thousands of connections that open or close at once
+    /// occupy the threads as requests do.
     turns: AtomicU64,
-    /// Nanoseconds from one request that is taken to the next; 0 while nothing is shed, and [`CLOSED`].
+    /// Nanoseconds between two admitted requests; 0 while nothing is shed, and [`CLOSED`].
     every: AtomicU64,
-    /// When the next one may be taken, in nanoseconds.
+    /// The earliest time for the next admission, in nanoseconds.
     next: AtomicU64,
-    /// Since when the probe waits, in nanoseconds, and the CPU time of the process at that moment; 0 while it does not.
+    /// The start of the probe's current wait, in nanoseconds, and the CPU time of the process at that moment;
+    /// 0 while the probe does not wait.
     waits: AtomicU64,
     waits_cpu: AtomicU64,
-    /// How long it waited last, in nanoseconds; the longest there is before it has waited once. And how much of that was the
-    /// gateway's own work.
+    /// The probe's last wait, in nanoseconds, and the part of it that was the gateway's own work. Both are
+    /// the maximum before the first wait.
     waited: AtomicU64,
     own_wait: AtomicU64,
-    /// The threads that requests run on.
+    /// The number of threads that run requests.
     threads: AtomicU32,
-    /// What tells the CPU time of the process.
+    /// Returns the CPU time of the process. Replaced in tests.
     cpu_time: fn() -> Duration,
-    /// The longest delay that is good, in nanoseconds; 0 where nothing is to be shed.
+    /// The longest acceptable delay, in nanoseconds; 0 if shedding is off.
     target: AtomicU64,
-    /// The probe sleeps while nothing happens, and where nothing is to be shed.
+    /// Whether the probe sleeps, as it does without requests and while shedding is off.
     asleep: AtomicBool,
     wake: Arc<Notify>,
 }
 
-/// A request that was taken, until it is over.
+/// A guard that counts an admitted request as in flight.
 #[derive(Debug)]
 pub(crate) struct Taken(Arc<Load>);
 
-/// Nothing is taken.
+/// The value of `every` while no request is admitted.
 const CLOSED: u64 = u64::MAX;
-/// What an answer may wait for others without anybody's noticing.
+/// The longest wait of a response for other work that still counts as prompt.
 const PROMPT: Duration = Duration::from_millis(2);
-/// How much may come at once when a rate is kept, in nanoseconds.
+/// The burst that a rate allows, in nanoseconds.
 const SLACK: u64 = 1_000_000;
 
 impl Default for ShedConfig {
@@ -104,7 +106,7 @@ impl Default for ShedConfig {
 }
 
 impl Shed {
-    /// What the config says. An earlier one lends what it knows of the load.
+    /// Creates the admission control from the config, with the measured load of `earlier`.
     pub(crate) fn new(config: &ShedConfig, earlier: Option<&Self>) -> Self {
         let load = match earlier {
             Some(earlier) => Arc::clone(&earlier.load),
@@ -115,10 +117,10 @@ impl Shed {
         Self { max_in_flight: config.max_in_flight as usize, load }
     }
 
-    /// Takes a request that began just now, if its way of answering has room too.
+    /// Admits a request that arrived just now, if its handler has room too (`way`).
     ///
     /// # Errors
-    /// When there are too many, for the gateway's threads or for its memory.
+    /// Fails if there are too many requests, for the gateway's threads or for its memory.
     pub(crate) fn admit(&self, now: Instant, way: impl FnOnce() -> bool) -> Result<Taken, Overloaded> {
         let load = &self.load;
         if load.asleep.load(Relaxed) && load.is_watched() {
@@ -135,13 +137,13 @@ impl Shed {
         Ok(taken)
     }
 
-    /// One that was taken was refused after all, by its way of answering.
+    /// Counts an admitted request as refused, because its handler refused it.
     pub(crate) fn note_refused(&self) {
         self.load.refused.fetch_add(1, Relaxed);
         self.load.taken.fetch_sub(1, Relaxed);
     }
 
-    /// Whether a thread is through with what is ready for it in next to no time, as far as that is measured.
+    /// Whether threads process ready tasks almost immediately, as measured by the probe.
     pub(crate) fn is_prompt(&self) -> bool {
         let load = &self.load;
         let (waited, since) = (load.waited.load(Relaxed), load.waits.load(Relaxed));
@@ -149,29 +151,29 @@ impl Shed {
         load.is_watched() && waited <= nanos(PROMPT) && (since == 0 || waits() <= nanos(PROMPT))
     }
 
-    /// How many requests are under way.
+    /// The number of requests in flight.
     #[cfg(test)]
     pub(crate) fn in_flight(&self) -> usize {
         self.load.in_flight.load(Relaxed)
     }
 
-    /// A connection has its first turn, or its last without having asked for anything.
+    /// Counts the first turn of a connection, or the last turn of one without requests.
     pub(crate) fn note_turn(&self) {
         self.load.turns.fetch_add(1, Relaxed);
     }
 
-    /// How many of these there were.
+    /// The number of turns counted by [`Self::note_turn`].
     #[cfg(test)]
     pub(crate) fn turns(&self) -> u64 {
         self.load.turns.load(Relaxed)
     }
 
-    /// How many were refused since the process began.
+    /// The number of refused requests since the process started.
     pub(crate) fn refused(&self) -> u64 {
         self.load.refused.load(Relaxed)
     }
 
-    /// Measures the runtime that this is polled on, and sets the rate, for as long as the gateway lives.
+    /// Measures the runtime that polls the future and sets the rate, for as long as the gateway exists.
     pub(crate) fn watch(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
         probe::watch(Arc::downgrade(&self.load))
     }
@@ -199,18 +201,19 @@ impl Load {
         }
     }
 
-    /// Whether anything may be shed.
+    /// Whether shedding is on.
     fn is_watched(&self) -> bool {
         self.target.load(Relaxed) > 0
     }
 
-    /// The probe begins to wait.
+    /// Records the start of a wait of the probe.
     fn begin_wait(&self, now: Instant, cpu: Duration) {
         self.waits_cpu.store(nanos(cpu), Relaxed);
         self.waits.store(nanos(now.saturating_duration_since(self.opened)), Relaxed);
     }
 
-    /// Whether next to nothing of the gateway's own waits for a thread, as far as the probe has seen and sees.
+    /// Whether almost no work of the gateway is waiting for a thread, by the probe's last wait and its
+    /// current one.
     fn is_empty(&self, now: Instant) -> bool {
         let good = law::good(self.target());
         let now = nanos(now.saturating_duration_since(self.opened));
@@ -221,7 +224,7 @@ impl Load {
         Duration::from_nanos(self.target.load(Relaxed))
     }
 
-    /// Whether the rate has room for one more. (GCRA, see `rights/rates.rs`.)
+    /// Whether the rate admits another request (GCRA, see `rights/rates.rs`).
     fn has_room(&self, now: Instant) -> bool {
         let every = self.every.load(Relaxed);
         if every == 0 || every == CLOSED {
@@ -236,16 +239,16 @@ impl Load {
         self.next.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
-    /// Whether the probe has waited for so long already that nothing is to be taken before it is through.
+    /// Whether the probe's current wait is so long that no request is admitted before it ends.
     fn is_stuck(&self, now: u64) -> bool {
         self.waits_for(now, |wait| law::closes(wait, self.target()))
     }
 
-    /// Whether the probe waits, and what it has waited so far is long.
+    /// Whether the probe is waiting and `is_long` holds for its wait so far.
     fn waits_for(&self, now: u64, is_long: impl Fn(Duration) -> bool) -> bool {
         let since = self.waits.load(Relaxed);
         let wall = Duration::from_nanos(now.saturating_sub(since));
-        // The clock of the CPU is a system call: it is asked only where the wait is long by the wall clock.
+        // Reading the CPU clock is a system call, so it is only read if the wait is long by the wall clock.
         since > 0 && is_long(wall) && {
             let cpu = (self.cpu_time)().saturating_sub(Duration::from_nanos(self.waits_cpu.load(Relaxed)));
             let threads = self.threads.load(Relaxed);
@@ -253,7 +256,7 @@ impl Load {
         }
     }
 
-    /// Takes only so many a second from now on; `None` for all.
+    /// Sets the rate of admitted requests; `None` admits all.
     fn keep_to(&self, per_second: Option<f64>) {
         let every =
             per_second.map_or(0, |rate| if rate > 0.0 { ((1e9 / rate) as u64).max(1) } else { CLOSED });
@@ -265,7 +268,7 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Wakes the probe, which then finds that there is nothing left to measure.
+/// Wakes the probe, so that its task ends.
 impl Drop for Load {
     fn drop(&mut self) {
         self.wake.notify_one();
@@ -278,7 +281,7 @@ impl Drop for Taken {
     }
 }
 
-/// The length of time in which the delay has to be short once.
+/// The time in which the delay has to be short at least once.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! What clients and operators rely on, over real sockets: the gateway before a service that echoes.
+//! Tests of behaviour that clients and operators rely on, over real sockets: the gateway in front of a
+//! service that echoes.
 
 mod drain;
 mod faults;
@@ -27,7 +28,7 @@ routes:
 ";
 
 #[tokio::test]
-async fn a_route_decides_what_the_service_sees_of_the_path() {
+async fn the_route_determines_the_path_that_the_service_receives() {
     let rig = Rig::new(CONFIG).await;
     for (asked, seen) in [
         ("/echo/a/b?c=d", "/a/b?c=d"),
@@ -62,7 +63,7 @@ async fn a_path_without_a_route_is_a_problem_document() {
 }
 
 #[tokio::test]
-async fn both_versions_of_http_are_served_on_one_port() {
+async fn serves_both_versions_of_http_on_one_port() {
     let rig = Rig::new(CONFIG).await;
     assert_eq!(rig.ask(get("/echo/one")).await.json()["path"], "/one");
     assert_eq!(rig.ask_h2(get("/echo/two")).await.json()["path"], "/two");
@@ -74,7 +75,7 @@ async fn both_versions_of_http_are_served_on_one_port() {
 }
 
 #[tokio::test]
-async fn a_body_over_its_limit_is_refused_whether_announced_or_not() {
+async fn refuses_bodies_over_the_limit() {
     let rig = Rig::new(CONFIG).await;
     let large = "x".repeat(2000);
     for chunked in [false, true] {
@@ -89,7 +90,7 @@ async fn a_body_over_its_limit_is_refused_whether_announced_or_not() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_gone_is_the_services_fault() {
+async fn reports_an_unreachable_service_as_its_fault() {
     let rig = Rig::new(CONFIG).await;
     let answer = rig.ask(get("/gone/x")).await;
     assert_eq!(answer.status(), StatusCode::BAD_GATEWAY);
@@ -97,7 +98,7 @@ async fn a_service_that_is_gone_is_the_services_fault() {
 }
 
 #[tokio::test]
-async fn a_circle_of_gateways_ends() {
+async fn refuses_requests_in_a_loop_of_gateways() {
     let mut request = get("/echo/x");
     request.headers_mut().insert("cdn-loop", ["orfa"; 9].join(", ").parse().unwrap());
     let answer = Rig::new(CONFIG).await.ask(request).await;
@@ -105,7 +106,7 @@ async fn a_circle_of_gateways_ends() {
 }
 
 #[tokio::test]
-async fn methods_that_no_gateway_should_serve_are_refused() {
+async fn refuses_connect_and_trace() {
     let mut request = get("/echo/x");
     *request.method_mut() = Method::TRACE;
     let answer = Rig::new(CONFIG).await.ask(request).await;
@@ -119,7 +120,7 @@ fn from_page(mut request: Request<services::Body>, origin: &str) -> Request<serv
 }
 
 #[tokio::test]
-async fn a_page_of_an_allowed_origin_may_read_answers_and_errors() {
+async fn allowed_origins_can_read_responses_and_errors() {
     let rig = Rig::new(CONFIG).await;
     for origin in ["https://shop.example.org", "http://localhost:5173", "http://localhost"] {
         let answer = rig.ask(from_page(get("/open/x"), origin)).await;
@@ -136,7 +137,7 @@ async fn a_page_of_an_allowed_origin_may_read_answers_and_errors() {
 }
 
 #[tokio::test]
-async fn every_error_can_be_read_where_the_answer_could() {
+async fn errors_have_the_same_cors_headers_as_responses() {
     let origin = "https://shop.example.org";
     let text = "
 services: { gone: { url: 'http://127.0.0.1:1' }, echo: { url: 'http://UPSTREAM' } }
@@ -173,7 +174,7 @@ routes:
 }
 
 #[tokio::test]
-async fn a_service_does_not_speak_of_origins_where_the_gateway_does() {
+async fn replaces_cors_headers_of_services() {
     let text = "
 services: { echo: { url: 'http://UPSTREAM' } }
 routes:
@@ -191,7 +192,7 @@ routes:
 }
 
 #[tokio::test]
-async fn a_preflight_is_answered_for_allowed_pages_only() {
+async fn answers_preflights_for_allowed_origins_only() {
     let rig = Rig::new(CONFIG).await;
     let preflight = |origin: &str| {
         let mut request = from_page(get("/open/x"), origin);
@@ -212,7 +213,7 @@ async fn a_preflight_is_answered_for_allowed_pages_only() {
 }
 
 #[tokio::test]
-async fn a_program_never_runs_for_a_page_that_is_not_allowed() {
+async fn never_runs_programs_for_foreign_origins() {
     let config = "
 services: { echo: { url: 'http://UPSTREAM' } }
 routes: [{ path: /query, query: { services: [echo] }, cors: { origins: ['https://shop.example.org'] } }]
@@ -230,7 +231,7 @@ routes: [{ path: /query, query: { services: [echo] }, cors: { origins: ['https:/
 }
 
 #[tokio::test]
-async fn every_request_has_its_line_in_the_access_log() {
+async fn writes_an_access_log_line_for_every_request() {
     let rig = Rig::new(CONFIG).await;
     rig.ask(post("/echo/x?secret=1", "four")).await;
     rig.ask(get("/nowhere\"")).await;
@@ -245,7 +246,7 @@ async fn every_request_has_its_line_in_the_access_log() {
 }
 
 #[tokio::test]
-async fn who_watches_is_told_of_every_request() {
+async fn notifies_the_observer_of_every_request() {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let rig = Rig::watched(CONFIG, move |seen| drop(tell.send(seen))).await;
     rig.ask(get("/echo/x")).await;
@@ -255,7 +256,7 @@ async fn who_watches_is_told_of_every_request() {
 }
 
 #[tokio::test]
-async fn a_drain_lets_requests_under_way_finish_and_takes_no_new_ones() {
+async fn a_drain_finishes_requests_in_flight_and_accepts_no_new_ones() {
     let rig = Rig::new(CONFIG).await;
     let slow = tokio::spawn(rig.asking(get("/echo/wait")));
     rig.upstream.arrived().await;
@@ -269,7 +270,7 @@ async fn a_drain_lets_requests_under_way_finish_and_takes_no_new_ones() {
 }
 
 #[tokio::test]
-async fn a_drain_does_not_wait_for_ever() {
+async fn a_drain_ends_after_its_timeout() {
     let rig = Rig::new(&format!("{CONFIG}\ndrain: {{ timeout: 1ms }}")).await;
     let slow = tokio::spawn(rig.asking_loosely(get("/echo/wait")));
     rig.upstream.arrived().await;
@@ -280,7 +281,7 @@ async fn a_drain_does_not_wait_for_ever() {
 }
 
 #[test]
-fn what_the_gateway_did_wrong_is_masked() {
+fn masks_internal_errors() {
     use services::{Fault, Problem};
     #[derive(Debug, thiserror::Error)]
     #[error("the password is hunter2")]

@@ -1,8 +1,8 @@
-//! Traces: which requests are recorded, and what becomes of their spans.
+//! Traces: the sampling of requests and the export of their spans.
 //!
-//! A request that is not recorded costs a look for its `traceparent`, and a roll of the dice. The spans of one
-//! that is recorded are made when it is over (`spans.rs`), put into a bounded queue and sent in the
-//! background (`export.rs`) as OTLP (`otlp.rs`). Nothing of it ever makes a request wait.
+//! A request that is not sampled costs a lookup of its `traceparent` and a random number. The spans of a
+//! sampled request are created when it completes (`spans.rs`), put into a bounded queue and sent in the
+//! background (`export.rs`) as OTLP (`otlp.rs`). Tracing never makes a request wait.
 
 mod export;
 mod otlp;
@@ -20,38 +20,39 @@ use services::trace::{Context, Trace};
 pub(crate) use export::{Exporter, Tally};
 pub(crate) use spans::Finished;
 
-/// Where traces go, and which.
+/// The export of traces to a collector.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct TracesConfig {
-    /// The collector's OTLP over HTTP: `http://collector:4318`, to which `/v1/traces` is added.
+    /// The collector's OTLP over HTTP endpoint: `http://collector:4318`, to which `/v1/traces` is added.
     pub otlp: String,
-    /// The part of requests that are recorded, from 0 to 1, chosen by chance. Of those that come through
-    /// `trusted_proxies` the `sampled` flag of a `traceparent` decides: strangers could set it on all of theirs.
+    /// The fraction of requests that are sampled, from 0 to 1, chosen at random. For requests through
+    /// `trusted_proxies` the `sampled` flag of a `traceparent` decides instead; other clients could set it on
+    /// all their requests.
     #[serde(default = "TracesConfig::default_sample")]
     pub sample: f64,
-    /// What the gateway is called in traces.
+    /// The gateway's service name in traces.
     #[serde(default = "TracesConfig::default_service_name")]
     pub service_name: String,
-    /// Headers for the collector: credentials.
+    /// Headers for requests to the collector, such as credentials.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
 }
 
-/// What is wrong with a `traces:`, and below which field.
+/// An error in `traces:`, and the field below which it is.
 pub(crate) struct Wrong {
     pub(crate) field: String,
     pub(crate) message: &'static str,
     pub(crate) hint: &'static str,
 }
 
-/// Decides which requests are recorded, and takes their spans.
+/// Samples requests and exports their spans.
 pub(crate) struct Tracer {
     config: TracesConfig,
     exporter: Exporter,
 }
 
-/// A request's trace, and what it hangs below.
+/// A request's trace and the ID of its parent span.
 #[derive(Default)]
 pub(crate) struct Begun {
     pub(crate) trace: Trace,
@@ -67,7 +68,7 @@ impl TracesConfig {
         "orfa".to_owned()
     }
 
-    /// What no schema can say.
+    /// Returns the errors that a schema can't express.
     pub(crate) fn mistakes(&self) -> Vec<Wrong> {
         let mut wrong = Vec::new();
         let mut say = |field: String, message, hint| wrong.push(Wrong { field, message, hint });
@@ -80,7 +81,8 @@ impl TracesConfig {
         for (name, value) in &self.headers {
             let is_name = HeaderName::from_bytes(name.as_bytes()).is_ok();
             if !is_name || HeaderValue::from_str(value).is_err() {
-                let message = "this is no header: a name or its value holds characters that none may hold";
+                let message =
+                    "this is not a valid header: its name or value has characters that are not allowed";
                 let hint = "visible ASCII only; a secret read from a file often ends in a newline";
                 say(json::pointer::below("/headers", name), message, hint);
             }
@@ -88,7 +90,7 @@ impl TracesConfig {
         wrong
     }
 
-    /// Where spans are posted to.
+    /// The URL that spans are posted to.
     fn endpoint(&self) -> Option<Uri> {
         let base: Uri = self.otlp.parse().ok()?;
         let is_plain = !base.authority()?.as_str().contains('@') && base.query().is_none();
@@ -109,8 +111,8 @@ impl TracesConfig {
 }
 
 impl Tracer {
-    /// Sends what is recorded to the config's collector, from here on. Must be called within the runtime;
-    /// `None` where the config has mistakes or TLS can't be used.
+    /// Starts exporting to the config's collector. Must be called within the runtime. Returns `None` if the
+    /// config has errors or TLS can't be used.
     pub(crate) fn new(config: &TracesConfig, tally: Arc<Tally>) -> Option<Self> {
         let collector = export::Collector {
             fetch: Fetch::new().ok()?,
@@ -121,17 +123,17 @@ impl Tracer {
         Some(Self { config: config.clone(), exporter: Exporter::start(collector, tally) })
     }
 
-    /// Whether it does what this config says.
+    /// Whether the tracer was created from an equal config.
     pub(crate) fn is_of(&self, config: &TracesConfig) -> bool {
         self.config == *config
     }
 
-    /// The spans of a request that is over.
+    /// Exports the spans of a completed request.
     pub(crate) fn take(&self, finished: &Finished<'_>) {
         self.exporter.push(finished.spans());
     }
 
-    /// Sends what is left, for a few seconds at most.
+    /// Sends the remaining spans, for a few seconds at most.
     pub(crate) async fn finish(&self) {
         self.exporter.finish().await;
     }
@@ -144,8 +146,8 @@ impl Tracer {
     }
 }
 
-/// A request begins: its trace, by its headers, which may come from a trusted proxy, and by chance. Without a
-/// tracer a trace is handed on as it came.
+/// Starts the trace of a request from its headers and the sampling decision. Without a tracer the incoming
+/// trace context is passed on unchanged.
 pub(crate) fn begin(tracer: Option<&Arc<Tracer>>, headers: &HeaderMap, is_trusted: bool) -> Begun {
     let parent = Context::of(headers);
     let Some(tracer) = tracer else {
@@ -156,7 +158,7 @@ pub(crate) fn begin(tracer: Option<&Arc<Tracer>>, headers: &HeaderMap, is_truste
     };
     match (tracer.records(parent.as_ref(), is_trusted), parent) {
         (false, None) => Begun::default(),
-        // Nothing of it is recorded here, and services are not to record it because a stranger wished so.
+        // The request is not sampled here, and an untrusted client must not make services sample it.
         (false, Some(parent)) => {
             Begun { trace: Trace::handed_on(Context { sampled: false, ..parent }, headers), parent: None }
         }

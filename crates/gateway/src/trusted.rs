@@ -1,10 +1,10 @@
-//! Clients behind trusted proxies: what a proxy says of them is believed as far as the operator believes it, and not a
-//! step further (RFC 7239, section 8.1).
+//! Clients behind trusted proxies. The statements of a proxy are only used to the extent that the operator
+//! trusts it (RFC 7239, section 8.1).
 //!
-//! One field is read, the operator's choice (`client_ip_header`): a proxy writes the one that it was configured for, and
-//! passes on whatever its client has put into others. From the right, which is the nearest, addresses are taken as long
-//! as the one before them is trusted. The result is the only one: limits, logs and owners go by it, and all fields that
-//! say the same are written from it before filters and services see them.
+//! The client's address is read from a single header that the operator chooses (`client_ip_header`): a proxy
+//! writes the header that it was configured for, and passes on others as its client sent them. Addresses are
+//! taken from the right, the nearest, as long as the previous one is trusted. Limits, logs and owners all use
+//! the result, and it is written to all headers with this meaning before filters and services see them.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,32 +20,33 @@ use services::headers::forwarded::{
 use crate::conform;
 use crate::cors::host_of;
 
-/// As many proxies in a row are followed.
+/// The maximum number of proxies in a row.
 const MAX_PROXIES: usize = 32;
 
-/// The proxies that are believed, and where they say it.
+/// The trusted proxies, and the header in which they report the client's address.
 #[derive(Clone, Debug)]
 pub(crate) struct TrustedProxies {
     networks: Vec<IpNet>,
     header: HeaderName,
-    /// Whether the header is the operator's own, which no list has.
+    /// Whether the header is an unusual one, which is not among the known forwarding headers.
     is_own_header: bool,
-    /// What else those proxies write, which goes on as it came.
+    /// The other headers of the proxies that are passed on unchanged.
     passed: Vec<HeaderName>,
 }
 
-/// What trusted proxies say of a client.
+/// The client as trusted proxies report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProxiedClient {
-    /// The client, then the proxies that vouch for the one before them, the peer last. Never empty.
+    /// The client, followed by the proxies on the way, each of which vouches for the address before it. The
+    /// peer is the last. Never empty.
     addresses: Vec<IpAddr>,
-    /// Whether the client spoke TLS.
+    /// Whether the client used TLS.
     pub(crate) is_secure: bool,
     host: Option<String>,
     port: Option<u16>,
 }
 
-/// An element of `Forwarded`: what one proxy saw.
+/// An element of `Forwarded`, written by one proxy.
 #[derive(Debug, Default)]
 struct Element<'a> {
     node: Option<Cow<'a, str>>,
@@ -53,12 +54,12 @@ struct Element<'a> {
     host: Option<Cow<'a, str>>,
 }
 
-/// A network as the config has it: `10.0.0.0/8`, or one address.
+/// Parses a network in the config: `10.0.0.0/8`, or a single address.
 pub(crate) fn network(text: &str) -> Option<IpNet> {
     text.parse().ok().or_else(|| Some(IpNet::from(text.parse::<IpAddr>().ok()?)))
 }
 
-/// Whether a proxy may say in this header where its client is: a field of the request alone, and no credential.
+/// Whether a header may contain the client's address. Hop-by-hop headers and credentials may not.
 pub(crate) fn is_address_header(text: &str) -> bool {
     const OTHERS: [HeaderName; 9] = [
         header::AUTHORIZATION,
@@ -74,13 +75,13 @@ pub(crate) fn is_address_header(text: &str) -> bool {
     HeaderName::from_bytes(text.as_bytes()).is_ok_and(|name| !OTHERS.contains(&name))
 }
 
-/// Whether headers of trusted proxies with this name may go on as they came.
+/// Whether headers with this name from trusted proxies may be passed on unchanged.
 pub(crate) fn is_proxy_header(text: &str) -> bool {
     HeaderName::from_bytes(text.as_bytes()).is_ok_and(|name| is_passable(name.as_str()))
 }
 
 impl TrustedProxies {
-    /// Those of the config, which was checked.
+    /// Creates the rules from the config, which has been validated.
     pub(crate) fn new(networks: &[String], header: &str) -> Self {
         let header = HeaderName::from_bytes(header.as_bytes()).unwrap_or(X_FORWARDED_FOR);
         let networks: Vec<IpNet> = networks.iter().filter_map(|text| network(text)).collect();
@@ -88,39 +89,40 @@ impl TrustedProxies {
         Self { networks, header, is_own_header, passed: Vec::new() }
     }
 
-    /// Passes these headers of theirs on, which were checked.
+    /// Adds the headers to pass on, which have been validated.
     pub(crate) fn passing(self, headers: &[String]) -> Self {
         let names = headers.iter().filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok());
         Self { passed: names.collect(), ..self }
     }
 
-    /// Removes the header of the operator's choice from a request that comes from elsewhere, where it is none of those that
-    /// only proxies may send anyway.
+    /// Removes the operator's header from a request of an untrusted peer, unless it is one that is removed
+    /// anyway.
     pub(crate) fn strip(&self, headers: &mut HeaderMap) {
         if self.is_own_header {
             strip_field(headers, &self.header);
         }
     }
 
-    /// The header of the operator's choice, where it is none of those that only proxies may send anyway.
+    /// The operator's header, unless it is one that only proxies may send anyway.
     pub(crate) fn own_header(&self) -> Option<&HeaderName> {
         self.is_own_header.then_some(&self.header)
     }
 
-    /// Whether what this address says of others is believed.
+    /// Whether the statements of this address are trusted.
     pub(crate) fn believe(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.networks.iter().any(|network| network.contains(&address))
     }
 
-    /// What a trusted peer says of its client; `None` where the peer is not trusted. Where it says nothing of TLS, its own
-    /// connection counts.
+    /// Returns the client that a trusted peer reports, or `None` if the peer is not trusted. `is_secure`, the
+    /// state of the peer's own connection, applies if it reports nothing about TLS.
     pub(crate) fn client(&self, peer: IpAddr, is_secure: bool, headers: &HeaderMap) -> Option<ProxiedClient> {
         self.believe(peer).then(|| self.read(peer, is_secure, headers))
     }
 
-    /// Writes what was said of a client into all fields that say the same, in place of those that came. Of other claims
-    /// only those stay that the operator lists: proxies pass on what their clients wrote.
+    /// Writes the client's data to all headers with this meaning, in place of the received ones. Other
+    /// forwarding headers are removed unless the operator lists them, since proxies pass them on as clients
+    /// wrote them.
     pub(crate) fn write<B>(&self, client: &ProxiedClient, request: &mut Request<B>) {
         strip_claims(request.headers_mut(), &self.passed);
         strip_field(request.headers_mut(), &self.header);
@@ -143,7 +145,7 @@ impl TrustedProxies {
             let elements = elements(headers);
             let nodes = elements.iter().rev().map(|element| element.node.as_deref().and_then(address));
             let chain = self.chain(peer, nodes);
-            // The element that names the client says what the client asked for, too.
+            // The element with the client's address also contains the host and scheme that the client used.
             let last = elements.len().checked_sub(chain.len() - 1).and_then(|index| elements.get(index));
             let said = last.filter(|_| chain.len() > 1).or(elements.last());
             let host = said.and_then(|element| host(element.host.as_deref()?));
@@ -159,7 +161,7 @@ impl TrustedProxies {
         ProxiedClient::new(chain, is_secure, host, port)
     }
 
-    /// The addresses from the peer on, each of which the one before it vouches for.
+    /// The addresses from the peer on, where each vouches for the next.
     fn chain(&self, peer: IpAddr, before: impl Iterator<Item = Option<IpAddr>>) -> Vec<IpAddr> {
         let mut last = peer.to_canonical();
         let mut chain = vec![last];
@@ -173,23 +175,23 @@ impl TrustedProxies {
 }
 
 impl ProxiedClient {
-    /// Of a chain that begins with the peer.
+    /// Creates a client from a chain that begins with the peer.
     fn new(mut chain: Vec<IpAddr>, is_secure: bool, host: Option<String>, port: Option<u16>) -> Self {
         chain.reverse();
-        // A host with a port needs no other one, which could only contradict it.
+        // A port in the host makes another one unnecessary, which could only contradict it.
         let has_port = host
             .as_deref()
             .is_some_and(|host| Authority::try_from(host).is_ok_and(|host| host.port().is_some()));
         Self { addresses: chain, is_secure, host, port: port.filter(|_| !has_port) }
     }
 
-    /// Where the client is.
+    /// The client's address.
     pub(crate) fn address(&self) -> IpAddr {
         self.addresses.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
     }
 }
 
-/// The members of a list, in all its lines; one that is no text is empty text, which is none of anything.
+/// The members of a list, across all its lines. A line that is not text yields a member that matches nothing.
 fn members<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -198,8 +200,9 @@ fn members<'a>(
     lines.flat_map(|line| line.split(',')).map(str::trim).filter(|member| !member.is_empty())
 }
 
-/// What a field says of the client at this distance from the nearest proxy: its only member, or of as many as there are
-/// addresses the one at that distance. Of any other number nobody knows which proxy has said which.
+/// Returns the value for the client at this distance from the nearest proxy: the field's only member, or the
+/// one at that distance if there are as many members as addresses. With any other number it is unclear which
+/// proxy wrote which.
 fn member_of<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -221,13 +224,13 @@ fn scheme(text: &str) -> Option<bool> {
     }
 }
 
-/// A host, perhaps with a port, and nothing else.
+/// Returns a text that is a host with an optional port and nothing else.
 fn host(text: &str) -> Option<String> {
     let authority = Authority::try_from(text).ok()?;
     conform::is_plain(&authority).then(|| text.to_owned())
 }
 
-/// An address, with or without a port, which may be obfuscated (RFC 7239, section 6.3).
+/// Parses an address with an optional port, which may be obfuscated (RFC 7239, section 6.3).
 fn address(node: &str) -> Option<IpAddr> {
     if let Ok(address) = node.parse() {
         return Some(address);
@@ -255,7 +258,7 @@ fn address(node: &str) -> Option<IpAddr> {
     }
 }
 
-/// The elements of `Forwarded`, in all its lines. A line that is malformed is one element that says nothing.
+/// The elements of `Forwarded`, across all its lines. A malformed line yields one empty element.
 fn elements(headers: &HeaderMap) -> Vec<Element<'_>> {
     let mut all = Vec::new();
     for line in headers.get_all(header::FORWARDED) {
@@ -267,7 +270,7 @@ fn elements(headers: &HeaderMap) -> Vec<Element<'_>> {
     all
 }
 
-/// `for="[2001:db8::1]:4711";proto=https, for=192.0.2.1` (RFC 7239, section 4).
+/// Parses `for="[2001:db8::1]:4711";proto=https, for=192.0.2.1` (RFC 7239, section 4).
 fn line_elements(line: &str) -> Option<Vec<Element<'_>>> {
     let mut elements = Vec::new();
     for element in split(line, ',')? {
@@ -287,7 +290,7 @@ fn line_elements(line: &str) -> Option<Vec<Element<'_>>> {
                 name if name.eq_ignore_ascii_case("host") => &mut read.host,
                 _ => continue,
             };
-            // Said twice, it could be read in two ways.
+            // A duplicate would be ambiguous.
             if place.replace(value).is_some() {
                 return None;
             }
@@ -299,7 +302,7 @@ fn line_elements(line: &str) -> Option<Vec<Element<'_>>> {
     Some(elements)
 }
 
-/// A token, or what stands in quotes.
+/// Returns a token, or the content of a quoted string.
 fn unquoted(value: &str) -> Option<Cow<'_, str>> {
     let Some(rest) = value.strip_prefix('"') else {
         return (!value.is_empty() && !value.contains('"')).then_some(Cow::Borrowed(value));
@@ -320,7 +323,7 @@ fn unquoted(value: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(text))
 }
 
-/// The parts between separators that stand outside of quotes; `None` where quotes are left open.
+/// Splits a text at separators outside of quotes. Returns `None` if a quote is not closed.
 fn split(text: &str, separator: char) -> Option<Vec<&str>> {
     let (mut is_quoted, mut is_escaped, mut begin, mut parts) = (false, false, 0, Vec::new());
     for (index, letter) in text.char_indices() {

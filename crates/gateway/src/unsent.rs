@@ -1,9 +1,10 @@
-//! Bytes of answers that their clients have yet to take: counted by connection, by address and in all (see
+//! Response bytes that clients have yet to receive, counted by connection, by address and in total (see
 //! [`crate::server::limiter`]).
 //!
-//! A body is asked for its next piece once the one before is gone, so that a piece counts from when it is given out until
-//! the next one is asked for. A small piece is nobody's burden, and most answers are one. An answer that its handler composed
-//! of what it holds ([`HeldBytes`]) counts whole until its last piece is gone.
+//! A body is polled for its next piece once the previous one is sent, so a piece counts from when it is
+//! returned until the next poll. Small pieces, of which most responses consist, are not counted. A response
+//! that its handler composed from data in memory ([`HeldBytes`]) counts as a whole until its last piece is
+//! sent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -19,32 +20,32 @@ use services::body::{Error, HeldBytes, empty};
 use crate::client::Client;
 use crate::server::limiter::{LimitReached, UnsentPermit};
 
-/// What is not counted.
+/// The size up to which pieces are not counted.
 const SMALL: u64 = 16 << 10;
 
 /// A body whose pieces are counted.
 struct Counted {
     body: Body,
     client: Client,
-    /// For the piece in hand.
+    /// The permit for the current piece.
     permit: Option<UnsentPermit>,
-    /// For all that the answer holds.
+    /// The permit for all the bytes that the response holds.
     whole: Option<UnsentPermit>,
-    /// Whether the pieces are a part of what the answer holds.
+    /// Whether the pieces are included in the bytes that the response holds.
     is_held: bool,
-    /// Why there is no room for what the answer holds.
+    /// The limit that the bytes of the response would exceed.
     refusal: Option<LimitReached>,
 }
 
-/// The last piece of a body, which may be gone before the piece is.
+/// The last piece of a body, which can outlive the body.
 struct LastPiece {
     data: Bytes,
     _permits: [Option<UnsentPermit>; 2],
 }
 
-/// The answer with its body counted. One that is small is left as it is.
+/// Wraps the response's body to count its bytes. Leaves small responses as they are.
 pub(crate) fn keep(mut response: Response<Body>, client: &Client) -> Response<Body> {
-    // Only deduplication looks at the tree, and it would outlive the body.
+    // Only deduplication uses the tree, which would otherwise outlive the body.
     response.extensions_mut().remove::<Tree>();
     let held = response.extensions_mut().remove::<HeldBytes>().map_or(0, |held| held.0);
     let size = response.body().size_hint();
@@ -99,7 +100,7 @@ impl http_body::Body for Counted {
 }
 
 impl Counted {
-    /// The last piece, which counts until it is gone itself: nothing more is asked for.
+    /// Attaches the permits to the last piece, since the body is not polled again after it.
     fn last(&mut self, data: Bytes) -> Bytes {
         let permits = [self.permit.take(), self.whole.take()];
         if permits.iter().all(Option::is_none) {
@@ -123,7 +124,7 @@ mod tests {
 
     const PIECE: usize = 8 << 10;
 
-    /// An answer in small pieces that holds this much.
+    /// Returns a response in small pieces that holds this number of bytes.
     fn holding(bytes: usize) -> Response<Body> {
         let pieces = std::iter::repeat_n(Bytes::from(vec![b'x'; PIECE]), bytes / PIECE);
         let mut response = Response::new(body::pieces(bytes, pieces));
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_is_held_counts_whole_until_its_last_piece_is_gone() {
+    async fn counts_a_composed_response_until_its_last_piece_is_dropped() {
         let client = Client::that_may_leave(100 << 10);
         let mut first = keep(holding(64 << 10), &client).into_body();
         assert!(is_refused(keep(holding(64 << 10), &client)).await, "nothing of the first was taken");
@@ -147,13 +148,13 @@ mod tests {
             last = frame.unwrap().into_data().unwrap();
         }
         drop(first);
-        assert!(is_refused(keep(holding(64 << 10), &client)).await, "the last piece is on its way");
+        assert!(is_refused(keep(holding(64 << 10), &client)).await, "the last piece is not dropped yet");
         drop(last);
         assert!(!is_refused(keep(holding(64 << 10), &client)).await);
     }
 
     #[tokio::test]
-    async fn an_answer_of_one_piece_counts_until_that_is_gone() {
+    async fn counts_a_response_of_one_piece_until_it_is_dropped() {
         let client = Client::that_may_leave(100 << 10);
         let whole = || keep(Response::new(body::full(vec![b'x'; 64 << 10])), &client);
         let piece = whole().into_body().frame().await.unwrap().unwrap().into_data().unwrap();
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_short_answer_that_holds_much_counts() {
+    async fn counts_a_short_response_that_holds_many_bytes() {
         let client = Client::that_may_leave(100 << 10);
         let short = || {
             let mut response = Response::new(body::full(vec![b'x'; PIECE]));

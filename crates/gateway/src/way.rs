@@ -1,5 +1,5 @@
-//! The ways of answering. Each comes from a crate of its own that knows nothing of the others; here
-//! they meet as one handler: a request and its call go in, an answer or a problem comes out.
+//! The handlers of routes. Each is implemented by a crate that is independent of the others; [`Way`] gives
+//! them a common interface from a request and its call context to a response or a problem.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -17,27 +17,27 @@ use crate::proxy::Proxy;
 /// `Server-Timing`, of the W3C.
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
-/// How a route answers.
+/// The handler of a route.
 pub(crate) enum Way {
-    /// By running the program in the request.
+    /// Runs the program in the request.
     Query(Box<query::Query>),
-    /// By running a handler of a service in S.
+    /// Runs a handler of a service in S.
     Script(Box<script_runtime::Script>),
-    /// By putting together what several services say, as a file declares.
+    /// Composes responses of several services as a file declares.
     Aggregate(Arc<aggregate::Aggregate>),
-    /// By asking services what a document in GraphQL asks.
+    /// Executes a GraphQL operation on services.
     Graphql(Box<graphql::Graphql>),
-    /// By passing the request on.
+    /// Forwards the request to a service.
     Proxy(Proxy),
-    /// By telling what there is to ask.
+    /// Lists the available routes and operations.
     Catalogue(Catalogue),
 }
 
 impl Way {
-    /// The name of the one that no config has.
+    /// The name of the handler that no config contains.
     pub(crate) const CATALOGUE: &str = "catalogue";
 
-    /// Answers.
+    /// Handles a request.
     pub(crate) fn handle(
         &self,
         request: Request<Body>,
@@ -55,7 +55,7 @@ impl Way {
         }
     }
 
-    /// Where a thread is that answers so, for the count of long polls.
+    /// The site that long polls of this handler are counted under.
     pub(crate) fn site(&self) -> PollSite {
         match self {
             Self::Query(_) => PollSite::Query,
@@ -67,7 +67,7 @@ impl Way {
         }
     }
 
-    /// Begins what goes on beside requests.
+    /// Starts background work.
     pub(crate) fn start(&self) {
         match self {
             Self::Script(script) => script.activate(),
@@ -76,7 +76,7 @@ impl Way {
         }
     }
 
-    /// Whether it could answer in good time what came just now.
+    /// Whether it could answer a request that arrived just now in good time.
     pub(crate) fn has_room(&self, now: Instant) -> bool {
         match self {
             Self::Query(query) => query.has_room(now),
@@ -85,7 +85,7 @@ impl Way {
         }
     }
 
-    /// Adds what every answer of this way carries, whoever made it: to a query's refusal, its time.
+    /// Adds headers that every response of this handler has, including refusals: for a query, its time.
     pub(crate) fn complete(&self, entry: &Entry, headers: &mut HeaderMap) {
         if matches!(self, Self::Query(_)) && !headers.keys().any(|name| *name == SERVER_TIMING) {
             let total = format!("total;dur={:.2}", entry.age().as_secs_f64() * 1000.0);
@@ -93,7 +93,7 @@ impl Way {
         }
     }
 
-    /// Its name, as the config has it.
+    /// The handler's name, as in the config.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Query(_) => "query",
@@ -105,7 +105,7 @@ impl Way {
         }
     }
 
-    /// The one service that is asked, where it is always the same.
+    /// The service that is called, if it is always the same.
     pub(crate) fn service(&self) -> Option<&Arc<str>> {
         match self {
             Self::Query(_) | Self::Script(_) | Self::Aggregate(_) | Self::Graphql(_) | Self::Catalogue(_) => {
@@ -115,7 +115,7 @@ impl Way {
         }
     }
 
-    /// The methods that pages can use here, for browsers that ask first.
+    /// The methods that pages can use on this route, for preflights.
     pub(crate) fn methods(&self) -> &'static str {
         match self {
             Self::Query(query) => query.methods(),
@@ -127,12 +127,12 @@ impl Way {
         }
     }
 
-    /// Whether it makes requests of its own, which get some of the client's headers.
+    /// Whether the handler makes calls of its own, which receive some of the client's headers.
     pub(crate) fn makes_calls(&self) -> bool {
         matches!(self, Self::Query(_) | Self::Script(_) | Self::Aggregate(_) | Self::Graphql(_))
     }
 
-    /// Which of a client's headers its service gets, credentials included.
+    /// The client's headers that its service receives, credentials included.
     pub(crate) fn forwarded(&self) -> &[HeaderName] {
         match self {
             Self::Query(_) | Self::Script(_) | Self::Aggregate(_) | Self::Graphql(_) | Self::Catalogue(_) => {
@@ -142,9 +142,10 @@ impl Way {
         }
     }
 
-    /// Whether a page of a foreign origin must not get this far with this method: a program would run, and an aggregate or a
-    /// GraphQL operation call, as its visitor. A script answers such pages' reads, which they can't read unless it lets
-    /// them, but they write nothing. A proxied service sees the `Origin` itself.
+    /// Whether pages of a foreign origin must not use this handler with this method: a program would run, and
+    /// an aggregate or a GraphQL operation would make calls, on behalf of the page's visitor. A script
+    /// answers reads of such pages, which can't see the response unless the script permits it, but refuses
+    /// writes. A proxied service checks `Origin` itself.
     pub(crate) fn refuses_foreign_pages(&self, method: &Method) -> bool {
         match self {
             Self::Query(_) | Self::Aggregate(_) | Self::Graphql(_) => true,

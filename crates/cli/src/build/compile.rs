@@ -1,4 +1,4 @@
-//! Calls clang and wasm-ld for the author of a query, with the headers of the SDK from this very binary.
+//! Runs clang and wasm-ld with the headers of the SDK that are embedded in this binary.
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use super::object::Facts;
 
 /// The header that a query includes.
 pub(crate) const ORFA_H: &str = include_str!("../../../../sdk/c/orfa.h");
-/// The raw ABI under it, generated.
+/// The generated low-level ABI header.
 pub(crate) const ORFA_ABI_H: &str = include_str!("../../../../sdk/c/orfa_abi.h");
 
-/// Optimises for size: what an author's user waits for is the upload.
+/// Flags that optimise for size, since the program is uploaded with the request.
 const FLAGS: &[&str] = &["-Oz", "-Wall", "-fno-exceptions", "-ffunction-sections", "-fdata-sections"];
 
-/// Compiles a C file to an object in `folder`; returns it with what clang warned about.
+/// Compiles a C file to an object in `folder`. Returns it with clang's warnings.
 pub(super) fn compile(
     tools: &Toolchain,
     source: &Path,

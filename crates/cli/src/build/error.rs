@@ -1,9 +1,9 @@
-//! What can go wrong while a query is built, in the words of its author.
+//! Errors of building a query, in terms of its source.
 use query_abi::layout;
 
 use crate::exit::Complaint;
 
-/// Why a query could not be built.
+/// The reason why a query could not be built.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BuildError {
     /// clang or wasm-ld is missing.
@@ -12,35 +12,37 @@ pub(crate) enum BuildError {
     /// The source can't be read.
     #[error("{path} can't be read: {error}")]
     Source {
-        /// What was to be read.
+        /// The path.
         path: String,
-        /// Why it wasn't.
+        /// The cause.
         error: std::io::Error,
     },
-    /// Not a language that needs building.
-    #[error("{0} is no C file; JavaScript and TypeScript are sent as they are: `orfa call FILE`")]
+    /// The language needs no building.
+    #[error("{0} is not a C file; JavaScript and TypeScript are sent unchanged: `orfa call FILE`")]
     Language(String),
-    /// clang refused the program.
+    /// clang rejected the program.
     #[error("the program does not compile: {0}")]
     Compile(String),
-    /// wasm-ld refused the object.
+    /// wasm-ld rejected the object.
     #[error("the program does not link: {0}")]
     Link(String),
     /// The folder for intermediate files failed.
     #[error("the folder for intermediate files failed: {0}")]
     Folder(#[source] std::io::Error),
     /// There is no entry point.
-    #[error("the program has no `void orfa(const void *input, int len)`: that is what the gateway calls")]
+    #[error(
+        "the program has no `void orfa(const void *input, int len)`, the function that the gateway calls"
+    )]
     NoEntry,
     /// The entry point has another signature.
     #[error("`orfa` has to be `void orfa(const void *input, int len)`, and not {0}")]
     EntrySignature(String),
-    /// Data that nobody defines.
-    #[error("undefined data {names}: an environment lends functions only; define it in the program{hint}")]
+    /// Data without a definition.
+    #[error("undefined data {names}: an environment provides only functions; define it in the program{hint}")]
     UndefinedData {
-        /// The symbols, with commas between.
+        /// The symbols, separated by commas.
         names: String,
-        /// What to do about it, where that is known.
+        /// The hint, if there is one.
         hint: &'static str,
     },
     /// A function that the environment does not have.
@@ -50,12 +52,12 @@ pub(crate) enum BuildError {
         environment: &'static str,
         /// The function.
         name: String,
-        /// The nearest name that exists.
+        /// The most similar name that exists.
         hint: String,
     },
-    /// A function that is declared differently than the environment has it.
+    /// A function whose declaration differs from the environment's.
     #[error(
-        "`{name}` is declared as {declared}, but the environment has it as {promised}: include its header"
+        "`{name}` is declared as {declared}, but the environment defines it as {promised}: include its header"
     )]
     FunctionSignature {
         /// The function.
@@ -65,7 +67,7 @@ pub(crate) enum BuildError {
         /// Its type in the environment.
         promised: String,
     },
-    /// An import of something else than a host function or the environment.
+    /// An import other than a host function or a function of the environment.
     #[error("`{0}` can't be imported: only functions of the environment and of `orfa` can")]
     ForeignImport(String),
     /// Too much data.
@@ -74,24 +76,24 @@ pub(crate) enum BuildError {
          bytes together; take memory from malloc() or orfa_alloc() instead"
     )]
     DataOverrun {
-        /// By how much.
+        /// The excess in bytes.
         over: u64,
-        /// What there is.
+        /// The available bytes.
         room: usize,
     },
     /// Too many functions whose address is taken.
     #[error("the program takes the address of {functions} functions; {} are possible", layout::QUERY_TABLE.len())]
     TableOverrun {
-        /// How many.
+        /// The number of functions.
         functions: u64,
     },
-    /// The compiler made something that this tool does not know.
-    #[error("what the compiler made can't be used: {0}; is it a clang from 16 on?")]
+    /// Compiler output that this tool does not support.
+    #[error("the compiler's output can't be used: {0}; clang 16 or later is required")]
     Malformed(String),
 }
 
 impl BuildError {
-    /// The stable name of the error.
+    /// The stable identifier of the error.
     #[must_use]
     pub(crate) fn code(&self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
-//! Whether a linked module fits into the environment: its regions of memory and table, and the functions
-//! that it expects. The gateway checks the same once more, since a stranger's module comes from anywhere;
-//! here the author is told before, in terms of the program.
+//! Checks whether a linked module fits into the environment: its regions of memory and table, and the functions
+//! that it imports. The gateway repeats the checks, since modules come from any source; here the errors are
+//! reported early and in terms of the program.
 use std::collections::BTreeMap;
 
 use query_abi::{ENTRY, ENVIRONMENT_C, HOST_FUNCTIONS, HOST_MODULE, LINKER_MODULE, Type, layout};
@@ -13,10 +13,10 @@ use super::error::BuildError;
 
 /// The linker's symbol for the end of a program's data, zeroed variables included.
 pub(super) const DATA_END: &str = "__data_end";
-/// From which likeness on a name is worth mentioning as a hint.
+/// The similarity above which a name is suggested.
 const NEAR: f64 = 0.75;
 
-/// What the checks need to know about a module.
+/// The parts of a module that the checks need.
 #[derive(Default)]
 struct Outline {
     types: Vec<Option<FuncType>>,
@@ -178,7 +178,7 @@ impl Outline {
     }
 
     fn check_regions(&self) -> Result<(), BuildError> {
-        // Zeroed variables stand in no segment, so the linker's own idea of the end counts too.
+        // Zeroed variables are in no segment, so the linker's end of data counts too.
         let exported = self.exports.get(DATA_END).map(|(_, index)| *index as usize);
         let of_linker = exported.and_then(|index| self.globals.get(index).copied().flatten()).map(u64::from);
         let end = self.data_ends.iter().copied().chain(of_linker).max().unwrap_or(0);
@@ -205,12 +205,12 @@ fn element_end(element: &Element<'_>) -> Result<u64, BuildError> {
     let (ElementKind::Active { offset_expr, .. }, ElementItems::Functions(functions)) =
         (&element.kind, &element.items)
     else {
-        return Err(BuildError::Malformed("an element segment is no list of functions".into()));
+        return Err(BuildError::Malformed("an element segment is not a list of functions".into()));
     };
     Ok(u64::from(constant(offset_expr).unwrap_or(0)) + u64::from(functions.count()))
 }
 
-/// The value of an expression that is one `i32.const`.
+/// The value of an expression that consists of one `i32.const`.
 fn constant(expression: &ConstExpr<'_>) -> Option<u32> {
     match expression.get_operators_reader().read() {
         Ok(Operator::I32Const { value }) => Some(value.cast_unsigned()),

@@ -1,5 +1,5 @@
-//! Looks into the object file for what the linker would let pass: undefined data would silently be at
-//! address 0, since the linker is told to import whatever it does not know.
+//! Checks the object file for errors that the linker would ignore: undefined data would silently be at address
+//! 0, since the linker has to import unknown symbols.
 use wasmparser::{KnownCustom, Linking, Parser, Payload, SymbolFlags, SymbolInfo};
 
 use query_abi::ENTRY;
@@ -9,16 +9,16 @@ use super::error::BuildError;
 /// Data symbols that the linker itself defines.
 const OF_THE_LINKER: &[&str] = &["__data_end", "__global_base", "__dso_handle"];
 
-/// What an object says about itself.
+/// Facts about an object file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// Whether there is something to be called before the entry point.
+    /// Whether functions have to be called before the entry point.
     pub(super) has_constructors: bool,
     has_entry: bool,
     undefined_data: Vec<String>,
 }
 
-/// Reads the facts of an object file, and refuses one that can't become a query.
+/// Reads the facts of an object file, and rejects one that can't become a query.
 pub(super) fn inspect(object: &[u8]) -> Result<Facts, BuildError> {
     let facts = facts(object)?;
     if !facts.undefined_data.is_empty() {
@@ -49,7 +49,7 @@ fn facts(object: &[u8]) -> Result<Facts, BuildError> {
             }
         }
     }
-    if is_object { Ok(facts) } else { Err(BuildError::Malformed("it is no object file".into())) }
+    if is_object { Ok(facts) } else { Err(BuildError::Malformed("it is not an object file".into())) }
 }
 
 impl Facts {
@@ -69,13 +69,13 @@ impl Facts {
     }
 }
 
-/// What an author meant who used well-known data of the C library.
+/// Returns a hint for undefined data of the C library.
 fn hint(names: &[String]) -> &'static str {
     let any = |known: &[&str]| names.iter().any(|name| known.contains(&name.as_str()));
     if any(&["stdout", "stderr", "stdin"]) {
         " (to print, use orfa_log())"
     } else if any(&["errno"]) {
-        " (there is no errno: strtol() and its like tell by their end pointer)"
+        " (there is no errno: check the end pointer of strtol() and similar functions)"
     } else {
         ""
     }

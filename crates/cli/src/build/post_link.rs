@@ -1,11 +1,11 @@
-//! Makes a linked module a guest of an environment. Code, types and indices stay as the linker left them;
-//! only what stands around the code changes:
+//! Converts a linked module to a guest of an environment. Code, types and indices stay as the linker left them;
+//! only the other sections change:
 //!
-//! - The stack pointer is the linker's first global. As an import it is the first global too, so no
-//!   instruction has to be rewritten.
-//! - What the linker imports from `env` is imported from the environment's versioned name.
-//! - The table is imported only where it is used, and only what the gateway calls is exported.
-//! - Custom sections go; the `orfa` section comes, where it was asked for.
+//! - The stack pointer is the linker's first global. As an import it is the first global too, so no instruction
+//!   has to be rewritten.
+//! - Imports from `env` become imports from the environment's versioned name.
+//! - The table is imported only if it is used, and only functions that the gateway calls are exported.
+//! - Custom sections are removed, and the `orfa` section is added on request.
 use query_abi::{CONSTRUCTORS, ENTRY, LINKER_MODULE, SECTION, STACK_POINTER};
 use wasm_encoder::reencode::{Reencode, RoundtripReencoder};
 use wasm_encoder::{
@@ -16,10 +16,10 @@ use wasmparser::{FunctionBody, ImportSectionReader, Operator, Parser, Payload, T
 use super::Metadata;
 use super::error::BuildError;
 
-/// What has to be known before the first section is written.
+/// Facts that are needed before the first section is written.
 #[derive(Default)]
 struct Plan {
-    /// The linker's first global is the stack pointer.
+    /// Whether the linker's first global is the stack pointer.
     has_stack: bool,
     uses_globals: bool,
     uses_table: bool,
@@ -113,8 +113,8 @@ fn imports(
     Ok(imports)
 }
 
-/// The globals without the stack pointer, which is first, and `__data_end`, which no code can name: the
-/// linker puts its exported addresses last, as constants.
+/// Returns the globals without the stack pointer, which is first, and `__data_end`, which code can't reference:
+/// the linker puts exported addresses last, as constants.
 fn globals(section: &wasmparser::GlobalSectionReader<'_>, plan: &Plan) -> Result<GlobalSection, BuildError> {
     let mut kept = GlobalSection::new();
     for global in section.clone().into_iter().skip(usize::from(plan.has_stack)) {

@@ -1,5 +1,4 @@
-//! The build verb from its author's side: what it makes of programs, right and wrong. These tests call
-//! clang, as every build of this workspace does.
+//! The build verb on valid and invalid programs. These tests run clang, as every build of this workspace does.
 use std::path::{Path, PathBuf};
 
 use query_abi::{CONSTRUCTORS, ENVIRONMENT_C, SECTION, STACK_POINTER, TABLE};
@@ -7,7 +6,7 @@ use wasmparser::{ExternalKind, Parser, Payload, TypeRef};
 
 use super::{BuildError, Built, Metadata, Options, build, finish, object};
 
-/// What a module of the examples may weigh, in bytes, as it is and as gzip sends it.
+/// The maximum size of an example's module, in bytes, plain and after gzip.
 const EXAMPLE_RAW: usize = 1200;
 const EXAMPLE_GZIP: usize = 800;
 
@@ -30,7 +29,7 @@ fn refusal(text: &str) -> BuildError {
 /// An import: its module, its name, and whether it is a function.
 type Import = (String, String, bool);
 
-/// The imports and exports of a module, and the names of its custom sections.
+/// Returns the imports and exports of a module, and the names of its custom sections.
 fn outline(wasm: &[u8]) -> (Vec<Import>, Vec<String>, Vec<String>) {
     let (mut imports, mut exports, mut sections) = (vec![], vec![], vec![]);
     for payload in Parser::new(0).parse_all(wasm) {
@@ -59,7 +58,7 @@ fn imports_of(wasm: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn the_examples_are_small_valid_and_import_from_the_environment_alone() {
+fn examples_are_small_and_import_only_from_the_environment() {
     for name in ["second.c", "notify_admins.c", "orders.c"] {
         let built = build(&example(name), &Options::default()).expect(name);
         println!("{name}: {} bytes, {} with gzip", built.raw, built.gzip);
@@ -79,14 +78,14 @@ fn the_examples_are_small_valid_and_import_from_the_environment_alone() {
 }
 
 #[test]
-fn what_a_program_does_not_use_is_not_imported() {
+fn imports_only_functions_in_use() {
     let built = build_text("void orfa(const void *input, int len) {}").expect("the smallest program");
     assert_eq!(imports_of(&built.wasm), ["memory"]);
     assert!(built.raw < 80, "{}", built.raw);
 }
 
 #[test]
-fn the_stack_pointer_and_the_table_are_the_environments() {
+fn imports_stack_pointer_and_table() {
     let built = build_text(
         "#include <orfa.h>\n#include <stdlib.h>\n#include <string.h>\n\
          static int compare(const void *a, const void *b) { return memcmp(a, b, 4); }\n\
@@ -103,7 +102,7 @@ fn the_stack_pointer_and_the_table_are_the_environments() {
 }
 
 #[test]
-fn constructors_are_exported_where_there_are_any() {
+fn exports_constructors_if_present() {
     let built = build_text(
         "#include <orfa.h>\nstatic volatile int ready;\n\
          __attribute__((constructor)) static void start(void) { ready = 1; }\n\
@@ -114,7 +113,7 @@ fn constructors_are_exported_where_there_are_any() {
 }
 
 #[test]
-fn metadata_is_written_only_where_it_was_asked_for() {
+fn writes_metadata_only_on_request() {
     let mut metadata = Metadata { language: "c".into(), name: "second".into(), ..Metadata::default() };
     metadata.declare("profile");
     metadata.declare("order:get+post");
@@ -126,7 +125,7 @@ fn metadata_is_written_only_where_it_was_asked_for() {
 }
 
 #[test]
-fn undefined_data_is_named_since_the_linker_would_put_it_at_address_0() {
+fn rejects_undefined_data_by_name() {
     let error = refusal(
         "extern int rate; int *orfa_x; void orfa(const void *i, int l) { orfa_x = &rate; *orfa_x = l; }",
     );
@@ -137,7 +136,7 @@ fn undefined_data_is_named_since_the_linker_would_put_it_at_address_0() {
 }
 
 #[test]
-fn data_that_is_too_large_is_told_in_bytes_whether_zeroed_or_not() {
+fn reports_excess_data_in_bytes() {
     let zeroed = refusal(
         "static char big[65536 + 100]; char *p; void orfa(const void *i, int l) { p = big; big[l] = 1; }",
     );
@@ -150,7 +149,7 @@ fn data_that_is_too_large_is_told_in_bytes_whether_zeroed_or_not() {
 }
 
 #[test]
-fn a_function_that_the_environment_lacks_is_told_with_the_nearest_that_it_has() {
+fn suggests_the_nearest_environment_function() {
     let error = refusal("int orfa_lenght(int); void orfa(const void *i, int l) { orfa_lenght(l); }");
     assert_eq!(error.code(), "function-unknown");
     assert!(error.to_string().contains("did you mean `orfa_len`?"), "{error}");
@@ -159,7 +158,7 @@ fn a_function_that_the_environment_lacks_is_told_with_the_nearest_that_it_has() 
 }
 
 #[test]
-fn a_function_declared_with_other_types_is_refused() {
+fn rejects_functions_declared_with_other_types() {
     let error =
         refusal("double orfa_len(double); double x; void orfa(const void *i, int l) { x = orfa_len(x); }");
     assert_eq!(error.code(), "function-signature");
@@ -170,7 +169,7 @@ fn a_function_declared_with_other_types_is_refused() {
 }
 
 #[test]
-fn imports_from_elsewhere_are_refused() {
+fn rejects_imports_from_other_modules() {
     let error = refusal(
         "__attribute__((import_module(\"wasi\"), import_name(\"fd_write\"))) int out(int);\n\
          void orfa(const void *i, int l) { out(l); }",
@@ -179,32 +178,32 @@ fn imports_from_elsewhere_are_refused() {
 }
 
 #[test]
-fn the_entry_point_must_be_there_and_right() {
+fn requires_the_entry_point_with_its_signature() {
     assert_eq!(refusal("int answer(void) { return 42; }").code(), "entry-missing");
     let error = refusal("int orfa(void) { return 42; }");
     assert_eq!((error.code(), error.to_string().contains("() -> (i32)")), ("entry-signature", true));
 }
 
 #[test]
-fn a_program_that_does_not_compile_is_told_in_the_compilers_words() {
+fn reports_compiler_errors() {
     let error = refusal("void orfa(const void *input, int len) { return 1 }");
     assert_eq!(error.code(), "compile-failed");
     assert!(error.to_string().contains("program.c:1:"), "{error}");
 }
 
 #[test]
-fn other_languages_and_missing_files_are_told_apart() {
+fn distinguishes_other_languages_and_missing_files() {
     let code = |name: &str| build(Path::new(name), &Options::default()).expect_err("no C file").code();
     assert_eq!(code("second.ts"), "source-language");
     assert_eq!(code("nowhere/to/be/found.c"), "source-unreadable");
 }
 
 #[test]
-fn truncated_objects_and_modules_are_errors_and_never_panics() {
+fn truncated_objects_and_modules_never_panic() {
     let wasm = build(&example("second.c"), &Options::default()).expect("second.c").wasm;
     for len in 0..wasm.len() {
         assert!(object::inspect(&wasm[..len]).is_err(), "{len}");
         assert!(finish(&wasm[..len], &Options::default()).is_err(), "{len}");
     }
-    assert_eq!(object::inspect(&wasm).expect_err("a module is no object").code(), "module-malformed");
+    assert_eq!(object::inspect(&wasm).expect_err("a module is not an object").code(), "module-malformed");
 }

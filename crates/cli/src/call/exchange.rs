@@ -1,7 +1,7 @@
-//! One request and its answer over a connection of their own, every byte counted.
+//! A single request and its response on a separate connection, with every byte counted.
 //!
-//! hyper's plain connection instead of a pooled client: what `-v` tells as sent and received is what
-//! crossed the socket, headers and framing included.
+//! It uses hyper's plain connection instead of a pooled client, so that the reported bytes are those on the
+//! socket, with headers and framing.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 
 use crate::exit::Complaint;
 
-/// What is asked.
+/// The request.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub(crate) url: String,
@@ -29,7 +29,7 @@ pub(crate) struct Question {
     pub(crate) headers: HeaderMap,
 }
 
-/// What came back.
+/// The response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -38,11 +38,11 @@ pub(crate) struct Answer {
     /// Bytes of the whole HTTP messages.
     pub(crate) sent: u64,
     pub(crate) received: u64,
-    /// From the first byte of the request to the last of the answer, on a connection that stood.
+    /// The time from the first byte of the request to the last of the response, on an established connection.
     pub(crate) took: Duration,
 }
 
-/// Where a URL leads.
+/// The parts of a URL.
 #[derive(Debug, PartialEq, Eq)]
 struct Target {
     host: String,
@@ -52,7 +52,7 @@ struct Target {
 }
 
 impl Question {
-    /// Sends it and waits for all of the answer.
+    /// Sends the request and waits for the complete response.
     pub(crate) async fn send(&self) -> Result<Answer, Complaint> {
         let target = Target::parse(&self.url)?;
         let request = self.request(&target)?;
@@ -91,7 +91,7 @@ impl Question {
         Ok(request)
     }
 
-    /// The input, then the program.
+    /// The input, followed by the program.
     fn body(&self) -> Bytes {
         match &self.input {
             None => self.program.clone(),
@@ -117,18 +117,18 @@ impl Target {
 }
 
 fn bad_url(url: &str) -> Complaint {
-    let hint = format!("it is written like {}; https is not spoken here yet", super::DEFAULT_URL);
-    Complaint::usage("bad-url", format!("`{url}` is no URL of a query route"), hint)
+    let hint = format!("write it like {}; https is not supported here yet", super::DEFAULT_URL);
+    Complaint::usage("bad-url", format!("`{url}` is not the URL of a query route"), hint)
 }
 
 fn unreachable(url: &str, error: &std::io::Error) -> Complaint {
-    let hint = "is `orfa dev` or `orfa serve` running there? `--url` names another gateway";
+    let hint = "is `orfa dev` or `orfa serve` running there? `--url` selects another gateway";
     Complaint::failed("no-gateway", format!("can't connect to {url}: {error}"), hint)
 }
 
 fn broken(url: &str, error: &hyper::Error) -> Complaint {
-    let hint = "is it a gateway that listens there, and did it stay up? Its log says more";
-    Complaint::failed("no-answer", format!("{url} gave no whole answer: {error}"), hint)
+    let hint = "is the server a gateway, and is it still running? See its log";
+    Complaint::failed("no-answer", format!("{url} gave no complete response: {error}"), hint)
 }
 
 #[derive(Debug, Default)]
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_taken_apart() {
+    fn parses_urls() {
         let target = Target::parse("http://[::1]:8080/query?x=1").ok();
         let expected = Target {
             host: "::1".into(),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_http_url_is_refused() {
+    fn rejects_other_urls() {
         for url in ["localhost:8080/query", "https://example.org/query", "/query", "", "http://"] {
             let complaint = Target::parse(url).expect_err(url);
             assert_eq!(complaint.code, "bad-url", "{url}");

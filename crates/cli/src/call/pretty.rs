@@ -1,8 +1,9 @@
-//! JSON in lines, every value as it was spelt: `1.0` stays `1.0`, and long numbers keep their digits.
+//! Formats JSON in lines and keeps the spelling of every value: `1.0` stays `1.0`, and long numbers keep their
+//! digits.
 
 use serde::de::IgnoredAny;
 
-/// The text in lines; `None` if it is no JSON.
+/// Formats a text in lines; `None` if it isn't JSON.
 pub(super) fn json(text: &[u8]) -> Option<String> {
     serde_json::from_slice::<IgnoredAny>(text).ok()?;
     let mut lines = Lines::default();
@@ -18,7 +19,7 @@ struct Lines {
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// A bracket was opened, and nothing stands in it yet.
+    /// Whether a bracket was opened that is still empty.
     opened: bool,
 }
 
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_left_alone() {
+    fn ignores_invalid_json() {
         assert_eq!(json(b"{\"a\":"), None);
         assert_eq!(json(b"\xff"), None);
         assert_eq!(json(br#""a\\""#).as_deref(), Some(r#""a\\""#));

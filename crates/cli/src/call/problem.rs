@@ -1,5 +1,5 @@
-//! A problem document (RFC 9457), told to a person: what, where in the source, what to do, and what the
-//! program had done by then.
+//! Renders a problem document (RFC 9457) for people: the error, its position in the source, the hint, and the
+//! program's calls and output until then.
 
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report};
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use super::program::Program;
 use crate::draw::{self, Outcome};
 use crate::terminal::{self, paint};
 
-/// The members that a gateway of ours writes; a document of anybody else has some of them.
+/// The members that the gateway writes. Problem documents of other servers have some of them.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Problem {
@@ -36,7 +36,7 @@ struct Call {
 }
 
 impl Problem {
-    /// The problem that an answer is, if it is one.
+    /// Returns the problem document in a response, if there is one.
     pub(super) fn of(answer: &Answer) -> Option<Self> {
         let media_type = answer.headers.get(http::header::CONTENT_TYPE)?.to_str().ok()?;
         if !media_type.starts_with("application/problem+json") {
@@ -56,7 +56,7 @@ impl Problem {
         Self { code, detail, line, column, console, status: 422, ..Self::default() }
     }
 
-    /// What is shown of it.
+    /// Renders the problem as text.
     pub(crate) fn render(&self, program: &Program, width: usize) -> String {
         let mut text = String::new();
         let report = self.report(program);
@@ -89,7 +89,7 @@ impl Problem {
         }
     }
 
-    /// The byte range of the sign that `line` and `column` mean; both count from 1.
+    /// The byte range of the character at `line` and `column`, which both count from 1.
     fn place(&self, source: &str) -> Option<std::ops::Range<usize>> {
         let line = source.split_inclusive('\n').nth(self.line?.checked_sub(1)?)?;
         let start = line.as_ptr() as usize - source.as_ptr() as usize;
@@ -136,7 +136,7 @@ fn indented(line: &str) -> String {
     format!("    {line}\n")
 }
 
-/// A text without its quotes, any other value as JSON.
+/// A string without its quotes, or any other value as JSON.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! A program as it is sent: its bytes and what they are.
+//! A program as it is sent: its bytes and its media type.
 
 use std::path::{Path, PathBuf};
 
@@ -44,6 +44,6 @@ pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Complaint> {
 }
 
 fn unknown(file: &Path) -> Complaint {
-    let message = format!("{} is no kind of program that can be sent", file.display());
+    let message = format!("{} is not a supported kind of program", file.display());
     Complaint::usage("unknown-program", message, "programs end in .ts, .js, .mjs, .c or .wasm")
 }

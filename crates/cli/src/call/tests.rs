@@ -1,4 +1,4 @@
-//! What `orfa call` sends and how it tells what came back.
+//! The requests of `orfa call`, and its output.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn plain(text: &str) -> String {
 }
 
 #[test]
-fn a_mistake_in_the_source_is_shown_where_it_stands() {
+fn shows_the_position_of_source_errors() {
     let text = rendered(
         422,
         r#"{"title":"The program does not parse","detail":"Unexpected token","code":"program-syntax",
@@ -46,7 +46,7 @@ fn a_mistake_in_the_source_is_shown_where_it_stands() {
 }
 
 #[test]
-fn what_the_program_had_done_is_told() {
+fn shows_calls_and_output_of_failed_programs() {
     let text = rendered(
         422,
         r#"{"title":"Too slow","code":"limit-cpu","console":"one\ntwo","calls":[
@@ -57,7 +57,7 @@ fn what_the_program_had_done_is_told() {
 }
 
 #[test]
-fn a_place_outside_the_source_is_not_shown() {
+fn ignores_positions_outside_the_source() {
     for place in [(0, 1), (9, 1), (2, 999)] {
         let text = rendered(422, &format!(r#"{{"title":"T","line":{},"column":{}}}"#, place.0, place.1));
         assert!(text.contains("T (422)"), "{text}");
@@ -65,17 +65,17 @@ fn a_place_outside_the_source_is_not_shown() {
 }
 
 #[test]
-fn a_problem_that_is_no_json_is_told_as_it_came() {
+fn shows_non_json_problems_unchanged() {
     assert!(rendered(502, "<html>").contains("<html> (502)"));
 }
 
 #[test]
-fn an_answer_of_the_program_is_no_problem() {
+fn program_responses_are_not_problems() {
     assert!(Problem::of(&answer(404, "application/json", r#"{"title":"mine"}"#)).is_none());
 }
 
 #[test]
-fn verbose_tells_bytes_times_and_calls() {
+fn verbose_reports_bytes_times_and_calls() {
     let question = Question {
         url: DEFAULT_URL.into(),
         program: Bytes::from_static(SOURCE.as_bytes()),

@@ -1,8 +1,8 @@
-//! What the gateway measured, read from `Server-Timing`.
+//! The gateway's measurements, read from `Server-Timing`.
 //!
-//! `compile;dur=0.1, cpu;dur=0.3, total;dur=9.8` stand in every answer; after `Prefer: calls` there is
-//! also `call;desc="profile GET /buyers 200";dur=3.1;start=0.2` for each upstream call. The header's
-//! grammar is within that of structured fields (RFC 9651), so their parser reads it.
+//! Every response has `compile;dur=0.1, cpu;dur=0.3, total;dur=9.8`; with `Prefer: calls` there is also
+//! `call;desc="profile GET /buyers 200";dur=3.1;start=0.2` for each upstream call. The header's grammar is a
+//! subset of structured fields (RFC 9651), so their parser reads it.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use sfv::{BareItem, Item, List, ListEntry, Parser};
 
 use crate::draw::{Call, Outcome};
 
-/// The measures of a gateway, in its order, and the calls that it made.
+/// The measurements of a gateway, in its order, and its upstream calls.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Timing {
     pub(super) measures: Vec<(String, Duration)>,
@@ -19,7 +19,7 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    /// What the header says; what is not understood is left out, since nothing depends on it.
+    /// Parses the header. Unknown entries are skipped, since nothing depends on them.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let mut timing = Self::default();
         for value in headers.get_all("server-timing") {
@@ -29,7 +29,7 @@ impl Timing {
         timing
     }
 
-    /// How long the whole took, as far as it is known.
+    /// The total time, or zero if it is unknown.
     pub(super) fn total(&self) -> Duration {
         let total = self.measures.iter().find(|(name, _)| name == "total");
         total.map_or(Duration::ZERO, |(_, time)| *time)
@@ -46,7 +46,7 @@ impl Timing {
     }
 }
 
-/// `desc` ends with how the call ended: a status, or words after the path, which has no spaces.
+/// `desc` ends with the outcome: a status, or words after the path, which has no spaces.
 fn call(item: &Item) -> Option<Call> {
     let text = item.params.get("desc").and_then(BareItem::as_string)?.as_str();
     let mut words = text.splitn(4, ' ');
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn measures_and_calls_are_read() {
+    fn reads_timings_and_calls() {
         let timing = read(
             r#"compile;dur=0, cpu;dur=0.3, call;desc="a GET /x?y=1 200";dur=3.1;start=0.2, call;desc="b PUT /z no answer";start=2, total;dur=9.8"#,
         );
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_left_out() {
+    fn skips_unknown_entries() {
         for value in ["", "total", "call", r#"call;desc="x""#, "total;dur=-5", "}{", "total;dur=abc"] {
             assert_eq!(read(value), Timing::default(), "{value}");
         }

@@ -1,4 +1,4 @@
-//! A program that is sent again whenever it is saved: the loop of somebody who writes one.
+//! Sends a program again whenever it is saved.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::call::{self, Program, Question};
 use crate::watch::Watch;
 use crate::{exit, terminal};
 
-/// Sends the program now and after each change, for ever; without a program it just waits.
+/// Sends the program now and after each change, without end; without a program it only waits.
 pub(super) async fn send(program: Option<PathBuf>, input: Option<String>, url: String) {
     let Some(file) = program else { return std::future::pending().await };
     let mut watch = Watch::new(vec![file.clone()]);

@@ -1,4 +1,4 @@
-//! What `orfa dev` serves: services from the command line, or a config file.
+//! The config of `orfa dev`: services from the command line, or a config file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use crate::worker;
 
 const DEFAULT_PORT: u16 = 8080;
 
-/// How long requests may go on after Ctrl-C: somebody waits for the prompt.
+/// The drain timeout after Ctrl-C, for an interactive terminal.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Pages of a front end that is being developed on this machine.
+/// The origins of a front end that is developed on this machine.
 const LOCAL_PAGES: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "https://localhost:*"];
 
-/// What was asked for.
+/// The source of the config.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Plan {
     Services { services: Vec<(String, String)>, port: u16 },
@@ -40,7 +40,7 @@ impl Plan {
         }
     }
 
-    /// The config as it is now.
+    /// Reads the current config.
     pub(super) fn config(&self) -> Result<Config, Vec<Mistake>> {
         let mut config = match self {
             Self::Services { services, port } => Config::dev(services, *port)?,
@@ -57,7 +57,7 @@ impl Plan {
         Ok(config)
     }
 
-    /// The file of the config, if there is one.
+    /// The config file, if there is one.
     pub(super) fn config_file(&self) -> Vec<PathBuf> {
         match self {
             Self::Services { .. } => Vec::new(),
@@ -65,7 +65,7 @@ impl Plan {
         }
     }
 
-    /// That file, and those that it names.
+    /// The files to watch: the config file and those that it names.
     pub(super) fn files(&self, config: &Config) -> Vec<PathBuf> {
         let documents = config.services.values().filter_map(|service| service.openapi.as_ref());
         let documents = documents.map(|document| config.source.folder().join(document));
@@ -79,7 +79,7 @@ impl Plan {
     }
 }
 
-/// The CPU time that programs may use, by the path of their route.
+/// The CPU limits of programs, by the path of their route.
 pub(super) fn cpu_caps(config: &Config) -> BTreeMap<String, Duration> {
     let cap = |route: &RouteConfig| Some((route.path.clone(), route.query.as_ref()?.limits.cpu.0));
     config.routes.iter().filter_map(cap).collect()
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_stands_for_the_config_in_it() {
+    fn accepts_the_folder_of_a_config() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("orfa.yaml");
         let plan = plan(&[&folder.path().display().to_string()]).ok();

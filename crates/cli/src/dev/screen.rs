@@ -1,4 +1,4 @@
-//! What is seen of `orfa dev`: how to call it, and each request with its upstream calls.
+//! The output of `orfa dev`: instructions, and each request with its upstream calls.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,20 +13,20 @@ use crate::draw::{self, Call, Outcome};
 use crate::terminal::{self, paint};
 use crate::units;
 
-/// A request to be drawn, and the CPU time that its program could use.
+/// A request to be drawn, and the CPU limit of its program.
 pub(super) struct Shown {
     pub(super) request: Seen,
     pub(super) cap: Option<Duration>,
 }
 
-/// Draws requests as they come.
+/// Draws requests as they arrive.
 pub(super) async fn show(mut shown: mpsc::UnboundedReceiver<Shown>) {
     while let Some(shown) = shown.recv().await {
         terminal::say(&draw(&shown, terminal::width()));
     }
 }
 
-/// The first thing on the screen.
+/// The first lines of the output.
 pub(super) fn greeting(url: &str, services: &[&str], files: &[PathBuf], program: Option<&Path>) -> String {
     let program = program.map_or_else(|| "query.ts".to_owned(), |file| file.display().to_string());
     let elsewhere = if url == DEFAULT_URL { String::new() } else { format!(" --url {url}") };
@@ -43,7 +43,7 @@ pub(super) fn greeting(url: &str, services: &[&str], files: &[PathBuf], program:
     )
 }
 
-/// A line for the request, and one for each upstream call.
+/// Draws a line for the request, and one for each upstream call.
 fn draw(Shown { request: seen, cap }: &Shown, width: usize) -> String {
     let status = seen.status.as_u16();
     let report = seen.report.as_ref();

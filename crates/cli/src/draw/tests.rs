@@ -1,4 +1,4 @@
-//! The time axis of upstream calls, as it is drawn.
+//! The timeline of upstream calls, as it is drawn.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn plain(calls: &[Call], total: u64, width: usize) -> String {
 }
 
 #[test]
-fn calls_stand_on_a_common_axis() {
+fn draws_calls_on_a_common_axis() {
     let calls = [
         call("profile GET /buyers?limit=2", "200", 0, Some(4)),
         call("catalog GET /catalogs?buyer=1", "200", 4, Some(10)),
@@ -27,7 +27,7 @@ fn calls_stand_on_a_common_axis() {
 }
 
 #[test]
-fn a_call_without_an_end_is_dotted_up_to_the_end_of_the_request() {
+fn dots_unfinished_calls_up_to_the_end() {
     let calls = [call("slow GET /", "no answer", 5, None), call("slow GET /", "not sent", 10, None)];
     let expected = "
   slow GET /  no answer  |     .....|
@@ -37,7 +37,7 @@ fn a_call_without_an_end_is_dotted_up_to_the_end_of_the_request() {
 }
 
 #[test]
-fn long_names_lose_their_middle_and_keep_both_ends() {
+fn shortens_long_names_in_the_middle() {
     let name = "catalog GET /catalogs?buyer=1&sort=-created&limit=2";
     assert_eq!(shorten(name, 32), "catalog GET /catalog..ed&limit=2");
     assert_eq!(shorten(name, 200), name);
@@ -54,7 +54,7 @@ fn no_line_is_wider_than_the_terminal() {
 }
 
 #[test]
-fn a_flood_of_calls_ends_in_a_count() {
+fn summarises_excess_calls() {
     let calls: Vec<Call> = (0..100).map(|n| call("s GET /", "200", n, Some(n + 1))).collect();
     let text = plain(&calls, 100, 80);
     assert_eq!(text.lines().count(), 41);
@@ -62,6 +62,6 @@ fn a_flood_of_calls_ends_in_a_count() {
 }
 
 #[test]
-fn a_request_that_took_no_time_is_drawn_all_the_same() {
+fn draws_requests_of_zero_duration() {
     assert!(plain(&[call("s GET /", "200", 0, Some(0))], 0, 60).contains("|="));
 }

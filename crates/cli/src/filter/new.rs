@@ -1,13 +1,13 @@
-//! The projects that filters begin as, in `new/`: each is one that builds as it lies there, by the name `my-filter`.
+//! The templates of filter projects in `new/`. Each builds as it is, with the name `my-filter`.
 //!
-//! They are embedded, since `orfa` is one file; `write` puts the filter's own name in.
+//! They are embedded, since `orfa` is a single file; `write` inserts the filter's name.
 
 use std::fs;
 use std::path::Path;
 
 use crate::exit::Complaint;
 
-/// What a filter can be begun in.
+/// The languages of the templates.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum Language {
     Go,
@@ -19,7 +19,7 @@ pub(crate) enum Language {
 /// A file's path in the project, and its text.
 type File = (&'static str, &'static str);
 
-/// The name that the templates go by; Rust's file names have it with `_`.
+/// The name in the templates; Rust's file names use `_` instead of `-`.
 const NAME: &str = "my-filter";
 
 const GO: &[File] = &[
@@ -49,15 +49,15 @@ impl Language {
     }
 }
 
-/// Writes a project into a folder that must not be there yet.
+/// Writes a project into a folder that must not exist yet.
 pub(crate) fn write(folder: &Path, name: &str, language: Language) -> Result<(), Complaint> {
     if !is_a_name(name) {
-        let hint = "small letters, digits and `-`, a letter first: it has to be a name in Go, Rust and npm";
+        let hint = "use small letters, digits and `-`, a letter first: valid names in Go, Rust and npm";
         return Err(Complaint::usage("bad-filter-name", format!("`{name}` can't be a filter's name"), hint));
     }
     if folder.exists() {
-        let message = format!("{} is already there", folder.display());
-        return Err(Complaint::usage("folder-exists", message, "another name, or `--in FOLDER`"));
+        let message = format!("{} exists already", folder.display());
+        return Err(Complaint::usage("folder-exists", message, "use another name, or `--in FOLDER`"));
     }
     for (path, text) in language.files() {
         let file = folder.join(path);
@@ -83,7 +83,7 @@ mod tests {
     const ALL: [Language; 3] = [Language::Go, Language::Rust, Language::AssemblyScript];
 
     #[test]
-    fn a_project_has_the_name_that_was_asked_for_everywhere() {
+    fn project_uses_its_name_everywhere() {
         for language in ALL {
             let folder = tempfile::tempdir().expect("a folder");
             let project = folder.path().join("add-header");
@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// What lies in the folders of templates and is not embedded would be missing from every project.
+    /// A file that is not embedded would be missing from every project.
     #[test]
     fn every_file_of_a_template_is_embedded() {
         for (folder, language) in [("go", ALL[0]), ("rust", ALL[1]), ("assemblyscript", ALL[2])] {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_stays() {
+    fn never_overwrites_a_folder() {
         let folder = tempfile::tempdir().expect("a folder");
         let error = write(folder.path(), "add-header", Language::Go).expect_err("it is there");
         assert_eq!(error.code, "folder-exists");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_such_in_all_languages() {
+    fn accepts_only_names_valid_in_all_languages() {
         assert!(is_a_name("add-header") && is_a_name("a1"));
         for name in ["", "1a", "A", "a_b", "../a", "a/b", "a b"] {
             assert!(!is_a_name(name), "{name}");

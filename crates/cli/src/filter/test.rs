@@ -1,6 +1,5 @@
-//! `orfa filter test`: a module sees one exchange, made up on the command line, and everything that it and its
-//! host say to each other is printed. No gateway runs; with `--service` or
-//! `--host` its calls really go out.
+//! `orfa filter test`: runs a module on one exchange from the command line, and prints all callbacks and host
+//! calls. No gateway runs; with `--service` or `--host` the module's calls are really sent.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,21 +15,21 @@ use crate::call::header;
 use crate::exit::{Complaint, Exit};
 use crate::terminal;
 
-/// Run a module against one exchange, and print each callback and each host call.
+/// Run a module on one exchange, and print each callback and each host call.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The module.
     module: String,
-    /// Its configuration, as it is.
+    /// The plugin configuration, unchanged.
     #[arg(long, value_name = "TEXT")]
     config: Option<String>,
     /// The configuration of its virtual machine.
     #[arg(long, value_name = "TEXT")]
     vm_config: Option<String>,
-    /// Which of its root contexts is meant.
+    /// The ID of its root context.
     #[arg(long, value_name = "ID", default_value = "")]
     root_id: String,
-    /// Refuse what Envoy refuses.
+    /// Reject everything that Envoy rejects.
     #[arg(long)]
     strict: bool,
     /// The request: method and path.
@@ -39,27 +38,27 @@ pub(crate) struct Arguments {
     /// A header of the request: 'Accept: text/html'.
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     headers: Vec<String>,
-    /// Its body.
+    /// The request body.
     #[arg(long, value_name = "TEXT")]
     body: Option<String>,
-    /// The status that the service behind answers with.
+    /// The status of the service's response.
     #[arg(long, value_name = "STATUS", default_value_t = 200)]
     response: u16,
-    /// A header of that answer.
+    /// A header of the response.
     #[arg(long, value_name = "NAME: VALUE")]
     response_header: Vec<String>,
-    /// Its body.
+    /// The response body.
     #[arg(long, value_name = "TEXT", default_value = "")]
     response_body: String,
     /// A service that the module may call: 'auth=http://localhost:9000'.
     #[arg(long = "service", value_name = "NAME=URL")]
     services: Vec<String>,
-    /// Hosts that the module may call beside them: 'localhost:9000', '*.example.org'.
+    /// Further hosts that the module may call: 'localhost:9000', '*.example.org'.
     #[arg(long = "host", value_name = "PATTERN")]
     hosts: Vec<String>,
 }
 
-/// What was seen, as lines.
+/// The output, as lines.
 #[derive(Default)]
 struct Lines(Mutex<String>);
 
@@ -78,8 +77,8 @@ async fn exchange(arguments: &Arguments, lines: &Arc<Lines>) -> anyhow::Result<E
     let chain = Arc::new(chain);
     chain.start();
     let handle = |request: Request<Body>| async move {
-        lines.put(&format!("\n  the service is asked: {} {}\n\n", request.method(), request.uri()));
-        // What reads the body is what lets a module see all of it.
+        lines.put(&format!("\n  the service receives: {} {}\n\n", request.method(), request.uri()));
+        // Reading the body is what passes all of it through the module.
         let _ = request.into_body().collect().await;
         response
     };
@@ -93,7 +92,7 @@ async fn exchange(arguments: &Arguments, lines: &Arc<Lines>) -> anyhow::Result<E
             }
             match body {
                 Ok(body) => lines.put(&format!("\n{}\n", String::from_utf8_lossy(&body))),
-                Err(error) => lines.put(&format!("\nthe body broke off: {error}\n")),
+                Err(error) => lines.put(&format!("\nthe body is incomplete: {error}\n")),
             }
             Ok(Exit::Ok)
         }
@@ -115,7 +114,7 @@ fn config(arguments: &Arguments) -> FilterConfig {
 
 fn request(arguments: &Arguments) -> anyhow::Result<Request<Body>> {
     let wrong = || {
-        let message = format!("`{}` is no request", arguments.request);
+        let message = format!("`{}` is not a request", arguments.request);
         Complaint::usage("bad-request", message, "write it as 'GET /path'")
     };
     let (method, path) = arguments.request.trim().split_once(' ').ok_or_else(wrong)?;
@@ -129,7 +128,7 @@ fn request(arguments: &Arguments) -> anyhow::Result<Request<Body>> {
 
 fn response(arguments: &Arguments) -> anyhow::Result<Response<Body>> {
     let status = StatusCode::from_u16(arguments.response).map_err(|_| {
-        Complaint::usage("bad-status", format!("{} is no status", arguments.response), "take 200 to 599")
+        Complaint::usage("bad-status", format!("{} is not a status", arguments.response), "take 200 to 599")
     })?;
     let mut response = Response::new(body::full(arguments.response_body.clone()));
     *response.status_mut() = status;
@@ -146,7 +145,7 @@ fn services(said: &[String]) -> anyhow::Result<Services> {
     for said in said {
         let wrong = |_| {
             let hint = "write it as 'name=http://host:port'";
-            Complaint::usage("bad-service", format!("`{said}` is no service"), hint)
+            Complaint::usage("bad-service", format!("`{said}` is not a service"), hint)
         };
         let (name, url) = said.split_once('=').ok_or(()).map_err(wrong)?;
         let service: ServiceConfig =
@@ -177,7 +176,7 @@ fn refused(refused: Vec<filter::Refused>) -> anyhow::Error {
         Some(filter::Refused { reason, .. }) => {
             Complaint::failed(reason.code(), reason.to_string(), reason.hint()).into()
         }
-        None => anyhow::anyhow!("the module was refused"),
+        None => anyhow::anyhow!("the module was rejected"),
     }
 }
 

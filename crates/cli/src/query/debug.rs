@@ -1,8 +1,8 @@
-//! `orfa query debug`: a program under a debugger of its own language, on this machine, fed from a recording.
+//! `orfa query debug`: runs a program locally under a debugger of its language, with the input of a recording.
 //!
-//! A program in C is compiled for this machine beside the C environment and `sdk/c/orfa_mock.c` (`native.rs`), one in
-//! JavaScript runs in Node beside `sdk/javascript/mock.mjs` (`node.rs`). Here it is started under gdb or
-//! `node inspect`, or what the command line names.
+//! A program in C is compiled for this machine together with the C environment and `sdk/c/orfa_mock.c`
+//! (`native.rs`). One in JavaScript runs in Node with `sdk/javascript/mock.mjs` (`node.rs`). This module starts
+//! it under gdb or `node inspect`, or under the debugger that the command line names.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,11 @@ use super::{native, node, replay};
 use crate::call;
 use crate::exit::{Complaint, Exit};
 
-/// Run a recorded program in a debugger, fed from its recording: C in gdb, JavaScript and TypeScript in Node's.
+/// Run a recorded program in a debugger with the input of its recording: C in gdb, JavaScript and TypeScript in
+/// Node's.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The recording: what `orfa call --record` wrote.
+    /// The recording, written by `orfa call --record`.
     recording: PathBuf,
     /// The program's source: .c, .ts, .js or .mjs.
     #[arg(long, value_name = "FILE")]
@@ -25,7 +26,7 @@ pub(crate) struct Arguments {
     /// Run it without a debugger.
     #[arg(long, conflicts_with = "debugger")]
     plain: bool,
-    /// Write the native program of a C source here and don't run it: `FILE RECORDING` does.
+    /// Write the native program of a C source to this file instead of running it: `FILE RECORDING` runs it.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["plain", "debugger"])]
     out: Option<PathBuf>,
     /// The debugger and its arguments, before the program's own [default: `gdb --args`, `node inspect`].
@@ -50,7 +51,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         };
     }
     if arguments.out.is_some() {
-        let message = format!("{} is run as it is", arguments.program.display());
+        let message = format!("{} needs no native program", arguments.program.display());
         return Err(Complaint::usage("nothing-to-write", message, "`--out` is for programs in C").into());
     }
     let program = call::Program::load(&arguments.program)?;
@@ -58,7 +59,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     start(arguments, &["node", "inspect"], &["node"], &of_node)
 }
 
-/// Runs the debugger to its end. An interrupt is the debugger's own affair.
+/// Runs the debugger to its end. Interrupts are left to the debugger.
 fn start(
     arguments: &Arguments,
     usual: &[&str],
@@ -83,6 +84,6 @@ fn missing(tool: &Path, error: &std::io::Error) -> Complaint {
     Complaint::failed(
         "debugger-missing",
         message,
-        "install it, or name another one behind `--`; `--plain` needs none",
+        "install it, or name another one after `--`; `--plain` needs none",
     )
 }

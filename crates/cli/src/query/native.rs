@@ -1,4 +1,5 @@
-//! A query in C as a program of this machine: the query, the C environment and the mock of the host's functions.
+//! Builds a query in C as a native program from the query, the C environment and the mock of the host
+//! functions.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,9 +13,9 @@ use crate::build::{ORFA_ABI_H, ORFA_H};
 use crate::exit::Complaint;
 use crate::terminal;
 
-/// The host's functions, from a recording.
+/// The host functions, which read from a recording.
 const MOCK: &str = include_str!("../../../../sdk/c/orfa_mock.c");
-/// Nothing is optimised away from under the debugger. The headers say to WebAssembly what means nothing here.
+/// Disables optimisation for the debugger, and warnings about attributes for WebAssembly.
 const FLAGS: &[&str] = &[
     "-g",
     "-O0",
@@ -25,15 +26,16 @@ const FLAGS: &[&str] = &[
     "-DYYJSON_DISABLE_NON_STANDARD=1",
 ];
 
-/// `CC`, or the clang that builds modules: another compiler may call functions in another order where C leaves it open,
-/// and then their answers come in another order than they were recorded.
+/// Returns `CC`, or the clang that builds modules. Another compiler may call functions in another order where C
+/// leaves it unspecified, and their results would then not match the recorded order.
 fn compiler() -> OsString {
     let chosen = std::env::var_os("CC");
     let clang = || Toolchain::find().map(|tools| tools.clang.into());
     chosen.unwrap_or_else(|| clang().unwrap_or_else(|_| "cc".into()))
 }
 
-/// Compiles a query for this machine. The sources beside it go to `folder`: the debugger shows them, too.
+/// Compiles a query for this machine. The other sources are written to `folder`, so that the debugger can show
+/// them.
 pub(super) fn build(source: &Path, folder: &Path, out: &Path) -> anyhow::Result<()> {
     crate::call::read(source)?;
     let own = [("orfa_mock.c", MOCK)];
@@ -52,7 +54,7 @@ pub(super) fn build(source: &Path, folder: &Path, out: &Path) -> anyhow::Result<
         Complaint::failed(
             "compiler-missing",
             message,
-            "on Debian: apt-get install clang-19 libc6-dev; CC names another one",
+            "on Debian: apt-get install clang-19 libc6-dev; CC selects another compiler",
         )
     })?;
     if !output.status.success() {

@@ -1,4 +1,4 @@
-//! A query in JavaScript or TypeScript as a program of Node: the author's own text beside a mock of `services`.
+//! Runs a query in JavaScript or TypeScript in Node: the program's own text with a mock of `services`.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -7,13 +7,13 @@ use super::replay;
 use crate::call::Program;
 use crate::exit::Complaint;
 
-/// `services`, clock and chance from a recording.
+/// A mock of `services`, clock and randomness that reads from a recording.
 const MOCK: &str = include_str!("../../../../sdk/javascript/mock.mjs");
 
-/// What Node is given: the mock, the recording, the program without its types, and whose text that is.
+/// The arguments of Node: the mock, the recording, the program without its types, and the name of its source.
 pub(super) fn arguments(program: &Program, recording: &Path, folder: &Path) -> anyhow::Result<Vec<OsString>> {
     let Some(source) = program.source() else {
-        let message = format!("{} is no source that can be debugged", program.file.display());
+        let message = format!("{} is not a source that can be debugged", program.file.display());
         let hint = "name the source it was built from: .c, .ts, .js or .mjs";
         return Err(Complaint::usage("unknown-program", message, hint).into());
     };

@@ -1,4 +1,4 @@
-//! `orfa query replay`: a recorded run once more, in this process, with nothing but the recording.
+//! `orfa query replay`: runs a recorded program again in this process, with the recording as its only input.
 
 use std::path::{Path, PathBuf};
 
@@ -9,12 +9,12 @@ use crate::call::{self, Problem, Program};
 use crate::exit::{Complaint, Exit};
 use crate::terminal;
 
-/// Run a recorded program once more, with the recording in the place of services, clock and chance.
+/// Run a recorded program again, with the recording in place of services, clock and randomness.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The recording: what `orfa call --record` wrote.
+    /// The recording, written by `orfa call --record`.
     recording: PathBuf,
-    /// The program: the recorded one, or one that was changed since and asks for the same.
+    /// The program: the recorded one, or a changed one that makes the same calls.
     #[arg(long, value_name = "FILE")]
     program: PathBuf,
 }
@@ -37,7 +37,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(show(replay, &program))
 }
 
-/// Prints the answer as `orfa call` does.
+/// Prints the response as `orfa call` does.
 fn show(replay: Replay, program: &Program) -> Exit {
     let as_recorded = if replay.same { "as the recorded run" } else { "otherwise than the recorded run" };
     let ended = format!("orfa: ended at host call {}, {as_recorded}\n", replay.calls);
@@ -56,7 +56,7 @@ fn show(replay: Replay, program: &Program) -> Exit {
     exit
 }
 
-/// What a file is written in.
+/// The language of a program.
 pub(super) fn language(program: &Program) -> Language {
     match program.content_type {
         "text/typescript" => Language::Typescript,
@@ -80,7 +80,7 @@ pub(super) fn complaint(error: &ReplayError, changed: bool) -> Complaint {
     match error {
         ReplayError::Diverged(_) => Complaint::failed("replay-diverged", text, hint),
         ReplayError::Malformed(_) => {
-            Complaint::failed("recording-malformed", format!("this is no recording: {text}"), "")
+            Complaint::failed("recording-malformed", format!("this is not a recording: {text}"), "")
         }
         ReplayError::Program { code, .. } => Complaint::failed(code, text, ""),
     }

@@ -1,4 +1,4 @@
-//! `orfa query sign`: what goes into `ORFA-Trust`.
+//! `orfa query sign`: creates the value of `ORFA-Trust`.
 
 use std::path::PathBuf;
 
@@ -11,12 +11,12 @@ use crate::exit::Exit;
 use crate::keys::Key;
 use crate::terminal;
 
-/// Sign a program, as it will be sent: prints the value of the header ORFA-Trust.
+/// Sign a program in the form in which it will be sent, and print the value of the header ORFA-Trust.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The program: .wasm, .js or .ts.
     program: PathBuf,
-    /// The private key, as `orfa keys new` made it.
+    /// The private key, created by `orfa keys new`.
     #[arg(short, long, value_name = "FILE")]
     key: PathBuf,
     /// The key's name in the gateway's config [default: the name of its file].

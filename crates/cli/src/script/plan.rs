@@ -1,4 +1,5 @@
-//! How the handlers of a script will run: what state they touch, beside whom, and when their writes are committed.
+//! Describes how the handlers of a script will run: their state, their concurrency and the commit of their
+//! writes.
 
 use script::{Class, Commit, Handler, Path, Program, Service};
 use serde_json::{Value, json};
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 use crate::terminal::{self, paint};
 use crate::units;
 
-/// A row for each handler.
+/// Formats a row for each handler.
 pub(super) fn text(program: &Program) -> String {
     let handlers = program.services.iter().map(|service| service.handlers.len()).sum();
     let services = units::count(program.services.len(), "service");
@@ -44,7 +45,7 @@ fn row(service: &Service, handler: &Handler) -> [String; 4] {
     [name, class.to_owned(), cells, commit]
 }
 
-/// The same as data.
+/// Returns the same description as JSON.
 pub(super) fn json(program: &Program) -> Value {
     let services = program.services.iter().map(|service| {
         let handlers = service.handlers.iter().map(|handler| {
@@ -79,7 +80,7 @@ fn class(class: Class) -> &'static str {
     }
 }
 
-/// A path, or where one that is computed is declared.
+/// Returns the path, or the key of a resource with a computed path.
 fn path<'s>(service: &'s Service, handler: &Handler) -> &'s str {
     let resource = service.resources.get(handler.resource);
     resource.map_or("", |resource| match &resource.path {
@@ -92,7 +93,7 @@ fn cells<'s>(service: &'s Service, handler: &Handler) -> Vec<&'s str> {
     handler.cells.iter().filter_map(|cell| Some(&*service.cells.get(*cell)?.name)).collect()
 }
 
-/// The number of its group, from 1, as people count.
+/// The number of the handler's group, from 1.
 fn group(handler: &Handler) -> usize {
     handler.group.map_or(0, |group| group + 1)
 }

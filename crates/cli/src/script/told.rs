@@ -1,4 +1,4 @@
-//! What the compiler found, for people and for editors.
+//! Diagnostics of the compiler, as text and as JSON for editors.
 
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report};
 use script::{Diagnostic, Label, Lines, Severity};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::terminal;
 
-/// With the lines that it speaks of.
+/// Formats a diagnostic with the source lines that it refers to.
 pub(super) fn text(found: &Diagnostic, name: &str, source: &str) -> String {
     let mut report = MietteDiagnostic::new(&found.message);
     report.severity = Some(match found.severity {
@@ -31,7 +31,7 @@ pub(super) fn text(found: &Diagnostic, name: &str, source: &str) -> String {
     }
 }
 
-/// With places as editors count them: lines and columns from 1.
+/// Returns a diagnostic with positions as editors use them: lines and columns from 1.
 pub(super) fn json(found: &Diagnostic, source: &str) -> Value {
     let lines = Lines::new(source);
     let place = |label: &Label| {

@@ -1,9 +1,9 @@
-//! The config read again: on SIGHUP, and when a file that it is made of is another one.
+//! Reload of the config: on SIGHUP, and when one of its files changes.
 //!
-//! Files are watched by asking for their inode, time and size every now and then. That costs some
-//! microseconds, and works where being told of changes doesn't: on network file systems, in overlays of
-//! containers, and for a ConfigMap, whose files stay the same links while a folder behind them is
-//! swapped. It all happens on a thread of its own, so that no request waits for a disk.
+//! Files are watched by polling their inode, time and size. That costs some microseconds, and works where
+//! change notifications don't: on network file systems, in overlays of containers, and for a ConfigMap, whose
+//! files remain the same links while a folder behind them is swapped. A separate thread polls and reloads, so
+//! that requests never wait for a disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -16,20 +16,20 @@ use super::systemd;
 use crate::watch::Watch;
 use crate::worker;
 
-/// Between two looks at the files; and how long they have to stay the same before they are read, since
-/// half of a config can be a config.
+/// The polling interval. Files must also be unchanged for this time before they are read, since a partially
+/// written config may be valid.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Where to wish for a reload. Dropping it ends the thread.
+/// A handle that requests reloads. Dropping it ends the thread.
 pub(super) struct Reloader(Sender<()>);
 
 impl Reloader {
-    /// Reads this config again when something that is watched changes. Must be called within the runtime.
+    /// Reloads the config when a watched file changes. It must be called within the runtime.
     pub(super) fn start(gateway: Gateway, file: PathBuf, watch: Watch) -> std::io::Result<Self> {
         let (wish, wishes) = channel();
         let runtime = Handle::current();
         let run = move || {
-            // What is built may want to spawn tasks.
+            // Building may spawn tasks.
             let _context = runtime.enter();
             run(&gateway, &file, watch, &wishes);
         };
@@ -37,7 +37,7 @@ impl Reloader {
         Ok(Self(wish))
     }
 
-    /// Wishes for a reload.
+    /// Requests a reload.
     pub(super) fn reload(&self) {
         // The thread ends only with the process.
         let _ = self.0.send(());
@@ -48,8 +48,8 @@ fn run(gateway: &Gateway, file: &Path, mut watch: Watch, wishes: &Receiver<()>) 
     loop {
         match wishes.recv_timeout(PAUSE) {
             Ok(()) => {
-                tracing::info!("asked to read the config again");
-                // What it is about to read is no change afterwards.
+                tracing::info!("config reload requested");
+                // Resets the change status, since the files are read now.
                 watch.has_changed();
             }
             Err(RecvTimeoutError::Timeout) if watch.has_changed() => settle(&mut watch),
@@ -62,7 +62,7 @@ fn run(gateway: &Gateway, file: &Path, mut watch: Watch, wishes: &Receiver<()>) 
     }
 }
 
-/// Waits until nobody writes any longer.
+/// Waits until the files are no longer written to.
 fn settle(watch: &mut Watch) {
     const MOST: usize = 20;
     for _ in 0..MOST {
@@ -73,7 +73,7 @@ fn settle(watch: &mut Watch) {
     }
 }
 
-/// Puts the config as it is now in force, or says why not; the files to be watched from now on.
+/// Activates the current config, or logs its mistakes. Returns the files to watch from now on.
 fn reload(gateway: &Gateway, file: &Path) -> Vec<PathBuf> {
     let reading = gateway::config::read_watched(file);
     match reading.config {
@@ -95,7 +95,9 @@ fn put(gateway: &Gateway, config: &Config) {
             tracing::info!(digest = config.source.digest(), "the config has changed and is in force");
         }
         Err(BuildError::Config(mistakes)) => refuse(&mistakes),
-        Err(error) => tracing::error!(%error, "the config can't be put in force, the one before stays"),
+        Err(error) => {
+            tracing::error!(%error, "the config can't be put in force, the previous one stays active")
+        }
     }
 }
 
@@ -103,5 +105,5 @@ fn refuse(mistakes: &[Mistake]) {
     for mistake in mistakes {
         tracing::error!(%mistake, "mistake in the config");
     }
-    tracing::error!(mistakes = mistakes.len(), "the config has mistakes, the one before it stays in force");
+    tracing::error!(mistakes = mistakes.len(), "the config has mistakes, the previous one stays in force");
 }

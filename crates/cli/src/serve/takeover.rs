@@ -1,15 +1,15 @@
-//! A new binary takes over the listening sockets, so that no client finds the door closed.
+//! Takeover of the listening sockets by a new process, without refusing any connection.
 //!
-//! The process that serves listens on a Unix socket, `takeover:` in its config, for its own user only:
+//! The serving process listens on a Unix socket, `takeover:` in its config, that only its own user can open:
 //!
-//! 1. the new process connects, before it has built anything;
-//! 2. the old one sends what it listens on: a line of JSON, and with it the sockets themselves;
-//! 3. the new one builds itself, accepts on them, and says `ready`;
-//! 4. the old one says `yours`, accepts no more and drains;
-//! 5. the new one puts a Unix socket of its own in place of the old one's.
+//! 1. The new process connects, before it has built anything.
+//! 2. The old one sends its listening sockets: a line of JSON with the sockets attached.
+//! 3. The new one builds itself, accepts on them, and sends `ready`.
+//! 4. The old one sends `yours`, stops accepting and drains.
+//! 5. The new one replaces the old one's Unix socket with its own.
 //!
-//! If the new one ends before it is ready, the old one goes on as if nothing had been. `take.rs` is the
-//! new one's side, `give.rs` the old one's. No network is opened here.
+//! If the new process ends before it is ready, the old one continues unaffected. `take.rs` is the new process's
+//! side, `give.rs` the old one's. No network connection is opened here.
 
 mod give;
 mod take;
@@ -30,26 +30,26 @@ use serde::{Deserialize, Serialize};
 pub(super) use give::Giver;
 pub(super) use take::{Taken, take};
 
-/// Of the message. A process that reads another one goes its own way.
+/// The version of the message. Another version is refused.
 const VERSION: u32 = 1;
-/// What one message can carry (`SCM_MAX_FD` of Linux).
+/// The maximum number of sockets in a message (`SCM_MAX_FD` of Linux).
 const MOST: usize = 253;
-/// A line with that many addresses is far shorter.
+/// The maximum length of the line, ample for that many addresses.
 const LONGEST: usize = 64 << 10;
 
 const READY: &[u8] = b"ready\n";
 const YOURS: &[u8] = b"yours\n";
 
-/// What a process listens on.
+/// The listening sockets of a process.
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
-    /// For clients.
+    /// The sockets for clients.
     pub(super) listeners: Vec<Listener>,
-    /// For the operator.
+    /// The admin socket.
     pub(super) admin: Option<Listener>,
 }
 
-/// The line: the names of the sockets that come with it, in their order.
+/// The line of JSON: the names of the attached sockets, in order.
 #[derive(Debug, Deserialize, Serialize)]
 struct Message {
     version: u32,
@@ -58,7 +58,7 @@ struct Message {
 }
 
 impl Sockets {
-    /// All of them, in one list.
+    /// Returns all of them in one list.
     pub(super) fn into_vec(self) -> Vec<Listener> {
         self.listeners.into_iter().chain(self.admin).collect()
     }
@@ -84,11 +84,11 @@ impl Sockets {
             true => sendmsg(to, &[IoSlice::new(&line)], &mut control, SendFlags::NOSIGNAL)?,
             false => return Err(io::Error::other("too many sockets for one message")),
         };
-        // The line is shorter than what a new connection's buffer holds.
+        // The line is shorter than the buffer of a new connection.
         if sent == line.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
-    /// Receives what [`Sockets::send`] sent; waits for it.
+    /// Waits for and receives the message of [`Sockets::send`].
     fn receive(from: &UnixStream) -> io::Result<Self> {
         let mut line = vec![0; LONGEST];
         let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
@@ -111,7 +111,7 @@ impl Sockets {
             }
         }
         if line.is_empty() {
-            return Err(io::Error::other("it said nothing: another process takes over already"));
+            return Err(io::Error::other("it sent nothing: another process is taking over already"));
         }
         let message: Message = serde_json::from_slice(&line)?;
         Self::named(message, sockets)
@@ -120,10 +120,10 @@ impl Sockets {
     fn named(message: Message, sockets: Vec<OwnedFd>) -> io::Result<Self> {
         let Message { version, listen, admin } = message;
         if version != VERSION {
-            return Err(io::Error::other(format!("it speaks version {version}, this one {VERSION}")));
+            return Err(io::Error::other(format!("it uses version {version}, this process {VERSION}")));
         }
         if sockets.len() != listen.len() + usize::from(admin.is_some()) {
-            return Err(io::Error::other("it sent other sockets than it named"));
+            return Err(io::Error::other("the number of sockets differs from the number of names"));
         }
         let mut sockets = sockets.into_iter().map(TcpListener::from);
         let listeners = listen.into_iter().zip(&mut sockets);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_arrives_with_its_names() {
+    fn sockets_arrive_with_their_names() {
         let (old, new) = UnixStream::pair().expect("a pair");
         let sent = Sockets { listeners: vec![listener("a"), listener("b")], admin: Some(listener("c")) };
         sent.send(&old).expect("sent");
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_and_other_counts_are_refused() {
+    fn rejects_other_versions_and_wrong_counts() {
         let message = |version, listen| Message { version, listen, admin: None };
         assert!(Sockets::named(message(VERSION, vec![]), vec![]).is_ok());
         assert!(Sockets::named(message(VERSION + 1, vec![]), vec![]).is_err());
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_is_no_predecessor() {
+    fn closed_connection_is_an_error() {
         let (old, new) = UnixStream::pair().expect("a pair");
         drop(old);
         assert!(Sockets::receive(&new).is_err());

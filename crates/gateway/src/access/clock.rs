@@ -1,12 +1,12 @@
-//! Time as RFC 3339 with milliseconds, in UTC, without an allocation: every request's line has one, and most come within
-//! the second of the line before.
+//! Formats time as RFC 3339 in UTC with milliseconds, without allocating. Every request's line has a timestamp,
+//! and most are within the same second as the line before.
 
 use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Appends `2026-01-31T12:00:00.000Z`.
 pub(super) fn write(line: &mut Vec<u8>, at: SystemTime) {
-    /// The last second that a thread wrote, and how.
+    /// The last second that a thread formatted, and its text.
     type Written = (u64, [u8; SECOND.len()]);
     thread_local!(static LAST: Cell<Written> = const { Cell::new((0, SECOND)) });
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -20,7 +20,7 @@ pub(super) fn write(line: &mut Vec<u8>, at: SystemTime) {
     line.push(b'Z');
 }
 
-/// How the first second is written, with the point before its milliseconds.
+/// The text of the first second, up to the point before its milliseconds.
 const SECOND: [u8; 20] = *b"1970-01-01T00:00:00.";
 
 fn second(seconds: u64) -> [u8; SECOND.len()] {
@@ -33,7 +33,7 @@ fn second(seconds: u64) -> [u8; SECOND.len()] {
     text
 }
 
-/// Appends the last digits of a number, zeros included.
+/// Appends the last `COUNT` digits of a number, leading zeros included.
 pub(super) fn digits<const COUNT: usize>(line: &mut Vec<u8>, number: u64) {
     let mut digits = [0; COUNT];
     put(&mut digits, number);
@@ -47,8 +47,8 @@ fn put(digits: &mut [u8], mut number: u64) {
     }
 }
 
-/// Year, month and day of a day after 1970-01-01, by counting from a March 1st: the leap day is then
-/// the last of a year, and months have a regular pattern of 153 days in five.
+/// Returns the year, month and day of a day number since 1970-01-01. Years are counted from March 1: the leap
+/// day is then the last of a year, and months have a regular pattern of 153 days in five.
 fn date(day: u64) -> (u64, u64, u64) {
     let day = day + 719_468;
     let (era, day) = (day / 146_097, day % 146_097);

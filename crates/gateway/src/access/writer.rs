@@ -1,7 +1,7 @@
-//! Lines to a sink that may be slow, from threads that must not wait.
+//! A background writer of log lines, for a slow sink and threads that must not block.
 //!
-//! Lines are appended to a buffer; one thread of its own takes it away and writes it. When the sink
-//! can't keep up and the buffer is full, lines are dropped and counted, and the log says how many.
+//! Lines are appended to a buffer, and a dedicated thread takes the buffer and writes it. When the sink can't
+//! keep up and the buffer is full, lines are dropped and counted, and the log reports their number.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -16,13 +16,13 @@ use services::headers::put_address;
 use super::clock::{self, digits};
 use crate::escape::escape;
 
-/// What may wait for the sink.
+/// The most bytes that may be buffered for the sink.
 const MAX_PENDING: usize = 4 << 20;
 
-/// How long lines are collected: waking a thread per line would cost more than the line.
+/// The time for which lines are collected: waking a thread per line would cost more than the line.
 const COLLECT: Duration = Duration::from_millis(10);
 
-/// A log that is written in the background. Dropping it writes what is left.
+/// A log that is written in the background. Dropping it writes the remaining lines.
 pub(crate) struct Log {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -42,7 +42,7 @@ struct State {
 }
 
 impl Log {
-    /// A log into this sink.
+    /// Creates a log that writes to `sink`.
     pub(crate) fn new(sink: Box<dyn Write + Send>) -> std::io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let theirs = Arc::clone(&shared);
@@ -51,7 +51,7 @@ impl Log {
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Writes what is left; nothing is written after that.
+    /// Writes the remaining lines. Later lines are discarded.
     pub(crate) fn finish(&self) {
         self.shared.lock().is_stopped = true;
         self.shared.changed.notify_one();
@@ -59,7 +59,7 @@ impl Log {
         thread.into_iter().for_each(|thread| drop(thread.join()));
     }
 
-    /// Appends a line, made outside of the lock.
+    /// Appends a line, which is formatted outside of the lock.
     pub(crate) fn write(&self, make: impl FnOnce(&mut Vec<u8>)) {
         thread_local!(static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
         LINE.with_borrow_mut(|line| {
@@ -94,7 +94,7 @@ impl Shared {
         loop {
             lines.clear();
             let is_stopped = self.take(&mut lines);
-            // A sink that is gone (a closed pipe) is no reason to stop answering requests.
+            // A sink that fails (a closed pipe) is not a reason to stop answering requests.
             let _ = sink.write_all(&lines).and_then(|()| sink.flush());
             if is_stopped {
                 return;
@@ -102,7 +102,7 @@ impl Shared {
         }
     }
 
-    /// Waits for lines, then a little for more of them, and takes them all.
+    /// Waits for lines, then briefly for more of them, and takes them all.
     fn take(&self, lines: &mut Vec<u8>) -> bool {
         let is_idle = |state: &mut State| state.pending.is_empty() && !state.is_stopped;
         let state = self.changed.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
@@ -132,7 +132,7 @@ fn dropped(line: &mut Vec<u8>, count: u64) {
 }
 
 /// Appends `,"name":"text"`.
-#[inline(always)] // With a name that is known when it is compiled, what stands before the text is copied in one go.
+#[inline(always)] // For a constant name, the bytes before the text become a single copy.
 pub(super) fn text(line: &mut Vec<u8>, name: &str, text: &str) {
     begin(line, name);
     quoted(line, text);
@@ -140,7 +140,7 @@ pub(super) fn text(line: &mut Vec<u8>, name: &str, text: &str) {
 
 fn quoted(line: &mut Vec<u8>, text: &str) {
     let is_special = |byte: u8| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\');
-    // Not `any`, which would stop at each byte to see whether to go on.
+    // Not `any`, which would branch at each byte.
     if text.bytes().fold(false, |is, byte| is | is_special(byte)) {
         let start = line.len();
         let _ = serde_json::to_writer(&mut *line, text);
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// Takes nothing until it is let.
+    /// A sink that blocks until it is released.
     struct Stuck(mpsc::Receiver<()>, Sink, mpsc::Sender<()>);
 
     impl Write for Stuck {
@@ -225,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_line_is_the_json_of_its_values(
+        fn lines_are_json_of_their_values(
             value in any::<String>(), count: u64, micros in 0..1_u64 << 50, ip: std::net::IpAddr,
         ) {
             let mut line = Vec::new();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_there_after_the_end() {
+    fn finish_writes_pending_lines() {
         let sink = Sink::default();
         let log = Log::new(Box::new(sink.clone())).unwrap();
         (0..1000).for_each(|n| log.write(|line| line.extend_from_slice(format!("{n}\n").as_bytes())));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_a_stuck_sink_cannot_take_are_counted_not_waited_for() {
+    fn counts_lines_dropped_by_a_stuck_sink() {
         let sink = Sink::default();
         let ((go, wait), (tell, stuck)) = (mpsc::channel(), mpsc::channel());
         let log = Log::new(Box::new(Stuck(wait, sink.clone(), tell))).unwrap();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_act_on_is_escaped() {
+    fn escapes_terminal_control_characters() {
         for (value, expected) in [
             ("plain \u{e9}", "plain \u{e9}"),
             ("\u{9b}31m\u{85}", r"\u009b31m\u0085"),

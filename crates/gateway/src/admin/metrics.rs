@@ -1,4 +1,4 @@
-//! `/metrics`: what the gateway and everything in it counts, put together when it is asked for.
+//! `/metrics`: the metrics of the gateway and its components, collected on request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::reload::ReloadState;
 /// The media type of the OpenMetrics text format, version 1.0.0.
 pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The whole text.
+/// Returns the whole page.
 pub(super) fn text(gateway: &Gateway, process: &Arc<Process>) -> Result<String, fmt::Error> {
     let (life, is_ready) = (gateway.current.life(), gateway.unready().is_none());
     let (reloads, process) = (gateway.reloads().state(), Arc::clone(process));
@@ -27,10 +27,10 @@ pub(super) fn text(gateway: &Gateway, process: &Arc<Process>) -> Result<String, 
         build(page)?;
         process.write(page)?;
         life.audience.metrics.write(page)?;
-        let help = "Requests that were refused because the gateway has more to do than it can";
+        let help = "Requests that were refused because the gateway is overloaded";
         page.counter("orfa_requests_shed", help, [([], life.shed.refused())])?;
         config(page, &reloads)?;
-        page.gauge("orfa_ready", "Whether /readyz says yes", [([], u64::from(is_ready))])?;
+        page.gauge("orfa_ready", "Whether /readyz reports ready", [([], u64::from(is_ready))])?;
         upstream(page, &life.services.stats())?;
         offload(page, &life.offload.stats())?;
         programs(page, &life)?;
@@ -44,37 +44,38 @@ fn build(page: &mut Page<'_>) -> fmt::Result {
     page.gauge("orfa_build_info", "The gateway's version", [(labels, 1_u64)])
 }
 
-/// The config in force, and what became of others.
+/// The active config, and the results of reloads.
 fn config(page: &mut Page<'_>, reloads: &ReloadState) -> fmt::Result {
     let results = [([("result", "ok")], reloads.succeeded), ([("result", "failed")], reloads.failed)];
-    page.counter("orfa_config_reloads", "Configs that were read after the first", results)?;
+    page.counter("orfa_config_reloads", "Config reloads, by result", results)?;
     let stale = u64::from(reloads.is_stale);
     page.gauge("orfa_config_stale", "Whether the newest config was refused", [([], stale)])?;
     let since = reloads.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    let help = "When the config came into force, since the epoch";
+    let help = "Activation time of the config, in seconds since the epoch";
     page.gauge("orfa_config_since_timestamp_seconds", help, [([], since)])?;
     let labels = [("sha256", &*reloads.digest)];
-    page.gauge("orfa_config_info", "The config in force", [(labels, 1_u64)])
+    page.gauge("orfa_config_info", "The active config", [(labels, 1_u64)])
 }
 
-/// The services behind the gateway, and each of their endpoints.
+/// The upstream services and their endpoints.
 fn upstream(page: &mut Page<'_>, services: &[ServiceStats]) -> fmt::Result {
     let outcomes = services.iter().flat_map(|stats| {
         let answered = stats.requests.saturating_sub(stats.failures);
         let outcomes = [("answered", answered), ("failed", stats.failures)];
         outcomes.map(|(outcome, count)| ([("service", &*stats.service), ("outcome", outcome)], count))
     });
-    let help = "Calls, retries not counted; one has failed that ends with 500 or more, or without an answer";
+    let help =
+        "Calls without retries; a call has failed if its status is 500 or above, or without a response";
     page.counter("orfa_upstream_requests", help, outcomes)?;
     let each = |count: fn(&ServiceStats) -> u64| {
         services.iter().map(move |stats| ([("service", &*stats.service)], count(stats)))
     };
-    let help = "Calls that were sent to another endpoint";
+    let help = "Retries of calls, each to another endpoint";
     page.counter("orfa_upstream_retries", help, each(|stats| stats.retries))?;
-    let help = "Calls that were not sent again because the budget for retries was used up";
+    let help = "Retries that were not made because the retry budget was exhausted";
     page.counter("orfa_upstream_retries_refused", help, each(|stats| stats.retries_refused))?;
     let took = services.iter().map(|stats| ([("service", &*stats.service)], stats.took.clone()));
-    let help = "From sending a call to the head of its answer, of calls that were answered";
+    let help = "Time from sending a call to the head of its response, for calls with a response";
     page.histogram("orfa_upstream_request_duration_seconds", help, took)?;
     let mut ends = Vec::new();
     for stats in services {
@@ -88,80 +89,84 @@ fn upstream(page: &mut Page<'_>, services: &[ServiceStats]) -> fmt::Result {
             ([("service", *service), ("target", &*end.target), ("address", &**address)], count(end))
         })
     };
-    let help = "Requests that an endpoint was given, retries counted";
+    let help = "Requests to an endpoint, including retries";
     page.counter("orfa_upstream_endpoint_requests", help, each(|end| end.requests))?;
-    let help = "Those of them that failed";
+    let help = "Failed requests to an endpoint, including retries";
     page.counter("orfa_upstream_endpoint_failures", help, each(|end| end.failures))?;
-    let help = "How often an endpoint was left out for failing";
+    let help = "Outlier ejections of an endpoint";
     page.counter("orfa_upstream_endpoint_ejections", help, each(|end| end.ejections))?;
-    let help = "Requests that are under way at an endpoint";
+    let help = "Requests in flight at an endpoint";
     page.gauge("orfa_upstream_endpoint_under_way", help, each(|end| u64::from(end.outstanding)))?;
-    let help = "Whether an endpoint gets requests";
+    let help = "Whether an endpoint receives requests";
     page.gauge("orfa_upstream_endpoint_healthy", help, each(|end| u64::from(end.healthy)))
 }
 
-/// The threads for work that clients cause.
+/// The offload pool: threads for work that clients cause.
 fn offload(page: &mut Page<'_>, stats: &OffloadStats) -> fmt::Result {
-    let help = "Jobs that wait for a thread of low priority";
+    let help = "Jobs queued for the offload pool";
     page.gauge("orfa_offload_queued", help, [([], stats.queued as u64)])?;
-    page.gauge("orfa_offload_running", "Jobs that such a thread has", [([], stats.running as u64)])?;
+    page.gauge("orfa_offload_running", "Jobs that run in the offload pool", [([], stats.running as u64)])?;
     let jobs = stats.kinds.iter().map(|(kind, stats)| ([("kind", *kind)], stats.jobs));
-    page.counter("orfa_offload_jobs", "Jobs that were given to such a thread, by kind", jobs)?;
+    page.counter("orfa_offload_jobs", "Jobs submitted to the offload pool, by kind", jobs)?;
     let cpu = stats.kinds.iter().map(|(kind, stats)| ([("kind", *kind)], stats.cpu.as_secs_f64()));
-    page.counter("orfa_offload_cpu_seconds", "CPU time of those jobs", cpu)?;
+    page.counter("orfa_offload_cpu_seconds", "CPU time of jobs in the offload pool", cpu)?;
     let rejected = stats.rejected.iter().map(|(reason, count)| ([("reason", *reason)], *count));
-    page.counter("orfa_offload_rejected", "Jobs without a result, by reason", rejected)?;
+    page.counter("orfa_offload_rejected", "Jobs of the offload pool without a result, by reason", rejected)?;
     let long = long_polls().into_iter().map(|(site, count)| ([("where", site)], count));
     page.counter("orfa_long_polls", "Polls that took more than 2 ms of their thread's CPU time", long)
 }
 
-/// The query runtime: its cache of compiled programs, and its instances.
+/// The query runtime: its compile cache and its instance pools.
 fn programs(page: &mut Page<'_>, life: &Life) -> fmt::Result {
     let Some(runtime) = &life.runtime else { return Ok(()) };
     let cache = runtime.cache();
     let mut gauge = |name: &str, help: &str, value: usize| page.gauge(name, help, [([], value as u64)]);
-    gauge("orfa_program_cache_bytes", "Bytes of compiled programs that are kept", cache.bytes)?;
-    gauge("orfa_program_cache_items", "Compiled programs that are kept", cache.items)?;
+    gauge("orfa_program_cache_bytes", "Bytes of compiled programs in the cache", cache.bytes)?;
+    gauge("orfa_program_cache_items", "Compiled programs in the cache", cache.items)?;
     let mut counter = |name: &str, help: &str, value: u64| page.counter(name, help, [([], value)]);
-    counter("orfa_program_cache_hits", "Requests whose program was compiled already", cache.hits)?;
+    counter("orfa_program_cache_hits", "Requests for a program in the compile cache", cache.hits)?;
     counter("orfa_program_cache_misses", "Requests whose program had to be compiled", cache.misses)?;
-    counter("orfa_program_cache_evictions", "Compiled programs that were pushed out", cache.evictions)?;
+    counter("orfa_program_cache_evictions", "Compiled programs evicted from the cache", cache.evictions)?;
     let compiling = runtime.compiling_time().as_secs_f64();
-    page.counter("orfa_program_compile_seconds", "Time that compiling took", [([], compiling)])?;
+    page.counter("orfa_program_compile_seconds", "Time spent compiling", [([], compiling)])?;
     let pools = runtime.used();
     let used = pools.iter().map(|pool| ([("class", pool.class)], pool.used as u64));
     page.gauge("orfa_program_instances_used", "Instances that run a program", used)?;
     let all = pools.iter().map(|pool| ([("class", pool.class)], pool.all as u64));
-    page.gauge("orfa_program_instances", "Instances that there may be at once", all)
+    page.gauge("orfa_program_instances", "Maximum number of instances", all)
 }
 
-/// The filters, and what their modules count themselves.
+/// The filters, and the metrics that their modules define.
 fn filters(page: &mut Page<'_>, life: &Life) -> fmt::Result {
     let Some(filters) = &life.filters else { return Ok(()) };
     let stats = filters.stats();
     let each = |count: fn(&FilterStats) -> u64| {
         stats.iter().map(move |stats| ([("filter", &*stats.filter)], count(stats)))
     };
-    page.counter("orfa_filter_requests", "Requests that a filter has seen", each(|stats| stats.requests))?;
+    page.counter(
+        "orfa_filter_requests",
+        "Requests that passed through a filter",
+        each(|stats| stats.requests),
+    )?;
     let help = "Requests that a filter answered itself";
     page.counter("orfa_filter_local_responses", help, each(|stats| stats.local_responses))?;
-    let help = "Traps, with callbacks that ran out of time or memory";
+    let help = "Traps, including callbacks that exceeded their CPU time or memory limit";
     page.counter("orfa_filter_traps", help, each(|stats| stats.traps))?;
-    let help = "How often a filter was started and configured";
+    let help = "Starts of a filter, including its configuration";
     page.counter("orfa_filter_starts", help, each(|stats| stats.starts))?;
     page.counter("orfa_filter_calls", "HTTP and gRPC calls of a filter", each(|stats| stats.calls))?;
-    let help = "Requests that ended with a problem of a filter's making";
+    let help = "Requests that ended with a problem because of a filter";
     page.counter("orfa_filter_failed", help, each(|stats| stats.failed))?;
-    let help = "Requests that went on without a filter after a trap";
+    let help = "Requests that bypassed a filter after a trap";
     page.counter("orfa_filter_bypassed", help, each(|stats| stats.bypassed))?;
     let help = "HTTP and gRPC calls of a filter that could not be made";
     page.counter("orfa_filter_refused_calls", help, each(|stats| stats.refused_calls))?;
-    let help = "Other host functions that did not do what a filter asked";
+    let help = "Other host functions that returned an error to a filter";
     page.counter("orfa_filter_refused_functions", help, each(|stats| stats.refused_functions))?;
     modules(page, filters.metrics())
 }
 
-/// The services in S: their workers, and what those do.
+/// The services in S and their workers.
 fn scripts(page: &mut Page<'_>, life: &Life) -> fmt::Result {
     if life.scripts.is_none() {
         return Ok(());
@@ -171,24 +176,24 @@ fn scripts(page: &mut Page<'_>, life: &Life) -> fmt::Result {
         stats.iter().map(move |(name, stats)| ([("service", *name)], count(stats) as u64))
     };
     page.gauge("orfa_script_workers", "Worker processes of a script", each(|stats| stats.workers))?;
-    page.gauge("orfa_script_runs_under_way", "Runs that workers have", each(|stats| stats.runs))?;
-    page.gauge("orfa_script_runs_busy", "Those of them that want a processor", each(|stats| stats.busy))?;
-    let help = "Runs that began, those that other runs asked for included";
+    page.gauge("orfa_script_runs_under_way", "Runs in flight in workers", each(|stats| stats.runs))?;
+    page.gauge("orfa_script_runs_busy", "Runs in flight that use CPU", each(|stats| stats.busy))?;
+    let help = "Runs that began, including those called by other runs";
     page.counter("orfa_script_runs", help, each(|stats| stats.begun))?;
-    let help = "Those of them that were answered without a worker";
+    let help = "Runs that were answered without a worker";
     page.counter("orfa_script_composed", help, each(|stats| stats.composed))?;
-    page.counter("orfa_script_commits", "Writes that were committed", each(|stats| stats.commits))?;
-    let help = "Writers that wait for their turn";
+    page.counter("orfa_script_commits", "Committed writes", each(|stats| stats.commits))?;
+    let help = "Writers queued for a state group";
     page.gauge("orfa_script_writers_waiting", help, each(|stats| stats.waiting))?;
-    let help = "Workers that were started in the place of lost ones";
+    let help = "Workers that were started to replace lost ones";
     page.counter("orfa_script_worker_restarts", help, each(|stats| stats.restarts))?;
     let ready =
         life.routes.scripts().map(|(_, script)| ([("service", script.name())], u64::from(script.is_ready())));
-    page.gauge("orfa_script_ready", "Whether a worker has the script that is in force", ready)
+    page.gauge("orfa_script_ready", "Whether a worker has the active script", ready)
 }
 
-/// What modules count, each metric under its own name as a label: a name of the page has rules that modules do
-/// not know.
+/// The metrics that filter modules define. Their names become labels, because they may not be valid metric
+/// names.
 fn modules(page: &mut Page<'_>, metrics: Vec<Metric>) -> fmt::Result {
     let (mut counters, mut gauges, mut histograms) = (Vec::new(), Vec::new(), Vec::new());
     for Metric { name, value } in &metrics {
@@ -200,12 +205,12 @@ fn modules(page: &mut Page<'_>, metrics: Vec<Metric>) -> fmt::Result {
             }
         }
     }
-    page.counter("orfa_wasm", "Counters that the modules of filters have defined", counters)?;
-    page.gauge("orfa_wasm_gauge", "Gauges that the modules of filters have defined", gauges)?;
-    page.histogram("orfa_wasm_histogram", "Histograms that the modules of filters have defined", histograms)
+    page.counter("orfa_wasm", "Counters defined by filter modules", counters)?;
+    page.gauge("orfa_wasm_gauge", "Gauges defined by filter modules", gauges)?;
+    page.histogram("orfa_wasm_histogram", "Histograms defined by filter modules", histograms)
 }
 
-/// A histogram whose buckets hold those before them too, as one whose buckets don't.
+/// Converts a histogram with cumulative buckets to one without.
 fn reading(upto: &[(f64, u64)], sum: f64, count: u64) -> Reading {
     let mut before = 0;
     let own = |(bound, upto)| (bound, upto - std::mem::replace(&mut before, upto));

@@ -1,16 +1,16 @@
-//! What the admin listener does not answer.
+//! The errors of the admin listener.
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use services::{Fault, Problem};
 
-/// Why a request to the admin listener was refused.
+/// The reason why a request to the admin listener was refused.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(super) enum Denied {
     #[error("the admin listener has no such path")]
     Path,
-    #[error("the admin listener changes nothing: it answers GET and HEAD")]
+    #[error("the admin listener is read-only: it answers GET and HEAD")]
     Method,
-    #[error("the admin listener does not answer to the host that was asked")]
+    #[error("the admin listener does not serve the requested host")]
     Host,
     #[error("the metrics could not be written")]
     Unwritten,
@@ -45,7 +45,7 @@ impl Problem for Denied {
     fn hint(&self) -> String {
         match self {
             Self::Path => "there are /healthz, /readyz and /metrics",
-            Self::Host => "ask it by its address, or list the name under `admin.hosts`",
+            Self::Host => "use its IP address, or list the name under `admin.hosts`",
             _ => "",
         }
         .to_owned()

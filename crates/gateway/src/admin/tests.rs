@@ -1,4 +1,4 @@
-//! The operator's listener against those who hold it up, and those who would have it do something.
+//! The admin listener against slow clients and requests that try to change state.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ fn gateway_of(text: &str) -> Gateway {
     Gateway::build(config::read_text(text, Path::new("orfa.yaml")).unwrap()).unwrap()
 }
 
-/// A connection that needs no network, so that time can be paused.
+/// A connection without a network, so that time can be paused.
 fn connected(gateway: &Gateway) -> DuplexStream {
     let hosts = gateway.admin_hosts();
     let seen = Seen { gateway: gateway.clone(), process: Arc::new(Process::new()), hosts };
@@ -34,7 +34,7 @@ async fn rest(mut stream: impl AsyncRead + Unpin) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_sends_a_head_byte_by_byte_is_cut_off() {
+async fn cuts_off_slow_request_heads() {
     let (began, gateway) = (Instant::now(), gateway());
     let (reading, mut writing) = tokio::io::split(connected(&gateway));
     let head = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
@@ -50,14 +50,14 @@ async fn who_sends_a_head_byte_by_byte_is_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_says_nothing_is_cut_off() {
+async fn cuts_off_silent_connections() {
     let (began, gateway) = (Instant::now(), gateway());
     assert_eq!(rest(connected(&gateway)).await, "");
     assert_eq!(began.elapsed().as_secs(), HEAD_TIMEOUT.as_secs());
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_for_ever_is_cut_off() {
+async fn cuts_off_long_lived_connections() {
     let (began, gateway) = (Instant::now(), gateway());
     let mut stream = connected(&gateway);
     while stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.is_ok() {
@@ -68,7 +68,7 @@ async fn who_asks_for_ever_is_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_too_many_waits_until_another_has_left() {
+async fn excess_connection_waits_for_a_free_slot() {
     let gateway = gateway();
     let admin = gateway.admin(gateway.adopt_admin(&mut Vec::new()).unwrap().unwrap()).unwrap();
     let address = admin.address().unwrap();
@@ -95,7 +95,7 @@ async fn one_too_many_waits_until_another_has_left() {
 }
 
 #[tokio::test]
-async fn nothing_here_changes_anything() {
+async fn admin_listener_is_read_only() {
     let gateway = gateway();
     let state = || (gateway.readiness().state(), gateway.reloads().state().succeeded, gateway.current.life());
     let before = state();
@@ -119,7 +119,7 @@ async fn nothing_here_changes_anything() {
 }
 
 #[tokio::test]
-async fn only_addresses_and_names_of_the_config_are_answered_to() {
+async fn serves_only_ip_addresses_and_configured_names() {
     let names = "listen: { address: 127.0.0.1:0, hosts: [shop.example] }
 admin: { address: 0.0.0.0:0, hosts: ['*.shop.svc', orfa-admin] }
 routes: []";

@@ -1,4 +1,4 @@
-//! Files beside the config that are written like it: YAML of a struct, all mistakes told with their places.
+//! Companion files of the config: YAML of a struct, with all mistakes reported at their positions.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use super::mistake::Mistake;
 use super::source::Source;
 use super::{read_file, schema, undeserialised, yaml};
 
-/// Such a file from its text, and where everything stands in it.
+/// Parses a companion file, and returns the positions of its fields too.
 ///
 /// # Errors
 /// All its mistakes, in the order of the file.
@@ -25,13 +25,13 @@ pub(crate) fn read<T: DeserializeOwned + JsonSchema>(
     Ok((read, source))
 }
 
-/// The files that such a file is made of, itself first.
+/// Returns the files that a companion file consists of, itself first.
 pub(crate) fn files(file: &Path) -> Vec<PathBuf> {
     let document = read_file(file).ok().and_then(|text| yaml::read(&text, file).ok());
     document.map_or_else(|| vec![file.to_owned()], |document| document.source.files().to_vec())
 }
 
-/// What a value says, where nothing is wrong with it.
+/// Deserialises a value if it has no mistakes so far.
 pub(super) fn deserialised<T: DeserializeOwned>(
     value: Value,
     source: &Source,

@@ -1,8 +1,7 @@
-//! What no schema can say: names that have to exist, paths that clash, limits that make no sense.
+//! Checks that a schema can't express: references to names, conflicting paths, contradictory limits.
 //!
-//! The checks look at the value and not at the structs, so that one mistake that keeps a config from
-//! being deserialised does not hide the others. What has the wrong type is passed over: the schema
-//! has spoken of it.
+//! The checks read the JSON value instead of the structs, so that one mistake that prevents deserialisation
+//! doesn't hide the others. Values of the wrong type are skipped, since the schema validation reports them.
 
 mod callers;
 
@@ -19,7 +18,7 @@ use super::source::{Source, field};
 use super::{Config, TracesConfig};
 use crate::{cors, hosts, trusted};
 
-/// The ways of answering; a route has exactly one.
+/// The kinds of handlers; a route has exactly one.
 const WAYS: [&str; 5] = ["query", "script", "aggregate", "graphql", "proxy"];
 
 struct Checker<'a> {
@@ -28,7 +27,7 @@ struct Checker<'a> {
     mistakes: Vec<Mistake>,
 }
 
-/// All that is wrong in the value beyond its schema.
+/// Returns the mistakes in the value beyond those against its schema.
 pub(super) fn check(root: &Value, source: &Source) -> Vec<Mistake> {
     let mut checker = Checker { root, source, mistakes: Vec::new() };
     checker.listen();
@@ -61,7 +60,7 @@ impl Checker<'_> {
         self.root.pointer(pointer).and_then(Value::as_array).map_or(0, Vec::len)
     }
 
-    /// The text as it may be shown.
+    /// The text, redacted if it must not be printed.
     fn shown(&self, pointer: &str, text: &str) -> String {
         if self.source.is_hidden(pointer) { "the value".to_owned() } else { format!("`{text}`") }
     }
@@ -91,7 +90,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The hosts that listeners answer for.
+    /// Checks the hosts of the listeners.
     fn hosts(&mut self) {
         let listeners = (0..self.count("/listen")).map(|index| format!("/listen/{index}"));
         let alone = ["/listen", "/admin"].map(str::to_owned);
@@ -102,7 +101,7 @@ impl Checker<'_> {
                 if let Err(reason) = hosts::check(&text) {
                     let shown = self.shown(&pointer, &text);
                     let hint = "write shop.example.org, *.shop.example.org or shop.example.org:8443";
-                    self.wrong(&pointer, format!("{shown} is no host to answer for: {reason}"), hint);
+                    self.wrong(&pointer, format!("{shown} is not a valid host: {reason}"), hint);
                 }
             }
         }
@@ -125,10 +124,10 @@ impl Checker<'_> {
         let shown = self.shown(POINTER, &text);
         if !trusted::is_address_header(&text) {
             let hint = "write x-forwarded-for, forwarded, or the one that the proxy writes";
-            self.wrong(POINTER, format!("{shown} is no header for addresses of clients"), hint);
+            self.wrong(POINTER, format!("{shown} is not a header for client addresses"), hint);
         } else if self.count("/trusted_proxies") == 0 {
-            let hint = "write `trusted_proxies` too: what others say of their address is never believed";
-            self.wrong(POINTER, "no proxy is trusted, so that no header says where clients are", hint);
+            let hint = "write `trusted_proxies` too: the header is read from trusted proxies only";
+            self.wrong(POINTER, "no proxy is trusted, so the header is never read", hint);
         }
     }
 
@@ -138,13 +137,14 @@ impl Checker<'_> {
             let Some(text) = self.text(&pointer) else { continue };
             if !trusted::is_proxy_header(&text) {
                 let shown = self.shown(&pointer, &text);
-                let hint = "write x-forwarded-prefix, client-cert, or another that is not written anew";
-                self.wrong(&pointer, format!("{shown} is no header that goes on from a proxy"), hint);
+                let hint =
+                    "write x-forwarded-prefix, client-cert, or another that the gateway doesn't rewrite";
+                self.wrong(&pointer, format!("{shown} can't be passed on from a proxy"), hint);
             }
         }
     }
 
-    /// The services' own rules, for those that are whole enough to be asked.
+    /// Applies the services' own checks to each service that can be deserialised.
     fn services(&mut self) {
         let Some(Value::Object(services)) = self.root.get("services") else { return };
         let whole = |value: &Value| serde_json::from_value::<ServiceConfig>(value.clone()).ok();
@@ -183,13 +183,13 @@ impl Checker<'_> {
                 let Some(name) = self.text(&pointer) else { continue };
                 if !cors::config::is_header(&name) {
                     let shown = self.shown(&pointer, &name);
-                    self.wrong(&pointer, format!("{shown} is no header's name"), "list them one by one");
+                    self.wrong(&pointer, format!("{shown} is not a header name"), "list them one by one");
                 }
             }
         }
     }
 
-    /// Credentials of everybody would be those of a visitor that any page can ask for.
+    /// Rejects credentials that no listed origin can send: an unnamed origin never gets them.
     fn cors_credentials(&mut self, pointer: &str) {
         let Some(cors) = self.root.pointer(pointer) else { return };
         let asked = cors.get("credentials") == Some(&Value::Bool(true));
@@ -243,7 +243,7 @@ impl Checker<'_> {
         let hint = format!("a route has exactly one of {}", any_of(&WAYS.map(str::to_owned)));
         match ways.as_slice() {
             [_] => {}
-            [] => self.wrong(route, "the route has no way of answering", &hint),
+            [] => self.wrong(route, "the route has no handler", &hint),
             [.., last] => {
                 let message = format!("the route has {} at once", ways.join(" and "));
                 self.wrong(&format!("{route}/{last}"), message, &hint);
@@ -261,17 +261,17 @@ impl Checker<'_> {
         }
     }
 
-    /// What a schema is made of: services or a supergraph.
+    /// Checks the source of a GraphQL schema: services or a supergraph.
     fn graphql(&mut self, pointer: &str) {
         let Some(Value::Object(members)) = self.root.pointer(pointer) else { return };
         let has_services = self.count(&format!("{pointer}/services")) > 0;
         match members.get("supergraph") {
             None if !has_services => {
-                let hint = "name the services that the schema is made of, or a supergraph";
-                self.wrong(pointer, "the schema is made of nothing", hint);
+                let hint = "name the services of the schema, or a supergraph";
+                self.wrong(pointer, "the schema has no source", hint);
             }
             Some(_) if has_services || members.contains_key("links") => {
-                let hint = "a supergraph says itself which services it is made of, and how";
+                let hint = "a supergraph already specifies its services and links";
                 self.wrong(
                     &format!("{pointer}/supergraph"),
                     "a supergraph beside `services` or `links`",
@@ -296,10 +296,10 @@ impl Checker<'_> {
 
     fn limits(&mut self, pointer: &str) {
         let Some(Value::Object(limits)) = self.root.pointer(pointer) else { return };
-        // The one limit from below: nothing of it asks for nothing.
+        // Zero is valid only for this lower bound, where it disables the check.
         for (name, value) in limits.iter().filter(|(name, _)| *name != "body_rate") {
             if is_nothing(value) {
-                self.wrong(&format!("{pointer}/{name}"), "a limit of nothing lets nothing through", "");
+                self.wrong(&format!("{pointer}/{name}"), "a limit of zero allows nothing", "");
             }
         }
         if let (Some(cpu), Some(deadline)) = (span(limits.get("cpu")), span(limits.get("deadline")))
@@ -314,7 +314,7 @@ impl Checker<'_> {
         {
             self.wrong(
                 &format!("{pointer}/parallel"),
-                format!("more at once than the {calls} calls in all"),
+                format!("more than the limit of {calls} calls in total"),
                 "",
             );
         }

@@ -1,42 +1,43 @@
-//! The `connections:` section: how much of the gateway clients may take at once.
+//! The `connections:` section: limits on the resources that clients may use at once.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use services::Bytes;
 
-/// How much of the gateway clients may take at once. An address is an IPv4 address, or the first 64 bits of an IPv6
-/// address, that is connected; those of `trusted_proxies` have many clients behind them and only the limits of all. Who is
-/// above a limit is not let in, or has an answer cut off; `orfa_client_limits_reached_total` counts both.
+/// Limits on the resources that clients may use at once. An address is the IPv4 address of the connected peer,
+/// or the first 64 bits of its IPv6 address. The addresses of `trusted_proxies` are subject to the limits of
+/// all clients only, since they have many clients behind them. Above a limit, connections and requests are
+/// refused and responses are cut off; `orfa_client_limits_reached_total` counts both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConnectionsConfig {
-    /// Connections of all clients. Without it that is three quarters of the file descriptors that the process may have
-    /// (`ulimit -n`), 20000 at most: a proxied request takes another one.
+    /// Connections of all clients. By default three quarters of the process's file descriptor limit (`ulimit
+    /// -n`), at most 20000: a proxied request needs another descriptor.
     #[schemars(range(min = 1))]
     pub max: Option<u32>,
     /// Connections of one address.
     #[schemars(range(min = 1))]
     pub per_address: u32,
-    /// TLS handshakes under way, each for 10 s at most.
+    /// TLS handshakes in flight. Each may take 10 s at most.
     #[schemars(range(min = 1))]
     pub handshakes: u32,
-    /// TLS handshakes under way with one address.
+    /// TLS handshakes in flight with one address.
     #[schemars(range(min = 1))]
     pub handshakes_per_address: u32,
-    /// Requests of one address over HTTP/2, up to the last byte of their answers; what is above that is answered with
-    /// `gateway-overloaded`. Over HTTP/1.1 a connection has one at a time.
+    /// HTTP/2 requests in flight from one address, up to the last byte of their responses. Requests above the
+    /// limit are answered with `gateway-overloaded`. An HTTP/1.1 connection has one request at a time.
     #[schemars(range(min = 1))]
     pub requests_per_address: u32,
-    /// Bytes of answers that clients have yet to take, in pieces of more than 16 KiB, and all that a composed answer
-    /// holds. A single answer may be larger.
+    /// Response bytes that clients have not yet received, counting chunks of more than 16 KiB and the memory of
+    /// composed responses. A single response may be larger.
     pub unsent: Bytes,
-    /// The same for one address.
+    /// Response bytes that one address has not yet received.
     pub unsent_per_address: Bytes,
-    /// The same for one connection.
+    /// Response bytes that one connection has not yet received.
     pub unsent_per_connection: Bytes,
 }
 
-/// The most connections that are let in where the config names no number.
+/// The upper bound of the default connection limit.
 const MAX: u64 = 20_000;
 
 impl Default for ConnectionsConfig {
@@ -55,13 +56,13 @@ impl Default for ConnectionsConfig {
 }
 
 impl ConnectionsConfig {
-    /// How many connections there may be.
+    /// The connection limit.
     pub(crate) fn max(&self) -> u64 {
         self.max.map_or_else(descriptors, u64::from)
     }
 }
 
-/// As many connections as the process may have file descriptors for.
+/// Derives the connection limit from the limit of file descriptors.
 fn descriptors() -> u64 {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     most.map_or(MAX, |most| (most / 4 * 3).clamp(1, MAX))

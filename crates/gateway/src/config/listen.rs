@@ -1,44 +1,44 @@
-//! The `listen:` section: addresses, and how each of them is spoken to.
+//! The `listen:` section: addresses and their protocols.
 
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Where the gateway listens: one place or several.
+/// The addresses that the gateway listens on: one or several.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ListenConfig {
-    /// One address, in clear text: `0.0.0.0:8080`.
+    /// A single address, without TLS: `0.0.0.0:8080`.
     Address(String),
-    /// One address with more to say of it.
+    /// A single address, with options.
     One(ListenerConfig),
-    /// Several.
+    /// Several addresses.
     Many(#[schemars(length(min = 1))] Vec<EachListenerConfig>),
 }
 
-/// One of several places.
+/// An entry of a list of addresses.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum EachListenerConfig {
-    /// An address, in clear text.
+    /// An address, without TLS.
     Address(String),
-    /// An address with more to say of it.
+    /// An address, with options.
     More(ListenerConfig),
 }
 
-/// An address, and how it is spoken to.
+/// An address, with options.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListenerConfig {
     /// The address and port: `0.0.0.0:8443`, `[::]:8443`.
     pub address: String,
-    /// Speak TLS here, HTTP/2 and HTTP/1.1 as the client likes.
+    /// Use TLS on this address; the client negotiates HTTP/2 or HTTP/1.1.
     #[serde(default)]
     pub tls: Option<TlsConfig>,
-    /// The hosts that this address answers for: `shop.example.org`, `*.shop.example.org`, `shop.example.org:8443` for one
-    /// port alone. Requests for others are refused (421). Without it all hosts are answered, but pages of a host whose name
-    /// stands nowhere in the config are foreign.
+    /// The hosts that this address serves: `shop.example.org`, `*.shop.example.org`, or `shop.example.org:8443`
+    /// for a single port. Requests for other hosts are refused (421). By default all hosts are served, but
+    /// pages of a host that the config doesn't name count as cross-origin.
     #[serde(default)]
     pub hosts: Vec<String>,
 }
@@ -47,10 +47,11 @@ pub struct ListenerConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TlsConfig {
-    /// The gateway's certificates. Clients get the one with the name that they ask for (SNI), else the first.
+    /// The gateway's certificates. The one that matches the requested server name (SNI) is sent, or else the
+    /// first.
     #[schemars(length(min = 1))]
     pub certificates: Vec<CertificateConfig>,
-    /// Ask clients for certificates too.
+    /// Request certificates from clients too.
     #[serde(default)]
     pub client: Option<ClientCertificatesConfig>,
 }
@@ -59,17 +60,17 @@ pub struct TlsConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CertificateConfig {
-    /// The file of the certificate, then of those between it and its root, in PEM.
+    /// The file with the certificate chain in PEM, the gateway's certificate first.
     pub cert: PathBuf,
-    /// The file of its private key, in PEM.
+    /// The file with the private key, in PEM.
     pub key: PathBuf,
 }
 
-/// Which clients' certificates are believed.
+/// The client certificates that are accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientCertificatesConfig {
-    /// The file of the certificates that clients' own have to come from, in PEM.
+    /// The file with the certificate authorities of client certificates, in PEM.
     pub ca: PathBuf,
     /// Refuse clients without a certificate.
     #[serde(default = "default_required")]
@@ -90,7 +91,7 @@ impl EachListenerConfig {
 }
 
 impl ListenConfig {
-    /// One address in clear text.
+    /// A single address, without TLS.
     #[must_use]
     pub fn at(address: impl Into<String>) -> Self {
         Self::Address(address.into())
@@ -101,19 +102,19 @@ impl ListenConfig {
         self.each().into_iter().map(|(_, address, _)| address)
     }
 
-    /// The hosts that addresses answer for, of all of them together.
+    /// The hosts of all addresses.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = &String> {
         let each = self.listeners();
         each.into_iter().flat_map(|listener| &listener.hosts)
     }
 
-    /// The hosts that an address answers for.
+    /// The hosts of one address.
     pub(crate) fn hosts_at<'a>(&'a self, address: &str) -> impl Iterator<Item = &'a String> {
         let here = self.listeners().into_iter().filter(move |listener| listener.address == address);
         here.flat_map(|listener| &listener.hosts).collect::<Vec<_>>().into_iter()
     }
 
-    /// Those of which more is said than their address.
+    /// The addresses with options.
     fn listeners(&self) -> Vec<&ListenerConfig> {
         match self {
             Self::Address(_) => Vec::new(),
@@ -122,7 +123,7 @@ impl ListenConfig {
         }
     }
 
-    /// Every address with its JSON Pointer in the config, and how it is spoken to.
+    /// Every address with its JSON Pointer in the config and its TLS options.
     pub(crate) fn each(&self) -> Vec<(String, &str, Option<&TlsConfig>)> {
         let many = match self {
             Self::Address(address) => return vec![("/listen".to_owned(), address, None)],

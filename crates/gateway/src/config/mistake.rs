@@ -1,21 +1,21 @@
-//! A mistake in a config, with everything its writer needs: where, what, and what to do.
+//! A diagnostic for a config: the position, the problem and the remedy.
 
 use std::fmt;
 
-/// Something in a config that cannot be right.
+/// A mistake in a config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// The file, as it was named.
+    /// The file, as given by the operator.
     pub file: String,
-    /// The line, from 1; 0 where the mistake is not in a file.
+    /// The line, from 1; 0 if the mistake is not in a file.
     pub line: usize,
     /// The column, from 1.
     pub column: usize,
     /// The field: `routes[0].query.limits.cpu`; empty for the document as a whole.
     pub field: String,
-    /// What is wrong, as a sentence without its subject's place.
+    /// The problem, as a sentence without the position.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub hint: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
-/// Words in a row, for a hint: `GET, POST or PUT`.
+/// Joins words for a hint: `GET, POST or PUT`.
 pub(crate) fn any_of(words: &[String]) -> String {
     match words {
         [] => String::new(),

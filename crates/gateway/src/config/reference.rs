@@ -1,8 +1,8 @@
-//! docs/config.md: every field of `orfa.yaml`, written from the schema and compared with it.
+//! The generator of docs/config.md, which documents every field of `orfa.yaml` from the schema.
 //!
-//! It is a test and no part of the gateway. `cargo xtask generate` runs it with [`WRITE`] set, and then it
-//! writes the page; otherwise it fails where the page says something else. Every section has an example,
-//! every field stands in one, and every example is a config that the gateway takes.
+//! It is a test rather than a part of the gateway. With [`WRITE`] set, as by `cargo xtask generate`, it writes
+//! the page; otherwise it fails if the page is out of date. Every section has an example, every field occurs in
+//! one, and every example is a valid config.
 
 mod examples;
 mod page;
@@ -20,7 +20,7 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.md");
 const WRITE: &str = "ORFA_GENERATE";
 
 #[test]
-fn the_page_is_what_the_schema_says() {
+fn config_page_matches_the_schema() {
     let wanted = page(&schema(), EXAMPLES);
     if std::env::var_os(WRITE).is_some() {
         std::fs::write(PAGE, &wanted).unwrap();
@@ -31,7 +31,7 @@ fn the_page_is_what_the_schema_says() {
 }
 
 #[test]
-fn every_example_is_a_config() {
+fn every_example_is_a_valid_config() {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in examples::FILES {
         std::fs::write(folder.path().join(name), text).unwrap();
@@ -43,7 +43,7 @@ fn every_example_is_a_config() {
     }
 }
 
-/// The certificates that the examples name.
+/// Creates the certificates that the examples name.
 fn certify(folder: &Path) {
     let made = rcgen::generate_simple_self_signed(["gateway".to_owned()]).unwrap();
     std::fs::create_dir_all(folder).unwrap();
@@ -53,7 +53,7 @@ fn certify(folder: &Path) {
 }
 
 #[test]
-fn every_field_stands_in_an_example() {
+fn every_field_occurs_in_an_example() {
     let schema = schema();
     let mut used = BTreeSet::new();
     for (_, example) in EXAMPLES {
@@ -78,13 +78,13 @@ fn every_field_stands_in_an_example() {
     assert!(missing.is_empty(), "write an example of these in config/reference/examples.rs: {missing:?}");
 }
 
-/// An example with what every config has to have.
+/// Completes an example with the required fields.
 fn whole(example: &str) -> String {
     let has_routes = example.lines().any(|line| line.starts_with("routes:"));
     if has_routes { example.to_owned() } else { format!("{example}routes: []\n") }
 }
 
-/// Which fields of which definitions a value uses.
+/// Collects the fields that a value uses, with their definitions.
 fn collect(root: &Value, schema: &Value, value: &Value, used: &mut BTreeSet<(String, String)>) {
     let (name, schema) = definition(root, schema);
     for branch in ["anyOf", "oneOf"].iter().filter_map(|key| schema.get(*key)?.as_array()).flatten() {

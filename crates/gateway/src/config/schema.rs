@@ -1,7 +1,7 @@
-//! The JSON Schema of the config, and what a validator says against it in plain words.
+//! The JSON Schema of the config, and the translation of validation errors into plain diagnostics.
 //!
-//! The schema is derived from the structs. One thing is changed: an optional field may be left out, not
-//! be `null`, since an empty `cors:` in YAML is a null that nobody meant.
+//! The schema is derived from the structs, with one change: an optional field may be absent but not `null`,
+//! since an empty `cors:` in YAML is a null that is most likely a mistake.
 
 use json::pointer::below;
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
@@ -15,7 +15,7 @@ use super::Config;
 use super::mistake::{Mistake, any_of};
 use super::source::Source;
 
-/// The types whose values are texts of a form: what one is called, and what to write.
+/// The string types with a format: name, description and hint.
 const FORMS: [(&str, &str, &str); 6] = [
     ("Duration", "a time span", "write 50ms, 2s or 5m"),
     ("Bytes", "a number of bytes", "write 64KiB, 16MiB or 1GiB"),
@@ -31,7 +31,7 @@ pub fn schema() -> Value {
     of::<Config>()
 }
 
-/// The JSON Schema of what is written like the config.
+/// Returns the JSON Schema of a type in the style of the config.
 pub(super) fn of<T: JsonSchema>() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
     let mut schema = generator.into_root_schema_for::<T>().to_value();
@@ -39,7 +39,7 @@ pub(super) fn of<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Everything in the value that the schema does not allow.
+/// Returns everything in the value that the schema does not allow.
 pub(super) fn validate(value: &Value, source: &Source, schema: &Value) -> Vec<Mistake> {
     let validator = match jsonschema::validator_for(schema) {
         Ok(validator) => validator,
@@ -116,7 +116,7 @@ impl Speaker<'_> {
         self.source.mistake_in_key(&pointer, format!("unknown key `{key}`"), Some(hint))
     }
 
-    /// Of several forms, the one that its writer meant: the one whose type fits.
+    /// Reports the errors of the intended branch: the one whose type matches.
     fn say_branches(
         &self,
         error: &ValidationError<'_>,
@@ -143,7 +143,7 @@ impl Speaker<'_> {
         vec![self.source.mistake(here.as_str(), message, hint)]
     }
 
-    /// What the value is called where its type is a text of a form.
+    /// Returns the description and hint of a string type with a format.
     fn form(&self, error: &ValidationError<'_>) -> Option<(String, String)> {
         let name = error.schema_path().as_str().strip_prefix("/$defs/")?.split('/').next()?;
         if let Some((_, noun, hint)) = FORMS.iter().find(|(form, ..)| *form == name) {
@@ -151,18 +151,18 @@ impl Speaker<'_> {
         }
         let Kind::Pattern { .. } = error.kind() else { return None };
         let schema = self.around(error)?;
-        let noun = schema.get("title").and_then(Value::as_str).unwrap_or("of the form that is asked for");
+        let noun = schema.get("title").and_then(Value::as_str).unwrap_or("of the required form");
         let examples = schema.get("examples").map(list).unwrap_or_default();
         Some((noun.to_owned(), format!("write {}", any_of(&examples))))
     }
 
-    /// The schema that the failed keyword stands in.
+    /// Returns the schema that contains the failed keyword.
     fn around(&self, error: &ValidationError<'_>) -> Option<&Value> {
         let path = error.schema_path().as_str();
         self.schema.pointer(&path[..path.rfind('/')?])
     }
 
-    /// The value as it may be shown.
+    /// The value, redacted if it must not be printed.
     fn shown(&self, error: &ValidationError<'_>) -> String {
         if self.source.is_hidden(error.instance_path().as_str()) {
             return "the value".to_owned();
@@ -176,7 +176,7 @@ impl Speaker<'_> {
     }
 }
 
-/// The values that the error would have liked.
+/// Returns the values that would have been valid.
 fn allowed(error: &ValidationError<'_>) -> Vec<String> {
     match error.kind() {
         Kind::Constant { expected_value } => vec![plain(expected_value)],
@@ -212,7 +212,7 @@ fn type_name(kind: JsonType) -> &'static str {
     }
 }
 
-/// Takes `null` out of every schema that has something else to offer.
+/// Removes `null` from every schema with an alternative.
 fn forbid_null(schema: &mut Value) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(forbid_null),

@@ -1,7 +1,7 @@
-//! Where in a file each field of a config stands.
+//! The positions of a config's fields in its file.
 //!
-//! Everything that looks for mistakes knows a field by its JSON Pointer; a [`Source`] turns that into
-//! file, line and column, and into the name that people read: `/routes/0/path` is `routes[0].path`.
+//! Checks identify a field by its JSON Pointer. A [`Source`] translates that into file, line and column, and
+//! into a readable name: `/routes/0/path` is `routes[0].path`.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub(crate) struct Place {
     pub(crate) value: (usize, usize),
 }
 
-/// Which of a field's two places is meant.
+/// Selects the key's or the value's position.
 #[derive(Clone, Copy)]
 pub(crate) enum At {
     Key,
@@ -52,26 +52,26 @@ impl Source {
         &self.digest
     }
 
-    /// Every file that was read to make the config, itself first.
+    /// Every file that was read for the config, itself first.
     #[must_use]
     pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
 
-    /// Notes the text that all this is the source of.
+    /// Registers the text of the config file.
     pub(crate) fn note_text(&mut self, text: &str) {
         use sha2::{Digest, Sha256};
         self.digest = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
     }
 
-    /// Notes a file that the config names; a relative path starts in the config's folder.
+    /// Registers a file that the config names; a relative path starts in the config's folder.
     pub(crate) fn note_file(&mut self, file: impl AsRef<Path>) {
         self.note_path(self.folder.join(file));
     }
 
-    /// Notes a file or folder by its path, which begins in the config's folder already.
+    /// Registers a file or folder by its path, which already includes the config's folder.
     pub(crate) fn note_path(&mut self, path: PathBuf) {
-        // The folder of a file that is named without one.
+        // The parent of a bare file name is the empty path.
         let path = if path.as_os_str().is_empty() { PathBuf::from(".") } else { path };
         if !self.files.contains(&path) {
             self.files.push(path);
@@ -82,7 +82,7 @@ impl Source {
         self.places.insert(pointer.to_owned(), place);
     }
 
-    /// Notes that a value came from the environment or a file: it is never shown.
+    /// Marks a value from the environment or a file, which must never be printed.
     pub(crate) fn hide(&mut self, pointer: &str) {
         self.secret.insert(pointer.to_owned());
     }
@@ -91,18 +91,18 @@ impl Source {
         self.secret.contains(pointer)
     }
 
-    /// A mistake in the field at this JSON Pointer.
+    /// Creates a mistake in the field at this JSON Pointer.
     #[must_use]
     pub fn mistake(&self, pointer: &str, message: impl Into<String>, hint: Option<String>) -> Mistake {
         self.mistake_at(pointer, At::Value, message.into(), hint)
     }
 
-    /// A mistake in the name of a field.
+    /// Creates a mistake in the key of a field.
     pub(crate) fn mistake_in_key(&self, pointer: &str, message: String, hint: Option<String>) -> Mistake {
         self.mistake_at(pointer, At::Key, message, hint)
     }
 
-    /// A mistake at a place of its own: what a parser reports.
+    /// Creates a mistake at a position reported by a parser.
     pub(crate) fn mistake_on(
         &self,
         (line, column): (usize, usize),
@@ -117,7 +117,7 @@ impl Source {
         Mistake { file: self.file.clone(), line, column, field: field(pointer), message, hint }
     }
 
-    /// The place of the field, or of the nearest field around it.
+    /// Returns the position of the field, or of the nearest enclosing field.
     fn position(&self, pointer: &str, at: At) -> (usize, usize) {
         let mut near = pointer;
         loop {
@@ -132,7 +132,7 @@ impl Source {
     }
 }
 
-/// `/routes/0/query` as people write it: `routes[0].query`.
+/// Formats `/routes/0/query` as `routes[0].query`.
 pub(super) fn field(pointer: &str) -> String {
     let mut field = String::new();
     for part in pointer.split('/').skip(1) {

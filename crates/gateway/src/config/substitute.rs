@@ -1,30 +1,30 @@
-//! `${env:NAME}` and `${file:PATH}` in any string of the config. Fails closed: a value that is not
-//! there is a mistake, never an empty string. `$${` stands for `${` itself.
+//! Substitution of `${env:NAME}` and `${file:PATH}` in any string of the config. A missing value is a mistake,
+//! never an empty string. `$${` is an escaped `${`.
 
 use std::path::Path;
 
-/// A text with its `${...}` replaced.
+/// A text with all `${...}` substituted.
 #[derive(Debug)]
 pub(super) struct Filled {
     pub(super) text: String,
-    /// Something was replaced: the text must not be shown.
+    /// Whether anything was substituted, so that the text must not be printed.
     pub(super) was_filled: bool,
 }
 
-/// The files that `${file:...}` in this text names, as they are written there.
+/// Returns the files that `${file:...}` in this text names, as they are written there.
 pub(super) fn files(text: &str) -> impl Iterator<Item = &str> {
     let ends = text.split("${file:").skip(1);
     ends.filter_map(|rest| rest.split_once('}').map(|(file, _)| file))
 }
 
-/// Why one could not be replaced.
+/// The reason why a substitution failed.
 #[derive(Debug)]
 pub(super) struct Wrong {
     pub(super) message: String,
     pub(super) hint: String,
 }
 
-/// Replaces every `${...}`; relative paths start in `folder`.
+/// Substitutes every `${...}`. Relative paths start in `folder`.
 pub(super) fn fill(text: &str, folder: &Path) -> Result<Filled, Wrong> {
     let mut filled = Filled { text: String::with_capacity(text.len()), was_filled: false };
     let mut rest = text;

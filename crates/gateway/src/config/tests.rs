@@ -1,4 +1,4 @@
-//! What the writer of a config is told.
+//! The diagnostics for mistakes in a config.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ fn a_good_config_is_read_with_its_defaults() {
     assert!(!config.log.access);
 }
 
-/// The file that `every_mistake_is_told_with_its_place` expects the mistakes of.
+/// The file that `reports_every_mistake_with_its_position` expects the mistakes of.
 const BAD: &str = r#"listen: everywhere
 lissten: 127.0.0.1:8080
 services:
@@ -61,7 +61,7 @@ drain:
 "#;
 
 #[test]
-fn every_mistake_is_told_with_its_place() {
+fn reports_every_mistake_with_its_position() {
     tells(
         BAD,
         &[
@@ -73,10 +73,10 @@ fn every_mistake_is_told_with_its_place() {
             "orfa.yaml:8:19: cors.origins[0]: `shop.example.org` is not an origin (hint: write https://shop.example.org, http://localhost:* or *, with no path)",
             "orfa.yaml:10:11: routes[0].path: `query` does not start with `/`",
             "orfa.yaml:11:25: routes[0].query.services[0]: there is no service `catalogg` (hint: did you mean `catalog`?)",
-            "orfa.yaml:11:51: routes[0].query.limits.cpu: a limit of nothing lets nothing through",
+            "orfa.yaml:11:51: routes[0].query.limits.cpu: a limit of zero allows nothing",
             "orfa.yaml:12:11: routes[1].path: `/a/*/b` has a `*` in its middle (hint: a wildcard is the last segment: /catalog/*)",
             "orfa.yaml:13:12: routes[1].proxy: has to be a text or a map, not a list",
-            "orfa.yaml:14:5: routes[2]: the route has no way of answering (hint: a route has exactly one of query, script, aggregate, graphql or proxy)",
+            "orfa.yaml:14:5: routes[2]: the route has no handler (hint: a route has exactly one of query, script, aggregate, graphql or proxy)",
             "orfa.yaml:15:13: routes[3].path: `/c` is taken already by routes[2]",
             "orfa.yaml:15:24: routes[3].proxy: the route has query and proxy at once (hint: a route has exactly one of query, script, aggregate, graphql or proxy)",
             "orfa.yaml:15:52: routes[3].query.services: the list is too short: it needs at least 1",
@@ -84,7 +84,7 @@ fn every_mistake_is_told_with_its_place() {
             "orfa.yaml:16:14: routes[4].proxy: the environment variable `ORFA_TEST_IS_NOT_SET` is not set (hint: set ORFA_TEST_IS_NOT_SET before the start)",
             "orfa.yaml:17:49: routes[5].limits.body: \"much\" is not a number of bytes (hint: write 64KiB, 16MiB or 1GiB)",
             "orfa.yaml:17:55: routes[5].limits.deadlin: unknown key `deadlin` (hint: did you mean `deadline`?)",
-            "orfa.yaml:18:23: log.access: the key `access` stands here twice",
+            "orfa.yaml:18:23: log.access: the key `access` occurs twice",
             "orfa.yaml:18:31: log.access: has to be true or false, not 3",
             "orfa.yaml:19:6: drain: has to be a map, not nothing",
         ],
@@ -92,29 +92,29 @@ fn every_mistake_is_told_with_its_place() {
 }
 
 #[test]
-fn a_text_that_is_no_yaml_is_told_with_its_line() {
+fn reports_invalid_yaml_with_its_line() {
     let expected =
         "orfa.yaml:3:1: this is not YAML: while parsing a node, did not find expected node content";
     tells("routes:\n  - path: [\n", &[expected]);
 }
 
 #[test]
-fn what_nobody_would_read_and_what_can_not_be_kept_is_told() {
-    let expected = "orfa.yaml:3:1: this is not YAML: another document begins here; a file has one";
+fn rejects_extra_documents_and_unrepresentable_numbers() {
+    let expected = "orfa.yaml:3:1: this is not YAML: another document begins here; a file may have only one";
     tells(&format!("{{}}\n# the first\n---{GOOD}"), &[expected]);
     let long = GOOD.replace("timeout: 2s", "timeout: 12345678901234567890123");
-    let expected = "orfa.yaml:3:51: services.catalog.timeout: the number has more digits than can be kept (hint: write it in quotes, if a text will do)";
+    let expected = "orfa.yaml:3:51: services.catalog.timeout: the number has more digits than can be represented (hint: write it in quotes, if a string will do)";
     assert!(told(&long).contains(&expected.to_owned()), "{:?}", told(&long));
     assert!(told(&format!("---{GOOD}...\n")).is_empty());
 }
 
 #[test]
-fn nothing_at_all_lacks_its_routes() {
+fn empty_config_reports_missing_routes() {
     tells("", &["orfa.yaml: `routes` is missing"]);
 }
 
 #[test]
-fn a_secret_is_filled_in_and_never_shown() {
+fn substitutes_secrets_and_never_prints_them() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("secret"), "hunter2\n").unwrap();
     let file = folder.path().join("orfa.yaml");
@@ -136,7 +136,7 @@ fn a_secret_is_filled_in_and_never_shown() {
 }
 
 #[test]
-fn limits_that_contradict_each_other_are_told() {
+fn reports_contradictory_limits() {
     tells(
         "services: { a: { url: http://a } }
 routes:
@@ -144,38 +144,38 @@ routes:
 ",
         &[
             "orfa.yaml:3:56: routes[0].query.limits.cpu: more CPU time than the deadline allows (hint: the deadline ends a run before this much CPU time can pass)",
-            "orfa.yaml:3:94: routes[0].query.limits.parallel: more at once than the 4 calls in all",
+            "orfa.yaml:3:94: routes[0].query.limits.parallel: more than the limit of 4 calls in total",
         ],
     );
 }
 
 #[test]
-fn cross_origin_rules_that_no_browser_would_follow_are_told() {
+fn rejects_cors_rules_that_browsers_ignore() {
     tells(
         "cors: { origins: ['*', 'null'], credentials: true, headers: ['*'], expose: ['x y'] }\nroutes: []",
         &[
             "orfa.yaml:1:46: cors.credentials: `*` and `null` never send credentials (hint: list the origins whose credentials count)",
-            "orfa.yaml:1:62: cors.headers[0]: `*` is no header's name (hint: list them one by one)",
-            "orfa.yaml:1:77: cors.expose[0]: `x y` is no header's name (hint: list them one by one)",
+            "orfa.yaml:1:62: cors.headers[0]: `*` is not a header name (hint: list them one by one)",
+            "orfa.yaml:1:77: cors.expose[0]: `x y` is not a header name (hint: list them one by one)",
         ],
     );
 }
 
 #[test]
-fn aliases_and_anchors_are_followed_but_not_without_end() {
+fn resolves_aliases_up_to_a_limit() {
     let text = "services: { a: &a { url: http://a }, b: *a }\nroutes: []";
     assert_eq!(read_text(text, Path::new("x")).unwrap().services.len(), 2);
     let mut bomb = String::from("a0: &a0 [1,1,1,1,1,1,1,1,1,1]\n");
     for n in 1..12 {
         bomb.push_str(&format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 10].join(",")));
     }
-    assert!(told(&bomb)[0].contains("the aliases add up to too much"));
+    assert!(told(&bomb)[0].contains("the aliases expand to too many values"));
     assert!(told(&"[".repeat(100_000))[0].contains("recursion limit"));
     assert!(told(&format!("{}{}", "[".repeat(100), "]".repeat(100)))[0].contains("nested too deep"));
 }
 
 #[test]
-fn the_command_line_of_dev_is_a_config() {
+fn builds_a_config_from_the_dev_command_line() {
     let services = [("catalog".to_owned(), "http://localhost:3002".to_owned())];
     let config = Config::dev(&services, 9000).unwrap();
     assert_eq!(config.listen.addresses().collect::<Vec<_>>(), ["127.0.0.1:9000"]);
@@ -185,7 +185,7 @@ fn the_command_line_of_dev_is_a_config() {
 }
 
 #[test]
-fn the_schema_is_closed_and_described_everywhere() {
+fn schema_forbids_unknown_keys_and_describes_every_field() {
     fn walk(schema: &serde_json::Value, at: &str) {
         if let Some(properties) = schema.get("properties").and_then(|properties| properties.as_object()) {
             assert_eq!(schema["additionalProperties"], false, "{at} lets unknown keys in");
@@ -199,17 +199,17 @@ fn the_schema_is_closed_and_described_everywhere() {
     for (name, definition) in schema["$defs"].as_object().unwrap() {
         walk(definition, name);
     }
-    assert!(!schema.to_string().contains("\"null\""), "null is no value of a config");
+    assert!(!schema.to_string().contains("\"null\""), "null is not a config value");
 }
 
 #[test]
-fn a_file_without_end_is_a_mistake() {
+fn rejects_endless_files() {
     let mistakes = read_text("listen: '${file:/dev/zero}'\nroutes: []", Path::new("orfa.yaml")).unwrap_err();
     assert!(mistakes.iter().any(|mistake| mistake.to_string().contains("larger than 1 MiB")), "{mistakes:?}");
 }
 
 #[test]
-fn the_gateway_listens_in_one_place_or_in_several() {
+fn accepts_one_or_several_listen_addresses() {
     let addresses = |listen: &str| {
         let config = read_text(&format!("listen: {listen}\nroutes: []"), Path::new("orfa.yaml")).unwrap();
         config.listen.addresses().map(str::to_owned).collect::<Vec<_>>()
@@ -229,7 +229,7 @@ fn the_gateway_listens_in_one_place_or_in_several() {
 }
 
 #[test]
-fn every_file_that_a_config_names_is_known_even_where_it_is_missing() {
+fn lists_every_named_file_even_if_missing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("orfa.yaml");
     std::fs::write(folder.path().join("there"), "secret\n").unwrap();
@@ -252,7 +252,7 @@ fn every_file_that_a_config_names_is_known_even_where_it_is_missing() {
     assert_eq!(names(&reading), ["orfa.yaml", "missing"]);
 }
 
-/// All that can be wrong with callers and their rights.
+/// A config with every mistake in callers and rights.
 const BAD_CALLERS: &str = r#"auth:
   keys: { header: "co okie" }
   jwt: { issuer: login, audience: [], algorithms: [none, HS256, RS256], leeway: 1h, secret: hunter2, caller: "" }
@@ -276,42 +276,42 @@ routes:
 "#;
 
 #[test]
-fn every_mistake_in_callers_and_rights_is_told_with_its_place() {
+fn reports_every_mistake_in_callers_and_rights_with_its_position() {
     tells(
         BAD_CALLERS,
         &[
-            "orfa.yaml:2:19: auth.keys.header: `co okie` is no header for keys (hint: write x-api-key or authorization)",
+            "orfa.yaml:2:19: auth.keys.header: `co okie` is not a header for keys (hint: write x-api-key or authorization)",
             "orfa.yaml:3:35: auth.jwt.audience: the list is too short: it needs at least 1",
             "orfa.yaml:3:52: auth.jwt.algorithms[0]: \"none\" is none of the allowed values (hint: write RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA, HS256, HS384 or HS512)",
             "orfa.yaml:3:65: auth.jwt.algorithms[2]: `RS256` does not fit the keys (hint: HS256, HS384 and HS512 go with a `secret`, all others with public keys)",
-            "orfa.yaml:3:81: auth.jwt.leeway: clocks are never so far apart (hint: write at most 10m)",
-            "orfa.yaml:3:93: auth.jwt.secret: the secret itself stands in the file (hint: write ${file:PATH} or ${env:NAME}, and take another secret)",
+            "orfa.yaml:3:81: auth.jwt.leeway: the leeway is too long (hint: write at most 10m)",
+            "orfa.yaml:3:93: auth.jwt.secret: the secret is in the file in plain text (hint: write ${file:PATH} or ${env:NAME}, and take another secret)",
             "orfa.yaml:3:110: auth.jwt.caller: the text must not be empty",
-            "orfa.yaml:5:16: callers.shop.key: the key itself stands in the file (hint: write ${env:NAME}, ${file:PATH} or sha256:HASH, and take another key)",
-            "orfa.yaml:6:18: callers.robot.key[0]: the hash is not whole (hint: write sha256: and 64 hexadecimal digits)",
+            "orfa.yaml:5:16: callers.shop.key: the key is in the file in plain text (hint: write ${env:NAME}, ${file:PATH} or sha256:HASH, and take another key)",
+            "orfa.yaml:6:18: callers.robot.key[0]: the hash is incomplete (hint: write sha256: and 64 hexadecimal digits)",
             "orfa.yaml:6:32: callers.robot.key[1]: the environment variable `ORFA_TEST_IS_NOT_SET` is not set (hint: set ORFA_TEST_IS_NOT_SET before the start)",
-            "orfa.yaml:7:11: callers.nobody: nothing tells who this caller is (hint: give it a `key`, a `certificate` or a `subject`)",
-            "orfa.yaml:7:11: callers.nobody: `rights` has no row for `nobody`, which so may do nothing (hint: give it, one of its groups, or `others` a row)",
+            "orfa.yaml:7:11: callers.nobody: nothing identifies this caller (hint: give it a `key`, a `certificate` or a `subject`)",
+            "orfa.yaml:7:11: callers.nobody: `rights` has no row for `nobody`, so it may do nothing (hint: give it, one of its groups, or `others` a row)",
             "orfa.yaml:8:13: callers.partners: `partners` is a caller and a group (hint: rename one of them)",
             "orfa.yaml:9:11: callers.others: `others` can't be the name of a caller (hint: it is a row of `rights`)",
-            "orfa.yaml:9:11: callers.others: `rights` has no row for `others`, which so may do nothing (hint: give it, one of its groups, or `others` a row)",
-            "orfa.yaml:10:8: callers.one: `rights` has no row for `one`, which so may do nothing (hint: give it, one of its groups, or `others` a row)",
-            "orfa.yaml:11:8: callers.two: `rights` has no row for `two`, which so may do nothing (hint: give it, one of its groups, or `others` a row)",
+            "orfa.yaml:9:11: callers.others: `rights` has no row for `others`, so it may do nothing (hint: give it, one of its groups, or `others` a row)",
+            "orfa.yaml:10:8: callers.one: `rights` has no row for `one`, so it may do nothing (hint: give it, one of its groups, or `others` a row)",
+            "orfa.yaml:11:8: callers.two: `rights` has no row for `two`, so it may do nothing (hint: give it, one of its groups, or `others` a row)",
             "orfa.yaml:11:15: callers.two.key: `one` has the same key (hint: a key belongs to one caller)",
             "orfa.yaml:11:103: callers.two.certificate: `partners` has the same certificate (hint: a certificate belongs to one caller)",
-            "orfa.yaml:13:25: rights.anonymous.routes[0]: `/catalogs/*` fits no route (hint: did you mean `/catalog/*`?)",
-            "orfa.yaml:13:38: rights.anonymous.routes[1]: `x` is no pattern for routes: a path pattern begins with `/` (hint: write it as a route's path: /catalog/*)",
+            "orfa.yaml:13:25: rights.anonymous.routes[0]: `/catalogs/*` matches no route (hint: did you mean `/catalog/*`?)",
+            "orfa.yaml:13:38: rights.anonymous.routes[1]: `x` is not a route pattern: a path pattern begins with `/` (hint: write it as a route's path: /catalog/*)",
             "orfa.yaml:13:50: rights.anonymous.rate: the rate limits nothing (hint: write requests, cpu or at_once)",
             "orfa.yaml:14:26: rights.partners.services[0]: there is no service `catalogg` (hint: did you mean `catalog`?)",
-            "orfa.yaml:14:47: rights.partners.methods[0]: `get` is no method of calls to services (hint: write GET, POST and so on)",
-            "orfa.yaml:14:68: rights.partners.limits.cpu: a limit of nothing lets nothing through",
+            "orfa.yaml:14:47: rights.partners.methods[0]: `get` is not a method for calls to services (hint: write GET, POST or another HTTP method)",
+            "orfa.yaml:14:68: rights.partners.limits.cpu: a limit of zero allows nothing",
             "orfa.yaml:14:81: rights.partners.limits.memory: \"1GB/s\" is not a number of bytes (hint: write 64KiB, 16MiB or 1GiB)",
             "orfa.yaml:15:29: rights.shop.rate.requests: \"0/s\" is not a rate (hint: write 100/s, 6000/m or 10/h)",
             "orfa.yaml:15:39: rights.shop.rate.cpu: \"500/s\" is not a rate of CPU time (hint: write 500ms/s or 2s/m)",
             "orfa.yaml:15:53: rights.shop.rate.burst: 0 is less than 1",
             "orfa.yaml:15:65: rights.shop.rate.at_once: -1 is less than 1",
             "orfa.yaml:15:69: rights.shop.rate.speed: unknown key `speed` (hint: known here: requests, burst, cpu, at_once)",
-            "orfa.yaml:16:27: rights.robot.rate.burst: a burst of no rate (hint: write `requests` too)",
+            "orfa.yaml:16:27: rights.robot.rate.burst: a burst without a rate (hint: write `requests` too)",
             "orfa.yaml:17:16: shed.delay: \"soon\" is not a time span (hint: write 50ms, 2s or 5m)",
             "orfa.yaml:17:37: shed.max_in_flight: 0 is less than 1",
             "orfa.yaml:17:51: shed.automatic: has to be true or false, not \"maybe\"",
@@ -321,7 +321,7 @@ fn every_mistake_in_callers_and_rights_is_told_with_its_place() {
 }
 
 #[test]
-fn recordings_for_nobody_are_a_mistake() {
+fn rejects_recordings_for_unknown_callers_and_keys() {
     tells(
         r#"services: { c: { url: http://c } }
 callers:
@@ -333,7 +333,7 @@ routes:
   - { path: /query, query: { services: [c], recordings: { callers: [tester, testr, boss], keys: [app] } } }
 "#,
         &[
-            "orfa.yaml:4:11: callers.anyone: `anyone` can't be the name of a caller (hint: it is everybody, where `recordings` says it)",
+            "orfa.yaml:4:11: callers.anyone: `anyone` can't be the name of a caller (hint: it means all callers in `recordings`)",
             "orfa.yaml:8:77: routes[1].query.recordings.callers[1]: there is no caller `testr` (hint: did you mean `tester`?)",
             "orfa.yaml:8:84: routes[1].query.recordings.callers[2]: there is no caller `boss` (hint: write it under `callers:`)",
             "orfa.yaml:8:98: routes[1].query.recordings.keys[0]: there is no key `app` (hint: write it under `trust:`)",
@@ -342,17 +342,17 @@ routes:
 }
 
 #[test]
-fn tokens_that_nobody_could_check_are_a_mistake() {
-    let hint = "(hint: write its URL, or say with `jwks` where its keys are)";
+fn rejects_tokens_that_cannot_be_verified() {
+    let hint = "(hint: write its URL, or name the location of its keys with `jwks`)";
     tells(
         "auth: { jwt: { issuer: login, audience: shop } }\nroutes: []",
-        &[&format!("orfa.yaml:1:24: auth.jwt.issuer: `login` is no URL to look for keys at {hint}")],
+        &[&format!("orfa.yaml:1:24: auth.jwt.issuer: `login` is not a URL, so no keys can be found {hint}")],
     );
     tells(
         "rights: { shop: {} }\nservices: { c: { url: http://c } }\nroutes: [{ path: /, proxy: c, auth: required }]",
         &[
             "orfa.yaml:1:17: rights.shop: there is no caller or group `shop` (hint: write it under `callers:`)",
-            "orfa.yaml:3:37: routes[0].auth: nobody has credentials for this route (hint: write `callers` or `auth.jwt`)",
+            "orfa.yaml:3:37: routes[0].auth: no caller can have credentials for this route (hint: write `callers` or `auth.jwt`)",
         ],
     );
 }

@@ -1,7 +1,7 @@
-//! YAML to JSON, with the position of every key and value, and with `${...}` filled in.
+//! Converts YAML to JSON, with the position of every key and value, and with `${...}` substituted.
 //!
-//! Built on the parser's events and not on a ready-made tree, because a tree keeps one of two equal
-//! keys and stops at the first mistake: here every duplicate and every missing secret is reported.
+//! It is built on the parser's events instead of a ready-made tree, because a tree drops one of two equal keys
+//! and stops at the first mistake. Here every duplicate key and every missing secret is reported.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,13 +15,13 @@ use super::mistake::Mistake;
 use super::source::{Place, Source};
 use super::substitute;
 
-/// Deeper than any config, and shallow enough for every stack.
+/// The maximum depth: deeper than any config, and safe for every stack.
 const MAX_DEPTH: usize = 64;
 
-/// What aliases may add, in nodes.
+/// The maximum number of nodes that aliases may add.
 const MAX_ALIASED: usize = 10_000;
 
-/// A config as it was written: the value, where things stand, and what was wrong already.
+/// A parsed config: the value, the positions of its fields, and the mistakes found so far.
 pub(super) struct Document {
     pub(super) value: Value,
     pub(super) source: Source,
@@ -36,7 +36,7 @@ struct Reader<'text> {
     aliased: usize,
 }
 
-/// Reads one YAML document. `Err` where it is not YAML at all.
+/// Reads one YAML document. `Err` if it isn't YAML.
 pub(super) fn read(text: &str, file: &Path) -> Result<Document, Mistake> {
     let mut reader = Reader {
         events: Parser::new_from_str(text),
@@ -78,7 +78,7 @@ impl<'text> Reader<'text> {
         }
     }
 
-    /// Nothing stands behind the document: it would be read by nobody.
+    /// Checks that nothing follows the document, since it would be ignored.
     fn end(&mut self) -> Result<(), ScanError> {
         loop {
             let (event, span) = self.next()?;
@@ -88,7 +88,7 @@ impl<'text> Reader<'text> {
                 _ => {
                     return Err(ScanError::new_str(
                         span.start,
-                        "another document begins here; a file has one",
+                        "another document begins here; a file may have only one",
                     ));
                 }
             }
@@ -114,8 +114,8 @@ impl<'text> Reader<'text> {
                 let is_whole = text.trim_start_matches(['+', '-']).bytes().all(|byte| byte.is_ascii_digit());
                 let scalar = Scalar::parse_from_cow_and_metadata(text, style, tag.as_ref());
                 if is_whole && matches!(scalar, Some(Scalar::FloatingPoint(_))) {
-                    let hint = Some("write it in quotes, if a text will do".to_owned());
-                    let message = "the number has more digits than can be kept";
+                    let hint = Some("write it in quotes, if a string will do".to_owned());
+                    let message = "the number has more digits than can be represented";
                     self.mistakes.push(self.source.mistake(pointer, message, hint));
                 }
                 (self.scalar(scalar, pointer), anchor)
@@ -152,7 +152,7 @@ impl<'text> Reader<'text> {
             let name = match event {
                 Event::MappingEnd => return Ok(Value::Object(members)),
                 Event::Scalar(name, ..) => name.into_owned(),
-                _ => return Err(ScanError::new_str(span.start, "a key has to be a plain word")),
+                _ => return Err(ScanError::new_str(span.start, "a key has to be a string")),
             };
             self.member(&mut members, name, &span, pointer, depth)?;
         }
@@ -169,7 +169,7 @@ impl<'text> Reader<'text> {
         let pointer = below(pointer, &name);
         let (event, span) = self.next()?;
         if members.contains_key(&name) {
-            let message = format!("the key `{name}` stands here twice");
+            let message = format!("the key `{name}` occurs twice");
             self.mistakes.push(self.source.mistake_on(at(&key.start), &pointer, message));
         }
         self.source.put(&pointer, Place { key: at(&key.start), value: at(&span.start) });
@@ -186,7 +186,7 @@ impl<'text> Reader<'text> {
             Some(Scalar::FloatingPoint(value)) => value.into_inner().into(),
             Some(Scalar::String(text)) => self.text(&text, pointer),
             None => {
-                let message = "the value is not what its tag says";
+                let message = "the value does not match its tag";
                 self.mistakes.push(self.source.mistake(pointer, message, None));
                 Value::Null
             }
@@ -214,7 +214,7 @@ impl<'text> Reader<'text> {
         let value = self.anchors.get(&anchor).ok_or_else(unknown)?.clone();
         self.aliased += nodes(&value);
         if self.aliased > MAX_ALIASED {
-            return Err(ScanError::new_str(span.start, "the aliases add up to too much"));
+            return Err(ScanError::new_str(span.start, "the aliases expand to too many values"));
         }
         Ok(value)
     }

@@ -1,34 +1,35 @@
-//! What an operator writes of other origins' pages: `cors:`, at the top or for one route.
+//! The `cors:` section, at the top level or for one route.
 
 use http::HeaderName;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use services::Duration;
 
-/// Cross-origin requests, as browsers know them.
+/// Cross-origin requests (CORS).
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CorsConfig {
-    /// The origins: `https://shop.example.org`, `http://localhost:*` for every port, `*` for all, `null` for
-    /// pages without one. Those that only `*` or `null` allow send no credentials.
+    /// The allowed origins: `https://shop.example.org`, `http://localhost:*` for every port, `*` for all,
+    /// `null` for pages without an origin. Origins that only `*` or `null` allows can't send credentials.
     pub origins: Vec<String>,
-    /// Whether the listed origins' cookies count. Without them a page gets what an anonymous client gets.
+    /// Whether credentials of listed origins are accepted. Without them a page has the rights of an anonymous
+    /// client.
     #[serde(default = "yes")]
     pub credentials: bool,
-    /// How long a browser may keep the answer to its preflight.
+    /// The time for which a browser may cache the response to a preflight.
     #[serde(default)]
     pub max_age: Option<Duration>,
-    /// Headers that pages may send beside `Authorization`, `Content-Type`, `Prefer` and every `ORFA-*`.
+    /// Headers that pages may send besides `Authorization`, `Content-Type`, `Prefer` and every `ORFA-*`.
     #[serde(default)]
     pub headers: Vec<String>,
-    /// Headers of the answer that pages may read beside `ORFA-Cache`, `Server-Timing`, `Retry-After` and those
-    /// that every page may.
+    /// Response headers that pages may read besides `ORFA-Cache`, `Server-Timing`, `Retry-After` and those that
+    /// are always readable.
     #[serde(default)]
     pub expose: Vec<String>,
 }
 
 impl CorsConfig {
-    /// These origins, and all else as it is where nothing is written.
+    /// Creates a config with these origins and defaults otherwise.
     #[must_use]
     pub fn of(origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let origins = origins.into_iter().map(Into::into).collect();
@@ -36,7 +37,7 @@ impl CorsConfig {
     }
 }
 
-/// Whether this can stand under `cors.origins`.
+/// Whether the text is valid under `cors.origins`.
 pub(crate) fn is_pattern(text: &str) -> bool {
     let Some((scheme, host)) = text.split_once("://") else { return matches!(text, "*" | "null") };
     let (host, port) = host.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')).unwrap_or((host, "*"));
@@ -46,8 +47,8 @@ pub(crate) fn is_pattern(text: &str) -> bool {
     name(scheme) && name(host) && (is_v6 || !host.contains([':', '[', ']'])) && is_port
 }
 
-/// Whether this can stand under `cors.headers` and `cors.expose`: a name, and not all names at once, which
-/// browsers understand for requests without credentials only.
+/// Whether the text is valid under `cors.headers` and `cors.expose`. `*` is not, since browsers accept it only
+/// for requests without credentials.
 pub(crate) fn is_header(text: &str) -> bool {
     text != "*" && HeaderName::from_bytes(text.as_bytes()).is_ok()
 }

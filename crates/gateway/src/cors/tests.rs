@@ -1,4 +1,4 @@
-//! Who is who, and the law of all of it: without leave no page is let in.
+//! Classification of origins, and the invariant that unlisted origins are never allowed.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::*;
 use crate::client::Link;
 use crate::config::ListenConfig;
 
-/// A client that has reached the gateway here.
+/// A client that reached the gateway at this local address.
 fn client(local: &str) -> Client {
     let local = local.parse().ok();
     Client::new(([192, 0, 2, 1], 4711).into(), Arc::new(Link::new(local, None)))
@@ -26,7 +26,7 @@ fn judged(listen: &str, host: &str, origins: &[&str]) -> From {
     Origins::new(None, &own(listen)).judge(&request.body(()).unwrap(), &client("10.0.0.5:8080"))
 }
 
-/// What a page of this origin is told, by a gateway that its visitor reached as `gateway.example`.
+/// The response headers for a page of this origin, from a gateway that it reached as `gateway.example`.
 fn told(config: &CorsConfig, origin: &str) -> HeaderMap {
     let origins =
         Origins::new(Some(config), &own(r#"{ "address": "0.0.0.0:80", "hosts": ["gateway.example"] }"#));
@@ -37,7 +37,7 @@ fn told(config: &CorsConfig, origin: &str) -> HeaderMap {
     headers
 }
 
-/// Origin and credentials that it is allowed.
+/// The allowed origin, and whether credentials are.
 fn allowed(config: &CorsConfig, origin: &str) -> (Option<String>, bool) {
     let headers = told(config, origin);
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
@@ -46,7 +46,7 @@ fn allowed(config: &CorsConfig, origin: &str) -> (Option<String>, bool) {
 }
 
 #[test]
-fn a_page_that_was_rebound_to_this_machine_is_foreign() {
+fn rebound_page_is_foreign() {
     let local = "127.0.0.1:8080";
     assert_eq!(judged(local, "evil.example:8080", &["http://evil.example:8080"]), From::Foreign);
     for host in ["localhost:8080", "127.0.0.1:8080", "[::1]:8080", "app.localhost"] {
@@ -55,7 +55,7 @@ fn a_page_that_was_rebound_to_this_machine_is_foreign() {
 }
 
 #[test]
-fn only_names_that_the_config_mentions_are_the_gateways_own() {
+fn only_configured_names_are_the_gateways_own() {
     let named =
         r#"[{ "address": "0.0.0.0:8080", "hosts": ["shop.example", "*.app.example"] }, "10.0.0.7:80"]"#;
     for listen in ["0.0.0.0:8080", "[::]:8080", "10.0.0.7:8080", named] {
@@ -70,13 +70,13 @@ fn only_names_that_the_config_mentions_are_the_gateways_own() {
     for host in ["shop.example", "Shop.Example:8080", "a.app.example", "10.0.0.7", "10.0.0.5:8080"] {
         assert_eq!(judged(named, host, &[&format!("https://{host}")]), From::Own, "{host}");
     }
-    // The address at which a listener at all of them was reached; another listener's is nobody's.
+    // The local address of a listener on all addresses; the address of another listener doesn't match.
     assert_eq!(judged("10.0.0.7:80", "10.0.0.5:8080", &["http://10.0.0.5:8080"]), From::Foreign);
     assert_eq!(judged(named, "shop.example", &["https://other.example"]), From::Foreign);
 }
 
 #[test]
-fn a_rebound_page_that_reads_from_its_own_host_is_foreign() {
+fn rebound_page_that_reads_from_its_own_host_is_foreign() {
     let judged = |host: &str, metadata: &[(&str, &str)]| {
         let request = Request::get("/graphql?query=%7Ba%7D").header(header::HOST, host);
         let request = metadata.iter().fold(request, |request, (name, value)| request.header(*name, *value));
@@ -101,7 +101,7 @@ fn a_rebound_page_that_reads_from_its_own_host_is_foreign() {
 }
 
 #[test]
-fn a_page_is_the_gateways_own_only_with_its_scheme_and_port() {
+fn own_origin_requires_equal_scheme_and_port() {
     for (origin, host, in_clear, over_tls) in [
         ("http://shop.example", "shop.example", true, false),
         ("https://shop.example", "shop.example", true, true),
@@ -129,7 +129,7 @@ fn a_page_is_the_gateways_own_only_with_its_scheme_and_port() {
 }
 
 #[test]
-fn over_tls_a_page_that_came_in_clear_text_is_foreign() {
+fn clear_text_page_is_foreign_over_tls() {
     let judged = |origin: &str, client: &Client| {
         let request =
             Request::post("/query").header(header::HOST, "localhost").header(header::ORIGIN, origin);
@@ -141,7 +141,7 @@ fn over_tls_a_page_that_came_in_clear_text_is_foreign() {
     assert_eq!(judged("https://localhost", &secure), From::Own);
     assert_eq!(judged("http://localhost", &secure), From::Foreign);
     assert_eq!(judged("http://localhost", &client("")), From::Own);
-    // A trusted proxy has ended TLS.
+    // A trusted proxy has terminated TLS.
     let proxies = crate::trusted::TrustedProxies::new(&["192.0.2.1".to_owned()], "x-forwarded-for");
     let mut request = Request::get("/").header("x-forwarded-for", "198.51.100.7");
     request = request.header("x-forwarded-proto", "https");
@@ -151,13 +151,13 @@ fn over_tls_a_page_that_came_in_clear_text_is_foreign() {
 }
 
 #[test]
-fn two_origins_are_nobodys() {
+fn two_origin_headers_are_foreign() {
     let origins = ["http://localhost:8080", "http://evil.example"];
     assert_eq!(judged("127.0.0.1:8080", "localhost:8080", &origins), From::Foreign);
 }
 
 #[test]
-fn credentials_count_for_listed_origins_only_and_only_if_wanted() {
+fn accepts_credentials_only_of_listed_origins() {
     let shop = "https://shop.example";
     let listed = CorsConfig::of([shop, "*", "null"]);
     assert_eq!(allowed(&listed, shop), (Some(shop.into()), true));
@@ -175,7 +175,7 @@ fn credentials_count_for_listed_origins_only_and_only_if_wanted() {
 }
 
 #[test]
-fn an_origin_is_the_same_with_the_port_that_its_scheme_has_anyway() {
+fn ignores_default_ports_of_origins() {
     let config = CorsConfig::of(["https://shop.example:443", "http://shop.example"]);
     for origin in ["https://shop.example", "http://shop.example", "HTTP://SHOP.example"] {
         assert_eq!(allowed(&config, origin).0.as_deref(), Some(origin));
@@ -193,7 +193,7 @@ fn asking(origin: &str, headers: &str) -> Request<()> {
 }
 
 #[test]
-fn a_page_may_send_what_is_the_gateways_and_what_the_operator_lists() {
+fn allows_the_gateways_and_configured_headers() {
     let config =
         CorsConfig { headers: vec!["X-Shop".into(), "Prefer".into()], ..CorsConfig::of(["http://a"]) };
     let asking = asking("http://a", "x-other, orfa-input,ORFA-New , orfa-bad name");
@@ -210,13 +210,13 @@ fn a_page_may_send_what_is_the_gateways_and_what_the_operator_lists() {
 }
 
 #[test]
-fn a_page_may_read_what_the_operator_lists() {
+fn exposes_configured_headers() {
     let config = CorsConfig { expose: vec!["X-Total".into()], ..CorsConfig::of(["http://a"]) };
     let exposed = &told(&config, "http://a")[header::ACCESS_CONTROL_EXPOSE_HEADERS];
     assert_eq!(exposed, "orfa-cache, orfa-parts, server-timing, retry-after, x-total");
 }
 
-/// Origins that differ in as little as one can from those that are listed, and those themselves.
+/// Listed origins, and origins that differ minimally from them.
 fn origin() -> impl Strategy<Value = String> {
     let scheme = prop_oneof![Just("http"), Just("https"), Just("ftp")];
     let host = prop_oneof![
@@ -245,10 +245,10 @@ fn pattern() -> impl Strategy<Value = String> {
         }),
         1 => Just("null".to_owned()),
     ]
-    .prop_filter("what the config's check refuses", |text| is_pattern(text) && text != "*")
+    .prop_filter("the patterns that the config's check accepts", |text| is_pattern(text) && text != "*")
 }
 
-/// The law written a second time, the slow way: as scheme, host and port.
+/// A naive reimplementation of the rule: by scheme, host and port.
 fn is_covered(origin: &str, pattern: &str) -> bool {
     let parts = |text: &str| {
         let (scheme, rest) = text.split_once("://")?;
@@ -266,7 +266,7 @@ fn is_covered(origin: &str, pattern: &str) -> bool {
 
 proptest! {
     #[test]
-    fn an_origin_that_is_not_allowed_gets_no_leave(
+    fn never_allows_an_unlisted_origin(
         patterns in prop::collection::vec(pattern(), 1..4),
         origin in origin(),
         credentials: bool,

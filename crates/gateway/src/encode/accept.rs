@@ -1,4 +1,4 @@
-//! Which coding a client likes best.
+//! Negotiation of the content coding.
 
 use http::HeaderMap;
 use http::header::ACCEPT_ENCODING;
@@ -6,7 +6,7 @@ use services::accept;
 
 use super::coding::Coding;
 
-/// The coding to use: of those that the client likes best, the first.
+/// Returns the coding to use: the first of those with the highest weight.
 pub(super) fn coding(codings: &[Coding], headers: &HeaderMap) -> Option<Coding> {
     if !headers.contains_key(ACCEPT_ENCODING) {
         return None;
@@ -20,7 +20,7 @@ pub(super) fn coding(codings: &[Coding], headers: &HeaderMap) -> Option<Coding> 
             coding => weight(&[coding.name()]),
         };
         let weight = said.unwrap_or(others);
-        // On a par with the plain form, the client leaves it to us.
+        // On equal weight with the identity coding, the server may choose.
         if weight > best.0 || (weight == best.0 && best.1.is_none()) {
             best = (weight, Some(coding));
         }
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clients_weights_decide_and_then_our_order() {
+    fn client_weights_precede_the_servers_order() {
         for (accept, expected) in [
             ("gzip, deflate, br, zstd", Some("zstd")),
             ("gzip, deflate, br", Some("br")),
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_gets_it_plain() {
+    fn no_accept_encoding_selects_no_coding() {
         assert_eq!(coding(&[Coding::Gzip], &HeaderMap::new()), None);
     }
 }

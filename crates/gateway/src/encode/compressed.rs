@@ -1,7 +1,7 @@
-//! A body that is compressed as it comes.
+//! A body that is compressed as it arrives.
 //!
-//! What has come is never held back: as soon as the body has nothing more for the moment, all of it is flushed. And no
-//! thread computes for long: after a piece, others have their turn.
+//! Input is never held back: as soon as the body is pending, everything is flushed. No thread computes for long
+//! either: the task yields after each turn.
 
 use std::io;
 use std::pin::Pin;
@@ -16,40 +16,40 @@ use services::body::Error;
 use super::coding::{Coding, Encoder};
 use crate::server::limiter::UnsentPermit;
 
-/// How much is compressed before others have their turn: half a millisecond for zstd, some for the others.
+/// The input that is compressed before yielding: half a millisecond for zstd, somewhat more for the others.
 const TURN: usize = 128 << 10;
-/// How much is compressed before it is looked what came out.
+/// The input that is compressed before the output is checked.
 const STEP: usize = 32 << 10;
-/// As much as this is worth sending.
+/// The output that is worth sending.
 const ENOUGH: usize = 16 << 10;
 
-/// The body, compressed.
+/// A compressed body.
 pub(super) struct Compressed {
     state: State,
-    /// What was asked of the body before.
+    /// The first frame, if it was polled before.
     first: Option<Result<Frame<Bytes>, Error>>,
     body: Body,
-    /// What is still to be compressed.
+    /// Input that is still to be compressed.
     piece: Bytes,
-    /// How much was compressed in this turn.
+    /// The input compressed in this turn.
     done: usize,
-    /// Whether something was written that may not have come out.
+    /// Whether some input may not have reached the output.
     is_held: bool,
-    /// For what the encoder keeps.
+    /// The reservation for the encoder's memory.
     _permit: Option<UnsentPermit>,
 }
 
 enum State {
-    /// No context is made for a body that nobody reads.
+    /// Not yet begun: a body that isn't read needs no encoder.
     New(Coding, Option<u64>),
     Open(Encoder),
-    /// What comes behind the end.
+    /// The trailers, after the end of the data.
     Trailers(Frame<Bytes>),
     Over,
 }
 
 impl Compressed {
-    /// Of a text of this length, if it is known.
+    /// Compresses a body of this length, if known.
     pub(super) fn new(
         coding: Coding,
         size: Option<u64>,
@@ -71,7 +71,7 @@ impl Compressed {
         }
     }
 
-    /// Compresses some of what has come; what is worth sending.
+    /// Compresses some of the input, and returns output that is worth sending.
     fn compress(&mut self) -> io::Result<Option<Bytes>> {
         let mut step = std::mem::take(&mut self.piece);
         self.piece = step.split_off(step.len().min(STEP));
@@ -90,7 +90,7 @@ impl Compressed {
         Ok(std::mem::take(encoder.out()).into())
     }
 
-    /// The last of it, and what stands behind.
+    /// Ends the encoding, and keeps the trailers for later.
     fn finish(&mut self, trailers: Option<Frame<Bytes>>) -> io::Result<Bytes> {
         self.encoder()?;
         let after = trailers.map_or(State::Over, State::Trailers);

@@ -1,4 +1,4 @@
-//! `compress`: whether answers leave compressed, and how.
+//! The `compress` section: whether and how responses are compressed.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -6,29 +6,31 @@ use services::Bytes;
 
 use super::coding::Coding;
 
-/// Whether answers are compressed for clients that take it: `true`, `false`, or how.
+/// Compression for clients that accept it: `true`, `false`, or options.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum CompressConfig {
-    /// Whether at all.
+    /// Whether responses are compressed.
     Is(bool),
-    /// And how.
+    /// Compressed, with options.
     More(CompressOptions),
 }
 
-/// How answers are compressed.
+/// The options of compression.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CompressOptions {
-    /// Answers that are known to be shorter go out as they are: they fit in the packet that leaves anyway.
+    /// The minimum size. Shorter responses of known length are not compressed, since they fit in a packet
+    /// anyway.
     pub min: Bytes,
-    /// What may be used, the best first. Without it: zstd, br and gzip. The client's weights decide before this order.
+    /// The enabled codings in order of preference; by default zstd, br and gzip. The client's weights take
+    /// precedence.
     #[schemars(length(min = 1))]
     pub codings: Vec<Coding>,
 }
 
 impl CompressConfig {
-    /// How, if at all.
+    /// The options, if compression is enabled.
     pub(super) fn options(&self) -> Option<CompressOptions> {
         match self {
             Self::Is(is) => is.then(CompressOptions::default),

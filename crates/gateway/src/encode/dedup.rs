@@ -1,7 +1,8 @@
-//! Deduplication: a client that asks for it gets a JSON answer in which nothing stands twice (docs/deduplication.md).
+//! Deduplication: on request, a JSON response is sent with each repeated value written once
+//! (docs/deduplication.md).
 //!
-//! What a handler knows of its answer's shape comes along as a tree, and its body is never asked then. Any other
-//! answer has to be read to its end; one that is too long or too slow for that goes on as it comes.
+//! A handler may attach a tree that it built the response from, and then the body isn't read. Other responses
+//! have to be read to their end; one that is too long or too slow for that passes through unchanged.
 
 use std::time::{Duration, Instant};
 
@@ -21,23 +22,23 @@ use tokio::time::timeout_at;
 
 use super::head;
 
-/// A longer text takes so long that the pool does it.
+/// The length from which a text is processed in the offload pool.
 const LONG: u64 = 128 << 10;
-/// The CPU time that a text takes, before that is known: a nanosecond for so many bytes.
+/// The estimate of CPU time, charged in advance: the bytes per nanosecond.
 const BYTES_PER_NANO: f64 = 0.1;
 
-/// No text is worked on for longer.
+/// The timeout for processing one text.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Where a long text is deduplicated, and for whose account.
+/// The pool that processes a long text, and the quota it is charged to.
 pub(crate) struct Account<'a> {
     pub(crate) pool: &'a OffloadPool,
     pub(crate) payer: QuotaKey,
-    /// Until when it may be waited for.
+    /// The deadline of the response.
     pub(crate) until: Option<Instant>,
 }
 
-/// The forms that a client takes, with their weights.
+/// The accepted forms, with their weights.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Forms {
     graphql: u16,
@@ -45,7 +46,7 @@ pub(super) struct Forms {
 }
 
 impl Forms {
-    /// Those that it likes no less than the plain one.
+    /// Returns the forms that are preferred at least as much as plain JSON.
     pub(super) fn asked(headers: &HeaderMap) -> Option<Self> {
         let mut values = headers.get_all(ACCEPT).iter();
         if !values.any(|value| value.as_bytes().windows(5).any(|part| part.eq_ignore_ascii_case(b"dedup"))) {
@@ -58,7 +59,7 @@ impl Forms {
         (forms.graphql > 0 || forms.json > 0).then_some(forms)
     }
 
-    /// The one for an answer.
+    /// Selects the form of a response.
     fn of<B>(self, response: &Response<B>) -> Option<Form> {
         let is_graphql =
             head::kind(response.headers()).eq_ignore_ascii_case("application/graphql-response+json");
@@ -67,12 +68,12 @@ impl Forms {
             std::cmp::Ordering::Greater => Form::GraphQl,
             _ => Form::Json,
         };
-        // Clients of GraphQL read no other status under a type of their own.
+        // Clients of GraphQL accept other statuses only with the standard media type.
         (form == Form::Json || response.status() == StatusCode::OK).then_some(form)
     }
 }
 
-/// Says that the answer could have been another, if that is so.
+/// Adds `Accept` to the `Vary` header if another client could receive another form.
 pub(super) fn offered(is_head: bool, mut response: Response<Body>) -> Response<Body> {
     if may(is_head, &response) {
         head::vary(response.headers_mut(), "accept");
@@ -80,7 +81,7 @@ pub(super) fn offered(is_head: bool, mut response: Response<Body>) -> Response<B
     response
 }
 
-/// The answer, without repetitions if that pays.
+/// Deduplicates the response if that makes it shorter.
 pub(super) async fn apply(forms: Forms, account: Account<'_>, response: Response<Body>) -> Response<Body> {
     let limits = Limits::default();
     let mut response = offered(false, response);
@@ -89,7 +90,7 @@ pub(super) async fn apply(forms: Forms, account: Account<'_>, response: Response
         let bytes = response.body().size_hint().lower();
         let encoded = computed(bytes, &account, move || dedup::encode(&tree, form, &limits)).await;
         let encoded = encoded.map(|tree| {
-            // All of it was written anew, and what it was made of is given up.
+            // All of it was written anew, and its sources are released.
             let length = tree.len();
             response.extensions_mut().insert(HeldBytes(length as u64));
             body::pieces(length, tree.pieces_of(length))
@@ -108,7 +109,7 @@ pub(super) async fn apply(forms: Forms, account: Account<'_>, response: Response
     }
 }
 
-/// Whether it is JSON, went well, may be written otherwise and has a length at which that can pay.
+/// Whether the response can be deduplicated: successful JSON that may be transformed, of suitable length.
 fn may(is_head: bool, response: &Response<Body>) -> bool {
     let limits = Limits::default();
     let size = match (is_head, super::size(response, is_head)) {
@@ -137,8 +138,8 @@ fn written(form: Form, encoded: Option<Body>, mut response: Response<Body>) -> R
     response.map(|_| encoded)
 }
 
-/// What is computed of a text of so many bytes; nothing where it is long and the pool can't do it in time, or the payer has
-/// caused enough work.
+/// Runs a computation for a text of `bytes` bytes. `None` if the text is long and the pool can't process it in
+/// time or the payer's quota is exhausted.
 async fn computed<T: Send + 'static>(
     bytes: u64,
     account: &Account<'_>,
@@ -154,8 +155,8 @@ async fn computed<T: Send + 'static>(
     pool.run(request, move |_| compute()).await.ok().flatten()
 }
 
-/// Reads a text to its end. One that is too long, too slow or broken is given back, to go on as it comes. Its pieces are not kept
-/// one by one: a service could make a thousand frames of a kilobyte.
+/// Reads a text to its end. A body that is too long, too slow or broken is returned, to be passed through. Its
+/// chunks are merged, since a service could send a thousand frames of a kilobyte.
 async fn read(mut body: Body, limit: usize, until: Option<Instant>) -> Result<Bytes, Body> {
     let (mut text, mut turn) = (BodyBuffer::default(), Turn::default());
     loop {
@@ -179,7 +180,7 @@ async fn read(mut body: Body, limit: usize, until: Option<Instant>) -> Result<By
     }
 }
 
-/// The body with what was read of it before the rest.
+/// Returns the body with the part that was already read in front.
 fn resumed(text: BodyBuffer, last: Option<Result<Frame<Bytes>, Error>>, body: Body) -> Body {
     let text = Some(text.finish()).filter(|text| !text.is_empty());
     let read = text.map(|text| Ok(Frame::data(text))).into_iter().chain(last);

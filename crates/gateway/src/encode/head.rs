@@ -1,4 +1,4 @@
-//! What the head of an answer says of its encoding, and lets be done to it.
+//! The headers of a response that describe or permit its encoding.
 
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::coding::Coding;
 
-/// What speaks of the very bytes of a body: they stay as they are.
+/// The headers that depend on the exact bytes of a body, which is then left unchanged.
 static SETTLED: [HeaderName; 6] = [
     CONTENT_ENCODING,
     CONTENT_RANGE,
@@ -18,7 +18,7 @@ static SETTLED: [HeaderName; 6] = [
     HeaderName::from_static("content-md5"),
 ];
 
-/// The types that are text, whatever they are called.
+/// The textual media types beyond `text/*`.
 const TEXTS: [&str; 18] = [
     "application/json",
     "application/javascript",
@@ -40,7 +40,7 @@ const TEXTS: [&str; 18] = [
     "image/x-icon",
 ];
 
-/// Whether the answer may be transformed: it has a whole text of its own, and nobody has settled how it is sent.
+/// Whether the response may be transformed: it has a complete body, and its encoding isn't settled yet.
 pub(super) fn is_open<B>(response: &Response<B>) -> bool {
     let headers = response.headers();
     let has_text = !response.status().is_informational()
@@ -56,7 +56,8 @@ pub(super) fn is_open<B>(response: &Response<B>) -> bool {
         && !words(headers, CACHE_CONTROL, "no-transform")
 }
 
-/// Whether compressing pays: not for what is compressed in itself, nor for events, of which each is to arrive at once.
+/// Whether compressing pays. It doesn't for compressed formats, nor for event streams, whose events must arrive
+/// at once.
 pub(super) fn is_worth(headers: &HeaderMap) -> bool {
     let kind = kind(headers);
     let is_text = kind.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("text/"));
@@ -72,20 +73,20 @@ pub(super) fn kind(headers: &HeaderMap) -> &str {
     kind.split(';').next().unwrap_or_default().trim()
 }
 
-/// Whether a media type ends like this, which says what its text is written in (RFC 6839).
+/// Whether a media type has this structured syntax suffix (RFC 6839).
 pub(super) fn ends(kind: &str, end: &str) -> bool {
     let last = kind.len().checked_sub(end.len()).and_then(|at| kind.get(at..));
     last.is_some_and(|last| last.eq_ignore_ascii_case(end))
 }
 
-/// Says that the answer is encoded. Its length is another then, a part of it nobody can ask for, and a tag that stood for
-/// its very bytes stands for what it means.
+/// Marks the response as encoded. Its length changes, ranges become unavailable, and a strong entity tag
+/// becomes weak.
 pub(super) fn encode(headers: &mut HeaderMap, coding: Coding) {
     headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
     change(headers);
 }
 
-/// Says that the answer's bytes are others than its handler's.
+/// Marks the response's bytes as different from its handler's.
 pub(super) fn change(headers: &mut HeaderMap) {
     headers.remove(CONTENT_LENGTH);
     headers.remove(ACCEPT_RANGES);
@@ -96,13 +97,13 @@ pub(super) fn change(headers: &mut HeaderMap) {
     }
 }
 
-/// A tag that stands for what an answer means, of one that stands for its bytes (RFC 9110, section 8.8.3).
+/// Converts a strong entity tag to a weak one (RFC 9110, section 8.8.3).
 fn weak(tag: &HeaderValue) -> Option<HeaderValue> {
     let strong = Some(tag.as_bytes()).filter(|tag| tag.starts_with(b"\""))?;
     HeaderValue::from_bytes(&[b"W/", strong].concat()).ok()
 }
 
-/// Has a 304 name the answer as its client knows it, which was encoded when it got it.
+/// Sets the tag of a 304 to the weak one that the client received with the encoded response.
 pub(super) fn name_as_known(headers: &mut HeaderMap, known: &HeaderValue) {
     let Some(weak) = headers.get(ETAG).and_then(weak) else { return };
     let is_known = |tag: &HeaderValue| known.as_bytes().windows(tag.len()).any(|part| part == tag.as_bytes());
@@ -111,14 +112,14 @@ pub(super) fn name_as_known(headers: &mut HeaderMap, known: &HeaderValue) {
     }
 }
 
-/// Says that a field of the request decided on the answer (RFC 9110, section 12.5.5).
+/// Adds a request header to `Vary` (RFC 9110, section 12.5.5).
 pub(crate) fn vary(headers: &mut HeaderMap, field: &'static str) {
     if !headers.contains_key(VARY) || !(words(headers, VARY, field) || words(headers, VARY, "*")) {
         headers.append(VARY, HeaderValue::from_static(field));
     }
 }
 
-/// Whether a word stands in a list.
+/// Whether a comma-separated list contains a word.
 fn words(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
     let mut values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.any(|value| value.split(',').any(|item| item.trim().eq_ignore_ascii_case(word)))

@@ -1,4 +1,4 @@
-//! Compression, of bodies that are there and of bodies that come.
+//! Compression of complete and streamed bodies.
 
 mod dedup;
 
@@ -18,13 +18,13 @@ use super::*;
 
 const CODINGS: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
 
-/// What can be read of a text so far.
+/// Decodes the readable part of an incomplete encoded text.
 fn readable(coding: &str, encoded: &[u8]) -> Vec<u8> {
     let mut decoder: Box<dyn Read> = match coding {
         "zstd" => Box::new(zstd::Decoder::new(encoded).unwrap()),
         "br" => Box::new(brotli::Decompressor::new(encoded, 4096)),
         "gzip" => Box::new(flate2::read::GzDecoder::new(encoded)),
-        other => panic!("{other} is no coding"),
+        other => panic!("{other} is not a coding"),
     };
     let (mut text, mut buffer) = (Vec::new(), [0; 4096]);
     while let Ok(length @ 1..) = decoder.read(&mut buffer) {
@@ -33,7 +33,7 @@ fn readable(coding: &str, encoded: &[u8]) -> Vec<u8> {
     text
 }
 
-/// A text that is worth compressing.
+/// A compressible text.
 fn long() -> String {
     (0..200).map(|n| format!("{{\"id\":{n},\"title\":\"item\"}}")).collect()
 }
@@ -46,12 +46,12 @@ fn pool() -> OffloadPool {
     OffloadPool::start(OffloadConfig::default()).unwrap()
 }
 
-/// Who pays, for so long.
+/// The payer, with this deadline.
 fn account(pool: &OffloadPool, time: Option<Duration>) -> Account<'_> {
     Account { pool, payer: QuotaKey::new(&1), until: time.map(|time| Instant::now() + time) }
 }
 
-/// The answer to a client that takes these.
+/// The response to a client that accepts these codings.
 fn to(accept: &str, response: Response<Body>) -> Response<Body> {
     asked(Request::get("/").header("accept-encoding", accept), response)
 }
@@ -67,7 +67,7 @@ fn with(encoding: &Encoding, request: http::request::Builder, response: Response
     finished(encoding.encode(asked, account, response, &Client::for_tests()))
 }
 
-/// What a future returns that waits for nothing, but gives way to others.
+/// Polls a future that never waits but may yield.
 fn finished<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     (0..100).find_map(|_| future.as_mut().now_or_never()).unwrap()
@@ -83,7 +83,7 @@ fn header(response: &Response<Body>, name: &str) -> String {
 }
 
 #[test]
-fn a_client_gets_the_same_text_in_each_coding() {
+fn decodes_to_the_same_text_in_every_coding() {
     for (accept, coding) in [("zstd", "zstd"), ("br", "br"), ("x-gzip", "gzip")] {
         let response = to(accept, answer("application/json", long()));
         assert_eq!(
@@ -97,7 +97,7 @@ fn a_client_gets_the_same_text_in_each_coding() {
 }
 
 #[test]
-fn who_takes_no_coding_gets_the_text_and_caches_are_told_that_others_do() {
+fn sends_plain_text_with_vary_to_clients_without_codings() {
     let response = asked(Request::get("/"), answer("application/json", long()));
     assert_eq!(
         (header(&response, "content-encoding"), header(&response, "vary")),
@@ -107,7 +107,7 @@ fn who_takes_no_coding_gets_the_text_and_caches_are_told_that_others_do() {
 }
 
 #[test]
-fn what_is_settled_or_not_worth_it_goes_out_as_it_came() {
+fn leaves_settled_and_incompressible_responses_unchanged() {
     let with = |name: &str, value: &str| {
         let mut response = answer("application/json", long());
         response.headers_mut().insert(http::HeaderName::try_from(name).unwrap(), value.parse().unwrap());
@@ -141,7 +141,7 @@ fn what_is_settled_or_not_worth_it_goes_out_as_it_came() {
 }
 
 #[test]
-fn text_of_every_kind_is_worth_it() {
+fn compresses_every_textual_media_type() {
     for kind in [
         "text/html; charset=utf-8",
         "TEXT/css",
@@ -157,7 +157,7 @@ fn text_of_every_kind_is_worth_it() {
 }
 
 #[test]
-fn what_cannot_be_made_shorter_goes_out_plain() {
+fn sends_incompressible_bodies_plain() {
     let noise: Vec<u8> = (0..4096).map(|_| fastrand::u8(..)).collect();
     for accept in ["zstd", "br", "gzip"] {
         let response = to(accept, answer("text/plain", noise.clone()));
@@ -167,7 +167,7 @@ fn what_cannot_be_made_shorter_goes_out_plain() {
 }
 
 #[test]
-fn an_encoded_answer_promises_no_bytes_of_the_plain_one() {
+fn encoded_response_drops_headers_of_the_plain_bytes() {
     let plain = |kind: &str| {
         let mut response = answer(kind, long());
         for (name, value) in [
@@ -187,14 +187,14 @@ fn an_encoded_answer_promises_no_bytes_of_the_plain_one() {
         assert_eq!(header(&get, name), expected);
     }
     let head = asked(Request::head("/").header("accept-encoding", "gzip"), plain("text/html"));
-    assert_eq!(head.headers(), get.headers(), "HEAD says what GET says");
+    assert_eq!(head.headers(), get.headers(), "HEAD has the headers of GET");
     assert_eq!(whole(head), "");
     let untouched = to("gzip", plain("image/png"));
     assert_eq!(header(&untouched, "etag"), "\"v1\"");
 }
 
 #[test]
-fn an_answer_that_has_not_changed_is_named_as_its_client_knows_it() {
+fn not_modified_response_has_the_clients_entity_tag() {
     for (known, named) in
         [("W/\"v1\"", "W/\"v1\""), ("\"v0\", W/\"v1\"", "W/\"v1\""), ("\"v1\"", "\"v1\""), ("*", "\"v1\"")]
     {
@@ -206,7 +206,7 @@ fn an_answer_that_has_not_changed_is_named_as_its_client_knows_it() {
 }
 
 #[test]
-fn a_cache_learns_by_an_answer_that_has_not_changed_what_decided_on_it() {
+fn not_modified_response_has_the_vary_header() {
     let encoding = Encoding { dedups: true, ..Encoding::plain(None, true) };
     let response = Response::builder().status(304).header("vary", "origin").body(body::empty()).unwrap();
     let response = with(&encoding, Request::get("/"), response);
@@ -215,7 +215,7 @@ fn a_cache_learns_by_an_answer_that_has_not_changed_what_decided_on_it() {
 }
 
 #[test]
-fn what_has_come_of_a_slow_answer_is_readable_at_once() {
+fn flushes_slow_bodies_as_they_arrive() {
     for coding in CODINGS {
         let (mut send, body) = Channel::<Bytes, services::body::Error>::new(4);
         let response = Response::builder().header("content-type", "application/x-ndjson");
@@ -235,7 +235,7 @@ fn what_has_come_of_a_slow_answer_is_readable_at_once() {
 }
 
 #[test]
-fn a_long_answer_lets_others_have_their_turn() {
+fn yields_while_compressing_long_bodies() {
     let long = vec![b'x'; 4 << 20];
     for coding in CODINGS {
         let mut body = pin!(to(coding.name(), answer("text/plain", long.clone())).into_body());
@@ -253,7 +253,7 @@ fn a_long_answer_lets_others_have_their_turn() {
 }
 
 #[test]
-fn a_body_that_breaks_off_is_broken_and_not_ended() {
+fn propagates_errors_of_truncated_bodies() {
     for size in [None, Some(2000)] {
         let frames = [Ok(Frame::data(Bytes::from("x".repeat(1000)))), Err("gone".into())];
         let body = Compressed::new(
@@ -269,7 +269,7 @@ fn a_body_that_breaks_off_is_broken_and_not_ended() {
 }
 
 #[test]
-fn trailers_come_behind_the_end() {
+fn sends_trailers_after_the_encoded_body() {
     let trailers =
         http::HeaderMap::from_iter([(http::HeaderName::from_static("x-sum"), "7".parse().unwrap())]);
     let frames = [Ok(Frame::data(Bytes::from("text"))), Ok(Frame::trailers(trailers.clone()))];
@@ -282,7 +282,7 @@ fn trailers_come_behind_the_end() {
 
 proptest! {
     #[test]
-    fn whatever_comes_in_whatever_pieces_is_what_the_client_reads(
+    fn roundtrips_any_body_in_any_chunks(
         pieces in prop::collection::vec((0..100_000_usize, any::<u8>(), any::<bool>()), 0..8),
         knows in any::<bool>(),
     ) {
@@ -307,8 +307,8 @@ proptest! {
 }
 
 #[test]
-fn an_answer_goes_plain_when_its_connection_has_as_many_encoders_as_it_may() {
-    // Besides two encoders there is room for the piece of a plain answer.
+fn sends_plain_text_above_the_encoder_limit_of_a_connection() {
+    // Besides two encoders there is space for the chunk of a plain response.
     let client = Client::that_may_leave(2 * ENCODER + 2 * WHOLE);
     let (encoding, pool) = (Encoding::plain(None, true), pool());
     let text = Bytes::from(vec![b' '; usize::try_from(WHOLE).unwrap() + 1]);

@@ -1,25 +1,25 @@
-//! The names by which client certificates stand for callers.
+//! The names in client certificates that identify callers.
 //!
-//! A name counts only with its kind: an authority that checks the host names that it certifies may let its clients choose
-//! their common name, or a URI that looks like a host. So the config says the kind, `dns:shop.example`, and names of
-//! other kinds are other names.
+//! A name only matches together with its kind: an authority that verifies the host names it certifies may let
+//! clients choose their common name, or a URI that looks like a host. So the config includes the kind,
+//! `dns:shop.example`, and names of other kinds never match.
 
 use std::net::IpAddr;
 
 /// A name in a certificate, or in the config (RFC 5280, section 4.2.1.6).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CertificateName {
-    /// A host, in lower case and without a dot at its end.
+    /// A host, in lower case and without a trailing dot.
     Dns(String),
-    /// A URI such as a SPIFFE ID, to the letter.
+    /// A URI such as a SPIFFE ID, compared exactly.
     Uri(String),
-    /// A mailbox, the host in lower case.
+    /// An email address, with the host in lower case.
     Email(String),
     Ip(IpAddr),
     /// The subject's only common name.
     CommonName(String),
-    /// The common name of a certificate that has no alternative names: what a name without a kind meant in old configs,
-    /// beside a host.
+    /// The common name of a certificate without alternative names. A name without a kind in old configs
+    /// matches this as well as a host.
     LoneCommonName(String),
 }
 
@@ -39,34 +39,37 @@ impl CertificateName {
         is_whole.then(|| Self::Email(format!("{mailbox}@{}", host.to_ascii_lowercase())))
     }
 
-    /// An address as a certificate has it: 4 or 16 bytes.
+    /// Reads an address as a certificate encodes it, in 4 or 16 bytes.
     pub(crate) fn ip(bytes: &[u8]) -> Option<Self> {
         let v4 = || <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from);
         let v6 = || <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from);
         v4().or_else(v6).map(|address| Self::Ip(address.to_canonical()))
     }
 
-    /// The names that a caller's text in the config stands for: one of the kind that it begins with, `dns:`, `uri:`,
-    /// `email:`, `ip:` or `cn:`; without a kind the one that it looks like.
+    /// Returns the names that a caller's text in the config matches: one of the kind given by its prefix,
+    /// `dns:`, `uri:`, `email:`, `ip:` or `cn:`. Without a prefix, the kind is inferred from the text.
     ///
     /// # Errors
-    /// Why no certificate can bear it.
+    /// Returns the reason if no certificate can contain the name.
     pub(crate) fn of_config(text: &str) -> Result<Vec<Self>, &'static str> {
         let ip = |text: &str| text.parse::<IpAddr>().ok().map(|address| Self::Ip(address.to_canonical()));
         let common = |text: &str| is_text(text).then(|| text.to_owned());
-        let dns = |text: &str| Self::dns(text).ok_or("it is no host name");
+        let dns = |text: &str| Self::dns(text).ok_or("it is not a host name");
         let name = match kind(text) {
             Some(("dns", name)) => dns(name),
-            Some(("uri", name)) => Self::uri(name).filter(|_| name.contains(':')).ok_or("it is no URI"),
-            Some(("email", name)) => Self::email(name).ok_or("it is no address of a mailbox"),
-            Some(("ip", name)) => ip(name).ok_or("it is no IP address"),
-            Some((_, name)) => common(name).map(Self::CommonName).ok_or("it has characters that no name has"),
-            None if text.contains("://") => Self::uri(text).ok_or("it is no URI"),
-            None if text.contains('@') => Self::email(text).ok_or("it is no address of a mailbox"),
+            Some(("uri", name)) => Self::uri(name).filter(|_| name.contains(':')).ok_or("it is not a URI"),
+            Some(("email", name)) => Self::email(name).ok_or("it is not an email address"),
+            Some(("ip", name)) => ip(name).ok_or("it is not an IP address"),
+            Some((_, name)) => {
+                common(name).map(Self::CommonName).ok_or("it has characters that names can't have")
+            }
+            None if text.contains("://") => Self::uri(text).ok_or("it is not a URI"),
+            None if text.contains('@') => Self::email(text).ok_or("it is not an email address"),
             None if ip(text).is_some() => ip(text).ok_or(""),
             None => {
-                let lone =
-                    common(text).map(Self::LoneCommonName).ok_or("it has characters that no name has")?;
+                let lone = common(text)
+                    .map(Self::LoneCommonName)
+                    .ok_or("it has characters that names can't have")?;
                 return Ok(Self::dns(text).into_iter().chain([lone]).collect());
             }
         }?;
@@ -76,18 +79,18 @@ impl CertificateName {
         }
     }
 
-    /// Whether it names one client, and not whichever fits.
+    /// Whether the name identifies a single client, and is not a wildcard.
     pub(crate) fn is_exact(&self) -> bool {
         !matches!(self, Self::Dns(host) if host.contains('*'))
     }
 }
 
-/// Whether a text of the config says of which kind its name is.
+/// Splits a text from the config into the kind and the name, if it has a kind.
 pub(crate) fn kind(text: &str) -> Option<(&str, &str)> {
     text.split_once(':').filter(|(kind, _)| matches!(*kind, "dns" | "uri" | "email" | "ip" | "cn"))
 }
 
-/// Whether a text can be a name of a machine: readers of C strings would cut it at a NUL.
+/// Whether a text can be a machine's name. A NUL is refused because C code would truncate the name there.
 fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

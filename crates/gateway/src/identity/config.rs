@@ -1,4 +1,4 @@
-//! What an operator writes of callers: `auth:`, how they prove who they are, and `callers:`, who they are.
+//! The config of callers: `auth:`, the accepted credentials, and `callers:`, the callers themselves.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use serde::Deserialize;
 use services::Duration;
 use services::config::OneOrMany;
 
-/// How callers prove who they are.
+/// The credentials that callers may send.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthConfig {
-    /// Where callers send their keys.
+    /// The header for keys.
     pub keys: KeysConfig,
     /// The tokens (JWT) that are accepted.
     pub jwt: Option<JwtConfig>,
 }
 
-/// Where callers send their keys. The keys stand under `callers`.
+/// The header in which callers send their keys. The keys themselves are listed under `callers`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeysConfig {
-    /// The header. In `authorization` a key is sent as `Bearer KEY`.
+    /// The name of the header. In `authorization` a key is sent as `Bearer KEY`.
     pub header: String,
 }
 
@@ -29,34 +29,34 @@ pub struct KeysConfig {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JwtConfig {
-    /// Who issues them: the claim `iss`, to the letter.
+    /// The issuer of the tokens. The claim `iss` must be equal to it.
     pub issuer: String,
-    /// Whom they are issued for: the claim `aud` has to hold one of these.
+    /// The accepted audiences. The claim `aud` must contain one of them.
     pub audience: OneOrMany,
-    /// The issuer's public keys (RFC 7517): a URL, or a file relative to the config. Without it they are
-    /// looked up where the issuer's `/.well-known/openid-configuration` says, or at
+    /// The issuer's public keys (RFC 7517): a URL, or a file relative to the config. By default the URL is
+    /// the one in the issuer's `/.well-known/openid-configuration`, or else the issuer's
     /// `/.well-known/jwks.json`.
     #[serde(default)]
     pub jwks: Option<String>,
     /// A secret shared with the issuer, in place of public keys, as `${file:...}` or `${env:...}`.
     #[serde(default)]
     pub secret: Option<String>,
-    /// The algorithms. By default RS256 and ES256; with a `secret` HS256.
+    /// The accepted algorithms. By default RS256 and ES256; with a `secret` HS256.
     #[serde(default)]
     pub algorithms: Option<Vec<Algorithm>>,
-    /// How far the issuer's clock and ours may be apart.
+    /// The tolerated difference between the issuer's clock and the gateway's.
     #[serde(default = "JwtConfig::default_leeway")]
     pub leeway: Duration,
-    /// The claim that names the caller.
+    /// The claim that contains the caller's name.
     #[serde(default = "JwtConfig::default_caller")]
     pub caller: String,
-    /// The claim that names the caller's groups, a list or a text with spaces; `/realm_access/roles` for one
-    /// within another.
+    /// The claim that contains the caller's groups, as a list or as a text separated by spaces. A JSON
+    /// Pointer such as `/realm_access/roles` selects a nested claim.
     #[serde(default = "JwtConfig::default_groups")]
     pub groups: String,
 }
 
-/// How tokens are signed (RFC 7518). There is no `none`.
+/// A signature algorithm of tokens (RFC 7518). `none` is not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[allow(clippy::upper_case_acronyms)]
 pub enum Algorithm {
@@ -86,25 +86,25 @@ pub enum Algorithm {
     HS512,
 }
 
-/// Who calls: by which key, certificate or token they are known, and which groups they are in.
+/// A caller: the keys, certificates or tokens that identify it, and its groups.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CallerConfig {
-    /// Its key, or several while one takes over from another: `${env:...}`, `${file:...}`, or
-    /// `sha256:` and the key's hash in hexadecimal digits.
+    /// The caller's key, or several keys during a rotation: `${env:...}`, `${file:...}`, or `sha256:` and the
+    /// key's hash in hexadecimal digits.
     pub key: Option<OneOrMany>,
-    /// The name in its client certificate, with its kind before it: `dns:warehouse.example.org`, `uri:spiffe://shop/checkout`,
-    /// `email:`, `ip:`, or `cn:` for the subject's common name. Names of other kinds do not count. Without a kind it is
-    /// the one that it looks like; a host name then also fits the common name of a certificate that has no alternative
-    /// names at all.
+    /// The name in the caller's client certificate, prefixed with its kind: `dns:warehouse.example.org`,
+    /// `uri:spiffe://shop/checkout`, `email:`, `ip:`, or `cn:` for the subject's common name. Names of other
+    /// kinds do not match. Without a prefix, the kind is inferred from the name; a host name then also
+    /// matches the common name of a certificate that has no alternative names.
     pub certificate: Option<String>,
-    /// What its tokens are issued to, where it is to have a name of its own.
+    /// The subject of the caller's tokens, to give such a caller a name of its own.
     pub subject: Option<String>,
-    /// The groups that it is in; `rights` may have a row for each.
+    /// The caller's groups. `rights` may have a row for each.
     pub groups: Vec<String>,
 }
 
-/// Callers by the names that logs and `rights` call them by.
+/// Callers by the names that logs and `rights` use for them.
 pub type Callers = BTreeMap<String, CallerConfig>;
 
 impl JwtConfig {
@@ -147,7 +147,7 @@ impl Algorithm {
     }
 }
 
-/// Whether keys are fetched from there, and not read from a file.
+/// Whether a location is a URL to fetch keys from, and not a file.
 pub(crate) fn is_url(text: &str) -> bool {
     text.starts_with("http://") || text.starts_with("https://")
 }

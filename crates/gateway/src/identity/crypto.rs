@@ -1,5 +1,5 @@
-//! The cryptography of tokens: that of rustls, lent to the library that reads them, so that the gateway
-//! carries one implementation of it and not two. Only checking is lent; the gateway signs nothing.
+//! The cryptography of tokens: an adapter that makes the JWT library use `ring`, as rustls does, so that the
+//! binary contains only one implementation. It only verifies; the gateway signs nothing.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};
@@ -14,7 +14,7 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// Lends it. A second time changes nothing.
+/// Installs the adapter. Further calls have no effect.
 pub(super) fn install() {
     let _ = PROVIDER.install_default();
 }
@@ -30,7 +30,7 @@ fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerif
     Ok(Box::new(Check { algorithm: *algorithm, key: key.clone() }))
 }
 
-/// Checks signatures by one key.
+/// Verifies signatures with a single key.
 struct Check {
     algorithm: Algorithm,
     key: DecodingKey,
@@ -56,7 +56,7 @@ impl Check {
     }
 }
 
-/// Keys of less than 2048 bits count as none.
+/// Returns the RSA parameters of an algorithm. They refuse keys of less than 2048 bits.
 fn rsa(algorithm: Algorithm) -> Option<&'static known::RsaParameters> {
     match algorithm {
         Algorithm::RS256 => Some(&known::RSA_PKCS1_2048_8192_SHA256),

@@ -1,10 +1,9 @@
-//! An issuer's public keys (JSON Web Key Set, RFC 7517): fetched in the background, kept, and looked at
-//! again.
+//! An issuer's public keys (JSON Web Key Set, RFC 7517), fetched and refreshed in the background.
 //!
-//! A key set is fetched when it is due, which is what `Cache-Control: max-age` says within bounds, and
-//! sooner if a token names a key that is not in it: keys are exchanged. Strangers can write such names,
-//! so that is done once in [`COOLDOWN`] at most. While the issuer can't be reached, the keys that are
-//! there stay good; without any, no token is good.
+//! A key set is fetched again after `Cache-Control: max-age`, clamped to fixed bounds, or earlier if a token
+//! names a key that is not in the set, since issuers rotate keys. Anybody can send such a name, so this
+//! happens at most once per [`COOLDOWN`]. While the issuer is unreachable, the keys that were fetched remain
+//! valid; if none were ever fetched, every token is refused.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -21,24 +20,24 @@ use services::{Fetch, FetchError};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
-/// How long a fetch may take, and how long a request waits for one that it needs.
+/// The timeout of a fetch, and the longest time a request waits for one.
 const FETCH: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The largest answer that is read, in bytes.
+/// The largest response that is accepted, in bytes.
 const LARGEST: u64 = 256 << 10;
-/// No sooner than this after the last fetch does an unknown key start another.
+/// The minimum time between a fetch and the next one that an unknown key triggers.
 pub(super) const COOLDOWN: Duration = Duration::from_secs(30);
-/// How long a key set is kept where the issuer doesn't say, and the bounds of what it may say.
+/// The lifetime of a key set if the issuer sends no `max-age`, and the bounds for `max-age`.
 const USUAL: Duration = Duration::from_secs(600);
 const BOUNDS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(86400));
-/// After a fetch that failed: the first wait, which doubles, and the longest.
+/// The first delay after a failed fetch, which doubles each time, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// The keys that tokens may be signed with.
 #[derive(Debug, Default)]
 pub(crate) struct KeySet(Vec<Key>);
 
-/// One key, and the algorithms that it may be used with and no other.
+/// A key and the algorithms that it may be used with.
 #[derive(Debug)]
 struct Key {
     id: Option<String>,
@@ -46,38 +45,38 @@ struct Key {
     key: DecodingKey,
 }
 
-/// Why a set has no key for a token.
+/// The reason a set has no key for a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoKey {
-    /// No key has the name that the token gives, or none is for its algorithm.
+    /// No key has the ID in the token, or it is not for the token's algorithm.
     Unknown,
-    /// The token names no key, and more than one could be meant.
+    /// The token has no key ID, and more than one key would fit.
     Several,
 }
 
-/// Where the keys are looked up.
+/// The location of the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// At this URL.
     Url(String),
-    /// Where the issuer says.
+    /// At the URL that this issuer publishes.
     Issuer(String),
 }
 
-/// The keys of an issuer that is asked for them.
+/// The keys of an issuer, fetched from it.
 #[derive(Debug)]
 pub(crate) struct Jwks {
     place: Place,
     algorithms: Vec<Algorithm>,
     fetch: Fetch,
     keys: ArcSwapOption<KeySet>,
-    /// How many fetches are over, and when the last one began.
+    /// The number of fetches that have finished, and the start of the last one.
     fetches: watch::Sender<(u64, Option<Instant>)>,
     wanted: Notify,
     begun: AtomicBool,
 }
 
-/// Why there is no key set.
+/// The reason a key set could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchFailed {
     #[error("{0} can't be fetched: {1}")]
@@ -89,8 +88,8 @@ pub(crate) enum FetchFailed {
 }
 
 impl KeySet {
-    /// Reads a key set. Keys of kinds that nobody here knows are left out, as RFC 7517, section 5, asks;
-    /// so are secrets, which have no place in a set that anybody may read.
+    /// Parses a key set. Ignores keys of unknown types, as RFC 7517, section 5, requires, and symmetric keys,
+    /// which must not be in a public set.
     pub(crate) fn read(text: &[u8], algorithms: &[Algorithm]) -> Result<Self, &'static str> {
         let value: Value = serde_json::from_slice(text).map_err(|_| "not JSON")?;
         let keys = value.get("keys").and_then(Value::as_array).ok_or("not a JSON Web Key Set")?;
@@ -103,13 +102,13 @@ impl KeySet {
         }
     }
 
-    /// The one key of a secret.
+    /// Returns a set with a single key, the given secret.
     pub(super) fn secret(secret: &str, algorithms: &[Algorithm]) -> Self {
         let key = DecodingKey::from_secret(secret.as_bytes());
         Self(vec![Key { id: None, algorithms: algorithms.to_vec(), key }])
     }
 
-    /// The key for a token that names this key and algorithm. A secret has no name.
+    /// Returns the key for a token with this key ID and algorithm. A shared secret has no ID.
     pub(crate) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<&DecodingKey, NoKey> {
         let mut fitting = self.0.iter().filter(|key| {
             let is_it = id.is_none() || key.id.is_none() || key.id.as_deref() == id;
@@ -143,7 +142,7 @@ impl Key {
     }
 }
 
-/// The algorithms that a kind of key is good for.
+/// The algorithms that a type of key supports.
 fn by_kind(kind: &Kind) -> Vec<Algorithm> {
     use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
     match kind {
@@ -156,7 +155,7 @@ fn by_kind(kind: &Kind) -> Vec<Algorithm> {
 }
 
 impl Jwks {
-    /// The keys at this place. The first fetch begins at once where there is a runtime, otherwise with the
+    /// Creates the key source. The first fetch starts at once inside a Tokio runtime, otherwise with the
     /// first token.
     pub(super) fn new(place: Place, algorithms: Vec<Algorithm>, fetch: Fetch) -> Arc<Self> {
         let jwks = Arc::new(Self {
@@ -172,7 +171,7 @@ impl Jwks {
         jwks
     }
 
-    /// Begins to fetch, where there is a runtime and it has not begun.
+    /// Starts the background fetching inside a runtime, unless it has started already.
     fn begin(self: &Arc<Self>) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current()
             && !self.begun.swap(true, Relaxed)
@@ -181,12 +180,12 @@ impl Jwks {
         }
     }
 
-    /// Whether another config would look for the same keys.
+    /// Whether another config uses the same location and algorithms.
     pub(super) fn is(&self, place: &Place, algorithms: &[Algorithm]) -> bool {
         (&self.place, &*self.algorithms) == (place, algorithms)
     }
 
-    /// The keys; without any, what the first fetch brings. `None` where that failed.
+    /// Returns the keys, and waits for the first fetch if there are none yet. `None` if that failed.
     pub(super) async fn keys(self: &Arc<Self>) -> Option<Arc<KeySet>> {
         let keys = self.keys.load_full();
         if keys.is_some() || self.fetches.borrow().0 > 0 {
@@ -197,7 +196,7 @@ impl Jwks {
         self.keys.load_full()
     }
 
-    /// The keys, fetched again because one is missing; as they are where that was done just now.
+    /// Fetches the keys again because one is missing. Returns the current ones if the last fetch was recent.
     pub(super) async fn keys_again(&self) -> Option<Arc<KeySet>> {
         if self.has_cooled() {
             let count = self.fetches.borrow().0;
@@ -207,18 +206,18 @@ impl Jwks {
         self.keys.load_full()
     }
 
-    /// Whether the last fetch is long enough ago for another that a stranger causes.
+    /// Whether the last fetch is old enough for an unknown key to trigger another.
     fn has_cooled(&self) -> bool {
         self.fetches.borrow().1.is_none_or(|began| began.elapsed() >= COOLDOWN)
     }
 
-    /// Waits until so many fetches and one more are over, but not for ever.
+    /// Waits until more than `count` fetches have finished, at most for [`PATIENCE`].
     async fn fetched(&self, count: u64) {
         let mut fetches = self.fetches.subscribe();
         let _ = timeout(PATIENCE, fetches.wait_for(|(done, _)| *done > count)).await;
     }
 
-    /// Fetches once; how long to wait before the next time.
+    /// Fetches once. Returns the delay until the next fetch.
     async fn refresh(&self, failures: u32) -> Result<Duration, Duration> {
         let began = Instant::now();
         let answer = self.load().await;
@@ -248,8 +247,8 @@ impl Jwks {
         Ok((keys.map_err(|reason| FetchFailed::Nonsense(url, reason))?, wait))
     }
 
-    /// Where the issuer has its keys (OpenID Connect Discovery 1.0, section 4). What is not there, or is
-    /// about another issuer, says nothing.
+    /// Returns the URL of the issuer's keys (OpenID Connect Discovery 1.0, section 4). Ignores a document
+    /// that is missing or names another issuer.
     async fn discover(&self, issuer: &str) -> Result<String, FetchFailed> {
         let fallback = format!("{issuer}/.well-known/jwks.json");
         let answer = match self.get(&format!("{issuer}/.well-known/openid-configuration")).await {
@@ -265,7 +264,7 @@ impl Jwks {
     }
 
     async fn get(&self, url: &str) -> Result<Response<Bytes>, FetchFailed> {
-        let nonsense = |_| FetchFailed::Nonsense(url.to_owned(), "no URL");
+        let nonsense = |_| FetchFailed::Nonsense(url.to_owned(), "not a valid URL");
         let request = Request::get(url).header(header::ACCEPT, "application/json");
         let request = request.body(Bytes::new()).map_err(nonsense)?;
         let answer = self.fetch.send(request, FETCH, LARGEST).await;
@@ -277,7 +276,7 @@ impl Jwks {
     }
 }
 
-/// Fetches again and again, as long as somebody has the keys.
+/// Fetches repeatedly for as long as the keys are in use.
 async fn keep(jwks: Weak<Jwks>) {
     let mut failures = 0;
     while let Some(keys) = jwks.upgrade() {
@@ -285,7 +284,7 @@ async fn keep(jwks: Weak<Jwks>) {
         failures = if wait.is_ok() { 0 } else { failures + 1 };
         let end = Instant::now() + wait.unwrap_or_else(|wait| wait);
         drop(keys);
-        // In steps, so that keys which nobody has any more are soon forgotten.
+        // Waits in steps, so that the task ends soon after the keys are dropped.
         while Instant::now() < end {
             let Some(keys) = jwks.upgrade() else { return };
             let step = RETRY.1.min(end.saturating_duration_since(Instant::now()));

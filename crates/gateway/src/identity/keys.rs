@@ -1,5 +1,5 @@
-//! Callers by key. Only hashes of keys are kept, and what a caller sends is hashed before it is looked
-//! up: how long that takes tells nothing of a key that is not the sender's own.
+//! Callers by key. Only hashes of keys are stored, and a received key is hashed before the lookup, so that
+//! its timing reveals nothing about other keys.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use subtle::ConstantTimeEq;
 
 use super::{Callers, Who};
 
-/// SHA-256.
+/// A SHA-256 hash.
 pub(super) type Hash = [u8; 32];
 
-/// A key that holds no more than this can be guessed.
+/// The minimum length of a key in characters. Shorter keys can be guessed.
 pub(crate) const SHORTEST: usize = 16;
 
-/// Who has which key, by the first bytes of its hash.
+/// The callers by key. The map is indexed by the first bytes of the key's hash.
 #[derive(Default)]
 pub(super) struct Keys(HashMap<[u8; 8], Vec<(Hash, Arc<Who>)>>);
 
-/// Why a text of the config is no key.
+/// The reason a text in the config is not a valid key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadKey {
     /// `sha256:` is not followed by 64 hexadecimal digits.
     Hash,
-    /// It is too short.
+    /// The key is too short.
     Short,
-    /// It holds what no header may hold, or begins or ends with a space.
+    /// The key contains characters that a header can't contain, or starts or ends with a space.
     Characters,
 }
 
@@ -47,7 +47,7 @@ impl Keys {
         self.0.is_empty()
     }
 
-    /// Whose key this is.
+    /// Returns the caller with this key.
     pub(super) fn find(&self, key: &[u8]) -> Option<&Arc<Who>> {
         let hash = sha256(key);
         let near = self.0.get(&first(&hash))?;
@@ -55,7 +55,7 @@ impl Keys {
     }
 }
 
-/// The hash of a key as the config has it, or that the config has itself.
+/// Returns the hash of a key in the config, which contains either the key or its hash.
 pub(crate) fn hash(text: &str) -> Result<Hash, BadKey> {
     if let Some(digits) = text.strip_prefix("sha256:") {
         return unhex(digits).ok_or(BadKey::Hash);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_anybody_could_guess_is_no_key() {
+    fn rejects_short_keys_and_malformed_hashes() {
         assert_eq!(hash("short"), Err(BadKey::Short));
         assert_eq!(hash("sha256:abc"), Err(BadKey::Hash));
         assert_eq!(hash(&format!("sha256:{}", "g".repeat(64))), Err(BadKey::Hash));

@@ -1,37 +1,37 @@
-//! Why nobody could be identified. What is said to whom sends bad credentials follows RFC 6750, section 3.
+//! Authentication errors. The challenges for invalid credentials follow RFC 6750, section 3.
 
 use std::fmt::Write;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use services::{Fault, Problem};
 
-/// Why a request has no caller.
+/// The reason a request's caller could not be identified.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unidentified {
     #[error("this needs credentials, and there are none")]
     Missing(Asked),
-    #[error("the request has {0}: one is enough, and nobody can say which one counts")]
+    #[error("the request has {0}: send only one, since it is unclear which one applies")]
     Several(String),
-    #[error("the key is none that this gateway knows")]
+    #[error("this gateway has no such key")]
     UnknownKey(Asked),
     #[error("the token is not good: {0}")]
     Token(#[from] BadToken),
     #[error("the client certificate of this connection {0}")]
     StaleCertificate(&'static str),
-    #[error("the keys that tokens are checked with are not there: their issuer can't be reached")]
+    #[error("the keys to verify tokens are missing: their issuer can't be reached")]
     NoKeys,
 }
 
-/// What is wrong with a token.
+/// The reason a token was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadToken {
-    #[error("it is no JSON Web Token, or one of its fields has the wrong type")]
+    #[error("it is not a JSON Web Token, or one of its fields has the wrong type")]
     Malformed,
     #[error("it is longer than {0} bytes")]
     Long(usize),
     #[error("its algorithm is not accepted here")]
     Algorithm,
-    #[error("it asks for an extension that is not known here (`crit`)")]
+    #[error("it requires an unsupported extension (`crit`)")]
     Critical,
     #[error("the issuer has no key of that name (`kid`) and algorithm")]
     UnknownKey,
@@ -53,19 +53,19 @@ pub(crate) enum BadToken {
     NoCaller,
 }
 
-/// What credentials the gateway asks for.
+/// The kinds of credentials that the gateway accepts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     /// The header of keys, unless it is `authorization`.
     pub(crate) key: Option<HeaderName>,
-    /// Whether `Authorization: Bearer` is looked at.
+    /// Whether `Authorization: Bearer` is accepted.
     pub(crate) bearer: bool,
-    /// Whether certificates stand for callers.
+    /// Whether client certificates identify callers.
     pub(crate) certificate: bool,
 }
 
 impl Asked {
-    /// The ways of proving who calls that the config has.
+    /// Lists the configured kinds of credentials.
     fn hint(&self) -> String {
         let mut ways = Vec::new();
         ways.extend(self.key.as_ref().map(|name| format!("a key as `{name}`")));
@@ -77,7 +77,8 @@ impl Asked {
         format!("send {}", ways.join(", or "))
     }
 
-    /// `WWW-Authenticate` (RFC 9110, section 11.6.1). Keys have no scheme of their own; ours says where.
+    /// Adds `WWW-Authenticate` (RFC 9110, section 11.6.1). Keys have no registered scheme, so a scheme of our
+    /// own names their header.
     fn challenge(&self, headers: &mut HeaderMap) {
         if self.bearer {
             headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"orfa\""));
@@ -90,7 +91,7 @@ impl Asked {
 }
 
 impl Unidentified {
-    /// `WWW-Authenticate` with an error of RFC 6750, section 3.1.
+    /// Returns a `WWW-Authenticate` value with an error code of RFC 6750, section 3.1.
     fn bearer(&self, error: &str) -> Option<HeaderValue> {
         let mut challenge = format!("Bearer realm=\"orfa\", error=\"{error}\", error_description=\"");
         let _ = write!(challenge, "{}\"", self.to_string().replace(['"', '\\'], "'"));

@@ -1,4 +1,4 @@
-//! Who is taken for whom, and who is not.
+//! Tests of the identification of callers and of invalid credentials.
 
 mod issuer;
 
@@ -36,7 +36,7 @@ fn with_keys(yaml: &str) -> Identity {
     )
 }
 
-/// One that knows the issuer's keys from a file.
+/// An identity whose issuer's keys are in a file.
 fn with_file(issuer: &Issuer, more: &str) -> Identity {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("keys.json"), issuer.keys("ec")).unwrap();
@@ -44,7 +44,7 @@ fn with_file(issuer: &Issuer, more: &str) -> Identity {
     identity(&format!("auth: {{ jwt: {{ {jwt} }} }}\n{more}"), folder.path())
 }
 
-/// One that fetches them.
+/// An identity that fetches the issuer's keys.
 fn with_place(place: &Place) -> Identity {
     let jwt =
         format!("issuer: 'https://login.example', audience: shop, jwks: 'http://{}/keys'", place.address);
@@ -64,7 +64,7 @@ fn bearing(token: &str) -> HeaderMap {
 }
 
 async fn refused(identity: &Identity, headers: &HeaderMap) -> Unidentified {
-    identity.identify(headers, None).await.expect_err("nobody should be identified")
+    identity.identify(headers, None).await.expect_err("no caller should be identified")
 }
 
 fn named(name: &str) -> Caller {
@@ -72,7 +72,7 @@ fn named(name: &str) -> Caller {
 }
 
 #[tokio::test]
-async fn a_key_in_its_header_names_its_caller() {
+async fn identifies_callers_by_key() {
     let identity = with_keys("");
     let who = identity.identify(&headers(&[("x-api-key", KEY)]), None).await.unwrap();
     assert_eq!((&who.caller, &*who.groups[0]), (&named("shop"), "partners"));
@@ -84,7 +84,7 @@ async fn a_key_in_its_header_names_its_caller() {
 }
 
 #[tokio::test]
-async fn a_wrong_key_is_refused_and_not_taken_for_none() {
+async fn refuses_unknown_keys() {
     let identity = with_keys("");
     for key in ["", "wrong", &KEY[1..], &format!("{KEY}x"), &hash(KEY)] {
         let refusal = refused(&identity, &headers(&[("x-api-key", key)])).await;
@@ -95,7 +95,7 @@ async fn a_wrong_key_is_refused_and_not_taken_for_none() {
 }
 
 #[tokio::test]
-async fn a_key_in_another_header_is_no_key() {
+async fn ignores_keys_in_other_headers() {
     let identity = with_keys("");
     for other in [headers(&[("x-key", KEY)]), bearing(KEY), headers(&[("authorization", KEY)])] {
         assert_eq!(identity.identify(&other, None).await.unwrap().caller, Caller::Anonymous);
@@ -103,7 +103,7 @@ async fn a_key_in_another_header_is_no_key() {
 }
 
 #[tokio::test]
-async fn two_credentials_are_none() {
+async fn refuses_several_credentials() {
     let issuer = Issuer::new();
     let token = format!("Bearer {}", issuer.good());
     let identity = with_file(&issuer, &format!("callers: {{ shop: {{ key: '{}' }} }}", hash(KEY)));
@@ -124,7 +124,7 @@ async fn two_credentials_are_none() {
 }
 
 #[tokio::test]
-async fn a_token_names_its_caller_and_groups() {
+async fn identifies_callers_and_groups_by_token() {
     let issuer = Issuer::new();
     let identity = with_file(&issuer, "");
     for token in [issuer.good(), issuer.good_by("ec"), issuer.good()] {
@@ -137,7 +137,7 @@ async fn a_token_names_its_caller_and_groups() {
 }
 
 #[tokio::test]
-async fn a_token_never_passes_for_a_caller_of_the_config() {
+async fn a_tokens_subject_is_not_a_configured_callers_name() {
     let issuer = Issuer::new();
     let identity = with_file(&issuer, &format!("callers: {{ ann: {{ key: '{}' }} }}", hash(KEY)));
     let who = identity.identify(&bearing(&issuer.good()), None).await.unwrap();
@@ -151,7 +151,7 @@ fn with(name: &str, value: Value) -> Value {
 }
 
 #[tokio::test]
-async fn tokens_that_are_not_good_are_refused() {
+async fn refuses_invalid_tokens() {
     let issuer = Issuer::new();
     let identity = with_file(&issuer, "");
     let rs = json!({ "alg": "RS256", "kid": "rsa" });
@@ -182,7 +182,7 @@ async fn tokens_that_are_not_good_are_refused() {
         ("an end as text", signed(with("exp", "never".into())), BadToken::NoClaim("exp".to_owned())),
         ("no end", signed(endless), BadToken::NoClaim("exp".to_owned())),
         ("no caller", signed(with("sub", "".into())), BadToken::NoCaller),
-        ("a caller that is no text", signed(with("sub", json!(["ann"]))), BadToken::Malformed),
+        ("a caller that is not text", signed(with("sub", json!(["ann"]))), BadToken::Malformed),
         ("an unknown key", headed(json!({ "alg": "RS256", "kid": "other" })), BadToken::UnknownKey),
         (
             "an extension",
@@ -208,7 +208,7 @@ async fn tokens_that_are_not_good_are_refused() {
 }
 
 #[tokio::test]
-async fn a_token_that_names_no_key_is_good_where_only_one_can_be_meant() {
+async fn accepts_tokens_without_key_id_if_only_one_key_fits() {
     let issuer = Issuer::new();
     let one = with_file(&issuer, "");
     let nameless = issuer.token(&json!({ "alg": "RS256" }), &claims(), b"");
@@ -227,7 +227,7 @@ async fn a_token_that_names_no_key_is_good_where_only_one_can_be_meant() {
 }
 
 #[tokio::test]
-async fn a_shared_secret_is_good_for_its_own_algorithms_only() {
+async fn a_shared_secret_is_used_for_hmac_only() {
     let issuer = Issuer::new();
     let secret = "a-secret-of-at-least-32-random-bytes";
     let folder = tempfile::tempdir().unwrap();
@@ -240,7 +240,7 @@ async fn a_shared_secret_is_good_for_its_own_algorithms_only() {
     assert_eq!(refused(&identity, &bearing(&issuer.good())).await, Unidentified::Token(BadToken::Algorithm));
 }
 
-/// A client's certificate with this subject and these alternative names.
+/// Returns a client certificate with this subject and these alternative names.
 fn certificate(subject: &[(rcgen::DnType, &str)], names: &[rcgen::SanType]) -> Certificate {
     certificate_with(subject, names, |_| {})
 }
@@ -259,14 +259,14 @@ fn certificate_with(
     Certificate::read(certificate.der()).unwrap()
 }
 
-/// The caller, known by this text in the config, whom the certificate stands for.
+/// Whether the certificate identifies the caller whose config has this text.
 fn certified(text: &str, certificate: &Certificate) -> bool {
     let identity = identity(&format!("callers: {{ warehouse: {{ certificate: '{text}' }} }}"), Path::new(""));
     identity.by_certificate(Some(certificate), SystemTime::now()).unwrap().is_some()
 }
 
 #[tokio::test]
-async fn a_certificate_names_its_caller_where_no_header_does() {
+async fn identifies_callers_by_certificate_without_other_credentials() {
     let issuer = Issuer::new();
     let identity = with_file(&issuer, "callers: { warehouse: { certificate: 'dns:warehouse.example' } }");
     let bearer = |host: &str| certificate(&[], &[rcgen::SanType::DnsName(host.try_into().unwrap())]);
@@ -281,7 +281,7 @@ async fn a_certificate_names_its_caller_where_no_header_does() {
 }
 
 #[test]
-fn an_expired_certificate_is_refused_and_not_taken_for_none() {
+fn refuses_expired_client_certificates() {
     let identity =
         identity("callers: { warehouse: { certificate: 'dns:warehouse.example' } }", Path::new(""));
     let expired = |host: &str| {
@@ -303,7 +303,7 @@ fn an_expired_certificate_is_refused_and_not_taken_for_none() {
 }
 
 #[test]
-fn missing_credentials_are_hinted_at_as_they_are_configured() {
+fn hints_at_the_configured_kinds_of_credentials() {
     let jwt = "auth: { jwt: { issuer: 'https://x', audience: a } }";
     let key = format!("callers: {{ shop: {{ key: '{}' }} }}", hash(KEY));
     let certificate = "callers: { shop: { certificate: 'dns:shop.example' } }".to_owned();
@@ -326,7 +326,7 @@ fn missing_credentials_are_hinted_at_as_they_are_configured() {
 }
 
 #[test]
-fn a_common_name_is_found_by_structure_and_not_in_the_text_of_other_attributes() {
+fn finds_common_names_by_structure_and_not_in_other_attributes() {
     use rcgen::DnType::{CommonName, OrganizationName};
     for (subject, is_ours) in [
         (&[(CommonName, "warehouse")][..], true),
@@ -348,7 +348,7 @@ fn a_common_name_is_found_by_structure_and_not_in_the_text_of_other_attributes()
 }
 
 #[test]
-fn a_name_of_one_kind_is_no_name_of_another() {
+fn names_match_only_with_their_kind() {
     use rcgen::DnType::CommonName;
     use rcgen::SanType::{DnsName, IpAddress, Rfc822Name, URI};
     let ia5 = |text: &str| text.try_into().unwrap();
@@ -372,12 +372,12 @@ fn a_name_of_one_kind_is_no_name_of_another() {
     let by_uri = certificate(&[], &[URI(ia5(host)), Rfc822Name(ia5("a@warehouse.example"))]);
     assert!(!certified(host, &by_uri), "a bare name is a host's");
     let beside = certificate(&[(CommonName, host)], &[URI(ia5("spiffe://shop/x"))]);
-    assert!(!certified(host, &beside), "a common name beside alternative names is none");
+    assert!(!certified(host, &beside), "a common name beside alternative names does not count");
     assert!(certified("192.0.2.7", &kinds[3].1) && certified("warehouse@example", &kinds[2].1));
 }
 
 #[test]
-fn a_wildcard_names_no_client() {
+fn wildcards_identify_no_client() {
     let all = certificate(&[], &[rcgen::SanType::DnsName("*.example".try_into().unwrap())]);
     assert!(!certified("dns:warehouse.example", &all));
     assert!(!certified("*.example", &all));
@@ -389,7 +389,7 @@ fn a_wildcard_names_no_client() {
 }
 
 #[test]
-fn credentials_go_no_further_unless_the_service_gets_them() {
+fn strips_credentials_unless_the_service_forwards_them() {
     let identity = with_keys("auth: { jwt: { issuer: 'https://x', audience: a } }");
     let both = [("x-api-key", "k"), ("authorization", "Bearer t"), ("accept", "*/*")];
     let names = |mut map: HeaderMap, forwarded: &[HeaderName]| {
@@ -402,7 +402,7 @@ fn credentials_go_no_further_unless_the_service_gets_them() {
 }
 
 #[tokio::test]
-async fn keys_are_fetched_once_and_kept_while_their_place_is_down() {
+async fn fetches_keys_once_and_keeps_them_while_the_issuer_is_down() {
     let issuer = Issuer::new();
     let place = Place::new(Answer::Text(issuer.keys("old"))).await;
     let identity = with_place(&place);
@@ -421,7 +421,7 @@ async fn keys_are_fetched_once_and_kept_while_their_place_is_down() {
     assert!(refused(&identity, &bearing(&issuer.good_by("old"))).await.status() == StatusCode::UNAUTHORIZED);
 }
 
-/// So much later that keys may be asked for again.
+/// Advances the time so far that keys may be fetched again.
 async fn later() {
     tokio::time::pause();
     tokio::time::advance(jwks::COOLDOWN + Duration::from_secs(1)).await;
@@ -429,7 +429,7 @@ async fn later() {
 }
 
 #[tokio::test]
-async fn without_keys_no_token_is_good_and_who_has_none_is_not_concerned() {
+async fn refuses_only_tokens_while_keys_are_missing() {
     let issuer = Issuer::new();
     for answer in [
         Answer::Status(500),
@@ -452,7 +452,7 @@ async fn without_keys_no_token_is_good_and_who_has_none_is_not_concerned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_that_never_come_are_not_waited_for_for_ever() {
+async fn waits_for_keys_only_up_to_a_timeout() {
     let issuer = Issuer::new();
     let place = Place::new(Answer::Never).await;
     let refusal = refused(&with_place(&place), &bearing(&issuer.good())).await;
@@ -460,13 +460,14 @@ async fn keys_that_never_come_are_not_waited_for_for_ever() {
 }
 
 #[tokio::test]
-async fn an_issuer_says_where_its_keys_are() {
+async fn discovers_the_keys_of_an_issuer() {
     let issuer = Issuer::new();
     let place = Place::new(Answer::Text(issuer.keys("ec"))).await;
     let url = format!("http://{}", place.address);
     let identity =
         identity(&format!("auth: {{ jwt: {{ issuer: '{url}', audience: shop }} }}"), Path::new(""));
-    // What stands at `/.well-known/openid-configuration` is no such document here: the usual place counts.
+    // The content of `/.well-known/openid-configuration` is not such a document, so the default location is
+    // used.
     let token =
         issuer.token(&json!({ "alg": "RS256", "kid": "rsa" }), &with("iss", url.as_str().into()), b"");
     assert!(identity.identify(&bearing(&token), None).await.is_ok());
@@ -474,7 +475,7 @@ async fn an_issuer_says_where_its_keys_are() {
 }
 
 #[tokio::test]
-async fn another_config_of_the_same_issuer_takes_the_keys_over() {
+async fn a_reload_with_the_same_issuer_reuses_its_keys() {
     let issuer = Issuer::new();
     let place = Place::new(Answer::Text(issuer.keys("ec"))).await;
     let first = with_place(&place);

@@ -1,7 +1,7 @@
-//! Callers by token: JSON Web Tokens (RFC 7519), checked as RFC 8725 advises. The algorithms are the
-//! config's and each key's own, never the token's choice; issuer, audience and end have to be there.
+//! Callers by token: JSON Web Tokens (RFC 7519), verified as RFC 8725 recommends. The allowed algorithms come
+//! from the config and from each key, never from the token. Issuer, audience and expiry are required.
 //!
-//! A token that was found good is kept by its hash until it ends, so that its signature is checked once.
+//! A valid token is cached by its hash until it expires, so that its signature is verified only once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,21 +17,21 @@ use super::keys::{Hash, sha256};
 use super::refusal::{BadToken, Unidentified};
 use super::{JwtConfig, Who};
 
-/// The longest token that is looked at, in bytes.
+/// The longest accepted token, in bytes.
 const LONGEST: usize = 8 << 10;
-/// How many good tokens are kept, in how many parts.
+/// The number of valid tokens that are cached, and the number of shards.
 const KEPT: usize = 16 << 10;
 const PARTS: usize = 16;
-/// The longest name of a caller or a group.
+/// The longest name of a caller or a group, in bytes.
 const LONGEST_NAME: usize = 256;
 
-/// The issuer's keys: known, or asked for.
+/// The issuer's keys, from the config or fetched from the issuer.
 pub(super) enum Source {
     Fixed(Arc<KeySet>),
     Asked(Arc<Jwks>),
 }
 
-/// What checks tokens.
+/// The token verifier.
 pub(super) struct Tokens {
     validation: Validation,
     algorithms: Vec<Algorithm>,
@@ -42,14 +42,14 @@ pub(super) struct Tokens {
     good: Good,
 }
 
-/// Tokens that were found good.
+/// The cache of valid tokens.
 struct Good([Mutex<HashMap<Hash, Kept>>; PARTS]);
 
 struct Kept {
     who: Arc<Who>,
     /// Seconds since 1970.
     until: u64,
-    /// The keys that it was checked with.
+    /// The keys that the token was verified with.
     keys: Arc<KeySet>,
 }
 
@@ -67,7 +67,8 @@ impl Tokens {
         Self { validation, algorithms, issuer, caller, groups, source, good: Good::new() }
     }
 
-    /// Who sends this token. A caller of the config that has the token's subject is `known`.
+    /// Identifies the sender of a token. `known` contains the callers of the config by the subject of their
+    /// tokens.
     pub(super) async fn identify(
         &self,
         token: &str,
@@ -96,7 +97,7 @@ impl Tokens {
         }
     }
 
-    /// The claims of a token, once its signature, issuer, audience and times are right.
+    /// Returns the claims of a token after checking its signature, issuer, audience and times.
     async fn check(&self, token: &str, mut keys: Arc<KeySet>) -> Result<(Value, Arc<KeySet>), Unidentified> {
         let header = decode_header(token).map_err(|_| BadToken::Malformed)?;
         if !self.algorithms.contains(&header.alg) {
@@ -116,7 +117,7 @@ impl Tokens {
         })?;
         let validation = Validation { algorithms: vec![header.alg], ..self.validation.clone() };
         let claims: Value = decode(token, &key, &validation).map_err(|error| reason(&error))?.claims;
-        // The library takes a list of issuers too; RFC 7519, section 4.1.1, knows one.
+        // The library also accepts a list of issuers; RFC 7519, section 4.1.1, allows only one.
         match claims.get("iss").and_then(Value::as_str) {
             Some(issuer) if issuer == self.issuer => Ok((claims, keys)),
             _ => Err(BadToken::Issuer.into()),
@@ -144,7 +145,7 @@ impl Tokens {
     }
 }
 
-/// A claim by its name, or by a JSON Pointer.
+/// Returns a claim by its name or by a JSON Pointer.
 fn claim<'a>(claims: &'a Value, name: &str) -> Option<&'a Value> {
     if name.starts_with('/') { claims.pointer(name) } else { claims.get(name) }
 }
@@ -184,7 +185,7 @@ impl Good {
             part.retain(|_, other| now < other.until && Arc::ptr_eq(&other.keys, &kept.keys));
         }
         if part.len() >= KEPT / PARTS {
-            // Any that it is: each can be checked again.
+            // Evicting valid tokens is harmless: they are verified again.
             part.clear();
         }
         part.insert(hash, kept);
@@ -196,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forgets_good_tokens_when_there_are_too_many() {
+    fn bounds_the_cache_of_valid_tokens() {
         let (good, keys) = (Good::new(), Arc::<KeySet>::default());
         let who = Arc::new(Who { caller: Caller::Anonymous, groups: Vec::new() });
         for number in 0..2 * KEPT {

@@ -1,4 +1,4 @@
-//! Metrics as OpenMetrics text: families of samples, and nothing to remember between two scrapes.
+//! Metrics as OpenMetrics text. Families are written directly at each scrape, without state in between.
 
 use std::fmt::{self, Debug};
 
@@ -15,14 +15,14 @@ use services::stats::Reading;
 /// Labels with their values.
 pub(crate) type Labels<'a, const N: usize> = [(&'a str, &'a str); N];
 
-/// The text as it is written.
+/// The text that is being written.
 pub(crate) struct Page<'a>(DescriptorEncoder<'a>);
 
-/// The registry's only collector: what there is to say is asked for at each scrape.
+/// The registry's only collector, which reads the current values at each scrape.
 struct Everything<F>(F);
 
 impl Page<'_> {
-    /// The text that `write` makes.
+    /// Returns the text that `write` produces.
     pub(crate) fn of<F>(write: F) -> Result<String, fmt::Error>
     where
         F: Fn(&mut Page<'_>) -> fmt::Result + Send + Sync + 'static,
@@ -34,7 +34,7 @@ impl Page<'_> {
         Ok(text)
     }
 
-    /// Counts that only grow. The name gets the suffix `_total`.
+    /// Writes counters, which only grow. The name gets the suffix `_total`.
     pub(crate) fn counter<'l, const N: usize, V: EncodeCounterValue>(
         &mut self,
         name: &str,
@@ -46,7 +46,7 @@ impl Page<'_> {
         })
     }
 
-    /// Values as they are now.
+    /// Writes gauges with their current values.
     pub(crate) fn gauge<'l, const N: usize, V: EncodeGaugeValue>(
         &mut self,
         name: &str,
@@ -56,7 +56,7 @@ impl Page<'_> {
         self.family(name, help, MetricType::Gauge, samples, |metric, value| metric.encode_gauge(&value))
     }
 
-    /// Times in buckets.
+    /// Writes histograms.
     pub(crate) fn histogram<'l, const N: usize>(
         &mut self,
         name: &str,
@@ -78,7 +78,7 @@ impl Page<'_> {
     ) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, None, kind)?;
         for (labels, value) in samples {
-            // A sample without labels has no braces either.
+            // A sample without labels has no braces.
             if N == 0 {
                 write(&mut family, value)?;
             } else {

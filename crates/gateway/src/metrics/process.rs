@@ -1,4 +1,4 @@
-//! The process as the system sees it, under the names that every Prometheus client library uses.
+//! Metrics of the process, under the names that every Prometheus client library uses.
 
 use std::fmt;
 use std::fs;
@@ -9,15 +9,15 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::page::Page;
 
-/// Bytes of the heap in use, now and at most since they were asked for last.
+/// Reads the heap's bytes in use: now, and the maximum since the last call.
 type HeapReading = fn() -> (usize, usize);
 
-/// How the heap is read, in builds whose allocator counts.
+/// The function that reads the heap, in builds whose allocator counts.
 static HEAP: OnceLock<HeapReading> = OnceLock::new();
 
-/// Shows the heap's bytes among the metrics, for as long as the process lives.
+/// Adds the heap's bytes to the metrics, for as long as the process lives.
 pub fn observe_heap(reading: fn() -> (usize, usize)) {
-    // The allocator is one, and whoever comes second reads the same.
+    // There is only one allocator, so a later call would set an equivalent function.
     let _ = HEAP.set(reading);
 }
 
@@ -28,34 +28,35 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// It starts about now.
+    /// Creates the metrics, with the current time as the process's start.
     pub(crate) fn new() -> Self {
         Self { started: SystemTime::now() }
     }
 
-    /// Writes what there is to be read: outside of Linux that is less.
+    /// Writes the metrics that the system provides, fewer outside of Linux.
     pub(crate) fn write(&self, page: &mut Page<'_>) -> fmt::Result {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         let cpu = Duration::new(cpu.tv_sec.unsigned_abs(), u32::try_from(cpu.tv_nsec).unwrap_or_default());
         let help = "CPU time in user and system mode";
         page.counter("process_cpu_seconds", help, [([], cpu.as_secs_f64())])?;
         let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let help = "When the process started, since the epoch";
+        let help = "Start time of the process since the Unix epoch";
         page.gauge("process_start_time_seconds", help, [([], started.as_secs_f64())])?;
-        let help = "Memory that is resident";
+        let help = "Resident memory";
         page.gauge("process_resident_memory_bytes", help, resident().map(|bytes| ([], bytes)))?;
         if let Some((live, peak)) = HEAP.get().map(|read| read()) {
-            page.gauge("orfa_heap_bytes", "Bytes of the heap that are in use", [([], live as u64)])?;
-            let help = "Most bytes of the heap that were in use since the last scrape";
+            page.gauge("orfa_heap_bytes", "Bytes of the heap in use", [([], live as u64)])?;
+            let help = "Maximum bytes of the heap in use since the last scrape";
             page.gauge("orfa_heap_peak_bytes", help, [([], peak as u64)])?;
         }
-        page.gauge("process_open_fds", "File descriptors that are open", open().map(|count| ([], count)))?;
+        page.gauge("process_open_fds", "Open file descriptors", open().map(|count| ([], count)))?;
         let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         page.gauge("process_max_fds", "File descriptors that may be open", most.map(|count| ([], count)))
     }
 }
 
-/// The second number of `/proc/self/statm` (proc(5)), which counts pages.
+/// Returns the resident memory in bytes: the second number of `/proc/self/statm` (proc(5)), which counts
+/// pages.
 fn resident() -> Option<u64> {
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
@@ -63,6 +64,6 @@ fn resident() -> Option<u64> {
 }
 
 fn open() -> Option<u64> {
-    // One of them is the folder's own.
+    // Excludes the descriptor of the folder itself.
     Some(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as u64)
 }

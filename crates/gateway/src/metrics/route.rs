@@ -1,4 +1,4 @@
-//! What is counted of the requests of one route.
+//! The metrics of the requests of a route.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use services::stats::Histogram;
 
 use super::page::Page;
 
-/// The methods that are counted by name, and one name for all others: anybody can invent methods.
+/// The methods that are counted by name, and one label for all others, since clients can send any method.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY", "other"];
-/// The classes of statuses, and one for clients that were gone before an answer began.
+/// The classes of status codes, and one for clients that disconnected before the response started.
 const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "gone"];
 
-/// The counts of one route. They take 700 bytes.
+/// The metrics of a route, about 700 bytes.
 #[derive(Debug)]
 pub(crate) struct RouteMetrics {
-    /// The path as the config has it.
+    /// The path as the config contains it.
     pub(crate) path: Arc<str>,
     pub(crate) way: &'static str,
     ended: [[AtomicU64; CLASSES.len()]; METHODS.len()],
@@ -30,17 +30,17 @@ pub(crate) struct RouteMetrics {
     cpu_nanos: AtomicU64,
 }
 
-/// A request that is over, as it is counted.
+/// The data of a completed request that is counted.
 pub(crate) struct Ended<'a> {
     pub(crate) method: &'a Method,
-    /// `None` where the client was gone before an answer began.
+    /// `None` if the client disconnected before the response started.
     pub(crate) status: Option<StatusCode>,
     pub(crate) took: Duration,
-    /// Bytes of the request's body.
+    /// Bytes of the request body.
     pub(crate) received: u64,
-    /// Bytes of the answer's body.
+    /// Bytes of the response body.
     pub(crate) sent: u64,
-    /// CPU time of the program that was run, if any.
+    /// CPU time of the program that ran, if any.
     pub(crate) cpu: Option<Duration>,
 }
 
@@ -59,12 +59,12 @@ impl RouteMetrics {
         }
     }
 
-    /// A request for this route is under way from here on.
+    /// Counts a request as in flight.
     pub(crate) fn begin(&self) {
         self.began.fetch_add(1, Relaxed);
     }
 
-    /// One that began is over.
+    /// Counts a request that has completed.
     pub(crate) fn end(&self, ended: &Ended<'_>) {
         self.ended[method(ended.method)][class(ended.status)].fetch_add(1, Relaxed);
         self.took.observe(ended.took);
@@ -77,7 +77,8 @@ impl RouteMetrics {
     }
 
     fn under_way(&self) -> u64 {
-        // Read first, so that none of them can have begun later.
+        // Reads the completed requests first, so that none of them can have started after the read of
+        // `began`.
         let ended: u64 = self.ended.iter().flatten().map(|count| count.load(Relaxed)).sum();
         self.began.load(Relaxed).saturating_sub(ended)
     }
@@ -87,7 +88,7 @@ impl RouteMetrics {
     }
 }
 
-/// Nothing is nothing to wait for other cores for.
+/// Adds to a counter. Skips zero, which saves a contended atomic operation.
 fn add(counter: &AtomicU64, amount: u64) {
     if amount > 0 {
         counter.fetch_add(amount, Relaxed);
@@ -103,7 +104,7 @@ fn class(status: Option<StatusCode>) -> usize {
     class.map_or(CLASSES.len() - 1, |class| class - 1)
 }
 
-/// Writes the counts of these routes.
+/// Writes the metrics of these routes.
 pub(super) fn write(routes: &[Arc<RouteMetrics>], page: &mut Page<'_>) -> fmt::Result {
     let requests = routes.iter().flat_map(|route| {
         METHODS.iter().zip(&route.ended).flat_map(|(method, classes)| {
@@ -114,16 +115,16 @@ pub(super) fn write(routes: &[Arc<RouteMetrics>], page: &mut Page<'_>) -> fmt::R
             })
         })
     });
-    page.counter("orfa_requests", "Requests that are over, by the status of their answer", requests)?;
+    page.counter("orfa_requests", "Completed requests, by the status of their response", requests)?;
     let took = routes.iter().map(|route| (route.labels(), route.took.read()));
-    let help = "From a request's head to the last byte of its answer";
+    let help = "Time from a request's head to the last byte of its response";
     page.histogram("orfa_request_duration_seconds", help, took)?;
     let under_way = routes.iter().map(|route| (route.labels(), route.under_way()));
-    page.gauge("orfa_requests_under_way", "Requests that have begun and are not over", under_way)?;
+    page.gauge("orfa_requests_under_way", "Requests in flight", under_way)?;
     let received = routes.iter().map(|route| (route.labels(), route.received.load(Relaxed)));
-    page.counter("orfa_request_body_bytes", "Bytes of the bodies of requests", received)?;
+    page.counter("orfa_request_body_bytes", "Bytes of request bodies", received)?;
     let sent = routes.iter().map(|route| (route.labels(), route.sent.load(Relaxed)));
-    page.counter("orfa_response_body_bytes", "Bytes of the bodies of answers", sent)?;
+    page.counter("orfa_response_body_bytes", "Bytes of response bodies", sent)?;
     let queries = || routes.iter().filter(|route| route.way == "query");
     let runs = queries().map(|route| ([("route", &*route.path)], route.programs.load(Relaxed)));
     page.counter("orfa_program_runs", "Programs that were run", runs)?;
@@ -134,10 +135,10 @@ pub(super) fn write(routes: &[Arc<RouteMetrics>], page: &mut Page<'_>) -> fmt::R
     page.counter("orfa_program_cpu_seconds", "CPU time of programs, host functions included", cpu)?;
     let scripts = || routes.iter().filter(|route| route.way == "script");
     let runs = scripts().map(|route| ([("route", &*route.path)], route.programs.load(Relaxed)));
-    page.counter("orfa_script_requests", "Requests that a script was given", runs)?;
+    page.counter("orfa_script_requests", "Requests that scripts handled", runs)?;
     let cpu = scripts().map(|route| {
         let cpu = Duration::from_nanos(route.cpu_nanos.load(Relaxed));
         ([("route", &*route.path)], cpu.as_secs_f64())
     });
-    page.counter("orfa_script_cpu_seconds", "CPU time of the handlers that answered them", cpu)
+    page.counter("orfa_script_cpu_seconds", "CPU time of the handlers of scripts", cpu)
 }

@@ -1,4 +1,4 @@
-//! That counts are what happened, that their number is bounded, and that the text is well formed.
+//! Tests that counts are correct, that their number is bounded and that the text is well formed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn text(metrics: &Arc<Metrics>) -> String {
 }
 
 #[test]
-fn requests_are_counted_by_the_config_s_route_and_known_methods() {
+fn counts_requests_by_route_and_known_method() {
     let metrics = Arc::new(Metrics::default());
     let route = metrics.route("/catalog/*", "proxy");
     for method in ["GET", "GET", "BREW", "WHEN"] {
@@ -44,19 +44,19 @@ fn requests_are_counted_by_the_config_s_route_and_known_methods() {
 }
 
 #[test]
-fn a_route_counts_on_while_a_life_has_it_and_is_forgotten_after() {
+fn keeps_a_routes_counts_while_a_config_has_it() {
     let metrics = Metrics::default();
     let before = metrics.route("/a", "proxy");
     before.begin();
     let after = metrics.route("/a", "proxy");
     assert!(Arc::ptr_eq(&before, &after), "a reload takes the counts over");
-    assert!(!Arc::ptr_eq(&before, &metrics.route("/a", "query")), "another way is another route");
+    assert!(!Arc::ptr_eq(&before, &metrics.route("/a", "query")), "another handler makes it another route");
     drop((before, after));
-    assert_eq!(metrics.routes().len(), 1, "only what no route answers is left");
+    assert_eq!(metrics.routes().len(), 1, "only the metrics of unmatched requests are left");
 }
 
 #[test]
-fn odd_paths_of_the_config_are_escaped() {
+fn escapes_special_characters_in_paths() {
     let metrics = Arc::new(Metrics::default());
     let route = metrics.route("/a\"b\\c\nd", "proxy");
     route.begin();

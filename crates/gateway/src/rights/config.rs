@@ -1,15 +1,16 @@
-//! What an operator writes of rights: `rights:`, a row for each caller or group.
+//! The config of rights: `rights:`, with a row for each caller or group.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use services::config::{CpuPerTime, PerTime};
 
-/// What callers may do, by their own names or those of their groups, in the file's order. `anonymous` is
-/// who brings no credentials, `others` every caller that no row names.
+/// Rights by the names of callers or groups, in the file's order. `anonymous` applies to requests without
+/// credentials, `others` to every caller without a row.
 pub type RightsConfig = IndexMap<String, RowConfig>;
 
-/// What one caller, or each caller of a group, may do. What is left out is not restricted.
+/// The rights of one caller, or of each caller in a group. Settings that are left out do not restrict
+/// anything.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RowConfig {
@@ -19,24 +20,24 @@ pub struct RowConfig {
     pub services: Option<Vec<String>>,
     /// The methods that services may be called with.
     pub methods: Option<Vec<String>>,
-    /// Caps for programs, beside those of the route: the smaller one holds.
+    /// Caps for programs, beside those of the route. The smaller one applies.
     pub limits: query::CallerLimits,
-    /// How much at a time. Each caller has its own account, and each address of those without a name.
+    /// Rate limits. Each caller has its own account; anonymous requests are counted by address.
     pub rate: Option<RateConfig>,
 }
 
-/// How much a caller may ask at a time.
+/// The rate limits of a caller.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RateConfig {
-    /// How many requests, in the long run: `100/s`, `6000/m`.
+    /// The sustained rate of requests: `100/s`, `6000/m`.
     pub requests: Option<PerTime>,
-    /// How many requests may come at once after a pause. By default what comes in a second.
+    /// The number of requests that may arrive at once after a pause. By default the requests of one second.
     #[schemars(range(min = 1))]
     pub burst: Option<u32>,
-    /// How much CPU time programs may take, in the long run: `500ms/s`.
+    /// The sustained rate of CPU time of programs: `500ms/s`.
     pub cpu: Option<CpuPerTime>,
-    /// How many requests may be under way at once, up to the last byte of their answers.
+    /// The number of requests that may be in flight at once, up to the last byte of their responses.
     #[schemars(range(min = 1))]
     pub at_once: Option<u32>,
 }

@@ -1,13 +1,13 @@
-//! How much each caller asks at a time: requests, CPU time, requests at once.
+//! Rate limits of callers: requests, CPU time and concurrent requests.
 //!
-//! The law is the generic cell rate algorithm (GCRA, ITU-T I.371, the virtual scheduling form): of an
-//! account one number is kept, the time at which all that was taken would have been earned. As long as
-//! it lies less than the burst ahead of now, there is something left. CPU time is the same law with a
-//! price that is known only afterwards: an account may go into debt once, and then waits. (The library
-//! `governor` refuses what costs more than a burst and can't charge afterwards.)
+//! The algorithm is the generic cell rate algorithm (GCRA, ITU-T I.371, virtual scheduling). An account
+//! consists of one number, the theoretical arrival time: the time at which everything that was taken would
+//! have been earned. A request conforms while this time is less than the burst ahead of now. CPU time uses
+//! the same algorithm with a cost that is only known afterwards: an account may go into debt once and then
+//! has to wait. (The library `governor` refuses costs above the burst and can't charge afterwards.)
 //!
-//! Accounts know no rate: those of the config are given with each request, so that a reload changes the
-//! rates and keeps the accounts.
+//! Accounts do not contain rates. Rates are passed in with each request, so a reload changes them and keeps
+//! the accounts.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -21,38 +21,39 @@ use services::{Caller, Payer};
 
 use super::config::RateConfig;
 
-/// How many accounts there are at most, in how many parts. Each takes about 150 bytes.
+/// The maximum number of accounts, of about 150 bytes each, and the number of shards.
 const ACCOUNTS: usize = 64 << 10;
 const PARTS: usize = 64;
-/// How much CPU time may be saved up: what comes in this time.
+/// The CPU time that may be saved up: the amount that is earned in this span.
 const SAVED: Duration = Duration::from_secs(1);
 
-/// Whose account it is.
+/// The owner of an account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Owner {
     Caller(Caller),
-    /// Without a name: an IPv4 address, or the 64 bits of an IPv6 address that a network has.
+    /// An anonymous client: its IPv4 address, or the first 64 bits of its IPv6 address, which identify a
+    /// network.
     Net(u128),
 }
 
-/// The rates of a row, ready to be applied.
+/// The rates of a row in computed form.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rate {
     requests: Option<Earning>,
-    /// Nanoseconds that a nanosecond of CPU time takes to earn.
+    /// Nanoseconds to earn one nanosecond of CPU time.
     cpu: Option<f64>,
     at_once: Option<u32>,
 }
 
-/// How fast requests are earned, in nanoseconds.
+/// The rate of requests, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Earning {
     each: u64,
-    /// How far ahead the account may be before another one is taken.
+    /// The limit for the account's time ahead of now, up to which another request is accepted.
     ahead: u64,
 }
 
-/// What one caller has taken. Times are nanoseconds since the accounts were opened.
+/// The usage of one caller. Times are nanoseconds since the accounts were opened.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     requests: AtomicU64,
@@ -60,7 +61,7 @@ pub(super) struct Account {
     at_once: AtomicU32,
 }
 
-/// Everybody's accounts.
+/// The accounts of all callers.
 #[derive(Debug)]
 pub(crate) struct Accounts {
     opened: Instant,
@@ -68,7 +69,7 @@ pub(crate) struct Accounts {
     parts: Vec<Mutex<HashMap<Owner, Arc<Account>>>>,
 }
 
-/// Which rate is used up, and for how long.
+/// The rate limit that was reached, and the time to wait or the limit itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
     Requests(Duration),
@@ -76,11 +77,11 @@ pub(crate) enum Over {
     AtOnce(u32),
 }
 
-/// A place among the requests at once, given back when dropped.
+/// A permit for one of the concurrent requests, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Held(Arc<Account>);
 
-/// What charges an account for CPU time.
+/// Charges CPU time to an account.
 #[derive(Debug)]
 pub(super) struct Bill {
     account: Arc<Account>,
@@ -112,13 +113,13 @@ impl Rate {
 }
 
 impl Account {
-    /// Takes a place; `None` if so many are taken already.
+    /// Acquires a concurrency permit. Returns `None` if `at_most` are taken already.
     fn hold(self: &Arc<Self>, at_most: u32) -> Option<Held> {
         let more = |taken: u32| (taken < at_most).then_some(taken + 1);
         self.at_once.fetch_update(Relaxed, Relaxed, more).ok().map(|_| Held(Arc::clone(self)))
     }
 
-    /// Takes a request, or says how many nanoseconds are missing.
+    /// Charges one request. On failure, returns the nanoseconds to wait.
     fn take(&self, rate: Earning, now: u64) -> Result<(), u64> {
         let mut missing = 0;
         let taken = self.requests.fetch_update(Relaxed, Relaxed, |earned| {
@@ -129,7 +130,7 @@ impl Account {
         taken.map(drop).map_err(|_| missing)
     }
 
-    /// How many nanoseconds are missing until CPU time is earned again.
+    /// Returns the nanoseconds to wait until CPU time is available again.
     fn debt(&self, now: u64) -> u64 {
         let ahead = self.cpu.load(Relaxed).saturating_sub(now);
         if ahead < nanos(SAVED) { 0 } else { ahead - nanos(SAVED) + 1 }
@@ -140,7 +141,7 @@ impl Account {
         let _ = self.cpu.fetch_update(Relaxed, Relaxed, charged);
     }
 
-    /// When everything that was taken is earned.
+    /// The time at which everything that was taken is earned.
     fn even(&self) -> u64 {
         self.requests.load(Relaxed).max(self.cpu.load(Relaxed))
     }
@@ -165,8 +166,7 @@ impl Accounts {
         Self { opened, hasher: RandomState::new(), parts }
     }
 
-    /// Takes one request out of an account: what holds its place until it is over, and who pays for its
-    /// CPU time.
+    /// Charges an account for one request. Returns its concurrency permit and the payer for its CPU time.
     pub(super) fn take(
         &self,
         owner: &Owner,
@@ -212,8 +212,9 @@ impl Accounts {
     }
 }
 
-/// Closes accounts that are even. If too few are (somebody has many addresses), closes those that are
-/// nearest to it too: who has taken most is forgotten last. Accounts of requests under way stay.
+/// Removes idle accounts that are even. If that frees too little, because a client uses many addresses, also
+/// removes those that are closest to even, so that the heaviest users are forgotten last. Accounts with
+/// requests in flight stay.
 fn make_room(part: &mut HashMap<Owner, Arc<Account>>, now: u64) {
     let is_idle = |account: &Arc<Account>| Arc::strong_count(account) == 1;
     part.retain(|_, account| !is_idle(account) || account.even() > now);

@@ -1,4 +1,4 @@
-//! Why a caller may not have what it asks for, or not now.
+//! Authorisation and rate limit errors.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use services::{Fault, Problem};
 
 use super::rates::Over;
 
-/// Why a caller is refused.
+/// The reason a caller was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denied {
     #[error("{0} may not use this route")]
@@ -20,14 +20,14 @@ pub(crate) enum Denied {
 
 fn text(over: &Over) -> String {
     match over {
-        Over::Requests(_) => "this caller has sent as many requests as it may for now".to_owned(),
-        Over::Cpu(_) => "this caller's programs have used as much CPU time as they may for now".to_owned(),
-        Over::AtOnce(most) => format!("this caller has as many requests under way as it may at once: {most}"),
+        Over::Requests(_) => "this caller has used up its rate of requests for now".to_owned(),
+        Over::Cpu(_) => "this caller's programs have used up their rate of CPU time for now".to_owned(),
+        Over::AtOnce(most) => format!("this caller has the maximum number of requests under way: {most}"),
     }
 }
 
 impl Over {
-    /// When to try again, in whole seconds.
+    /// The time to wait before a retry, in whole seconds.
     fn retry_after(self) -> u64 {
         match self {
             Self::Requests(wait) | Self::Cpu(wait) => seconds(wait),
@@ -36,7 +36,7 @@ impl Over {
     }
 }
 
-/// Rounded up, and never none.
+/// Rounds up to whole seconds, at least one.
 fn seconds(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
 }
@@ -66,7 +66,7 @@ impl Problem for Denied {
     fn hint(&self) -> String {
         match self {
             Self::Rate(over) => format!("try again after {} s", over.retry_after()),
-            _ => "the operator writes under `rights` what each caller may use".to_owned(),
+            _ => "the operator lists under `rights` what each caller may use".to_owned(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Which row is whose, and what it opens.
+//! Tests of the selection of rows, and of the rights in them.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -57,18 +57,18 @@ fn services(table: &Table, who: &Who) -> Vec<String> {
 }
 
 #[test]
-fn the_row_is_ones_own_or_the_first_of_ones_groups_or_that_of_all_others() {
+fn selects_the_callers_row_then_its_first_groups_then_others() {
     let table = table(CONFIG);
     let shop = permit(&table, &named("shop", &["partners"]), "/query").unwrap();
     assert!(shop.rights.is_none() && shop.limits.unwrap().calls == Some(7));
-    assert_eq!(services(&table, &named("robot", &["partners", "slow"])), ["catalog"], "`slow` stands first");
+    assert_eq!(services(&table, &named("robot", &["partners", "slow"])), ["catalog"], "`slow` is first");
     assert_eq!(services(&table, &subject(&["partners"])), ["catalog", "order"]);
     assert_eq!(services(&table, &named("guest", &[])), ["catalog"]);
     assert_eq!(services(&table, &subject(&[])), ["catalog"]);
 }
 
 #[test]
-fn a_token_can_not_choose_the_row_of_somebody_else() {
+fn a_tokens_groups_can_not_select_reserved_or_callers_rows() {
     let table = table(CONFIG);
     for group in ["shop", "anonymous", "others"] {
         assert_eq!(services(&table, &subject(&[group])), ["catalog"], "{group}");
@@ -78,7 +78,7 @@ fn a_token_can_not_choose_the_row_of_somebody_else() {
 }
 
 #[test]
-fn who_has_no_name_is_asked_for_it_and_who_has_one_is_refused() {
+fn asks_anonymous_clients_for_credentials_and_refuses_others() {
     let whole = table(CONFIG);
     let nobody = Who::default();
     assert!(permit(&whole, &nobody, "/catalog/*").is_ok());
@@ -93,7 +93,7 @@ fn who_has_no_name_is_asked_for_it_and_who_has_one_is_refused() {
 }
 
 #[test]
-fn once_callers_are_known_nobody_else_is_meant_unless_it_is_said() {
+fn requires_credentials_once_callers_are_configured() {
     let base = "services: { c: { url: 'http://c' } }\nroutes:\n  - { path: /a, proxy: c }\n  - { path: /b, proxy: c, auth: optional }\n";
     let open = table(base);
     assert!(permit(&open, &Who::default(), "/a").is_ok());
@@ -104,7 +104,7 @@ fn once_callers_are_known_nobody_else_is_meant_unless_it_is_said() {
 }
 
 #[test]
-fn another_table_knows_what_was_taken_before() {
+fn a_new_table_keeps_the_accounts() {
     let config = |rate: &str| {
         let text = format!("routes: []\nrights: {{ anonymous: {{ rate: {{ requests: {rate} }} }} }}");
         read_text(&text, Path::new("orfa.yaml")).unwrap()

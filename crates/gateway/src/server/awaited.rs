@@ -1,5 +1,5 @@
-//! A phase of the gateway's end, as a connection waits for it beside other things: it is asked about only when
-//! something has changed, and not each time that a request comes.
+//! A future that waits for a drain phase. A connection polls it beside other futures; the phase is only
+//! checked when it has changed, and not on each request.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,16 +8,16 @@ use tokio::sync::watch;
 
 use crate::drain::Phase;
 
-/// Something that a change of phase brings.
+/// A future that completes after a change of the phase.
 pub(super) struct Awaited {
-    /// `None` for what never comes.
+    /// `None` if it never completes.
     phase: Option<watch::Receiver<Phase>>,
     coming: Pin<Box<dyn Future<Output = ()> + Send>>,
     is_waiting: bool,
 }
 
 impl Awaited {
-    /// What ends after a change of this phase, or never.
+    /// Wraps a future that completes after a change of this phase, or never.
     pub(super) fn new(
         phase: watch::Receiver<Phase>,
         coming: impl Future<Output = ()> + Send + 'static,
@@ -25,12 +25,13 @@ impl Awaited {
         Self { phase: Some(phase), coming: Box::pin(coming), is_waiting: false }
     }
 
-    /// What never comes.
+    /// Returns a future that never completes.
     pub(super) fn never() -> Self {
         Self { phase: None, coming: Box::pin(std::future::pending()), is_waiting: false }
     }
 
-    /// Ready once it has come. It has to be asked by one task only, which is woken then.
+    /// Returns ready once the future has completed. It must always be polled by the same task, which it
+    /// wakes.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(phase) = &self.phase else { return Poll::Pending };
         if self.is_waiting && !phase.has_changed().unwrap_or(true) {

@@ -1,7 +1,8 @@
-//! One connection, from its first byte to its last: TLS where the port wants it, then HTTP/2 or HTTP/1.1.
+//! A single connection, from its first byte to its last: TLS if the port requires it, then HTTP/2 or
+//! HTTP/1.1.
 //!
-//! Which of the two it is, TLS has settled already (ALPN); in clear text a client of HTTP/2 begins with its
-//! preface (RFC 9113, section 3.4), and whatever begins otherwise is HTTP/1.1.
+//! Over TLS, ALPN has selected the protocol. In clear text a client of HTTP/2 starts with its preface (RFC
+//! 9113, section 3.4), and every other start is HTTP/1.1.
 
 use std::future::poll_fn;
 use std::io;
@@ -31,15 +32,15 @@ use crate::life::Current;
 use crate::readiness::State;
 use crate::refusal::Refusal;
 
-/// What a connection gets that has not asked yet when the gateway stops listening: its request is likely
-/// to be on its way.
+/// The time that a connection without a request gets when the gateway stops listening, since its request is
+/// probably on its way.
 const NEWCOMER: Duration = Duration::from_secs(1);
-/// What a client of HTTP/2 sends first.
+/// The preface of an HTTP/2 client.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The first byte of a TLS handshake (RFC 8446, section 5.1).
 const HANDSHAKE: u8 = 22;
 
-/// A connection, and what it has to know.
+/// A connection and its context.
 pub(super) struct Connection {
     pub(super) current: Arc<Current>,
     pub(super) address: SocketAddr,
@@ -52,10 +53,11 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) async fn run(self, stream: TcpStream) {
         self.current.life().shed.note_turn();
-        // Without it an answer of two packets waits for the client's delayed acknowledgement.
+        // With Nagle's algorithm a response of two packets would wait for the client's delayed
+        // acknowledgement.
         let _ = stream.set_nodelay(true);
         let Some(first) = self.first_byte(&stream).await else {
-            // It waited for a turn to end, and for nothing else. One that asked is counted by its requests.
+            // A connection without requests still needs a turn to end. Others are counted by their requests.
             self.current.life().shed.note_turn();
             return;
         };
@@ -73,7 +75,7 @@ impl Connection {
         }
     }
 
-    /// Waits for the first byte, and leaves it there; `None` where the client has nothing to say.
+    /// Peeks at the first byte. Returns `None` if the client closes the connection or sends nothing.
     async fn first_byte(&self, stream: &TcpStream) -> Option<u8> {
         let mut first = [0];
         let peeked = tokio::select! {
@@ -98,7 +100,7 @@ impl Connection {
         self.serve(stream, Vec::new(), is_http2, link).await
     }
 
-    /// Whoever speaks plain HTTP to a port for TLS is told so, whatever the request.
+    /// Answers every request in clear text on a TLS port with an error.
     async fn refuse_clear(self, stream: Lingering, link: Arc<Link>) -> Result<(), BoxError> {
         let client = Client::new(self.address, link);
         Ok(timeout(GREETING, http1::refuse(stream, client, &Refusal::TlsRequired)).await??)
@@ -132,7 +134,7 @@ impl Connection {
         let mut over =
             Awaited::new(phase.clone(), async move { reached(&mut phase.clone(), Phase::Over).await });
         let answer = |request, client| live(&current, request, client);
-        // What it knows of the load outlives its config.
+        // The load shedding state outlives its config.
         let shed = Arc::clone(&current.life().shed);
         let is_prompt = || shed.is_prompt();
         let mut serving = pin!(http1::serve(stream, begun, client, ending, answer, is_prompt));
@@ -165,9 +167,9 @@ impl Connection {
     }
 }
 
-/// A request's whole life, and what the connection has to know of it. Over HTTP/1.1 a gateway that leaves
-/// says so: the connection ends with this answer, and not under the next request. So does one whose client's certificate
-/// has expired.
+/// Handles a request, and sets `Connection: close` where the connection should end. Over HTTP/1.1 a draining
+/// gateway does this, so that the connection ends with this response and not during the next request, and so
+/// does a connection whose client certificate has expired.
 async fn live(current: &Current, request: Request<Body>, client: Client) -> Response<Logged> {
     let is_http1 = request.version() < Version::HTTP_2;
     let is_stale = is_http1 && client.has_stale_certificate();
@@ -180,7 +182,7 @@ async fn live(current: &Current, request: Request<Body>, client: Client) -> Resp
     response
 }
 
-/// Waits until the connection had better come to its end: before its first request it gets more time.
+/// Waits until the connection should end. It gets more time before its first request.
 async fn ending(mut phase: watch::Receiver<Phase>, link: Option<Arc<Link>>) {
     reached(&mut phase, Phase::Draining).await;
     if !link.is_some_and(|link| link.has_begun()) {
@@ -188,7 +190,7 @@ async fn ending(mut phase: watch::Receiver<Phase>, link: Option<Arc<Link>>) {
     }
 }
 
-/// Reads until it is clear whether this is HTTP/2; what was read, to be read again.
+/// Reads until it is clear whether this is HTTP/2. Returns the bytes that were read.
 async fn preface(stream: &mut Lingering) -> io::Result<(Vec<u8>, bool)> {
     let mut begun = [0; PREFACE.len()];
     let mut length = 0;

@@ -1,11 +1,11 @@
-//! A connection of HTTP/1.1 (RFC 9112), as the server of it: one request after the other.
+//! The server side of an HTTP/1.1 connection (RFC 9112), which serves one request after the other.
 //!
-//! It is our own as the client towards services is (`services/src/transport/http1.rs`), of the same parts
-//! (`services/src/http1.rs`): a library that forgives what it reads has to be watched by a second reader, and
-//! the two of them cost more than one that is strict.
+//! The implementation is our own, as is that of the client side (`services/src/transport/http1.rs`), and both
+//! share their parts (`services/src/http1.rs`): a lenient library would need a second parser to check its
+//! input, and both together cost more than a strict one.
 //!
-//! `http1/head.rs` reads a request's head, `wire.rs` has the connection and the body that comes on it,
-//! `answer.rs` writes.
+//! `http1/head.rs` parses the head of a request, `wire.rs` contains the connection and the request body,
+//! `answer.rs` writes the response.
 
 mod answer;
 mod head;
@@ -36,32 +36,32 @@ pub(super) use answer::{has_body, may_have_content};
 use head::{Asked, Head};
 use wire::{Ahead, Shared, Writer};
 
-/// How long the head of a request may take once it has begun. One that is on its way comes in one piece or
-/// two; who sends it byte by byte wants to hold the connection.
+/// The timeout of a request's head after its first byte. A head usually arrives in one or two pieces; a
+/// client that sends it byte by byte intends to occupy the connection.
 const HEAD: Duration = Duration::from_secs(10);
-/// How much is read ahead of a request that is being answered, and of its body while nobody takes that, to see
-/// whether the client is still there.
+/// The number of bytes read ahead while a request is being answered, and of its body while nothing reads
+/// that, to detect that the client has disconnected.
 const AHEAD: Ahead = Ahead { of_body: 8 << 10, of_rest: 64 << 10 };
 
-/// A connection, request after request.
+/// A connection and its state across requests.
 struct Conversation<S> {
     wire: Shared<S>,
     client: Client,
-    /// That the gateway takes no more requests.
+    /// Ready once the gateway takes no more requests.
     ending: Awaited,
     patience: Patience,
     unread: Stall,
 }
 
-/// What becomes of a connection after an answer.
+/// The next step on a connection after a response.
 enum Next {
     Request,
     End,
     Tunnel(Tunnel),
 }
 
-/// Serves a connection to its end. What was read of it before comes first. While `is_prompt`, answers to what came
-/// together leave together.
+/// Serves a connection to its end, starting with the bytes that were read from it already (`begun`). While
+/// `is_prompt` holds, responses to requests that arrived together are sent together.
 pub(super) async fn serve<S, F, B>(
     stream: S,
     begun: &[u8],
@@ -90,7 +90,7 @@ where
         let body = conversation.wire.body(asked.framing, asked.expects_continue);
         let client = conversation.client.begin_request(asked.is_doubtful);
         let request = Request::from_parts(request, body);
-        // Boxed, since an idle connection keeps the room for it otherwise.
+        // Boxed, since otherwise an idle connection would reserve space for it.
         let answering = Box::pin(answer(request, client));
         let Some(response) = conversation.wait(answering).await? else { return Ok(()) };
         if is_prompt() {
@@ -106,27 +106,28 @@ where
             }
         }
     }
-    // A client that reads nothing any more does not take the end of TLS either.
+    // A client that no longer reads would block the end of TLS as well.
     timeout(HEAD, conversation.wire.shutdown()).await.unwrap_or(Ok(()))
 }
 
-/// Lets those go first who are ready already. Whose requests came together are then answered one right after the other, and a
-/// client that waits for all of them is woken by the first answer and not by each: of what a small answer costs the
-/// gateway, waking its client is a good part. HTTP/2 does that by itself, since its answers share a connection.
+/// Yields once, so that tasks that are ready already run first. Requests that arrived together are then
+/// answered one right after the other, and a client that waits for all of them wakes on the first response
+/// and not on each: waking the client is a considerable part of the cost of a small response. HTTP/2 does not
+/// need this, since its responses share a connection.
 async fn after_others() {
     let mut was_here = false;
     poll_fn(|context| {
         if std::mem::replace(&mut was_here, true) {
             return Poll::Ready(());
         }
-        // Whoever wakes itself stands at the end of its thread's queue.
+        // A task that wakes itself goes to the end of its thread's run queue.
         context.waker().wake_by_ref();
         Poll::Pending
     })
     .await;
 }
 
-/// Refuses whatever comes on a connection.
+/// Answers a connection with an error, whatever it sends.
 pub(super) async fn refuse<S>(stream: S, client: Client, refusal: &Refusal) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -138,7 +139,7 @@ where
     conversation.wire.shutdown().await
 }
 
-/// Whoever still has a body of it finds it broken off.
+/// Closes the connection for remaining users of a request body, which see it as broken off.
 impl<S> Drop for Conversation<S> {
     fn drop(&mut self) {
         self.wire.close();
@@ -146,7 +147,8 @@ impl<S> Drop for Conversation<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
-    /// The head of the next request, or why what came is none; `None` where no other comes.
+    /// Returns the head of the next request, or an error if it is invalid. `None` if the client sends no more
+    /// requests.
     async fn next(&mut self) -> io::Result<Option<Result<Head, Refusal>>> {
         self.wire.rest();
         self.patience.begin();
@@ -165,7 +167,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         if is_over { Poll::Ready(Ok(None)) } else { Poll::Pending }
     }
 
-    /// Waits for an answer; `None` if the client is gone before.
+    /// Waits for a response. Returns `None` if the client disconnects first.
     async fn wait<F>(&mut self, mut answering: Pin<Box<F>>) -> io::Result<Option<F::Output>>
     where
         F: Future,
@@ -194,12 +196,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let (mut head, body) = response.into_parts();
         let tunnel = head.extensions.remove::<Tunnel>();
         let tunnel = tunnel.filter(|_| head.status == StatusCode::SWITCHING_PROTOCOLS);
-        // What is no last word would make the next answer this request's.
+        // A client would take the next response for the final one of this request.
         if head.status.is_informational() && tunnel.is_none() {
             head.status = StatusCode::BAD_GATEWAY;
         }
         let framing = answer::framing(&head, &body, asked);
-        // A client that is not told sends its next request into a connection that ends (RFC 9112, 9.6).
+        // Without `Connection: close`, a client may send its next request on a connection that is closing
+        // (RFC 9112, 9.6).
         let stays = asked.stays
             && framing != Framing::UntilClose
             && (!asked.has_body() || self.wire.may_stay())
@@ -219,7 +222,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             Some(tunnel) => Next::Tunnel(tunnel),
             None if stays && (!asked.has_body() || self.wire.is_read()) => Next::Request,
             None => {
-                // Of what is doubtful, nobody knows what else was sent.
+                // With ambiguous framing it is unknown whether there are unread bytes.
                 if asked.is_doubtful || !self.wire.is_read() {
                     self.client.note_unread();
                 }
@@ -237,12 +240,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.send(Sending::new(text, body, framing, Box::default())).await
     }
 
-    /// Writes all of it, unless the client leaves, or reads nothing for too long, or too little over all.
+    /// Writes the response, unless the client disconnects, reads nothing for too long, or reads too slowly
+    /// overall.
     async fn send<B>(&mut self, mut sending: Sending<B>) -> io::Result<()>
     where
         B: http_body::Body<Data = Bytes, Error = Error> + Unpin,
     {
-        // How long the client may take counts for each answer.
+        // The time limit applies to each response.
         self.unread = Stall::default();
         poll_fn(|context| {
             let has_written = sending.go_on(&mut Writer(&self.wire), context).map_err(io::Error::other)?;

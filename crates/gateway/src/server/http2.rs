@@ -1,12 +1,13 @@
-//! A connection of HTTP/2 (RFC 9113), as the server of it: frames and flow control are h2's, what a client may do with them
-//! is decided here.
+//! The server side of an HTTP/2 connection (RFC 9113). h2 implements frames and flow control; this module
+//! limits the resources that clients use.
 //!
-//! A task accepts requests and moves frames, each request has a task of its own (`http2/stream.rs`), and those of a connection
-//! take turns (`http2/turns.rs`). A connection ends when
-//! nothing was under way on it for a while, when it stands still, and when its frames are a flood (`http2/traffic.rs`).
+//! One task accepts requests and transfers frames, each request has a task of its own (`http2/stream.rs`),
+//! and the tasks of a connection take turns (`http2/turns.rs`). A connection ends after an idle timeout, when
+//! it stalls, or when its frames amount to a flood (`http2/traffic.rs`).
 //!
-//! Two malformed messages are read as if they were not, since h2 drops what is wrong before it hands them over: the fragment
-//! of a `:path`, which HTTP/1.1 refuses, and pseudo-header fields in trailers (RFC 9113, 8.1). Nothing of either goes on.
+//! Two kinds of malformed messages are accepted, since h2 drops the invalid parts before it returns them: a
+//! fragment in `:path`, which HTTP/1.1 refuses, and pseudo-header fields in trailers (RFC 9113, 8.1). Neither
+//! is forwarded.
 
 mod body;
 mod stream;
@@ -36,46 +37,49 @@ use crate::conform::has_padded_value;
 pub(super) use traffic::Traffic;
 use turns::Turns;
 
-/// How many requests one connection may have under way: what RFC 9113 (6.5.2) calls the least that doesn't limit
-/// parallelism needlessly.
+/// The maximum number of concurrent requests on a connection: the smallest number that RFC 9113 (6.5.2)
+/// recommends in order not to limit parallelism unnecessarily.
 const MAX_STREAMS: u32 = 100;
-/// How much of an answer h2 may hold for a stream: it is given what the client's window has room for, and no more.
+/// The maximum number of response bytes that h2 buffers for a stream. It is given no more than the client's
+/// window has room for.
 pub(super) const MAX_SEND_BUFFER: usize = 32 << 10;
-/// How much of requests' bodies a client may send before somebody reads it: on one stream, and on all of a connection.
+/// The number of request body bytes that a client may send before they are read: on one stream, and on a
+/// connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 512 << 10;
-/// Streams that were reset before they were looked at, and streams that a client has us reset by its mistakes, before the
-/// connection ends: CVE-2023-44487, CVE-2025-8671.
+/// The number of streams that may be reset before they are accepted, and of streams reset because of the
+/// client's errors, before the connection ends: CVE-2023-44487, CVE-2025-8671.
 const MAX_PENDING_RESETS: usize = 20;
 const MAX_ERROR_RESETS: usize = 128;
-/// Streams that we reset and whose frames are still passed over, and for how long.
+/// The number of streams reset by the gateway whose late frames are still ignored, and the time for which
+/// they are.
 const MAX_PASSED_OVER: usize = 32;
 const PASSED_OVER: Duration = Duration::from_secs(1);
-/// How often it is looked what has happened.
+/// The interval between checks for progress.
 const LOOK: Duration = Duration::from_secs(15);
-/// How long a client that was silent for [`IDLE`] may take to answer a ping.
+/// The timeout for the response to a ping, which is sent after [`IDLE`] without input.
 const PONG: Duration = Duration::from_secs(30);
 
-/// A connection, and what is known of it.
+/// A connection and its state.
 struct Conversation<S> {
     connection: Connection<Patient<S>, Bytes>,
     client: Client,
     traffic: Arc<Traffic>,
     turns: Turns,
     pings: Option<PingPong>,
-    /// That the gateway takes no more requests.
+    /// Ready once the gateway takes no more requests.
     ending: Awaited,
     patience: Patience,
-    /// What had happened by the last look.
+    /// The counts at the last check.
     seen: traffic::Seen,
-    /// For how long nothing was under way, and for how long nothing came.
+    /// The time without requests in flight, and the time without input.
     idle: Duration,
     silent: Duration,
     is_ending: bool,
     is_broken: bool,
 }
 
-/// Serves a connection to its end. What was read of it before comes first.
+/// Serves a connection to its end, starting with the bytes that were read from it already (`begun`).
 pub(super) async fn serve<S, F>(
     stream: S,
     begun: Vec<u8>,
@@ -125,19 +129,19 @@ fn builder() -> Builder {
     builder
 }
 
-/// What is to become of a connection.
+/// The decision about a connection.
 enum Verdict {
-    /// It takes no more requests.
+    /// Accept no more requests.
     Leave,
-    /// It ends, and the client hears why.
+    /// Close the connection with an error code for the client.
     BreakOff(Reason),
-    /// It ends without a word, which nobody would hear.
+    /// Close the connection without a message, which the client would not receive.
     Cut,
 }
 
-/// Why a connection was cut off.
+/// The error for a connection that was cut off.
 #[derive(Debug, thiserror::Error)]
-#[error("the client did not let the connection end, or is gone")]
+#[error("the client did not close the connection, or has disconnected")]
 struct CutOff;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
@@ -157,7 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                     None => return Poll::Ready(Ok(())),
                 }
             }
-            // What is begun here goes out with the next turn.
+            // The frames of a verdict are written in the next iteration.
             match ready!(self.poll_verdict(context)) {
                 Verdict::Leave => self.connection.graceful_shutdown(),
                 Verdict::BreakOff(reason) => self.connection.abrupt_shutdown(reason),
@@ -166,7 +170,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
     }
 
-    /// Has a task of its own answer a request.
+    /// Spawns a task that answers a request.
     fn begin<F>(
         &mut self,
         request: Request<RecvStream>,
@@ -185,13 +189,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         }
         let body = body::incoming(&head.headers, body, &self.traffic);
         let is_head = head.method == Method::HEAD;
-        // Boxed, since an answer on its way would keep the room for it otherwise.
+        // Boxed, since otherwise a task that is sending the response would reserve space for it.
         let answering = Box::pin(answer(Request::from_parts(head, body), client));
         let serving = stream::serve(answering, respond, is_head, under_way);
         tokio::spawn(watched(PollSite::Http2, self.turns.take(serving)));
     }
 
-    /// What is to become of the connection, once anything is.
+    /// Waits for a decision about the connection.
     fn poll_verdict(&mut self, context: &mut Context<'_>) -> Poll<Verdict> {
         if !self.is_broken && self.traffic.is_flood() {
             self.is_broken = true;
@@ -210,13 +214,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         Poll::Pending
     }
 
-    /// Compares what has happened with the last look.
+    /// Compares the counts with those of the last check.
     fn look(&mut self, context: &mut Context<'_>) -> Option<Verdict> {
         let before = std::mem::replace(&mut self.seen, self.traffic.seen());
         let is_idle = self.seen.under_way == 0 && self.seen.begun == before.begun;
         self.idle = if is_idle { self.idle + LOOK } else { Duration::ZERO };
         if self.is_ending && is_idle {
-            // It would have ended by now if the client wanted it to.
+            // A cooperating client would have closed the connection by now.
             return Some(Verdict::Cut);
         }
         if self.idle >= IDLE || (!self.is_ending && self.client.has_stale_certificate()) {
@@ -230,10 +234,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         (self.silent >= IDLE + PONG).then_some(Verdict::Cut)
     }
 
-    /// Asks the client whether it is there.
+    /// Pings the client to check the connection.
     fn ping(&mut self, context: &mut Context<'_>) {
         let Some(pings) = &mut self.pings else { return };
-        // The answer to an earlier one makes room for another.
+        // Polling the response to an earlier ping makes room for another.
         let _ = pings.poll_pong(context);
         let _ = pings.send_ping(Ping::opaque());
     }

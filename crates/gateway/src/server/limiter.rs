@@ -1,9 +1,9 @@
-//! How much of the gateway clients may take at once, in all and by network: connections, TLS handshakes, requests over
-//! HTTP/2, and bytes of answers that they have yet to take.
+//! Limits on the resources that clients use at once, in total and by network: connections, TLS handshakes,
+//! requests over HTTP/2, and response bytes that they have yet to receive.
 //!
-//! A network is an IPv4 address or the first 64 bits of an IPv6 address, as it is connected. Behind a trusted proxy are many
-//! clients: it has the limits of all, and none of its own. What a connection counts in is looked up once, when it is
-//! accepted; from then on it is a few atomic additions.
+//! A network is the IPv4 address or the first 64 bits of the IPv6 address of the connection's peer. A trusted
+//! proxy serves many clients, so only the total limits apply to it. A connection looks up its counters once,
+//! when it is accepted; from then on counting takes a few atomic additions.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,16 +14,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::config::ConnectionsConfig;
 use crate::metrics::Page;
 
-/// What clients take of the gateway. It outlives configs.
+/// The resources that clients use. The state outlives configs.
 #[derive(Debug, Default)]
 pub(crate) struct ClientLimiter {
     all: Usage,
-    /// Networks that have a connection.
+    /// The usage of networks that have a connection.
     networks: Mutex<HashMap<u128, Arc<Usage>>>,
     refused: [AtomicU64; LIMITS.len()],
 }
 
-/// What is taken, in all or by one network.
+/// The usage of all clients or of one network.
 #[derive(Debug, Default)]
 struct Usage {
     connections: AtomicU64,
@@ -35,27 +35,29 @@ struct Usage {
 /// A limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LimitReached {
-    #[error("`connections.max`: there are as many connections as the gateway takes")]
+    #[error("`connections.max`: the gateway has the maximum number of connections")]
     Connections,
-    #[error("`connections.per_address`: the client has as many connections as an address may have")]
+    #[error("`connections.per_address`: the client has the maximum number of connections of an address")]
     ConnectionsPerAddress,
-    #[error("`connections.handshakes`: as many TLS handshakes as may be are under way")]
+    #[error("`connections.handshakes`: the maximum number of TLS handshakes are under way")]
     Handshakes,
     #[error(
-        "`connections.handshakes_per_address`: the client has as many TLS handshakes under way as it may have"
+        "`connections.handshakes_per_address`: the client has the maximum number of TLS handshakes under way"
     )]
     HandshakesPerAddress,
-    #[error("`connections.unsent`: clients have yet to take as many bytes of answers as the gateway keeps")]
+    #[error("`connections.unsent`: clients have yet to receive the maximum number of bytes of responses")]
     Unsent,
-    #[error("`connections.unsent_per_address`: the client has yet to take too many bytes of earlier answers")]
+    #[error(
+        "`connections.unsent_per_address`: the client has yet to receive too many bytes of earlier responses"
+    )]
     UnsentPerAddress,
     #[error(
-        "`connections.unsent_per_connection`: the client has yet to take too many bytes of earlier answers"
+        "`connections.unsent_per_connection`: the client has yet to receive too many bytes of earlier responses"
     )]
     UnsentPerConnection,
 }
 
-/// Each limit, by its field in the config.
+/// Each limit with its field in the config.
 const LIMITS: [(LimitReached, &str); 7] = [
     (LimitReached::Connections, "max"),
     (LimitReached::ConnectionsPerAddress, "per_address"),
@@ -66,7 +68,7 @@ const LIMITS: [(LimitReached, &str); 7] = [
     (LimitReached::UnsentPerConnection, "unsent_per_connection"),
 ];
 
-/// A connection that was let in, until this is dropped.
+/// A guard that counts an admitted connection until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     limiter: Arc<ClientLimiter>,
@@ -76,15 +78,15 @@ pub(crate) struct ConnectionPermit {
     unsent: AtomicU64,
 }
 
-/// A TLS handshake under way.
+/// A guard that counts a TLS handshake in progress.
 #[derive(Debug)]
 pub(crate) struct HandshakePermit<'a>(&'a ConnectionPermit);
 
-/// A request over HTTP/2, until its answer is taken.
+/// A guard that counts a request over HTTP/2 until its response is received.
 #[derive(Debug)]
 pub(crate) struct RequestPermit(Arc<ConnectionPermit>);
 
-/// Bytes of an answer that are kept until the client takes them.
+/// A guard that counts response bytes until the client receives them.
 #[derive(Debug)]
 pub(crate) struct UnsentPermit {
     connection: Arc<ConnectionPermit>,
@@ -92,10 +94,10 @@ pub(crate) struct UnsentPermit {
 }
 
 impl ClientLimiter {
-    /// Lets a connection in. It keeps to these limits as long as it lives.
+    /// Admits a connection. The limits apply to it as long as it exists.
     ///
     /// # Errors
-    /// When there are too many, in all or of this network.
+    /// Fails if there are too many connections, in total or of this network.
     pub(crate) fn connect(
         self: &Arc<Self>,
         peer: IpAddr,
@@ -125,7 +127,7 @@ impl ClientLimiter {
         Ok(permit)
     }
 
-    /// Counts a refusal, and tells the operator of the first and then ever more seldom: a flood must not flood the log.
+    /// Counts a refusal, and logs at exponentially growing counts so that a flood does not flood the log.
     fn refuse(&self, limit: LimitReached) -> LimitReached {
         let index = LIMITS.iter().position(|(one, _)| *one == limit).unwrap_or_default();
         let times = self.refused[index].fetch_add(1, Relaxed) + 1;
@@ -139,16 +141,15 @@ impl ClientLimiter {
         self.networks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what is taken, and how often a limit was reached.
+    /// Writes the current usage and the number of refusals by limit.
     pub(crate) fn write(&self, page: &mut Page<'_>) -> fmt::Result {
         let unsent = [([], self.all.unsent.load(Relaxed))];
-        page.gauge("orfa_unsent_bytes", "Bytes of answers that clients have yet to take", unsent)?;
+        page.gauge("orfa_unsent_bytes", "Bytes of responses that clients have yet to receive", unsent)?;
         let handshakes = [([], self.all.handshakes.load(Relaxed))];
-        page.gauge("orfa_handshakes_in_flight", "TLS handshakes that are under way", handshakes)?;
+        page.gauge("orfa_handshakes_in_flight", "TLS handshakes in flight", handshakes)?;
         let refused = LIMITS.iter().zip(&self.refused);
         let refused = refused.map(|((_, name), count)| ([("limit", *name)], count.load(Relaxed)));
-        let help =
-            "Connections that were refused, and answers that were cut off, by the field of `connections`";
+        let help = "Connections that were refused and responses that were cut off, by field of `connections`";
         page.counter("orfa_client_limits_reached", help, refused)
     }
 }
@@ -158,10 +159,10 @@ impl ConnectionPermit {
         std::iter::once(&self.limiter.all).chain(self.network.as_ref().map(|(_, usage)| &**usage))
     }
 
-    /// A TLS handshake begins.
+    /// Starts a TLS handshake.
     ///
     /// # Errors
-    /// When there are too many, in all or of this network.
+    /// Fails if there are too many, in total or of this network.
     pub(crate) fn handshake(&self) -> Result<HandshakePermit<'_>, LimitReached> {
         let (limiter, limits) = (&self.limiter, &self.limits);
         if !take(&limiter.all.handshakes, 1, limits.handshakes.into()) {
@@ -176,22 +177,23 @@ impl ConnectionPermit {
         Ok(HandshakePermit(self))
     }
 
-    /// A request over HTTP/2 begins. It counts, too many or not: see [`Self::is_crowded`].
+    /// Starts a request over HTTP/2. It is counted even above the limit: see [`Self::is_crowded`].
     pub(crate) fn request(self: &Arc<Self>) -> RequestPermit {
         self.usages().for_each(|usage| _ = usage.requests.fetch_add(1, Relaxed));
         RequestPermit(Arc::clone(self))
     }
 
-    /// Whether the network has more requests under way than it may have.
+    /// Whether the network has more requests in flight than its limit.
     pub(crate) fn is_crowded(&self) -> bool {
         let most = u64::from(self.limits.requests_per_address);
         self.network.as_ref().is_some_and(|(_, usage)| usage.requests.load(Relaxed) > most)
     }
 
-    /// Keeps bytes of an answer until the client takes them. One piece is always kept, however large.
+    /// Counts response bytes until the client receives them. A single piece is always admitted, however
+    /// large.
     ///
     /// # Errors
-    /// When the connection, its network or all clients together have too many to take already.
+    /// Fails if the connection, its network or all clients together have too many bytes to receive already.
     pub(crate) fn keep(self: &Arc<Self>, bytes: u64) -> Result<UnsentPermit, LimitReached> {
         let limits = &self.limits;
         if !take(&self.unsent, bytes, limits.unsent_per_connection.0) {
@@ -211,13 +213,15 @@ impl ConnectionPermit {
     }
 }
 
-/// Adds so much, unless that would be more than may be; what is too large for itself fits where nothing else is.
+/// Adds an amount unless the result would exceed the maximum. An amount above the maximum is admitted if the
+/// counter is zero.
 fn take(counter: &AtomicU64, amount: u64, most: u64) -> bool {
     let more = |taken: u64| (taken == 0 || taken.saturating_add(amount) <= most).then(|| taken + amount);
     counter.fetch_update(Relaxed, Relaxed, more).is_ok()
 }
 
-/// The network of an address: itself, or its first 64 bits where whoever has one of those has all.
+/// Returns the network of an address: an IPv4 address, or the first 64 bits of an IPv6 address, since a
+/// client with one address of such a network usually has all of them.
 fn network(address: IpAddr) -> u128 {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
@@ -230,7 +234,7 @@ impl Drop for ConnectionPermit {
         self.limiter.all.connections.fetch_sub(1, Relaxed);
         let Some((key, usage)) = self.network.take() else { return };
         let mut networks = self.limiter.networks();
-        // Under the lock, so that nobody connects in between.
+        // Decremented under the lock, so that no connection is added in between.
         if usage.connections.fetch_sub(1, Relaxed) == 1 {
             networks.remove(&key);
         }

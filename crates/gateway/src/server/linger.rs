@@ -1,8 +1,8 @@
-//! Closing a connection whose request was not read to its end.
+//! Lingering close of a connection whose request was not read to its end.
 //!
-//! A socket that is closed with bytes unread makes the system send a reset, and a reset makes the
-//! client's system throw away the answer that it has not read yet: a 413 would never be seen. So the
-//! write half is closed first, and what the client still sends is read and thrown away for a while.
+//! Closing a socket with unread bytes makes the system send a reset, and a reset makes the client's system
+//! discard the response that it has not read yet, so that the client would never see a 413. So the write half
+//! is closed first, and the bytes that the client still sends are read and discarded for a while.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -17,14 +17,14 @@ use tokio::time::{Sleep, sleep};
 
 use crate::client::Link;
 
-/// How long a client has to read the answer and to stop sending.
+/// The time that a client has to read the response and to stop sending.
 const LINGER: Duration = Duration::from_secs(2);
-/// How much is thrown away at a time, and how long the client waits after each: whoever floods the gateway
-/// with bodies that it refuses is slowed down to 13 MB/s, and doesn't slow down others.
+/// The number of bytes discarded at a time, and the pause after each read. A client that floods the gateway
+/// with refused bodies is limited to 13 MB/s and does not slow down others.
 const GULP: usize = 64 << 10;
 const BETWEEN: Duration = Duration::from_millis(5);
 
-/// A connection that does not reset its client.
+/// A connection with a lingering close.
 pub(super) struct Lingering {
     stream: TcpStream,
     link: Arc<Link>,
@@ -37,7 +37,7 @@ impl Lingering {
         Self { stream, link, until: None, pause: None }
     }
 
-    /// Reads and throws away until the client is done or time is up.
+    /// Reads and discards bytes until the client is done or the time is up.
     fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let until = self.until.get_or_insert_with(|| Box::pin(sleep(LINGER)));
         if until.as_mut().poll(context).is_ready() {

@@ -1,5 +1,6 @@
-//! A connection as HTTP/2 reads and writes it: what was read to find out its version comes first, who takes nothing of what
-//! is written is cut off, and who sends much lets others have their turn. In HTTP/1.1 the connection itself sees to that.
+//! The transport of an HTTP/2 connection. It replays the bytes that were read to detect the version, cuts off
+//! clients that read nothing of their responses, and makes clients that send much yield to others. An
+//! HTTP/1.1 connection does this itself.
 
 use std::io;
 use std::pin::Pin;
@@ -12,7 +13,7 @@ use super::UNREAD;
 use super::http2::Traffic;
 use super::stall::Stall;
 
-/// A connection that waits, though not for ever.
+/// A connection with a write timeout and fair reads.
 pub(super) struct Patient<S> {
     stream: S,
     begun: Vec<u8>,
@@ -25,7 +26,7 @@ impl<S> Patient<S> {
         Self { stream, begun, unread: Stall::default(), traffic }
     }
 
-    /// A write, unless the client has read nothing for too long.
+    /// Returns the result of a write, or a timeout if the client has read nothing for too long.
     fn written<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.unread.end();

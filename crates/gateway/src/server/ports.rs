@@ -1,7 +1,7 @@
-//! How each listening address is spoken to, by the name that the config gives it.
+//! The TLS and host rules of each listening address, by its name in the config.
 //!
-//! This belongs to a config and is looked up for every connection, while the sockets outlive configs. An
-//! address that a later config names no longer keeps its rules for as long as its socket is open.
+//! The rules belong to a config and are looked up for every connection, while the sockets outlive configs. An
+//! address that a later config no longer contains keeps its rules as long as its socket is open.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,15 +21,15 @@ pub(crate) struct Ports(HashMap<String, Port>);
 #[derive(Clone, Default)]
 pub(crate) struct Port {
     pub(super) tls: Option<Arc<Tls>>,
-    /// The hosts that it answers for; where there are none, for all.
+    /// The hosts that it serves. It serves all if there are none.
     pub(super) hosts: Arc<HostNames>,
 }
 
 impl Ports {
-    /// Of the config; relative paths in it start at this folder.
+    /// Creates the rules from the config. Relative paths in it start at `folder`.
     ///
     /// # Errors
-    /// Everything that is wrong with certificates, with pointers from the root of the config.
+    /// Returns all errors in certificates, with pointers from the root of the config.
     pub(crate) fn new(
         listen: &ListenConfig,
         folder: &Path,
@@ -50,12 +50,12 @@ impl Ports {
         if problems.is_empty() { Ok(ports) } else { Err(problems) }
     }
 
-    /// The rules of an address; a socket without rules is not spoken on.
+    /// Returns the rules of an address. A connection to a socket without rules is dropped.
     pub(super) fn get(&self, name: &str) -> Option<&Port> {
         self.0.get(name)
     }
 
-    /// Reads certificates again that have changed.
+    /// Reloads certificates that have changed.
     pub(super) fn refresh(&self) {
         self.0.values().filter_map(|port| port.tls.as_ref()).for_each(|tls| tls.refresh());
     }

@@ -1,4 +1,4 @@
-//! Clocks that run only while somebody keeps the gateway waiting: nothing is set where nobody does.
+//! Timers that are only set while the gateway waits for a client.
 
 use std::pin::Pin;
 use std::task::Context;
@@ -7,23 +7,24 @@ use std::time::Duration;
 use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-/// How long something has stood still.
+/// A timer for stalled progress.
 #[derive(Default)]
 pub(crate) struct Stall {
     now: Option<(Instant, Pin<Box<Sleep>>)>,
-    /// In all, up to the last time that it went on.
+    /// The total time of earlier stalls.
     before: Duration,
 }
 
 impl Stall {
-    /// Whether it has stood still for so long since the last [`Stall::end`]; wakes the task when it has.
+    /// Whether the stall has reached the limit since the last [`Stall::end`]. Otherwise the task is woken
+    /// when it has.
     pub(crate) fn is_over(&mut self, limit: Duration, context: &mut Context<'_>) -> bool {
         let (_, sleep) = self.now.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(limit))));
         sleep.as_mut().poll(context).is_ready()
     }
 
-    /// The same where it may stand still for so long at a time, and where that and a second for each `rate`
-    /// bytes are all that it may. Who sends a byte now and then does not stand still for long, and yet for ever.
+    /// Like [`Stall::is_over`], with an additional limit on the total of all stalls: `limit` and a second for
+    /// each `rate` bytes. This catches clients that send a byte now and then, whose single stalls are short.
     pub(crate) fn is_over_for(
         &mut self,
         bytes: u64,
@@ -36,7 +37,7 @@ impl Stall {
         self.is_over(left.min(limit), context)
     }
 
-    /// It goes on.
+    /// Ends the stall, since there was progress.
     pub(crate) fn end(&mut self) {
         if let Some((since, _)) = self.now.take() {
             self.before += since.elapsed();
@@ -44,25 +45,25 @@ impl Stall {
     }
 }
 
-/// A wait that is usually short, on a connection that waits again and again: its clock is set once, and set
-/// again only when it rings too early.
+/// A timer for a connection that waits often and usually briefly. The underlying timer is set once, and set
+/// again only if it fires too early.
 #[derive(Default)]
 pub(crate) struct Patience {
     since: Option<Instant>,
     clock: Option<Pin<Box<Sleep>>>,
-    /// Whether the clock wakes the task when it rings.
+    /// Whether the timer is registered to wake the task.
     is_set: bool,
-    /// Whether the clock has the time since when what is waited for has begun.
+    /// Whether `since` is the start of the wait that [`Patience::is_over_in`] measures.
     has_begun: bool,
 }
 
 impl Patience {
-    /// The wait begins when it is first asked about.
+    /// Resets the timer. The wait starts at the next poll.
     pub(crate) fn begin(&mut self) {
         (self.since, self.has_begun) = (None, false);
     }
 
-    /// Whether it has lasted for so long; wakes the task when it has, which is always the same one.
+    /// Whether the wait has reached the limit. Otherwise the task, always the same one, is woken when it has.
     pub(crate) fn is_over(&mut self, limit: Duration, context: &mut Context<'_>) -> bool {
         let end = *self.since.get_or_insert_with(Instant::now) + limit;
         let clock = self.clock.get_or_insert_with(|| Box::pin(sleep_until(end)));
@@ -70,7 +71,7 @@ impl Patience {
             clock.as_mut().reset(end);
             self.is_set = false;
         }
-        // To ask a clock that is set costs as much as to set it.
+        // Polling a timer that is registered costs as much as registering it.
         if self.is_set && !clock.is_elapsed() {
             return false;
         }
@@ -80,12 +81,12 @@ impl Patience {
             }
             clock.as_mut().reset(end);
         }
-        // A task that has had its turn is told to wait by every clock, set or not.
+        // For a task without a remaining budget, every timer returns pending without being registered.
         self.is_set = has_budget_remaining();
         false
     }
 
-    /// The same from the moment on that this is asked for the first time.
+    /// Like [`Patience::is_over`], but the wait starts with the first call of this method.
     pub(crate) fn is_over_in(&mut self, limit: Duration, context: &mut Context<'_>) -> bool {
         if !self.has_begun {
             (self.since, self.has_begun) = (None, true);
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_clock_rings_that_was_first_asked_by_a_task_whose_turn_was_over() {
+    async fn a_timer_first_polled_without_budget_still_fires() {
         const LIMIT: Duration = Duration::from_secs(60);
         let (mut patience, mut is_first, begun) = (Patience::default(), true, Instant::now());
         let over = poll_fn(|context| {

@@ -1,8 +1,8 @@
-//! TLS on a listener: certificates by name, clients' certificates, and all of it anew when files change.
+//! TLS on a listener: certificates by name, client certificates, and reloads when files change.
 //!
-//! What rustls needs is made once and swapped as a whole. Files are looked at every few seconds, by what
-//! the system says of them: that also notices Kubernetes' way of swapping a symbolic link, and a change of
-//! two files that lie half a second apart is simply tried again. What can't be used leaves what was there.
+//! The rustls config is built once and swapped as a whole. Files are checked every few seconds by their
+//! metadata: that also detects Kubernetes' swap of a symbolic link, and if two files change half a second
+//! apart, the load is simply repeated. Files that can't be used leave the current config active.
 
 mod certificate;
 mod keys;
@@ -32,20 +32,20 @@ use tickets::CertificateTickets;
 
 pub(crate) use certificate::Certificate;
 
-/// How often files are looked at: a certificate that was renewed is in use within two seconds.
+/// The interval between checks of the files: a renewed certificate is in use within two seconds.
 pub(crate) const LOOK: Duration = Duration::from_secs(2);
 
-/// What clients may choose to speak, best first (RFC 7301).
+/// The protocols that clients may select, best first (RFC 7301).
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// TLS as one listener speaks it.
+/// The TLS settings and state of a listener.
 pub(crate) struct Tls {
     config: TlsConfig,
     current: ArcSwap<ServerConfig>,
     seen: Mutex<Vec<Option<Stamp>>>,
 }
 
-/// What tells a file from the one that lay there before.
+/// The metadata that identifies a version of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -54,10 +54,10 @@ struct Stamp {
 }
 
 impl Tls {
-    /// Reads the files that the config names; relative paths start at this folder.
+    /// Reads the files in the config. Relative paths start at `folder`.
     ///
     /// # Errors
-    /// Everything that is wrong with them, with pointers below `tls`.
+    /// Returns all errors in them, with pointers below `tls`.
     pub(crate) fn new(config: &TlsConfig, folder: &Path) -> Result<Self, Vec<ConfigProblem>> {
         let config = rooted(config, folder);
         let seen = Mutex::new(stamps(&config));
@@ -65,12 +65,12 @@ impl Tls {
         Ok(Self { config, current, seen })
     }
 
-    /// For the next client.
+    /// The acceptor for the next client.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(self.current.load_full())
     }
 
-    /// Looks at the files, and reads them again if any has changed since the last look.
+    /// Checks the files, and reloads them if any has changed since the last check.
     pub(crate) fn refresh(&self) {
         let now = stamps(&self.config);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,21 +81,21 @@ impl Tls {
         match load(&self.config) {
             Ok(config) => {
                 self.current.store(Arc::new(config));
-                tracing::info!("the certificates have changed and are in force");
+                tracing::info!("the certificates have changed and were reloaded");
             }
             Err(problems) => problems.iter().for_each(|problem| {
-                tracing::warn!(problem = %problem.message, "the certificates before these stay in force");
+                tracing::warn!(problem = %problem.message, "the changed certificates can't be used");
             }),
         }
     }
 }
 
-/// Whether the client speaks HTTP/2 from here on.
+/// Whether the client selected HTTP/2.
 pub(super) fn is_http2(connection: &ServerConnection) -> bool {
     connection.alpn_protocol() == Some(PROTOCOLS[0])
 }
 
-/// What a connection is known by after its handshake; a client's certificate was verified.
+/// Returns the TLS facts of a connection after its handshake. Its client certificate has been verified.
 pub(super) fn secured(connection: &ServerConnection) -> Secured {
     let certificate = connection.peer_certificates().and_then(<[_]>::first);
     let version = match connection.protocol_version() {
@@ -127,13 +127,13 @@ fn load(config: &TlsConfig) -> Result<ServerConfig, Vec<ConfigProblem>> {
     let builder = builder.map_err(|error| vec![problem("", format!("TLS can't be set up: {error}"), "")])?;
     let mut tls = builder.with_client_cert_verifier(verifier).with_cert_resolver(Arc::new(keys));
     tls.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-    // Tickets keep sessions at the client. Without random bytes for their key there are none.
+    // Tickets store sessions at the client. They are disabled if no random bytes are available for their key.
     let asks_clients = config.client.is_some();
     if let Ok(ticketer) = ring::Ticketer::new() {
         tls.ticketer = if asks_clients { Arc::new(CertificateTickets(ticketer)) } else { ticketer };
     }
     if asks_clients {
-        // A session that is kept here would be resumed whatever became of its certificate.
+        // A session stored here would be resumed even after its certificate expired.
         tls.session_storage = Arc::new(NoServerSessionStorage {});
     }
     Ok(tls)
@@ -144,7 +144,7 @@ fn verifier(
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, ConfigProblem> {
     let Some(config) = config else { return Ok(WebPkiClientVerifier::no_client_auth()) };
-    let wrong = |message: String| problem("/client/ca", message, "it holds certificates in PEM");
+    let wrong = |message: String| problem("/client/ca", message, "it should contain certificates in PEM");
     let shown = config.ca.display();
     let mut roots = RootCertStore::empty();
     for certificate in certificates(&config.ca).map_err(|error| wrong(format!("{shown}: {error}")))? {
@@ -155,13 +155,13 @@ fn verifier(
     builder.build().map_err(|error| wrong(format!("{shown} can't be used: {error}")))
 }
 
-/// The certificates in a file, at least one.
+/// Reads the certificates in a file, at least one.
 fn certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     let bytes = fs::read(file)?;
     let bad = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
     let all = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
     match all.map_err(|error| bad(format!("it is not PEM: {error}")))? {
-        none if none.is_empty() => Err(bad("there is no certificate in it".to_owned())),
+        none if none.is_empty() => Err(bad("it contains no certificate".to_owned())),
         some => Ok(some),
     }
 }
@@ -170,7 +170,7 @@ fn problem(pointer: &str, message: String, hint: &str) -> ConfigProblem {
     ConfigProblem { pointer: pointer.to_owned(), message, hint: hint.to_owned() }
 }
 
-/// The config with whole paths.
+/// Returns the config with absolute paths.
 fn rooted(config: &TlsConfig, folder: &Path) -> TlsConfig {
     let mut config = config.clone();
     files_mut(&mut config).for_each(|file| *file = folder.join(&*file));

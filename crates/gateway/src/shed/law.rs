@@ -1,72 +1,75 @@
-//! The law of shedding, without a clock of its own: measured delays go in, a rate comes out.
+//! The control law of load shedding, without a clock: measured delays are the input, the rate is the output.
 
 use std::time::Duration;
 
 use super::INTERVAL;
 
-/// What part of the delay at which shedding begins is good from then on: a queue is of use only where
-/// load comes in bursts, and this load does not.
+/// The fraction of the target delay that is acceptable once shedding has begun. A queue only helps with
+/// bursts, and this load is sustained.
 const HOLD: f64 = 0.02;
-/// So many times more, and nothing is taken: who waits has waited too long already, and a queue of
-/// refusals is soon gone. If it isn't within [`INTERVAL`], since clients ask again at once, it does not
-/// help and is given up.
+/// The multiple of the acceptable delay above which no request is admitted: queued requests have waited too
+/// long already, and a queue of refusals drains quickly. If the delay stays long for [`INTERVAL`], since
+/// clients retry at once, this does not help and admission resumes.
 const CLOSE: f64 = 4.0;
-/// How often the rate is set while something is shed, and how many probes that takes.
+/// The interval between updates of the rate while requests are shed.
 const STEP: Duration = Duration::from_millis(10);
-/// How much of what was served before is taken at first.
+/// The first rate, as a fraction of the throughput before.
 const BEGIN: f64 = 0.8;
-/// The step upwards, as a part of what was served when all went well; and after how many of them without an excess it is
-/// twice as long, thrice as long, and so on: a rate that has long been good is far from what can be done.
+/// The upward step, as a fraction of the best throughput, and the number of steps without an excess after
+/// which the step is twice as long, three times as long and so on: a rate that was good for long is probably
+/// far below capacity.
 const UP: f64 = 0.01;
 const LONGER: f64 = 10.0;
-/// How strongly the rate follows an excess downwards, and the least that is left of it.
+/// The strength of the decrease on an excess, and the smallest fraction that remains after one step.
 const DOWN: f64 = 0.1;
 const LEAST_LEFT: f64 = 0.5;
-/// How fast the memory of better times fades with each step: that which steps upwards are measured by,
-/// downwards only, and the slower one that the least rate is a part of.
+/// The decay per step of the remembered best throughput: the one that scales upward steps, which decays on
+/// downward steps only, and the slower one that bounds the rate from below.
 const FADE: f64 = 0.05;
 const FADE_SLOWLY: f64 = 0.0001;
-/// The least rate, whatever the delay: refusals alone may make a queue that is never short.
+/// The minimum rate as a fraction of the best throughput, whatever the delay: refusals alone can keep the
+/// delay long.
 const LEAST: f64 = 0.2;
-/// The same in requests a second: without any there is nothing to learn from.
+/// The minimum rate in requests a second: without admitted requests nothing can be measured.
 const SLOWEST: f64 = 5.0;
-/// Without a refusal for so long, shedding ends.
+/// The time without a refusal after which shedding ends.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// What the probe found.
+/// A measurement of the probe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
-    /// How long it waited for a thread.
+    /// The wait for a thread.
     pub(super) delay: Duration,
-    /// How long ago the one before was.
+    /// The time since the previous measurement.
     pub(super) since: Duration,
-    /// Requests that were taken and refused since.
+    /// The number of requests that were admitted and refused since then.
     pub(super) taken: u64,
     pub(super) refused: u64,
 }
 
-/// What is known so far.
+/// The controller's state.
 #[derive(Debug)]
 pub(super) struct Law {
-    /// The shortest delay in the window, how long the window is by now, and what was taken in it.
+    /// The shortest delay in the current window, the length of the window so far, and the requests admitted
+    /// in it.
     shortest: Duration,
     window: Duration,
     taken: u64,
     quiet: Duration,
-    /// For how long nothing was taken, without a good delay since.
+    /// The time in which no request was admitted, since the last acceptable delay.
     closed: Duration,
-    /// While something is shed.
+    /// The rate, while requests are shed.
     rate: Option<Rate>,
 }
 
-/// Requests a second.
+/// The rate, in requests a second.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     now: f64,
-    /// What was served when all went well, of late and before.
+    /// The throughput when the delay was acceptable, recently and over a longer time.
     best: f64,
     before: f64,
-    /// Steps upwards since the last one downwards.
+    /// The number of upward steps since the last downward one.
     ups: u32,
 }
 
@@ -78,15 +81,14 @@ impl Default for Law {
 }
 
 impl Law {
-    /// How many requests a second are taken from now on, if delays up to the target are good; `None`
-    /// while all are.
+    /// Processes a measurement. Returns the requests a second to admit, or `None` to admit all.
     pub(super) fn learn(&mut self, seen: Seen, target: Duration) -> Option<f64> {
         self.shortest = self.shortest.min(seen.delay);
         self.window += seen.since;
         self.taken += seen.taken;
         self.quiet = if seen.refused > 0 { Duration::ZERO } else { self.quiet + seen.since };
         match &mut self.rate {
-            // It was short: the interval begins anew.
+            // The delay was short at least once, so the interval starts again.
             None if self.shortest <= target => self.begin_window(),
             None if self.window >= INTERVAL => {
                 let best = (self.taken as f64 / self.window.as_secs_f64()).max(SLOWEST);
@@ -138,17 +140,18 @@ impl Rate {
     }
 }
 
-/// Whether nothing is taken after such a delay, or during one.
+/// Whether a delay is so long that no request is admitted.
 pub(super) fn closes(delay: Duration, target: Duration) -> bool {
     excess(delay, target) > CLOSE - 1.0
 }
 
-/// The longest delay that is good while something is shed.
+/// The longest acceptable delay while requests are shed.
 pub(super) fn good(target: Duration) -> Duration {
     target.mul_f64(HOLD)
 }
 
-/// How far a delay is above what is good while something is shed: 0 for not at all, 1 for twice.
+/// The relative excess of a delay over the acceptable one while requests are shed: 0 for none, 1 for twice as
+/// long.
 fn excess(delay: Duration, target: Duration) -> f64 {
     delay.as_secs_f64() / good(target).as_secs_f64() - 1.0
 }

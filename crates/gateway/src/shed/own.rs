@@ -1,14 +1,15 @@
-//! How much of a wait is the gateway's own.
+//! The part of a wait that the gateway causes itself.
 //!
-//! A task that is ready waits for a thread, and a thread that is ready for a processor. Where other processes have the
-//! processors, the second takes long though nothing of the gateway's is before it, and no request that is refused makes it
-//! shorter. So a wait counts as far as the gateway's threads ran meanwhile: on a machine of its own, all of it does.
+//! A ready task waits for a thread, and a ready thread for a processor. If other processes occupy the
+//! processors, the second wait is long although the gateway has no backlog, and refusing requests would not
+//! shorten it. So a wait counts only up to the time that the gateway's threads ran meanwhile: on a dedicated
+//! machine, that is all of it.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Wall time and the CPU time of the process, at a moment or between two.
+/// Wall time and CPU time of the process, at a moment or between two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Elapsed {
     pub(super) wall: Duration,
@@ -16,13 +17,13 @@ pub(super) struct Elapsed {
 }
 
 impl Elapsed {
-    /// The part of the wall time in which so many threads were at work for the gateway.
+    /// The part of the wall time in which this number of threads worked for the gateway.
     pub(super) fn own(self, threads: u32) -> Duration {
         self.wall.min(self.cpu / threads.max(1))
     }
 }
 
-/// The CPU time that the process has used, with all its threads.
+/// The CPU time that all threads of the process have used.
 pub(super) fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
@@ -38,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_counts_as_far_as_the_gateway_ran() {
+    fn counts_only_the_part_of_a_wait_in_which_the_gateway_ran() {
         assert_eq!(own(60, 60, 1), 60, "a thread that worked all the time");
         assert_eq!(own(60, 120, 2), 60, "two of them");
         assert_eq!(own(60, 2, 1), 2, "other processes had the processor");

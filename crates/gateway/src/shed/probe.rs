@@ -1,8 +1,9 @@
-//! How long the gateway's own queue is: the time that a task which is ready waits for a thread.
+//! The probe of the gateway's queueing delay: the time that a ready task waits for a thread.
 //!
-//! The probe gives its place up and is run again once the thread has looked for new input and has been
-//! through its queue: the very way of a request from its socket to its first line of code. Of that time counts in which the
-//! gateway itself was at work (`own.rs`). While no requests come, or nothing is to be shed, it sleeps.
+//! The probe yields and runs again once the thread has polled for new input and gone through its run queue,
+//! which is the path of a request from its socket to its first line of code. Only the part of the time in
+//! which the gateway itself ran counts (`own.rs`). The probe sleeps while there are no requests or shedding
+//! is off.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -14,20 +15,20 @@ use super::law::{Law, Seen};
 use super::own::{Elapsed, cpu_time};
 use super::{Load, nanos};
 
-/// From one probe to the next.
+/// The interval between two probes.
 const EVERY: Duration = Duration::from_millis(2);
-/// So many probes without any request, and the probe sleeps.
+/// The number of probes without any request after which the probe sleeps.
 const IDLE: u32 = 50;
 
-/// How long those wait that a thread's own queue had no place for: as long as it takes until so many have had their turn
-/// (Little's law), requests and connections that come or go. A thread looks at the common queue only now and then while it has tasks of
-/// its own, the probe among them, so that the probe is none of those who wait there.
+/// Estimates the wait in the runtime's global queue: depth over throughput (Little's law). The throughput
+/// includes requests and connections that open or close. A thread with tasks of its own rarely polls the
+/// global queue, and the probe is a local task, so the probe does not measure this wait itself.
 fn queued(passed: u64, since: Duration) -> Duration {
     let waiting = Handle::current().metrics().global_queue_depth();
     since.mul_f64(waiting as f64 / passed.max(1) as f64)
 }
 
-/// Probes until the load is nobody's any more.
+/// Probes until the load is dropped.
 pub(super) async fn watch(weak: Weak<Load>) {
     let mut law = Law::default();
     if let Some(load) = weak.upgrade() {

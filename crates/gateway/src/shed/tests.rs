@@ -1,5 +1,5 @@
-//! The law of shedding, on a machine that is simulated: requests queue for one thread, each costs a
-//! certain time, and to refuse one costs little.
+//! Tests of the control law of load shedding on a simulated machine: requests queue for one thread, each has
+//! a certain cost, and a refusal a small one.
 
 use super::law::{Law, Seen};
 use super::own::Elapsed;
@@ -7,14 +7,14 @@ use super::*;
 
 const TARGET: Duration = Duration::from_millis(50);
 
-/// What a simulated minute was like.
+/// The results of a simulated minute.
 #[derive(Debug, Default)]
 struct Minute {
     taken: usize,
     refused: usize,
-    /// How long those that were taken waited, in milliseconds.
+    /// The waits of the admitted requests, in milliseconds.
     waits: Vec<f64>,
-    /// How long others waited to be told.
+    /// The waits of the refused requests.
     refusals: Vec<f64>,
 }
 
@@ -37,16 +37,16 @@ impl Minute {
     }
 }
 
-/// Requests come at this rate, evenly and in small heaps; each takes so many seconds of the thread.
+/// Simulates requests at this rate, evenly and in small bursts. Each takes `cost` seconds of the thread.
 fn minute(per_second: f64, cost: f64, refusal: f64) -> Minute {
     let start = Instant::now();
-    // A machine of its own: the CPU time of its thread is the time.
+    // A dedicated machine: the CPU time of its thread is the wall time.
     let mut load = Load::new(start);
     load.cpu_time = || Duration::from_secs(1 << 20);
     load.target.store(nanos(TARGET), Relaxed);
     let at = |seconds: f64| start + Duration::from_secs_f64(seconds);
     let (mut law, mut minute) = (Law::default(), Minute::default());
-    // When the thread is free, when the probe comes next, what was counted by the last one.
+    // The time at which the thread is free, the time of the next probe, and the counts at the last one.
     let (mut free, mut probe, mut last, mut counted) = (0.0_f64, 0.0, 0.0, (0, 0));
     let mut index = 0_u64;
     loop {
@@ -84,20 +84,20 @@ fn minute(per_second: f64, cost: f64, refusal: f64) -> Minute {
 }
 
 #[test]
-fn at_four_times_its_capacity_what_is_taken_is_taken_soon() {
+fn admitted_requests_wait_briefly_at_four_times_the_capacity() {
     for cost in [0.0001, 0.0005, 0.002] {
         let capacity = 1.0 / cost;
         let mut minute = minute(4.0 * capacity, cost, cost / 10.0);
         let (p99, taken) = (minute.percentile(0.99), minute.taken as f64 * cost / 60.0);
         assert!(p99 < 3.0, "of {cost} s: {p99} ms");
-        // More than a third of the time goes into refusing.
+        // Refusals take more than a third of the time.
         assert!(taken > 0.4, "of {cost} s: {taken} of the time was used");
         assert!(minute.refusal(0.99) < 10.0, "of {cost} s: a refusal took {} ms", minute.refusal(0.99));
     }
 }
 
 #[test]
-fn what_can_be_done_is_never_refused() {
+fn refuses_nothing_below_capacity() {
     for part in [0.1, 0.5, 0.9] {
         let mut minute = minute(part * 5000.0, 0.0002, 0.00002);
         assert_eq!(minute.refused, 0, "at {part}");
@@ -105,7 +105,8 @@ fn what_can_be_done_is_never_refused() {
     }
 }
 
-/// A machine on which other processes leave a thread `turn` seconds and then have the processor for `pause` seconds.
+/// A machine on which a thread alternately gets `turn` seconds, and waits `pause` seconds for other
+/// processes.
 #[derive(Clone, Copy)]
 struct Shared {
     turn: f64,
@@ -113,23 +114,24 @@ struct Shared {
 }
 
 impl Shared {
-    /// When so much CPU time has been used that is begun at this moment.
+    /// Returns the time at which this much CPU time has been used from `now` on.
     fn end(self, now: f64, cpu: f64) -> f64 {
         let cycle = self.turn + self.pause;
-        // Turns that are over, and what is left of the one that goes on.
+        // The complete turns, and the rest of the current one.
         let (turns, at) = ((now / cycle).floor(), now - (now / cycle).floor() * cycle);
         let used = at.min(self.turn) + cpu;
         let more = (used / self.turn).floor();
         (turns + more) * cycle + (used - more * self.turn)
     }
 
-    /// A minute of requests that each take `cost`: the next one begins `gap` after the answer. Whether anything is shed, if
-    /// waits count as far as they are the gateway's own, or else as they are.
+    /// Simulates a minute of requests that each take `cost`, where the next one starts `gap` after the
+    /// response. Returns whether anything is shed, counting either only the gateway's own part of waits, or
+    /// all of them.
     fn sheds(self, cost: f64, gap: f64, counts_own: bool) -> bool {
         let (mut law, mut now, mut next, mut last, mut last_cpu) = (Law::default(), 0.0, 0.0, 0.0, 0.0);
         let (mut cpu, mut taken) = (0.0, 0);
         while now < 60.0 {
-            // The probe is ready behind the request that is there, if one is.
+            // The probe is ready after the request that is there, if any.
             let begun: f64 = now;
             let (ready_at, before) = (begun, cpu);
             let mut free = begun;
@@ -157,44 +159,44 @@ impl Shared {
 }
 
 #[test]
-fn other_processes_make_no_overload_of_a_sequential_client() {
-    // Two others on the core, and so many that each waits for a tenth of a second.
+fn does_not_shed_a_sequential_client_because_of_other_processes() {
+    // Two other processes on the core, and enough for each to wait a tenth of a second.
     for (turn, pause) in [(0.003, 0.006), (0.003, 0.06), (0.002, 0.15)] {
         let machine = Shared { turn, pause };
         for (cost, gap) in [(0.0002, 0.0), (0.001, 0.001), (0.003, 0.0)] {
             assert!(!machine.sheds(cost, gap, true), "{turn} {pause} {cost} {gap}");
         }
     }
-    // As the clock on the wall has it, this was an overload.
+    // By the wall clock this would be an overload.
     assert!(Shared { turn: 0.002, pause: 0.15 }.sheds(0.003, 0.0, false));
 }
 
 #[test]
-fn who_is_alone_is_taken_whatever_the_rate() {
+fn admits_a_single_request_at_any_rate() {
     let now = Instant::now();
     let mut load = Load::new(now);
     load.cpu_time = || Duration::from_secs(1);
     load.target.store(nanos(TARGET), Relaxed);
     let shed = Shed { max_in_flight: 2, load: Arc::new(load) };
     shed.load.keep_to(Some(0.0));
-    assert!(shed.admit(now, || true).is_err(), "nothing is known of the queue");
+    assert!(shed.admit(now, || true).is_err(), "the queue has not been measured");
     shed.load.own_wait.store(0, Relaxed);
     let alone = shed.admit(now, || true).unwrap();
     assert!(shed.admit(now, || true).is_err(), "two are not alone");
     drop(alone);
     let later = now + 2 * law::good(TARGET);
     shed.load.begin_wait(now + Duration::from_nanos(1), Duration::ZERO);
-    assert!(shed.admit(later, || true).is_err(), "the probe waits for others");
+    assert!(shed.admit(later, || true).is_err(), "the probe waits for other tasks");
     shed.load.begin_wait(now + Duration::from_nanos(1), Duration::from_secs(1));
     drop(shed.admit(later, || true).expect("the probe waits for a processor that another process has"));
     drop(shed.admit(now, || true).expect("the probe has only begun to wait"));
     shed.load.waits.store(0, Relaxed);
     shed.load.own_wait.store(nanos(TARGET), Relaxed);
-    assert!(shed.admit(now, || true).is_err(), "the last probe waited for others");
+    assert!(shed.admit(now, || true).is_err(), "the last probe waited for other tasks");
 }
 
 #[test]
-fn a_burst_passes() {
+fn admits_a_burst() {
     let mut law = Law::default();
     let seen = |delay| Seen {
         delay: Duration::from_millis(delay),
@@ -211,7 +213,7 @@ fn a_burst_passes() {
 }
 
 #[test]
-fn shedding_ends_when_nothing_is_left_to_refuse() {
+fn stops_shedding_after_a_second_without_refusals() {
     let mut law = Law::default();
     let seen = |delay, refused| Seen {
         delay: Duration::from_millis(delay),
@@ -220,7 +222,7 @@ fn shedding_ends_when_nothing_is_left_to_refuse() {
         refused,
     };
     let begun = (0..20).find_map(|_| law.learn(seen(80, 0), TARGET));
-    assert_eq!(begun, Some(0.0), "nothing is taken while the queue is long");
+    assert_eq!(begun, Some(0.0), "nothing is admitted while the queue is long");
     let next = law.learn(seen(0, 5), TARGET).unwrap();
     assert!((700.0..900.0).contains(&next), "{next}");
     assert!(law.learn(seen(3, 5), TARGET).unwrap() < next);
@@ -229,7 +231,7 @@ fn shedding_ends_when_nothing_is_left_to_refuse() {
 }
 
 #[test]
-fn what_kept_the_threads_busy_for_a_while_costs_a_small_load_no_more_than_a_second() {
+fn a_small_load_recovers_within_a_second_after_busy_threads() {
     let mut law = Law::default();
     let seen = |delay, taken, refused| Seen {
         delay: Duration::from_millis(delay),
@@ -237,7 +239,7 @@ fn what_kept_the_threads_busy_for_a_while_costs_a_small_load_no_more_than_a_seco
         taken,
         refused,
     };
-    // Thousands of handshakes, say, and hardly a request.
+    // Thousands of handshakes, for example, and hardly a request.
     let begun = (0..100).filter_map(|_| law.learn(seen(80, 0, 0), TARGET)).count();
     assert!(begun > 0);
     let enough = 500.0;
@@ -246,7 +248,7 @@ fn what_kept_the_threads_busy_for_a_while_costs_a_small_load_no_more_than_a_seco
 }
 
 #[test]
-fn a_place_is_given_back_and_too_many_at_once_are_refused() {
+fn limits_requests_in_flight_and_releases_permits() {
     let shed = Shed::new(&ShedConfig { max_in_flight: 2, ..ShedConfig::default() }, None);
     let now = Instant::now();
     let (first, _second) = (shed.admit(now, || true).unwrap(), shed.admit(now, || true).unwrap());
@@ -254,12 +256,12 @@ fn a_place_is_given_back_and_too_many_at_once_are_refused() {
     drop(first);
     let again = Shed::new(&ShedConfig { max_in_flight: 2, ..ShedConfig::default() }, Some(&shed));
     let _third = again.admit(now, || true).unwrap();
-    assert!(again.admit(now, || true).is_err(), "another config counts those of the one before");
+    assert!(again.admit(now, || true).is_err(), "another config keeps the count of the previous one");
     assert_eq!(shed.load.in_flight.load(Relaxed), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_gateway_probes_nothing() {
+async fn an_idle_gateway_does_not_probe() {
     let shed = Shed::new(&ShedConfig::default(), None);
     let watch = tokio::spawn(shed.watch());
     tokio::time::sleep(Duration::from_secs(10)).await;
@@ -272,7 +274,7 @@ async fn an_idle_gateway_probes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nothing_is_to_be_shed_nothing_is_probed_whatever_comes() {
+async fn does_not_probe_while_shedding_is_off() {
     let config = |automatic| ShedConfig { automatic, ..ShedConfig::default() };
     let shed = Shed::new(&config(false), None);
     let watch = tokio::spawn(shed.watch());
@@ -284,13 +286,13 @@ async fn where_nothing_is_to_be_shed_nothing_is_probed_whatever_comes() {
     let again = Shed::new(&config(true), Some(&shed));
     drop(again.admit(Instant::now(), || true).unwrap());
     tokio::time::sleep(Duration::from_millis(3)).await;
-    assert!(!shed.load.asleep.load(Relaxed), "another config has it probe again");
+    assert!(!shed.load.asleep.load(Relaxed), "another config starts the probe again");
     drop((shed, again));
     watch.await.unwrap();
 }
 
 #[test]
-fn who_asks_again_at_once_is_still_answered_now_and_then() {
+fn keeps_a_minimum_rate_while_clients_retry_at_once() {
     let mut law = Law::default();
     let seen = |refused| Seen {
         delay: Duration::from_millis(200),
@@ -303,7 +305,7 @@ fn who_asks_again_at_once_is_still_answered_now_and_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_answer_waits_for_others_before_that_is_known_to_be_short() {
+async fn is_not_prompt_before_the_first_measurement() {
     let shed = Shed::new(&ShedConfig::default(), None);
     assert!(!shed.is_prompt());
     tokio::spawn(shed.watch());
@@ -315,5 +317,5 @@ async fn no_answer_waits_for_others_before_that_is_known_to_be_short() {
     assert!(!shed.is_prompt());
     load.waited.store(0, Relaxed);
     load.target.store(0, Relaxed);
-    assert!(!shed.is_prompt(), "what is not measured any more says nothing");
+    assert!(!shed.is_prompt(), "there is no current measurement");
 }

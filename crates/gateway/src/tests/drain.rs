@@ -1,4 +1,4 @@
-//! The end of a gateway as its clients see it.
+//! Tests of shutdown from the clients' perspective.
 
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,7 +21,7 @@ async fn is_listening(rig: &Rig) -> bool {
 }
 
 #[tokio::test]
-async fn while_load_balancers_notice_whatever_comes_is_answered() {
+async fn answers_requests_during_the_drain_delay() {
     let rig = Rig::new(&config("{ delay: 1h }")).await;
     let mut kept = rig.connect().await;
     let before = exchange(&mut kept, "/echo/a").await;
@@ -36,7 +36,7 @@ async fn while_load_balancers_notice_whatever_comes_is_answered() {
 }
 
 #[tokio::test]
-async fn after_that_nothing_listens_and_it_ends() {
+async fn stops_listening_after_the_delay_and_exits() {
     let rig = Rig::new(&config("{ delay: 1ms }")).await;
     let address = rig.address;
     rig.leave(Stop::Gracefully).await;
@@ -45,14 +45,14 @@ async fn after_that_nothing_listens_and_it_ends() {
 }
 
 #[tokio::test]
-async fn at_a_terminal_nobody_waits_for_load_balancers() {
+async fn skips_the_delay_on_ctrl_c() {
     let rig = Rig::new(&config("{ delay: 1h }")).await;
     rig.leave(Stop::Promptly).await;
     assert_eq!(rig.end().await.drained.cut_off, 0);
 }
 
 #[tokio::test]
-async fn who_hands_over_accepts_no_more_and_lets_connections_end_by_themselves() {
+async fn after_a_handover_accepts_nothing_and_lets_connections_end() {
     let rig = Rig::new(&config("{ delay: 1h }")).await;
     let mut kept = rig.connect().await;
     exchange(&mut kept, "/echo/a").await;
@@ -67,7 +67,7 @@ async fn who_hands_over_accepts_no_more_and_lets_connections_end_by_themselves()
 }
 
 #[tokio::test]
-async fn who_has_just_connected_when_it_ends_is_still_answered() {
+async fn answers_connections_that_were_just_opened() {
     let rig = Rig::new(&config("{ delay: 0s }")).await;
     let mut newcomer = rig.connect().await;
     rig.leave(Stop::Promptly).await;
@@ -76,7 +76,7 @@ async fn who_has_just_connected_when_it_ends_is_still_answered() {
 }
 
 #[tokio::test]
-async fn whoever_asks_twice_waits_for_nothing() {
+async fn a_second_signal_cuts_off_requests() {
     let rig = Rig::new(&config("{ delay: 1h }")).await;
     let slow = tokio::spawn(rig.asking_loosely(get("/echo/wait")));
     rig.upstream.arrived().await;
@@ -88,7 +88,7 @@ async fn whoever_asks_twice_waits_for_nothing() {
     assert!(end.log.contains("\"status\":499"), "{}", end.log);
 }
 
-/// Sends a request and reads its answer, over HTTP/1.1.
+/// Sends a request over HTTP/1.1 and reads its response.
 async fn exchange(stream: &mut TcpStream, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", stream.peer_addr().unwrap());
     stream.write_all(request.as_bytes()).await.unwrap();

@@ -1,4 +1,5 @@
-//! What a client does to its own request is its fault: it is answered and logged as such, and counts against no service.
+//! Tests that a client's errors in its own request are answered and logged as such, and are not counted
+//! against any service.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,10 +10,10 @@ use super::frames::{Connection, DATA, END_HEADERS, END_STREAM, HEADERS, RESET, f
 use super::rig::{Rig, get};
 use super::wire::CONFIG;
 
-/// So often that an endpoint would be ejected.
+/// The number of repetitions that would eject an endpoint.
 const TIMES: usize = 5;
 
-/// Bodies that are spoilt over HTTP/1.1, each with what the client is told.
+/// Malformed bodies over HTTP/1.1, each with the code that the client receives.
 fn spoilt_bodies() -> [(&'static str, &'static str); 5] {
     [
         ("Content-Length: 100\r\n\r\nhello", "body-broken"),
@@ -23,7 +24,7 @@ fn spoilt_bodies() -> [(&'static str, &'static str); 5] {
     ]
 }
 
-/// The log of a gateway whose service must look as if nothing had happened.
+/// Returns the log of a gateway whose service must have no failures.
 async fn log_of(rig: Rig) -> Vec<Value> {
     let service = rig.gateway.current.life().services.stats();
     for service in service {
@@ -80,7 +81,7 @@ async fn logs_a_client_that_leaves_its_upload_as_gone() {
 async fn logs_a_reset_upload_as_the_clients_fault() {
     let rig = Rig::new(CONFIG).await;
     let upload = head_of("POST", "/echo/x", &[("content-length", "100")]);
-    // CANCEL, and a body that is longer than its head says, which is a PROTOCOL_ERROR.
+    // CANCEL, and a body that is longer than its head announces, which is a PROTOCOL_ERROR.
     for end in [frame(RESET, 0, 1, &8_u32.to_be_bytes()), frame(DATA, 0, 1, &[0; 200])] {
         for _ in 0..TIMES {
             let mut connection = Connection::open(&rig, &[]).await;
@@ -98,9 +99,10 @@ async fn logs_a_reset_upload_as_the_clients_fault() {
 }
 
 #[tokio::test]
-async fn never_passes_a_cancelled_upload_on_as_a_whole_one() {
+async fn never_forwards_a_cancelled_upload_as_complete() {
     let rig = Rig::new(CONFIG).await;
-    // NO_ERROR, CANCEL and INTERNAL_ERROR (RFC 9113, section 7); of a body without a length nobody sees that it is half.
+    // NO_ERROR, CANCEL and INTERNAL_ERROR (RFC 9113, section 7). Without a length, an incomplete body can't
+    // be recognised otherwise.
     for reason in [0_u32, 8, 2] {
         for _ in 0..TIMES {
             let mut connection = Connection::open(&rig, &[]).await;
@@ -109,7 +111,7 @@ async fn never_passes_a_cancelled_upload_on_as_a_whole_one() {
             connection.send(&frame(DATA, 0, 1, b"half of it")).await;
             rig.served_one().await;
             connection.send(&frame(RESET, 0, 1, &reason.to_be_bytes())).await;
-            // The next request of the same connection comes after the reset.
+            // The next request of the same connection follows the reset.
             connection
                 .send(&frame(HEADERS, END_HEADERS | END_STREAM, 3, &head_of("GET", "/echo/y", &[])))
                 .await;

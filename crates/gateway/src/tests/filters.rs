@@ -1,4 +1,5 @@
-//! Filters on routes: what goes through them, what is refused before it is in force, what a reload keeps.
+//! Tests of filters on routes: the messages that pass through them, configurations that are refused, and
+//! reloads.
 
 mod bad;
 mod bodies;
@@ -14,7 +15,8 @@ use tempfile::TempDir;
 use super::rig::{self, Rig, get, post};
 use crate::{BuildError, Config, Gateway, config};
 
-/// What every module here has. `add` adds a header to a map (2 is the response's), `respond` answers.
+/// The common part of all modules here. `add` adds a header to a map (2 is that of the response), `respond`
+/// sends a local response.
 const COMMON: &str = r#"
     (import "env" "proxy_add_header_map_value" (func $add (param i32 i32 i32 i32 i32) (result i32)))
     (import "env" "proxy_send_local_response"
@@ -56,23 +58,23 @@ const COMMON: &str = r#"
         (drop (call $add (i32.const 2) (i32.const 16) (i32.const 8) (local.get $text) (i32.const 3))))
 "#;
 
-/// Each response says `x-filter: one`.
+/// Adds `x-filter: one` to each response.
 const ONE: &str = r#"(func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
     (call $say (i32.const 32)) (i32.const 0))"#;
-/// Each response says `x-filter: two`.
+/// Adds `x-filter: two` to each response.
 const TWO: &str = r#"(func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
     (call $say (i32.const 48)) (i32.const 0))"#;
-/// Whoever comes gets 418.
+/// Answers every request with 418.
 const TEAPOT: &str = r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
     (drop (call $respond (i32.const 418) (i32.const 0) (i32.const 0) (i32.const 32) (i32.const 3)
         (i32.const 0) (i32.const 0) (i32.const -1)))
     (i32.const 1))"#;
 const TRAP: &str =
     r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (unreachable))"#;
-/// It takes a configuration of at least four bytes.
+/// Accepts a configuration of at least four bytes.
 const CHOOSY: &str = r#"(func (export "proxy_on_configure") (param i32 i32) (result i32)
     (i32.ge_u (local.get 1) (i32.const 4)))"#;
-/// It counts its requests.
+/// Counts its requests.
 const COUNTS: &str = r#"
     (global $metric (mut i32) (i32.const 0))
     (func (export "proxy_on_configure") (param i32 i32) (result i32)
@@ -83,19 +85,19 @@ const COUNTS: &str = r#"
         (drop (call $increment (global.get $metric) (i64.const 1)))
         (i32.const 0))"#;
 
-/// The metric of modules that count, and the host's number of it at 128.
+/// The name of the metric that modules count, and its ID from the host at 128.
 const METRIC: &str = r#"
     (func (export "proxy_on_configure") (param i32 i32) (result i32)
         (call $want (i32.const 0) (call $define (i32.const TYPE) (i32.const 64) (i32.const 13) (i32.const 128)))
         (i32.const 1))
     (func $count (call $want (i32.const 0) (call $increment (i32.load (i32.const 128)) (i64.const 1))))"#;
 
-/// A counter of the module's, which `$count` counts up.
+/// Defines a counter in the module, which `$count` increments.
 fn counter() -> String {
     METRIC.replace("TYPE", "0")
 }
 
-/// `GET /path` as the headers of a call, at 1024; `$ask` makes it, to the service `echo`.
+/// The headers of a call to `GET /path`, at 1024; `$ask` sends it to the service `echo`.
 fn asks(path: &str) -> String {
     let pairs = [(":method", "GET"), (":path", path), (":authority", "a")];
     let mut bytes = 3_u32.to_le_bytes().to_vec();
@@ -114,7 +116,7 @@ fn asks(path: &str) -> String {
     )
 }
 
-/// Waits until something is so; no longer than the whole test run may take.
+/// Waits until a condition holds, at most as long as a test run may take.
 async fn until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         tokio::task::yield_now().await;
@@ -122,7 +124,7 @@ async fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 impl Rig {
-    /// What the module counts as `seen.in.tests`; 0 where it has not begun.
+    /// The value of the modules' counter `seen.in.tests`, or 0 if it does not exist yet.
     fn counted(&self) -> u64 {
         let metrics = self.gateway.current.life().filters.as_ref().map(|filters| filters.metrics());
         let found = metrics.into_iter().flatten().find(|metric| metric.name == "seen.in.tests");
@@ -133,20 +135,20 @@ impl Rig {
         })
     }
 
-    /// What the host counts of the filter of this name.
+    /// The host's counts for the filter with this name.
     fn stats(&self, name: &str) -> filter::FilterStats {
         let stats = self.gateway.current.life().filters.as_ref().map(|filters| filters.stats());
         stats.into_iter().flatten().find(|stats| stats.filter == name).unwrap_or_default()
     }
 
-    /// Puts other filters in place.
+    /// Reloads with other filters.
     fn put(&self, modules: &Modules, filters: &[(&str, &str)]) {
         let config = read(&modules.proxied(filters), &self.upstream_address.to_string());
         self.gateway.reload(&config).unwrap();
     }
 }
 
-/// A module that adds a field to every request's head.
+/// Returns a module that adds a header to every request.
 pub(super) fn header_adder(name: &str, value: &str) -> String {
     format!(
         r#"(data (i32.const 144) "{name}") (data (i32.const 192) "{value}")
@@ -178,7 +180,7 @@ impl Modules {
         self.0.path().join(format!("{name}.wasm"))
     }
 
-    /// A config whose routes have these filters, each said as YAML without its module.
+    /// A config whose routes have these filters, each as YAML without its module.
     fn config(&self, filters: &[(&str, &str)]) -> String {
         let route = format!(
             "  - {{ path: /query, query: {{ services: [echo] }}, filters: [{}] }}\n",
@@ -187,8 +189,8 @@ impl Modules {
         format!("runtime: {{ instances: 2 }}\n{}{route}", self.proxied(filters))
     }
 
-    /// The same without a route for queries, which is quicker to build. Machines that run tests are busy with
-    /// others: that is no overload.
+    /// Like [`Self::config`] without a query route, which is faster to build. Shedding is off, because
+    /// machines that run tests are busy with other processes.
     pub(super) fn proxied(&self, filters: &[(&str, &str)]) -> String {
         format!(
             "shed: {{ automatic: false }}\nservices: {{ echo: {{ url: 'http://UPSTREAM' }} }}\nroutes:\n  \
@@ -210,7 +212,7 @@ fn read(text: &str, upstream: &str) -> Config {
 }
 
 #[tokio::test]
-async fn every_answer_of_a_route_goes_through_its_filters_whichever_way_it_came() {
+async fn filters_see_every_response_of_a_route() {
     let modules = Modules::new(&[("one", ONE), ("two", TWO)]);
     let rig = Rig::new(&modules.config(&[("one", ""), ("two", "")])).await;
     let proxied = rig.ask(get("/echo/a")).await;
@@ -230,7 +232,7 @@ async fn every_answer_of_a_route_goes_through_its_filters_whichever_way_it_came(
 }
 
 #[tokio::test]
-async fn a_filter_with_a_higher_priority_is_asked_first() {
+async fn runs_filters_with_a_higher_priority_first() {
     let modules = Modules::new(&[("one", ONE), ("teapot", TEAPOT)]);
     let rig = Rig::new(&modules.config(&[("one", ""), ("teapot", ", priority: 1")])).await;
     let answer = rig.ask(get("/echo/a")).await;
@@ -238,7 +240,7 @@ async fn a_filter_with_a_higher_priority_is_asked_first() {
 }
 
 #[tokio::test]
-async fn a_filter_that_traps_is_closed_or_open_and_stands_in_log_and_metrics() {
+async fn a_trapping_filter_fails_closed_or_open_and_is_reported() {
     let modules = Modules::new(&[("trap", TRAP)]);
     let config = modules.config(&[("trap", ", name: fragile")]);
     let rig = Rig::new(&format!("admin: 127.0.0.1:0\n{config}")).await;
@@ -261,7 +263,7 @@ async fn a_filter_that_traps_is_closed_or_open_and_stands_in_log_and_metrics() {
 }
 
 #[tokio::test]
-async fn what_a_module_counts_stands_on_the_page_of_metrics() {
+async fn exports_the_metrics_of_modules() {
     let modules = Modules::new(&[("counts", COUNTS)]);
     let rig = Rig::new(&format!("admin: 127.0.0.1:0\n{}", modules.config(&[("counts", "")]))).await;
     for _ in 0..3 {
@@ -276,7 +278,7 @@ async fn what_a_module_counts_stands_on_the_page_of_metrics() {
 }
 
 #[test]
-fn a_module_that_refuses_its_configuration_is_a_mistake_of_the_config() {
+fn reports_a_module_that_refuses_its_configuration() {
     let modules = Modules::new(&[("choosy", CHOOSY), ("one", ONE)]);
     let text = modules.config(&[("one", ""), ("choosy", ", config: abc"), ("none", "")]);
     let Err(BuildError::Config(mistakes)) = Gateway::build(read(&text, "127.0.0.1:1")) else { panic!() };
@@ -294,7 +296,7 @@ fn a_module_that_refuses_its_configuration_is_a_mistake_of_the_config() {
 }
 
 #[tokio::test]
-async fn a_reload_changes_filters_for_requests_to_come_only() {
+async fn a_reload_changes_filters_for_new_requests_only() {
     let modules = Modules::new(&[("one", ONE), ("two", TWO), ("choosy", CHOOSY)]);
     let rig = Rig::new(&modules.config(&[("one", "")])).await;
     let waiting = tokio::spawn(rig.asking(get("/echo/wait")));
@@ -306,7 +308,7 @@ async fn a_reload_changes_filters_for_requests_to_come_only() {
     assert_eq!(rig.ask(get("/echo/a")).await.header("x-filter"), "two", "the old one stays");
     rig.upstream.release();
     assert_eq!(waiting.await.unwrap().header("x-filter"), "one");
-    // The same name with other content: what is named is watched, and read again.
+    // The same name with other content: the config's files are watched, and read again.
     modules.put("two", ONE);
     rig.gateway.reload(&read(&modules.config(&[("two", "")]), &upstream)).unwrap();
     assert_eq!(rig.ask(get("/echo/a")).await.header("x-filter"), "one");

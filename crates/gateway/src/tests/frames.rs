@@ -1,5 +1,5 @@
-//! What nobody should send over HTTP/2, frame by frame (RFC 9113): floods end the connection or are borne,
-//! malformed requests are refused, and the next good request is answered as if nothing had happened.
+//! Tests of malicious or malformed HTTP/2 frames (RFC 9113): floods end the connection or are tolerated,
+//! malformed requests are refused, and the next good request is answered normally.
 
 use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -24,7 +24,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A field that no table knows (RFC 7541, 6.2.2).
+/// Encodes a literal field that is in no table (RFC 7541, 6.2.2).
 fn field(name: &str, value: &str) -> Vec<u8> {
     let length = |text: &str| {
         assert!(text.len() < 127, "longer lengths need more bytes");
@@ -33,7 +33,7 @@ fn field(name: &str, value: &str) -> Vec<u8> {
     [&[0, length(name)], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
 }
 
-/// The head of `GET http://a/echo/x`, and more fields.
+/// The head of `GET http://a/echo/x`, with additional fields.
 fn head(more: &[(&str, &str)]) -> Vec<u8> {
     head_of("GET", "/echo/x", more)
 }
@@ -51,7 +51,7 @@ fn request(stream: u32) -> Vec<u8> {
 pub(crate) struct Connection<S = TcpStream>(pub(super) S);
 
 impl Connection {
-    /// Asks for a connection with these settings.
+    /// Opens a connection with these settings.
     pub(super) async fn open(rig: &Rig, settings: &[u8]) -> Self {
         let mut stream = rig.connect().await;
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
@@ -59,19 +59,19 @@ impl Connection {
         Self(stream)
     }
 
-    /// Sends as long as the gateway takes it.
+    /// Sends until the gateway stops reading.
     pub(super) async fn send(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes).await;
     }
 }
 
 impl<S: AsyncRead + Unpin> Connection<S> {
-    /// What is read of one.
+    /// Reads frames from a stream.
     pub(crate) fn of(stream: S) -> Self {
         Self(stream)
     }
 
-    /// Kind, stream and payload of the next frame; `None` once the connection has ended.
+    /// Returns type, stream and payload of the next frame, or `None` once the connection has ended.
     pub(crate) async fn next(&mut self) -> Option<(u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.0.read_exact(&mut head).await.ok()?;
@@ -81,8 +81,8 @@ impl<S: AsyncRead + Unpin> Connection<S> {
         Some((head[3], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload))
     }
 
-    /// What becomes of a stream: the kind of the first frame on it that says so. `GOAWAY` also where the
-    /// connection just ends.
+    /// Returns the outcome of a stream: the type of the first frame on it that decides it. `GOAWAY` also if
+    /// the connection just ends.
     pub(super) async fn fate(&mut self, stream: u32) -> u8 {
         loop {
             match self.next().await {
@@ -95,13 +95,13 @@ impl<S: AsyncRead + Unpin> Connection<S> {
     }
 }
 
-/// That others are served, by a connection of their own.
+/// Asserts that other clients are served, on a connection of their own.
 async fn others_are_served(rig: &Rig, after: &str) {
     assert_eq!(rig.ask_h2(get("/echo/x")).await.status(), StatusCode::OK, "after {after}");
 }
 
 #[tokio::test]
-async fn a_request_made_of_frames_is_answered() {
+async fn answers_a_request_made_of_frames() {
     let rig = Rig::new(CONFIG).await;
     let mut connection = Connection::open(&rig, &[]).await;
     connection.send(&request(1)).await;
@@ -109,10 +109,10 @@ async fn a_request_made_of_frames_is_answered() {
 }
 
 #[tokio::test]
-async fn no_stream_becomes_a_tunnel() {
+async fn refuses_connect_on_streams() {
     let rig = Rig::new(CONFIG).await;
     let mut connection = Connection::open(&rig, &[]).await;
-    // Extended CONNECT (RFC 8441), which the gateway has not said that it speaks.
+    // Extended CONNECT (RFC 8441), for which the gateway does not announce support.
     let fields = [
         (":method", "CONNECT"),
         (":protocol", "websocket"),
@@ -127,7 +127,7 @@ async fn no_stream_becomes_a_tunnel() {
 }
 
 #[tokio::test]
-async fn malformed_requests_are_reset_or_refused() {
+async fn resets_or_refuses_malformed_requests() {
     let rig = Rig::new(CONFIG).await;
     for fields in [
         [("connection", "close")],
@@ -166,7 +166,7 @@ async fn malformed_requests_are_reset_or_refused() {
         connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head)).await;
         assert_ne!(connection.fate(1).await, HEADERS, "{what}");
     }
-    // These two are well-formed HTTP/2, and refused as requests.
+    // These two are well-formed HTTP/2 but refused as requests.
     for (fields, code) in [([("host", "b")], "host-invalid"), ([("expect", "tea")], "expectation-failed")] {
         let mut connection = Connection::open(&rig, &[]).await;
         connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head(&fields))).await;
@@ -183,7 +183,7 @@ async fn malformed_requests_are_reset_or_refused() {
 }
 
 #[tokio::test]
-async fn a_trailer_with_blanks_at_its_ends_is_malformed() {
+async fn refuses_trailers_with_blanks_at_their_ends() {
     let rig = Rig::new(CONFIG).await;
     for value in [" 7", "7\t"] {
         let mut connection = Connection::open(&rig, &[]).await;
@@ -203,7 +203,7 @@ async fn a_trailer_with_blanks_at_its_ends_is_malformed() {
 }
 
 #[tokio::test]
-async fn requests_that_are_taken_back_at_once_end_the_connection() {
+async fn ends_connections_that_reset_requests_at_once() {
     let rig = Rig::new(CONFIG).await;
     let mut connection = Connection::open(&rig, &[]).await;
     for stream in (1..4_000).step_by(2) {
@@ -219,21 +219,21 @@ async fn requests_that_are_taken_back_at_once_end_the_connection() {
 }
 
 #[tokio::test]
-async fn a_head_without_end_ends_the_connection() {
+async fn ends_connections_with_an_endless_head() {
     let rig = Rig::new(CONFIG).await;
     for size in [0, 100, 16_000] {
         let mut connection = Connection::open(&rig, &[]).await;
         connection.send(&frame(HEADERS, END_STREAM, 1, &head(&[]))).await;
         let more: Vec<u8> = field("a", &"b".repeat(100)).into_iter().cycle().take(size / 104 * 104).collect();
         let more = frame(CONTINUATION, 0, 1, &more);
-        // A gateway that reads for ever would never end this.
+        // A gateway that reads indefinitely would never end this.
         while connection.0.write_all(&more).await.is_ok() {}
         others_are_served(&rig, "a flood of CONTINUATION").await;
     }
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_large_is_refused() {
+async fn refuses_heads_that_are_too_large() {
     let rig = Rig::new(CONFIG).await;
     let mut connection = Connection::open(&rig, &[]).await;
     let large: Vec<u8> = (0..700).flat_map(|_| field("a", &"b".repeat(100))).collect();
@@ -246,7 +246,7 @@ async fn a_head_that_is_too_large_is_refused() {
     connection.send(&frame(CONTINUATION, END_HEADERS, 1, last)).await;
     let fate = loop {
         match connection.next().await {
-            // The status 431 is a field that no table knows.
+            // The status 431 is a field that is in no table.
             Some((HEADERS, 1, payload)) => {
                 break payload.windows(3).any(|part| part == b"431") || payload.len() < 40;
             }
@@ -259,7 +259,7 @@ async fn a_head_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn floods_that_want_answers_wear_nobody_out() {
+async fn floods_that_require_responses_do_not_affect_others() {
     let rig = Rig::new(CONFIG).await;
     for (flood, what) in [
         (frame(PING, 0, 0, &[0; 8]), "PING"),
@@ -272,7 +272,7 @@ async fn floods_that_want_answers_wear_nobody_out() {
             connection.send(&frame(HEADERS, END_HEADERS, 1, &head(&[]))).await;
         }
         let many: Vec<u8> = flood.iter().copied().cycle().take(flood.len() * 20_000).collect();
-        // It may stop reading, since nobody reads its answers; others must not notice.
+        // The gateway may stop reading, since its responses are not read; others must not notice.
         tokio::select! {
             () = connection.send(&many) => {}
             () = others_are_served(&rig, what) => {}
@@ -282,7 +282,7 @@ async fn floods_that_want_answers_wear_nobody_out() {
 }
 
 #[tokio::test]
-async fn a_window_of_nothing_holds_up_nobody_else() {
+async fn a_window_of_zero_does_not_affect_others() {
     let rig = Rig::new(CONFIG).await;
     // SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113, section 6.5.2).
     let mut connection = Connection::open(&rig, &[0, 4, 0, 0, 0, 0]).await;
@@ -294,7 +294,7 @@ async fn a_window_of_nothing_holds_up_nobody_else() {
 }
 
 #[tokio::test]
-async fn more_requests_at_once_than_are_allowed_are_refused() {
+async fn refuses_streams_above_the_limit() {
     let rig = Rig::new(CONFIG).await;
     let mut connection = Connection::open(&rig, &[]).await;
     for stream in (1..400).step_by(2) {
@@ -302,7 +302,7 @@ async fn more_requests_at_once_than_are_allowed_are_refused() {
     }
     loop {
         match connection.next().await {
-            // REFUSED_STREAM, which is safe to be sent again.
+            // REFUSED_STREAM, after which a retry is safe.
             Some((RESET, _, payload)) if payload == 7_u32.to_be_bytes() => break,
             Some((GOAWAY, ..)) | None => break,
             Some(_) => {}
@@ -311,7 +311,7 @@ async fn more_requests_at_once_than_are_allowed_are_refused() {
     others_are_served(&rig, "too many requests at once").await;
 }
 
-/// The error code of the `GOAWAY` that ends a connection; `None` where there is none.
+/// Returns the error code of the `GOAWAY` that ends a connection, or `None` if there is none.
 async fn farewell(connection: &mut Connection<impl AsyncRead + Unpin>) -> Option<u32> {
     while let Some((kind, _, payload)) = connection.next().await {
         if kind == GOAWAY {
@@ -321,7 +321,7 @@ async fn farewell(connection: &mut Connection<impl AsyncRead + Unpin>) -> Option
     None
 }
 
-/// Frames that are good for nothing, by what they are.
+/// Frames without any effect, with a description.
 fn useless_frames() -> [(&'static str, Vec<u8>); 7] {
     const PRIORITY: u8 = 2;
     [
@@ -336,14 +336,14 @@ fn useless_frames() -> [(&'static str, Vec<u8>); 7] {
 }
 
 #[tokio::test]
-async fn a_flood_of_useless_frames_ends_the_connection() {
+async fn ends_connections_that_flood_useless_frames() {
     let rig = Rig::new(CONFIG).await;
     for (what, flood) in useless_frames() {
         let mut connection = Connection::open(&rig, &[]).await;
         connection.send(&frame(HEADERS, END_HEADERS, 1, &head_of("POST", "/echo/x", &[]))).await;
         let many = flood.repeat((3 << 20) / flood.len());
         let (reading, mut writing) = connection.0.into_split();
-        // Whoever answers is read, so that nothing but the flood can end it.
+        // The gateway's frames are read, so that only the flood can end the connection.
         let writing = tokio::spawn(async move {
             let _ = writing.write_all(&many).await;
             writing
@@ -357,7 +357,7 @@ async fn a_flood_of_useless_frames_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn requests_that_are_taken_back_once_they_have_begun_end_the_connection() {
+async fn ends_connections_that_reset_started_requests() {
     let rig = Rig::new(CONFIG).await;
     let mut connection = Connection::open(&rig, &[]).await;
     for stream in (1..600).step_by(2) {
@@ -373,13 +373,13 @@ async fn requests_that_are_taken_back_once_they_have_begun_end_the_connection() 
         }
         connection.send(&frame(RESET, 0, stream, &8_u32.to_be_bytes())).await;
     }
-    panic!("300 requests were taken back");
+    panic!("300 requests were reset");
 }
 
 #[tokio::test]
-async fn mistakes_that_have_streams_reset_end_the_connection() {
+async fn ends_connections_whose_errors_reset_many_streams() {
     let rig = Rig::new(CONFIG).await;
-    // An increment of nothing, and one past the end (RFC 9113, 6.9): CVE-2025-8671.
+    // An increment of zero, and one beyond the maximum (RFC 9113, 6.9): CVE-2025-8671.
     for increment in [0_u32, (1 << 31) - 1] {
         let mut connection = Connection::open(&rig, &[]).await;
         for stream in (1..2_000).step_by(2) {
@@ -393,9 +393,10 @@ async fn mistakes_that_have_streams_reset_end_the_connection() {
     }
 }
 
-/// Heads that are small on the wire and large once they are read (RFC 7541).
+/// Heads that are small on the wire and large after decompression (RFC 7541).
 fn compressed_bombs() -> [(&'static str, Vec<u8>); 4] {
-    // A literal with incremental indexing: the name `a`, and a value of 4,000 bytes, whose length takes three.
+    // A literal with incremental indexing: the name `a`, and a value of 4,000 bytes, whose length takes
+    // three.
     let entry = [&[0x40, 1, b'a', 0x7f, 0xa1, 0x1e][..], &[b'x'; 4_000]].concat();
     let churn = [&[0x20, 0x3f, 0xe1, 0x1f][..], &entry].concat();
     [
@@ -407,7 +408,7 @@ fn compressed_bombs() -> [(&'static str, Vec<u8>); 4] {
 }
 
 #[tokio::test]
-async fn heads_that_grow_once_they_are_read_are_refused() {
+async fn refuses_heads_that_are_too_large_after_decompression() {
     let rig = Rig::new(CONFIG).await;
     for (what, bomb) in compressed_bombs() {
         let mut connection = Connection::open(&rig, &[]).await;
@@ -418,7 +419,7 @@ async fn heads_that_grow_once_they_are_read_are_refused() {
         let fate = loop {
             match connection.next().await {
                 Some((DATA, _, payload)) => break String::from_utf8(payload).unwrap(),
-                // 431, which h2 says itself, without a body and with no other field.
+                // The status 431, which h2 sends itself, without a body and without other fields.
                 Some((HEADERS, _, payload)) if payload.len() < 40 => break "head-too-large".into(),
                 Some((HEADERS, ..)) => {}
                 Some((RESET | GOAWAY, ..)) | None => break "head-too-large".into(),
@@ -431,7 +432,7 @@ async fn heads_that_grow_once_they_are_read_are_refused() {
 }
 
 #[tokio::test]
-async fn crumbs_of_a_cookie_are_one_field() {
+async fn joins_split_cookie_fields() {
     let rig = Rig::new(CONFIG).await;
     let crumbs: Vec<_> = std::iter::repeat_n(("cookie", "a=b"), 150).collect();
     let mut connection = Connection::open(&rig, &[]).await;
@@ -449,12 +450,12 @@ async fn crumbs_of_a_cookie_are_one_field() {
 /// The conformance tests of h2spec, over TLS and in clear text: `make conform`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs h2spec, a program in Go"]
-async fn h2spec_finds_nothing() {
+async fn passes_h2spec() {
     let (secure, _) = Rig::secure(CONFIG).await;
     let told = h2spec(&secure, &["-t", "-k"]).await;
     assert!(told.contains("145 tests, 145 passed"), "{told}");
-    // In clear text the port speaks HTTP/1.1 as well: a wrong preface is a wrong request of that, and gets
-    // an answer, where h2spec wants the connection just closed.
+    // In clear text the port also serves HTTP/1.1: an invalid preface is an invalid HTTP/1.1 request and is
+    // answered, whereas h2spec expects the connection to be closed.
     let told = h2spec(&Rig::new(CONFIG).await, &[]).await;
     assert!(told.contains("145 tests, 144 passed"), "{told}");
     assert!(told.contains("\u{d7} 2: Sends invalid connection preface"), "{told}");

@@ -1,4 +1,5 @@
-//! What clients may take of the gateway at once (`connections:`), and that others are served beside those who take more.
+//! Tests of the limits of clients (`connections:`), and that other clients are served beside those that
+//! exceed them.
 
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -7,7 +8,7 @@ use tokio::net::TcpStream;
 use super::frames::{Connection, DATA, END_HEADERS, END_STREAM, HEADERS, RESET, frame, head_of};
 use super::rig::{Rig, get};
 
-/// SETTINGS_INITIAL_WINDOW_SIZE of nothing (RFC 9113, section 6.5.2).
+/// SETTINGS_INITIAL_WINDOW_SIZE with the value 0 (RFC 9113, section 6.5.2).
 const NO_WINDOW: [u8; 6] = [0, 4, 0, 0, 0, 0];
 /// ENHANCE_YOUR_CALM (RFC 9113, section 7).
 const CALM: [u8; 4] = 11_u32.to_be_bytes();
@@ -26,9 +27,9 @@ routes: [{{ path: '/echo/*', proxy: echo }}]
     )
 }
 
-/// Whether the gateway closes the connection, rather than wait for more.
+/// Whether the gateway closes the connection instead of waiting for more input.
 async fn is_refused(stream: &mut TcpStream) -> bool {
-    // A good connection has an answer to this, a refused one ends.
+    // A good connection answers this request, a refused one ends.
     let _ = stream.write_all(b"GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n").await;
     !matches!(stream.read(&mut [0; 4096]).await, Ok(1..))
 }
@@ -46,10 +47,10 @@ async fn refuses_connections_above_the_limit_of_an_address() {
     }
     assert!(is_refused(&mut rig.connect().await).await);
     for stream in &mut first {
-        assert!(!is_refused(stream).await, "those that are there stay");
+        assert!(!is_refused(stream).await, "open connections remain");
     }
     drop(first);
-    // The gateway hears of their end some time.
+    // The gateway notices their end after some time.
     while is_refused(&mut rig.connect().await).await {}
 }
 
@@ -74,7 +75,7 @@ async fn refuses_half_open_handshakes_above_the_limit_of_an_address() {
         read = second.read(&mut other) => { assert!(!matches!(read, Ok(1..))); false }
     };
     drop(if is_first { second } else { first });
-    // Once the half-open one is gone others are let in; a handshake that fails has no answer.
+    // Once the half-open one has ended, others are admitted. A handshake that fails has no response.
     let address = rig.address;
     while TcpStream::connect(address).await.is_err() {}
     for _ in 0..1_000 {
@@ -82,18 +83,18 @@ async fn refuses_half_open_handshakes_above_the_limit_of_an_address() {
             return;
         }
     }
-    panic!("nobody is let in any more");
+    panic!("no connection is admitted any more");
 }
 
 #[tokio::test]
-async fn requests_of_an_address_over_http2_are_bounded() {
+async fn limits_http2_requests_of_an_address() {
     let rig = rig("{ requests_per_address: 2 }").await;
     let mut connection = Connection::open(&rig, &[]).await;
     connection.send(&[ask(1, "/echo/wait"), ask(3, "/echo/wait")].concat()).await;
     rig.served_one().await;
     let mut other = Connection::open(&rig, &[]).await;
     loop {
-        // Both may not have begun yet.
+        // Both may not have started yet.
         other.send(&ask(1, "/echo/x")).await;
         let body = loop {
             match other.next().await {
@@ -107,13 +108,13 @@ async fn requests_of_an_address_over_http2_are_bounded() {
         }
         other = Connection::open(&rig, &[]).await;
     }
-    // Over HTTP/1.1 a connection has one request, and connections are bounded.
+    // Over HTTP/1.1 a connection has one request, and connections are limited.
     assert_eq!(rig.ask(get("/echo/x")).await.status(), StatusCode::OK);
 }
 
 #[tokio::test]
-async fn finished_answers_that_nobody_takes_hold_no_place_of_others() {
-    // As many as the gateway takes at once have their answers, and take none.
+async fn completed_responses_that_are_not_read_use_no_admission_slot() {
+    // As many responses as the gateway admits at once are complete, and are not read.
     let rig = rig("{ unsent_per_connection: 100MB, unsent_per_address: 100MB }").await;
     for path in ["/nowhere", "/echo/x"] {
         let mut connection = Connection::open(&rig, &NO_WINDOW).await;
@@ -121,7 +122,7 @@ async fn finished_answers_that_nobody_takes_hold_no_place_of_others() {
             connection.send(&ask(stream, path)).await;
             assert_eq!(connection.fate(stream).await, HEADERS);
         }
-        // The last of the answers may still be on its way from the service.
+        // The last of the responses may still be on its way from the service.
         let shed = std::sync::Arc::clone(&rig.gateway.current.life().shed);
         while shed.in_flight() > 0 {
             tokio::task::yield_now().await;
@@ -131,7 +132,7 @@ async fn finished_answers_that_nobody_takes_hold_no_place_of_others() {
 }
 
 #[tokio::test]
-async fn resets_answers_above_the_bytes_that_a_connection_may_leave() {
+async fn resets_responses_above_the_limit_of_unsent_bytes() {
     for limits in
         ["{ unsent_per_connection: 150KiB }", "{ unsent_per_address: 150KiB }", "{ unsent: 150KiB }"]
     {
@@ -151,7 +152,7 @@ async fn resets_answers_above_the_bytes_that_a_connection_may_leave() {
                 None => panic!("{limits}: the connection ended after {reset} resets"),
             }
         }
-        // Small answers are nobody's burden, and those that are taken are large as they like.
+        // Small responses are not counted, and those that are read may have any size.
         let mut other = Connection::open(&rig, &[]).await;
         other.send(&ask(1, "/echo/x")).await;
         assert_eq!(other.fate(1).await, HEADERS, "{limits}");
@@ -159,7 +160,7 @@ async fn resets_answers_above_the_bytes_that_a_connection_may_leave() {
 }
 
 #[tokio::test]
-async fn what_is_taken_is_as_large_as_it_likes() {
+async fn responses_that_are_read_may_have_any_size() {
     let rig = rig("{ unsent_per_connection: 150KiB, unsent_per_address: 150KiB, unsent: 150KiB }").await;
     for _ in 0..5 {
         assert!(rig.ask(get("/echo/large")).await.text().len() > 100_000);
@@ -168,11 +169,11 @@ async fn what_is_taken_is_as_large_as_it_likes() {
 }
 
 #[tokio::test]
-async fn a_flood_of_pipelined_requests_wears_nobody_out() {
+async fn a_flood_of_pipelined_requests_does_not_affect_others() {
     let rig = rig("{}").await;
     let mut stream = rig.connect().await;
     let flood = b"GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n".repeat(20_000);
-    // It may stop reading, since nobody reads its answers; others must not notice.
+    // The gateway may stop reading, since its responses are not read; others must not notice.
     tokio::select! {
         _ = stream.write_all(&flood) => {}
         answer = rig.ask(get("/echo/x")) => assert_eq!(answer.status(), StatusCode::OK),
@@ -181,7 +182,7 @@ async fn a_flood_of_pipelined_requests_wears_nobody_out() {
 }
 
 #[tokio::test]
-async fn the_catalogue_counts_against_the_rate_of_its_caller() {
+async fn the_catalogue_counts_towards_the_callers_rate() {
     let rig = Rig::new(
         "
 services: { echo: { url: 'http://UPSTREAM' } }

@@ -1,5 +1,5 @@
-//! What a service sees of a client's request, byte by byte: where it comes from, what its connection offers, the path.
-//! And what the client sees of a service that makes something else of its connection.
+//! Tests of the bytes that a service receives for a client's request: its origin, its upgrade offers, its
+//! path. Also tests of the client's view of a service that switches protocols.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use super::rig::Rig;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// A service that keeps the head of each request and answers all alike; after 101 it repeats what comes.
+/// A service that records the head of each request and gives the same response to all. After 101 it echoes.
 struct Service {
     address: SocketAddr,
     heads: UnboundedReceiver<String>,
@@ -50,7 +50,7 @@ impl Service {
     }
 }
 
-/// A head to its end; `None` where the connection ends before.
+/// Reads a head to its end, or returns `None` if the connection ends first.
 async fn head(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -68,7 +68,7 @@ async fn rig(service: &Service, before: &str) -> Rig {
     Rig::new(&text).await
 }
 
-/// Sends a head; the connection, and the head of the answer.
+/// Sends a head. Returns the connection and the head of the response.
 async fn open(rig: &Rig, lines: &str) -> (TcpStream, String) {
     let mut stream = rig.connect().await;
     stream.write_all(format!("{lines}\r\n\r\n").as_bytes()).await.unwrap();
@@ -88,7 +88,7 @@ fn values<'a>(head: &'a str, name: &str) -> Vec<&'a str> {
 }
 
 #[tokio::test]
-async fn an_offer_of_http2_is_not_passed_on_and_its_request_is_answered() {
+async fn does_not_forward_offers_of_http2() {
     let mut service = Service::new(OK).await;
     let rig = rig(&service, "").await;
     for upgrade in ["h2c", "H2C, h2c", "HTTP/2.0", "TLS/1.2, HTTP/1.1", "tcp", "websocket/13"] {
@@ -110,7 +110,7 @@ async fn an_offer_of_http2_is_not_passed_on_and_its_request_is_answered() {
 }
 
 #[tokio::test]
-async fn a_service_switches_to_what_was_offered_and_to_nothing_else() {
+async fn accepts_switches_to_offered_protocols_only() {
     let websocket = "GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket";
     let h2c = "GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c";
     let plain = "GET /x HTTP/1.1\r\nHost: a";
@@ -140,7 +140,7 @@ async fn a_service_switches_to_what_was_offered_and_to_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_request_with_a_body_switches_nothing() {
+async fn does_not_forward_upgrades_of_requests_with_a_body() {
     let mut service = Service::new(OK).await;
     let rig = rig(&service, "").await;
     let offer = "Connection: Upgrade\r\nUpgrade: websocket";
@@ -154,7 +154,7 @@ async fn a_request_with_a_body_switches_nothing() {
 }
 
 #[tokio::test]
-async fn a_tunnel_counts_among_requests_at_once_until_it_ends() {
+async fn a_tunnel_counts_as_a_concurrent_request_until_it_ends() {
     let service = Service::new("HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").await;
     let rig = rig(&service, "rights: { anonymous: { rate: { at_once: 1 } } }").await;
     let websocket = "GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket";
@@ -168,7 +168,7 @@ async fn a_tunnel_counts_among_requests_at_once_until_it_ends() {
 }
 
 #[tokio::test]
-async fn what_a_client_says_in_the_name_of_a_proxy_reaches_nobody() {
+async fn strips_forwarding_headers_of_clients() {
     let mut service = Service::new(OK).await;
     let rig = rig(&service, "").await;
     let claims = "Forwarded: for=6.6.6.6\r\nX-Forwarded-For: 6.6.6.6\r\nX_Forwarded_For: 6.6.6.6\r\n\
@@ -180,7 +180,7 @@ async fn what_a_client_says_in_the_name_of_a_proxy_reaches_nobody() {
 }
 
 #[tokio::test]
-async fn behind_a_trusted_proxy_a_service_is_told_one_thing_in_all_fields() {
+async fn behind_a_trusted_proxy_forwarding_headers_are_consistent() {
     let mut service = Service::new(OK).await;
     let rig = rig(&service, "trusted_proxies: [127.0.0.1]").await;
     let lines = "GET /x HTTP/1.1\r\nHost: inner\r\nForwarded: for=6.6.6.6;proto=http\r\nX-Real-IP: 6.6.6.6\r\n\
@@ -202,7 +202,7 @@ async fn behind_a_trusted_proxy_a_service_is_told_one_thing_in_all_fields() {
 }
 
 #[tokio::test]
-async fn no_field_of_its_own_gets_a_client_past_its_rate() {
+async fn clients_can_not_evade_their_rate_with_forwarding_headers() {
     let service = Service::new(OK).await;
     let limits = "trusted_proxies: [127.0.0.1]\nrights: { anonymous: { rate: { requests: 2/h, burst: 2 } } }";
     let rig = rig(&service, limits).await;
@@ -220,10 +220,10 @@ async fn no_field_of_its_own_gets_a_client_past_its_rate() {
 }
 
 #[tokio::test]
-async fn what_a_filter_sets_reaches_the_service_and_what_a_client_claims_reaches_no_filter() {
+async fn filters_can_set_forwarding_headers_but_do_not_see_clients_ones() {
     let mut service = Service::new(OK).await;
     for (name, value) in [("x-forwarded-user", "ann"), ("x-real-ip", "198.51.100.7"), ("x-user", "ann")] {
-        // It adds to what it finds.
+        // The filter appends to existing values.
         let modules = Modules::new(&[("m", &header_adder(name, value))]);
         let text = modules.proxied(&[("m", "")]).replace("UPSTREAM", &service.address.to_string());
         let rig = Rig::new(&text).await;
@@ -236,7 +236,7 @@ async fn what_a_filter_sets_reaches_the_service_and_what_a_client_claims_reaches
 }
 
 #[tokio::test]
-async fn a_path_that_begins_with_an_empty_segment_reaches_no_service() {
+async fn refuses_paths_that_begin_with_an_empty_segment() {
     let mut service = Service::new(OK).await;
     let rig = rig(&service, "").await;
     for path in [
@@ -262,11 +262,11 @@ async fn a_path_that_begins_with_an_empty_segment_reaches_no_service() {
         assert!(answer.starts_with("HTTP/1.1 4"), "{path}: {answer}");
     }
     assert_eq!(status(&rig, "GET /cut/a//b HTTP/1.1\r\nHost: a").await, 200);
-    assert!(service.seen().await.starts_with("get /a//b "), "the first that came");
+    assert!(service.seen().await.starts_with("get /a//b "), "the first request received");
 }
 
 #[tokio::test]
-async fn a_listener_with_hosts_refuses_others() {
+async fn a_listener_with_hosts_refuses_other_hosts() {
     let service = Service::new(OK).await;
     let text = format!(
         "services: {{ up: {{ url: 'http://{}' }} }}\nroutes: [{{ path: /x, proxy: up }}]",
@@ -293,7 +293,7 @@ async fn a_listener_with_hosts_refuses_others() {
 }
 
 #[tokio::test]
-async fn in_clear_text_only_a_trusted_proxy_asks_for_https() {
+async fn accepts_https_urls_in_clear_text_from_trusted_proxies_only() {
     let mut service = Service::new(OK).await;
     let lines = "GET https://shop.example/x HTTP/1.1\r\nHost: shop.example";
     let stranger = rig(&service, "").await;
@@ -311,7 +311,7 @@ async fn in_clear_text_only_a_trusted_proxy_asks_for_https() {
 }
 
 #[tokio::test]
-async fn cookies_that_http2_has_split_are_one_field() {
+async fn joins_cookies_that_http2_has_split() {
     let mut service = Service::new(OK).await;
     let rig = rig(&service, "").await;
     let mut request = super::rig::get("/x");

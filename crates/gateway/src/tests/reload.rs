@@ -1,4 +1,4 @@
-//! Another config while requests are under way.
+//! Tests of reloads while requests are in flight.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ fn after(rig: &Rig, more: &str) -> Config {
 }
 
 #[tokio::test]
-async fn a_request_ends_with_the_config_that_it_began_with() {
+async fn a_request_finishes_with_the_config_that_it_started_with() {
     let rig = Rig::new(BEFORE).await;
     let waiting = tokio::spawn(rig.asking(get("/old/wait")));
     rig.upstream.arrived().await;
@@ -33,7 +33,7 @@ async fn a_request_ends_with_the_config_that_it_began_with() {
 }
 
 #[tokio::test]
-async fn what_the_old_config_held_is_let_go_with_its_last_request() {
+async fn releases_the_old_config_with_its_last_request() {
     let rig = Rig::new(BEFORE).await;
     let waiting = tokio::spawn(rig.asking(get("/old/wait")));
     rig.upstream.arrived().await;
@@ -47,7 +47,7 @@ async fn what_the_old_config_held_is_let_go_with_its_last_request() {
 }
 
 #[tokio::test]
-async fn what_waits_for_a_restart_is_named_and_the_rest_is_in_force() {
+async fn reports_settings_that_need_a_restart_and_applies_the_rest() {
     let rig = Rig::new(BEFORE).await;
     let config = after(&rig, "admin: 127.0.0.1:1\nruntime: { instances: 3 }");
     let digest = config.source.digest().to_owned();
@@ -58,10 +58,10 @@ async fn what_waits_for_a_restart_is_named_and_the_rest_is_in_force() {
 }
 
 #[tokio::test]
-async fn a_config_that_cannot_be_built_changes_nothing() {
+async fn a_config_that_can_not_be_built_changes_nothing() {
     let rig = Rig::new(BEFORE).await;
     let mut config = after(&rig, "");
-    // Two paths that mean the same: seen only when the table is made.
+    // Two equivalent paths, which is only detected when the table is built.
     config.routes.extend(config.routes.clone());
     assert!(rig.gateway.reload(&config).is_err());
     assert_eq!(rig.ask(get("/old/x")).await.status(), StatusCode::OK);
@@ -72,7 +72,7 @@ async fn a_config_that_cannot_be_built_changes_nothing() {
 }
 
 #[tokio::test]
-async fn it_is_ready_from_the_first_connection_to_the_wish_that_it_ends() {
+async fn is_ready_from_the_first_connection_until_shutdown_is_requested() {
     let rig = Rig::new(BEFORE).await;
     rig.ask(get("/old/x")).await;
     let readiness = rig.gateway.readiness().clone();

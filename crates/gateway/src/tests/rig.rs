@@ -1,4 +1,4 @@
-//! A gateway on a free port before a service that echoes, and clients for both versions of HTTP.
+//! A gateway on a free port in front of a service that echoes, and clients for both versions of HTTP.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -39,19 +39,19 @@ pub(super) struct End {
 
 pub(super) struct Answer(Response<Bytes>);
 
-/// Answers with what it was asked; `/wait` only when it is let; `/pieces` without saying how long; `/large` with 100 kB more;
-/// `/any-origin` to pages of every origin.
+/// A service that echoes requests; `/wait` waits until it is released; `/pieces` responds without a length;
+/// `/large` adds 100 kB; `/any-origin` allows pages of every origin.
 #[derive(Clone, Default)]
 pub(super) struct Upstream {
     arrived: Arc<Notify>,
     release: Arc<Notify>,
     left: Arc<Notify>,
     asked: Arc<Notify>,
-    /// Requests that came to their end.
+    /// The number of requests that were received to their end.
     pub(super) whole: Arc<AtomicUsize>,
 }
 
-/// A request that waits. When it is over, answered or given up, somebody is told.
+/// A request that waits. Its end, whether answered or cancelled, is signalled.
 struct Waiting(Arc<Notify>);
 
 impl Drop for Waiting {
@@ -81,7 +81,7 @@ impl Rig {
         Self::whole("127.0.0.1:0", text, watch).await
     }
 
-    /// The same over TLS, as `shop.example`, with its certificate.
+    /// Like [`Self::new`], over TLS as `shop.example`. Returns its certificate as well.
     pub(super) async fn secure(text: &str) -> (Self, rustls::pki_types::CertificateDer<'static>) {
         // The files are read when the gateway is built.
         let folder = tempfile::tempdir().unwrap();
@@ -118,7 +118,7 @@ impl Rig {
         self.stop.lock().unwrap().take();
     }
 
-    /// Tells it to stop in this way, and waits until it knows.
+    /// Makes the gateway stop in this way, and waits until it has noticed.
     pub(super) async fn leave(&self, stop: Stop) {
         let sender = self.stop.lock().unwrap().take().unwrap();
         sender.send(stop).unwrap();
@@ -133,7 +133,7 @@ impl Rig {
         End { drained, log: String::from_utf8(self.log.0.lock().unwrap().clone()).unwrap() }
     }
 
-    /// Waits until a service has been asked, once more for each call of this.
+    /// Waits until a service has received a request, another one for each call.
     pub(super) async fn served_one(&self) {
         self.upstream.asked.notified().await;
     }
@@ -151,7 +151,7 @@ impl Rig {
         async move { answer.await.unwrap() }
     }
 
-    /// `None` where the connection ended without an answer.
+    /// Returns `None` if the connection ended without a response.
     pub(super) fn asking_loosely(
         &self,
         request: Request<Body>,
@@ -159,7 +159,7 @@ impl Rig {
         ask_at(self.address, request)
     }
 
-    /// Asks over HTTP/2 in clear text, with the scheme of the request's URL where it has one.
+    /// Sends a request over HTTP/2 in clear text, with the scheme of the request's URL if it has one.
     pub(super) async fn ask_h2(&self, mut request: Request<Body>) -> Answer {
         let path = request.uri().path_and_query().unwrap();
         let scheme = request.uri().scheme_str().unwrap_or("http");
@@ -172,13 +172,13 @@ impl Rig {
 }
 
 impl Rig {
-    /// Whether a TLS handshake comes to its end.
+    /// Whether a TLS handshake succeeds.
     pub(super) async fn may_shake_hands(&self, root: &rustls::pki_types::CertificateDer<'static>) -> bool {
         let name = "shop.example".try_into().unwrap();
         connector(root, "http/1.1").connect(name, self.connect().await).await.is_ok()
     }
 
-    /// Asks over TLS, in the protocol that is to be agreed on.
+    /// Sends a request over TLS, with the protocol to negotiate.
     pub(super) async fn ask_tls(
         &self,
         root: &rustls::pki_types::CertificateDer<'static>,
@@ -202,7 +202,7 @@ impl Rig {
     }
 }
 
-/// What connects over TLS to whoever has this certificate, in this protocol.
+/// Returns a connector for a server with this certificate and this protocol.
 fn connector(
     root: &rustls::pki_types::CertificateDer<'static>,
     protocol: &str,
@@ -299,7 +299,7 @@ impl Upstream {
         self.arrived.notified().await;
     }
 
-    /// Waits until one that waited is over, answered or given up.
+    /// Waits until a waiting request is over, answered or cancelled.
     pub(super) async fn left(&self) {
         self.left.notified().await;
     }
@@ -309,7 +309,7 @@ impl Upstream {
     }
 }
 
-/// Asks whoever listens there, over HTTP/1.1; `None` where the connection ended without an answer.
+/// Sends a request over HTTP/1.1 to this address. Returns `None` if the connection ended without a response.
 pub(super) async fn ask_at(address: SocketAddr, mut request: Request<Body>) -> Option<Answer> {
     request.headers_mut().insert("host", address.to_string().parse().unwrap());
     let stream = TcpStream::connect(address).await.unwrap();
@@ -326,7 +326,7 @@ pub(super) fn post(path: &str, text: &str) -> Request<Body> {
     Request::builder().method(Method::POST).uri(path).body(body::full(text.to_owned())).unwrap()
 }
 
-/// A body whose length nobody announces.
+/// A body without an announced length.
 pub(super) fn in_pieces(text: &str) -> Body {
     let pieces: Vec<_> =
         text.as_bytes().chunks(100).map(Bytes::copy_from_slice).map(|piece| Ok(Frame::data(piece))).collect();

@@ -1,4 +1,4 @@
-//! A gateway that has more to do than it can, as its clients and its operator see it.
+//! Tests of an overloaded gateway, from the clients' and the operator's perspective.
 
 use http::StatusCode;
 
@@ -12,7 +12,7 @@ routes: [{ path: '/echo/*', proxy: echo }]
 ";
 
 #[tokio::test]
-async fn what_is_shed_hears_so_in_full_and_stands_in_the_log() {
+async fn shed_requests_receive_a_problem_document_and_are_logged() {
     let rig = Rig::new(CONFIG).await;
     let taken = tokio::spawn(rig.asking(get("/echo/wait")));
     rig.upstream.arrived().await;
@@ -36,7 +36,7 @@ async fn what_is_shed_hears_so_in_full_and_stands_in_the_log() {
 }
 
 #[tokio::test]
-async fn the_operator_is_never_shed() {
+async fn never_sheds_admin_requests() {
     let rig = Rig::new(CONFIG).await;
     let listener = rig.gateway.adopt_admin(&mut Vec::new()).unwrap().unwrap();
     let admin = rig.gateway.admin(listener).unwrap();
@@ -60,10 +60,10 @@ async fn the_operator_is_never_shed() {
     assert_eq!(taken.await.unwrap().status(), StatusCode::OK);
 }
 
-/// A queue's length says how long one waits in it only beside how many leave it: thousands of connections that a client closes
-/// at once were taken for an overload of seconds.
+/// A queue's length only determines the wait together with its throughput: thousands of connections that a
+/// client closed at once were mistaken for an overload of seconds.
 #[tokio::test]
-async fn a_connection_counts_when_it_comes_and_when_it_goes() {
+async fn counts_the_first_and_last_turns_of_connections() {
     let rig = Rig::new(CONFIG).await;
     let turns = || rig.gateway.current.life().shed.turns();
     let before = turns();

@@ -1,5 +1,5 @@
-//! What nobody should send, byte by byte, over HTTP/1.1: each is refused, and the next good request is
-//! answered as if nothing had happened. HTTP/2 stands in `frames.rs`.
+//! Tests of malicious or malformed HTTP/1.1 requests, byte by byte: each is refused, and the next good
+//! request is answered normally. `frames.rs` has those for HTTP/2.
 
 use http::{StatusCode, Version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,22 +16,23 @@ routes:
   - { path: '/*', proxy: { service: secret, keep_prefix: true } }
 ";
 
-/// Sends bytes and reads until the gateway closes; what came before an error counts.
+/// Sends bytes and reads until the gateway closes. Returns the bytes received before an error, if there is
+/// one.
 async fn raw(rig: &Rig, bytes: &[u8]) -> String {
     let mut stream = rig.connect().await;
     let mut answer = Vec::new();
-    // A gateway that refuses early may close while we write: its answer is what counts.
+    // A gateway that refuses early may close while the client writes, so write errors are ignored.
     let _ = stream.write_all(bytes).await;
     let _ = stream.read_to_end(&mut answer).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// The status of the first answer; 0 where there is none.
+/// The status of the first response, or 0 if there is none.
 fn status(answer: &str) -> u16 {
     answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default()
 }
 
-/// Each is refused with its status, and its code where the gateway itself refuses it.
+/// Asserts that each request is refused with its status, and with its code if the gateway itself refuses it.
 async fn refused(cases: &[(&str, u16, &str)]) {
     let rig = Rig::new(CONFIG).await;
     for (request, expected, code) in cases {
@@ -44,7 +45,7 @@ async fn refused(cases: &[(&str, u16, &str)]) {
 }
 
 #[tokio::test]
-async fn no_request_hides_in_another() {
+async fn no_request_is_smuggled_inside_another() {
     let hidden = "0\r\n\r\nGET /admin/x HTTP/1.1\r\nHost: a\r\n\r\n";
     let post = |head: &str| format!("POST /echo/x HTTP/1.1\r\nHost: a\r\n{head}\r\n\r\n{hidden}");
     let cases = [
@@ -68,7 +69,7 @@ async fn no_request_hides_in_another() {
 }
 
 #[tokio::test]
-async fn no_request_hides_behind_a_refused_chunked_body() {
+async fn no_request_is_smuggled_after_a_refused_chunked_body() {
     let hidden = "GET /admin/x HTTP/1.1\r\nHost: a\r\n\r\n";
     let head = "POST /echo/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     let requests = refused_chunks().into_iter().map(|body| format!("{head}{body}{hidden}"));
@@ -78,7 +79,7 @@ async fn no_request_hides_behind_a_refused_chunked_body() {
 }
 
 #[tokio::test]
-async fn a_request_that_hides_behind_a_good_one_is_found_too() {
+async fn refuses_an_ambiguous_request_after_a_good_one() {
     let rig = Rig::new(CONFIG).await;
     let good = "GET /echo/x HTTP/1.1\r\nHost: a\r\n\r\n";
     let bad = "POST /echo/x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
@@ -88,7 +89,7 @@ async fn a_request_that_hides_behind_a_good_one_is_found_too() {
 }
 
 #[tokio::test]
-async fn a_request_has_one_host_and_a_target_of_the_web() {
+async fn requires_one_host_and_an_http_target() {
     refused(&[
         ("GET /echo/x HTTP/1.1\r\nConnection: close\r\n\r\n", 400, "host-invalid"),
         ("GET /echo/x HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n", 400, "host-invalid"),
@@ -117,7 +118,7 @@ async fn a_request_has_one_host_and_a_target_of_the_web() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_ends_at_once() {
+async fn ends_connections_that_are_not_http() {
     let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(70_000));
     let large = format!("GET / HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n", "a".repeat(70_000));
     let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "A: b\r\n".repeat(200));
@@ -137,7 +138,7 @@ async fn what_is_no_http_ends_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_merely_old_or_odd_is_answered() {
+async fn answers_unusual_but_valid_requests() {
     let rig = Rig::new(CONFIG).await;
     let two =
         "GET /echo/1 HTTP/1.1\r\nHost: a\r\n\r\nGET /echo/2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -157,7 +158,7 @@ async fn what_is_merely_old_or_odd_is_answered() {
 }
 
 #[tokio::test]
-async fn no_path_gets_past_another_routes_rules() {
+async fn no_path_bypasses_another_routes_rules() {
     let rig = Rig::new(CONFIG).await;
     for (path, code) in [
         ("//admin/x", "path-ambiguous"),
@@ -187,7 +188,7 @@ async fn no_path_gets_past_another_routes_rules() {
 }
 
 #[tokio::test]
-async fn a_target_has_one_form_for_routes_services_and_the_log() {
+async fn routes_services_and_log_use_the_same_form_of_a_target() {
     let rig = Rig::new(CONFIG).await;
     for (path, service, route) in [
         ("/%61dmin/%7Eann", "/admin/~ann", "/admin/*"),
@@ -208,7 +209,7 @@ async fn a_target_has_one_form_for_routes_services_and_the_log() {
 }
 
 #[tokio::test]
-async fn a_route_outside_of_ascii_answers_however_its_path_is_encoded() {
+async fn routes_outside_of_ascii_match_any_encoding_of_their_path() {
     let config = CONFIG.replace("/echo/*", "/caf\u{e9}/*");
     let rig = Rig::new(&config).await;
     for path in ["/caf\u{e9}/x", "/caf%C3%A9/x", "/%63af%C3%A9/x"] {
@@ -218,7 +219,7 @@ async fn a_route_outside_of_ascii_answers_however_its_path_is_encoded() {
 }
 
 #[tokio::test]
-async fn a_port_for_tls_says_so_to_whoever_speaks_plainly() {
+async fn a_tls_port_answers_clear_text_with_an_error() {
     let (rig, certificate) = Rig::secure(CONFIG).await;
     let answer = raw(&rig, b"GET /echo/x HTTP/1.1\r\nHost: a\r\n\r\n").await;
     assert_eq!(status(&answer), 400, "{answer}");

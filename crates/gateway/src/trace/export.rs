@@ -1,6 +1,6 @@
-//! Spans on their way to the collector: a queue that is bounded, and a task that sends batches out of it.
+//! The exporter of spans: a bounded queue, and a task that sends batches from it to the collector.
 //!
-//! A collector that is slow or gone costs spans, which are counted, and never a request.
+//! A slow or unreachable collector causes dropped spans, which are counted, but never delays a request.
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,33 +18,33 @@ use super::otlp::{
     self, ExportTraceServiceRequest, InstrumentationScope, Resource, ResourceSpans, ScopeSpans, Span,
 };
 
-/// Spans that wait at most: some 10 MB.
+/// The maximum number of queued spans, about 10 MB.
 const MAX_PENDING: usize = 16 << 10;
-/// Spans of one message.
+/// The number of spans in a message.
 const BATCH: usize = 512;
-/// How long spans are collected before they are sent.
+/// The time that spans are collected before they are sent.
 const COLLECT: Duration = Duration::from_secs(1);
-/// How long the collector may take for one message.
+/// The timeout of a message.
 const TIME: Duration = Duration::from_secs(10);
-/// How long the end of the gateway waits for spans that are left.
+/// The time that shutdown waits for the remaining spans.
 const LAST: Duration = Duration::from_secs(5);
-/// How often a message is sent where the collector asks for patience (OTLP, failures that may be retried).
+/// The maximum number of attempts for a message if the collector returns a retryable error of OTLP.
 const ATTEMPTS: u32 = 3;
-/// Bytes that are read of an answer.
+/// The maximum size of a response, in bytes.
 const ANSWER: u64 = 64 << 10;
 
-/// What became of spans.
+/// The counts of spans by result.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Those that the collector took.
+    /// Spans that the collector accepted.
     pub(crate) exported: AtomicU64,
-    /// Those that did not fit into the queue.
+    /// Spans that did not fit into the queue.
     pub(crate) dropped: AtomicU64,
-    /// Those that the collector did not take.
+    /// Spans that the collector did not accept.
     pub(crate) failed: AtomicU64,
 }
 
-/// Whom spans are sent to.
+/// The destination of spans.
 pub(super) struct Collector {
     pub(super) fetch: Fetch,
     pub(super) endpoint: Uri,
@@ -52,10 +52,10 @@ pub(super) struct Collector {
     pub(super) service_name: String,
 }
 
-/// The queue, and whoever empties it. It ends when this is dropped.
+/// The queue and the task that empties it. Dropping it ends the task.
 pub(crate) struct Exporter {
     queue: Arc<Queue>,
-    /// Closed once the task has ended.
+    /// Closed when the task has ended.
     ended: watch::Receiver<()>,
 }
 
@@ -85,7 +85,7 @@ impl Exporter {
         Self { queue, ended }
     }
 
-    /// Takes the spans of a request, all of them or none.
+    /// Queues the spans of a request, all of them or none.
     pub(super) fn push(&self, spans: Vec<Span>) {
         let count = spans.len();
         let mut state = self.queue.lock();
@@ -102,7 +102,7 @@ impl Exporter {
         }
     }
 
-    /// Sends what is left.
+    /// Sends the remaining spans.
     pub(super) async fn finish(&self) {
         self.queue.end();
         let mut ended = self.ended.clone();
@@ -145,7 +145,8 @@ impl Queue {
         }
     }
 
-    /// Waits for spans, then a little for more of them; all there are, and whether that is the end.
+    /// Waits for spans, and then for more of them until [`COLLECT`] has passed. Returns all queued spans, and
+    /// whether the exporter is ending.
     async fn next(&self) -> (Vec<Span>, bool) {
         while self.is_idle() {
             self.changed.notified().await;
@@ -160,7 +161,7 @@ impl Queue {
 }
 
 impl Collector {
-    /// Whether the collector has taken them.
+    /// Sends spans. Returns whether the collector accepted them.
     async fn send(&self, spans: &[Span]) -> bool {
         let body = Bytes::from(self.message(spans).encode_to_vec());
         for attempt in 1.. {
@@ -204,7 +205,7 @@ impl Collector {
     }
 }
 
-/// The statuses after which OTLP lets a message be sent again.
+/// Whether OTLP allows a retry after this status.
 fn asks_for_patience(status: StatusCode) -> bool {
     matches!(status.as_u16(), 429 | 502 | 503 | 504)
 }

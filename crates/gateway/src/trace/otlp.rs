@@ -1,15 +1,15 @@
-//! The messages of OTLP 1 that carry spans, as far as they are sent here: `trace.proto`, `common.proto` and
-//! `resource.proto` of opentelemetry-proto, with the numbers that stand there.
+//! The OTLP 1 messages for spans, restricted to the fields that are used: `trace.proto`, `common.proto` and
+//! `resource.proto` of opentelemetry-proto, with the same tags.
 
 use prost::{Message, Oneof};
 
-/// Of an internal part of a request.
+/// The kind of a span for an internal operation.
 pub(super) const INTERNAL: i32 = 1;
-/// Of a request that came in.
+/// The kind of a span for an incoming request.
 pub(super) const SERVER: i32 = 2;
-/// Of a request that went out.
+/// The kind of a span for an outgoing request.
 pub(super) const CLIENT: i32 = 3;
-/// The status of what went wrong.
+/// The status code for an error.
 pub(super) const ERROR: i32 = 2;
 
 #[derive(Clone, PartialEq, Message)]
@@ -102,12 +102,12 @@ pub(super) enum Value {
     Int(i64),
 }
 
-/// An attribute that is text.
+/// Returns a text attribute.
 pub(super) fn text(key: &str, value: impl Into<String>) -> KeyValue {
     attribute(key, Value::String(value.into()))
 }
 
-/// An attribute that is a number.
+/// Returns a numeric attribute.
 pub(super) fn number(key: &str, value: impl Into<i64>) -> KeyValue {
     attribute(key, Value::Int(value.into()))
 }

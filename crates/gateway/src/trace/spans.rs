@@ -1,8 +1,8 @@
-//! The spans of a request that is over: one of its own, one for each phase, the answer's way to the client
-//! among them, one for each upstream call, and below a call that was sent again one for each attempt.
+//! The spans of a completed request: one for the request, one for each phase including the sending of the
+//! response, one for each upstream call, and one for each attempt of a call that was retried.
 //!
-//! Names and attributes are those of OpenTelemetry's semantic conventions for HTTP. What a client sends is
-//! in them as far as the access log has it too: the path, never the query.
+//! Names and attributes follow OpenTelemetry's semantic conventions for HTTP. Of the client's data they
+//! contain nothing that the access log omits: the path, never the query.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -13,38 +13,39 @@ use services::{Made, Trace};
 
 use super::otlp::{CLIENT, ERROR, INTERNAL, KeyValue, SERVER, Span, Status, number, text};
 
-/// Upstream calls that get a span at most.
+/// The maximum number of upstream calls with a span.
 const MAX_CALLS: usize = 256;
-/// The most bytes of a path in a span: thousands of spans wait for a slow collector, and a client's path may have 64 KiB.
+/// The maximum length of a path in a span, in bytes. A client's path may have 64 KiB, and thousands of spans
+/// may wait for a slow collector.
 pub(super) const MAX_PATH: usize = 1024;
-/// Whether the parent is of another process (`SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE` and `..._IS_REMOTE`), and
-/// that the span is sampled.
+/// The span flags: `SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE`, with or without `..._IS_REMOTE` for a parent in
+/// another process, and the sampled flag.
 const FLAGS: [u32; 2] = [0x101, 0x301];
 
-/// A request that was recorded and is over.
+/// A sampled request that has completed.
 pub(crate) struct Finished<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) context: Context,
     pub(crate) parent: Option<u64>,
-    /// When it began, by both clocks.
+    /// The start of the request, on both clocks.
     pub(crate) began: (Instant, SystemTime),
-    /// When its answer did.
+    /// The start of its response.
     pub(crate) answered: Option<Instant>,
     pub(crate) took: Duration,
     pub(crate) method: &'a Method,
     pub(crate) path: &'a str,
     pub(crate) version: Version,
     pub(crate) client: String,
-    /// The route's path and way, if there is one.
+    /// The route's path and handler, if there is a route.
     pub(crate) route: Option<(&'a str, &'static str)>,
-    /// `None` where the client was gone before an answer began.
+    /// `None` if the client disconnected before the response started.
     pub(crate) status: Option<StatusCode>,
     pub(crate) code: Option<&'static str>,
-    /// The upstream calls, and the moment from which theirs are counted.
+    /// The upstream calls, and the moment that their times are relative to.
     pub(crate) made: (&'a [Made], Instant),
 }
 
-/// The beginning of a path that is too long.
+/// Truncates a long path.
 fn shortened(path: &str) -> &str {
     &path[..path.floor_char_boundary(MAX_PATH)]
 }
@@ -58,7 +59,7 @@ impl Finished<'_> {
         let mut spans = Vec::with_capacity(1 + phases.len() + made.len().min(MAX_CALLS));
         spans.push(self.request());
         for (index, phase) in phases.iter().enumerate() {
-            // The numbers of calls begin at the other end.
+            // Calls are numbered from 0, so phases are numbered downwards from the maximum.
             let id = self.context.child(usize::MAX - 1 - index).span_id;
             let (from, to) = phase.span;
             spans.push(self.below(id, phase.name.to_owned(), INTERNAL, (self.at(from), self.at(to))));
@@ -91,7 +92,7 @@ impl Finished<'_> {
         Span {
             parent_span_id: self.parent.map_or_else(Vec::new, |parent| parent.to_be_bytes().to_vec()),
             flags: FLAGS[usize::from(self.parent.is_some())],
-            // For a server only its own errors are errors.
+            // For a server span only server errors are errors.
             status: self
                 .status
                 .is_some_and(|status| status.is_server_error())
@@ -127,7 +128,7 @@ impl Finished<'_> {
         Span { attributes, status, ..self.below(id, name, CLIENT, (self.at(from), self.at(to))) }
     }
 
-    /// Each time that a call was sent, where that was more than once: all but the last failed.
+    /// Returns a span for each attempt of a call that was retried. All but the last failed.
     fn attempts(&self, index: usize, call: &Made, since: Instant) -> Vec<Span> {
         let call_id = self.context.child(index);
         let mut from = call.span.0;
@@ -146,12 +147,12 @@ impl Finished<'_> {
         if call.again.is_empty() { Vec::new() } else { ends.enumerate().map(attempt).collect() }
     }
 
-    /// The end of a call; it ends with its request at the latest.
+    /// The end of a call, which is at the latest the end of its request.
     fn end(&self, call: &Made, since: Instant) -> Instant {
         call.span.1.map_or(self.began.0 + self.took, |to| since + to)
     }
 
-    /// A span within the request's own.
+    /// Creates a span whose parent is the request's span.
     fn below(&self, id: u64, name: String, kind: i32, span: (u64, u64)) -> Span {
         let parent_span_id = self.context.span_id.to_be_bytes().to_vec();
         Span { parent_span_id, ..self.span(id, name, kind, span) }
@@ -178,7 +179,7 @@ impl Finished<'_> {
         }
     }
 
-    /// A moment in nanoseconds since the epoch.
+    /// Converts a moment to nanoseconds since the epoch.
     fn at(&self, moment: Instant) -> u64 {
         let began = self.began.1.duration_since(UNIX_EPOCH).unwrap_or_default();
         let at = began + moment.saturating_duration_since(self.began.0);
@@ -186,13 +187,13 @@ impl Finished<'_> {
     }
 }
 
-/// How often something was sent before.
+/// The number of earlier attempts, as an attribute.
 fn resent(times: usize) -> Option<KeyValue> {
     let times = u32::try_from(times).ok().filter(|times| *times > 0)?;
     Some(number("http.request.resend_count", times))
 }
 
-/// What the conventions call a method that anybody made up.
+/// The conventions' name for an unknown method.
 const OTHER: &str = "_OTHER";
 
 fn known(method: &Method) -> &str {

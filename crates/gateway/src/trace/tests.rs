@@ -1,4 +1,4 @@
-//! Which requests are recorded, what is sent of them, and what a collector that is gone costs.
+//! Tests of sampling, of the exported spans, and of an unreachable collector.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +14,7 @@ use super::otlp::{CLIENT, ExportTraceServiceRequest, INTERNAL, SERVER, Span, Val
 use super::spans::MAX_PATH;
 use super::{Finished, Tally, Tracer, TracesConfig, begin};
 
-/// Where nobody listens.
+/// An address where nothing listens.
 const NOBODY: &str = "http://127.0.0.1:1";
 
 fn config(sample: f64) -> TracesConfig {
@@ -31,7 +31,7 @@ fn given(sampled: bool) -> HeaderMap {
     HeaderMap::from_iter([(TRACEPARENT, context.to_string().parse().unwrap())])
 }
 
-/// What a service is told, and whether the request is recorded.
+/// Returns the trace context that services receive, and whether the request is recorded.
 fn decided(tracer: Option<&Arc<Tracer>>, headers: &HeaderMap, is_trusted: bool) -> (Option<Context>, bool) {
     let begun = begin(tracer, headers, is_trusted);
     let mut told = HeaderMap::new();
@@ -40,7 +40,7 @@ fn decided(tracer: Option<&Arc<Tracer>>, headers: &HeaderMap, is_trusted: bool) 
 }
 
 #[tokio::test]
-async fn strangers_do_not_decide_what_is_recorded() {
+async fn untrusted_clients_do_not_decide_about_sampling() {
     let (never, always) = (tracer(0.0), tracer(1.0));
     for wish in [true, false] {
         let (told, is_recorded) = decided(never.as_ref(), &given(wish), false);
@@ -55,15 +55,15 @@ async fn strangers_do_not_decide_what_is_recorded() {
 }
 
 #[tokio::test]
-async fn trusted_proxies_decide() {
+async fn trusted_proxies_decide_about_sampling() {
     let (never, always) = (tracer(0.0), tracer(1.0));
     assert!(decided(never.as_ref(), &given(true), true).1);
     assert!(!decided(always.as_ref(), &given(false), true).1);
-    assert!(decided(always.as_ref(), &HeaderMap::new(), true).1, "nobody has decided yet");
+    assert!(decided(always.as_ref(), &HeaderMap::new(), true).1, "no proxy has decided yet");
 }
 
 #[test]
-fn without_a_collector_a_trace_is_handed_on_as_it_came() {
+fn forwards_trace_context_unchanged_without_a_collector() {
     for sampled in [true, false] {
         let told = decided(None, &given(sampled), false);
         assert_eq!(told, (Some(Context { trace_id: 7, span_id: 8, sampled }), false));
@@ -82,7 +82,7 @@ fn spans() -> Vec<Span> {
     spans_of("/query", "/b")
 }
 
-/// The spans of a request for this path, whose second call is for that one.
+/// Returns the spans of a request for `path`, whose second call is for `called`.
 fn spans_of(path: &str, called: &str) -> Vec<Span> {
     let ours = Context { trace_id: 7, span_id: 9, sampled: true };
     let trace = Trace::recorded(ours, None);
@@ -118,7 +118,7 @@ fn attribute(span: &Span, key: &str) -> Option<String> {
 }
 
 #[test]
-fn a_request_is_a_span_with_its_phases_and_calls_below_it() {
+fn a_request_span_contains_its_phases_and_calls() {
     let spans = spans();
     let kinds: Vec<_> = spans.iter().map(|span| (&*span.name, span.kind)).collect();
     let calls = [("GET up", CLIENT), ("GET up", CLIENT)];
@@ -152,7 +152,7 @@ fn a_request_is_a_span_with_its_phases_and_calls_below_it() {
 }
 
 #[test]
-fn a_span_has_the_beginning_of_a_path_that_is_too_long() {
+fn truncates_long_paths_in_spans() {
     let long = "/ü".repeat(MAX_PATH);
     let spans = spans_of(&long, &long);
     for span in [0, 4] {
@@ -164,7 +164,7 @@ fn a_span_has_the_beginning_of_a_path_that_is_too_long() {
 }
 
 #[test]
-fn a_call_that_was_sent_again_shows_each_attempt() {
+fn a_retried_call_has_a_span_for_each_attempt() {
     let spans = spans();
     let attempts: Vec<_> = spans.iter().filter(|span| span.name == "attempt").collect();
     assert_eq!(attempts.len(), 3, "a call that was sent once has none");
@@ -175,18 +175,18 @@ fn a_call_that_was_sent_again_shows_each_attempt() {
     let resent = attempts.iter().map(|span| attribute(span, "http.request.resend_count"));
     assert!(resent.eq([None, Some("1".to_owned()), Some("2".to_owned())]));
     let failed = attempts.iter().map(|span| span.status.is_some());
-    assert!(failed.eq([true, true, false]), "the call's own span says how the last one went");
+    assert!(failed.eq([true, true, false]), "the call's own span has the result of the last one");
     let ids: std::collections::HashSet<_> = spans.iter().map(|span| &span.span_id).collect();
     assert_eq!(ids.len(), spans.len(), "two spans have one id");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_collector_that_is_gone_costs_spans_that_are_counted_and_nothing_else() {
+async fn an_unreachable_collector_only_costs_spans_which_are_counted() {
     let tally = Arc::<Tally>::default();
     let tracer = Tracer::new(&config(1.0), Arc::clone(&tally)).unwrap();
     let one = spans();
     let rounds = (1 << 15) / one.len();
-    // Nobody takes them meanwhile: the queue fills, and what does not fit is dropped at once.
+    // Nothing takes them meanwhile: the queue fills, and the excess is dropped at once.
     (0..rounds).for_each(|_| tracer.exporter.push(one.clone()));
     let dropped = tally.dropped.load(Relaxed);
     assert_eq!(dropped, (rounds * one.len() - (1 << 14)) as u64);
@@ -198,7 +198,7 @@ async fn a_collector_that_is_gone_costs_spans_that_are_counted_and_nothing_else(
 }
 
 #[test]
-fn mistakes_are_found_before_anything_starts() {
+fn validates_the_config() {
     let right = config(0.5);
     assert!(right.mistakes().is_empty());
     for otlp in ["collector:4318", "ftp://collector", "http://me:secret@collector", "http://", "http://c?x=1"]
@@ -213,7 +213,7 @@ fn mistakes_are_found_before_anything_starts() {
 }
 
 #[test]
-fn a_trace_is_a_handle() {
+fn clones_of_a_trace_share_its_phases() {
     let trace = trace::Trace::recorded(Context { trace_id: 1, span_id: 2, sampled: true }, None);
     drop(trace.clone().phase("run"));
     assert_eq!(trace.phases().len(), 1, "clones are of the same trace");

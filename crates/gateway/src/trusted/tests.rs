@@ -1,4 +1,4 @@
-//! Who the client is, by which field, and what the fields say that leave.
+//! Tests of the client's address, the header that it is read from, and the headers that are forwarded.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn request(fields: &[(&str, &str)]) -> Request<()> {
     fields.iter().fold(request, |request, (name, value)| request.header(*name, *value)).body(()).unwrap()
 }
 
-/// The client that a peer's fields lead to, and the request as it goes on.
+/// Returns the client that a peer's headers identify, and the request as it is forwarded.
 fn settled(header: &str, peer: &str, fields: &[(&str, &str)]) -> (String, Request<()>) {
     let mut request = request(fields);
     let peer = peer.parse().unwrap();
@@ -34,7 +34,7 @@ fn all<'a>(request: &'a Request<()>, name: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_peer_that_is_not_trusted_speaks_for_nobody() {
+fn ignores_forwarding_headers_of_untrusted_peers() {
     for header in CHOICES {
         for value in ["for=198.51.100.7", "198.51.100.7"] {
             assert_eq!(client(header, "192.0.2.1", &[(header, value)]), "192.0.2.1");
@@ -43,7 +43,7 @@ fn a_peer_that_is_not_trusted_speaks_for_nobody() {
 }
 
 #[test]
-fn a_trusted_proxy_says_who_the_client_is() {
+fn reads_the_client_from_a_trusted_proxy() {
     for (name, value, expected) in [
         ("x-forwarded-for", "198.51.100.7", "198.51.100.7"),
         ("x-forwarded-for", "6.6.6.6, 198.51.100.7, 10.9.9.9", "198.51.100.7"),
@@ -81,20 +81,20 @@ fn a_trusted_proxy_says_who_the_client_is() {
 }
 
 #[test]
-fn lines_of_one_field_are_one_list() {
+fn joins_the_lines_of_a_header_to_one_list() {
     let lines = [
         ("x-forwarded-for", "6.6.6.6"),
         ("x-forwarded-for", "198.51.100.7"),
         ("x-forwarded-for", "10.2.2.2"),
     ];
     assert_eq!(client("x-forwarded-for", "10.0.0.1", &lines), "198.51.100.7");
-    // What a client left open is over with its line.
+    // An open quote ends with its line.
     let lines = [("forwarded", "for=\""), ("forwarded", "for=198.51.100.7")];
     assert_eq!(client("forwarded", "10.0.0.1", &lines), "198.51.100.7");
 }
 
 #[test]
-fn only_the_field_of_the_operators_choice_is_read() {
+fn reads_only_the_configured_header() {
     let fields = [
         ("forwarded", "for=6.6.6.6;proto=http"),
         ("x-forwarded-for", "198.51.100.7"),
@@ -107,7 +107,7 @@ fn only_the_field_of_the_operators_choice_is_read() {
 }
 
 #[test]
-fn a_header_of_the_operators_own_is_written_by_the_gateway_alone() {
+fn strips_a_custom_client_header_from_clients() {
     let proxies = proxies("x-shop-client");
     let forged = [("x-shop-client", "6.6.6.6"), ("x_shop_client", "6.6.6.6"), ("x-shop_client", "6.6.6.6")];
     let mut stranger = request(&forged);
@@ -120,7 +120,7 @@ fn a_header_of_the_operators_own_is_written_by_the_gateway_alone() {
 }
 
 #[test]
-fn all_fields_that_leave_say_the_same() {
+fn forwarded_headers_are_consistent() {
     let fields = [
         ("forwarded", "for=6.6.6.6;proto=http;host=evil.example"),
         ("x-forwarded-for", "6.6.6.6, 2001:db8::2, 10.9.9.9"),
@@ -201,7 +201,7 @@ fn passes_on_only_those_claims_of_a_proxy_that_the_operator_lists() {
 }
 
 #[test]
-fn what_the_client_asked_for_is_said_by_the_element_that_names_it() {
+fn host_and_scheme_come_from_the_clients_element() {
     let value = "for=6.6.6.6;proto=http;host=evil.example, for=198.51.100.7;proto=https;host=shop.example, for=10.3.3.3;proto=http";
     let (_, request) =
         settled("forwarded", "10.0.0.1", &[("forwarded", value), ("x-forwarded-proto", "http")]);
@@ -216,11 +216,15 @@ fn what_the_client_asked_for_is_said_by_the_element_that_names_it() {
     let (_, request) = settled("x-forwarded-for", "10.0.0.1", &fields);
     assert_eq!(all(&request, "x-forwarded-proto"), ["https"]);
     assert_eq!(all(&request, "x-forwarded-port"), ["8443"]);
-    assert_eq!(all(&request, "x-forwarded-host"), ["inner.example"], "two hosts of three hops say nothing");
+    assert_eq!(
+        all(&request, "x-forwarded-host"),
+        ["inner.example"],
+        "two hosts for three hops are ambiguous"
+    );
 }
 
 #[test]
-fn what_is_malformed_is_not_handed_on() {
+fn does_not_forward_malformed_values() {
     for (name, value) in [
         ("x-forwarded-proto", "gopher"),
         ("x-forwarded-host", "a@b.example"),
@@ -242,7 +246,7 @@ fn what_is_malformed_is_not_handed_on() {
 }
 
 #[test]
-fn a_row_of_proxies_without_end_is_followed_for_a_while() {
+fn follows_a_bounded_number_of_proxies() {
     let row = vec!["10.0.0.9"; 10_000].join(",");
     let (client, request) = settled("x-forwarded-for", "10.0.0.1", &[("x-forwarded-for", &row)]);
     assert_eq!(client, "10.0.0.9");
@@ -251,7 +255,7 @@ fn a_row_of_proxies_without_end_is_followed_for_a_while() {
 
 proptest! {
     #[test]
-    fn whatever_is_said_the_families_agree(
+    fn header_families_agree_for_any_input(
         text in "(for=|6\\.6\\.6\\.6|10\\.0\\.0\\.2|[2001:db8::2]|\"|,|;|:80|proto=https| |_x|host=a){0,8}",
         choice in 0..3_usize,
     ) {

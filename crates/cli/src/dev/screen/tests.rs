@@ -1,4 +1,4 @@
-//! What `orfa dev` draws of a request, as text.
+//! The output of `orfa dev` for a request, as text.
 
 use http::{Method, StatusCode};
 use services::Report;
@@ -37,7 +37,7 @@ fn plain(text: &str) -> String {
 }
 
 #[test]
-fn a_request_is_drawn_with_its_calls() {
+fn draws_a_request_with_its_calls() {
     let calls = vec![
         made("/buyers?limit=8", Ended::Status(200), (0, Some(3))),
         made("/admins", Ended::NoAnswer, (3, None)),
@@ -52,13 +52,13 @@ POST /query 200  12.0 ms  cpu 0.31 ms of 50.0 ms  2 calls
 }
 
 #[test]
-fn a_refused_request_is_a_line_with_its_code() {
+fn draws_a_refused_request_as_a_line_with_its_code() {
     let text = plain(&draw(&shown(415, Some("content-type-unknown"), None), 80));
     assert_eq!(text, "POST /query 415  content-type-unknown  12.0 ms  0 calls\n");
 }
 
 #[test]
-fn the_greeting_says_how_to_call() {
+fn greeting_shows_how_to_call() {
     let text =
         plain(&greeting("http://localhost:9000/query", &["profile", "order"], &["orfa.yaml".into()], None));
     let expected = r#"

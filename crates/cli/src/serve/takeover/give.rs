@@ -1,4 +1,4 @@
-//! The side of the process that serves, and that lets another one take over.
+//! The side of the serving process that gives its sockets away.
 
 use std::fs::Permissions;
 use std::io;
@@ -11,16 +11,16 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::{READY, Sockets, Taken, YOURS};
 
-/// Between two attempts of others, should they fail one after the other.
+/// The pause after a failed takeover.
 const BREATHER: Duration = Duration::from_millis(100);
 
-/// What is to be given away one day.
+/// The sockets to be given away, and the path of the Unix socket.
 pub(in super::super) struct Giver {
     path: PathBuf,
     sockets: Sockets,
 }
 
-/// The Unix socket in its place. Its file goes with it, unless another process has put its own there.
+/// The Unix socket. Dropping it removes its file, unless another process has replaced it.
 struct Door {
     path: PathBuf,
     listener: UnixListener,
@@ -28,24 +28,24 @@ struct Door {
 }
 
 impl Giver {
-    /// `sockets` are handles of what this process listens on.
+    /// Creates a giver for `sockets`, which are duplicates of the listening sockets.
     pub(in super::super) fn new(path: PathBuf, sockets: Sockets) -> Self {
         Self { path, sockets }
     }
 
-    /// Ends the takeover of this process itself, if it was one, then waits until another process has taken
-    /// over from it; that one's process ID. Where it goes wrong, this process serves on.
+    /// Completes the takeover by this process itself, if it was one. Then waits until another process has taken
+    /// over, and returns its process ID. Failed attempts are logged, and this process continues to serve.
     pub(in super::super) async fn give(self, taken: Option<Taken>) -> Option<u32> {
         if let Some(taken) = taken {
             match taken.settle().await {
-                Ok(()) => tracing::info!("the process before has let go"),
-                Err(error) => tracing::warn!(%error, "the process before has ended"),
+                Ok(()) => tracing::info!("the previous process has released its sockets"),
+                Err(error) => tracing::warn!(%error, "the previous process has ended"),
             }
         }
         let mut door = match Door::open(&self.path) {
             Ok(door) => door,
             Err(error) => {
-                tracing::error!(%error, path = %self.path.display(), "no binary can take over");
+                tracing::error!(%error, path = %self.path.display(), "no process can take over");
                 return std::future::pending().await;
             }
         };
@@ -54,7 +54,7 @@ impl Giver {
             match self.give_once(&mut door).await {
                 Ok(pid) => return pid,
                 Err(error) => {
-                    tracing::warn!(%error, "nobody took over: this process goes on");
+                    tracing::warn!(%error, "the takeover failed: this process continues to serve");
                     tokio::time::sleep(BREATHER).await;
                 }
             }
@@ -65,17 +65,17 @@ impl Giver {
         let (mut stream, _) = door.listener.accept().await?;
         let peer = stream.peer_cred()?;
         if peer.uid() != rustix::process::geteuid().as_raw() {
-            return Err(io::Error::other(format!("user {} is another one", peer.uid())));
+            return Err(io::Error::other(format!("user {} is not the gateway's user", peer.uid())));
         }
         let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
-        tracing::info!(pid, "another process wants to take over");
+        tracing::info!(pid, "another process requests a takeover");
         self.send(&stream).await?;
         let mut answer = [0; READY.len()];
         stream.read_exact(&mut answer).await?;
         if answer != READY {
-            return Err(io::Error::other("it said something else than `ready`"));
+            return Err(io::Error::other("it sent something other than `ready`"));
         }
-        // From here on there is no way back: it serves.
+        // From here on the other process serves, and the takeover can't be undone.
         door.is_ours = false;
         if let Err(error) = stream.write_all(YOURS).await {
             tracing::debug!(%error, "the process that took over did not wait");
@@ -95,10 +95,11 @@ impl Giver {
 }
 
 impl Door {
-    /// Made aside and then put in place at once: there is always one, and nobody else can open it.
+    /// Binds a temporary path and renames it into place, so that there is always a socket and its permissions
+    /// are set.
     fn open(path: &Path) -> io::Result<Self> {
         if std::fs::symlink_metadata(path).is_ok_and(|there| !there.file_type().is_socket()) {
-            return Err(io::Error::other("there is a file that is no socket"));
+            return Err(io::Error::other("there is a file that is not a socket"));
         }
         let mut aside = path.as_os_str().to_owned();
         aside.push(format!(".{}", std::process::id()));

@@ -10,17 +10,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::{READY, Sockets, YOURS};
 use crate::exit::Complaint;
 
-/// How long a process that serves may take to send its sockets: it has nothing to prepare.
+/// The timeout for the sockets, which the serving process sends without preparation.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The connection to the process that still serves.
 pub(in super::super) struct Taken(UnixStream);
 
-/// Takes the sockets of the process that listens there; `None` where there is none.
+/// Takes the sockets of the process that listens at `path`; `None` if there is none.
 pub(in super::super) fn take(path: &Path) -> Result<Option<(Sockets, Taken)>, Complaint> {
     let failed = |error: io::Error| {
-        let message = format!("can't take over by {}: {error}", path.display());
-        let hint = "end the gateway that listens there, or remove the file";
+        let message = format!("can't take over through {}: {error}", path.display());
+        let hint = "stop the gateway that listens there, or remove the file";
         Complaint::internal("takeover-failed", message, hint)
     };
     let stream = match UnixStream::connect(path) {
@@ -41,14 +41,14 @@ pub(in super::super) fn take(path: &Path) -> Result<Option<(Sockets, Taken)>, Co
     Ok(Some((sockets, Taken(stream))))
 }
 
-/// A file that is left of a process that has ended counts as none.
+/// The socket file of a process that has ended counts as absent.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
 impl Taken {
-    /// Tells the process before that this one serves, and waits until it has let go. If it has ended
-    /// meanwhile, so be it: the sockets are here.
+    /// Notifies the previous process that this one serves, and waits until it has released the sockets. If it
+    /// has ended meanwhile, that is fine: the sockets are here.
     pub(super) async fn settle(self) -> io::Result<()> {
         self.0.set_nonblocking(true)?;
         let mut stream = tokio::net::UnixStream::from_std(self.0)?;

@@ -1,4 +1,4 @@
-//! What no schema can say of callers, their credentials and their rights.
+//! Checks of callers, their credentials and their rights that a schema can't express.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,12 +15,12 @@ use crate::identity::config::is_url;
 use crate::identity::keys;
 use crate::rights::{ANONYMOUS, OTHERS, covers};
 
-/// Headers that no key is sent in.
+/// The headers that must not contain keys.
 const NO_KEY: [HeaderName; 5] =
     [header::COOKIE, header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION];
-/// A shared secret that is shorter can be guessed (RFC 7518, section 3.2).
+/// The minimum length of a shared secret (RFC 7518, section 3.2).
 const SHORTEST_SECRET: usize = 32;
-/// Clocks that are further apart than this are wrong.
+/// The maximum tolerance of clock differences.
 const LONGEST_LEEWAY: std::time::Duration = std::time::Duration::from_secs(600);
 
 impl Checker<'_> {
@@ -28,7 +28,7 @@ impl Checker<'_> {
         self.root.pointer(pointer).and_then(Value::as_object).cloned().unwrap_or_default()
     }
 
-    /// The texts of a field that is one or a list of them, each with its pointer.
+    /// The strings of a field that is a string or a list of strings, each with its pointer.
     fn texts(&self, pointer: &str) -> Vec<(String, String)> {
         let one = self.text(pointer).map(|text| (pointer.to_owned(), text));
         let many = (0..self.count(pointer)).filter_map(|index| {
@@ -53,7 +53,7 @@ impl Checker<'_> {
             }
             if name == ANYONE {
                 let message = format!("`{name}` can't be the name of a caller");
-                self.wrong(&pointer, message, "it is everybody, where `recordings` says it");
+                self.wrong(&pointer, message, "it means all callers in `recordings`");
             }
             if groups.contains(&name) {
                 self.wrong(&pointer, format!("`{name}` is a caller and a group"), "rename one of them");
@@ -62,7 +62,7 @@ impl Checker<'_> {
             if caller.as_object().is_some_and(|caller| !means.iter().any(|means| caller.contains_key(*means)))
             {
                 let hint = "give it a `key`, a `certificate` or a `subject`";
-                self.wrong(&pointer, "nothing tells who this caller is", hint);
+                self.wrong(&pointer, "nothing identifies this caller", hint);
             }
             self.keys(&name, &format!("{pointer}/key"), &mut taken);
             self.names_once(&name, &pointer, &mut taken);
@@ -75,7 +75,11 @@ impl Checker<'_> {
         let name = HeaderName::from_bytes(text.as_bytes()).ok();
         if name.is_none_or(|name| NO_KEY.contains(&name)) {
             let shown = self.shown(POINTER, &text);
-            self.wrong(POINTER, format!("{shown} is no header for keys"), "write x-api-key or authorization");
+            self.wrong(
+                POINTER,
+                format!("{shown} is not a header for keys"),
+                "write x-api-key or authorization",
+            );
         }
     }
 
@@ -83,7 +87,7 @@ impl Checker<'_> {
         for (pointer, text) in self.texts(pointer) {
             if !self.source.is_hidden(&pointer) && !text.starts_with("sha256:") {
                 let hint = "write ${env:NAME}, ${file:PATH} or sha256:HASH, and take another key";
-                self.wrong(&pointer, "the key itself stands in the file", hint);
+                self.wrong(&pointer, "the key is in the file in plain text", hint);
                 continue;
             }
             let hash = match keys::hash(&text) {
@@ -109,13 +113,9 @@ impl Checker<'_> {
             {
                 let shown = self.shown(&pointer, &text);
                 let hint = "write it as in dns:shop.example, uri:spiffe://shop/checkout or cn:checkout";
-                self.wrong(
-                    &pointer,
-                    format!("no certificate of one client can bear {shown}: {reason}"),
-                    hint,
-                );
+                self.wrong(&pointer, format!("{shown} can't be the name of one client: {reason}"), hint);
             }
-            // `dns:a.example` and `a.example` are one name.
+            // `dns:a.example` and `a.example` are the same name.
             let certified = CertificateName::of_config(&text).ok().filter(|_| means == "certificate");
             let first = certified.and_then(|names| names.into_iter().next());
             let value = first.map_or_else(|| format!("{means} {text}"), |name| format!("{means} {name:?}"));
@@ -123,7 +123,7 @@ impl Checker<'_> {
         }
         let subject = format!("{caller}/subject");
         if self.text(&subject).is_some() && self.root.pointer("/auth/jwt").is_none() {
-            self.wrong(&subject, "no tokens are accepted, so none has a subject", "write `auth.jwt`");
+            self.wrong(&subject, "a subject without tokens", "write `auth.jwt`");
         }
     }
 
@@ -137,14 +137,14 @@ impl Checker<'_> {
     ) {
         if let Some(other) = taken.insert(value, name.to_owned()) {
             let message = match other == name {
-                true => format!("this {what} stands here twice"),
+                true => format!("this {what} occurs twice"),
                 false => format!("`{other}` has the same {what}"),
             };
             self.wrong(pointer, message, &format!("a {what} belongs to one caller"));
         }
     }
 
-    /// The groups that callers of the config are in.
+    /// The groups of the callers in the config.
     fn groups(&self) -> BTreeSet<String> {
         let callers = self.map("/callers");
         let groups =
@@ -159,9 +159,9 @@ impl Checker<'_> {
         if let Some(issuer) = self.text(&at("issuer")) {
             let needs_url = !jwt.contains_key("jwks") && !jwt.contains_key("secret");
             if issuer.is_empty() || (needs_url && !is_url(&issuer)) {
-                let hint = "write its URL, or say with `jwks` where its keys are";
+                let hint = "write its URL, or name the location of its keys with `jwks`";
                 let shown = self.shown(&at("issuer"), &issuer);
-                self.wrong(&at("issuer"), format!("{shown} is no URL to look for keys at"), hint);
+                self.wrong(&at("issuer"), format!("{shown} is not a URL, so no keys can be found"), hint);
             }
         }
         for (pointer, audience) in self.texts(&at("audience")) {
@@ -171,12 +171,12 @@ impl Checker<'_> {
         }
         if jwt.contains_key("jwks") && jwt.contains_key("secret") {
             let hint = "keys are public or shared, not both";
-            self.wrong(&at("secret"), "there are `jwks` and `secret` at once", hint);
+            self.wrong(&at("secret"), "`jwks` and `secret` exclude each other", hint);
         }
         self.secret(&at("secret"));
         self.algorithms(&jwt, &at("algorithms"));
         if span(jwt.get("leeway")).is_some_and(|leeway| leeway > LONGEST_LEEWAY) {
-            self.wrong(&at("leeway"), "clocks are never so far apart", "write at most 10m");
+            self.wrong(&at("leeway"), "the leeway is too long", "write at most 10m");
         }
         for name in ["caller", "groups"] {
             if self.text(&at(name)).is_some_and(|claim| claim.is_empty()) {
@@ -189,7 +189,7 @@ impl Checker<'_> {
         let Some(secret) = self.text(pointer) else { return };
         if !self.source.is_hidden(pointer) {
             let hint = "write ${file:PATH} or ${env:NAME}, and take another secret";
-            self.wrong(pointer, "the secret itself stands in the file", hint);
+            self.wrong(pointer, "the secret is in the file in plain text", hint);
         } else if secret.len() < SHORTEST_SECRET {
             self.wrong(pointer, "the secret is too short", "take at least 32 random bytes");
         }
@@ -197,7 +197,7 @@ impl Checker<'_> {
 
     fn algorithms(&mut self, jwt: &Map<String, Value>, pointer: &str) {
         if self.root.pointer(pointer).and_then(Value::as_array).is_some_and(Vec::is_empty) {
-            self.wrong(pointer, "no algorithm lets no token in", "leave it out for the usual ones");
+            self.wrong(pointer, "without algorithms no token is valid", "leave it out for the defaults");
         }
         let is_secret = jwt.contains_key("secret");
         for (pointer, name) in self.texts(pointer) {
@@ -215,7 +215,7 @@ impl Checker<'_> {
         for name in rows.keys() {
             let known = callers.keys().chain(&groups).map(String::as_str).chain([ANONYMOUS, OTHERS]);
             let is_known = known.clone().any(|known| known == name);
-            // A token may bring any group.
+            // A token may contain any group.
             if !is_known && !has_tokens {
                 let hint =
                     did_you_mean(name, known).unwrap_or_else(|| "write it under `callers:`".to_owned());
@@ -232,17 +232,13 @@ impl Checker<'_> {
                 self.texts(&format!("{pointer}/groups")).iter().any(|(_, group)| rows.contains_key(group));
             if !rows.contains_key(name) && !in_group {
                 let hint = "give it, one of its groups, or `others` a row";
-                self.wrong(
-                    &pointer,
-                    format!("`rights` has no row for `{name}`, which so may do nothing"),
-                    hint,
-                );
+                self.wrong(&pointer, format!("`rights` has no row for `{name}`, so it may do nothing"), hint);
             }
         }
         self.required(has_tokens || !callers.is_empty());
     }
 
-    /// Whose runs are recorded: names that there are.
+    /// Checks that the callers and keys of `recordings` exist.
     pub(super) fn recordings(&mut self) {
         let (callers, keys) = (self.map("/callers"), self.map("/trust"));
         for index in 0..self.count("/routes") {
@@ -253,7 +249,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A list of names that stand elsewhere.
+    /// Checks a list of references to names.
     fn known<'a>(
         &mut self,
         list: &str,
@@ -272,13 +268,13 @@ impl Checker<'_> {
         }
     }
 
-    /// Routes that ask for credentials which nobody can have.
+    /// Checks for routes that require credentials although none can exist.
     fn required(&mut self, knows_callers: bool) {
         for index in 0..self.count("/routes") {
             let pointer = format!("/routes/{index}/auth");
             if self.text(&pointer).is_some_and(|rule| rule == "required") && !knows_callers {
                 let hint = "write `callers` or `auth.jwt`";
-                self.wrong(&pointer, "nobody has credentials for this route", hint);
+                self.wrong(&pointer, "no caller can have credentials for this route", hint);
             }
         }
     }
@@ -296,8 +292,8 @@ impl Checker<'_> {
                 let shown = self.shown(&pointer, &method);
                 self.wrong(
                     &pointer,
-                    format!("{shown} is no method of calls to services"),
-                    "write GET, POST and so on",
+                    format!("{shown} is not a method for calls to services"),
+                    "write GET, POST or another HTTP method",
                 );
             }
         }
@@ -310,7 +306,7 @@ impl Checker<'_> {
         match Glob::parse(pattern) {
             Err(reason) => {
                 let hint = "write it as a route's path: /catalog/*";
-                self.wrong(pointer, format!("{shown} is no pattern for routes: {reason}"), hint);
+                self.wrong(pointer, format!("{shown} is not a route pattern: {reason}"), hint);
             }
             Ok(glob) => {
                 let routes = 0..self.count("/routes");
@@ -318,7 +314,7 @@ impl Checker<'_> {
                     routes.filter_map(|index| self.text(&format!("/routes/{index}/path"))).collect();
                 if !paths.iter().any(|path| covers(&glob, path)) {
                     let hint = did_you_mean(pattern, paths.iter().map(String::as_str));
-                    self.wrong(pointer, format!("{shown} fits no route"), &hint.unwrap_or_default());
+                    self.wrong(pointer, format!("{shown} matches no route"), &hint.unwrap_or_default());
                 }
             }
         }
@@ -330,11 +326,11 @@ impl Checker<'_> {
             self.wrong(pointer, "the rate limits nothing", "write requests, cpu or at_once");
         }
         if rate.contains_key("burst") && !rate.contains_key("requests") {
-            self.wrong(&format!("{pointer}/burst"), "a burst of no rate", "write `requests` too");
+            self.wrong(&format!("{pointer}/burst"), "a burst without a rate", "write `requests` too");
         }
         for (name, value) in &rate {
             if name != "burst" && name != "at_once" && is_nothing(value) {
-                self.wrong(&format!("{pointer}/{name}"), "a rate of nothing lets nothing through", "");
+                self.wrong(&format!("{pointer}/{name}"), "a rate of zero allows nothing", "");
             }
         }
     }
@@ -342,13 +338,15 @@ impl Checker<'_> {
 
 fn bad_key(bad: keys::BadKey) -> (&'static str, String) {
     match bad {
-        keys::BadKey::Hash => ("the hash is not whole", "write sha256: and 64 hexadecimal digits".to_owned()),
+        keys::BadKey::Hash => {
+            ("the hash is incomplete", "write sha256: and 64 hexadecimal digits".to_owned())
+        }
         keys::BadKey::Short => {
             ("the key is too short", format!("take at least {} random characters", keys::SHORTEST))
         }
         keys::BadKey::Characters => (
-            "the key holds what no header can",
-            "take letters, digits and signs of ASCII, no spaces".to_owned(),
+            "the key has characters that a header can't contain",
+            "use ASCII letters, digits and punctuation without spaces".to_owned(),
         ),
     }
 }

@@ -1,6 +1,6 @@
-//! The examples of docs/config.md: a section's path and a config. `routes: []` may be left out.
+//! The examples of docs/config.md, each with the path of its section. `routes: []` may be left out.
 
-/// What stands beside `orfa.yaml` where the examples are tried.
+/// The files that the examples refer to, with their content.
 pub(super) const FILES: &[(&str, &str)] = &[
     ("catalog.key", "secret"),
     ("catalog.yaml", "openapi: 3.1.0"),

@@ -1,5 +1,5 @@
-//! From the schema to a page in Markdown: a section for every map of the config, in the order in which they
-//! stand in the file, and a row for every field.
+//! Renders the schema as Markdown: a section for every map of the config, in the order of the file, and a row
+//! for every field.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ const OPENING: &str = "\
 
 GENERATED from the config's structs by `cargo xtask generate`: don't edit.
 
-All of the config is one file, `orfa.yaml`. `orfa check` tells every mistake in it with line, field and a hint;
+All of the config is one file, `orfa.yaml`. `orfa check` reports every mistake in it with line, field and a hint;
 `orfa config schema` prints its JSON Schema for editors. An unknown field is a mistake everywhere.
 
 - A **time span** is a whole number and a unit: `ns`, `us`, `ms`, `s`, `m` or `h`, as in `50ms`.
@@ -18,13 +18,14 @@ All of the config is one file, `orfa.yaml`. `orfa check` tells every mistake in 
   `TiB`, as in `16MiB`.
 - A **rate** is a number and a second, a minute or an hour, as in `100/s`; one of CPU time begins with a time span, as in
   `500ms/s`.
-- `${env:NAME}` and `${file:PATH}` in any text stand for an environment variable and for what is in a file, without the
-  line's end; `$${` is `${` itself. What is not there is a mistake, and no value that was filled in is ever printed.
+- `${env:NAME}` and `${file:PATH}` in any string are replaced by an environment variable and by the content of a file,
+  without the final line break; `$${` is an escaped `${`. A missing value is a mistake, and a substituted value is never
+  printed.
 - Paths of files start in the folder of `orfa.yaml`.
-- In the headings below, `NAME` is a name that you choose, and `[]` one of a list.
+- In the headings below, `NAME` is a name that you choose, and `[]` an item of a list.
 ";
 
-/// The page for this schema, with an example in each section.
+/// Renders the page of this schema, with an example in each section.
 pub(super) fn page(schema: &Value, examples: &[(&str, &str)]) -> String {
     let mut writer = Writer { root: schema, places: HashMap::new(), sections: Vec::new() };
     writer.place("", schema);
@@ -38,7 +39,7 @@ pub(super) fn page(schema: &Value, examples: &[(&str, &str)]) -> String {
     page
 }
 
-/// The definition that a schema points to, if any, and its name.
+/// Resolves a schema's reference to a definition, and returns its name and the schema.
 pub(super) fn definition<'a>(root: &'a Value, schema: &'a Value) -> (&'a str, &'a Value) {
     let name = schema.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix("#/$defs/"));
     match name.and_then(|name| Some((name, root.get("$defs")?.get(name)?))) {
@@ -49,7 +50,7 @@ pub(super) fn definition<'a>(root: &'a Value, schema: &'a Value) -> (&'a str, &'
 
 struct Writer<'a> {
     root: &'a Value,
-    /// Where a definition has its section: the first place where it can stand.
+    /// The section of each definition: the first path at which it may occur.
     places: HashMap<&'a str, String>,
     sections: Vec<(String, &'a Value)>,
 }
@@ -97,7 +98,7 @@ impl<'a> Writer<'a> {
         )
     }
 
-    /// What a value is called.
+    /// Returns the name of a value's type.
     fn kind(&self, schema: &Value) -> String {
         let (name, schema) = definition(self.root, schema);
         match name {
@@ -136,7 +137,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What a field means, and its words if it has a choice of them.
+    /// Returns the meaning of a field, and of its keywords if it has a choice of them.
     fn meaning(&self, field: &Value) -> String {
         let (_, schema) = definition(self.root, field);
         let about = |branch: &Value| {
@@ -148,12 +149,12 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The forms that a value may have.
+/// Returns the alternative forms of a value.
 fn branches(schema: &Value) -> impl Iterator<Item = &Value> {
     ["anyOf", "oneOf"].into_iter().filter_map(|key| schema.get(key)?.as_array()).flatten()
 }
 
-/// The words that a value may be.
+/// Returns the keywords of a value.
 fn words(schema: &Value) -> impl Iterator<Item = &str> {
     let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
     let constants = branches(schema).filter_map(|branch| branch.get("const")).chain(schema.get("const"));
@@ -184,7 +185,7 @@ fn default(field: &Value) -> String {
     }
 }
 
-/// A map on one line, as YAML has it.
+/// Formats a map on one line, in YAML's flow style.
 fn flow(members: &Map<String, Value>) -> String {
     let members: Vec<_> = members.iter().map(|(name, value)| format!("{name}: {}", plain(value))).collect();
     format!("{{ {} }}", members.join(", "))
@@ -194,7 +195,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A description, on one line.
+/// Returns a description on one line.
 fn text(schema: &Value) -> String {
     schema
         .get("description")
@@ -205,7 +206,7 @@ fn text(schema: &Value) -> String {
         .join(" ")
 }
 
-/// The anchor that a heading gets on the usual forges: letters and digits are left of it.
+/// Returns the anchor of a heading as generated by common forges: only letters and digits remain.
 fn slug(path: &str) -> String {
     let kept = |letter: &char| letter.is_ascii_alphanumeric() || "-_".contains(*letter);
     path.to_ascii_lowercase().chars().filter(kept).collect()

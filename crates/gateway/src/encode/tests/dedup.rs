@@ -1,4 +1,4 @@
-//! Deduplication by negotiation.
+//! Deduplication by content negotiation.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn encoding(dedups: bool) -> Encoding {
     Encoding { dedups, ..Encoding::plain(None, true) }
 }
 
-/// A list in which everything stands twenty times.
+/// A list in which every value occurs twenty times.
 fn repeated() -> String {
     let item = r#"{"id":7,"author":{"login":"grace","name":"Grace Hopper"}}"#;
     format!("[{}]", [item; 20].join(","))
@@ -36,7 +36,7 @@ fn is_plain(response: Response<Body>, text: &str) {
 }
 
 #[test]
-fn a_client_that_asks_for_it_gets_nothing_twice() {
+fn deduplicates_json_on_request() {
     for (accept, kind, text) in [
         (JSON, JSON, repeated()),
         ("Application/Vnd.Orfa.Dedup+JSON, application/json;q=0.9", JSON, repeated()),
@@ -55,7 +55,7 @@ fn a_client_that_asks_for_it_gets_nothing_twice() {
 }
 
 #[test]
-fn a_head_says_that_the_client_could_have_asked_for_it() {
+fn head_response_has_vary_accept() {
     let head = |length: usize| {
         let response = Response::builder().header("content-type", "application/json");
         let response = response.header("content-length", length).body(body::empty()).unwrap();
@@ -67,7 +67,7 @@ fn a_head_says_that_the_client_could_have_asked_for_it() {
 }
 
 #[test]
-fn an_answer_of_graphql_has_the_form_of_graphql_where_both_would_do() {
+fn prefers_the_graphql_form_for_graphql_responses() {
     let both = format!("{JSON}, {GRAPHQL}");
     let response = to(&both, answer("application/graphql-response+json", graphql()));
     assert_eq!(header(&response, "content-type"), GRAPHQL);
@@ -77,7 +77,7 @@ fn an_answer_of_graphql_has_the_form_of_graphql_where_both_would_do() {
 }
 
 #[test]
-fn who_does_not_ask_for_it_or_likes_it_less_gets_it_plain() {
+fn sends_plain_json_unless_dedup_is_preferred() {
     for accept in [
         "*/*",
         "application/*",
@@ -99,7 +99,7 @@ fn who_does_not_ask_for_it_or_likes_it_less_gets_it_plain() {
 }
 
 #[test]
-fn what_is_no_json_answer_that_went_well_stays_as_it_is() {
+fn leaves_errors_and_other_media_types_unchanged() {
     let status = |status: u16| {
         let mut response = answer("application/json", repeated());
         *response.status_mut() = StatusCode::from_u16(status).unwrap();
@@ -123,7 +123,7 @@ fn what_is_no_json_answer_that_went_well_stays_as_it_is() {
 }
 
 #[test]
-fn what_claims_to_be_json_and_is_not_goes_out_as_it_came() {
+fn passes_invalid_json_through() {
     let text = repeated().replace(']', "");
     is_plain(to(JSON, answer("application/json", text.clone())), &text);
     let once = (0..100).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
@@ -132,11 +132,11 @@ fn what_claims_to_be_json_and_is_not_goes_out_as_it_came() {
 }
 
 #[test]
-fn a_tree_is_taken_as_it_is_and_its_body_never_asked() {
+fn uses_the_attached_tree_without_reading_the_body() {
     let item = Tree::Text(r#"{"id":7,"author":{"login":"grace","name":"Grace Hopper"}}"#.into());
     let tree = Tree::Array(vec![item; 20].into());
     let never =
-        StreamBody::new(futures_util::stream::poll_fn(|_| panic!("the body was asked"))).boxed_unsync();
+        StreamBody::new(futures_util::stream::poll_fn(|_| panic!("the body was polled"))).boxed_unsync();
     let response = Response::builder().header("content-type", "application/json").extension(tree);
     let response = to(JSON, response.body(never).unwrap());
     assert_eq!(header(&response, "content-type"), JSON);
@@ -144,7 +144,7 @@ fn a_tree_is_taken_as_it_is_and_its_body_never_asked() {
 }
 
 #[tokio::test]
-async fn a_deduplicated_tree_counts_whole_until_it_is_taken() {
+async fn deduplicated_tree_counts_as_unsent_until_it_is_read() {
     let client = Client::that_may_leave(50 << 10);
     let item = Tree::Text(format!(r#"{{"id":7,"text":"{}"}}"#, "x".repeat(30 << 10)).into());
     let tree = Tree::Array(vec![item; 2].into());
@@ -164,7 +164,7 @@ async fn a_deduplicated_tree_counts_whole_until_it_is_taken() {
 }
 
 #[test]
-fn a_deduplicated_answer_is_compressed_like_any_other() {
+fn compresses_deduplicated_responses() {
     let request = Request::get("/").header("accept", JSON).header("accept-encoding", "gzip");
     let text: String = (0..200).map(|n| format!(r#"{{"n":{n},"of":{}}},"#, &repeated()[1..58])).collect();
     let text = format!("[{}]", text.trim_end_matches(','));
@@ -178,7 +178,7 @@ fn a_deduplicated_answer_is_compressed_like_any_other() {
 }
 
 #[test]
-fn a_long_answer_is_worked_on_beside_the_requests() {
+fn offloads_long_responses() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let text = format!("[{}]", [repeated().as_str(); 400].join(","));
     let encoding = encoding(true);
@@ -191,7 +191,7 @@ fn a_long_answer_is_worked_on_beside_the_requests() {
     assert_eq!(decode(&whole(response), 1 << 20).unwrap(), text.as_bytes());
 }
 
-/// The first piece of an answer whose rest comes later.
+/// The first chunk of a response whose rest follows later.
 fn begun(first: String) -> (http_body_util::channel::Sender<Bytes, services::body::Error>, Response<Body>) {
     let (mut send, body) = Channel::new(4);
     send.send_data(first.into()).now_or_never().unwrap().unwrap();
@@ -200,7 +200,7 @@ fn begun(first: String) -> (http_body_util::channel::Sender<Bytes, services::bod
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_comes_too_slowly_goes_on_plain() {
+async fn passes_slow_responses_through() {
     let (mut send, response) = begun(repeated());
     let encoding = encoding(true);
     let asked = encoding.asked(&Request::get("/").header("accept", JSON).body(()).unwrap());
@@ -213,7 +213,7 @@ async fn an_answer_that_comes_too_slowly_goes_on_plain() {
 }
 
 #[test]
-fn an_answer_that_is_too_long_goes_on_plain() {
+fn passes_long_responses_through() {
     let text = " ".repeat(9 << 20);
     let (send, response) = begun(text.clone());
     drop(send);
@@ -223,7 +223,7 @@ fn an_answer_that_is_too_long_goes_on_plain() {
 }
 
 #[test]
-fn an_answer_in_pieces_of_a_byte_is_read_as_one() {
+fn merges_single_byte_chunks() {
     let text = repeated();
     let frames: Vec<_> = text.bytes().map(|byte| Ok(Frame::data(Bytes::from(vec![byte])))).collect();
     let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
@@ -234,7 +234,7 @@ fn an_answer_in_pieces_of_a_byte_is_read_as_one() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_broken_still() {
+fn propagates_errors_of_truncated_responses() {
     let frames = [Ok(Frame::data(Bytes::from(repeated()))), Err("gone".into())];
     let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
     let response = Response::builder().header("content-type", "application/json").body(body).unwrap();

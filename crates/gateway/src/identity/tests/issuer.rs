@@ -1,4 +1,4 @@
-//! An issuer of tokens, good and bad, and a place where its keys are fetched.
+//! A token issuer for tests, with valid and invalid tokens, and a server for its keys.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use services::{Body, body};
 use tokio::net::TcpListener;
 
-/// A key of nobody's, made for these tests.
+/// A key that was generated for these tests.
 const RSA_KEY: &str = "\
 MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQChmEj4rZDNTEWcnyxq34eW64upczJy1Oi+sb/c5hb/LNOf2aX9\
 UHZXEwOoxkOPy0eyKq7R/MZJEvYi0u7aITHT0NtvKUuTk1pCpOccwR+XP0n+30l83Z2ZRCthpFJcZfiYGYgYRE6eeexBsaAyKXXi\
@@ -49,7 +49,7 @@ pub(super) struct Issuer {
     ec: EcdsaKeyPair,
 }
 
-/// Where the keys are: what it answers may change, and it counts how often it is asked.
+/// A server for the keys. Its response can be changed, and it counts the requests.
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) address: SocketAddr,
@@ -63,7 +63,7 @@ pub(super) enum Answer {
     Status(u16),
     /// A gigabyte.
     Endless,
-    /// Nothing, for ever.
+    /// No response.
     Never,
 }
 
@@ -77,7 +77,7 @@ impl Issuer {
         Self { rsa, ec }
     }
 
-    /// Its key set: an RSA key `rsa` and an elliptic one by this name.
+    /// The key set: an RSA key `rsa` and an elliptic curve key with this ID.
     pub(super) fn keys(&self, ec: &str) -> String {
         let point = self.ec.public_key().as_ref();
         let (x, y) = (URL_SAFE_NO_PAD.encode(&point[1..33]), URL_SAFE_NO_PAD.encode(&point[33..]));
@@ -90,8 +90,8 @@ impl Issuer {
         RSA_MODULUS.as_bytes()
     }
 
-    /// A token with this header and these claims, signed as the header says; by the secret for `HS256`,
-    /// not at all for `none`.
+    /// Returns a token with this header and these claims, signed with the header's algorithm: with the secret
+    /// for `HS256`, not at all for `none`.
     pub(super) fn token(&self, header: &Value, claims: &Value, secret: &[u8]) -> String {
         let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let message = format!("{}.{}", part(header), part(claims));
@@ -111,12 +111,12 @@ impl Issuer {
         format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// A good one of its RSA key.
+    /// A valid token signed with the RSA key.
     pub(super) fn good(&self) -> String {
         self.token(&json!({ "alg": "RS256", "kid": "rsa" }), &claims(), b"")
     }
 
-    /// A good one of its elliptic key.
+    /// A valid token signed with the elliptic curve key.
     pub(super) fn good_by(&self, kid: &str) -> String {
         self.token(&json!({ "alg": "ES256", "kid": kid }), &claims(), b"")
     }
@@ -127,7 +127,7 @@ fn ecdsa(key: &EcdsaKeyPair, random: &SystemRandom, message: &str) -> Vec<u8> {
     signature.as_ref().to_vec()
 }
 
-/// The claims of a good token.
+/// The claims of a valid token.
 pub(super) fn claims() -> Value {
     let now = jsonwebtoken::get_current_timestamp();
     json!({

@@ -1,4 +1,4 @@
-//! The law of rates, at times that the tests choose.
+//! Tests of the rate limits, at explicit times.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -19,10 +19,10 @@ fn named(name: &str) -> Owner {
 }
 
 proptest! {
-    /// In no span of time are there more than the burst and what is earned in it; and who asks no more
-    /// than that is never refused.
+    /// In any span of time at most the burst and the requests earned in it are accepted, and a client that
+    /// stays within this is never refused.
     #[test]
-    fn no_span_has_more_than_burst_and_rate(
+    fn accepts_at_most_burst_and_rate_in_any_span(
         count in 1_u64..200, burst in 1_u32..50, steps in prop::collection::vec(0_u64..200, 1..400),
     ) {
         let start = Instant::now();
@@ -44,7 +44,7 @@ proptest! {
     }
 
     #[test]
-    fn who_comes_when_told_is_taken(count in 1_u64..1000, burst in 1_u32..50, asked in 1..200_u32) {
+    fn accepts_a_retry_after_the_reported_wait(count in 1_u64..1000, burst in 1_u32..50, asked in 1..200_u32) {
         let mut now = Instant::now();
         let accounts = Accounts::new(now);
         let rate = rate(&format!("{count}/m"), Some(burst));
@@ -59,7 +59,7 @@ proptest! {
 }
 
 #[test]
-fn each_caller_has_its_own_account_and_so_has_each_address_or_network() {
+fn callers_addresses_and_networks_have_separate_accounts() {
     let now = Instant::now();
     let accounts = Accounts::new(now);
     let rate = rate("1/h", None);
@@ -77,7 +77,7 @@ fn each_caller_has_its_own_account_and_so_has_each_address_or_network() {
 }
 
 #[test]
-fn who_is_in_debt_for_cpu_time_waits_until_it_is_earned() {
+fn a_caller_in_cpu_debt_waits_until_it_is_earned() {
     let start = Instant::now();
     let accounts = Accounts::new(start);
     let cpu = Some("500ms/s".parse().unwrap());
@@ -86,14 +86,14 @@ fn who_is_in_debt_for_cpu_time_waits_until_it_is_earned() {
     let account = accounts.account(&owner, 0);
     account.charge(nanos(Duration::from_millis(1500)) * 2, 0);
     let after = |millis| accounts.take(&owner, &rate, start + Duration::from_millis(millis)).map(drop);
-    // Three seconds' worth was used, one is saved up at most.
+    // Three seconds' worth was used, and at most one is saved up.
     assert!(matches!(after(0), Err(Over::Cpu(wait)) if wait.as_millis() == 2000));
     assert!(after(1999).is_err());
     assert!(after(2001).is_ok());
 }
 
 #[test]
-fn a_run_is_charged_to_whom_it_was_for() {
+fn charges_a_run_to_its_caller() {
     let accounts = Accounts::new(Instant::now());
     let cpu = Some("1ms/h".parse().unwrap());
     let rate = Rate::new(&RateConfig { cpu, ..RateConfig::default() });
@@ -104,7 +104,7 @@ fn a_run_is_charged_to_whom_it_was_for() {
 }
 
 #[test]
-fn places_are_given_back() {
+fn releases_concurrency_permits() {
     let now = Instant::now();
     let accounts = Accounts::new(now);
     let rate = Rate::new(&RateConfig { at_once: Some(2), ..RateConfig::default() });
@@ -116,7 +116,7 @@ fn places_are_given_back() {
 }
 
 #[test]
-fn a_refused_request_gives_its_place_back_too() {
+fn a_refused_request_releases_its_concurrency_permit() {
     let now = Instant::now();
     let accounts = Accounts::new(now);
     let requests = Some("1/h".parse().unwrap());
@@ -128,7 +128,7 @@ fn a_refused_request_gives_its_place_back_too() {
 }
 
 #[test]
-fn many_addresses_fill_no_memory_and_do_not_excuse_the_greedy() {
+fn bounds_accounts_and_forgets_heavy_users_last() {
     let start = Instant::now();
     let accounts = Accounts::new(start);
     let rate = rate("1/s", Some(5));

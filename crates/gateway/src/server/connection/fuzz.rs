@@ -1,5 +1,5 @@
-//! Whatever frames a client of HTTP/2 sends, to a gateway with routes: see `fuzz/src/lib.rs`. Time is paused, so that a
-//! minute's silence takes none.
+//! Fuzzing of the frames that an HTTP/2 client may send to a gateway with routes: see `fuzz/src/lib.rs`. Time
+//! is paused, so timeouts take no real time.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::*;
 
-/// The routes read bodies, and answer problems.
+/// The routes read bodies, and answer with problems.
 const CONFIG: &str = "
 admin: off
 log: { access: false }
@@ -22,12 +22,13 @@ routes:
   - { path: /small, query: { services: [up] }, limits: { body: 100 }, cors: { origins: ['http://a'] } }
 ";
 const PATHS: &[&str] = &["/query", "/query", "/small", "/nowhere"];
-/// No connection lasts longer once its client does nothing more: the times in `server.rs`, one after the other.
+/// The maximum lifetime of a connection after its client's last action: the sum of the timeouts in
+/// `server.rs`.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
-/// The largest frame that a client takes by default (RFC 9113, 6.5.2), or says that it takes.
+/// The largest frame that a client accepts by default (RFC 9113, 6.5.2), or that it announces.
 const LARGEST_FRAME: usize = 1 << 24;
 
-/// A gateway whose connections need no network.
+/// A gateway with in-memory connections.
 struct Served {
     runtime: Runtime,
     current: Arc<Current>,
@@ -43,7 +44,7 @@ impl Served {
         Self { runtime, current }
     }
 
-    /// All that the gateway sends to a client that does this.
+    /// Returns all that the gateway sends to a client with this script.
     fn play(&self, script: &Script) -> Vec<u8> {
         self.runtime.block_on(async {
             let rig::ServedConnection { client, serving, phase: _phase } =
@@ -56,7 +57,8 @@ impl Served {
     }
 }
 
-/// Plays a client, which then waits for the gateway to end the connection: the task of all that it read.
+/// Plays a client, which then waits for the gateway to end the connection. Returns the task that collects all
+/// that it read.
 async fn client(stream: DuplexStream, script: &Script) -> tokio::task::JoinHandle<Vec<u8>> {
     let (mut reading, mut writing) = split(stream);
     let (goes_on, is_reading) = (Arc::new(Notify::new()), Arc::new(std::sync::atomic::AtomicBool::new(true)));
@@ -75,7 +77,7 @@ async fn client(stream: DuplexStream, script: &Script) -> tokio::task::JoinHandl
     });
     for step in &script.steps {
         match step {
-            // The gateway may have had enough, or wait for its own answers to be read.
+            // The gateway may have closed the connection, or be blocked until its responses are read.
             Step::Send(bytes) => drop(timeout(Duration::from_secs(1), writing.write_all(bytes)).await),
             Step::Pause(time) => tokio::time::sleep(*time).await,
             Step::StopReading => is_reading.store(false, std::sync::atomic::Ordering::Relaxed),
@@ -85,7 +87,7 @@ async fn client(stream: DuplexStream, script: &Script) -> tokio::task::JoinHandl
             }
         }
     }
-    // What is answered is read in the end, or the connection broken off while it is.
+    // The responses are read in the end, unless the connection breaks first.
     is_reading.store(true, std::sync::atomic::Ordering::Relaxed);
     goes_on.notify_one();
     tokio::spawn(async move {
@@ -95,8 +97,8 @@ async fn client(stream: DuplexStream, script: &Script) -> tokio::task::JoinHandl
     })
 }
 
-/// That what a server sends keeps the rules: whole frames, streams that the client opened, nothing behind a stream's end,
-/// no more data than there is a window for.
+/// Asserts that the server follows the protocol: whole frames, only streams that the client opened, nothing
+/// after a stream's end, and no more data than the window allows.
 fn keeps_rules(sent: &[u8], script: &Script) {
     let (mut rest, mut data) = (sent, 0_u64);
     let mut is_over: HashMap<u32, bool> = HashMap::new();
@@ -116,7 +118,7 @@ fn keeps_rules(sent: &[u8], script: &Script) {
         if of == kind::RST_STREAM {
             assert_ne!(stream, 0);
         }
-        assert_ne!(of, kind::PUSH_PROMISE, "nobody wants pushes");
+        assert_ne!(of, kind::PUSH_PROMISE, "a push was sent");
         data += if of == kind::DATA { length as u64 } else { 0 };
         rest = behind;
     }
@@ -124,7 +126,7 @@ fn keeps_rules(sent: &[u8], script: &Script) {
 }
 
 #[test]
-fn any_frames_are_answered_by_the_rules_of_http2() {
+fn follows_the_protocol_for_any_frames() {
     let served = Served::new();
     ::fuzz::run("http2_frames", &[], |bytes| {
         let script = generate::script(&mut Choices::new(bytes), PATHS);

@@ -1,4 +1,4 @@
-//! Connections that need no network, for tests and fuzz targets.
+//! In-memory connections for tests and fuzz targets.
 
 use std::path::Path;
 
@@ -18,13 +18,13 @@ pub(super) struct ServedConnection {
     pub(super) phase: watch::Sender<Phase>,
 }
 
-/// Builds the gateway of a config.
+/// Builds the gateway from a config.
 pub(super) fn build(config: &str) -> Arc<Current> {
     let config = config::read_text(config, Path::new("orfa.yaml")).unwrap();
     Gateway::build(config).unwrap().current
 }
 
-/// Serves a connection with room for so many bytes between its two sides.
+/// Serves a connection with a buffer of `room` bytes between its two sides.
 pub(super) fn connect(current: &Arc<Current>, is_http2: bool, room: usize) -> ServedConnection {
     let (sender, phase) = watch::channel(Phase::Serving);
     let address = SocketAddr::from(([127, 0, 0, 1], 1));

@@ -1,4 +1,4 @@
-//! Who keeps a connection waiting, and for how long: in paused time, over a connection that needs no network.
+//! Tests of timeouts for slow clients, in paused time over an in-memory connection.
 
 use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, split};
 use tokio::time::{Instant, sleep};
@@ -15,13 +15,13 @@ struct Peer {
     read: ReadHalf<DuplexStream>,
     write: WriteHalf<DuplexStream>,
     opened: Instant,
-    /// The gateway serves as long as this is there.
+    /// The gateway serves as long as this exists.
     _phase: watch::Sender<Phase>,
 }
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The routes read a body to its end, and then say that `ORFA-Input` is larger.
+/// The routes read a body to its end, and then refuse it because `ORFA-Input` is larger.
 const CONFIG: &str = "
 admin: off
 log: { access: false }
@@ -33,12 +33,12 @@ routes:
 ";
 
 impl Peer {
-    /// Between the two sides is room for so many bytes.
+    /// Connects with a buffer of `room` bytes between the two sides.
     fn connect(room: usize) -> Self {
         Self::speaking(false, room)
     }
 
-    /// A client of HTTP/2 with these settings, which has sent its preface.
+    /// Connects a client of HTTP/2 with these settings, which has sent its preface.
     async fn connect_http2(settings: &[u8]) -> Self {
         let mut peer = Self::speaking(true, 1 << 16);
         peer.write.write_all(PREFACE).await.unwrap();
@@ -57,8 +57,8 @@ impl Peer {
         self.write.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// Sends a body in so many pieces, each after a pause; the status of the answer, and after how many
-    /// seconds it came.
+    /// Sends a body in pieces, each after a pause. Returns the status of the response and the seconds until
+    /// it arrived.
     async fn trickle(mut self, path: &str, piece: String, pause: Duration, pieces: usize) -> (u16, u64) {
         let length = piece.len() * pieces;
         let head = format!(
@@ -70,7 +70,7 @@ impl Peer {
         tokio::spawn(async move {
             for _ in 0..pieces {
                 sleep(pause).await;
-                // The gateway may have had enough.
+                // The gateway may have closed the connection.
                 let _ = write.write_all(piece.as_bytes()).await;
             }
         });
@@ -80,7 +80,7 @@ impl Peer {
     }
 }
 
-/// All that comes, until the gateway closes.
+/// Reads until the gateway closes.
 async fn rest(read: &mut (impl AsyncRead + Unpin)) -> String {
     let mut bytes = Vec::new();
     let _ = read.read_to_end(&mut bytes).await;
@@ -92,7 +92,7 @@ fn bytes(count: usize) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_sends_a_head_byte_by_byte_is_cut_off() {
+async fn cuts_off_slow_request_heads() {
     let Peer { mut read, mut write, opened, _phase } = Peer::connect(1 << 16);
     tokio::spawn(async move {
         for byte in "GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n".bytes() {
@@ -105,7 +105,7 @@ async fn who_sends_a_head_byte_by_byte_is_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_head_has_its_own_time_and_so_has_the_pause_before_it() {
+async fn each_head_and_each_idle_time_has_its_own_timeout() {
     let mut peer = Peer::connect(1 << 16);
     for _ in 0..3 {
         sleep(50 * SECOND).await;
@@ -122,7 +122,7 @@ async fn each_head_has_its_own_time_and_so_has_the_pause_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_stands_still_is_waited_for_half_a_minute() {
+async fn waits_half_a_minute_for_a_stalled_body() {
     for path in ["/query", "/patient"] {
         let answer = Peer::connect(1 << 16).trickle(path, bytes(1), 3600 * SECOND, 2).await;
         assert_eq!(answer, (408, 30), "{path}");
@@ -130,7 +130,7 @@ async fn a_body_that_stands_still_is_waited_for_half_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_comes_byte_by_byte_is_not_waited_for_for_ever() {
+async fn cuts_off_a_body_that_arrives_byte_by_byte() {
     let answer = Peer::connect(1 << 16).trickle("/query", bytes(1), 29 * SECOND, 100).await;
     assert_eq!(answer, (408, 30));
     let (status, seconds) = Peer::connect(1 << 16).trickle("/query", bytes(400), SECOND, 1000).await;
@@ -138,7 +138,7 @@ async fn a_body_that_comes_byte_by_byte_is_not_waited_for_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_line_may_be_slow() {
+async fn accepts_bodies_over_slow_connections() {
     let steady = Peer::connect(1 << 16).trickle("/query", bytes(600), SECOND, 100).await;
     assert_eq!(steady, (400, 100), "all of it is read");
     let in_heaps = Peer::connect(1 << 16).trickle("/query", bytes(15_000), 25 * SECOND, 4).await;
@@ -148,17 +148,17 @@ async fn a_slow_line_may_be_slow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_read_the_answer_is_cut_off() {
+async fn cuts_off_clients_that_do_not_read_the_response() {
     let mut peer = Peer::connect(64);
     peer.send("GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    // What is sent on is refused once the gateway has given up.
+    // Further bytes fail once the gateway has closed the connection.
     while peer.write.write_all(b"GET ").await.is_ok() {}
     assert_eq!(peer.opened.elapsed().as_secs(), 60);
     assert_eq!(rest(&mut peer.read).await.len(), 64);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reads_slowly_gets_all_of_the_answer() {
+async fn clients_that_read_slowly_receive_the_whole_response() {
     let mut peer = Peer::connect(64);
     peer.send("GET /nowhere HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
     let (mut answer, mut piece) = (Vec::new(), [0; 16]);
@@ -173,7 +173,7 @@ async fn who_reads_slowly_gets_all_of_the_answer() {
     assert!(answer.starts_with("HTTP/1.1 404") && answer.ends_with('}'), "{answer}");
 }
 
-/// SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113, section 6.5.2).
+/// The setting SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113, section 6.5.2).
 fn window(size: u32) -> Vec<u8> {
     [&[0, 4][..], &size.to_be_bytes()].concat()
 }
@@ -182,7 +182,7 @@ fn ask_http2(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &head_of("GET", "/nowhere", &[]))
 }
 
-/// The next frame of this kind: its stream and its payload.
+/// Returns the stream and the payload of the next frame of this kind.
 async fn next_of(kind: u8, read: &mut (impl AsyncRead + Unpin)) -> (u32, Vec<u8>) {
     let mut frames = Frames::of(read);
     loop {
@@ -194,7 +194,7 @@ async fn next_of(kind: u8, read: &mut (impl AsyncRead + Unpin)) -> (u32, Vec<u8>
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_over_http2_that_is_not_taken_is_reset() {
+async fn resets_http2_responses_that_are_not_read() {
     let mut peer = Peer::connect_http2(&window(0)).await;
     for stream in [1, 3, 5] {
         peer.write.write_all(&ask_http2(stream)).await.unwrap();
@@ -207,12 +207,12 @@ async fn an_answer_over_http2_that_is_not_taken_is_reset() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_over_http2_that_is_taken_byte_by_byte_is_reset() {
+async fn resets_http2_responses_that_are_read_byte_by_byte() {
     for window_size in [0, 1] {
         let Peer { mut read, mut write, opened, _phase } = Peer::connect_http2(&window(window_size)).await;
         write.write_all(&ask_http2(1)).await.unwrap();
         tokio::spawn(async move {
-            // The gateway may have had enough.
+            // The gateway may have closed the connection.
             while write.write_all(&frame(WINDOW_UPDATE, 0, 1, &1_u32.to_be_bytes())).await.is_ok() {
                 sleep(20 * SECOND).await;
             }
@@ -223,7 +223,7 @@ async fn an_answer_over_http2_that_is_taken_byte_by_byte_is_reset() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_over_http2_that_is_taken_slowly_comes_to_its_end() {
+async fn completes_http2_responses_that_are_read_slowly() {
     let mut peer = Peer::connect_http2(&window(0)).await;
     peer.write.write_all(&ask_http2(1)).await.unwrap();
     let mut answer = Vec::new();
@@ -236,12 +236,12 @@ async fn an_answer_over_http2_that_is_taken_slowly_comes_to_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_of_http2_without_requests_ends() {
+async fn closes_http2_connections_without_requests() {
     for pings in [false, true] {
         let Peer { mut read, mut write, opened, _phase } = Peer::connect_http2(&[]).await;
         write.write_all(&ask_http2(1)).await.unwrap();
         tokio::spawn(async move {
-            // Pings keep nobody here who wants nothing.
+            // Pings do not keep a connection without requests open.
             while pings && write.write_all(&frame(PING, 0, 0, &[0; 8])).await.is_ok() {
                 sleep(5 * SECOND).await;
             }
@@ -250,14 +250,14 @@ async fn a_connection_of_http2_without_requests_ends() {
         });
         next_of(GOAWAY, &mut read).await;
         assert!(opened.elapsed() >= IDLE && opened.elapsed() <= 2 * IDLE, "{:?}", opened.elapsed());
-        // Whoever does not end it then is cut off.
+        // A client that does not close the connection then is cut off.
         let _ = read.read_to_end(&mut Vec::new()).await;
         assert!(opened.elapsed() <= 2 * IDLE, "{:?}", opened.elapsed());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_of_http2_that_says_nothing_ends() {
+async fn closes_http2_connections_of_silent_clients() {
     for begun in [&b""[..], PREFACE, &frame(HEADERS, END_STREAM, 1, &head_of("GET", "/nowhere", &[]))] {
         let mut peer = Peer::speaking(true, 1 << 16);
         if !begun.is_empty() && begun != PREFACE {

@@ -1,4 +1,4 @@
-//! The head of an answer (RFC 9112, section 4), and how its body is sent.
+//! The head of a response (RFC 9112, section 4), and the framing of its body.
 
 use std::cell::RefCell;
 use std::time::{Duration, UNIX_EPOCH};
@@ -11,17 +11,18 @@ use services::http1::{Framing, content_length, put};
 
 use super::head::Asked;
 
-/// Whether a body follows (RFC 9110, 6.4.1 and 15.3.6).
+/// Whether the response has a body (RFC 9110, 6.4.1 and 15.3.6).
 pub(in crate::server) fn has_body(status: StatusCode, is_head: bool) -> bool {
     !is_head && may_have_content(status) && status != StatusCode::NOT_MODIFIED
 }
 
-/// Whether there is, or to GET would be, a body, of which an answer may say how long it is (RFC 9110, 8.6).
+/// Whether the response to a GET would have a body, so that the response may contain the body's length (RFC
+/// 9110, 8.6).
 pub(in crate::server) fn may_have_content(status: StatusCode) -> bool {
     !status.is_informational() && !matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT)
 }
 
-/// Where its body ends, or would end if it had one.
+/// The framing of the body, or the one it would have if there were a body.
 pub(super) fn framing(head: &response::Parts, body: &impl Body, asked: &Asked) -> Framing {
     let known = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
     let said = || content_length(&head.headers).ok().flatten();
@@ -37,7 +38,7 @@ pub(super) fn framing(head: &response::Parts, body: &impl Body, asked: &Asked) -
     }
 }
 
-/// The status line and the fields, after what has to come before them.
+/// Returns the status line and the fields, after the bytes in `before`.
 pub(super) fn head(
     head: &response::Parts,
     framing: Framing,
@@ -77,10 +78,10 @@ pub(super) fn head(
 fn put_framing(text: &mut Vec<u8>, head: &response::Parts, framing: Framing, asked: &Asked) {
     let has_body = has_body(head.status, asked.is_head);
     match framing {
-        // Without a length, clients would wait for a body of it (RFC 9112, 6.3).
+        // Without a length, clients would wait for a body (RFC 9112, 6.3).
         _ if head.status == StatusCode::RESET_CONTENT => text.extend_from_slice(b"content-length: 0\r\n"),
         _ if !may_have_content(head.status) => {}
-        // What would have been there is not known by its absence.
+        // The missing body of a HEAD response does not determine its length.
         Framing::Length(0) if !has_body && !head.headers.contains_key(CONTENT_LENGTH) => {}
         Framing::Length(length) => {
             text.extend_from_slice(b"content-length: ");
@@ -92,12 +93,12 @@ fn put_framing(text: &mut Vec<u8>, head: &response::Parts, framing: Framing, ask
     }
 }
 
-/// `Date`, written once a second on each thread.
+/// Appends `Date`, which is formatted once a second on each thread.
 fn put_date(text: &mut Vec<u8>) {
     thread_local! {
         static NOW: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
     }
-    // The clock that is some milliseconds behind costs next to nothing.
+    // The coarse clock lags by a few milliseconds and costs almost nothing.
     let second = u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or_default();
     NOW.with_borrow_mut(|(at, line)| {
         if *at != second {

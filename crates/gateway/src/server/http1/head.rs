@@ -1,7 +1,7 @@
-//! The head of a request (RFC 9112, sections 3 and 5), and where its body ends (section 6.3).
+//! The head of a request (RFC 9112, sections 3 and 5), and the framing of its body (section 6.3).
 //!
-//! What is no request at all ends the connection. One that another reader could understand in another way is
-//! doubtful: the life of a request refuses it, so that it stands in the log.
+//! Input that is not a valid request ends the connection. A request that another parser could interpret
+//! differently is marked as doubtful, and the request pipeline refuses it, so that it is logged.
 
 use std::mem::MaybeUninit;
 
@@ -16,7 +16,7 @@ use crate::conform::MAX_FIELDS;
 use crate::refusal::Refusal;
 use crate::server::MAX_HEAD;
 
-/// What says something of the connection, of a body without a length, or of what is to follow one.
+/// The headers that affect the connection or the framing and trailers of bodies.
 static SPECIAL: [HeaderName; 4] = [CONNECTION, EXPECT, TE, TRANSFER_ENCODING];
 
 /// A request without its body.
@@ -26,23 +26,23 @@ pub(super) struct Head {
     pub(super) asked: Asked,
 }
 
-/// What a request says of the connection and of its answer.
+/// The properties of a request that determine the connection's behaviour and the response's framing.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) version: Version,
     pub(super) is_head: bool,
-    /// Where its body ends.
+    /// The framing of the request's body.
     pub(super) framing: Framing,
-    /// Whether it could be read in two ways.
+    /// Whether the request could be interpreted in two ways.
     pub(super) is_doubtful: bool,
-    /// Whether the connection may outlive the answer.
+    /// Whether the connection may be used for another request.
     pub(super) stays: bool,
     pub(super) expects_continue: bool,
     pub(super) takes_trailers: bool,
 }
 
 impl Asked {
-    /// Nobody knows what was asked.
+    /// The properties of a request that can't be parsed.
     pub(super) fn unknown() -> Self {
         Self {
             version: Version::HTTP_11,
@@ -55,14 +55,14 @@ impl Asked {
         }
     }
 
-    /// Whether a body comes with it, as far as can be said before it is read.
+    /// Whether a body follows, as far as the head determines it.
     pub(super) fn has_body(&self) -> bool {
         self.framing != Framing::Length(0)
     }
 
     fn of(head: &request::Parts, has_bare_line_feed: bool) -> Self {
         let headers = &head.headers;
-        // Most heads have none of them: to look once takes less than to look for each.
+        // Most heads have none of these headers: one pass is cheaper than a lookup of each.
         let is_special = headers.keys().any(|name| SPECIAL.contains(name));
         let framing = framing(headers, head.version, is_special);
         let says = |word| is_special && lists(headers, &CONNECTION, word);
@@ -81,9 +81,9 @@ impl Asked {
     }
 }
 
-/// Takes a head out of the input, if all of it is there.
+/// Takes a head from the input, if it is complete.
 pub(super) fn read(input: &mut Input) -> Option<Result<Head, Refusal>> {
-    // Empty lines before a request are passed over (RFC 9112, section 2.2).
+    // Empty lines before a request are skipped (RFC 9112, section 2.2).
     while input.bytes().starts_with(b"\r\n") {
         input.skip(2);
     }
@@ -109,23 +109,23 @@ fn parse(text: &Bytes) -> Result<Head, Refusal> {
     let (method, path) = (parsed.method.unwrap_or_default(), parsed.path.unwrap_or_default());
     let mut request = Request::new(());
     *request.method_mut() =
-        Method::from_bytes(method.as_bytes()).map_err(|_| malformed("its method is none"))?;
+        Method::from_bytes(method.as_bytes()).map_err(|_| malformed("its method is invalid"))?;
     let target = Uri::from_maybe_shared(text.slice_ref(path.as_bytes())).ok();
-    // A host alone is a target for CONNECT only (RFC 9112, 3.2.3).
+    // A target that consists of a host alone is valid for CONNECT only (RFC 9112, 3.2.3).
     let target = target
         .filter(|target| target.scheme().is_some() || target.authority().is_none() || method == "CONNECT");
-    // It would be dropped, and the rest taken for all that was asked (RFC 9112, 3.2).
+    // The fragment would be dropped and the rest used as the target (RFC 9112, 3.2).
     let target = target.filter(|_| !path.as_bytes().contains(&b'#'));
-    *request.uri_mut() = target.ok_or_else(|| malformed("its target is none"))?;
+    *request.uri_mut() = target.ok_or_else(|| malformed("its target is invalid"))?;
     *request.version_mut() = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
     *request.headers_mut() =
-        fields(text, parsed.headers).ok_or_else(|| malformed("one of its headers is none"))?;
+        fields(text, parsed.headers).ok_or_else(|| malformed("one of its headers is invalid"))?;
     let (head, ()) = request.into_parts();
     let asked = Asked::of(&head, has_bare_line_feed(text));
     Ok(Head { request: head, asked })
 }
 
-/// Where the body ends; `None` where two readers may differ.
+/// Returns the framing of the body, or `None` if it is ambiguous.
 fn framing(headers: &HeaderMap, version: Version, is_special: bool) -> Option<Framing> {
     match (is_special && is_chunked(headers).ok()?, content_length(headers).ok()?) {
         (false, length) => Some(Framing::Length(length.unwrap_or(0))),

@@ -1,4 +1,4 @@
-//! What is read as which request, however its bytes come, and what is written in answer.
+//! Tests of request parsing, with input split in any way, and of the responses.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,17 +18,17 @@ const CHUNKED: &str =
     "POST /b HTTP/1.1\r\ntransfer-encoding:chunked\r\n\r\n5;x=1\r\nhello\r\n0\r\nA: b\r\n\r\n";
 const LAST: &str = "GET /last HTTP/1.1\r\nconnection: close\r\n\r\n";
 
-/// A request as the handler saw it: its path, whether it is doubtful, its body if all of it came.
+/// A request as the handler received it: its path, whether it is doubtful, and its body if all of it arrived.
 type Seen = (String, bool, Option<Vec<u8>>);
 
-/// What stands on the other side of a connection that these requests come on.
+/// The result of sending requests on a connection.
 struct Talk {
     seen: Vec<Seen>,
-    /// All that was answered.
+    /// All bytes of the responses.
     said: String,
 }
 
-/// Serves a connection, by this handler, in a task.
+/// Serves a connection with this handler in a task.
 fn served<F, B>(answer: impl FnMut(Request<Body>, Client) -> F + Send + 'static) -> DuplexStream
 where
     F: Future<Output = Response<B>> + Send,
@@ -56,7 +56,7 @@ async fn talk(pieces: &[&[u8]]) -> Talk {
     });
     let mut said = String::new();
     for piece in pieces {
-        // The other side may have had enough.
+        // The other side may have closed the connection.
         let _ = peer.write_all(piece).await;
         tokio::task::yield_now().await;
     }
@@ -66,7 +66,7 @@ async fn talk(pieces: &[&[u8]]) -> Talk {
     Talk { seen, said }
 }
 
-/// What one answer to this request is, until the connection ends.
+/// Sends a request whose handler returns this response, and reads until the connection ends.
 async fn answered(request: &str, response: Response<Body>) -> String {
     let mut response = Some(response);
     let mut peer = served(move |_, _| std::future::ready(response.take().unwrap()));
@@ -85,7 +85,7 @@ fn hello(path: &str) -> Seen {
 }
 
 #[tokio::test]
-async fn requests_in_a_row_are_told_apart() {
+async fn separates_consecutive_requests() {
     let several = format!("{GOOD}\r\n{CHUNKED}{GOOD}{LAST}{GOOD}");
     let Talk { seen, said } = talk(&[several.as_bytes()]).await;
     assert_eq!(seen, [hello("/a"), hello("/b"), hello("/a"), ("/last".to_owned(), false, Some(vec![]))]);
@@ -93,7 +93,7 @@ async fn requests_in_a_row_are_told_apart() {
 }
 
 #[tokio::test]
-async fn what_could_be_read_in_two_ways_is_known_and_ends_the_connection() {
+async fn marks_ambiguous_requests_and_ends_the_connection() {
     for head in [
         "Content-Length: 5\r\nTransfer-Encoding: chunked",
         "transfer-encoding: chunked\r\ncontent-length: 5",
@@ -118,7 +118,7 @@ async fn what_could_be_read_in_two_ways_is_known_and_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_told_so_and_reaches_nobody() {
+async fn answers_invalid_http_without_calling_the_handler() {
     let large = format!("GET / HTTP/1.1\r\na: {}\r\n\r\n", "x".repeat(70_000));
     let endless = "x".repeat(70_000);
     let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(101));
@@ -140,7 +140,7 @@ async fn what_is_no_http_is_told_so_and_reaches_nobody() {
     }
 }
 
-/// Bodies in chunks that are refused at their end, in the ways that two readers could see it differently.
+/// Returns chunked bodies that are refused at their end, because two parsers could disagree on them.
 pub(crate) fn refused_chunks() -> Vec<String> {
     let fields = "a: b\r\n".repeat(65);
     let large = format!("a: {}\r\n", "b".repeat(17_000));
@@ -200,7 +200,7 @@ async fn never_reads_on_after_a_refused_body_that_was_not_read() {
 }
 
 #[tokio::test]
-async fn says_close_before_it_closes_on_a_body_that_nobody_reads() {
+async fn announces_close_if_the_body_is_not_read() {
     for (body, stays) in [
         ("Content-Length: 5\r\n\r\nhello", true),
         ("Content-Length: 50000\r\n\r\nhello", false),
@@ -221,7 +221,7 @@ async fn says_close_before_it_closes_on_a_body_that_nobody_reads() {
 
 proptest! {
     #[test]
-    fn it_does_not_matter_how_bytes_are_cut(cuts in prop::collection::vec(0_usize..400, 0..8), broken: bool) {
+    fn parses_the_same_for_any_split_of_the_bytes(cuts in prop::collection::vec(0_usize..400, 0..8), broken: bool) {
         let end = if broken { "Content-Length: 1\r\nTransfer-Encoding: chunked" } else { "A: b" };
         let text = format!("{GOOD}{CHUNKED}{GOOD}GET /x HTTP/1.1\r\n{end}\r\n\r\n{CHUNKED}");
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
@@ -236,7 +236,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn an_answer_says_where_it_ends() {
+async fn every_response_has_a_framing() {
     let length = || Response::builder().header("content-length", "7").body(full("")).unwrap();
     let status = |status| Response::builder().status(status).body(full("")).unwrap();
     let reset = || Response::builder().status(205).header("content-length", "3").body(full("abc")).unwrap();
@@ -271,7 +271,7 @@ async fn an_answer_says_where_it_ends() {
 }
 
 #[tokio::test]
-async fn trailers_come_to_those_who_take_them() {
+async fn sends_trailers_only_to_clients_that_accept_them() {
     let response = || {
         let trailers = HeaderMap::from_iter([("sum", "1"), ("other", "2")].map(|(name, value)| {
             (name.parse::<http::HeaderName>().unwrap(), value.parse::<http::HeaderValue>().unwrap())
@@ -287,7 +287,7 @@ async fn trailers_come_to_those_who_take_them() {
 }
 
 #[tokio::test]
-async fn an_old_client_may_keep_its_connection() {
+async fn http_1_0_clients_can_keep_the_connection() {
     let mut peer = served(|_, _| std::future::ready(Response::new(full("x"))));
     peer.write_all(b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\nGET / HTTP/1.0\r\n\r\n").await.unwrap();
     let mut said = String::new();
@@ -297,7 +297,7 @@ async fn an_old_client_may_keep_its_connection() {
 }
 
 #[tokio::test]
-async fn who_asks_before_sending_is_answered_when_the_body_is_wanted() {
+async fn sends_100_continue_when_the_body_is_read() {
     let expecting = b"POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n";
     let mut peer = served(|request: Request<Body>, _| async move {
         Response::new(full(request.into_body().collect().await.unwrap().to_bytes()))
@@ -310,7 +310,7 @@ async fn who_asks_before_sending_is_answered_when_the_body_is_wanted() {
     let mut said = [0; 15];
     peer.read_exact(&mut said).await.unwrap();
     assert_eq!(&said, b"HTTP/1.1 200 OK");
-    // Where nobody wants it the answer comes at once, and ends the connection.
+    // If the body is not read, the response is sent at once and ends the connection.
     let mut peer = served(|_, _| std::future::ready(Response::new(full("no"))));
     peer.write_all(expecting).await.unwrap();
     let mut said = String::new();
@@ -319,7 +319,7 @@ async fn who_asks_before_sending_is_answered_when_the_body_is_wanted() {
 }
 
 #[tokio::test]
-async fn a_body_can_go_back_as_it_comes() {
+async fn streams_a_body_back_as_it_arrives() {
     let mut peer = served(|request: Request<Body>, _| std::future::ready(Response::new(request.into_body())));
     peer.write_all(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n").await.unwrap();
     let (mut head, mut byte) = (Vec::new(), [0]);
@@ -340,7 +340,7 @@ async fn a_body_can_go_back_as_it_comes() {
 }
 
 #[tokio::test]
-async fn who_leaves_is_no_longer_worked_for() {
+async fn cancels_the_handler_when_the_client_disconnects() {
     struct Worker(Option<oneshot::Sender<()>>);
     impl Drop for Worker {
         fn drop(&mut self) {
@@ -367,7 +367,7 @@ async fn who_leaves_is_no_longer_worked_for() {
 }
 
 #[tokio::test]
-async fn a_body_that_outlives_its_answer_never_sees_the_next_request() {
+async fn a_body_that_outlives_its_response_never_reads_the_next_request() {
     let kept = Arc::new(Mutex::new(None));
     let keep = Arc::clone(&kept);
     let mut peer = served(move |request: Request<Body>, _| {
@@ -397,7 +397,7 @@ async fn a_body_that_outlives_its_answer_never_sees_the_next_request() {
 }
 
 #[tokio::test]
-async fn who_leaves_is_noticed_though_somebody_else_read_the_body() {
+async fn notices_a_disconnect_while_another_task_reads_the_body() {
     let (gone, is_gone) = oneshot::channel::<()>();
     let mut gone = Some(gone);
     let mut peer = served(move |request: Request<Body>, _| {
@@ -420,7 +420,7 @@ async fn who_leaves_is_noticed_though_somebody_else_read_the_body() {
 }
 
 #[tokio::test]
-async fn no_last_answer_is_one_that_others_take_for_an_interim_one() {
+async fn replaces_final_responses_with_an_interim_status() {
     for status in [100, 101, 103] {
         let response = Response::builder().status(status).body(full("")).unwrap();
         let said = answered("GET / HTTP/1.1\r\nconnection: close\r\n\r\n", response).await;
@@ -429,8 +429,8 @@ async fn no_last_answer_is_one_that_others_take_for_an_interim_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_no_more_is_cut_off_where_the_connection_took_more_than_the_system() {
-    /// A connection like TLS: it takes everything, and passes nothing on.
+async fn cuts_off_clients_that_do_not_read_behind_a_buffering_transport() {
+    /// A transport like TLS that accepts all writes and flushes nothing.
     struct Greedy(DuplexStream);
     impl AsyncRead for Greedy {
         fn poll_read(
@@ -462,8 +462,8 @@ async fn who_takes_no_more_is_cut_off_where_the_connection_took_more_than_the_sy
 }
 
 #[tokio::test]
-async fn nothing_that_was_read_is_kept_while_a_connection_ends() {
-    /// A connection whose client still sends, so that its end is waited for.
+async fn drops_unread_input_while_a_connection_closes() {
+    /// A connection whose client is still sending, so that its shutdown does not complete.
     struct Lingering(DuplexStream);
     impl AsyncRead for Lingering {
         fn poll_read(
@@ -492,8 +492,8 @@ async fn nothing_that_was_read_is_kept_while_a_connection_ends() {
     assert!(wire.is_between());
 }
 
-/// Reads an answer of this many bytes over a connection that holds next to nothing: so many at a time, each time after so many
-/// seconds. How it ended, and after how long.
+/// Reads a response of this many bytes through a tiny buffer, `portion` bytes at a time after each `pause`.
+/// Returns the result and the elapsed time.
 async fn read_slowly(length: usize, portion: usize, pause: Duration) -> (io::Result<()>, Duration) {
     let (mut peer, theirs) = duplex(1 << 10);
     let answer = move |_, _| std::future::ready(Response::new(full(vec![b'x'; length])));
@@ -508,21 +508,21 @@ async fn read_slowly(length: usize, portion: usize, pause: Duration) -> (io::Res
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_an_answer_too_slowly_over_all_is_cut_off() {
+async fn cuts_off_clients_that_read_too_slowly_overall() {
     let (served, elapsed) = read_slowly(1 << 20, 700, Duration::from_secs(20)).await;
     assert_eq!(served.unwrap_err().kind(), io::ErrorKind::TimedOut);
     assert!(elapsed >= UNREAD && elapsed < 3 * UNREAD, "{elapsed:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_an_answer_slowly_and_steadily_gets_all_of_it() {
+async fn clients_that_read_slowly_and_steadily_receive_the_whole_response() {
     let (served, elapsed) = read_slowly(256 << 10, 512, Duration::from_secs(1)).await;
     served.unwrap();
     assert!(elapsed > 4 * UNREAD, "{elapsed:?}");
 }
 
 #[tokio::test]
-async fn answers_to_what_came_together_leave_together() {
+async fn sends_responses_to_simultaneous_requests_together() {
     let order = Arc::new(Mutex::new(String::new()));
     let request = |name: char| {
         let order = Arc::clone(&order);
@@ -540,7 +540,7 @@ async fn answers_to_what_came_together_leave_together() {
 }
 
 #[tokio::test]
-async fn who_has_said_all_is_answered_whoever_is_ready_too() {
+async fn answers_a_client_that_has_closed_its_write_side() {
     let mut peer = served(|_, _| std::future::ready(Response::new(full("x"))));
     peer.write_all(b"GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\n").await.unwrap();
     peer.shutdown().await.unwrap();
@@ -550,7 +550,7 @@ async fn who_has_said_all_is_answered_whoever_is_ready_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_no_further_ahead_of_an_answer_than_it_may() {
+async fn limits_how_far_it_reads_ahead() {
     const PIECE: usize = 1 << 10;
     let answer = |request: Request<Body>, _: Client| async move {
         let _request = request;
@@ -564,7 +564,7 @@ async fn reads_no_further_ahead_of_an_answer_than_it_may() {
         tokio::spawn(serve(theirs, &[], Client::for_tests(), Awaited::never(), answer, || true));
         peer.write_all(head.as_bytes()).await.unwrap();
         let mut taken = 0;
-        // Time goes on by itself once nobody has anything to do.
+        // Paused time advances by itself once all tasks are idle.
         while let Ok(written) = timeout(Duration::from_secs(1), peer.write(&[b'x'; PIECE])).await {
             taken += written.unwrap();
         }
@@ -576,7 +576,7 @@ mod fuzz {
     use super::*;
 
     #[test]
-    fn nothing_of_what_comes_makes_it_panic_or_depends_on_its_pieces() {
+    fn never_panics_and_does_not_depend_on_the_split() {
         let words = &[
             "POST / HTTP/1.1\r\n",
             "GET /a HTTP/1.0\r\n",

@@ -1,8 +1,8 @@
-//! The connection itself, and the body that comes on it.
+//! The connection itself, and the request body that arrives on it.
 //!
-//! Who reads the body is the handler, perhaps on another task; who writes the answer and waits for the next
-//! request is the connection's own. So they share it, and hold the lock for one read or write at a time: never
-//! while something else is asked for more, which may ask for the body in its turn.
+//! The handler reads the body, possibly on another task, while the connection's task writes the response and
+//! waits for the next request. They share the connection and hold the lock for one read or write at a time,
+//! and never while polling another body, which might poll this one in turn.
 
 use std::future::poll_fn;
 use std::io::{self, Cursor};
@@ -22,42 +22,43 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, join, split};
 use super::head::{self, Head};
 use crate::refusal::Refusal;
 
-/// What a client is told that waits for it before it sends the body (RFC 9110, 15.2.1).
+/// The interim response for a client that waits for it before it sends the body (RFC 9110, 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// The connection, as its task and a request's body have it.
+/// The connection, shared between its task and a request's body.
 pub(super) struct Shared<S>(Arc<Mutex<Wire<S>>>);
 
 struct Wire<S> {
-    /// `None` once nobody may read or write any longer.
+    /// `None` once the connection is closed for reads and writes.
     stream: Option<S>,
     input: Input,
-    /// Where the body ends of the request that is being answered.
+    /// The decoder of the current request's body.
     decoder: Decoder,
-    /// Which request's body may be read: an earlier one's may still be in somebody's hands.
+    /// The number of the current request. Bodies of earlier requests may still exist, and must not read.
     turn: u64,
-    /// Whether this request's body may still be read.
+    /// Whether the current request's body may still be read.
     has_reader: bool,
-    /// What is to be said before the body is read, and whether some of it has yet to leave.
+    /// The rest of the interim response to write before the body is read, and whether written bytes are not
+    /// flushed yet.
     interim: &'static [u8],
     owes_flush: bool,
-    /// Who waits for the body's end, to see from then on whether the client is there.
+    /// The task that waits for the end of the body, to detect a disconnect from then on.
     watcher: Option<Waker>,
-    /// Who waits for more of the body: the connection's own task may read it first.
+    /// The task that waits for more of the body. The connection's task may read it first.
     reader: Option<Waker>,
 }
 
-/// How much is read ahead.
+/// The limits for reading ahead, in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead {
     pub(super) of_body: usize,
     pub(super) of_rest: usize,
 }
 
-/// The body of a request, and whose turn it is.
+/// The body of a request, and the number of the request.
 struct Incoming<S>(Shared<S>, u64);
 
-/// The connection as an answer is written to it.
+/// The connection, as the writer of a response.
 pub(super) struct Writer<'a, S>(pub(super) &'a Shared<S>);
 
 #[derive(Debug, thiserror::Error)]
@@ -81,22 +82,23 @@ impl<S> Shared<S> {
         })))
     }
 
-    /// Nothing that holds it can panic half-way through a change.
+    /// Ignores poisoning, since no code panics halfway through a change under the lock.
     fn lock(&self) -> MutexGuard<'_, Wire<S>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nothing of the next request is there.
+    /// Whether no byte of the next request has arrived.
     pub(super) fn is_between(&self) -> bool {
         self.lock().input.is_empty()
     }
 
-    /// Nothing goes on for now.
+    /// Shrinks the input buffer while the connection is idle.
     pub(super) fn rest(&self) {
         self.lock().input.shrink();
     }
 
-    /// Whether the request's body is there to its end, or may still be read to it: the connection can stay.
+    /// Whether the connection can serve another request: the request's body has arrived to its end, or may
+    /// still be read to it.
     pub(super) fn may_stay(&self) -> bool {
         let is_read_later = {
             let wire = self.lock();
@@ -105,11 +107,11 @@ impl<S> Shared<S> {
         is_read_later || self.is_read()
     }
 
-    /// Whether the request's body is there to its end. What has come of it and nobody wanted is passed over.
+    /// Whether the request's body has arrived to its end. Discards the unread part of it.
     pub(super) fn is_read(&self) -> bool {
         let Wire { decoder, input, turn, .. } = &mut *self.lock();
         if *decoder != Decoder::Done {
-            // Whoever still has it finds it broken off, and not ended.
+            // A body that still exists sees a broken-off body, and not its end.
             *turn += 1;
         }
         while *decoder != Decoder::Done {
@@ -121,8 +123,8 @@ impl<S> Shared<S> {
         true
     }
 
-    /// Whether not too much is there that nobody has read: of the body, or of what follows it. While there is too
-    /// much of the body, whoever asks is woken once that is read.
+    /// Whether the number of unread bytes is below the limit, for the body or for the bytes after it. If the
+    /// body exceeds the limit, the task is woken once it is read.
     pub(super) fn is_ahead_by_less_than(&self, most: Ahead, context: &Context<'_>) -> bool {
         let mut wire = self.lock();
         let is_body = wire.decoder != Decoder::Done;
@@ -133,10 +135,10 @@ impl<S> Shared<S> {
         is_less
     }
 
-    /// What is left to write of `100 Continue`; if it was not begun, it is no longer due.
+    /// Returns the unwritten rest of `100 Continue`. If none of it was written, it is no longer needed.
     pub(super) fn end_of_interim(&self) -> &'static [u8] {
         let mut wire = self.lock();
-        // The answer's own flush will do.
+        // The response is flushed anyway.
         wire.owes_flush = false;
         let interim = mem::take(&mut wire.interim);
         if interim.len() == CONTINUE.len() { &[] } else { interim }
@@ -144,14 +146,15 @@ impl<S> Shared<S> {
 }
 
 impl<S> Shared<S> {
-    /// Closes the connection, whoever else has it.
+    /// Closes the connection for all its users.
     pub(super) fn close(&self) {
         self.lock().stream = None;
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
-    /// Reads until the next request's head is there: it, or why what came is none; `None` where no other comes.
+    /// Reads until the next request's head is complete. Returns it, or an error if it is invalid; `None` if
+    /// the client sends no more requests.
     pub(super) fn poll_head(
         &self,
         context: &mut Context<'_>,
@@ -159,7 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
         let mut wire = self.lock();
         loop {
             if let Some(found) = head::read(&mut wire.input) {
-                // An earlier request's body, if somebody still has it, is over.
+                // The body of the earlier request ends here, if it still exists.
                 wire.turn += 1;
                 return Poll::Ready(Ok(Some(found)));
             }
@@ -171,7 +174,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
         }
     }
 
-    /// Reads more; `false` at the end.
+    /// Reads more bytes. Returns `false` at the end.
     pub(super) fn poll_more(&self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let mut wire = self.lock();
         let more = ready!(wire.poll_more(context));
@@ -179,8 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
         Poll::Ready(more)
     }
 
-    /// Says that nothing more will be written. What was read and nobody took is forgotten: this may wait for a client
-    /// that still sends.
+    /// Closes the write side. Discards unread input, since this may wait for a client that is still sending.
     pub(super) async fn shutdown(&self) -> io::Result<()> {
         self.lock().input = Input::default();
         poll_fn(|context| match &mut self.lock().stream {
@@ -190,7 +192,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
         .await
     }
 
-    /// The connection, which is no longer one of HTTP, with what was read of it already.
+    /// Takes the connection, which is no longer HTTP, together with the bytes that were read from it already.
     pub(super) fn take(&self) -> Option<impl AsyncRead + AsyncWrite + Unpin + use<S>> {
         let mut wire = self.lock();
         let begun = Cursor::new(wire.input.take_all());
@@ -200,7 +202,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Shared<S> {
-    /// The body of the request whose head came last.
+    /// The body of the request whose head was read last.
     pub(super) fn body(&self, framing: Framing, expects_continue: bool) -> Body {
         if framing == Framing::Length(0) {
             return empty();
@@ -221,7 +223,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         }
     }
 
-    /// Says it, and flushes nothing else: that would wait for whoever reads the answer.
+    /// Writes the interim response and flushes only that: flushing a response would wait for the client to
+    /// read it.
     fn poll_interim(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.owes_flush && self.interim.is_empty() {
             return Poll::Ready(Ok(()));

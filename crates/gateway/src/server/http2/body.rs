@@ -1,5 +1,5 @@
-//! The body of a request over HTTP/2, as it arrives. One that its client broke off is never taken for a shorter one, whatever
-//! reason the client gave.
+//! The body of a request over HTTP/2. A body that the client resets is always an error and never a shorter
+//! body, whatever the reason code.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use tokio::task::coop::poll_proceed;
 use super::traffic::Traffic;
 use crate::conform::has_padded_value;
 
-/// A body that was not there at once.
+/// A body that arrives after the head.
 struct Incoming {
     stream: RecvStream,
-    /// How much is to come, where the head says so; h2 sees to it that this is true.
+    /// The number of bytes to come if the head contains the length, which h2 enforces.
     left: Option<u64>,
     has_data: bool,
     traffic: Arc<Traffic>,
 }
 
-/// The body of a request with this head.
+/// Returns the body of a request with this head.
 pub(super) fn incoming(head: &HeaderMap, stream: RecvStream, traffic: &Arc<Traffic>) -> Body {
     if stream.is_end_stream() {
         return empty();
@@ -44,13 +44,14 @@ impl http_body::Body for Incoming {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        // As in HTTP/1.1 (`services/src/http1/decoder.rs`): a window of frames of a byte each is there at once.
+        // As in HTTP/1.1 (`services/src/http1/decoder.rs`): a whole window of one-byte frames may be
+        // available at once, so the cooperative budget limits the number of frames.
         let budget = ready!(poll_proceed(context));
         if self.has_data {
             if let Some(data) = ready!(self.stream.poll_data(context)).transpose()? {
                 self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
                 self.traffic.note_useful(data.len());
-                // The client may send as much again: whoever reads holds it now.
+                // The reader has the data now, so the client may send as much again.
                 self.stream.flow_control().release_capacity(data.len())?;
                 budget.made_progress();
                 return Poll::Ready(Some(Ok(Frame::data(data))));

@@ -1,7 +1,7 @@
-//! One request over HTTP/2, from its answer's making to the answer's last byte.
+//! A request over HTTP/2, from its handler to the last byte of its response.
 //!
-//! h2 is given no more of a body than the client's windows have room for: what the client has yet to take stays in the body,
-//! where it is counted, and who takes nothing for too long, or too little, has the stream reset.
+//! h2 is given no more of a body than the client's windows have room for. The rest stays in the body, where
+//! it is counted, and the stream is reset if the client reads nothing for too long or reads too slowly.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -28,7 +28,7 @@ use crate::server::limiter::LimitReached;
 use crate::server::stall::Stall;
 use crate::server::{LEAST_RATE, UNREAD};
 
-/// An answer on its way.
+/// A response that is being sent.
 struct Sender<'a> {
     stream: SendStream<Bytes>,
     unread: Stall,
@@ -36,14 +36,14 @@ struct Sender<'a> {
     request: &'a RequestGuard,
 }
 
-/// Why an answer did not come to its end.
+/// The reason a response was not sent to its end.
 #[derive(Debug)]
 enum Failure {
-    /// The client has taken its request back, or the connection has ended.
+    /// The client has reset the stream, or the connection has ended.
     Gone,
-    /// The client takes nothing of it.
+    /// The client reads nothing of it.
     Unread,
-    /// Its body broke off.
+    /// The response body failed.
     Body(Error),
 }
 
@@ -100,7 +100,7 @@ where
     sender.send(body).await
 }
 
-/// The head as it goes out: without what is for HTTP/1.1, and with what every answer has.
+/// Completes the head: removes fields of HTTP/1.1 and adds those that every response has.
 fn complete(mut head: response::Parts, body: &Logged, has_body: bool) -> Response<()> {
     strip_hop_by_hop(&mut head.headers);
     if !may_have_content(head.status) {
@@ -117,7 +117,7 @@ impl Sender<'_> {
     async fn send(&mut self, mut body: Logged) -> Result<(), Failure> {
         loop {
             let frame = poll_fn(|context| self.poll_body(&mut body, context)).await?;
-            // A body that is there and a window that is open are no reason to wait.
+            // A body that is available and a window that is open never make the task wait, so it yields here.
             consume_budget().await;
             match frame.map(Frame::into_data) {
                 Some(Ok(data)) => {
@@ -136,7 +136,7 @@ impl Sender<'_> {
         }
     }
 
-    /// What the body has next, unless the client takes its request back before.
+    /// Returns the next frame of the body, unless the client resets the stream first.
     fn poll_body(
         &mut self,
         body: &mut Logged,
@@ -165,7 +165,7 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// How much of so many bytes the client has room for.
+    /// Waits until the client has room for some of the bytes. Returns the number of bytes.
     fn poll_room(&mut self, wanted: usize, context: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
         self.stream.reserve_capacity(wanted.min(MAX_SEND_BUFFER));
         loop {
@@ -196,12 +196,12 @@ impl Failure {
     }
 }
 
-/// `Date`, written once a second on each thread.
+/// Returns `Date`, which is formatted once a second on each thread.
 fn date() -> HeaderValue {
     thread_local! {
         static NOW: RefCell<(u64, HeaderValue)> = const { RefCell::new((0, HeaderValue::from_static(""))) };
     }
-    // The clock that is some milliseconds behind costs next to nothing.
+    // The coarse clock lags by a few milliseconds and costs almost nothing.
     let second = u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or_default();
     NOW.with_borrow_mut(|(at, date)| {
         if *at != second {

@@ -1,4 +1,4 @@
-//! A connection of HTTP/2 on its own, in paused time.
+//! Tests of a single HTTP/2 connection, in paused time.
 
 use std::future::pending;
 
@@ -11,7 +11,7 @@ use crate::tests::frames::{
     WINDOW_UPDATE, frame, head_of,
 };
 
-/// The other side of a connection whose requests are never answered.
+/// Returns the client's side of a connection whose requests are never answered.
 async fn unanswered() -> DuplexStream {
     let (mut ours, theirs) = duplex(1 << 16);
     let answer = |_, _| pending::<Response<Logged>>();
@@ -24,7 +24,7 @@ async fn unanswered() -> DuplexStream {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_is_gone_while_it_waits_is_noticed() {
+async fn pings_a_silent_client_and_closes_its_connection() {
     let begun = Instant::now();
     let mut peer = unanswered().await;
     peer.write_all(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head_of("GET", "/", &[]))).await.unwrap();
@@ -35,7 +35,7 @@ async fn a_client_that_is_gone_while_it_waits_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_answers_pings_may_wait() {
+async fn keeps_connections_of_clients_that_answer_pings() {
     let begun = Instant::now();
     let mut peer = unanswered().await;
     peer.write_all(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head_of("GET", "/", &[]))).await.unwrap();
@@ -48,7 +48,7 @@ async fn a_client_that_answers_pings_may_wait() {
 }
 
 #[tokio::test]
-async fn a_task_reads_so_much_and_then_lets_others_have_their_turn() {
+async fn a_connection_yields_after_reading_its_share() {
     let traffic = Traffic::default();
     traffic.begin_turn();
     let turn = (0..).take_while(|_| traffic.may_read()).inspect(|_| traffic.note_read(8 << 10)).count();
@@ -57,7 +57,7 @@ async fn a_task_reads_so_much_and_then_lets_others_have_their_turn() {
 }
 
 #[tokio::test]
-async fn who_takes_requests_back_is_told_from_who_waits_for_none() {
+async fn treats_many_cancelled_requests_as_a_flood() {
     let traffic = Arc::new(Traffic::default());
     for _ in 0..300 {
         traffic.begin_request(None).note_answered();
@@ -72,7 +72,7 @@ async fn who_takes_requests_back_is_told_from_who_waits_for_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_taken_back_ends_at_once() {
+async fn cancels_the_handler_when_the_stream_is_reset() {
     let (dropped, is_dropped) = tokio::sync::oneshot::channel::<()>();
     let dropped = std::sync::Mutex::new(Some(dropped));
     let (mut peer, theirs) = duplex(1 << 16);
@@ -96,12 +96,13 @@ async fn a_request_that_is_taken_back_ends_at_once() {
     assert!(is_dropped.await.is_err());
 }
 
-/// What a DATA frame carries at most, by default.
+/// The maximum payload of a DATA frame, by default.
 const PIECE: usize = 16 << 10;
-/// The error of a client that sends more than a window has room for.
+/// The error for a client that sends more than a window has room for.
 const FLOW_CONTROL_ERROR: u32 = 3;
 
-/// The other side of a connection whose bodies nobody reads, once both sides know each other's settings.
+/// Returns the client's side of a connection whose bodies are never read, once both sides have received each
+/// other's settings.
 async fn unread() -> DuplexStream {
     const ACK: u8 = 1;
     let (mut peer, theirs) = duplex(1 << 16);
@@ -114,13 +115,13 @@ async fn unread() -> DuplexStream {
     });
     peer.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
     peer.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
-    // The window of the connection comes behind the settings.
+    // The window update of the connection follows the settings.
     while Frames::of(&mut peer).next().await.is_some_and(|(kind, ..)| kind != WINDOW_UPDATE) {}
     peer.write_all(&frame(SETTINGS, ACK, 0, &[])).await.unwrap();
     peer
 }
 
-/// Begins a request, and sends as much of its body as its window has room for.
+/// Starts a request, and sends as much of its body as its window has room for.
 async fn fill(peer: &mut DuplexStream, stream: u32) {
     peer.write_all(&frame(HEADERS, END_HEADERS, stream, &head_of("POST", "/", &[]))).await.unwrap();
     for _ in 0..STREAM_WINDOW as usize / PIECE {
@@ -128,7 +129,7 @@ async fn fill(peer: &mut DuplexStream, stream: u32) {
     }
 }
 
-/// Waits until the other side has read all that was sent, and resets nothing for it.
+/// Waits until the other side has read everything that was sent, and has reset nothing.
 async fn is_taken(peer: &mut DuplexStream) {
     peer.write_all(&frame(PING, 0, 0, &[7; 8])).await.unwrap();
     loop {
@@ -140,7 +141,7 @@ async fn is_taken(peer: &mut DuplexStream) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_nobody_reads_is_taken_up_to_its_window_and_no_further() {
+async fn accepts_an_unread_body_only_up_to_the_stream_window() {
     let mut peer = unread().await;
     fill(&mut peer, 1).await;
     is_taken(&mut peer).await;
@@ -155,7 +156,7 @@ async fn a_body_that_nobody_reads_is_taken_up_to_its_window_and_no_further() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_that_nobody_reads_are_taken_up_to_the_window_of_the_connection() {
+async fn accepts_unread_bodies_only_up_to_the_connection_window() {
     let mut peer = unread().await;
     let streams = CONNECTION_WINDOW / STREAM_WINDOW;
     for number in 0..streams {

@@ -1,8 +1,9 @@
-//! What goes over a connection of HTTP/2, counted: by its task and by those of its requests.
+//! Counts of the traffic on an HTTP/2 connection, updated by its task and by those of its requests.
 //!
-//! Frames that carry nothing cost a client a few bytes and the gateway more: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, DATA
-//! without data, frames of no known kind. So what comes is compared with what it is good for, as nginx does it. And who takes
-//! requests back as soon as they have begun has the gateway work for nothing (CVE-2023-44487, as Envoy counts it).
+//! Frames without content cost a client a few bytes and the gateway more: PING, SETTINGS, PRIORITY,
+//! WINDOW_UPDATE, DATA without data, frames of unknown types. So the bytes received are compared with the
+//! useful ones, as nginx does. A client that cancels requests as soon as they have started also causes wasted
+//! work (CVE-2023-44487, counted as Envoy does).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,25 +11,26 @@ use std::time::{Duration, Instant};
 
 use crate::server::limiter::RequestPermit;
 
-/// How much is read before others have their turn.
+/// The number of bytes that are read before other connections get a turn.
 const TURN: u64 = 64 << 10;
-/// How much may come that is good for nothing, and what part of all that comes has to be good for something.
+/// The number of useless bytes that are tolerated, and the fraction of all bytes that must be useful: one in
+/// this many.
 const USELESS: u64 = 128 << 10;
 const PART: u64 = 8;
-/// What a request counts as: an eighth of the largest head.
+/// The number of useful bytes that a request counts as: an eighth of the largest head.
 const REQUEST: u64 = 8 << 10;
-/// A request that is taken back within this time has begun for nothing; and how many of those may be, if they are more than
-/// those that were answered.
+/// A request that is cancelled within this time was wasted, and the number of those that is tolerated if they
+/// outnumber the answered requests.
 const PREMATURE: Duration = Duration::from_secs(1);
 const MAX_PREMATURE: u64 = 200;
 
 /// The counts of one connection.
 #[derive(Debug, Default)]
 pub(in crate::server) struct Traffic {
-    /// Bytes that were read in this turn, and in all.
+    /// The number of bytes that were read in this turn, and in total.
     turn: AtomicU64,
     read: AtomicU64,
-    /// Bytes that were good for something, requests among them.
+    /// The number of useful bytes, including those that requests count as.
     useful: AtomicU64,
     begun: AtomicU64,
     under_way: AtomicU64,
@@ -36,7 +38,7 @@ pub(in crate::server) struct Traffic {
     premature: AtomicU64,
 }
 
-/// What has happened up to a moment.
+/// The counts at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) read: u64,
@@ -44,7 +46,7 @@ pub(super) struct Seen {
     pub(super) under_way: u64,
 }
 
-/// A request that is under way until this is dropped.
+/// A guard that counts a request as in flight.
 #[derive(Debug)]
 pub(super) struct RequestGuard {
     traffic: Arc<Traffic>,
@@ -53,12 +55,12 @@ pub(super) struct RequestGuard {
 }
 
 impl Traffic {
-    /// The connection's task has its turn.
+    /// Starts a turn of the connection's task.
     pub(super) fn begin_turn(&self) {
         self.turn.store(0, Relaxed);
     }
 
-    /// Whether more may be read before others have their turn. Who is refused has had its turn.
+    /// Whether more may be read in this turn. A refusal ends the turn.
     pub(in crate::server) fn may_read(&self) -> bool {
         let may = self.turn.load(Relaxed) < TURN;
         if !may {
@@ -67,18 +69,18 @@ impl Traffic {
         may
     }
 
-    /// So many bytes were read.
+    /// Counts bytes that were read.
     pub(in crate::server) fn note_read(&self, bytes: usize) {
         self.turn.fetch_add(bytes as u64, Relaxed);
         self.read.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// So many bytes of a body came or went.
+    /// Counts bytes of a body that were received or sent.
     pub(super) fn note_useful(&self, bytes: usize) {
         self.useful.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// A request begins.
+    /// Counts a request that starts.
     pub(super) fn begin_request(self: &Arc<Self>, permit: Option<RequestPermit>) -> RequestGuard {
         self.begun.fetch_add(1, Relaxed);
         self.under_way.fetch_add(1, Relaxed);
@@ -92,7 +94,7 @@ impl Traffic {
         Seen { read, begun, under_way }
     }
 
-    /// Whether what comes is meant to wear the gateway out.
+    /// Whether the traffic amounts to a flood.
     pub(super) fn is_flood(&self) -> bool {
         let premature = self.premature.load(Relaxed);
         self.read.load(Relaxed) / PART > self.useful.load(Relaxed) + USELESS
@@ -105,12 +107,12 @@ impl RequestGuard {
         &self.traffic
     }
 
-    /// The client has all of the answer.
+    /// Counts the request as completely answered.
     pub(super) fn note_answered(&self) {
         self.traffic.answered.fetch_add(1, Relaxed);
     }
 
-    /// The client has taken its request back.
+    /// Counts the request as cancelled by the client.
     pub(super) fn note_reset(&self) {
         if self.begun.elapsed() < PREMATURE {
             self.traffic.premature.fetch_add(1, Relaxed);

@@ -1,9 +1,10 @@
-//! The turns of a connection's requests.
+//! Fair scheduling of a connection's requests.
 //!
-//! Each request is a task, and a runtime polls tasks in the order in which they are woken. A client that sends a hundred requests
-//! at once would have a hundred tasks before another client's one. So only as many requests of a connection as there are
-//! cores stand in the runtime's line at a time; the others that were woken wait in the connection's own, whose first goes
-//! to the runtime when one of them has had its turn.
+//! Each request is a task, and the runtime polls tasks in the order in which they are woken. A client that
+//! sends a hundred requests at once would have a hundred tasks ahead of another client's single one. So only
+//! as many requests of a connection as there are cores are in the runtime's run queue at a time. The others
+//! that were woken wait in the connection's own queue, whose first enters the run queue when one of them has
+//! been polled.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZero;
@@ -13,16 +14,16 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use pin_project_lite::pin_project;
 
-/// As many requests of a connection stand in the runtime's line at most.
+/// The maximum number of a connection's requests in the runtime's run queue.
 static MOST: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZero::get));
 
-/// The line of a connection's requests.
+/// The run queue of a connection's requests.
 #[derive(Clone, Default)]
 pub(super) struct Turns(Arc<Mutex<Line>>);
 
 #[derive(Default)]
 struct Line {
-    /// How many stand in the runtime's line, or are polled.
+    /// The number of requests in the runtime's run queue, including those being polled.
     active: usize,
     waiting: VecDeque<u64>,
     /// The states of the requests that have not ended, by number.
@@ -31,7 +32,7 @@ struct Line {
     next: u64,
 }
 
-/// A request's place.
+/// A request's entry in the queue.
 struct Place {
     turns: Turns,
     number: u64,
@@ -40,23 +41,24 @@ struct Place {
 /// A request's state.
 struct State {
     at: Where,
-    /// What wakes the task.
+    /// The waker of the task.
     waker: Option<Waker>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Where {
-    /// It waits for something.
+    /// The request waits for an event.
     Asleep,
-    /// In the connection's line.
+    /// The request is in the connection's queue.
     Waiting,
-    /// It is its turn, and the runtime has not polled it yet: it did not wait for that at the end of the runtime's line.
+    /// The request may run, but the runtime has not polled it yet. Its first poll moves it to the end of the
+    /// runtime's run queue, so that it does not overtake other tasks.
     CalledUnseen,
-    /// In the runtime's line.
+    /// The request is in the runtime's run queue.
     Called,
-    /// It is polled.
+    /// The request is being polled.
     Polled,
-    /// Likewise, and it was woken meanwhile.
+    /// The request is being polled, and was woken meanwhile.
     PolledAgain,
 }
 
@@ -77,8 +79,8 @@ pin_project! {
 }
 
 impl Turns {
-    /// Has a request take turns with the others of the connection, behind those that are awake. A runtime polls what it is given
-    /// in any case; whoever has to wait has nothing done then.
+    /// Makes a request take turns with the connection's other requests, behind those that are ready. The
+    /// runtime polls a new task in any case; a request that has to wait does nothing then.
     pub(super) fn take<F: Future>(&self, future: F) -> Taking<F> {
         let number = self.line().add();
         let place = Arc::new(Place { turns: self.clone(), number });
@@ -101,7 +103,8 @@ impl Line {
         number
     }
 
-    /// Has one more stand in the runtime's line, or wait for that; the waker of who is called.
+    /// Moves a request to the runtime's run queue, or to the connection's queue if the limit is reached.
+    /// Returns the waker if the task is to be woken.
     fn enter(&mut self, number: u64) -> Option<Waker> {
         let state = self.states.get_mut(&number)?;
         if self.active < *MOST {
@@ -114,7 +117,7 @@ impl Line {
         None
     }
 
-    /// One has had its turn: the next is called.
+    /// Ends a turn, and returns the waker of the next request in the queue.
     fn leave(&mut self) -> Option<Waker> {
         self.active -= 1;
         let next = self.waiting.pop_front()?;
@@ -126,7 +129,7 @@ impl Line {
 }
 
 impl Place {
-    /// Whether it may be polled now. Else it is called when it may.
+    /// Whether the request may be polled now. Otherwise it is woken when it may.
     fn begins(&self, waker: &Waker) -> bool {
         let mut line = self.turns.line();
         let Some(state) = line.states.get_mut(&self.number) else { return false };
@@ -147,7 +150,7 @@ impl Place {
         false
     }
 
-    /// It was polled, and waits.
+    /// Records that the request was polled and is pending.
     fn ends(&self) {
         let mut guard = self.turns.line();
         let line = &mut *guard;
@@ -162,7 +165,7 @@ impl Place {
         next.into_iter().for_each(Waker::wake);
     }
 
-    /// It has ended, or was dropped before.
+    /// Removes a request that has completed or was dropped.
     fn leave(&self) {
         let mut line = self.turns.line();
         let state = line.states.remove(&self.number);
@@ -227,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    /// Waits, and is woken at once.
+    /// Returns pending once, and wakes its task at once.
     async fn woken_again() {
         let mut is_woken = false;
         poll_fn(|context| {
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn others_wait_behind_few_requests_of_a_connection_and_not_behind_all() {
+    async fn a_connections_requests_do_not_starve_other_tasks() {
         const REQUESTS: usize = 100;
         let (turns, polled) = (Turns::default(), Rc::new(RefCell::new(Vec::new())));
         let local = LocalSet::new();
@@ -268,13 +271,13 @@ mod tests {
         assert_eq!(polled.len(), 3 * (REQUESTS + 1));
         let other: Vec<usize> = (0..polled.len()).filter(|at| polled.get(*at) == Some(&REQUESTS)).collect();
         assert!(other.iter().all(|at| *at <= 4 * *MOST), "the other's turns were {other:?}");
-        // Requests have their turns one after the other.
+        // Requests have their turns in order.
         let first = polled.iter().filter(|name| **name < REQUESTS).take(REQUESTS);
         assert!(first.copied().eq(0..REQUESTS));
     }
 
     #[tokio::test]
-    async fn who_leaves_makes_room_wherever_it_was() {
+    async fn a_dropped_request_makes_room_in_every_state() {
         let turns = Turns::default();
         let counts = || {
             let line = turns.line();
@@ -283,7 +286,7 @@ mod tests {
         let never = || turns.take(std::future::pending::<()>());
         let mut waits: Vec<_> = (0..2 * *MOST + 2).map(|_| Box::pin(never())).collect();
         let mut context = Context::from_waker(Waker::noop());
-        // Each has its first turn, those that have to wait when they are polled again.
+        // Each request gets its first turn, the waiting ones when they are polled again.
         for _ in 0..waits.len() {
             waits.iter_mut().for_each(|wait| assert!(wait.as_mut().poll(&mut context).is_pending()));
         }

@@ -1,4 +1,4 @@
-//! Each limit at its bound and one above it, and that everything is given back.
+//! Tests of each limit at its bound and one above it, and of the release of all permits.
 
 use services::Bytes;
 
@@ -29,7 +29,7 @@ fn all(limiter: &ClientLimiter) -> [u64; 4] {
 }
 
 #[test]
-fn an_address_has_so_many_connections_and_all_have_so_many() {
+fn limits_connections_by_address_and_in_total() {
     let limiter = Arc::new(ClientLimiter::default());
     let first = [connect(&limiter, HERE).unwrap(), connect(&limiter, HERE).unwrap()];
     assert_eq!(connect(&limiter, HERE).unwrap_err(), LimitReached::ConnectionsPerAddress);
@@ -39,11 +39,11 @@ fn an_address_has_so_many_connections_and_all_have_so_many() {
     drop(others);
     drop(first);
     assert_eq!(all(&limiter), [0; 4]);
-    assert!(limiter.networks().is_empty(), "who has no connection is forgotten");
+    assert!(limiter.networks().is_empty(), "networks without connections are forgotten");
 }
 
 #[test]
-fn a_network_of_ipv6_is_its_first_64_bits() {
+fn an_ipv6_network_is_its_first_64_bits() {
     let limiter = Arc::new(ClientLimiter::default());
     let _two = ["2001:db8::1", "2001:db8::ffff:2"].map(|address| connect(&limiter, address).unwrap());
     assert_eq!(connect(&limiter, "2001:db8::3").unwrap_err(), LimitReached::ConnectionsPerAddress);
@@ -51,7 +51,7 @@ fn a_network_of_ipv6_is_its_first_64_bits() {
 }
 
 #[test]
-fn a_trusted_proxy_has_only_the_limits_of_all() {
+fn only_total_limits_apply_to_trusted_proxies() {
     let limiter = Arc::new(ClientLimiter::default());
     let proxy = || limiter.connect(HERE.parse().unwrap(), true, &limits()).map(Arc::new);
     let connections: Vec<_> = (0..4).map(|_| proxy().unwrap()).collect();
@@ -65,7 +65,7 @@ fn a_trusted_proxy_has_only_the_limits_of_all() {
 }
 
 #[test]
-fn handshakes_and_requests_are_bounded_by_address_and_in_all() {
+fn limits_handshakes_and_requests_by_address_and_in_total() {
     let limiter = Arc::new(ClientLimiter::default());
     let two = [connect(&limiter, HERE).unwrap(), connect(&limiter, HERE).unwrap()];
     let handshake = two[0].handshake().unwrap();
@@ -82,7 +82,7 @@ fn handshakes_and_requests_are_bounded_by_address_and_in_all() {
 }
 
 #[test]
-fn bytes_that_nobody_takes_are_bounded_by_connection_by_address_and_in_all() {
+fn limits_unsent_bytes_by_connection_by_address_and_in_total() {
     let limiter = Arc::new(ClientLimiter::default());
     let two = [connect(&limiter, HERE).unwrap(), connect(&limiter, HERE).unwrap()];
     let (first, second) = (two[0].keep(60).unwrap(), two[0].keep(40).unwrap());
@@ -95,7 +95,7 @@ fn bytes_that_nobody_takes_are_bounded_by_connection_by_address_and_in_all() {
     assert_eq!(other[1].keep(1).unwrap_err(), LimitReached::Unsent);
     drop((first, third, fourth, fifth));
     assert_eq!(all(&limiter)[3], 0);
-    // One that is larger than its limit is kept where nothing else is, or it could never be sent.
+    // A piece above the limit is admitted if no others are, since it could never be sent otherwise.
     let large = two[0].keep(1_000).unwrap();
     assert_eq!(two[0].keep(1).unwrap_err(), LimitReached::UnsentPerConnection);
     assert_eq!(two[1].keep(1).unwrap_err(), LimitReached::UnsentPerAddress);

@@ -1,4 +1,4 @@
-//! What a certificate says: whom it names, and until when.
+//! The contents of a certificate: its names and its validity.
 
 use std::time::SystemTime;
 
@@ -17,10 +17,10 @@ use crate::identity::{CertificateName, is_text};
 /// The attribute type of a common name (RFC 4519, 2.3).
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
-/// A certificate (RFC 5280), as far as the gateway has to know it.
+/// The parts of a certificate (RFC 5280) that the gateway uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Certificate {
-    /// The subject's distinguished name as text, to be shown: `CN=checkout,O=Shop` (RFC 4514).
+    /// The subject's distinguished name as text, for display: `CN=checkout,O=Shop` (RFC 4514).
     pub(crate) subject: String,
     /// The alternative names, then the common name.
     pub(crate) names: Vec<CertificateName>,
@@ -29,10 +29,10 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// Reads one. Whether it can be believed is another matter.
+    /// Parses a certificate without verifying it.
     ///
     /// # Errors
-    /// Where it is no certificate.
+    /// Fails if it is not a valid certificate.
     pub(crate) fn read(der: &CertificateDer<'_>) -> Result<Self, x509_cert::der::Error> {
         let certificate = x509_cert::Certificate::from_der(der)?.tbs_certificate;
         let alternative = certificate.get::<SubjectAltName>()?.map(|(_, SubjectAltName(names))| names);
@@ -47,7 +47,7 @@ impl Certificate {
         })
     }
 
-    /// What filters may know of it, and of its bytes.
+    /// Returns the facts about the certificate that filters may see.
     pub(crate) fn shown(&self, der: &CertificateDer<'_>) -> filter::Certificate {
         let digest = Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
         let dns = self.names.iter().find_map(|name| match name {
@@ -61,7 +61,7 @@ impl Certificate {
         filter::Certificate { subject: self.subject.clone(), dns, uri, digest }
     }
 
-    /// The hosts that it speaks for, in lower case.
+    /// The hosts that it is valid for, in lower case.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = &str> {
         self.names.iter().filter_map(|name| match name {
             CertificateName::Dns(host) => Some(host.as_str()),
@@ -69,7 +69,7 @@ impl Certificate {
         })
     }
 
-    /// Why nobody would believe it at this time.
+    /// The reason the certificate is not valid at this time, if it is not.
     pub(crate) fn staleness(&self, now: SystemTime) -> Option<&'static str> {
         match now {
             now if now > self.until => Some("has expired"),
@@ -89,8 +89,8 @@ fn alternative_name(name: &GeneralName) -> Option<CertificateName> {
     }
 }
 
-/// The only common name of a subject, found by its structure: text that looks like an attribute may stand within another
-/// one. Of several, nobody knows which is meant.
+/// Returns the only common name of a subject, found by its structure, since the text of another attribute may
+/// look like one. With several, it is unclear which one applies.
 fn common_name(subject: &Name) -> Option<String> {
     let attributes = subject.0.iter().flat_map(|relative| relative.0.iter());
     let mut common = attributes.filter(|attribute| attribute.oid == COMMON_NAME);

@@ -1,5 +1,5 @@
-//! The gateway's own certificates, and which of them a client gets: by the name that it asks for (SNI, RFC
-//! 6066, section 3), and among several with that name by what it can verify.
+//! The gateway's own certificates and their selection: by the name that the client requests (SNI, RFC 6066,
+//! section 3), and among several with that name by the signature schemes that the client supports.
 
 use std::collections::HashMap;
 use std::fs;
@@ -22,17 +22,18 @@ use crate::config::CertificateConfig;
 /// Certificates with their keys.
 #[derive(Debug)]
 pub(super) struct Keys {
-    /// By host, also `*.shop.example`.
+    /// The certificates by host, including wildcards such as `*.shop.example`.
     by_host: HashMap<String, Vec<Arc<CertifiedKey>>>,
-    /// In the order of the config: whom no name helps gets the first that it can verify.
+    /// All certificates in the order of the config. If no name matches, the first one that the client can
+    /// verify is used.
     all: Vec<Arc<CertifiedKey>>,
 }
 
 impl Keys {
-    /// Reads all of them.
+    /// Reads all certificates.
     ///
     /// # Errors
-    /// What is wrong with each that can't be used.
+    /// Returns an error for each certificate that can't be used.
     pub(super) fn load(
         config: &[CertificateConfig],
         provider: &CryptoProvider,
@@ -59,7 +60,8 @@ impl Keys {
         }
     }
 
-    /// Those for a host: by its name, or by a wildcard in the place of its first label (RFC 9525, 6.3).
+    /// Returns the certificates for a host: by its name, or by a wildcard for its first label (RFC 9525,
+    /// 6.3).
     fn for_host(&self, host: &str) -> Option<&Vec<Arc<CertifiedKey>>> {
         let host = host.to_ascii_lowercase();
         let wildcard = || Some(format!("*.{}", host.split_once('.')?.1));
@@ -76,15 +78,15 @@ impl ResolvesServerCert for Keys {
     }
 }
 
-/// A certificate with its key. One that is past its time is used: clients will complain, but the gateway's
-/// other names go on.
+/// Reads a certificate with its key. An expired one is used: its clients will complain, but the gateway's
+/// other names keep working.
 fn load_one(
     config: &CertificateConfig,
     provider: &CryptoProvider,
 ) -> Result<(CertifiedKey, Certificate), ConfigProblem> {
     let CertificateConfig { cert, key } = config;
     let wrong_cert = |what: String| {
-        let hint = "it holds the certificate in PEM, then those between it and its root";
+        let hint = "it should contain the certificate in PEM, then the intermediate ones";
         problem("/cert", format!("{}: {what}", cert.display()), hint)
     };
     let chain = certificates(cert).map_err(|error| wrong_cert(error.to_string()))?;
@@ -94,23 +96,23 @@ fn load_one(
         tracing::warn!(file = %cert.display(), subject = certificate.subject, "the certificate {staleness}");
     }
     let private = private_key(key).map_err(|what| {
-        problem("/key", format!("{}: {what}", key.display()), "it holds one private key in PEM")
+        problem("/key", format!("{}: {what}", key.display()), "it should contain one private key in PEM")
     })?;
     let certified = CertifiedKey::from_der(chain, private, provider).map_err(|error| match error {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
             let message = format!("{} is not the key of {}", key.display(), cert.display());
-            problem("/key", message, "certificate and key are renewed together")
+            problem("/key", message, "renew certificate and key together")
         }
         error => problem("/key", format!("{}: {error}", key.display()), "use an RSA, ECDSA or Ed25519 key"),
     })?;
     Ok((certified, certificate))
 }
 
-/// Why a key can't be read; never what is in it.
+/// Reads a private key. Errors never contain its contents.
 fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
     let bytes = fs::read(file).map_err(|error| error.to_string())?;
     PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {
-        pem::Error::NoItemsFound => "there is no private key in it".to_owned(),
+        pem::Error::NoItemsFound => "it contains no private key".to_owned(),
         _ => "it is not PEM".to_owned(),
     })
 }

@@ -1,4 +1,4 @@
-//! What clients of a port for TLS rely on, over real sockets, with certificates made here.
+//! Tests of TLS ports, with certificates generated here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use super::*;
 use crate::identity::CertificateName;
 
-/// Somebody who vouches for others.
+/// A certificate authority.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -21,7 +21,7 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// Certificate and key in PEM.
+    /// Issues a certificate. Returns it and its key in PEM.
     fn vouch(&self, hosts: &[&str], change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let mut params = CertificateParams::new(hosts).unwrap();
@@ -37,7 +37,7 @@ impl Authority {
     }
 }
 
-/// A folder with certificates, and a config that names them.
+/// A folder with certificates, and a config that refers to them.
 struct Files {
     folder: tempfile::TempDir,
     authority: Authority,
@@ -45,7 +45,7 @@ struct Files {
 }
 
 impl Files {
-    /// A certificate for each group of hosts.
+    /// Creates a certificate for each group of hosts.
     fn new(groups: &[&[&str]]) -> Self {
         let config = TlsConfig { certificates: Vec::new(), client: None };
         let mut files = Self { folder: tempfile::tempdir().unwrap(), authority: Authority::new(), config };
@@ -67,7 +67,7 @@ impl Files {
         fs::write(self.path().join(format!("{index}.key")), key).unwrap();
     }
 
-    /// Demands certificates of clients.
+    /// Requests certificates from clients.
     fn ask_clients(&mut self, required: bool) {
         fs::write(self.path().join("ca.crt"), self.authority.0.pem()).unwrap();
         self.config.client = Some(ClientCertificatesConfig { ca: "ca.crt".into(), required });
@@ -77,7 +77,7 @@ impl Files {
         Tls::new(&self.config, self.path()).unwrap_or_else(|problems| panic!("{problems:?}"))
     }
 
-    /// What is wrong with them: pointers and messages.
+    /// Returns the errors in the files: pointers and messages.
     fn problems(&self) -> Vec<(String, String)> {
         let problems = Tls::new(&self.config, self.path()).err().unwrap_or_default();
         problems.into_iter().map(|problem| (problem.pointer, problem.message)).collect()
@@ -91,7 +91,7 @@ impl Files {
             .with_no_client_auth()
     }
 
-    /// A client with a certificate that this authority has vouched for.
+    /// A client with a certificate of this authority.
     fn known_client(
         &self,
         authority: &Authority,
@@ -100,7 +100,7 @@ impl Files {
         self.known_client_of(&[&rustls::version::TLS13, &rustls::version::TLS12], authority, change)
     }
 
-    /// One that speaks these versions of TLS.
+    /// A client with a certificate that supports these versions of TLS.
     fn known_client_of(
         &self,
         versions: &[&'static rustls::SupportedProtocolVersion],
@@ -119,7 +119,7 @@ impl Files {
     }
 }
 
-/// A handshake in memory, to its end or to what broke it on either side.
+/// Performs a handshake in memory, to its end or to the error on either side.
 fn shake(
     tls: &Tls,
     client: ClientConfig,
@@ -136,7 +136,7 @@ fn shake_with(
     let name = ServerName::try_from(host.to_owned()).unwrap();
     let mut client = ClientConnection::new(Arc::new(client), name).unwrap();
     let mut server = ServerConnection::new(server).unwrap();
-    // A message a turn; a handshake of any version has fewer than these.
+    // One message a turn; a handshake of any version has fewer than these.
     for _ in 0..10 {
         let mut bytes = Vec::new();
         client.write_tls(&mut bytes).unwrap();
@@ -150,7 +150,7 @@ fn shake_with(
     Ok((client, server))
 }
 
-/// The hosts of the certificate that a client gets who asks for this one, and who doesn't mind another.
+/// Returns the hosts of the certificate that a client receives that requests this one and accepts any.
 fn shown(tls: &Tls, files: &Files, host: &str) -> Result<Vec<String>, String> {
     let (client, _) = shake(tls, files.client(), host)?;
     Ok(Certificate::read(&client.peer_certificates().unwrap()[0])
@@ -161,7 +161,7 @@ fn shown(tls: &Tls, files: &Files, host: &str) -> Result<Vec<String>, String> {
 }
 
 #[test]
-fn a_client_gets_the_certificate_with_the_name_that_it_asks_for() {
+fn selects_the_certificate_by_the_requested_name() {
     let files = Files::new(&[&["shop.example"], &["api.example", "*.api.example"]]);
     let tls = files.tls();
     assert_eq!(shown(&tls, &files, "shop.example").unwrap(), ["shop.example"]);
@@ -175,7 +175,7 @@ fn a_client_gets_the_certificate_with_the_name_that_it_asks_for() {
 }
 
 #[test]
-fn both_versions_of_http_and_of_tls_are_offered() {
+fn offers_both_versions_of_http_and_of_tls() {
     let files = Files::new(&[&["shop.example"]]);
     let tls = files.tls();
     for (offered, is_h2) in [(vec!["h2", "http/1.1"], true), (vec!["http/1.1"], false), (vec![], false)] {
@@ -197,14 +197,14 @@ fn both_versions_of_http_and_of_tls_are_offered() {
 }
 
 #[test]
-fn a_session_is_taken_up_again() {
+fn resumes_sessions() {
     let files = Files::new(&[&["shop.example"]]);
     let (tls, client) = (files.tls(), files.client());
     let kind = |_| shake(&tls, client.clone(), "shop.example").unwrap().1.handshake_kind().unwrap();
     assert_eq!([0, 1].map(kind), [rustls::HandshakeKind::Full, rustls::HandshakeKind::Resumed]);
 }
 
-/// The clock of a server whose certificates of 2001 are valid.
+/// The clock of a server at a time when its certificates of 2001 are valid.
 #[derive(Debug)]
 struct YearOf2001;
 
@@ -230,7 +230,7 @@ fn a_session_is_resumed_only_while_its_client_certificate_is_valid() {
         let valid = files.known_client_of(&[version], &files.authority, |_| {});
         let kind = |_| shake(&tls, valid.clone(), "shop.example").unwrap().1.handshake_kind().unwrap();
         assert_eq!([0, 1].map(kind), [rustls::HandshakeKind::Full, rustls::HandshakeKind::Resumed]);
-        // The first handshake of the other client was long ago; its ticket is sealed by the same key.
+        // The first handshake of the other client was long ago; its ticket is encrypted with the same key.
         let expired = files.known_client_of(&[version], &files.authority, valid_in_2001);
         let mut then = (*tls.current.load_full()).clone();
         then.time_provider = Arc::new(YearOf2001);
@@ -242,7 +242,7 @@ fn a_session_is_resumed_only_while_its_client_certificate_is_valid() {
 }
 
 #[test]
-fn a_client_may_have_to_say_who_it_is() {
+fn requires_client_certificates_if_configured() {
     let mut files = Files::new(&[&["shop.example"]]);
     files.ask_clients(true);
     let tls = files.tls();
@@ -278,7 +278,7 @@ fn a_client_may_have_to_say_who_it_is() {
 }
 
 #[test]
-fn certificates_that_change_are_in_force_and_bad_ones_never() {
+fn reloads_changed_certificates_and_ignores_invalid_ones() {
     let files = Files::new(&[&["old.example"]]);
     let tls = files.tls();
     let shown = |host: &str| shown(&tls, &files, host).is_ok();
@@ -291,16 +291,16 @@ fn certificates_that_change_are_in_force_and_bad_ones_never() {
     assert!(shown("new.example"), "a certificate without its key is not used");
     fs::remove_file(files.path().join("0.crt")).unwrap();
     tls.refresh();
-    assert!(shown("new.example"), "nor is nothing");
+    assert!(shown("new.example"), "a missing certificate is not used");
     files.put(0, &["whole.example"]);
     tls.refresh();
     assert!(shown("whole.example"));
 }
 
 #[test]
-fn a_symbolic_link_that_is_swapped_is_a_change() {
+fn detects_a_swapped_symbolic_link() {
     let files = Files::new(&[&["old.example"]]);
-    // As Kubernetes mounts a secret: files by way of `..data`, which is replaced as a whole.
+    // As Kubernetes mounts a secret: files behind `..data`, which is replaced as a whole.
     let (first, second, data) =
         (files.path().join("first"), files.path().join("second"), files.path().join("..data"));
     for (folder, hosts) in [(&first, "old.example"), (&second, "new.example")] {
@@ -321,7 +321,7 @@ fn a_symbolic_link_that_is_swapped_is_a_change() {
 }
 
 #[test]
-fn what_is_wrong_with_files_is_told_of_all_at_once() {
+fn reports_all_errors_in_files_at_once() {
     let mut files = Files::new(&[&["a.example"], &["b.example"], &["c.example"], &["d.example"]]);
     files.ask_clients(true);
     fs::rename(files.path().join("1.key"), files.path().join("0.key")).unwrap();
@@ -338,7 +338,7 @@ fn what_is_wrong_with_files_is_told_of_all_at_once() {
 }
 
 #[test]
-fn a_certificate_past_its_time_is_used_and_known_as_such() {
+fn uses_expired_certificates_and_reports_their_staleness() {
     let files = Files::new(&[]);
     let (cert, _) = files.authority.vouch(&["old.example"], |params| {
         params.not_before = rcgen::date_time_ymd(2001, 1, 1);

@@ -1,8 +1,9 @@
-//! Session tickets of listeners that ask clients for certificates.
+//! Session tickets of listeners that request client certificates.
 //!
-//! A resumed session takes its client's certificate over from the first handshake, and rustls does not verify it again:
-//! by tickets that are renewed with each connection, it would outlive its expiry without end. A ticket whose certificate
-//! is not valid now is not accepted, so that the handshake is a full one, in which the client has to show a valid one.
+//! A resumed session inherits the client certificate of the first handshake, and rustls does not verify it
+//! again: with tickets that are renewed on each connection, a client could use its certificate indefinitely
+//! after its expiry. A ticket whose certificate is not valid now is not accepted, so that the client has to
+//! present a valid one in a full handshake.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -12,7 +13,7 @@ use rustls::server::ProducesTickets;
 
 use super::Certificate;
 
-/// Tickets that are good for as long as the certificates in them.
+/// Tickets that are valid as long as the certificates in them.
 #[derive(Debug)]
 pub(super) struct CertificateTickets(pub(super) Arc<dyn ProducesTickets>);
 
@@ -43,13 +44,13 @@ fn is_valid(session: &[u8], now: SystemTime) -> bool {
             let certificate = Certificate::read(&CertificateDer::from(der));
             certificate.is_ok_and(|certificate| certificate.staleness(now).is_none())
         }
-        // Another version of rustls writes sessions in another way: none is resumed, and a test fails.
+        // Another version of rustls may use another format: no session is resumed then, and a test fails.
         None => false,
     }
 }
 
-/// The client certificate of a session as rustls writes it (`ServerSessionValue`); `None` where it is written in another
-/// way.
+/// Returns the client certificate of a session in rustls's format (`ServerSessionValue`), or `None` for an
+/// unknown format.
 fn client_certificate(session: &[u8]) -> Option<Option<&[u8]>> {
     let mut rest = session;
     if take(&mut rest, 1)? == [1] {
@@ -74,7 +75,7 @@ fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// Takes bytes behind their length, a number of so many bytes.
+/// Takes bytes that are prefixed with their length, a number of `width` bytes.
 fn block<'a>(rest: &mut &'a [u8], width: usize) -> Option<&'a [u8]> {
     let length = take(rest, width)?.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
     take(rest, length)
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_that_is_written_in_another_way_is_not_resumed() {
+    fn does_not_resume_sessions_in_an_unknown_format() {
         let without = [0, 3, 4, 19, 1, 2, 7, 7, 1, 0, 0];
         assert!(is_valid(&without, SystemTime::now()));
         for length in 0..9 {

@@ -1,4 +1,5 @@
-//! Filters that go wrong beside others, and many requests at once: each has its answer, its line and its counts.
+//! Tests of faulty filters beside others, and of many concurrent requests: each has its response, its log
+//! line and its counts.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-/// It never comes back from `/loop`, and lets everything else pass.
+/// Never returns from `/loop`, and passes everything else.
 const LOOPS: &str = r#"
     (data (i32.const 144) ":path")
     (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -31,7 +32,7 @@ fn beside(modules: &Modules, filter: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_filter_that_loops_ends_its_own_requests_and_none_beside_them() {
+async fn a_looping_filter_fails_only_its_own_requests() {
     let modules = Modules::new(&[("loops", LOOPS)]);
     let rig = Rig::new(&beside(&modules, "")).await;
     let looping = || async {
@@ -58,7 +59,7 @@ async fn a_filter_that_loops_ends_its_own_requests_and_none_beside_them() {
     assert_eq!(log.matches(r#""status":503,"code":"filter-failed""#).count(), 9, "{log}");
 }
 
-/// Adds one to what the instances share, as often as it takes, and says how much it is.
+/// Increments the shared value with retries, and reports the result.
 const ADDS: &str = r#"
     (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
         (local $status i32)
@@ -76,10 +77,10 @@ const ADDS: &str = r#"
         (i32.const 0))"#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_filters_share_adds_up_however_many_add_to_it_at_once() {
+async fn concurrent_increments_of_shared_data_add_up() {
     let modules = Modules::new(&[("adds", &format!("{}{ADDS}", METRIC.replace("TYPE", "1")))]);
     let rig = Arc::new(Rig::new(&modules.proxied(&[("adds", ", limits: { time: 1s }")])).await);
-    // The first has it to itself: what is not there yet can't be compared.
+    // The first request runs alone, because a value that does not exist yet can't be compared.
     rig.ask(get("/echo/a")).await;
     let tasks: Vec<_> = (0..8)
         .map(|_| {
@@ -98,7 +99,8 @@ async fn what_filters_share_adds_up_however_many_add_to_it_at_once() {
     assert_eq!(rig.counted(), 202);
 }
 
-/// Takes all headers of the request, and says how many there were as the first byte of `x-filter`, from `A` on.
+/// Reads all headers of the request, and returns their number as the first byte of `x-filter`, counted from
+/// `A`.
 const READS_ALL: &str = r#"
     (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
         (call $want (i32.const 0) (call $pairs (i32.const 0) (i32.const 136) (i32.const 140)))
@@ -108,7 +110,7 @@ const READS_ALL: &str = r#"
         (call $say (i32.const 32)) (i32.const 0))"#;
 
 #[tokio::test]
-async fn a_head_as_large_as_may_be_goes_through_a_filter() {
+async fn passes_heads_of_the_maximum_size_through_a_filter() {
     let modules = Modules::new(&[("reads", READS_ALL)]);
     let rig = Rig::new(&modules.proxied(&[("reads", ", limits: { time: 1s }")])).await;
     let request = |count: usize, length: usize| {
@@ -127,12 +129,12 @@ async fn a_head_as_large_as_may_be_goes_through_a_filter() {
             "{count} of {length}"
         );
     }
-    // None of it reaches the filter.
+    // Nothing of it reaches the filter.
     assert_eq!(rig.ask(request(3, 50_000)).await.json()["code"], "head-too-large");
     assert_eq!(rig.stats("reads").requests, 2);
 }
 
-/// It adds headers of 1000 bytes to map WHERE until it is told to stop, and has it that it is.
+/// Adds headers of 1000 bytes to map WHERE until it receives an error, and asserts that it does.
 const FLOODS: &str = r#"
     (func (export "CALLBACK") (param i32 i32 i32) (result i32)
         (local $status i32)
@@ -145,7 +147,7 @@ const FLOODS: &str = r#"
         (i32.const 0))"#;
 
 #[tokio::test]
-async fn headers_without_end_are_cut_short_and_others_have_their_answers() {
+async fn limits_the_headers_that_filters_add() {
     let floods = |callback: &str, map: &str| FLOODS.replace("CALLBACK", callback).replace("WHERE", map);
     let modules = Modules::new(&[
         ("asks", &floods("proxy_on_request_headers", "0")),
@@ -153,7 +155,7 @@ async fn headers_without_end_are_cut_short_and_others_have_their_answers() {
         ("one", ONE),
     ]);
     let rig = Rig::new(&modules.proxied(&[("asks", ", limits: { time: 2s }")])).await;
-    // The service of these tests takes no such head.
+    // The service of these tests does not accept such a head.
     let refused = rig.ask(get("/echo/a")).await;
     assert!(matches!(refused.status().as_u16(), 431 | 502), "{}", refused.status());
     assert_eq!(rig.stats("asks").traps, 0);

@@ -1,4 +1,4 @@
-//! Bodies that filters hold back, on every kind of route: as long as they may be, too long, in place of others.
+//! Tests of bodies that filters buffer, on every kind of route: within the limit, above it, and replaced.
 
 use http_body_util::BodyExt;
 use services::Body;
@@ -6,13 +6,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-/// Holds the request's body back to its end.
+/// Buffers the request's body to its end.
 const HOLDS_REQUEST: &str = r#"(func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)
     (i32.eqz (local.get 2)))"#;
-/// Holds the answer's body back to its end.
+/// Buffers the response's body to its end.
 const HOLDS_RESPONSE: &str = r#"(func (export "proxy_on_response_body") (param i32 i32 i32) (result i32)
     (i32.eqz (local.get 2)))"#;
-/// Holds the request's body back to its end, and answers 418 if it begins with `0`.
+/// Buffers the request's body to its end, and answers 418 if it starts with `0`.
 const READS: &str = r#"(func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)
     (if (i32.eqz (local.get 2)) (then (return (i32.const 1))))
     (drop (call $buffer (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 136) (i32.const 140)))
@@ -26,7 +26,7 @@ fn chunked(path: &str, text: &str) -> http::Request<Body> {
 }
 
 #[tokio::test]
-async fn a_request_that_is_larger_than_a_filter_may_hold_back_is_refused() {
+async fn refuses_request_bodies_above_the_buffer_limit_of_filters() {
     let modules = Modules::new(&[("holds", HOLDS_REQUEST)]);
     let rig = Rig::new(&modules.proxied(&[("holds", ", limits: { buffer: 1KiB }")])).await;
     // More than is read at once.
@@ -45,7 +45,7 @@ async fn a_request_that_is_larger_than_a_filter_may_hold_back_is_refused() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_larger_than_a_filter_may_hold_back_is_the_services_fault() {
+async fn reports_response_bodies_above_the_buffer_limit_of_filters() {
     let modules = Modules::new(&[("holds", HOLDS_RESPONSE)]);
     let rig = Rig::new(&modules.proxied(&[("holds", ", limits: { buffer: 1KiB }")])).await;
     for path in ["/echo/a", "/echo/pieces"] {
@@ -63,7 +63,7 @@ async fn an_answer_that_is_larger_than_a_filter_may_hold_back_is_the_services_fa
 }
 
 #[tokio::test]
-async fn what_is_held_back_for_ever_is_answered_when_the_routes_time_is_up() {
+async fn answers_paused_requests_at_the_routes_deadline() {
     let holds = |callback: &str| {
         format!(r#"(func (export "{callback}") (param i32 i32 i32) (result i32) (i32.const 1))"#)
     };
@@ -89,7 +89,7 @@ fn program(text: &str, chunked: bool) -> http::Request<Body> {
 }
 
 #[tokio::test]
-async fn a_query_goes_through_filters_as_a_proxied_request_does() {
+async fn queries_pass_through_filters_like_proxied_requests() {
     let modules = Modules::new(&[("reads", READS), ("holds", HOLDS_RESPONSE), ("one", ONE)]);
     let rig = Rig::new(&modules.config(&[("one", ""), ("reads", ""), ("holds", "")])).await;
     for chunked in [false, true] {
@@ -116,7 +116,7 @@ async fn a_query_goes_through_filters_as_a_proxied_request_does() {
 }
 
 #[tokio::test]
-async fn trailers_end_a_body_for_a_filter_in_both_protocols() {
+async fn trailers_end_a_body_for_filters_in_both_protocols() {
     let rig = Rig::new(&Modules::new(&[("reads", READS)]).proxied(&[("reads", "")])).await;
     // The gateway removes a cookie, which leaves no trailers.
     for name in ["x-sum", "cookie"] {

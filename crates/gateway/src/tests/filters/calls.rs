@@ -1,10 +1,10 @@
-//! Calls of filters: to hosts that only they may call, and calls whose request is over before them.
+//! Tests of filters' calls: to hosts that only they may call, and calls whose request ends first.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-/// Waits for a call before the request's head goes on; `x-user` is then `one`.
+/// Waits for a call before the request's head is forwarded; `x-user` is then `one`.
 const WAITS: &str = r#"
     (data (i32.const 144) "x-user")
     (global $id (mut i32) (i32.const 0))
@@ -25,7 +25,7 @@ fn waits(path: &str) -> String {
     format!("{}{}{WAITS}", counter(), asks(path))
 }
 
-/// A config whose only route has this filter, and no service with the name that the filter calls.
+/// A config whose only route has this filter, and without a service of the name that the filter calls.
 fn without_service(modules: &Modules, more: &str) -> String {
     let wasm = modules.path("calls");
     format!(
@@ -35,7 +35,7 @@ fn without_service(modules: &Modules, more: &str) -> String {
     )
 }
 
-/// The module that calls a host, which stands in its text.
+/// Returns the module with calls to this host.
 fn calling(host: &str) -> String {
     let code =
         waits("/a").replace("(data (i32.const 80) \"echo\")", &format!("(data (i32.const 3000) \"{host}\")"));
@@ -43,7 +43,7 @@ fn calling(host: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_filter_calls_a_host_that_is_no_service_where_its_hosts_open_it() {
+async fn filters_can_call_hosts_that_their_config_allows() {
     let elsewhere =
         Rig::new("services: { echo: { url: 'http://UPSTREAM' } }\nroutes: [{ path: /a, proxy: echo }]\n")
             .await;
@@ -52,7 +52,7 @@ async fn a_filter_calls_a_host_that_is_no_service_where_its_hosts_open_it() {
     for (hosts, expected) in [
         (format!(", hosts: ['{host}']"), (200, "one")),
         (", hosts: ['127.0.0.0/8']".to_owned(), (200, "one")),
-        // It is opened, but nobody wrote out that it may be on this machine.
+        // The host is allowed, but not explicitly on this machine.
         (", hosts: ['*']".to_owned(), (504, "")),
         (", hosts: ['*.example.org', '10.0.0.0/8']".to_owned(), (503, "")),
         (String::new(), (503, "")),
@@ -65,7 +65,7 @@ async fn a_filter_calls_a_host_that_is_no_service_where_its_hosts_open_it() {
 }
 
 #[tokio::test]
-async fn a_pattern_that_is_none_is_a_mistake_of_the_config() {
+async fn reports_invalid_host_patterns() {
     let modules = Modules::new(&[("calls", &calling("a"))]);
     let text = without_service(&modules, ", hosts: ['https://auth.internal']");
     let Err(BuildError::Config(mistakes)) = Gateway::build(read(&text, "127.0.0.1:1")) else { panic!() };
@@ -74,13 +74,13 @@ async fn a_pattern_that_is_none_is_a_mistake_of_the_config() {
 }
 
 #[tokio::test]
-async fn a_call_ends_with_a_client_that_goes_away_and_its_filter_is_told_once() {
+async fn cancels_calls_when_the_client_disconnects() {
     let modules = Modules::new(&[("waits", &waits("/wait"))]);
     let rig = Rig::new(&modules.proxied(&[("waits", "")])).await;
     let body = "a".repeat(1000);
     for (number, head) in [
         "GET /echo/a HTTP/1.1\r\nhost: a\r\n\r\n".to_owned(),
-        // With a body that is there, and one that is not.
+        // With a body that has arrived, and one that has not.
         format!("POST /echo/a HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\n{body}"),
         "POST /echo/a HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\n".to_owned(),
     ]
@@ -96,9 +96,9 @@ async fn a_call_ends_with_a_client_that_goes_away_and_its_filter_is_told_once() 
         until(|| rig.counted() == number as u64 + 1).await;
     }
     let stats = rig.stats("waits");
-    // None of the calls came to its own end, of which the filter would have made an answer.
+    // None of the calls completed, since the filter would have sent a response then.
     assert_eq!((stats.traps, stats.calls, stats.local_responses), (0, 3, 0), "{stats:?}");
-    // Whoever comes next has its own.
+    // The next request has a call of its own.
     let next = tokio::spawn(rig.asking(get("/echo/a")));
     rig.upstream.arrived().await;
     rig.upstream.release();
@@ -106,7 +106,7 @@ async fn a_call_ends_with_a_client_that_goes_away_and_its_filter_is_told_once() 
 }
 
 #[tokio::test]
-async fn a_call_ends_with_a_stream_that_its_client_resets() {
+async fn cancels_calls_when_the_client_resets_the_stream() {
     let modules = Modules::new(&[("waits", &waits("/wait"))]);
     let rig = Rig::new(&modules.proxied(&[("waits", "")])).await;
     for request in [get("/echo/a"), post("/echo/a", "body")] {
@@ -124,7 +124,7 @@ async fn a_call_ends_with_a_stream_that_its_client_resets() {
 }
 
 #[tokio::test]
-async fn a_body_is_not_asked_for_before_the_filter_has_let_its_head_go() {
+async fn sends_100_continue_only_after_the_filter_has_passed_the_head() {
     let modules = Modules::new(&[("waits", &waits("/wait"))]);
     let rig = Rig::new(&modules.proxied(&[("waits", "")])).await;
     let mut stream = rig.connect().await;
@@ -132,7 +132,7 @@ async fn a_body_is_not_asked_for_before_the_filter_has_let_its_head_go() {
     stream.write_all(head.as_bytes()).await.unwrap();
     rig.upstream.arrived().await;
     let mut buffer = [0; 512];
-    assert!(stream.try_read(&mut buffer).is_err(), "nothing is said while the filter waits");
+    assert!(stream.try_read(&mut buffer).is_err(), "nothing is sent while the filter waits");
     rig.upstream.release();
     let read = stream.read(&mut buffer).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&buffer[..read]), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -143,7 +143,7 @@ async fn a_body_is_not_asked_for_before_the_filter_has_let_its_head_go() {
 }
 
 #[tokio::test]
-async fn what_a_filter_makes_of_a_header_is_what_a_programs_calls_carry() {
+async fn calls_of_programs_have_the_headers_that_filters_set() {
     let modules = Modules::new(&[("waits", &waits("/a"))]);
     let text = modules.config(&[("waits", "")]);
     let text = text.replace("url: 'http://UPSTREAM'", "url: 'http://UPSTREAM', forward: [x-user]");
@@ -156,5 +156,5 @@ async fn what_a_filter_makes_of_a_header_is_what_a_programs_calls_carry() {
     request.headers_mut().insert("content-type", "text/javascript".parse().unwrap());
     request.headers_mut().insert("x-user", "admin".parse().unwrap());
     let answer = rig.ask(request).await;
-    assert_eq!(answer.text(), "one", "not what the client said");
+    assert_eq!(answer.text(), "one", "not the client's value");
 }

@@ -1,29 +1,30 @@
-//! What filters do to heads that decide where a message ends: nothing that comes after it is mistaken for it.
+//! Tests of filters that change heads which determine where a message ends: no later bytes are taken for a
+//! part of it.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-/// Answers everything itself: the status STATUS, with the body `one`.
+/// Answers every request itself: with the status STATUS and the body `one`.
 const ANSWERS: &str = r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
     (call $want (i32.const 0) (call $respond (i32.const STATUS) (i32.const 0) (i32.const 0) (i32.const 32)
         (i32.const 3) (i32.const 0) (i32.const 0) (i32.const -1)))
     (i32.const 1))"#;
-/// Makes the status of every answer STATUS.
+/// Sets the status of every response to STATUS.
 const RESTATES: &str = r#"
     (data (i32.const 144) ":status") (data (i32.const 152) "STATUS")
     (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
         (call $want (i32.const WANTED)
             (call $replace (i32.const 2) (i32.const 144) (i32.const 7) (i32.const 152) (i32.const 3)))
         (i32.const 0))"#;
-/// Says of messages that they are 3 bytes long.
+/// Sets the length of messages to 3 bytes.
 const LIES: &str = r#"
     (data (i32.const 144) "content-length") (data (i32.const 160) "3")
     (func (export "CALLBACK") (param i32 i32 i32) (result i32)
         (call $want (i32.const 0)
             (call $replace (i32.const MAP) (i32.const 144) (i32.const 14) (i32.const 160) (i32.const 1)))
         (i32.const 0))"#;
-/// It looks at everything, and lets everything pass.
+/// Looks at everything, and passes everything.
 const LOOKS: &str = r#"
     (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32) (i32.const 0))
     (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
@@ -31,7 +32,7 @@ const LOOKS: &str = r#"
     (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32) (i32.const 0))
     (func (export "proxy_on_response_trailers") (param i32 i32) (result i32) (i32.const 0))"#;
 
-/// Two requests on one connection, the second of which ends it; all that came.
+/// Sends two requests on one connection, the second of which ends it. Returns all that was received.
 async fn twice(rig: &Rig, first: &str) -> String {
     let mut stream = rig.connect().await;
     let second = "GET /free HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
@@ -46,7 +47,7 @@ async fn rig(modules: &Modules) -> Rig {
 }
 
 #[tokio::test]
-async fn an_answer_that_may_have_no_body_has_none_whatever_a_filter_says() {
+async fn responses_that_may_have_no_body_have_none_with_any_filter() {
     for (code, method) in [
         (ANSWERS.replace("STATUS", "204"), "GET"),
         (ANSWERS.replace("STATUS", "205"), "GET"),
@@ -71,7 +72,7 @@ async fn an_answer_that_may_have_no_body_has_none_whatever_a_filter_says() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_yet_is_refused() {
+async fn refuses_interim_statuses_from_filters() {
     for status in ["100", "101", "103", "600"] {
         let code = RESTATES.replace("STATUS", status).replace("WANTED", "2");
         let answer = rig(&Modules::new(&[("m", &code)])).await.ask(get("/echo/a")).await;
@@ -81,18 +82,18 @@ async fn an_answer_that_is_none_yet_is_refused() {
             .await
             .ask(get("/echo/a"))
             .await;
-        // A module that can't give its answer lets nothing pass.
+        // A module that can't send its response passes nothing.
         assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{status}");
     }
 }
 
 #[tokio::test]
-async fn a_length_that_a_filter_makes_up_ends_no_message() {
+async fn ignores_content_length_set_by_filters() {
     for path in ["/echo/a", "/echo/pieces"] {
         let code = LIES.replace("CALLBACK", "proxy_on_response_headers").replace("MAP", "2");
         let rig = rig(&Modules::new(&[("m", &code)])).await;
         let answers = twice(&rig, &format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")).await;
-        // Where the length is known it is said; where it is not, the connection ends with the lie.
+        // The actual length is sent if it is known; otherwise the connection ends with the invalid message.
         let whole = answers.contains(r#""method":"GET""#) && answers.matches("HTTP/1.1 200 OK").count() == 2;
         let broken = answers.matches("HTTP/1.1 ").count() == 1;
         assert!(whole || broken, "{answers}");
@@ -109,7 +110,7 @@ async fn a_length_that_a_filter_makes_up_ends_no_message() {
 }
 
 #[tokio::test]
-async fn a_connection_that_becomes_another_protocol_does_so_behind_filters() {
+async fn filters_see_the_response_of_an_upgrade() {
     let upstream = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = upstream.local_addr().unwrap();
     let served = tokio::spawn(async move {

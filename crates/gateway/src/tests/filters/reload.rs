@@ -1,4 +1,4 @@
-//! Other filters, or another configuration, while exchanges are in the middle of the old ones.
+//! Tests of reloads with other filters or another configuration during exchanges with the old ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -7,8 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-/// It says its configuration in both phases as `x-filter`, and instead of the answer's body. Bodies are held back
-/// to their ends; the pieces of requests are counted.
+/// Adds its configuration in both phases as `x-filter`, and replaces the response's body with it. Buffers
+/// bodies to their ends and counts the pieces of requests.
 const SAYS: &str = r#"
     (func $read (call $want (i32.const 0)
         (call $buffer (i32.const 7) (i32.const 0) (i32.const 3) (i32.const 136) (i32.const 140))))
@@ -36,7 +36,7 @@ fn put(rig: &Rig, modules: &Modules, config: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_reload_in_the_middle_of_a_paused_body_drops_and_mixes_nothing() {
+async fn a_reload_during_a_paused_body_drops_and_mixes_nothing() {
     let code = format!("{}{SAYS}", counter());
     let modules = Modules::new(&[("says", &code)]);
     let one = both("one");
@@ -95,7 +95,7 @@ async fn a_reload_in_the_middle_of_a_paused_body_drops_and_mixes_nothing() {
     }
 }
 
-/// It is not done before its call is answered; each end is counted.
+/// Is not done before its call is answered; counts each end.
 const LINGERS: &str = r#"
     (global $last (mut i32) (i32.const 0))
     (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32) (i32.const 0))
@@ -108,24 +108,24 @@ const LINGERS: &str = r#"
     (func (export "proxy_on_log") (param i32) (call $count))"#;
 
 #[tokio::test]
-async fn an_exchange_that_is_not_done_ends_once_also_where_a_reload_comes_between() {
+async fn an_unfinished_exchange_ends_once_also_with_a_reload_in_between() {
     let code = format!("{}{}{LINGERS}", counter(), asks("/wait"));
     let modules = Modules::new(&[("lingers", &code), ("one", ONE)]);
     let rig = Rig::new(&modules.proxied(&[("lingers", "")])).await;
-    // No reload: it is done when it says so.
+    // Without a reload: the exchange ends when the filter is done.
     rig.ask(get("/echo/a")).await;
     rig.upstream.arrived().await;
     assert_eq!(rig.counted(), 0);
     rig.upstream.release();
     until(|| rig.counted() == 1).await;
     rig.upstream.left().await;
-    // A reload while it waits: the filter goes, and its exchange with it.
+    // A reload while it waits: the filter is dropped, and its exchange with it.
     rig.ask(get("/echo/a")).await;
     rig.upstream.arrived().await;
     rig.put(&modules, &[("one", "")]);
     until(|| rig.counted() == 2).await;
     rig.upstream.left().await;
-    // A reload while the request is under way: it ends with the filter that it began with.
+    // A reload while the request is in flight: it ends with the filter that it started with.
     rig.put(&modules, &[("lingers", "")]);
     let waiting = tokio::spawn(rig.asking(get("/echo/wait")));
     rig.upstream.arrived().await;

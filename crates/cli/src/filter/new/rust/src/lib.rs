@@ -1,4 +1,4 @@
-//! A filter: adds a header to each response. Its configuration is the header's value.
+//! A filter that adds a header to each response. Its configuration is the header's value.
 
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, ContextType};
@@ -7,7 +7,7 @@ proxy_wasm::main! {{
     proxy_wasm::set_root_context(|_| Box::new(Plugin::default()));
 }}
 
-/// One for each place where the filter stands in the config.
+/// The root context, one for each use of the filter in the config.
 #[derive(Default)]
 struct Plugin {
     value: String,
@@ -16,7 +16,7 @@ struct Plugin {
 impl Context for Plugin {}
 
 impl RootContext for Plugin {
-    /// To return false refuses the configuration, and with it the route.
+    /// Returning false rejects the configuration, and with it the route.
     fn on_configure(&mut self, _size: usize) -> bool {
         let text = self.get_plugin_configuration().unwrap_or_else(|| b"my-filter".to_vec());
         match String::from_utf8(text) {
@@ -35,7 +35,7 @@ impl RootContext for Plugin {
     }
 }
 
-/// One for each request.
+/// The context of a request.
 struct Stream {
     value: String,
 }
