@@ -1,7 +1,7 @@
-//! Makes the environments: compiles and links them, takes their snapshots and compiles those to machine
-//! code, so that a gateway starts with ready code and `orfa` is one file.
+//! Builds the environments: compiles and links them, takes their snapshots and compiles those to machine
+//! code, so that a gateway starts with ready code and `orfa` is a single file.
 //!
-//! `build/toolchain.rs` calls clang and wasm-ld, `build/crates.rs` finds C sources from crates.io,
+//! `build/toolchain.rs` runs clang and wasm-ld, `build/crates.rs` finds C sources from crates.io,
 //! `build/c.rs` and `build/javascript.rs` are the recipes.
 #![expect(unreachable_pub, reason = "build/toolchain.rs is also a public module of the library")]
 
@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 
 use toolchain::{Result, Toolchain};
 
-/// What a change of makes the environments anew.
+/// Inputs whose changes rebuild the environments.
 const INPUTS: &[&str] = &["build.rs", "build", "c", "javascript", "../sdk/c/orfa.h", "../sdk/c/orfa_abi.h"];
-/// What the constructors of an environment are called; a snapshot has them behind it.
+/// The export that runs the constructors of an environment. It has run before the snapshot is taken.
 const INITIALIZE: &str = "_initialize";
 
 fn main() {
@@ -42,7 +42,7 @@ fn make() -> Result<()> {
     finish("javascript", &javascript::build(&tools, &out)?, sandbox::Class::Javascript, &out)
 }
 
-/// Writes `NAME.wasm`, the environment as it is after its start, and `NAME.cwasm`, its machine code.
+/// Writes `NAME.wasm`, the snapshot of the environment after its start, and `NAME.cwasm`, its machine code.
 fn finish(name: &str, linked: &Path, class: sandbox::Class, out: &Path) -> Result<()> {
     let wasm = fs::read(linked).map_err(|error| format!("{}: {error}", linked.display()))?;
     let wasm = sandbox::snapshot(&wasm, INITIALIZE).map_err(|error| format!("{name}: {error}"))?;

@@ -1,8 +1,8 @@
 //! The C environment: libc, yyjson and the helpers of `sdk/c/orfa.h` in one module.
 //!
-//! The recipe is the memory layout of `query_abi::layout`: the stack at the bottom, so that running out
-//! of it is a trap; a gap for the data of the query; then data and heap of the environment. The same for
-//! the table, whose first slots are the query's.
+//! The module follows the memory layout of `query_abi::layout`: the stack is at the bottom, so that a stack
+//! overflow traps; then comes a gap for the data of the query; then data and heap of the environment. The
+//! first slots of the table are the query's, too.
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use query_abi::{MEMORY, STACK_POINTER, layout};
 use crate::crates::crate_source;
 use crate::toolchain::{Result, Toolchain};
 
-/// Files of `c/`.
+/// Source files in `c/`.
 const FILES: &[&str] = &["text.c", "format.c", "json.c", "lazy.c", "call.c", "answer.c", "host.c", "wasi.c"];
 
-/// Leaves out what no helper calls, and comments or trailing commas, which are not JSON.
+/// Leaves out functions that no helper calls, and support for comments and trailing commas, which are not JSON.
 const YYJSON_FLAGS: &[&str] = &["-DYYJSON_DISABLE_UTILS=1", "-DYYJSON_DISABLE_NON_STANDARD=1"];
 
-/// The memory that an environment starts with: a heap that most runs don't have to grow.
+/// The initial memory of an environment: most runs don't have to grow its heap.
 const INITIAL_MEMORY: u32 = 1024 * 1024;
 
-/// Builds the C environment in `out`; returns the linked module, before its snapshot. The sources of yyjson are
-/// left there too, for `native.rs`.
+/// Builds the C environment in `out` and returns the linked module, before its snapshot. Also copies the sources
+/// of yyjson there, for `native.rs`.
 pub fn build(tools: &Toolchain, out: &Path) -> Result<PathBuf> {
     let yyjson = crate_source("yyjson-sys")?.join("yyjson/src");
     for file in ["yyjson.c", "yyjson.h"] {
@@ -41,7 +41,7 @@ pub fn build(tools: &Toolchain, out: &Path) -> Result<PathBuf> {
     Ok(linked)
 }
 
-/// The arguments of the linker for an environment: the layout, libc, and what it exports.
+/// Returns the arguments of the linker for an environment: the layout, libc, and the exports.
 pub fn link_arguments(tools: &Toolchain, objects: &[PathBuf], exports: &[String]) -> Result<Vec<OsString>> {
     let archives = tools.libc_archives()?;
     let mut arguments: Vec<OsString> = vec![archives.join("crt1-reactor.o").into()];
@@ -68,7 +68,7 @@ pub fn link_arguments(tools: &Toolchain, objects: &[PathBuf], exports: &[String]
     Ok(arguments)
 }
 
-/// The names of an export list: a line each, `#` begins a comment.
+/// Reads the names in an export list: one per line, `#` begins a comment.
 pub fn exports(list: &Path) -> Result<Vec<String>> {
     let text = fs::read_to_string(list).map_err(|error| format!("{}: {error}", list.display()))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));

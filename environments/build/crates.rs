@@ -1,5 +1,5 @@
-//! Finds C sources that come from crates.io: the packages are locked in Cargo.lock and fetched by cargo,
-//! but never compiled as Rust, since they are dependencies of a target that the gateway isn't built for.
+//! Finds C sources that come from crates.io. The packages are locked in Cargo.lock and fetched by cargo, but
+//! never compiled as Rust, since they are dependencies of a target that the gateway isn't built for.
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use crate::toolchain::Result;
 
-/// The target whose dependencies hold the C sources (see `Cargo.toml`). Naming it keeps cargo from
-/// fetching what only other platforms need.
+/// The target whose dependencies contain the C sources (see `Cargo.toml`). Naming it keeps cargo from fetching
+/// packages that only other platforms need.
 const TARGET: &str = "wasm32-wasip1";
 
-/// The folder of a locked package, fetched if it has to be.
+/// Returns the folder of a locked package, fetching it if necessary.
 pub fn crate_source(name: &str) -> Result<PathBuf> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -23,7 +23,7 @@ pub fn crate_source(name: &str) -> Result<PathBuf> {
         return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim_end()));
     }
     let metadata: Value = serde_json::from_slice(&output.stdout)
-        .map_err(|error| format!("cargo metadata wrote no JSON: {error}"))?;
+        .map_err(|error| format!("cargo metadata did not write JSON: {error}"))?;
     let packages = metadata["packages"].as_array().map_or(&[][..], Vec::as_slice);
     let package = packages.iter().find(|package| package["name"] == name);
     let path = package

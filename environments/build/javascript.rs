@@ -1,7 +1,7 @@
 //! The JavaScript environment: QuickJS-ng and the library of `javascript/` in one module.
 //!
-//! Memory and table are laid out as in the C environment, by the same link. The snapshot that the build
-//! takes afterwards holds the engine as it is when the prelude has run.
+//! Memory and table have the layout of the C environment, from the same linker arguments. The build takes the
+//! snapshot after the prelude has run.
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -9,18 +9,18 @@ use crate::c::link_arguments;
 use crate::crates::crate_source;
 use crate::toolchain::{Result, Toolchain};
 
-/// Files of `javascript/`. `prelude.js` is embedded by `env.c`.
+/// Source files in `javascript/`. `env.c` embeds `prelude.js`.
 const FILES: &[&str] = &["env.c", "calls.c", "lazy.c", "write.c", "url.c", "library.c", "wasi.c"];
-/// The engine without its own command line and its operating system library.
+/// Source files of the engine, without its command line and its operating system library.
 const ENGINE: &[&str] = &["quickjs.c", "libregexp.c", "libunicode.c", "dtoa.c"];
-/// `wasi-libc` has no signals and no process times; these names make its headers offer the rest. The
-/// engine's warnings are its maintainers' business.
+/// Flags for the engine. `wasi-libc` has no signals and no process times; these macros make its headers offer the
+/// rest. `-w` silences warnings, which are for the engine's maintainers.
 const ENGINE_FLAGS: &[&str] =
     &["-D_GNU_SOURCE", "-D_WASI_EMULATED_PROCESS_CLOCKS", "-D_WASI_EMULATED_SIGNAL", "-w"];
-/// `env.c` uses `#embed` of C23.
+/// Flags for our own files. `env.c` uses `#embed` of C23.
 const OWN_FLAGS: &[&str] = &["-D_GNU_SOURCE", "-Wno-unused-parameter", "-Wno-c23-extensions"];
 
-/// Builds the JavaScript environment in `out`; returns the linked module, before its snapshot.
+/// Builds the JavaScript environment in `out` and returns the linked module, before its snapshot.
 pub fn build(tools: &Toolchain, out: &Path) -> Result<PathBuf> {
     let engine = crate_source("libquickjs-ng-sys")?.join("embed/quickjs");
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("javascript");

@@ -1,10 +1,10 @@
-//! The C toolchain: finds clang, wasm-ld, wasi-libc and the compiler runtime, and calls them.
+//! The C toolchain: finds and runs clang, wasm-ld, wasi-libc and the compiler runtime.
 //!
-//! Two users compile this one file: the build script of this crate (`build.rs`), which makes the
-//! environments, and `orfa query build`, which makes queries and reaches it as `environments::toolchain`.
-//! A query needs clang and wasm-ld alone: everything else it imports.
+//! This file is compiled twice: into the build script of this crate (`build.rs`), which builds the environments,
+//! and as `environments::toolchain`, with which `orfa query build` builds queries. A query only needs clang and
+//! wasm-ld: it imports everything else.
 //!
-//! Every error is one line that names the Debian package which brings what is missing.
+//! Every error is one line that names the Debian package to install.
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -15,20 +15,20 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::SystemTime;
 
-/// What a step of the toolchain returns: its result, or one line (and the compiler's own words) for people.
+/// The result of a step of the toolchain. Errors are one line for people, followed by the tool's own output.
 pub type Result<T> = std::result::Result<T, String>;
 
-/// The line to type where something is missing.
+/// The command that installs missing tools.
 pub const INSTALL: &str =
     "apt-get install --no-install-recommends clang-19 lld-19 wasi-libc libclang-rt-19-dev-wasm32";
 
-/// The oldest clang whose WebAssembly output the environments are tried with.
+/// The oldest clang whose WebAssembly output is tested with the environments.
 const OLDEST_CLANG: u32 = 16;
 const NEWEST_CLANG: u32 = 22;
 const PREFERRED_CLANG: u32 = 19;
 
-/// What every C file for an environment or a query is compiled with: the features that all of ORFA's
-/// modules may use, and nothing that tells where it was built.
+/// The flags for every C file of an environment or a query: the WebAssembly features that all modules of ORFA may
+/// use, and no trace of the machine that built them.
 pub const TARGET_FLAGS: &[&str] = &[
     "--target=wasm32-wasi",
     "-mbulk-memory",
@@ -40,10 +40,10 @@ pub const TARGET_FLAGS: &[&str] = &[
     "-fvisibility=hidden",
 ];
 
-/// A clang that can compile for WebAssembly, and the linker beside it.
+/// A clang that can compile for WebAssembly, and its linker.
 #[derive(Clone, Debug)]
 pub struct Toolchain {
-    /// It compiles for other machines than WebAssembly as well.
+    /// The compiler. It also compiles for the host.
     pub clang: PathBuf,
     linker: PathBuf,
     version: String,
@@ -51,7 +51,7 @@ pub struct Toolchain {
 }
 
 impl Toolchain {
-    /// Finds clang (`$ORFA_CLANG`, else clang-19, else any from 16 on) and wasm-ld (`$ORFA_WASM_LD`, else
+    /// Finds clang (`$ORFA_CLANG`, else clang-19, else any version from 16 on) and wasm-ld (`$ORFA_WASM_LD`, else
     /// the one of clang's version). The root of wasi-libc is `$ORFA_WASI_SYSROOT`, else `/usr`.
     pub fn find() -> Result<Self> {
         let (clang, major, version) = find_clang()?;
@@ -60,17 +60,17 @@ impl Toolchain {
         Ok(Self { clang, linker, version, sysroot: sysroot.into() })
     }
 
-    /// The headers of wasi-libc.
+    /// Returns the folder of wasi-libc's headers.
     pub fn libc_headers(&self) -> Result<PathBuf> {
         self.libc_part("include", "string.h")
     }
 
-    /// The folder of wasi-libc's archives and of `crt1-reactor.o`.
+    /// Returns the folder of wasi-libc's archives and of `crt1-reactor.o`.
     pub fn libc_archives(&self) -> Result<PathBuf> {
         self.libc_part("lib", "libc.a")
     }
 
-    /// The archive with what clang calls behind one's back, such as 128-bit arithmetic.
+    /// Returns the archive of functions that clang calls implicitly, such as 128-bit arithmetic.
     pub fn builtins(&self) -> Result<PathBuf> {
         let mut command = Command::new(&self.clang);
         command.args(["--target=wasm32-wasi", "-rtlib=compiler-rt", "-print-libgcc-file-name"]);
@@ -78,8 +78,8 @@ impl Toolchain {
         if path.is_file() { Ok(path) } else { Err(missing("the compiler runtime for wasm32", &path)) }
     }
 
-    /// Compiles C files, as many at once as there are cores, into `out`; objects that are newer than
-    /// everything they were made from stay. The objects come back in the order of the sources.
+    /// Compiles C files into `out`, in parallel on all cores. Objects that are newer than all their inputs are
+    /// reused. Returns the objects in the order of the sources.
     pub fn compile(&self, sources: &[PathBuf], flags: &[OsString], out: &Path) -> Result<Vec<PathBuf>> {
         fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
         let objects: Vec<_> = sources.iter().map(|source| self.object(source, flags, out)).collect();
@@ -115,7 +115,7 @@ impl Toolchain {
         if folder.join(file).is_file() { Ok(folder) } else { Err(missing("wasi-libc", &folder)) }
     }
 
-    /// Where the object of a source goes: its name tells apart what other flags or compilers make.
+    /// Returns the path of a source's object. Its name has a hash of flags and compiler version.
     fn object(&self, source: &Path, flags: &[OsString], out: &Path) -> PathBuf {
         let mut hasher = DefaultHasher::new();
         (&self.version, TARGET_FLAGS, flags, source).hash(&mut hasher);
@@ -123,7 +123,7 @@ impl Toolchain {
         out.join(format!("{stem}-{:016x}.o", hasher.finish()))
     }
 
-    /// Compiles one C file; returns what the compiler warned about.
+    /// Compiles one C file and returns the compiler's warnings.
     pub fn compile_file(&self, source: &Path, flags: &[OsString], object: &Path) -> Result<String> {
         let mut command = Command::new(&self.clang);
         command.args(TARGET_FLAGS).arg("-nostdlibinc");
@@ -136,7 +136,7 @@ impl Toolchain {
     }
 }
 
-/// Whether an object is newer than every file that its make rule names.
+/// Whether an object is newer than every file in its make rule.
 fn is_fresh(object: &Path) -> std::io::Result<bool> {
     let modified = |path: &Path| -> std::io::Result<SystemTime> { fs::metadata(path)?.modified() };
     let made = modified(object)?;
@@ -148,7 +148,7 @@ fn is_fresh(object: &Path) -> std::io::Result<bool> {
 fn find_clang() -> Result<(PathBuf, u32, String)> {
     if let Some(chosen) = std::env::var_os("ORFA_CLANG") {
         let version = clang_version(&chosen)
-            .ok_or(format!("ORFA_CLANG={} is no clang that can be run", chosen.to_string_lossy()))?;
+            .ok_or(format!("ORFA_CLANG={} is not a clang that can be run", chosen.to_string_lossy()))?;
         return Ok((chosen.into(), version.0, version.1));
     }
     let numbered = (OLDEST_CLANG..=NEWEST_CLANG).rev().map(|major| format!("clang-{major}"));
@@ -160,7 +160,7 @@ fn find_clang() -> Result<(PathBuf, u32, String)> {
     found.ok_or(format!("clang {OLDEST_CLANG} or newer was not found; on Debian: {INSTALL}"))
 }
 
-/// The major version and the whole version line of a clang, if there is one under this name.
+/// Returns the major version and the whole version line of a clang, if the command exists.
 fn clang_version(clang: &OsStr) -> Option<(u32, String)> {
     let output = Command::new(clang).arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -179,7 +179,7 @@ fn find_linker(clang: &Path, major: u32) -> Result<PathBuf> {
     names.into_iter().find(runs).ok_or(format!("wasm-ld was not found; on Debian: {INSTALL}"))
 }
 
-/// Runs a tool to its end; where it fails, its own words are the error.
+/// Runs a tool to its end. If it fails, the error contains its standard error.
 fn run(command: &mut Command) -> Result<Output> {
     let tool = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("{tool} can't be run: {error}"))?;

@@ -1,4 +1,4 @@
-/* The answer, the console, and the ways to give up. */
+/* The answer, the console, and failing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ void orfa_add(orfa_out out, const char *members, ...) {
     va_end(args.list);
 }
 
-/* An instance may run once more, so nothing of this run's answer is left behind. */
+/* The instance may run again, so no state of this run's answer may remain. */
 static void done(const void *data, uint32_t len) {
     typed = false;
     orfa_host_done(data, len);
@@ -81,7 +81,7 @@ int orfa_header(const char *name, const char *value) {
     return orfa_host_header(name, strlen(name), value, strlen(value));
 }
 
-/* ---- The console, and giving up ---- */
+/* ---- The console, and failing ---- */
 
 static void print(text *out, const char *format, va_list list) {
     va_list again;
@@ -111,7 +111,7 @@ _Noreturn void orfa_fail(const char *format, ...) {
     fail(ORFA_REFUSED, reason.data, reason.len);
 }
 
-/* What assert() calls. */
+/* Called by assert(). */
 _Noreturn void __assert_fail(const char *condition, const char *file, int line, const char *function) {
     orfa_fail("%s:%d: %s: assertion failed: %s", file, line, function, condition);
 }

@@ -1,6 +1,6 @@
 /* Calls to services: a format becomes a request, a future becomes a status, a text or JSON.
  *
- * Each call's method and URL are kept, so that a run that ends because of one can name it. */
+ * Each call's method and URL are stored, so that an error that ends the run can name them. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -13,7 +13,7 @@ typedef struct call_s {
     const char *url;
 } call;
 
-/* The answers from this length on stay with the host: smaller ones are read sooner than asked about. */
+/* Answers of at least this length stay with the host: parsing a smaller one is faster than host calls. */
 enum { HEADERS = 32, LAZY_BYTES = 4096 };
 
 static call *calls;
@@ -133,21 +133,21 @@ int orfa_wait_any(const orfa_future *futures, int count) {
     return found;
 }
 
-/* ---- What came ---- */
+/* ---- Responses ---- */
 
 const char *orfa_reason(int code) {
     switch (code) {
-    case ORFA_OK: return "it went well";
-    case ORFA_NOT_READY: return "the call is still under way";
+    case ORFA_OK: return "the call succeeded";
+    case ORFA_NOT_READY: return "the call is still in progress";
     case ORFA_MISSING: return "there is no such value";
-    case ORFA_FORBIDDEN: return "the rules of the gateway forbid it";
+    case ORFA_FORBIDDEN: return "the gateway's rules forbid the call";
     case ORFA_UNKNOWN_SERVICE: return "there is no such service on this route";
     case ORFA_NOT_JSON: return "the body is not JSON";
     case ORFA_UNREACHABLE: return "there is no connection to the service";
     case ORFA_TIMEOUT: return "the service did not answer in time";
-    case ORFA_BROKEN: return "the service broke off";
+    case ORFA_BROKEN: return "the service broke off the response, or it was not HTTP";
     case ORFA_TOO_DEEP: return "the JSON is nested too deeply";
-    default: return "it makes no sense";
+    default: return "a handle, pointer or argument is not valid";
     }
 }
 
@@ -158,7 +158,7 @@ static const call *call_of(orfa_future future) {
     return made ? made : &none;
 }
 
-/* The response of a call that went well; whatever else ends the run. */
+/* Returns the response of a successful call. Ends the run if the call failed or its status is not 2xx. */
 static orfa_response expected(orfa_future future) {
     orfa_response response = response_of(future);
     const call *made = call_of(future);
@@ -175,7 +175,7 @@ static orfa_value body_json(orfa_future future, uint32_t len, size_t *position) 
     return json_read(room, len, position);
 }
 
-/* The JSON of an answer that came; NULL with a code and a position where there is none. */
+/* Returns the JSON of an answer, or NULL with a code and a position if it has none. */
 static orfa_value answer_json(orfa_future future, uint32_t len, int *code, size_t *position) {
     *code = ORFA_OK;
     orfa_value value = len < LAZY_BYTES ? NULL : lazy_root(future, code, position);

@@ -1,13 +1,13 @@
-/* The three format languages of orfa.h: URLs, JSON Pointers, templates. They share the % words; each
- * decides what a word that carries text or a value turns into.
+/* The three format languages of orfa.h: URLs, JSON Pointers, templates. They share the % words; each has its own
+ * functions that write the arguments.
  *
- * A template is JSON whose commas are written late: a comma is only remembered until something follows
- * it, so that "{...%v,a:1}" is right for an empty object too. */
+ * A template is JSON whose commas are written late: a comma is only remembered until something follows it, so
+ * that "{...%v,a:1}" also works for an empty object. */
 #include <ctype.h>
 #include <string.h>
 #include "environment.h"
 
-/* What writes a text argument, and a value argument. */
+/* The functions that write the arguments of a format language; NULL if it doesn't have them. */
 typedef struct {
     void (*string)(text *out, const char *string);
     void (*value)(text *out, orfa_value value);
@@ -24,7 +24,7 @@ static _Noreturn void unknown_word(const char *format) { orfa_fail("unknown %% w
 
 static void write_double(text *out, double number) { text_json_double(out, number); }
 
-/* Writes the argument of the word at `at`, behind its %, and returns what follows the word. */
+/* Writes the argument of the word at `at`, after its %, and returns the position after the word. */
 static const char *word(text *out, const char *at, arguments *args, const language *in, const char *format) {
     if (at[0] == 'l' && at[1] == 'l' && (at[2] == 'd' || at[2] == 'u')) {
         long long number = va_arg(args->list, long long);
@@ -59,18 +59,18 @@ static void format_plain(text *out, const char *format, arguments *args, const l
 
 /* ---- URLs ---- */
 
-/* Ends the run where what was added from `start` on can't stand in a path: what is empty, `.` or `..` would make it
- * another path. */
+/* Ends the run if the text added from `start` on can't be a part of a path: an empty segment, `.` or `..` would
+ * lead to another path. */
 static void check_part(const text *out, uint32_t start) {
     uint32_t len = out->len - start;
     bool in_path = start && !memchr(out->data, '?', start);
     if (in_path && len <= 2 && !memcmp(out->data + start, "..", len))
-        orfa_fail("'%.*s' can't stand in the path behind %.*s", (int)len, out->data + start, (int)start, out->data);
+        orfa_fail("'%.*s' can't be used in the path after %.*s", (int)len, out->data + start, (int)start, out->data);
 }
 
 static void url_string(text *out, const char *string) {
     uint32_t start = out->len;
-    if (!string) orfa_fail("NULL can't stand in a URL, behind %.*s", (int)start, out->data ? out->data : "");
+    if (!string) orfa_fail("NULL can't be used in a URL, after %.*s", (int)start, out->data ? out->data : "");
     text_percent_encoded(out, string, strlen(string));
     check_part(out, start);
 }
@@ -84,7 +84,7 @@ static void url_scalar(text *out, orfa_value value) {
         text_json(out, value);
     } else {
         const char *kind = !value ? "no value" : yyjson_is_null(scalar) ? "null" : "an object or a nested array";
-        orfa_fail("%%v is %s, which can't stand in a URL, behind %.*s", kind, (int)start, out->data ? out->data : "");
+        orfa_fail("%%v is %s, which can't be used in a URL, after %.*s", kind, (int)start, out->data ? out->data : "");
     }
     check_part(out, start);
 }
@@ -104,12 +104,12 @@ static void url_value(text *out, orfa_value value) {
     check_part(out, start);
 }
 
-/* A service may take a list that leaves nothing there for everything: none is to change it all. */
+/* Rejects empty lists: a service may take an empty list to mean everything, and change all of it. */
 static void url_value_of_change(text *out, orfa_value value) {
     uint32_t start = out->len;
     url_value(out, value);
     if (out->len == start && yyjson_is_arr(json(value)))
-        orfa_fail("%%v is an empty list, which a call that changes something can't have, behind %.*s", (int)start,
+        orfa_fail("%%v is an empty list, which a call that changes something can't have, after %.*s", (int)start,
                   out->data ? out->data : "");
 }
 
@@ -146,7 +146,7 @@ static void start_item(writer *to) {
 
 static bool is_name(char byte) { return isalnum((unsigned char)byte) || byte == '_' || byte == '$'; }
 
-/* A bare name is a key or a text; true, false and null are themselves unless they are keys. */
+/* Writes a bare name, as a key or a text. true, false and null are literals unless they are keys. */
 static const char *bare_name(writer *to, const char *at) {
     const char *end = at;
     while (is_name(*end) || *end == '-') end++;
@@ -160,7 +160,7 @@ static const char *bare_name(writer *to, const char *at) {
     return end;
 }
 
-/* Text in either kind of quotes; what stands between them is JSON already. */
+/* Writes text in either kind of quotes. The text between them is JSON already. */
 static const char *quoted(writer *to, const char *at, const char *format) {
     const char *end = at + 1;
     while (*end && *end != *at) end += *end == '\\' && end[1] ? 2 : 1;
@@ -171,7 +171,7 @@ static const char *quoted(writer *to, const char *at, const char *format) {
     return end + 1;
 }
 
-/* The members of an object, without its braces. */
+/* Writes the members of an object, without its braces. */
 static const char *spread(writer *to, const char *at, arguments *args, const char *format) {
     if (strncmp(at, "...%v", 5)) orfa_fail("only %%v may follow ... in \"%s\"", format);
     orfa_value value = va_arg(args->list, orfa_value);
@@ -209,7 +209,7 @@ static const char *closing(writer *to, const char *at, const char *format) {
     return at + 1;
 }
 
-/* Writes one token and returns what follows it. */
+/* Writes one token and returns the position after it. */
 static const char *token(writer *to, const char *at, arguments *args, const char *format) {
     switch (*at) {
     case ' ': case '\n': case '\t': return at + 1;

@@ -1,5 +1,5 @@
-/* The host's functions under the names that queries import from the environment. Going through it costs
- * a call, and saves a query the compilation of a second kind of import. */
+/* The host's functions, under the names that queries import from the environment. The indirection costs one call,
+ * and spares a query a second kind of import to compile. */
 #include <orfa.h>
 
 void orfa_Handle_del(orfa_handle handle) { orfa_host_Handle_del(handle); }

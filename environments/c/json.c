@@ -1,8 +1,8 @@
-/* JSON that came in: reading it, walking it by pointers, joining lists.
+/* Reading JSON, walking it by JSON Pointers, joining lists.
  *
- * Values are yyjson's, or lazy (lazy.c). Those of yyjson lie in memory in the order of the text. Reaching element n of an array takes
- * n steps, so a few cursors remember how far the last walk through an array came: a loop over "/%d/id"
- * costs one step a turn. */
+ * Values are yyjson's, or lazy (lazy.c). yyjson's values are in memory in the order of the text, so reaching
+ * element n of an array takes n steps. A few cursors remember the position of the last walk through an array:
+ * a loop over "/%d/id" takes one step per iteration. */
 #include <stdlib.h>
 #include <string.h>
 #include "environment.h"
@@ -20,7 +20,7 @@ typedef struct {
     yyjson_val *item;
 } entry;
 
-/* Elements of an array by one of their members: open addressing, half full at most. */
+/* An index of an array's elements by one of their members: open addressing, at most half full. */
 typedef struct index_s {
     struct index_s *next;
     yyjson_val *array;
@@ -75,7 +75,7 @@ static yyjson_val *element(yyjson_val *array, uint32_t n) {
     return last->item;
 }
 
-/* One step of a pointer: ~1 is a slash and ~0 a tilde. The token is rewritten in place. */
+/* Follows one token of a pointer; ~1 is a slash and ~0 a tilde. Unescapes the token in place. */
 static yyjson_val *step(yyjson_val *value, char *token, char *end) {
     if (!is_object((orfa_value)value)) {
         char *digits;
@@ -111,7 +111,7 @@ static yyjson_val *at(orfa_value value, const char *pointer, va_list list) {
     return walk(raw(value), text_terminated(&scratch));
 }
 
-/* The same for a number, true or false, which is not kept. Most pointers are one name, with nothing to format. */
+/* Like `at`, but doesn't store a number, true or false. Most pointers are one name without anything to format. */
 static yyjson_val *at_once(orfa_value value, const char *pointer, va_list list) {
     static yyjson_val scratch;
     const char *end = pointer + 1;
@@ -135,7 +135,7 @@ orfa_value orfa_at(orfa_value value, const char *pointer, ...) {
     return (orfa_value)found;
 }
 
-/* Whether a value is a whole number of 64 bits. 3.0 is one. */
+/* Whether a value is an integer of 64 bits. 3.0 is one. */
 static bool whole(yyjson_val *value, long long *number) {
     if (yyjson_is_real(value)) {
         double real = unsafe_yyjson_get_real(value);
@@ -171,7 +171,7 @@ int orfa_bool(orfa_value value, int otherwise, const char *pointer, ...) {
     return yyjson_is_bool(found) ? unsafe_yyjson_get_bool(found) : otherwise;
 }
 
-/* A text with U+0000 in it is no C string: it would be checked as a shorter one than %v sends. */
+/* A text that contains U+0000 can't be a C string: the program would check a shorter text than %v sends. */
 const char *orfa_str(orfa_value value, const char *otherwise, const char *pointer, ...) {
     AT(found);
     if (!yyjson_is_str(found)) return otherwise;
@@ -223,7 +223,7 @@ static bool same(yyjson_val *a, yyjson_val *b) {
     return !memcmp(unsafe_yyjson_get_str(a), unsafe_yyjson_get_str(b), unsafe_yyjson_get_len(a));
 }
 
-/* The slot of the element with this key, or the empty one where it belongs. */
+/* Returns the slot of the element with this key, or the empty slot where it belongs. */
 static entry *slot(index_table *index, yyjson_val *key) {
     uint32_t at = hash(key) & index->mask;
     while (index->slots[at].item && !same(index->slots[at].key, key)) at = (at + 1) & index->mask;
@@ -274,10 +274,10 @@ orfa_value orfa_pluck(orfa_value array, const char *name) {
 
 /* ---- Projecting ---- */
 
-/* Where a value ends: containers lie in front of what they hold. */
+/* Returns the number of slots that a value occupies, including its children. */
 static uint32_t span(yyjson_val *value) { return unsafe_yyjson_get_next(value) - value; }
 
-/* The next name of a list, its member's value, and whether there was a name. */
+/* Reads the next name of a list and the value of that member. Returns whether there was a name. */
 static bool next_name(const char **names, yyjson_val *object, yyjson_val *key, yyjson_val **value) {
     const char *name = *names + strspn(*names, ", ");
     uint32_t len = strcspn(name, ", ");

@@ -1,42 +1,42 @@
-/* JSON that stays with the host: large answers, of which a query reads a part.
+/* JSON that stays with the host: large answers that a query reads only in part.
  *
- * A lazy value is a yyjson_val of a type that yyjson doesn't know. Asked for a member it asks the host;
- * walked or counted through, it fetches its children, one level of them, and is from then on what it was
- * fetched as: an array or object of yyjson's whose containers are lazy in turn. A slot of a fetched level
- * is one yyjson_val, and its address is the value, fetched or not.
+ * A lazy value is a yyjson_val of a type that yyjson doesn't know. Reading a member of it asks the host. Iterating
+ * over it or indexing it fetches one level of children; from then on the value acts as that array or object of
+ * yyjson's, whose containers are lazy in turn. A slot of a fetched level is one yyjson_val, and its address is the
+ * value, fetched or not.
  *
- * The same part of a document, asked for twice, may be two lazy values. Their children are the same: they are
- * fetched once for each place, so that a walk which asks for its container in every turn comes to its end.
+ * Two lazy values may refer to the same part of a document. They share their children, which are fetched once for
+ * each node, so that a loop that looks its container up in every iteration terminates.
  *
- * Reading the same member of one object after the other would cost a call of the host each. The second time in a row
- * it is read ahead. */
+ * Reading the same member of many objects would cost one host call each. From the second object in a row on, the
+ * member is read ahead for the objects that follow. */
 #include <stdlib.h>
 #include <string.h>
 #include "environment.h"
 
 enum { GUESS = 512, COLUMNS = 8, COLUMN = 64, COLUMN_NAME = 40, COLUMN_TEXTS = 2048, LONGEST_NAME = 16384 };
 
-/* A member that was asked for by its name, which the caller keeps. */
+/* A member that was read by its name. The caller keeps a pointer to the value. */
 typedef struct {
     yyjson_val value;
     uint32_t name_len;
     char name[];
 } member;
 
-/* The children of a place in a document. */
+/* The children of a node in a document. */
 typedef struct {
     uint64_t key;
     yyjson_val *container;
 } level;
 
-/* All levels that were fetched: open addressing, half full at most. */
+/* All fetched levels: open addressing, at most half full. */
 static struct {
     level *slots;
     uint32_t size, count;
 } levels;
 
-/* A member that objects beside each other were asked for: what comes next are values of those behind them, read ahead,
- * more of them each time. `first` and the `count` objects from there on are those whose values are here. */
+/* A member that was read of neighbouring objects. Its values for the objects that follow are read ahead, more of
+ * them each time: `values` are those of the `count` objects from `first` on. */
 typedef struct {
     yyjson_val *first;
     uint32_t count, ahead, name_len;
@@ -46,15 +46,15 @@ typedef struct {
 } column;
 
 static column columns[COLUMNS];
-/* The one whose name stood in a pointer as it is, the last time. */
+/* The column of the last pointer that was one plain name. */
 static const column *latest;
 
 static orfa_future future_of(yyjson_val *lazy) { return (orfa_future)(lazy->tag >> LAZY_FUTURE_BIT); }
 
 static uint32_t node_of(yyjson_val *lazy) { return (uint32_t)(lazy->uni.u64 >> 32); }
 
-/* Turns what the host wrote, an orfa_json_value, into what yyjson has in its place: only the first of its
- * two words differs. */
+/* Converts an orfa_json_value, as the host wrote it, to yyjson's form in place: only the first of its two words
+ * differs. */
 static void understand(yyjson_val *value, orfa_future future) {
     static const uint8_t tags[] = {
         [ORFA_JSON_NULL] = YYJSON_TYPE_NULL,
@@ -87,7 +87,7 @@ orfa_value lazy_root(orfa_future future, int *code, size_t *position) {
 
 static uint64_t key_of(yyjson_val *lazy) { return (uint64_t)future_of(lazy) << 32 | node_of(lazy); }
 
-/* The slot of the level with this key, or the empty one where it belongs. */
+/* Returns the slot of the level with this key, or the empty slot where it belongs. */
 static level *slot_of(uint64_t key) {
     uint32_t at = (uint32_t)(key * 0x9E3779B97F4A7C15ULL >> 32);
     level *slot;
@@ -96,7 +96,7 @@ static level *slot_of(uint64_t key) {
     return slot;
 }
 
-/* Makes room for one level more. */
+/* Makes room for one more level. */
 static void grow(void) {
     if (levels.count < levels.size / 2) return;
     level *before = levels.slots, *end = before + levels.size;
@@ -140,7 +140,7 @@ yyjson_val *lazy_children(yyjson_val *lazy) {
     return known->container;
 }
 
-/* A value of its own, with the name that it was asked for by, and its text. */
+/* Allocates a value that lives on, together with its name and its text. */
 static yyjson_val *keep(const yyjson_val *found, const char *name, uint32_t len, const char *text, uint32_t text_len) {
     member *kept = orfa_alloc(sizeof *kept + len + text_len);
     kept->value = *found;
@@ -150,7 +150,7 @@ static yyjson_val *keep(const yyjson_val *found, const char *name, uint32_t len,
     return &kept->value;
 }
 
-/* Where members of this name are read ahead; NULL for a name that is too long for it. */
+/* Returns the column that reads members of this name ahead; NULL if the name is too long for it. */
 static column *column_of(const char *name, uint32_t len) {
     if (len == 0 || len > COLUMN_NAME) return NULL;
     column *column = &columns[(len * 7 + (uint8_t)name[0] * 31 + (uint8_t)name[len - 1]) % COLUMNS];
@@ -161,8 +161,8 @@ static column *column_of(const char *name, uint32_t len) {
     return column;
 }
 
-/* What the host wrote about the member of an object, if it was read ahead or is now. Slots that stand beside each other
- * and are lazy, both, are items of one array. */
+/* Returns the host's record of an object's member if it was read ahead or is now. Two lazy values in adjacent slots
+ * are items of one array. */
 static const yyjson_val *read_ahead(column *column, yyjson_val *lazy) {
     uint32_t past = ((uintptr_t)lazy - (uintptr_t)column->first) / sizeof *lazy;
     if (past > column->count || !column->first) {
@@ -178,7 +178,7 @@ static const yyjson_val *read_ahead(column *column, yyjson_val *lazy) {
     return NULL;
 }
 
-/* Asks the host for a member. A text goes to `room`, or where that is too small to memory of its own. */
+/* Asks the host for a member. A text goes to `room`, or to memory of its own if that is too small. */
 static bool ask(yyjson_val *lazy, const char *name, uint32_t len, yyjson_val *found, char *room) {
     orfa_json_value *value = (orfa_json_value *)found;
     orfa_future future = future_of(lazy);
@@ -194,7 +194,7 @@ static bool ask(yyjson_val *lazy, const char *name, uint32_t len, yyjson_val *fo
 yyjson_val *lazy_member(yyjson_val *lazy, const char *name, uint32_t len, yyjson_val *scratch) {
     if (lazy->tag & LAZY_FETCHED) return yyjson_obj_getn(lazy_children(lazy), name, len);
     if ((lazy->tag & YYJSON_TAG_MASK) != LAZY_OBJECT) return NULL;
-    if (len > LONGEST_NAME) return yyjson_obj_getn(lazy_children(lazy), name, len); /* the host looks for none that is longer */
+    if (len > LONGEST_NAME) return yyjson_obj_getn(lazy_children(lazy), name, len); /* longer than the host accepts */
     char room[GUESS];
     yyjson_val found;
     column *column = column_of(name, len);

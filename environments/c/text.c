@@ -1,4 +1,4 @@
-/* Growable text. Doubling keeps the cost of a byte constant; what is outgrown is freed. */
+/* Growable text. Doubling keeps the cost per byte constant; outgrown memory is freed. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +66,7 @@ void text_percent_encoded(text *out, const char *data, uint32_t len) {
     }
 }
 
-/* Whether an object has lazy members: one that orfa_pick made. */
+/* Whether an object has lazy members. Only orfa_pick makes such objects. */
 static bool holds_lazy(yyjson_val *object) {
     size_t i, max;
     yyjson_val *key, *value;
@@ -97,7 +97,7 @@ void text_json(text *out, orfa_value value) {
     if (holds_lazy(raw(value))) return members_json(out, raw(value));
     size_t len;
     char *written = yyjson_val_write_opts(raw(value), 0, NULL, &len, NULL);
-    if (!written) orfa_fail("a text that goes into JSON is not UTF-8");
+    if (!written) orfa_fail("a text to be written as JSON is not UTF-8");
     text_add(out, written, len);
     free(written);
 }

@@ -1,6 +1,5 @@
-/* What wasi-libc would ask an operating system for. A guest has none: files don't exist, the clock and
- * random numbers are the host's, and to exit is to trap. Defining these names keeps every import of WASI
- * out of the environment. */
+/* The system calls of wasi-libc. A guest has no operating system: files don't exist, clock and random numbers come
+ * from the host, and exiting traps. Defining these names keeps all imports of WASI out of the environment. */
 #include <stdint.h>
 #include <orfa_abi.h>
 
@@ -73,8 +72,8 @@ _Noreturn void WASI(proc_exit)(int32_t code) {
     __builtin_trap();
 }
 
-/* Debian's compiler runtime is built with stack protectors, for 128-bit division. A guest's stack ends in
- * a trap anyway. */
+/* Debian's compiler runtime is built with stack protectors, for 128-bit division. A stack overflow of a guest traps
+ * anyway. */
 uintptr_t __stack_chk_guard = 0x5bd1e995;
 
 _Noreturn void __stack_chk_fail(void) { __builtin_trap(); }

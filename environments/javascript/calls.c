@@ -1,8 +1,8 @@
 //! The calls to services: `services.NAME.get(path, params)` and its siblings, `services.NAME.fetch(path, init)`.
 //!
-//! A call becomes a request of the host at once; its promise waits in `pending` until `calls_wait` finds
-//! that the future has ended. The error that a call may end with is made when it begins, because only
-//! then the program's own line is on the stack; `settle` turns it into a ServiceError or drops it.
+//! A call becomes a request of the host at once; its promise waits in `pending` until `calls_wait` reports that the
+//! future has ended. The error of a possible failure is created when the call begins, because only then is the
+//! program's own line on the stack. `call_settle` turns it into a ServiceError or drops it.
 #include "host.h"
 
 typedef enum { GET, HEAD, POST, PUT, PATCH, DELETE, FETCH } Verb;
@@ -17,7 +17,7 @@ typedef struct {
 static const char *const METHODS[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"};
 static JSClassID service_class;
 
-/* Futures that are under way, oldest first, and what waits for each. Parallel, for Future_wait. */
+/* Futures in flight, oldest first, and the calls that wait for them. Parallel arrays, for Future_wait. */
 static int32_t *futures;
 static Call *pending;
 static uint32_t count, capacity;
@@ -65,7 +65,7 @@ static JSValue begin(JSContext *ctx, const Service *service, Verb verb, char *ur
     return promise;
 }
 
-/* What a body is sent as: bytes as they are, a URLSearchParams as a form, everything else as JSON. */
+/* The body of a request: bytes as they are, a URLSearchParams as a form, any other value as JSON. */
 typedef struct { const char *type; const void *data; size_t len; const char *text; JSValue holder; } Body;
 
 static bool body_open(JSContext *ctx, Body *body, JSValueConst value) {
@@ -116,7 +116,7 @@ static JSValue service_call(JSContext *ctx, JSValueConst this_val, int argc, JSV
     return promise;
 }
 
-/* The headers of a fetch: names and values from the third item of `parts` on. */
+/* Returns the headers of a fetch: names and values from the third item of `parts` on. */
 static HostHeader *headers_open(JSContext *ctx, JSValueConst parts, int64_t len) {
     HostHeader *headers = js_calloc(ctx, len / 2, sizeof *headers);
     for (int64_t i = 2; headers && i < len; i++) {
@@ -138,7 +138,7 @@ static void headers_close(JSContext *ctx, HostHeader *headers, int64_t len) {
     js_free(ctx, headers);
 }
 
-/* Sends what the prelude made of a fetch: [body, method, name, value, name, value, ...]. Takes over `url`. */
+/* Sends the parts that the prelude made of a fetch: [body, method, name, value, name, value, ...]. Takes over `url`. */
 static JSValue fetch_parts(JSContext *ctx, const Service *service, char *url, JSValueConst parts) {
     int64_t len = 0;
     JS_GetLength(ctx, parts, &len);
@@ -209,7 +209,7 @@ static ContentType content_type(int32_t handle, uint32_t len) {
     return type;
 }
 
-/* The body as a value: JSON and text by content type, null where there is none, else a Uint8Array. */
+/* Returns the body as a value: JSON and text by content type, null if it is empty, else a Uint8Array. */
 static JSValue response_value(JSContext *ctx, int32_t handle, const HostResponse *response, bool *kept) {
     if (response->body_len == 0)
         return JS_NULL;
@@ -235,7 +235,7 @@ static const char *reason(int32_t code) {
     }
 }
 
-/* Turns the error that was made when the call began into a ServiceError. */
+/* Turns the error that was created when the call began into a ServiceError. */
 static JSValue service_error(JSContext *ctx, Call *call, int32_t status, int32_t code, JSValue body) {
     const Service *service = call->service;
     JSValue arguments[] = {
@@ -253,7 +253,8 @@ static JSValue service_error(JSContext *ctx, Call *call, int32_t status, int32_t
     return error;
 }
 
-/* What the call's promise is settled with; `*failed` says how, `*kept` whether it holds the handle from now on. */
+/* Returns the value or error for the call's promise. `*failed`: whether the promise is rejected; `*kept`: whether the
+   value owns the handle from now on. */
 static JSValue outcome(JSContext *ctx, Call *call, int32_t handle, int32_t error, bool *failed, bool *kept) {
     HostResponse response = {0, error, 0, 0};
     if (handle)
@@ -285,7 +286,7 @@ static JSValue outcome(JSContext *ctx, Call *call, int32_t handle, int32_t error
     return good ? value : service_error(ctx, call, response.status, 0, value);
 }
 
-/* Settles the promise of a call that has ended, or of one that `error` kept from being sent. */
+/* Settles the promise of a call that has ended, or that could not be sent because of `error`. */
 static void call_settle(JSContext *ctx, Call *call, int32_t handle, int32_t error) {
     bool failed, kept = false;
     JSValue value = outcome(ctx, call, handle, error, &failed, &kept);
@@ -348,7 +349,7 @@ int calls_init(JSContext *ctx) {
     return failed;
 }
 
-/* `names` (comma-separated) have to outlive the run. What is none of them meets the prelude's proxy. */
+/* `names` (comma-separated) must outlive the run. Unknown names reach the prelude's proxy. */
 JSValue services_new(JSContext *ctx, const char *names, size_t len) {
     JSValue services = JS_NewObjectProto(ctx, hooks[HOOK_UNKNOWN_SERVICE]);
     for (const char *end = names + len; names < end;) {

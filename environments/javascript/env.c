@@ -1,19 +1,19 @@
 //! The JavaScript environment: QuickJS-ng, a small library and two entries, `orfa_javascript_load` and `_run`.
 //!
-//! Everything up to the first line of a program happens in `start`, a constructor: the host runs it once
-//! when it is built and keeps the memory as a snapshot, from which every run begins. So nothing in it may
-//! ask the host for anything, and nothing that has to differ between runs may be fixed in it.
+//! Everything before the first line of a program happens in `start`, a constructor. The build runs it once and stores
+//! the memory as a snapshot, from which every run begins. So `start` may not call the host, and may not fix anything
+//! that has to differ between runs.
 //!
-//! A run ends with `done` or `fail` and frees little: its memory goes as a whole, soon.
+//! A run ends with `done` or `fail` and frees little: all of its memory is discarded soon.
 #include "host.h"
 
 #include <stdio.h>
 
-/* Of the 256 KiB of stack QuickJS may use this much; C functions that do not check have the rest. */
+/* The part of the 256 KiB stack that QuickJS may use; the rest is for C functions that do not check the stack. */
 static const size_t STACK_BYTES = 200 * 1024;
-/* Short runs never collect garbage; longer ones first when the heap has grown to this. */
+/* Heap size of the first garbage collection. Short runs never reach it. */
 static const size_t COLLECT_BYTES = 3 * 1024 * 1024;
-/* Set aside so that a run which used up its memory can still say so. */
+/* Reserved so that a run that exhausted its memory can still report it. */
 static const size_t RESERVE_BYTES = 32 * 1024;
 
 static const char PRELUDE[] = {
@@ -46,12 +46,12 @@ static void *env_realloc(void *opaque, void *memory, size_t size) {
     void *moved = realloc(memory, size);
     return size ? checked(moved) : moved;
 }
-size_t malloc_usable_size(void *memory);                            /* wasi-libc has it, its headers don't */
+size_t malloc_usable_size(void *memory);                            /* in wasi-libc, but not in its headers */
 static size_t env_size(const void *memory) { return malloc_usable_size((void *)memory); }
 
 static const JSMallocFunctions ALLOCATOR = {env_calloc, env_malloc, env_free, env_realloc, env_size};
 
-/* Room for text that the host places, and a NUL behind it: the parsers of QuickJS want one. */
+/* Allocates room for text from the host and a NUL, which the parsers of QuickJS need. */
 EXPORT(orfa_alloc) void *orfa_alloc(uint32_t len) {
     char *memory = malloc((size_t)len + 1);
     if (memory)
@@ -63,7 +63,7 @@ EXPORT(orfa_alloc) void *orfa_alloc(uint32_t len) {
 
 static _Noreturn void fail(int kind, const char *words) { host_fail(kind, words, strlen(words), 0, 0); }
 
-/* A text that a program wrote: it may hold U+0000, and one follows it. */
+/* A text written by a program. It may contain U+0000, and a NUL follows it. */
 typedef struct { const char *data; size_t len; } Words;
 
 typedef struct { uint32_t line, column; } Position;
@@ -71,7 +71,7 @@ typedef struct { uint32_t line, column; } Position;
 static const char PROGRAM[] = "program:";
 enum { PROGRAM_LEN = sizeof PROGRAM - 1 };
 
-/* The position in the first frame of the program itself: `program:LINE:COLUMN`. */
+/* Returns the position in the first frame of the program itself: `program:LINE:COLUMN`. */
 static Position position_of(Words stack) {
     const char *end = stack.data + stack.len;
     for (const char *at = stack.data; (at = memmem(at, end - at, PROGRAM, PROGRAM_LEN)); at++) {
@@ -83,7 +83,7 @@ static Position position_of(Words stack) {
     return (Position){0, 0};
 }
 
-/* Adds the program's own frames of a stack, five at most. */
+/* Adds the program's own frames of a stack, at most five. */
 static void add_frames(Text *text, Words stack) {
     const char *end = stack.data + stack.len;
     for (int frames = 0; stack.data < end && frames < 5;) {
@@ -98,7 +98,7 @@ static void add_frames(Text *text, Words stack) {
     }
 }
 
-/* What was thrown, in words: an error's name and message, any other value as JSON. */
+/* Returns the text of a thrown value: name and message of an error, or else JSON. */
 static Words words_of(JSContext *ctx, JSValueConst thrown) {
     static const char NO_TEXT[] = "a value that can't be written as text";
     JSValue json = JS_UNDEFINED;
@@ -112,7 +112,7 @@ static Words words_of(JSContext *ctx, JSValueConst thrown) {
     return words.data ? words : (Words){NO_TEXT, sizeof NO_TEXT - 1};
 }
 
-/* The stack of an error as it was made, whatever the program did to Error.prototype; "" where it has none. */
+/* Returns the stack of an error by the original getter of Error.prototype, which a program may replace; "" if none. */
 static Words stack_of(JSContext *ctx, JSValueConst exception) {
     JSValue stack = JS_IsError(exception) ? JS_Call(ctx, hooks[HOOK_STACK], exception, 0, NULL) : JS_UNDEFINED;
     Words words = {NULL, 0};
@@ -123,14 +123,14 @@ static Words stack_of(JSContext *ctx, JSValueConst exception) {
     return words.data ? words : (Words){"", 0};
 }
 
-/* Ends the run with a text, or with `otherwise` where there was no memory for it. */
+/* Ends the run with a text, or with `otherwise` if there was no memory for the text. */
 static _Noreturn void fail_text(int kind, const Text *text, const char *otherwise) {
     if (!text->data)
         fail(kind, otherwise);
     host_fail(kind, text->data, text->len, 0, 0);
 }
 
-/* Ends the run with an exception that nobody caught. */
+/* Ends the run with an uncaught exception. */
 static _Noreturn void fail_with(JSContext *ctx, int kind, JSValueConst exception) {
     Words words = words_of(ctx, exception);
     if (memory_failures && strstr(words.data, "out of memory"))
@@ -152,7 +152,7 @@ static _Noreturn void fail_uncaught(JSContext *ctx, int kind) { fail_with(ctx, k
 
 static const char *program_source;
 
-/* Where `import ... from 'name'` stands, for the error: the loader is not told. */
+/* Returns the position of `import ... from 'name'` for the error: the loader doesn't get it. */
 static Position position_of_import(const char *source, const char *name) {
     size_t len = strlen(name);
     Position position = {1, 1};
@@ -182,7 +182,7 @@ static JSModuleDef *load_other(JSContext *ctx, const char *name, void *opaque) {
     return NULL;
 }
 
-/* Names stay as they are written. */
+/* Module names are not resolved. */
 static char *same_name(JSContext *ctx, const char *base, const char *name, void *opaque) { return js_strdup(ctx, name); }
 
 /* Runs jobs and waits for calls until the promise is settled. */
@@ -200,7 +200,7 @@ static void settle(JSContext *ctx, JSValueConst promise) {
     }
 }
 
-/* The value that a promise is settled with, or the value itself. */
+/* Returns the value that a promise is settled with, or the value itself if it isn't a promise. */
 static JSValue awaited(JSContext *ctx, JSValue value) {
     if (!JS_IsObject(value))
         return value;
@@ -218,7 +218,7 @@ static JSValue awaited(JSContext *ctx, JSValue value) {
     return result;
 }
 
-/* Evaluates the program; what comes back is its namespace of exports. */
+/* Evaluates the program and returns the namespace of its exports. */
 static JSValue load(JSContext *ctx, const char *source, size_t len) {
     program_source = source;
     loading = true;
@@ -259,7 +259,7 @@ static bool is_word(JSContext *ctx, JSValueConst value, const char *word) {
     return same;
 }
 
-/* The input as `export const input = 'json' | 'text' | 'bytes'` asks for it. */
+/* Converts the input according to `export const input = 'json' | 'text' | 'bytes'`. */
 static JSValue read_input(JSContext *ctx, JSValueConst exports, const char *input, size_t len) {
     JSValue mode = JS_GetPropertyStr(ctx, exports, "input");
     if (JS_IsUndefined(mode) || is_word(ctx, mode, "json"))
@@ -300,15 +300,15 @@ static void send_json(JSContext *ctx, JSValueConst value) {
     JSValue text = JS_HasException(ctx) ? JS_EXCEPTION : JS_JSONStringify(ctx, value, JS_UNDEFINED, JS_UNDEFINED);
     if (JS_IsUndefined(text))
         fail(BAD_ANSWER, "the program returned something that has no JSON form");
-    if (JS_IsException(text)) {                                      /* thrown by a toJSON, or cyclic, or a BigInt */
+    if (JS_IsException(text)) {                                      /* from a toJSON, a cycle or a BigInt */
         JSValue exception = JS_GetException(ctx);
         fail_with(ctx, position_of(stack_of(ctx, exception)).line ? THREW : BAD_ANSWER, exception);
     }
     send_text(ctx, text, "application/json");
 }
 
-/* One header of a Response. One of an upstream's response that is no header here is left out; one that the
-   program wrote itself is a mistake to tell. (The host ends the run at a header that is not allowed.) */
+/* Sends one header of a Response. An invalid header is left out if it came from an upstream's response, and an error
+   if the program wrote it. (The host ends the run at a header that is not allowed.) */
 static void send_header(JSContext *ctx, JSValueConst name, JSValueConst value, bool lenient) {
     size_t name_len = 0, value_len = 0;
     const char *name_text = string_to_utf8(ctx, &name_len, name), *value_text = string_to_utf8(ctx, &value_len, value);
@@ -324,7 +324,7 @@ static void send_header(JSContext *ctx, JSValueConst name, JSValueConst value, b
     fail_text(BAD_ANSWER, &text, "not a header");
 }
 
-/* A Response, which the prelude took apart: [status, lenient, body, name, value, name, value, ...]. */
+/* Sends a Response, which the prelude unpacked: [status, lenient, body, name, value, name, value, ...]. */
 static void send_response(JSContext *ctx, JSValueConst parts) {
     int64_t len = 0;
     int32_t status = 0;
@@ -361,7 +361,7 @@ static void send_object(JSContext *ctx, JSValueConst value) {
     send_response(ctx, parts);
 }
 
-/* Rule 13 of the S language, the same for both. */
+/* Sends the answer by rule 13 of the S language, which also applies here. */
 static void answer(JSContext *ctx, JSValueConst value) {
     if (JS_IsUndefined(value) || JS_IsNull(value)) {
         host_status(204);
@@ -380,7 +380,7 @@ static void answer(JSContext *ctx, JSValueConst value) {
 
 static JSValue exports, program, services_object;
 
-/* Reads a program. It is run once by most hosts, and another time for a client that keeps its instance. */
+/* Loads a program. Most instances then run it once; an instance that a client keeps runs it again. */
 EXPORT(orfa_javascript_load)
 void orfa_javascript_load(char *source, uint32_t source_len, char *services, uint32_t services_len) {
     JSContext *ctx = context;
@@ -407,14 +407,14 @@ void orfa_javascript_run(char *input, uint32_t input_len) {
         fail_uncaught(ctx, THREW);
     JSValue value = awaited(ctx, result);
     answer(ctx, value);
-    /* What one run of many would leave behind; the rest is little, and goes with the instance. */
+    /* Values that would accumulate over several runs. The rest is small, and is freed with the instance. */
     JS_FreeValue(ctx, value);
     JS_FreeValue(ctx, arguments[0]);
     JS_FreeValue(ctx, arguments[1]);
     free(input);
 }
 
-/* Evaluates the prelude and keeps its hooks. */
+/* Evaluates the prelude and stores its hooks. */
 static bool start_prelude(JSContext *ctx) {
     JSValue native = JS_NewObject(ctx);
     if (library_init(ctx, native) < 0 || calls_init(ctx) < 0 || lazy_init(ctx) < 0 || write_init(ctx) < 0)
@@ -426,7 +426,7 @@ static bool start_prelude(JSContext *ctx) {
     return !JS_IsException(made);
 }
 
-/* Runs when the snapshot is made. A trap here ends the build. */
+/* Runs when the snapshot is taken. A trap here ends the build. */
 __attribute__((constructor)) static void start(void) {
     runtime = JS_NewRuntime2(&ALLOCATOR, NULL);
     JS_SetMaxStackSize(runtime, STACK_BYTES);

@@ -1,9 +1,9 @@
-//! What the files of the JavaScript environment share: the host functions (docs/query.md has the words,
-//! `crates/query-abi` the truth), the state of the run, and the functions that cross files.
+//! Declarations that the files of the JavaScript environment share: the host functions (described in docs/query.md,
+//! defined by `crates/query-abi`), the state of the run, and functions that cross files.
 //!
-//! `env.c` is the life of a run, `calls.c` the calls to services, `url.c` where they go, `lazy.c` the JSON of
-//! large answers, `write.c` the JSON that is sent, `library.c` and `prelude.js` what programs find as globals,
-//! `wasi.c` what wasi-libc asks of a system.
+//! `env.c` runs a program, `calls.c` calls services, `url.c` builds their URLs, `lazy.c` reads the JSON of large
+//! answers, `write.c` writes JSON, `library.c` and `prelude.js` define the globals of programs, and `wasi.c` stubs the
+//! system calls of wasi-libc.
 #ifndef ORFA_JAVASCRIPT_HOST_H
 #define ORFA_JAVASCRIPT_HOST_H
 
@@ -26,7 +26,7 @@ typedef struct {
 } HostRequest;
 typedef struct { int32_t status, error; uint32_t headers_len, body_len; } HostResponse;
 
-/* A value of a JSON body: a number, or where a text lies and where in the document the value begins. */
+/* A value of a JSON body: a number, or the address of its text and the node where it begins in the document. */
 typedef struct {
     uint32_t kind, len;
     union { uint64_t whole; double real; struct { const char *text; uint32_t node; }; };
@@ -61,16 +61,16 @@ HOST(random) void host_random(void *data, uint32_t len);
 HOST(log) void host_log(const char *text, uint32_t len);
 HOST(fail) _Noreturn void host_fail(int32_t kind, const char *text, uint32_t len, uint32_t line, uint32_t column);
 
-/* What the prelude hands back: the functions and prototypes that C calls. Kept for ever. */
+/* The functions and prototypes that the prelude returns for C to use. Never freed. */
 enum { HOOK_UNPACK, HOOK_RECEIVED, HOOK_FETCH, HOOK_SERVICE_ERROR, HOOK_UNKNOWN_SERVICE, HOOK_STACK, HOOK_COUNT };
 extern JSValue hooks[HOOK_COUNT];
 
-/* False while the snapshot is made: then there is no host to ask. */
+/* False while the snapshot is taken: the host must not be called then. */
 extern bool running;
-/* How often memory ran out. */
+/* The number of failed allocations. */
 extern unsigned memory_failures;
 
-/* Text that grows. After a failed allocation `data` is NULL and everything else does nothing. */
+/* Growable text. After a failed allocation `data` is NULL and all further additions are ignored. */
 typedef struct { char *data; size_t len, capacity; } Text;
 void text_add(Text *text, const char *data, size_t len);
 void text_puts(Text *text, const char *words);
@@ -79,53 +79,53 @@ void text_encode(Text *text, const char *data, size_t len, const char *keep);
 
 /* url.c */
 typedef struct { const char *name; size_t len; } Service;
-/* The URL of a call, or NULL and an exception. Without `params` the path is taken as it is. `changes` says that the call
-   may change something. */
+/* Returns the URL of a call, or NULL and an exception. Without `params` the path is taken as it is. `changes`: whether
+   the call may change something. */
 char *make_url(JSContext *ctx, const Service *service, JSValueConst path, const JSValueConst *params, bool changes);
-/* The text of a URLSearchParams; undefined for everything else. */
+/* Returns the text of a URLSearchParams; undefined for any other value. */
 JSValue form_text(JSContext *ctx, JSValueConst value);
 
 /* calls.c */
 int calls_init(JSContext *ctx);
 JSValue services_new(JSContext *ctx, const char *names, size_t len);
-/* Waits for any call and settles its promise; false where none is under way. */
+/* Waits for any call and settles its promise. Returns false if no call is in flight. */
 bool calls_wait(JSContext *ctx);
-/* Waits until every call that may change something has ended: a write is not dropped half-way. */
+/* Waits until every call that may change something has ended, so that no write is cancelled half-way. */
 void calls_finish(void);
-/* A part of a response with a NUL behind it, or NULL. The caller frees it. */
+/* Returns a part of a response followed by a NUL, or NULL. The caller frees it. */
 char *response_part(int32_t handle, int part, uint32_t len);
 
 /* lazy.c */
 int lazy_init(JSContext *ctx);
-/* The JSON of a response. Where `*kept`, it holds the handle and deletes it in the end. */
+/* Returns the JSON of a response. If it sets `*kept`, the value owns the handle and deletes it in the end. */
 JSValue json_answer(JSContext *ctx, int32_t handle, size_t len, bool *kept);
 bool lazy_is(JSValueConst value);
-/* Whether nothing, or one scalar, was read of a lazy object. */
+/* Whether no member of a lazy object was read, or only one scalar. */
 bool lazy_is_untouched(JSValueConst lazy);
-/* Writes one that is untouched as it was spelt. */
+/* Writes an untouched lazy object with its original text. */
 bool lazy_write(JSValueConst lazy, Text *text);
-/* Fetches all members that are not there yet; false and an exception where there is no memory. */
+/* Fetches all members that are missing; false and an exception if there is no memory. */
 bool lazy_fetch(JSContext *ctx, JSValueConst lazy);
 
 /* write.c */
 int write_init(JSContext *ctx);
-/* Writes a value as JSON.stringify does, with lazy objects that nothing was read of as they were spelt. False where
-   the value has no JSON form, or an exception was thrown. */
+/* Writes a value as JSON.stringify does; untouched lazy objects keep their original text. False if the value has no
+   JSON form, or an exception was thrown. */
 bool json_write(JSContext *ctx, JSValueConst value, Text *text);
-/* Whether an object is an ordinary one of no class, so that its own properties are all that it holds; false also where
-   an exception was thrown. */
+/* Whether an object has no class and the usual prototype or none, so that its own properties are all of its data. Also
+   false if an exception was thrown. */
 bool is_plain_object(JSContext *ctx, JSValueConst value);
 
 /* library.c */
 int library_init(JSContext *ctx, JSValue native);
-/* A string from UTF-8, what is malformed replaced by U+FFFD, without a byte order mark. */
+/* Returns a string from UTF-8, without a byte order mark; malformed parts are replaced by U+FFFD. */
 JSValue string_from_utf8(JSContext *ctx, const char *data, size_t len);
-/* UTF-8 of a string, unpaired surrogates replaced by U+FFFD. Ends with JS_FreeCString. */
+/* Returns a string as UTF-8; unpaired surrogates are replaced by U+FFFD. Free it with JS_FreeCString. */
 const char *string_to_utf8(JSContext *ctx, size_t *len, JSValueConst string);
-/* Whether UTF-8 as the engine writes it has an unpaired surrogate: ED A0 80 to ED BF BF. */
+/* Whether UTF-8 as written by the engine contains an unpaired surrogate: ED A0 80 to ED BF BF. */
 bool has_unpaired(const char *text, size_t len);
-/* The bytes that an ArrayBuffer, or a view of one as it is now, shows; false where it is neither. Any JavaScript that
-   runs may end them. */
+/* Returns the current bytes of an ArrayBuffer or of a view; false for any other value. The pointer is valid until any
+   JavaScript runs. */
 bool bytes_of(JSContext *ctx, JSValueConst value, const uint8_t **data, size_t *len);
 
 #endif

@@ -1,15 +1,15 @@
-//! JSON that stays with the host: objects of large answers, of which a program reads a part.
+//! JSON that stays with the host: objects of large answers that a program reads only in part.
 //!
-//! A lazy object is an exotic one without properties of its own. What is read of it is fetched from the host
-//! and kept in `known`, an ordinary object; what is more than reading (counting, changing) first fetches all
-//! the rest, and from then on `known` is the object. Arrays are real ones, made when they are first met:
-//! their items are cheap, since objects among them are lazy.
+//! A lazy object is an exotic one without properties of its own. Members that are read are fetched from the host and
+//! stored in `known`, an ordinary object. Any other operation (enumerating, changing) first fetches all members;
+//! from then on `known` is the object. Arrays are real ones, created when they are first read: their items are cheap,
+//! since objects among them are lazy.
 //!
-//! To read the same member of one object after the other would cost a call of the host each. The second time in a row
-//! it is read ahead.
+//! Reading the same member of many objects would cost one host call each. From the second object in a row on, the
+//! member is read ahead for the objects that follow.
 #include "host.h"
 
-/* The answers from this length on stay with the host: smaller ones are parsed sooner than asked about. */
+/* Answers of at least this length stay with the host: parsing a smaller one is faster than host calls. */
 static const size_t LAZY_BYTES = 4096;
 
 enum { CHUNK = 128, COLUMNS = 8, COLUMN = 64, COLUMN_TEXTS = 2048, LONGEST_NAME = 16384 };
@@ -19,24 +19,24 @@ typedef struct Document Document;
 typedef struct {
     Document *document;
     uint32_t node;
-    JSAtom read;                                                     /* the last one, which may be gone */
-    uint16_t following;                                              /* items of its array right behind it */
-    bool whole;                                                      /* `known` has all */
-    JSValue known;                                                   /* null until something is */
+    JSAtom read;                                                     /* the last name read; it may be freed */
+    uint16_t following;                                              /* items of its array directly after it */
+    bool whole;                                                      /* `known` has all members */
+    JSValue known;                                                   /* null until a member is stored */
 } Lazy;
 
-/* Room for some lazy objects of a document, so that each costs no allocation of its own. */
+/* Room for several lazy objects of a document, so that they need no allocation each. */
 typedef struct Chunk { struct Chunk *next; Lazy objects[CHUNK]; } Chunk;
 
-/* The document of one response. It ends with the last lazy object of it. */
+/* The document of one response. It is freed with its last lazy object. */
 struct Document {
     int32_t handle;
-    uint32_t objects, made;                                          /* alive, and ever */
+    uint32_t objects, made;                                          /* alive, and created in total */
     Chunk *chunks;
 };
 
-/* A member that objects beside each other were asked for: values of the `count` objects from `first` on, more of
-   them each time; where it has none, `first` is who would be asked next. */
+/* A member that was read of neighbouring objects: `values` are those of the `count` objects from `first` on, more of
+   them each time. If `count` is 0, `first` is the object whose reading would continue the sequence. */
 typedef struct {
     JSAtom name;
     Document *document;
@@ -51,7 +51,7 @@ static Column columns[COLUMNS];
 
 static Lazy *lazy_of(JSValueConst object) { return JS_GetOpaque(object, lazy_class); }
 
-/* ---- what the host has ---- */
+/* ---- reading from the host ---- */
 
 static JSValue array_new(JSContext *ctx, Document *document, const HostJson *array);
 
@@ -85,7 +85,7 @@ static void document_free(JSRuntime *runtime, Document *document) {
     js_free_rt(runtime, document);
 }
 
-/* What only its spelling says in full: a number beyond the doubles, or a string with an unpaired surrogate. */
+/* Parses a value's own text: a number beyond the doubles, or a string with an unpaired surrogate. */
 static JSValue spelt_new(JSContext *ctx, Document *document, uint32_t node) {
     int32_t len = host_json_text(document->handle, node, NULL, 0);
     char *text = js_malloc(ctx, (size_t)len + 1);
@@ -98,7 +98,7 @@ static JSValue spelt_new(JSContext *ctx, Document *document, uint32_t node) {
     return value;
 }
 
-/* A value of the host's as JavaScript's. */
+/* Converts a value of the host to JavaScript. */
 static JSValue value_new(JSContext *ctx, Document *document, const HostJson *value) {
     switch (value->kind) {
     case JSON_FALSE: return JS_FALSE;
@@ -115,7 +115,7 @@ static JSValue value_new(JSContext *ctx, Document *document, const HostJson *val
     }
 }
 
-/* The children of a container, to be freed; NULL and an exception where there is no memory. */
+/* Returns the children of a container, to be freed; NULL and an exception if there is no memory. */
 static HostJson *children_of(JSContext *ctx, Document *document, uint32_t node, uint32_t *room) {
     HostJson *children = NULL;
     for (uint32_t needed = *room;; needed = *room) {
@@ -129,7 +129,7 @@ static HostJson *children_of(JSContext *ctx, Document *document, uint32_t node, 
     }
 }
 
-/* Has each of these objects, which were made one after the other, know how many stand behind it in its chunk. */
+/* Stores in each of these objects, which were created in order, how many follow it in its chunk. */
 static void put_in_line(JSValue *objects, uint32_t count) {
     for (uint32_t i = count, following = 0; i-- > 0;) {
         Lazy *lazy = lazy_of(objects[i]);
@@ -162,7 +162,7 @@ static JSValue array_new(JSContext *ctx, Document *document, const HostJson *arr
     return result;
 }
 
-/* ---- what a program does with an object ---- */
+/* ---- properties of lazy objects ---- */
 
 static JSAtom name_of(JSContext *ctx, Document *document, const HostJson *name) {
     if (name->kind == JSON_STRING)
@@ -173,7 +173,7 @@ static JSAtom name_of(JSContext *ctx, Document *document, const HostJson *name) 
     return atom;
 }
 
-/* Whether `known` has the property, and its value. */
+/* Returns whether `known` has the property, and its value. */
 static int take_known(JSContext *ctx, const Lazy *lazy, JSAtom name, JSValue *value) {
     JSPropertyDescriptor found;
     int known = JS_IsNull(lazy->known) ? 0 : JS_GetOwnProperty(ctx, &found, lazy->known, name);
@@ -182,7 +182,7 @@ static int take_known(JSContext *ctx, const Lazy *lazy, JSAtom name, JSValue *va
     return known;
 }
 
-/* Fetches all that is not known yet, so that the properties have the order of the text. */
+/* Fetches all members and merges those of `known`, so that the properties have the order of the text. */
 static bool fetch_all(JSContext *ctx, Lazy *lazy) {
     if (lazy->whole)
         return true;
@@ -191,7 +191,7 @@ static bool fetch_all(JSContext *ctx, Lazy *lazy) {
     HostJson *members = children_of(ctx, document, lazy->node, &room);
     JSValue whole = members ? JS_NewObjectProto(ctx, JS_NULL) : JS_EXCEPTION;
     bool good = !JS_IsException(whole);
-    /* The texts follow the last record: the first name says where, or there is none. */
+    /* The texts follow the last record, so the first name's address is the end of the records. */
     const HostJson *end = good && room ? (const HostJson *)members->text : members;
     for (const HostJson *member = members; good && member < end; member += 2) {
         JSAtom name = name_of(ctx, document, member);
@@ -209,7 +209,7 @@ static bool fetch_all(JSContext *ctx, Lazy *lazy) {
     return good;
 }
 
-/* A name as the host takes it. The last one stays, and its atom with it: often many objects are asked the same. */
+/* The last name in the host's form, kept with its atom: often the same member is read of many objects. */
 static struct { JSAtom atom; const char *text; size_t len; bool symbol; } last;
 
 static bool name_as_text(JSContext *ctx, JSAtom atom) {
@@ -229,7 +229,7 @@ static bool name_as_text(JSContext *ctx, JSAtom atom) {
     return text;
 }
 
-/* Takes what the host wrote of a property: 1 and `*value`, 0 where there is none, or -1. */
+/* Converts the host's record of a property: returns 1 and `*value`, 0 if it doesn't exist, or -1. */
 static int take_read(JSContext *ctx, Lazy *lazy, const HostJson *read, JSValue *value) {
     if (read->kind == JSON_MISSING)
         return 0;
@@ -237,7 +237,7 @@ static int take_read(JSContext *ctx, Lazy *lazy, const HostJson *read, JSValue *
     return JS_IsException(*value) ? -1 : 1;
 }
 
-/* Asks the host for the property whose name is the last one. */
+/* Asks the host for the property named by `last`. */
 static int fetch_one(JSContext *ctx, Lazy *lazy, JSValue *value) {
     HostJson found;
     char text[512], *room = text;
@@ -254,7 +254,7 @@ static int fetch_one(JSContext *ctx, Lazy *lazy, JSValue *value) {
     return taken;
 }
 
-/* Where values of this name are read ahead, of one document at a time. */
+/* Returns the column that reads values of this name ahead, for one document at a time. */
 static Column *column_of(JSContext *ctx, const Lazy *lazy, JSAtom name) {
     Column *column = &columns[name % COLUMNS];
     if (column->document != lazy->document || column->name != name) {
@@ -264,13 +264,13 @@ static Column *column_of(JSContext *ctx, const Lazy *lazy, JSAtom name) {
     return column;
 }
 
-/* What was read ahead of an object; NULL where nothing was. */
+/* Returns the record that was read ahead for an object; NULL if there is none. */
 static const HostJson *already_read(const Column *column, const Lazy *lazy) {
     uint32_t past = ((uintptr_t)lazy - (uintptr_t)column->first) / sizeof *lazy;
     return column->first && past < column->count ? &column->values[past] : NULL;
 }
 
-/* Reads ahead where the object is the next in its line. */
+/* Reads ahead if the object continues the sequence. */
 static const HostJson *read_ahead(Column *column, Lazy *lazy) {
     bool next = column->first && lazy == column->first + column->count;
     column->ahead = !next ? 1 : column->ahead * 4 < COLUMN ? column->ahead * 4 : COLUMN;
@@ -285,13 +285,13 @@ static const HostJson *read_ahead(Column *column, Lazy *lazy) {
     return column->values;
 }
 
-/* Asks the host for one property: 1 and `*value`, 0 where there is none, or -1. */
+/* Fetches one property: returns 1 and `*value`, 0 if it doesn't exist, or -1. */
 static int fetch(JSContext *ctx, Lazy *lazy, JSAtom atom, JSValue *value) {
     Column *column = column_of(ctx, lazy, atom);
     const HostJson *read = already_read(column, lazy);
     if (!read && !name_as_text(ctx, atom))
-        return last.symbol ? 0 : -1;                                 /* a symbol is none of JSON's */
-    /* The names that the host looks for are UTF-8, and no longer than that. */
+        return last.symbol ? 0 : -1;                                 /* JSON has no symbols as names */
+    /* The host accepts names that are UTF-8 and not longer than this. */
     if (!read && (last.len > LONGEST_NAME || has_unpaired(last.text, last.len)))
         return fetch_all(ctx, lazy) ? take_known(ctx, lazy, atom, value) : -1;
     if (!read)
@@ -299,8 +299,8 @@ static int fetch(JSContext *ctx, Lazy *lazy, JSAtom atom, JSValue *value) {
     return read ? take_read(ctx, lazy, read, value) : fetch_one(ctx, lazy, value);
 }
 
-/* Keeps what was fetched: an object has to be the same the next time, and a scalar is there at once if it was asked for
-   twice in a row. */
+/* Stores a fetched object, which must be the same object the next time, or a scalar that was read twice in a row, so
+   that further reads need no host call. */
 static bool remember(JSContext *ctx, Lazy *lazy, JSAtom name, JSValueConst value) {
     bool again = lazy->read == name;
     lazy->read = name;
@@ -345,7 +345,7 @@ static int define_own_property(JSContext *ctx, JSValueConst object, JSAtom name,
     Lazy *lazy = lazy_of(object);
     if (!fetch_all(ctx, lazy))
         return -1;
-    if (!JS_IsExtensible(ctx, object))                               /* the engine knows it of the lazy one alone */
+    if (!JS_IsExtensible(ctx, object))                               /* the engine only marks the lazy object */
         JS_PreventExtensions(ctx, lazy->known);
     return JS_DefineProperty(ctx, lazy->known, name, value, getter, setter, flags);
 }
@@ -394,7 +394,7 @@ JSValue json_answer(JSContext *ctx, int32_t handle, size_t len, bool *kept) {
     Document *document = js_malloc(ctx, sizeof *document);
     if (!document)
         return JS_EXCEPTION;
-    *document = (Document){.handle = handle, .objects = 1};          /* held while its root is made */
+    *document = (Document){.handle = handle, .objects = 1};          /* counts as one while the root is created */
     JSValue value = value_new(ctx, document, &root);
     *kept = --document->objects > 0;
     if (!*kept)
@@ -402,7 +402,7 @@ JSValue json_answer(JSContext *ctx, int32_t handle, size_t len, bool *kept) {
     return value;
 }
 
-/* ---- as text ---- */
+/* ---- writing ---- */
 
 bool lazy_is(JSValueConst value) { return JS_GetClassID(value) == lazy_class; }
 

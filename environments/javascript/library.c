@@ -1,13 +1,13 @@
-//! The parts of the library that are better off in C: text encodings, base64 aside (QuickJS has it),
-//! random numbers and the clock of the run. `prelude.js` gives them their standard faces.
+//! Parts of the library that are written in C: text encodings (except base64, which QuickJS has), random numbers and
+//! the clock. `prelude.js` wraps them in their standard interfaces.
 //!
-//! Math.random, Date and performance ask the host, because whatever the engine seeded itself with while
-//! the snapshot was made would be the same in every run.
+//! Math.random, Date and performance ask the host, because a seed that the engine chose while the snapshot was taken
+//! would be the same in every run.
 #include "host.h"
 
 static uint64_t random_state;
 
-/* A snapshot starts every run at 0: the first number of a run fetches a seed. */
+/* The state is 0 in the snapshot: the first call of a run fetches a seed. */
 static JSValue math_random(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
     while (random_state == 0 && running)
         host_random(&random_state, sizeof random_state);
@@ -21,10 +21,10 @@ static JSValue native_clock(JSContext *ctx, JSValueConst this_val, int argc, JSV
     return JS_NewInt64(ctx, running ? host_clock() : 0);
 }
 
-/* As much as the host gives at once, and the standard at all. */
+/* The limit of the host for one call, and of the Web Crypto standard. */
 static const size_t RANDOM_BYTES = 65536;
 
-/* fill(view): random bytes into a typed array of integers; undefined where it is none. */
+/* fill(view): writes random bytes to a typed array of integers; undefined for any other value. */
 static JSValue native_fill(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
     const uint8_t *data;
     size_t len;
@@ -77,8 +77,8 @@ static JSValue native_encode(JSContext *ctx, JSValueConst this_val, int argc, JS
     return bytes;
 }
 
-/* The length of the well-formed UTF-8 character at `data`; 0 where there is none, and then `*bad` is how
-   many bytes one U+FFFD stands for (the maximal subpart of the Unicode standard). */
+/* Returns the length of the well-formed UTF-8 character at `data`. If there is none, returns 0, and `*bad` is the
+   number of bytes that one U+FFFD replaces (the maximal subpart of the Unicode standard). */
 static size_t utf8_length(const uint8_t *data, size_t len, size_t *bad) {
     uint8_t lead = data[0], low = 0x80, high = 0xbf;
     size_t more = lead < 0x80 ? 0 : lead >= 0xc2 && lead < 0xe0 ? 1 : (lead & 0xf0) == 0xe0 ? 2 : lead >= 0xf0 && lead < 0xf5 ? 3 : 9;
@@ -96,7 +96,7 @@ static size_t utf8_length(const uint8_t *data, size_t len, size_t *bad) {
     return more + 1;
 }
 
-/* The length of the longest front part that is well-formed. */
+/* Returns the length of the longest well-formed prefix. */
 static size_t utf8_valid(const uint8_t *data, size_t len) {
     size_t at = 0, bad;
     while (at < len) {
@@ -135,7 +135,7 @@ JSValue string_from_utf8(JSContext *ctx, const char *data, size_t len) {
     return valid == len ? JS_NewStringLen(ctx, data, len) : repaired(ctx, data, len, valid);
 }
 
-/* decode(bytes, fatal, keep_mark): a string; undefined where `fatal` and malformed. */
+/* decode(bytes, fatal, keep_mark): a string; undefined if `fatal` and malformed. */
 static JSValue native_decode(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
     const uint8_t *bytes;
     size_t len;
@@ -160,8 +160,8 @@ bool has_unpaired(const char *text, size_t len) {
 
 const char *string_to_utf8(JSContext *ctx, size_t *len, JSValueConst string) {
     const char *text = JS_ToCStringLen(ctx, len, string);
-    /* An unpaired surrogate comes out as three bytes, ED A0 80 to ED BF BF; so does its replacement. Text
-       that holds such bytes is a converted copy, never the string itself, and may be written to. */
+    /* The engine writes an unpaired surrogate as three bytes, ED A0 80 to ED BF BF; U+FFFD is three bytes, too. Text
+       with such bytes is a converted copy, never the string itself, and may be modified. */
     for (const char *at = text; at && (at = memchr(at, 0xed, text + *len - at)); at++) {
         if (at + 2 < text + *len && (uint8_t)at[1] >= 0xa0)
             memcpy((char *)at, "\xef\xbf\xbd", 3);
@@ -169,8 +169,8 @@ const char *string_to_utf8(JSContext *ctx, size_t *len, JSValueConst string) {
     return text;
 }
 
-/* The getters of views, taken out of their prototypes before any program runs. The engine's own functions give the
-   length that a view had when it was made, which is another one once a resizable buffer has changed. */
+/* The getters of views, taken from their prototypes before any program runs. The engine's own functions return the
+   length that a view had when it was created, which is wrong once a resizable buffer has changed. */
 enum { BUFFER, OFFSET, LENGTH, GETTERS };
 typedef JSValue Getters[GETTERS];
 static Getters typed_array, data_view;
@@ -188,7 +188,7 @@ static int getters_init(JSContext *ctx, JSValueConst prototype, Getters getters)
     return 0;
 }
 
-/* A number of a view; 0 where it lies outside of its buffer, or that is detached. */
+/* Calls a numeric getter of a view; 0 if the view is outside of its buffer, or the buffer is detached. */
 static size_t measured(JSContext *ctx, JSValueConst view, JSValueConst getter) {
     int64_t number = 0;
     JSValue value = JS_Call(ctx, getter, view, 0, NULL);
@@ -223,7 +223,7 @@ bool bytes_of(JSContext *ctx, JSValueConst value, const uint8_t **data, size_t *
     return true;
 }
 
-/* bytes(value): a copy of the bytes that it shows, as a Uint8Array; undefined where it shows none. */
+/* bytes(value): a copy of a buffer's or view's bytes as a Uint8Array; undefined for any other value. */
 static JSValue native_bytes(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
     const uint8_t *data;
     size_t len;
@@ -238,7 +238,7 @@ static bool is_token(char c) {
     return alphanumeric || (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
-/* token(string): in lower case; undefined where it is no token, and so no field's name and no method. */
+/* token(string): in lower case; undefined if it isn't a token, and so neither a field name nor a method. */
 static JSValue native_token(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
     size_t len, at = 0;
     const char *text = string_to_utf8(ctx, &len, argv[0]);
@@ -253,7 +253,7 @@ static JSValue native_token(JSContext *ctx, JSValueConst this_val, int argc, JSV
     return token;
 }
 
-/* field(string): without white space around it; undefined where a control character makes it no field's value. */
+/* field(string): without surrounding white space; undefined if a control character makes it an invalid field value. */
 static JSValue native_field(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
     size_t len, begin = 0;
     const char *text = string_to_utf8(ctx, &len, argv[0]);
@@ -323,7 +323,7 @@ static JSValue native_headers(JSContext *ctx, JSValueConst this_val, int argc, J
     return text;
 }
 
-/* read(handle, kind): the body as JSON (0), string (1) or bytes (2); the handle ends with it. */
+/* read(handle, kind): the body as JSON (0), string (1) or bytes (2); deletes the handle or passes it to the value. */
 static JSValue native_read(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
     int32_t handle, kind;
     HostResponse response;

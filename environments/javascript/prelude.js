@@ -1,8 +1,8 @@
-// The library of the JavaScript environment, as far as it is JavaScript: Headers, URLSearchParams, Response,
-// ServiceError, the text codecs, console, crypto, performance. `sdk/javascript/orfa.d.ts` describes it.
+// The JavaScript part of the environment's library: Headers, URLSearchParams, Response, ServiceError, the text
+// codecs, console, crypto, performance. `sdk/javascript/orfa.d.ts` describes it.
 //
-// It runs once, when the snapshot is made, and returns what C calls (`HOOK_*` in host.h). A program shares
-// its globals and may change them: so everything used later is taken out of them here, lists have no
+// It runs once, when the snapshot is taken, and returns the functions that C calls (`HOOK_*` in host.h). A program
+// shares these globals and may change them. So all globals that are used later are captured here, lists have no
 // prototype, and no code below iterates, destructures arrays or uses a RegExp.
 (function (native) {
   "use strict";
@@ -29,12 +29,12 @@
     defineProperty(target, name, { __proto__: null, value, writable: true, configurable: true });
   const show = (target, name, value) =>
     defineProperty(target, name, { __proto__: null, value, writable: true, configurable: true, enumerable: true });
-  // A value as WebIDL's USVString: unpaired surrogates are replaced, a symbol is refused.
+  // Converts a value to WebIDL's USVString: replaces unpaired surrogates, and throws for a symbol.
   const scalarText = (value) => wellFormed(`${value}`);
 
   // ---- lists of names and values: Headers and URLSearchParams ----
 
-  // Hands every pair of `init` to `add`: a record, or anything that iterates over pairs.
+  // Calls `add` with every pair of `init`, which is a record or iterates over pairs.
   function eachPair(init, what, add) {
     if (typeof init !== "object" && typeof init !== "function") throw new TypeError(`${what} can't be made of ${typeof init}`);
     if (init[iterator] === undefined) {
@@ -48,7 +48,7 @@
     }
   }
 
-  // The iterators of both classes, over `pairs` as it is at each step.
+  // The iterators of both classes, over the pairs as they are at each step.
   function* walk(pairs, take) {
     for (let i = 0; i < pairs.length; i += 2) yield take === 2 ? [pairs[i], pairs[i + 1]] : pairs[i + take];
   }
@@ -58,7 +58,7 @@
     return -1;
   }
 
-  // Removes every pair of that name, and of that value where there is one, from place `from` on.
+  // Removes every pair of that name, and of that value if given, from index `from` on.
   function remove(pairs, name, value = undefined, from = 0) {
     let kept = from;
     for (let i = from; i < pairs.length; i += 2) {
@@ -76,7 +76,7 @@
     pairs[end + 1] = value;
   }
 
-  // Puts pairs in the order of their names; those of one name stay as they are.
+  // Sorts pairs by name; pairs of the same name keep their order.
   function sortByName(pairs) {
     for (let i = 2; i < pairs.length; i += 2) {
       const name = pairs[i], value = pairs[i + 1];
@@ -91,8 +91,8 @@
     return pairs;
   }
 
-  // A header field's name in lower case, and its value without the white space around it; what is none is refused here,
-  // where a program can still catch it.
+  // A header field's name in lower case, and its value without surrounding white space. Invalid ones are rejected here,
+  // where a program can still catch the error.
   function fieldName(name) {
     const text = `${name}`;
     return native.token(text) ?? refuseField("name", text);
@@ -102,7 +102,7 @@
     return native.field(text) ?? refuseField("value", text);
   }
   function refuseField(part, text) {
-    throw new TypeError(`this is not the ${part} of a header field: ${stringify(text)}`);
+    throw new TypeError(`this is not a valid ${part} of a header field: ${stringify(text)}`);
   }
 
   let headerPairs, addReceived;
@@ -165,7 +165,7 @@
   }
   hide(Headers.prototype, iterator, Headers.prototype.entries);
 
-  // Headers from `name: value` lines, which the gateway wrote.
+  // Parses `name: value` lines, which the gateway wrote.
   function parseHeaders(text) {
     const headers = new Headers();
     for (let at = 0, end; (end = indexOf(text, "\r\n", at)) >= 0; at = end + 2) {
@@ -264,7 +264,7 @@
 
   // ---- Response ----
 
-  // What `body` is on the wire: text, a copy of its bytes, or null, and its content type or undefined.
+  // Returns the data of a body to be sent (text, a copy of its bytes, or null) and its content type or undefined.
   function bodyOf(body, what) {
     if (body === undefined || body === null) return { __proto__: null, data: null };
     if (typeof body === "string") return { __proto__: null, data: body, type: "text/plain; charset=utf-8" };
@@ -277,15 +277,15 @@
 
   const READ_JSON = 0, READ_TEXT = 1, READ_BYTES = 2;
   const RECEIVED = Symbol("received");
-  // Of the headers that came with a service's response, those that an answer may carry.
+  // The headers of a service's response that the answer may contain.
   const PASSED_ON = create(null);
   for (const name of ["cache-control", "content-disposition", "content-language", "content-type", "etag", "expires", "last-modified", "link", "location", "retry-after"]) PASSED_ON[name] = true;
   let unpackResponse, received;
   class Response {
     #status;
     #headers;
-    #data = null; // of a response that was made here
-    #handle = 0; // of one that came from a service, until its body is read
+    #data = null; // of a response that the program created
+    #handle = 0; // of a response from a service, until its body is read
     #received = false;
     #used = false;
     static {
@@ -318,7 +318,7 @@
     #head() {
       return (this.#headers ??= parseHeaders(native.headers(this.#handle)));
     }
-    // The body, once.
+    // Reads the body, which is possible once.
     #read(kind) {
       if (this.#used) throw new TypeError("the body of this Response was read already");
       this.#used = true;
@@ -366,11 +366,11 @@
     }
   }
 
-  // The `init` of a fetch as [body, method, name, value, name, value, ...], for C.
+  // Returns the `init` of a fetch as [body, method, name, value, name, value, ...], for C.
   function fetchParts(init) {
     const { method = "GET", headers = undefined, body = undefined } = init ?? NONE;
     const verb = native.token(`${method}`);
-    if (verb === undefined) throw new TypeError(`this is no method: ${stringify(`${method}`)}`);
+    if (verb === undefined) throw new TypeError(`this is not a valid method: ${stringify(`${method}`)}`);
     const { data, type } = bodyOf(body, "a request");
     const all = new Headers(headers);
     if (type !== undefined && find(headerPairs(all), "content-type") < 0) addHeader(all, "content-type", type);
@@ -387,7 +387,7 @@
   class ServiceError extends Error {}
   hide(ServiceError.prototype, "name", "ServiceError");
 
-  // Makes a ServiceError of `error`, which was made where the call began and so has that stack.
+  // Turns `error` into a ServiceError. It was created when the call began, and so has that stack.
   function serviceError(error, service, method, path, status, body, reason) {
     let message = `${service} answered ${status} to ${method} ${path}`;
     if (reason === "not-json") message += ", with a body that is not JSON";
@@ -405,7 +405,7 @@
     return error;
   }
 
-  // The prototype of `services`: who asks for a service that is not there is told which ones are.
+  // The prototype of `services`: reading an unknown service throws an error that lists the known ones.
   const unknownService = new Proxy(create(null), {
     __proto__: null,
     get(_, name, services) {
@@ -435,7 +435,7 @@
     #keepMark;
     constructor(label = "utf-8", options = undefined) {
       const name = lowerCase(trim(String(label)));
-      if (name !== "utf-8" && name !== "utf8") throw new RangeError(`TextDecoder knows utf-8 alone, not ${label}`);
+      if (name !== "utf-8" && name !== "utf8") throw new RangeError(`TextDecoder only supports utf-8, not ${label}`);
       this.#fatal = !!options?.fatal;
       this.#keepMark = !!options?.ignoreBOM;
     }
@@ -449,7 +449,7 @@
       return this.#keepMark;
     }
     decode(bytes = undefined, options = undefined) {
-      if (options?.stream) throw new TypeError("TextDecoder does not stream here");
+      if (options?.stream) throw new TypeError("TextDecoder does not support streaming here");
       if (bytes === undefined) return "";
       const text = native.decode(bytes, this.#fatal, this.#keepMark);
       if (text === undefined) throw new TypeError("the bytes are not UTF-8");
@@ -457,7 +457,7 @@
     }
   }
 
-  // A value as console shows it.
+  // Returns the text that console shows for a value.
   function inspect(value) {
     if (typeof value === "string") return value;
     if (typeof value === "bigint") return `${value}n`;
@@ -467,7 +467,7 @@
       if (value instanceof Error) return `${value}\n${apply(stackOf, value, []) ?? ""}`;
       return stringify(value) ?? String(value);
     } catch {
-      return "[object that has no JSON form]";
+      return "[object without JSON form]";
     }
   }
 
@@ -488,7 +488,7 @@
 
   let origin;
   const performance = {
-    // Milliseconds since it was first asked in this run.
+    // Milliseconds since the first call in this run.
     now() {
       const time = native.clock();
       return time - (origin ??= time);
@@ -501,12 +501,12 @@
     hide(globalThis, type.name, type);
     defineProperty(type.prototype, toStringTag, { __proto__: null, value: type.name, configurable: true });
   }
-  delete globalThis.SharedArrayBuffer; // there is nobody to share with
+  delete globalThis.SharedArrayBuffer; // there are no other threads to share with
   hide(globalThis, "console", console);
   hide(globalThis, "crypto", crypto);
   hide(globalThis, "performance", performance);
 
-  // What C calls, in the order of HOOK_* in host.h.
+  // The functions that C calls, in the order of HOOK_* in host.h.
   return [
     (value, formOnly) => (formOnly ? formText(value) : unpackResponse(value)),
     received,

@@ -1,8 +1,8 @@
-//! The URL of a call: the path with its placeholders filled, then the query, all percent-encoded. What a
-//! program puts in as a value can never become another path or another parameter.
+//! The URL of a call: the path with its placeholders filled in, then the query, all percent-encoded. A value from the
+//! program can never change the path's segments or add a parameter.
 //!
-//! Every text comes with its length: U+0000 is a character, sent as `%00`, and ends nothing. An unpaired surrogate is
-//! sent as U+FFFD, as by `encodeURIComponent(text.toWellFormed())`.
+//! Texts have a length: U+0000 is a character like others, sent as `%00`. An unpaired surrogate is sent as U+FFFD, as
+//! by `encodeURIComponent(text.toWellFormed())`.
 #include "host.h"
 
 /* ---- text ---- */
@@ -51,10 +51,10 @@ void text_encode(Text *text, const char *data, size_t len, const char *keep) {
 
 /* ---- the URL of a call ---- */
 
-/* What may stand in a path or query as it is; the rest is encoded. '%' is among them: it is encoded already. */
+/* Characters that are kept in a path or query; others are encoded. '%' is among them: it begins an encoded one. */
 static const char IN_URL[] = "%/?:@!$&'()*+,;=[]";
 
-/* Adds a parameter's value, percent-encoded; `name` is for the error. */
+/* Adds a parameter's value, percent-encoded. `name` is for the error. */
 static bool add_scalar(JSContext *ctx, Text *url, JSValueConst value, const char *name) {
     JSValue text = JS_UNDEFINED;
     if (JS_IsDate(value)) {
@@ -77,7 +77,7 @@ static bool add_scalar(JSContext *ctx, Text *url, JSValueConst value, const char
     return true;
 }
 
-/* Whether what was added from `start` on can stand in a path: what is empty, `.` or `..` would make it another path. */
+/* Whether the text added from `start` on can be in a path: an empty one, `.` or `..` would lead to another path. */
 static bool check_part(JSContext *ctx, const Text *url, size_t start, const char *name) {
     const char *part = url->data ? url->data + start : "-";
     if (*part && strcmp(part, ".") && strcmp(part, ".."))
@@ -93,7 +93,7 @@ static bool add_item(JSContext *ctx, Text *url, JSValueConst value, const char *
     return add_scalar(ctx, url, value, name) && (place == IN_QUERY || check_part(ctx, url, start, name));
 }
 
-/* Adds a value: an array is joined by commas. */
+/* Adds a value. The items of an array are joined by commas. */
 static bool add_value(JSContext *ctx, Text *url, JSValueConst value, const char *name, Place place) {
     if (!JS_IsArray(value))
         return add_item(ctx, url, value, name, place);
@@ -128,7 +128,7 @@ JSValue form_text(JSContext *ctx, JSValueConst value) {
     return JS_Call(ctx, hooks[HOOK_UNPACK], JS_UNDEFINED, 2, (JSValueConst[]){value, JS_TRUE});
 }
 
-/* Other objects keep what they hold elsewhere (a Map, a Date, getters of a class): their parameters would be lost. */
+/* Rejects other objects: their data is not in own properties (a Map, a Date, getters of a class) and would be lost. */
 static bool form_open(JSContext *ctx, Params *params, JSValueConst object) {
     params->form = form_text(ctx, object);
     if (JS_IsUndefined(params->form))
@@ -155,7 +155,7 @@ static void params_close(JSContext *ctx, Params *params) {
     JS_FreeValue(ctx, params->form);
 }
 
-/* Fills `{name}` from the parameters. */
+/* Fills in `{name}` from the parameters. */
 static bool add_placeholder(JSContext *ctx, Text *url, Params *params, const char *name, size_t len) {
     JSAtom atom = JS_NewAtomLen(ctx, name, len);
     const char *spelt = JS_AtomToCString(ctx, atom);
@@ -176,7 +176,7 @@ static bool add_placeholder(JSContext *ctx, Text *url, Params *params, const cha
     return filled;
 }
 
-/* The length of `{name}` at the front of `path`, which a NUL ends; 0 where there is none. */
+/* Returns the length of `{name}` at the start of `path`, which ends with a NUL; 0 if there is none. */
 static size_t placeholder(const char *path) {
     size_t len = 1;
     while (path[0] == '{' && (unreserved(path[len]) || path[len] == '$'))
@@ -196,7 +196,7 @@ static bool add_path(JSContext *ctx, Text *url, Params *params, const char *path
     return true;
 }
 
-/* Adds `name=value`. A list that leaves nothing there may mean everything to a service: none is to change it all. */
+/* Adds `name=value`. Rejects empty lists for changes: a service may take an empty list to mean everything. */
 static bool add_parameter(JSContext *ctx, Text *url, JSAtom atom, JSValueConst value, bool changes) {
     JSValue string = JS_AtomToString(ctx, atom);
     size_t len;
@@ -228,7 +228,7 @@ static bool add_form(JSContext *ctx, Text *url, JSValueConst form, bool first) {
     return true;
 }
 
-/* Adds the parameters that the path did not take as the query; null and undefined ones are left out. */
+/* Adds the parameters that the path did not use as the query; null and undefined ones are left out. */
 static bool add_query(JSContext *ctx, Text *url, Params *params) {
     bool first = !(url->data && strchr(url->data, '?')), added = true;
     if (JS_IsString(params->form))

@@ -1,5 +1,5 @@
-//! What wasi-libc asks of a system, answered here, so that the environment imports from `orfa` alone.
-//! There are no files; the clock is the host's, and stands still while the snapshot is made.
+//! The system calls of wasi-libc, implemented here so that the environment only imports from `orfa`. There are no
+//! files; the clock is the host's, and 0 while the snapshot is taken.
 #include "host.h"
 
 #define WASI(NAME) __imported_wasi_snapshot_preview1_##NAME

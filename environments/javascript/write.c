@@ -1,12 +1,12 @@
-//! Answers as JSON: what JSON.stringify writes, straight into the bytes that are sent.
+//! Answers as JSON: the output of JSON.stringify, written directly into the bytes to be sent.
 //!
-//! Arrays, plain objects and what they hold are written here; lazy objects that nothing was read of as they were
-//! spelt. Whatever is rare (a toJSON, a Map, a boxed or a big number, a circle) is left to JSON.stringify.
+//! Arrays, plain objects and their contents are written here; untouched lazy objects keep their original text. Rare
+//! values (a toJSON, a Map, a boxed or big number, a cycle) are left to JSON.stringify.
 #include <math.h>
 
 #include "host.h"
 
-/* Nested deeper than this, a value is left to JSON.stringify: perhaps it is a circle. */
+/* Values that are nested deeper than this are left to JSON.stringify: they may be cyclic. */
 enum { DEPTH = 64 };
 
 static JSClassID plain_class;
@@ -14,7 +14,7 @@ static JSAtom to_json_name;
 
 static bool write_value(JSContext *ctx, Text *text, JSAtom name, JSValueConst value, int depth);
 
-/* The bytes of `string`, but for `skip` of them at its beginning and `less` at its end. */
+/* Adds the bytes of `string`, without the first `skip` and the last `less` bytes. */
 static bool add_string(JSContext *ctx, Text *text, JSValueConst string, size_t skip, size_t less) {
     size_t len;
     const char *utf8 = string_to_utf8(ctx, &len, string);
@@ -42,7 +42,7 @@ static bool write_string(JSContext *ctx, Text *text, JSValueConst string) {
     const char *utf8 = JS_ToCStringLen(ctx, &len, string);
     if (!utf8)
         return false;
-    if (has_unpaired(utf8, len)) {                                   /* it is escaped, by its number */
+    if (has_unpaired(utf8, len)) {                                   /* written as a \u escape */
         JSValue json = JS_JSONStringify(ctx, string, JS_UNDEFINED, JS_UNDEFINED);
         bool added = JS_IsString(json) && add_string(ctx, text, json, 0, 0);
         JS_FreeValue(ctx, json);
@@ -76,7 +76,7 @@ static void write_integer(Text *text, int32_t number) {
     text_add(text, at, end - at);
 }
 
-/* By JSON.stringify, as a member of this name, since a toJSON is told the name. */
+/* Writes a value by JSON.stringify, as a member of this name, since a toJSON gets the name as its argument. */
 static bool write_by_engine(JSContext *ctx, Text *text, JSAtom name, JSValueConst value) {
     Text before = {0};
     text_puts(&before, "{");
@@ -113,7 +113,7 @@ static bool write_array(JSContext *ctx, Text *text, JSValueConst array, int dept
     return true;
 }
 
-/* `"name":value`, if the value has a JSON form. */
+/* Writes `"name":value` if the value has a JSON form. */
 static void write_member(JSContext *ctx, Text *text, JSAtom name, JSValueConst value, bool comma, int depth) {
     size_t before = text->len;
     text_puts(text, comma ? "," : "");
@@ -141,7 +141,7 @@ static bool write_object(JSContext *ctx, Text *text, JSValueConst object, int de
     return !JS_HasException(ctx);
 }
 
-/* Whether an object has a toJSON of its own or by its prototype; an exception may have been thrown. */
+/* Whether an object has a toJSON, its own or inherited; an exception may have been thrown. */
 static bool has_to_json(JSContext *ctx, JSValueConst object) {
     JSValue to_json = JS_GetProperty(ctx, object, to_json_name);
     bool callable = JS_IsFunction(ctx, to_json);
@@ -149,7 +149,7 @@ static bool has_to_json(JSContext *ctx, JSValueConst object) {
     return callable;
 }
 
-/* A lazy object that nothing was read of is written as it was spelt, unless its prototype has a toJSON. */
+/* Whether a lazy object is written with its original text: it is untouched, and its prototype has no toJSON. */
 static bool is_as_spelt(JSContext *ctx, JSValueConst object) {
     if (!lazy_is_untouched(object))
         return false;
@@ -174,7 +174,7 @@ static bool write_container(JSContext *ctx, Text *text, JSAtom name, JSValueCons
     return array ? write_array(ctx, text, value, depth - 1) : write_object(ctx, text, value, depth - 1);
 }
 
-/* False where the value has no JSON form, or an exception was thrown. */
+/* Writes a value. False if the value has no JSON form, or an exception was thrown. */
 static bool write_value(JSContext *ctx, Text *text, JSAtom name, JSValueConst value, int depth) {
     switch (JS_VALUE_GET_NORM_TAG(value)) {
     case JS_TAG_OBJECT: return write_container(ctx, text, name, value, depth);

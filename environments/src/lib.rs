@@ -1,26 +1,26 @@
-//! The environments of queries, ready to run: modules that `build.rs` compiled from `c/` and
-//! `javascript/`, as they are after their start, and their machine code.
+//! The environments of queries, ready to run: modules that `build.rs` compiled from `c/` and `javascript/`
+//! and snapshotted after their start, and their machine code.
 //!
-//! Nothing here runs anything; `query` does. [`toolchain`] is public because `orfa query build` calls the
-//! same clang for the author of a query, [`native`] because `orfa query debug` compiles the C environment for the
-//! author's own machine.
+//! This crate runs nothing; `query` does. [`toolchain`] is public because `orfa query build` uses the same
+//! clang for authors of queries, and [`native`] because `orfa query debug` compiles the C environment for the
+//! author's machine.
 
 pub mod native;
 #[path = "../build/toolchain.rs"]
 pub mod toolchain;
 
-/// An environment: what a query module imports from.
+/// An environment: a module that query modules import from.
 #[derive(Clone, Copy, Debug)]
 pub struct Environment {
     /// Its versioned name, the import module in a query.
     pub name: &'static str,
-    /// The module after its start, its memory baked in: there is no `_initialize` left to call.
+    /// The module snapshotted after its start: there is no `_initialize` left to call.
     pub wasm: &'static [u8],
-    /// The same as machine code for this build's `sandbox`.
+    /// The module compiled to machine code for this build's `sandbox`.
     pub precompiled: &'static [u8],
 }
 
-/// libc, memory, strings, JSON: for C and whatever else compiles to small modules.
+/// libc, memory, strings, JSON: for C and other languages that compile to small modules.
 pub static C: Environment = Environment {
     name: "env:c@1",
     wasm: include_bytes!(concat!(env!("OUT_DIR"), "/c.wasm")),

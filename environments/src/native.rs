@@ -1,10 +1,10 @@
-//! The sources of the C environment, for a machine that is no gateway: `orfa query debug` compiles them beside a
-//! query, so that its author steps through the very functions that it calls in a gateway.
+//! The sources of the C environment, for native compilation: `orfa query debug` compiles them together with a
+//! query, so that its author steps through the same functions that the query calls in a gateway.
 
-/// A source: its file name and its text.
+/// A source file: its name and its text.
 pub type Source = (&'static str, &'static str);
 
-/// What is compiled.
+/// The sources to compile.
 pub const SOURCES: &[Source] = &[
     ("text.c", include_str!("../c/text.c")),
     ("format.c", include_str!("../c/format.c")),
@@ -16,7 +16,7 @@ pub const SOURCES: &[Source] = &[
     ("yyjson.c", include_str!(concat!(env!("OUT_DIR"), "/yyjson.c"))),
 ];
 
-/// What they include, beside the headers of `sdk/c`.
+/// The headers that they include, besides those of `sdk/c`.
 pub const HEADERS: &[Source] = &[
     ("environment.h", include_str!("../c/environment.h")),
     ("yyjson.h", include_str!(concat!(env!("OUT_DIR"), "/yyjson.h"))),

@@ -1,5 +1,5 @@
-//! The C environment as a query finds it: what it promises, and what its helpers do. Its functions are
-//! called as a query calls them, with text and argument lists laid out in the shared memory.
+//! The C environment as seen by a query: its exports, and the behaviour of its helpers. The tests call its functions
+//! as a query does, with text and argument lists in the shared memory.
 use std::collections::BTreeSet;
 
 use environments::C;
@@ -11,7 +11,7 @@ const INPUT: &str = r#"{"a":{"b/c":[10,{"id":7,"name":"x \"y\" é"},3.0]},"big":
     "users":[{"id":1,"n":"a"},{"id":2,"n":"b"},{"id":1,"n":"c"},{"id":"k","n":"d"},{"n":"e"}],
     "roles":["user","admin"],"empty":{}}"#;
 
-/// What the host saw, and what it answers to calls.
+/// The host: records requests and results, and contains the response to calls.
 #[derive(Default)]
 struct Host {
     answer: Option<String>,
@@ -57,7 +57,7 @@ fn write(caller: &mut Caller<'_, Host>, at: i32, bytes: &[u8]) {
     memory.write(caller, at as usize, bytes).expect("room inside of the memory");
 }
 
-/// The host functions that the helpers are tried with; any other traps.
+/// Links the host functions that the tested helpers use; any other traps.
 fn linker(engine: &Engine, module: &Module) -> Linker<Host> {
     let mut linker = Linker::<Host>::new(engine);
     let link: sandbox::GuestResult<()> = (|| {
@@ -123,7 +123,7 @@ impl Guest {
         at
     }
 
-    /// Lays out the arguments behind a `...` as C does.
+    /// Writes the arguments of a `...` to memory as C does.
     fn arguments(&mut self, arguments: &[Argument<'_>]) -> i32 {
         let mut bytes = vec![];
         for argument in arguments {
@@ -139,7 +139,7 @@ impl Guest {
         self.put(&bytes)
     }
 
-    /// Calls a function of `i32`s that returns one; `Err` is the text with which it ended the run.
+    /// Calls a function with `i32` parameters and an `i32` result. `Err` is the reason with which it ended the run.
     fn call(&mut self, name: &str, parameters: &[i32]) -> Result<i32, String> {
         let (instance, store) = (&self.instance, &mut self.store);
         let outcome = match *parameters {
@@ -158,7 +158,7 @@ impl Guest {
                     instance.get_typed_func::<(i32, i32, i32, i32), i32>(&mut *store, name).expect(name);
                 function.call(&mut *store, (a, b, c, d))
             }
-            _ => unreachable!("no helper has so many parameters"),
+            _ => unreachable!("helpers have at most four parameters"),
         };
         outcome.map_err(|_| self.failure())
     }
@@ -167,7 +167,7 @@ impl Guest {
         self.store.data_mut().failure.take().expect("a reason")
     }
 
-    /// What a template makes of its arguments.
+    /// Returns the answer that a template makes of its arguments.
     fn template(&mut self, template: &str, arguments: &[Argument<'_>]) -> Result<String, String> {
         let parameters = (self.put(template.as_bytes()), self.arguments(arguments));
         let done_as = self.instance.get_typed_func::<(i32, i32), ()>(&mut self.store, "orfa_done_as");
@@ -176,7 +176,7 @@ impl Guest {
         Ok(self.store.data_mut().answer.take().expect("an answer"))
     }
 
-    /// The URL that a call goes to.
+    /// Returns the method and URL of a call.
     fn url(&mut self, url: &str, arguments: &[Argument<'_>]) -> String {
         let parameters = [self.put(url.as_bytes()), self.arguments(arguments)];
         self.call("orfa_get", &parameters).expect("a call");
@@ -204,7 +204,7 @@ impl Guest {
 }
 
 #[test]
-fn it_imports_host_functions_alone_and_exports_what_the_list_promises() {
+fn imports_only_host_functions_and_exports_the_listed_names() {
     let (mut imports, mut exports) = (BTreeSet::new(), BTreeSet::new());
     for payload in Parser::new(0).parse_all(C.wasm) {
         match payload.expect("a valid module") {
@@ -229,7 +229,7 @@ fn it_imports_host_functions_alone_and_exports_what_the_list_promises() {
 }
 
 #[test]
-fn the_regions_of_a_query_are_empty_and_the_heap_is_behind_them() {
+fn query_regions_are_zeroed_and_heap_starts_after_them() {
     let mut guest = Guest::new();
     let query = layout::QUERY_DATA.start as usize..layout::QUERY_DATA.end as usize;
     assert!(guest.memory.data(&guest.store)[query].iter().all(|byte| *byte == 0));
@@ -261,7 +261,7 @@ fn templates_become_json() {
 }
 
 #[test]
-fn a_template_that_is_wrong_ends_the_run_with_its_text() {
+fn invalid_template_ends_run_and_is_quoted() {
     for template in ["{a:%d", "a}", "]{", "{a:%x}", "{'a:1}", "[...%d]", "[!]"] {
         let reason = Guest::new().template(template, &[Int(1)]).expect_err(template);
         assert!(reason.contains(template), "{template}: {reason}");
@@ -269,7 +269,7 @@ fn a_template_that_is_wrong_ends_the_run_with_its_text() {
 }
 
 #[test]
-fn arguments_of_urls_are_percent_encoded() {
+fn percent_encodes_url_arguments() {
     let mut guest = Guest::new();
     let input = guest.read(INPUT).expect("JSON");
     let users = guest.at(input, "/users", &[]);
@@ -284,7 +284,7 @@ fn arguments_of_urls_are_percent_encoded() {
 }
 
 #[test]
-fn no_argument_of_a_url_is_lost_or_makes_another_path() {
+fn rejects_url_arguments_that_vanish_or_change_path() {
     let call = |function: &str, url: &str, json: &str| {
         let mut guest = Guest::new();
         let value = guest.read(json).expect("JSON");
@@ -296,10 +296,10 @@ fn no_argument_of_a_url_is_lost_or_makes_another_path() {
         ("http://a/b?x=%v", "null", "null"),
         ("http://a/b?x=%v", "{}", "an object"),
         ("http://a/b?x=%v", "[1,[2]]", "a nested array"),
-        ("http://a/%v", r#""""#, "can't stand in the path"),
-        ("http://a/%v", r#""..""#, "can't stand in the path"),
-        ("http://a/%v/x", r#"["a","."]"#, "can't stand in the path"),
-        ("http://a/%v/x", "[]", "can't stand in the path"),
+        ("http://a/%v", r#""""#, "can't be used in the path"),
+        ("http://a/%v", r#""..""#, "can't be used in the path"),
+        ("http://a/%v/x", r#"["a","."]"#, "can't be used in the path"),
+        ("http://a/%v/x", "[]", "can't be used in the path"),
         ("http://a/b?x=%s", "", "NULL"),
     ] {
         let told = call("orfa_get", url, json).expect_err(url);
@@ -313,7 +313,7 @@ fn no_argument_of_a_url_is_lost_or_makes_another_path() {
 }
 
 #[test]
-fn pointers_reach_every_value_and_arguments_are_escaped() {
+fn pointers_reach_every_value_and_escape_arguments() {
     let mut guest = Guest::new();
     let input = guest.read(INPUT).expect("JSON");
     let list = guest.at(input, "/a/%s", &[Text("b/c")]);
@@ -334,7 +334,7 @@ fn pointers_reach_every_value_and_arguments_are_escaped() {
 }
 
 #[test]
-fn lists_are_joined_and_objects_projected() {
+fn joins_lists_and_projects_objects() {
     let mut guest = Guest::new();
     let input = guest.read(INPUT).expect("JSON");
     let users = guest.at(input, "/users", &[]);
@@ -351,14 +351,14 @@ fn lists_are_joined_and_objects_projected() {
 }
 
 #[test]
-fn text_that_is_no_json_ends_the_run_and_no_text_is_no_value() {
+fn invalid_json_ends_run_and_empty_text_is_null() {
     let mut guest = Guest::new();
     assert_eq!(guest.read(""), Ok(0));
     assert_eq!(guest.read("[1,]"), Err("the text is not JSON, at byte 2".to_owned()));
 }
 
 #[test]
-fn a_call_that_failed_ends_the_run_with_its_name_unless_it_is_looked_at_with_care() {
+fn failed_call_ends_run_unless_try_json_is_used() {
     let mut guest = Guest::new();
     for (status, body, outcome) in [
         (200, "{}", None),

@@ -1,4 +1,4 @@
-/* The stars that n completed orders got on average. docs/debugging.md finds what is wrong with it. */
+/* The average stars of n completed orders, with a bug that docs/debugging.md finds. */
 #include <orfa.h>
 
 void orfa(const void *input, int len) {

@@ -1,10 +1,10 @@
-// Fault injection as a filter: answers some or all requests itself, with a status and a body of the operator's.
+// Fault injection as a filter: answers some or all requests with a configured status and body.
 //
-// It takes the configuration of the plugin that APISIX has in t/wasm/fault-injection, as it is:
+// It accepts the configuration of APISIX's plugin in t/wasm/fault-injection:
 //
 //	{"http_status": 503, "body": "try later\n", "percentage": 10}
 //
-// A configuration that can't be meant is refused, and its route with it, rather than found out under load.
+// An invalid configuration is rejected when the route is loaded, rather than at the first request.
 package main
 
 import (
@@ -23,7 +23,7 @@ func init() {
 	proxywasm.SetPluginContext(func(uint32) types.PluginContext { return &plugin{} })
 }
 
-// What an operator writes.
+// The configuration.
 type fault struct {
 	Status     uint32 `json:"http_status"`
 	Body       string `json:"body"`
@@ -52,7 +52,7 @@ func (p *plugin) OnPluginStart(int) types.OnPluginStartStatus {
 func parse(text []byte) (fault, error) {
 	var fault fault
 	if err := json.Unmarshal(text, &fault); err != nil {
-		return fault, fmt.Errorf("the configuration is not as expected: %w", err)
+		return fault, fmt.Errorf("the configuration is not valid: %w", err)
 	}
 	if fault.Status < 200 || fault.Status > 999 {
 		return fault, errors.New("http_status has to be from 200 to 999")
@@ -63,7 +63,7 @@ func parse(text []byte) (fault, error) {
 	return fault, nil
 }
 
-// Whether a request is hit, given a throw of the dice from 0 to 99.
+// hits reports whether a request gets the fault, given a random number from 0 to 99.
 func (f *fault) hits(dice int) bool { return f.Percentage == nil || dice < *f.Percentage }
 
 func (p *plugin) NewHttpContext(uint32) types.HttpContext { return &stream{plugin: p} }

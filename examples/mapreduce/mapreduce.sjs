@@ -1,4 +1,4 @@
-// mapreduce.sjs: how often a word stands in some pages, Listing 7 of the paper with its missing brace
+// mapreduce.sjs: counts a word in some pages, Listing 7 of the paper with its missing brace
 //   POST /mapreduce/start with { "urls": [...], "key": "..." }
 //   GET /mapreduce/red/1
 service mapred {

@@ -1,4 +1,4 @@
-// pages.sjs: page n has n words, every third of which is "three"
+// pages.sjs: page n has n words; every third word is "three"
 //   GET /pages/words?n=9
 service pages {
   res '/words' on GET {

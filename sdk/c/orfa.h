@@ -1,28 +1,26 @@
-/* ORFA queries in C: everything a query program needs, beside the C library's string.h, stdlib.h
+/* ORFA queries in C: all declarations of a query program, in addition to the C library's string.h, stdlib.h
  * (memory, qsort, numbers), ctype.h, math.h and stdio.h's snprintf.
  *
  *     void orfa(const void *input, int len);       you write this; it runs once per request
  *
  * Build with `orfa query build query.c`, run with `orfa call query.c --input '...'`.
  *
- * Memory: all of it belongs to the run and is gone when the run ends. Nothing that a function returns
- * has to be freed, and everything that it returns stays valid until then. Text that is passed in is
- * copied, or used before the function returns.
+ * Memory: all of it belongs to the run and is discarded when the run ends. Returned values need not be freed, and
+ * stay valid until then. Text that is passed in is copied, or used before the function returns.
  *
- * Failing: a function whose comment says "ends the run" answers the client with a problem of status 422
- * whose text names the call, and does not return. Everything else reports through what it returns.
+ * Failing: a function whose comment contains "ends the run" does not return if it fails; the client gets a problem
+ * of status 422 whose text names the call. All other functions report errors in their return value.
  *
  * Formats: three small languages, each with % words that take an argument.
- *   URLs       "http://catalog/catalogs?buyer=%d": %s is percent-encoded, so no argument can change
- *              which service or path is meant. %v is a value: text, number, true or false, percent-encoded,
- *              and an array of those with commas between. All else ends the run: NULL, no value, null, an
- *              object; in the path what is empty, "." or ".."; an empty list in anything but GET and HEAD.
+ *   URLs       "http://catalog/catalogs?buyer=%d": %s is percent-encoded, so no argument can change the service or
+ *              the path. %v is a value: text, number, true or false, percent-encoded, or an array of those, joined
+ *              by commas. Any other argument ends the run: NULL, no value, null, an object; in the path an empty
+ *              one, "." or ".."; an empty list in any method but GET and HEAD.
  *   pointers   "/%d/id": JSON Pointers (RFC 6901); %s is escaped.
- *   templates  "{buyer:%v,second:%s}": JSON whose names and words need no quotes. %v is a value (null
- *              where there is none), %s text (null for NULL), %d int, %u unsigned, %lld long long, %f
- *              double (null where it isn't finite), %b true or false, %o an orfa_out. "{...%v,a:%d}"
- *              puts in the members of an object first.
- * Everywhere: %d, %u, %lld, %s and %%. */
+ *   templates  "{buyer:%v,second:%s}": JSON whose names and words need no quotes. %v is a value (null if there is
+ *              none), %s text (null for NULL), %d int, %u unsigned, %lld long long, %f double (null if it isn't
+ *              finite), %b true or false, %o an orfa_out. "{...%v,a:%d}" begins with the members of an object.
+ * In all of them: %d, %u, %lld, %s and %%. */
 #ifndef ORFA_H
 #define ORFA_H
 
@@ -38,165 +36,165 @@ extern "C" {
 
 /* ---- Your program ---- */
 
-/* The entry point. `input` is what the client sent beside the program, `len` bytes of it. */
+/* The entry point. `input` is the input that the client sent along with the program, `len` bytes. */
 __attribute__((export_name("orfa"))) void orfa(const void *input, int len);
 
-/* ---- JSON that came in ---- */
+/* ---- Reading JSON ---- */
 
-/* A JSON value inside of a document that was read. NULL is "no such value", and every function takes it. */
+/* A value in a JSON document. NULL means "no such value", and every function accepts it. */
 typedef const struct orfa_value_s *orfa_value;
 
-/* Reads JSON text. NULL where `len` is 0; ends the run where the text is not JSON. The text is copied. */
+/* Reads JSON text, which is copied. Returns NULL if `len` is 0; ends the run if the text is not JSON. */
 orfa_value orfa_json(const void *text, int len);
 
-/* The value at a pointer, or NULL. Walking an array from front to back costs the same at each step. */
+/* Returns the value at a pointer, or NULL. Walking an array from front to back has a constant cost per step. */
 orfa_value orfa_at(orfa_value value, const char *pointer, ...) ORFA_PRINTF(2, 3);
 
-/* The integer at a pointer; `otherwise` where there is none or it doesn't fit. A pointer of "" is `value`. */
+/* Returns the integer at a pointer; `otherwise` if there is none or it doesn't fit. The pointer "" means `value`. */
 int orfa_int(orfa_value value, int otherwise, const char *pointer, ...) ORFA_PRINTF(3, 4);
 
-/* The same with 64 bits. */
+/* Like orfa_int, with 64 bits. */
 long long orfa_long(orfa_value value, long long otherwise, const char *pointer, ...) ORFA_PRINTF(3, 4);
 
-/* The number at a pointer, as a double; `otherwise` where there is none. */
+/* Returns the number at a pointer, as a double; `otherwise` if there is none. */
 double orfa_num(orfa_value value, double otherwise, const char *pointer, ...) ORFA_PRINTF(3, 4);
 
-/* 1 or 0 for the true or false at a pointer; `otherwise` where there is neither. */
+/* Returns 1 or 0 for the true or false at a pointer; `otherwise` if there is neither. */
 int orfa_bool(orfa_value value, int otherwise, const char *pointer, ...) ORFA_PRINTF(3, 4);
 
-/* The text at a pointer, NUL-terminated; `otherwise` (which may be NULL) where there is none, or one with U+0000 in
- * it, which no C string can hold. */
+/* Returns the text at a pointer, NUL-terminated; `otherwise` (which may be NULL) if there is none, or if it contains
+ * U+0000, which a C string can't. */
 const char *orfa_str(orfa_value value, const char *otherwise, const char *pointer, ...) ORFA_PRINTF(3, 4);
 
-/* 1 where the value is this text, else 0. */
+/* Returns 1 if the value is this text, else 0. */
 int orfa_is(orfa_value value, const char *text);
 
-/* 1 where an array has this text as an element, or an object a member of this name; else 0. */
+/* Returns 1 if an array has this text as an element, or an object has a member of this name; else 0. */
 int orfa_has(orfa_value container, const char *text);
 
-/* How many elements an array, members an object, or bytes a text has; 0 for everything else. */
+/* Returns the number of elements of an array, members of an object, or bytes of a text; 0 for any other value. */
 int orfa_len(orfa_value value);
 
-/* The element of an array, or the member's value of an object, that follows `previous`; the first one
- * where `previous` is NULL. NULL behind the last. */
+/* Returns the element of an array, or the member's value of an object, that follows `previous`; the first one if
+ * `previous` is NULL. Returns NULL after the last. */
 orfa_value orfa_next(orfa_value container, orfa_value previous);
 
 /* for orfa_each(buyer, buyers) { ... }
- * The container is asked for once: a part of a large answer is another value each time that it is asked for. */
+ * Evaluates the container once: reading a part of a large answer again returns a different value each time. */
 #define orfa_each(item, container) \
     (orfa_value item##_in = (container), item = NULL; (item = orfa_next(item##_in, item)) != NULL;)
 
-/* The first element of `array` whose member `name` equals `key` (a number or text), or NULL. The first
- * search in an array makes an index, so that joining two lists costs their lengths added, not multiplied. */
+/* Returns the first element of `array` whose member `name` equals `key` (a number or text), or NULL. The first search
+ * in an array builds an index, so the cost of joining two lists is the sum of their lengths, not the product. */
 orfa_value orfa_find(orfa_value array, const char *name, orfa_value key);
 
-/* The members called `name` of all elements of an array, each different number or text once, as an array
- * of its own: orfa_get("http://catalog/catalogs?ids=%v", orfa_pluck(orders, "catalog_id")). */
+/* Returns the members called `name` of all elements of an array as a new array, without duplicates; only numbers and
+ * texts: orfa_get("http://catalog/catalogs?ids=%v", orfa_pluck(orders, "catalog_id")). */
 orfa_value orfa_pluck(orfa_value array, const char *name);
 
-/* An object with some members of another one, named with commas between: "id,title,price". Members that
- * aren't there are left out; NULL where `object` is none. */
+/* Returns an object with some members of another one. The names are separated by commas: "id,title,price". Missing
+ * members are left out. Returns NULL if `object` isn't an object. */
 orfa_value orfa_pick(orfa_value object, const char *names);
 
 /* ---- Calls ---- */
 
-/* A call under way, and later what came of it. Below 0 it is the orfa_code of a call that the gateway
- * refused to send; every function here takes that too. 0 is no call. */
+/* A call in flight, and later its result. A negative value is the orfa_code of a call that the gateway refused to
+ * send; every function here accepts it, too. 0 means no call. */
 typedef orfa_handle orfa_future;
 
-/* Sends a request and returns at once. The host of the URL is the name of a service. */
+/* Sends a request and returns immediately. The host of the URL is the name of a service. */
 orfa_future orfa_get(const char *url, ...);
 
-/* The same with a JSON body, made from the template; its arguments follow those of the URL. A NULL
- * template sends no body. */
+/* Like orfa_get, with a JSON body made from the template, whose arguments follow those of the URL. If the template is
+ * NULL, no body is sent. */
 orfa_future orfa_post(const char *url, const char *body, ...);
 orfa_future orfa_put(const char *url, const char *body, ...);
 orfa_future orfa_patch(const char *url, const char *body, ...);
 orfa_future orfa_delete(const char *url, ...);
 
-/* The same with any method, such as "QUERY". */
+/* Like orfa_post, with any method, such as "QUERY". */
 orfa_future orfa_send(const char *method, const char *url, const char *body, ...);
 
-/* Gives the next call that is sent one header more. */
+/* Adds a header to the next call. */
 void orfa_with(const char *name, const char *value);
 
-/* Waits for an answer and reads it as JSON; NULL where its body is empty. Ends the run where no answer
- * came, its status is not 2xx, or its body is not JSON. The future stays valid. */
+/* Waits for an answer and reads it as JSON; NULL if its body is empty. Ends the run if there was no answer, its status
+ * is not 2xx, or its body is not JSON. The future stays valid. */
 orfa_value orfa_wait_json(orfa_future future);
 
 /* orfa_wait_json(orfa_get(url, ...)). */
 orfa_value orfa_get_json(const char *url, ...);
 
-/* Waits for an answer and returns its status. Ends the run where no answer came or its status is not
- * 2xx. For writes, whose answer's body is of no interest. */
+/* Waits for an answer and returns its status. Ends the run if there was no answer or its status is not 2xx. For writes
+ * whose answer's body is not needed. */
 int orfa_wait_ok(orfa_future future);
 
-/* Waits for a call to end, in whichever way, and returns the answer's status; 0 where no answer came.
- * This and the functions below are the careful way: none of them ends the run. */
+/* Waits for a call to end, successfully or not, and returns the answer's status; 0 if there was no answer. This and
+ * the functions below are for programs that handle errors: none of them ends the run. */
 int orfa_wait(orfa_future future);
 
-/* Waits for all of `count` calls to end; futures that are 0 or below are skipped. */
+/* Waits for all of `count` calls to end; futures that are 0 or negative are skipped. */
 void orfa_wait_all(const orfa_future *futures, int count);
 
-/* Waits until one of `count` calls has ended and returns its index; -1 where all are 0. Set a future to 0
- * when you are done with it, so that it isn't found again. A refused call has ended. */
+/* Waits until one of `count` calls has ended and returns its index; -1 if all are 0. Set a future to 0 after use, so
+ * that it isn't found again. A refused call counts as ended. */
 int orfa_wait_any(const orfa_future *futures, int count);
 
-/* Waits; the answer's JSON, whatever its status; NULL where there is no answer, or no JSON in it. */
+/* Waits and returns the answer's JSON, whatever its status; NULL if there is no answer, or its body is not JSON. */
 orfa_value orfa_try_json(orfa_future future);
 
-/* Waits; the answer's status, 0 where no answer came. The same as orfa_wait. */
+/* Waits and returns the answer's status, 0 if there was no answer. Equivalent to orfa_wait. */
 int orfa_status_of(orfa_future future);
 
-/* Waits; ORFA_OK where an answer came, of whichever status, else the orfa_code that says why not. */
+/* Waits and returns ORFA_OK if there was an answer of any status, else the orfa_code of the error. */
 int orfa_error_of(orfa_future future);
 
-/* Waits; the answer's body, NUL-terminated, and its length in `*len` (which may be NULL). NULL where no
- * answer came. */
+/* Waits and returns the answer's body, NUL-terminated, and its length in `*len` (which may be NULL). Returns NULL if
+ * there was no answer. */
 const char *orfa_body_of(orfa_future future, int *len);
 
-/* Waits; the value of a header of the answer, or NULL. Names are compared without case. */
+/* Waits and returns the value of a header of the answer, or NULL. Names are case-insensitive. */
 const char *orfa_header_of(orfa_future future, const char *name);
 
-/* What an orfa_code means, as a phrase. */
+/* Returns the meaning of an orfa_code, as a phrase. */
 const char *orfa_reason(int code);
 
 /* ---- The answer ---- */
 
-/* JSON text that is being written. */
+/* JSON text under construction. */
 typedef struct orfa_out_s *orfa_out;
 
-/* An empty array, or an empty object. */
+/* Create an empty array, or an empty object. */
 orfa_out orfa_array(void);
 orfa_out orfa_object(void);
 
-/* Adds to it by a template: elements to an array, "name:%v" members to an object. Ends the run where the
- * template's brackets don't match or a % word is unknown. */
+/* Adds to it by a template: elements to an array, "name:%v" members to an object. Ends the run if the template's
+ * brackets don't match or a % word is unknown. */
 void orfa_add(orfa_out out, const char *members, ...);
 
-/* Submits the answer as application/json. A run submits one answer. */
+/* Submits the answer as application/json. A run submits exactly one answer. */
 void orfa_done_json(orfa_out out);
 
-/* The same for an answer that fits into one template: orfa_done_as("{total:%d}", total). */
+/* Like orfa_done_json, for an answer that fits into one template: orfa_done_as("{total:%d}", total). */
 void orfa_done_as(const char *json, ...);
 
 /* Submits text, as text/plain in UTF-8. */
 void orfa_done_text(const char *text);
 
-/* Submits bytes, as application/octet-stream unless orfa_header said otherwise. They are copied. */
+/* Submits bytes, as application/octet-stream unless orfa_header set another type. They are copied. */
 void orfa_done(const void *data, uint32_t len);
 
-/* Sets the answer's status, 200 to 599. ORFA_OK or ORFA_INVALID. */
+/* Sets the answer's status, 200 to 599. Returns ORFA_OK or ORFA_INVALID. */
 int32_t orfa_status(int32_t code);
 
-/* Sets a header of the answer. ORFA_OK, ORFA_FORBIDDEN for a name that a program may not set, or
+/* Sets a header of the answer. Returns ORFA_OK, ORFA_FORBIDDEN for a name that a program may not set, or
  * ORFA_INVALID. */
 int orfa_header(const char *name, const char *value);
 
-/* ---- The rest ---- */
+/* ---- Other functions ---- */
 
-/* Adds a line to the console: it is told with the problem of a run that ends badly, and in the trace.
- * Formats as printf. */
+/* Adds a line to the console, which is part of the problem of a run that failed, and of the trace. Formats as
+ * printf. */
 void orfa_log(const char *format, ...) ORFA_PRINTF(1, 2);
 
 /* Ends the run: the client gets a problem of status 422 with this text. Formats as printf. */
@@ -205,13 +203,13 @@ _Noreturn void orfa_fail(const char *format, ...) ORFA_PRINTF(1, 2);
 /* Milliseconds since 1970-01-01 UTC. */
 int64_t orfa_clock(void);
 
-/* Fills `data` with random bytes, fresh in every run. */
+/* Fills `data` with random bytes, which are different in every run. */
 void orfa_random(void *data, uint32_t len);
 
-/* Memory, aligned to 16 bytes; ends the run where there is none left, so never NULL. */
+/* Allocates memory, aligned to 16 bytes. Ends the run if memory is exhausted, and so never returns NULL. */
 void *orfa_alloc(uint32_t len);
 
-/* ---- The paper's functions (table 2), without convenience: see orfa_abi.h ---- */
+/* ---- The functions of the ABI, without convenience: see orfa_abi.h ---- */
 
 void orfa_Handle_del(orfa_handle handle);
 int32_t orfa_Future_ready(orfa_handle future);

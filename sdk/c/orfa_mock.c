@@ -1,13 +1,13 @@
-/* The host's functions on this machine, fed from a recording: with it a query is a normal program, with
- * breakpoints, printf and sanitizers. `orfa query debug` compiles it beside the query and the C environment.
+/* The host's functions for native debugging, replayed from a recording: with them a query is a normal program, with
+ * breakpoints, printf and sanitizers. `orfa query debug` compiles this file with the query and the C environment.
  *
  *     q RECORDING        or ORFA_RECORDING=FILE q
  *
- * The answer goes to the standard output; what the program logs, and how it ended, to the standard error. What the
- * program asks for (calls, clock, random numbers) comes from the recording, in its order; a program that asks for
- * something else has left it, and ends. What it says (log, status, header, answer) may be anything.
+ * The answer goes to the standard output; the console and the reason of a failure go to the standard error. Results
+ * (of calls, clock, random numbers) come from the recording, in its order; a program that makes different calls has
+ * left its recording, and ends. Its output (log, status, header, answer) may differ.
  *
- * Set a breakpoint on orfa_stopped to look at a program that leaves its recording or comes to its end. */
+ * Set a breakpoint on orfa_stopped to inspect a program that leaves its recording or fails. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static int answered;
 
 /* ---- The end ---- */
 
-/* Here ends a run that does not return: `why` is what is told. For breakpoints. */
+/* Reports the reason why a run ends without an answer. Set breakpoints here. */
 __attribute__((noinline)) void orfa_stopped(const char *why) { fprintf(stderr, "orfa: %s\n", why); }
 
 __attribute__((format(printf, 1, 2))) _Noreturn static void stop(const char *format, ...) {
@@ -42,7 +42,7 @@ __attribute__((format(printf, 1, 2))) _Noreturn static void stop(const char *for
     exit(1);
 }
 
-/* The recorded run ended where the program is now. */
+/* Ends the run where the recorded run ended. */
 _Noreturn static void stop_as_recorded(void) {
     yyjson_val *problem = yyjson_obj_get(yyjson_obj_get(recording, "end"), "problem");
     if (!problem) stop("host call %zu: the recorded run made no more calls", number);
@@ -83,7 +83,7 @@ static int is_call(yyjson_val *call, const char *function) {
     return yyjson_equals_str(yyjson_obj_get(call, "function"), function);
 }
 
-/* What the program says, and may say otherwise than it did. */
+/* Whether a recorded call is output of the program, which may differ from the recording. */
 static int is_said(yyjson_val *call) {
     return is_call(call, "log") || is_call(call, "status") || is_call(call, "header") || is_call(call, "done") ||
            is_call(call, "fail");
@@ -97,7 +97,7 @@ static yyjson_val *take(void) {
 
 static int32_t result_of(yyjson_val *call) { return (int32_t)yyjson_get_sint(yyjson_obj_get(call, "result")); }
 
-/* The recorded call of a function that the program calls now. */
+/* Returns the recorded call that corresponds to the program's current call of this function. */
 static yyjson_val *asked(const char *function) {
     number++;
     while (calls_left && is_said(next_call)) take();
@@ -112,13 +112,13 @@ static yyjson_val *asked(const char *function) {
     return call;
 }
 
-/* What a function that the program says something with returned, if it was recorded here. */
+/* Returns the recorded result of an output function if it is the next recorded call. */
 static int32_t said(const char *function) {
     number++;
     return calls_left && is_call(next_call, function) ? result_of(take()) : ORFA_OK;
 }
 
-/* ---- What has to be as it was ---- */
+/* ---- Comparing with the recording ---- */
 
 static void expect_text(yyjson_val *call, const char *name, const void *data, size_t len) {
     bytes recorded = bytes_of(argument(call, name));
@@ -142,7 +142,7 @@ static int32_t give(bytes from, void *data, uint32_t len) {
     return (int32_t)from.len;
 }
 
-/* What came of a call, or NULL where no answer did. */
+/* Returns the answer of a call, or NULL if there was none. */
 static yyjson_val *response_of(orfa_handle future, int32_t *error) {
     char key[16];
     snprintf(key, sizeof key, "%d", future);
@@ -215,11 +215,11 @@ int32_t orfa_host_Response_json(orfa_handle future, const char *pointer, uint32_
     bytes body = bytes_of(yyjson_obj_get(response_of(future, &error), "body"));
     if (!part) return give(bytes_of(yyjson_obj_get(call, "data")), data, len);
     size_t start = yyjson_get_uint(yyjson_arr_get(part, 0)), size = yyjson_get_uint(yyjson_arr_get(part, 1));
-    if (start > body.len || size > body.len - start) stop("host call %zu: its part is not in the response", number);
+    if (start > body.len || size > body.len - start) stop("host call %zu: its part is outside of the response", number);
     return give((bytes){body.data + start, size}, data, len);
 }
 
-/* In a recorded run no body has an index: each is read whole. */
+/* In a recorded run bodies have no index: each is read as a whole. */
 int32_t orfa_host_Json_root(orfa_handle future, orfa_json_value *value, void *data, uint32_t len) {
     yyjson_val *call = asked("Json_root");
     expect_number(call, "future", future);
@@ -232,23 +232,23 @@ int32_t orfa_host_Json_root(orfa_handle future, orfa_json_value *value, void *da
 int32_t orfa_host_Json_member(orfa_handle future, uint32_t node, const char *name, uint32_t name_len, int32_t last,
                               orfa_json_value *value, void *data, uint32_t len) {
     asked("Json_member");
-    stop("host call %zu: Json_member can't be tried natively", number);
+    stop("host call %zu: Json_member is not supported natively", number);
 }
 
 int32_t orfa_host_Json_column(orfa_handle future, uint32_t node, const char *name, uint32_t name_len, int32_t last,
                               orfa_json_value *values, uint32_t count, void *data, uint32_t len) {
     asked("Json_column");
-    stop("host call %zu: Json_column can't be tried natively", number);
+    stop("host call %zu: Json_column is not supported natively", number);
 }
 
 int32_t orfa_host_Json_children(orfa_handle future, uint32_t node, void *data, uint32_t len) {
     asked("Json_children");
-    stop("host call %zu: Json_children can't be tried natively", number);
+    stop("host call %zu: Json_children is not supported natively", number);
 }
 
 int32_t orfa_host_Json_text(orfa_handle future, uint32_t node, void *data, uint32_t len) {
     asked("Json_text");
-    stop("host call %zu: Json_text can't be tried natively", number);
+    stop("host call %zu: Json_text is not supported natively", number);
 }
 
 int64_t orfa_host_clock(void) { return yyjson_get_sint(yyjson_obj_get(asked("clock"), "result")); }
@@ -291,16 +291,16 @@ void orfa_host_done(const void *data, uint32_t len) {
 static yyjson_val *read_recording(const char *file) {
     yyjson_read_err error;
     yyjson_doc *doc = yyjson_read_file(file, 0, NULL, &error);
-    if (!doc) stop("%s is no recording: %s, at byte %zu", file, error.msg, error.pos);
+    if (!doc) stop("%s is not a recording: %s, at byte %zu", file, error.msg, error.pos);
     yyjson_val *root = yyjson_doc_get_root(doc), *version = yyjson_obj_get(root, "version");
-    if (!yyjson_is_int(version)) stop("%s is no recording: it has no `version`", file);
-    if (yyjson_get_int(version) != 1) stop("%s is of version %d, and this reads version 1", file, yyjson_get_int(version));
+    if (!yyjson_is_int(version)) stop("%s is not a recording: it has no `version`", file);
+    if (yyjson_get_int(version) != 1) stop("%s has version %d; this supports version 1", file, yyjson_get_int(version));
     return root;
 }
 
 int main(int count, char **arguments) {
     const char *file = count > 1 ? arguments[1] : getenv("ORFA_RECORDING");
-    if (!file) stop("no recording: say `%s RECORDING`, or set ORFA_RECORDING", arguments[0]);
+    if (!file) stop("no recording: run `%s RECORDING`, or set ORFA_RECORDING", arguments[0]);
     recording = read_recording(file);
     yyjson_val *calls = yyjson_obj_get(recording, "calls");
     next_call = yyjson_arr_get_first(calls);

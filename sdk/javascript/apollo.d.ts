@@ -1,8 +1,8 @@
 import type { ApolloLink } from "@apollo/client/link";
 
 /**
- * A link that asks for deduplicated answers and hands plain ones on. It stands before the `HttpLink`:
- * `ApolloLink.from([dedupLink(), new HttpLink({ uri })])`. A server that does not know the form answers as ever.
+ * Creates a link that requests deduplicated answers and passes plain ones on. Place it before the `HttpLink`:
+ * `ApolloLink.from([dedupLink(), new HttpLink({ uri })])`. A server that does not support the form answers as usual.
  *
  * `cap` is that of `decode` in dedup.d.ts.
  */

@@ -1,4 +1,4 @@
-// Lets Apollo Client take deduplicated answers. What its users see of it is apollo.d.ts.
+// Lets Apollo Client accept deduplicated answers. apollo.d.ts documents the interface.
 
 import { ApolloLink } from "@apollo/client/link";
 import { map } from "rxjs";
@@ -11,7 +11,7 @@ export function dedupLink({ cap } = {}) {
     operation.setContext(({ http }) => ({
       http: { ...http, accept: [...(http?.accept ?? []), `${GRAPHQL_TYPE};v=1`] },
     }));
-    // A GraphQL answer has no member `t` of its own.
+    // A plain GraphQL answer has no member `t`.
     return forward(operation).pipe(map((/** @type {any} */ answer) => ("t" in answer ? decode(answer, cap) : answer)));
   });
 }

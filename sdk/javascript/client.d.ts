@@ -1,17 +1,17 @@
 /**
- * Sends programs to an ORFA gateway, from browsers and from Node. README.md shows how; client.js is what
- * runs, and is checked against this file.
+ * Sends programs to an ORFA gateway, from browsers and from Node. README.md is the guide; client.js is the
+ * implementation, and is type-checked against this file.
  */
 
 import type { Services } from "./orfa.js";
 
-/** The gateway's query route: its URL, or that of the gateway where the route is `/query`. */
+/** Connects to a gateway's query route: `url` is the route's URL, or the gateway's if the route is `/query`. */
 export function orfa(url: string | URL, options?: GatewayOptions): Gateway;
 
 export interface Gateway {
   /**
-   * A program to be called. A function is sent as its text: it sees its parameters and nothing around it.
-   * A string is an ES module, in JavaScript unless `type` says otherwise; bytes are WebAssembly.
+   * Prepares a program for calls. A function is sent as its text: it can use its parameters, but nothing around it.
+   * A string is an ES module, by default in JavaScript (see `type`); bytes are WebAssembly.
    */
   program<Input, Answer, Mine = Services>(
     program: (input: Input, services: Mine) => Answer,
@@ -21,65 +21,65 @@ export interface Gateway {
     program: string | ArrayBuffer | ArrayBufferView,
     options?: ProgramOptions,
   ): Callable<Input, Answer>;
-  /** A program that the gateway has stored: `orders`, or a version of it, `orders@HASH`. */
+  /** Prepares calls of a program that the gateway has stored: `orders`, or a version of it, `orders@HASH`. */
   stored<Input = any, Answer = any>(name: string, options?: StoredOptions): Callable<Input, Answer>;
 }
 
 /** A program that can be called. */
 export interface Callable<Input, Answer> {
   /**
-   * Resolves to the program's answer: JSON parsed, text as a string, `null` where there is no body, else a
+   * Resolves to the program's answer: JSON parsed, text as a string, `null` if there is no body, else a
    * `Uint8Array`. Rejects with the signal's reason if it is cancelled, else with an {@link OrfaError}.
    *
-   * The input travels as JSON; an `ArrayBuffer` or a view of one as its bytes; `undefined` as nothing.
+   * The input is sent as JSON, an `ArrayBuffer` or a view as bytes, and `undefined` as no input.
    */
   (...args: Arguments<Input>): Promise<Answer>;
-  /** Resolves to the response itself, whatever its status; rejects only where there is none. */
+  /** Resolves to the response itself, whatever its status; rejects only if there is none. */
   fetch(...args: Arguments<Input>): Promise<Response>;
 }
 
-/** An input may be left out where the program needs nothing of it. */
+/** The arguments of a call. The input is optional if the program requires no part of it. */
 type Arguments<Input> = {} extends Input
   ? [input?: Input, options?: CallOptions]
   : [input: Input, options?: CallOptions];
 
-/** What comes of what a program returns. */
+/** The answer that a client gets for a program's return type. */
 type Answered<Returned> = Returned extends Response ? any : Returned extends undefined | void ? null : Returned;
 
 /** Headers, as `fetch` takes them. */
 type HeaderFields = ConstructorParameters<typeof Headers>[0];
 
 export interface GatewayOptions extends CacheOptions {
-  /** Headers of every request, or what makes them: called for each. */
+  /** Headers of every request, or a function that returns them and is called for each request. */
   headers?: HeaderFields | (() => HeaderFields | Promise<HeaderFields>);
-  /** Whether cookies travel, as in `fetch`. */
+  /** Whether cookies are sent, as in `fetch`. */
   credentials?: "include" | "omit" | "same-origin";
   limits?: Limits;
   /**
-   * Whether answers may come deduplicated, so that JSON with many equal objects is read faster. Those are then one
-   * object, and frozen: a program that changes its answers makes a copy of them, or says `false`. `true` unless
-   * you do, but for a call with an `Accept` of its own.
+   * Whether answers may come deduplicated, so that JSON with many equal objects is parsed faster. Equal objects are
+   * then one frozen object: copy answers to change them, or set this to `false`. Default: `true`, except for calls
+   * with their own `Accept`.
    */
   dedup?: boolean;
-  /** In place of the global `fetch`. */
+  /** Replaces the global `fetch`. */
   fetch?: (url: string, init: any) => Promise<Response>;
-  /** Where tokens outlive the page: `localStorage`, or anything like it. What it throws is ignored. */
+  /** Stores tokens beyond the life of the page: `localStorage`, or a similar object. Errors are ignored. */
   store?: TokenStore;
 }
 
 export interface ProgramOptions extends CacheOptions {
-  /** What the program is: `text/javascript` for a string or a function, `application/wasm` for bytes. */
+  /** The type of the program. Default: `text/javascript` for a string or a function, `application/wasm` for bytes. */
   type?: "text/javascript" | "text/typescript" | "application/wasm";
-  /** The program may make safe calls only: it is sent with the method `QUERY`. */
+  /** Whether the program makes only safe calls. It is then sent with the method `QUERY`. */
   safe?: boolean;
-  /** Who signed the program: what `orfa query sign` prints, the value of `ORFA-Trust`. */
+  /** The program's signature: the output of `orfa query sign`, which is the value of `ORFA-Trust`. */
   signature?: string;
   headers?: HeaderFields;
   limits?: Limits;
 }
 
 export interface StoredOptions {
-  /** `POST` unless you say otherwise. With `GET` the input's members become URL parameters. */
+  /** Default: `POST`. With `GET` the input's members become URL parameters. */
   method?: "GET" | "POST" | "QUERY";
   headers?: HeaderFields;
   limits?: Limits;
@@ -94,16 +94,16 @@ export interface CallOptions {
 
 export interface CacheOptions {
   /**
-   * What the gateway keeps of a program, so that later calls send a token in its place: the compiled `code`
-   * (the default), or a live `instance` as well, for which you promise that the program keeps nothing from
-   * one call to the next. `false`: the program travels with each call.
+   * How the gateway caches a program, so that later calls send a token instead: the compiled `code` (the default), or
+   * also a live `instance`, which requires that the program stores no state from one call to the next. `false`: the
+   * program is sent with each call.
    */
   cache?: "code" | "instance" | false;
-  /** Ask for the program by its SHA-256 first. Needs `crypto.subtle`, and does nothing without it. */
+  /** Whether the first call sends only the program's SHA-256. Has no effect without `crypto.subtle`. */
   hash?: boolean;
 }
 
-/** What a call is granted at most: ms, counts and bytes. The operator's own limits hold if they are smaller. */
+/** Limits for a call: ms, counts and bytes. The operator's own limits apply if they are lower. */
 export interface Limits {
   cpu?: number;
   deadline?: number;
@@ -114,13 +114,13 @@ export interface Limits {
   output?: number;
 }
 
-/** The part of `Storage` that tokens need; it may answer later. */
+/** The part of `Storage` that tokens need. It may be asynchronous. */
 export interface TokenStore {
   getItem(key: string): string | null | undefined | Promise<string | null | undefined>;
   setItem(key: string, value: string): unknown;
 }
 
-/** An upstream call that a problem lists: one that may have changed something, or that failed. */
+/** An upstream call listed in a problem: one that may have changed something, or that failed. */
 export interface UpstreamCall {
   service: string;
   method: string;
@@ -128,33 +128,33 @@ export interface UpstreamCall {
   status: number | "no answer" | "not sent";
 }
 
-/** Why a call has no answer. `message` says it in words. */
+/** The error of a call. `message` describes it. */
 export class OrfaError extends Error {
   private constructor();
   readonly name: "OrfaError";
   /**
-   * A code of docs/errors.md, or one of the client's own: `unreachable` (no answer, or none that this page
-   * may read), `broken` (it broke off), `not-json` (it is not the JSON that it claims to be), `answer-status`
-   * (the program's own answer, of another status than 200 to 299).
+   * A code of docs/errors.md, or one of the client's own: `unreachable` (no answer, or one that this page may not
+   * read), `broken` (it broke off), `not-json` (it claims to be JSON but is not), `answer-status` (the program's own
+   * answer, of a status other than 200 to 299).
    */
   readonly code: string;
-  /** The status of the answer, 0 where there was none. */
+  /** The status of the answer, 0 if there was none. */
   readonly status: number;
-  /** What to do about it. */
+  /** A hint how to fix the problem. */
   readonly hint: string | undefined;
-  /** Where in the program, from 1. Of a function, in its text behind `export default `. */
+  /** The position in the program, from 1. For a function, it is in its text after `export default `. */
   readonly line: number | undefined;
   readonly column: number | undefined;
   /** The last 4 KB that the program logged. */
   readonly console: string | undefined;
-  /** Calls that may have changed something, and those that failed. */
+  /** The calls that may have changed something, and those that failed. */
   readonly calls: readonly UpstreamCall[] | undefined;
-  /** For how many milliseconds to stay away. */
+  /** The time in milliseconds to wait before the next request. */
   readonly retryAfter: number | undefined;
-  /** The problem document (RFC 9457) as it came. */
+  /** The original problem document (RFC 9457). */
   readonly problem: Readonly<Record<string, any>> | undefined;
-  /** What came in place of an answer and is no problem, read like an answer. */
+  /** The body of an answer that isn't a problem document, parsed like an answer. */
   readonly body: any;
-  /** The response, its body read. */
+  /** The response. Its body has been read. */
   readonly response: Response | undefined;
 }

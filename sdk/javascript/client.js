@@ -1,10 +1,10 @@
-// The client of ORFA queries. What its users see of it is client.d.ts, what it sends docs/query.md.
+// The client of ORFA queries. client.d.ts documents the interface, docs/query.md the protocol.
 //
-// The way of a call: `Program` or `stored` makes a request of an input, `sender` sends it, `read` makes an
-// answer or an OrfaError of the response. A program keeps its token in memory, and on the `Shelf` if there
-// is a store. It is sent again in one case: the gateway asks for it (`send_program`), and so says that nothing ran.
-// Of several gateways behind one address the second request may reach another one. So a program goes with each call until
-// the gateway that asked for it has answered one.
+// A call: `Program` or `stored` makes a request from an input, `sender` sends it, `read` turns the response into an
+// answer or an OrfaError. A program has its token in memory, and on the `Shelf` if there is a store. A request is sent
+// again in one case: the gateway asks for the program (`send_program`), and so nothing ran. If several gateways share
+// an address, the second request may reach another one. So the program is sent with each call until the gateway that
+// asked for it has answered one.
 
 import { decode, JSON_TYPE } from "./dedup.js";
 
@@ -17,9 +17,9 @@ import { decode, JSON_TYPE } from "./dedup.js";
 
 /** `ORFA-Cache` of a request by token. */
 const TOKEN = /^(code|instance);token=:[\w+/=]+:$/;
-/** How many of them a store keeps. */
+/** The number of tokens in a store. */
 const KEPT = 32;
-/** With how many calls a program goes at most for one gateway that asked for it: it may never answer again. */
+/** Limits the calls that send a program because a gateway asked for it: that gateway may never answer again. */
 const TRIES = 32;
 
 /** @type {typeof Types.orfa} */
@@ -38,7 +38,7 @@ export function orfa(url, options = {}) {
 }
 
 /**
- * A function that resolves to answers, and its `fetch`, which resolves to responses as they came.
+ * Returns a function that resolves to answers, with a `fetch` that resolves to the original responses.
  * @param {Types.CallOptions} own
  * @param {boolean} dedup
  * @param {Ask} ask
@@ -56,7 +56,7 @@ function callable(own, dedup, ask) {
 }
 
 /**
- * What sends requests with the gateway's own options.
+ * Returns a function that sends requests with the gateway's own options.
  * @param {Types.GatewayOptions} options
  * @returns {Send}
  */
@@ -78,7 +78,7 @@ function sender({ fetch = (url, init) => globalThis.fetch(url, init), credential
   };
 }
 
-/** A program, and what the gateway knows it by. */
+/** A program, and the token or hash that the gateway knows it by. */
 class Program {
   /**
    * @param {unknown} source
@@ -95,11 +95,11 @@ class Program {
     this.mode = cache || undefined;
     this.byHash = hash;
     this.shelf = shelf;
-    /** @type {string | undefined} `ORFA-Cache` of the next request without program. */
+    /** @type {string | undefined} `ORFA-Cache` of the next request without the program. */
     this.known = undefined;
     /** @type {Promise<void> | undefined} */
     this.recalled = undefined;
-    /** @type {Map<string, number>} The gateways that asked for the program, and with how many calls it still goes. */
+    /** @type {Map<string, number>} The gateways that asked for the program, and how many more calls send it. */
     this.asking = new Map();
   }
 
@@ -116,7 +116,7 @@ class Program {
       const problem = await problemOf(response);
       if (problem?.send_program !== true) return this.learn(response);
       if (typeof problem.gateway === "string") this.asking.set(problem.gateway, TRIES);
-      // The token is no good, unless another answer has brought a fresher one.
+      // The token is no longer valid, unless another answer has brought a newer one.
       else if (this.known === known) this.keep(undefined);
     }
     const length = data.length ? String(data.length) : undefined;
@@ -124,7 +124,7 @@ class Program {
     return this.learn(await send(route, { method, body: joined(data, bytes), fields: whole }, call), true);
   }
 
-  /** Looks for a token from earlier pages; without one the hash will do, if wanted. */
+  /** Looks for a token from earlier pages. Without one the hash is used, if enabled. */
   async recall() {
     const hash = await sha256(this.bytes);
     if (!hash) return;
@@ -136,7 +136,7 @@ class Program {
 
   /**
    * @param {Response} response
-   * @param {boolean} [isWhole] whether the program went with the request
+   * @param {boolean} [isWhole] whether the request contained the program
    */
   learn(response, isWhole) {
     const field = response.headers.get("orfa-cache")?.replace(/"(\\.|[^"\\])*"/g, "");
@@ -158,7 +158,7 @@ class Program {
   }
 }
 
-/** Tokens that outlive the page: one entry of a store, with the latest. */
+/** Tokens that outlive the page: one entry of a store, with the latest tokens. */
 class Shelf {
   /**
    * @param {Types.TokenStore} store
@@ -167,7 +167,7 @@ class Shelf {
   constructor(store, key) {
     this.store = store;
     this.key = key;
-    /** One change after the other, since the store may answer later. */
+    /** Serialises the changes, since the store may be asynchronous. */
     this.changes = Promise.resolve();
   }
 
@@ -182,7 +182,7 @@ class Shelf {
       const { [name]: _, ...others } = await this.all();
       const latest = Object.entries(token ? { ...others, [name]: token } : others).slice(-KEPT);
       await this.store.setItem(this.key, JSON.stringify(Object.fromEntries(latest)));
-      // A store that is full or forbidden: the token lives as long as the page.
+      // The store is full or forbidden: the token lives as long as the page.
     }).catch(() => {});
   }
 
@@ -263,7 +263,7 @@ export class OrfaError extends Error {
 }
 
 /**
- * `Retry-After` in milliseconds; it comes in seconds, or as a date.
+ * Returns `Retry-After`, which is in seconds or a date, in milliseconds.
  * @param {Response} response
  */
 function waitOf(response) {
@@ -273,7 +273,7 @@ function waitOf(response) {
 }
 
 /**
- * What the gateway says is wrong. The response can still be read.
+ * Returns the gateway's problem document. The response can still be read.
  * @param {Response} response
  */
 async function problemOf(response) {
@@ -299,7 +299,7 @@ function textOf(source) {
 }
 
 /**
- * The bytes of what is bytes.
+ * Returns the bytes of a buffer or view.
  * @param {unknown} value
  */
 function rawBytes(value) {
@@ -309,7 +309,7 @@ function rawBytes(value) {
 }
 
 /**
- * An input as it travels.
+ * Returns an input as it is sent.
  * @param {unknown} input
  * @returns {Bytes}
  */
@@ -317,7 +317,7 @@ function bytesOf(input) {
   const raw = input === undefined ? new Uint8Array() : rawBytes(input);
   if (raw) return raw;
   const text = JSON.stringify(input);
-  if (text === undefined) throw new TypeError(`a ${typeof input} is no input: give a JSON value or bytes`);
+  if (text === undefined) throw new TypeError(`a ${typeof input} can't be an input: pass a JSON value or bytes`);
   return new TextEncoder().encode(text);
 }
 
@@ -345,14 +345,14 @@ function withParameters(place, input = {}) {
   const isPlain = typeof input === "object" && !Array.isArray(input) && !rawBytes(input);
   if (!isPlain) throw new TypeError("only an object's members become URL parameters: use POST or QUERY");
   for (const [name, value] of Object.entries(input ?? {})) {
-    if (typeof value === "object" && value) throw new TypeError(`\`${name}\` is no URL parameter: use POST or QUERY`);
+    if (typeof value === "object" && value) throw new TypeError(`\`${name}\` can't be a URL parameter: use POST or QUERY`);
     if (value !== undefined && value !== null) url.searchParams.append(name, value);
   }
   return url;
 }
 
 /**
- * Headers, each from the last that names it.
+ * Merges headers; a name in a later layer replaces earlier ones.
  * @param {ConstructorParameters<typeof Headers>[0][]} layers
  */
 function merged(...layers) {
@@ -362,7 +362,7 @@ function merged(...layers) {
 }
 
 /**
- * In base64; nothing where there is no `crypto.subtle`.
+ * Returns the hash in base64, or undefined without `crypto.subtle`.
  * @param {Bytes} bytes
  */
 async function sha256(bytes) {

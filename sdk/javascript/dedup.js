@@ -1,14 +1,14 @@
-// Reads deduplicated JSON. docs/deduplication.md describes the form, dedup.d.ts what users see of this file.
+// Decodes deduplicated JSON. docs/deduplication.md describes the form, dedup.d.ts the interface of this file.
 //
-// A table of values stands before the answer, and `{"$":3}` means its fourth. Each is read once, in place, so that the
-// answer has it many times and memory once; how long the answer would be, spelt out, is counted on the way.
+// A table of values precedes the answer, and `{"$":3}` refers to the fourth. Each is decoded once, in place, so that it
+// takes memory only once. The expanded length of the answer is counted along the way.
 
 export const JSON_TYPE = "application/vnd.orfa.dedup+json";
 export const GRAPHQL_TYPE = "application/graphql-dedup+json";
 
 /** @type {typeof import("./dedup.d.ts").decode} */
 export function decode({ t: table, ...root }, cap = 2 ** 26) {
-  if (!Array.isArray(table)) fail("not-deduplicated", "this is no deduplicated JSON: it has no table `t`");
+  if (!Array.isArray(table)) fail("not-deduplicated", "this is not deduplicated JSON: it has no table `t`");
   /** @type {number[]} */
   const lengths = [];
   let length = 0;
@@ -31,7 +31,7 @@ export function decode({ t: table, ...root }, cap = 2 ** 26) {
     if (first?.[0] == "$" && Object.keys(value).length == 1) {
       const said = value[first];
       if (first == "$") {
-        length += (typeof said == "number" && lengths[said]) || fail("dedup-reference", `no entry ${said} stands before this`);
+        length += (typeof said == "number" && lengths[said]) || fail("dedup-reference", `no entry ${said} comes before this`);
         if (length > cap) fail("dedup-too-long", `the answer would be longer than ${cap}`);
         return table[said];
       }

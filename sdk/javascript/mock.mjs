@@ -1,11 +1,11 @@
-// Runs a query in Node, fed from a recording: `services`, the clock and chance are the recorded ones, all else is
-// Node, with its debugger and its console.
+// Runs a query in Node, replayed from a recording: `services`, the clock and random numbers are the recorded ones; the
+// rest is Node, with its debugger and its console.
 //
 //     node [--inspect-brk] mock.mjs RECORDING PROGRAM.js
 //
-// `orfa query debug` does it for TypeScript, too. The program's file stays as it is; the answer goes to the standard
-// output. A program that was changed has to make the same calls in the same order; one that leaves its recording
-// stops at a `debugger` statement, and ends.
+// `orfa query debug` does this, and also runs TypeScript. The program's file is not changed; the answer goes to the
+// standard output. A changed program must make the same calls in the same order; if it leaves its recording, it stops
+// at a `debugger` statement, and ends.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
@@ -15,14 +15,14 @@ const [recordingFile, programFile, programName = programFile] = process.argv.sli
 const utf8 = new TextEncoder();
 const { setImmediate, Date: RealDate } = globalThis;
 
-// Ends a run that does not return; a debugger stops here.
+// Ends a run without an answer. A debugger stops here.
 function stop(why) {
   debugger;
   console.error(`orfa: ${why}`);
   process.exit(1);
 }
 
-if (programFile === undefined) stop("say `node mock.mjs RECORDING PROGRAM.js`");
+if (programFile === undefined) stop("run `node mock.mjs RECORDING PROGRAM.js`");
 
 // ---- the recording ----
 
@@ -31,10 +31,10 @@ function readRecording() {
   try {
     recording = JSON.parse(readFileSync(recordingFile, "utf8"));
   } catch (error) {
-    stop(`${recordingFile} is no recording: ${error.message}`);
+    stop(`${recordingFile} is not a recording: ${error.message}`);
   }
-  if (recording?.version === undefined) stop(`${recordingFile} is no recording: it has no \`version\``);
-  if (recording.version !== 1) stop(`${recordingFile} is of version ${recording.version}, and this reads version 1`);
+  if (recording?.version === undefined) stop(`${recordingFile} is not a recording: it has no \`version\``);
+  if (recording.version !== 1) stop(`${recordingFile} has version ${recording.version}; this supports version 1`);
   return recording;
 }
 
@@ -51,7 +51,7 @@ function stopAsRecorded() {
   stop(problem ? `the recorded run ended here: ${problem.detail} (${problem.code})` : "the recorded run made no more calls");
 }
 
-// ---- clock and chance ----
+// ---- clock and random numbers ----
 
 let time = 0;
 const clock = () => (time = clocks.shift()?.result ?? time);
@@ -128,13 +128,13 @@ function checkPart(text, name) {
   return text;
 }
 
-// The values of a parameter, each as `check` has it.
+// Converts the values of a parameter, each passed through `check`.
 function parameter(value, name, check = (text) => text) {
   if (!Array.isArray(value)) return check(scalar(value, name), name);
   return check(Array.from(value, (item) => check(scalar(item, name), name)).join(","), name);
 }
 
-// A service may take a list that leaves nothing there for everything: none is to change it all.
+// Rejects an empty list: a service may take an empty list to mean everything, and change all of it.
 function checkList(text, value, name) {
   if (text === "" && Array.isArray(value))
     throw new TypeError(`the parameter '${name}' is an empty list, which a call that changes something can't have`);
@@ -185,7 +185,7 @@ class ServiceError extends Error {
 }
 Object.defineProperty(ServiceError.prototype, "name", { value: "ServiceError" });
 
-// Whether the program's function was called, and the calls under way, by handle.
+// Whether the program's function was called, and the calls in flight, by handle.
 let running = false;
 const pending = new Map();
 
@@ -205,7 +205,7 @@ function fetchBytes(body) {
   return isBytes(body) ? toBytes(body) : Buffer.from(String(body));
 }
 
-// Takes the next recorded call, which has to be this one.
+// Takes the next recorded call, which must be this one.
 function begin(service, method, url, body, kind) {
   const recorded = requests.shift() ?? stopAsRecorded();
   const asked = `${method} ${url} ${body}`;
@@ -221,7 +221,7 @@ function headersOf(answer) {
   return new Headers(lines.map((line) => line.split(/: (.*)/s, 2)));
 }
 
-// A response whose body is there at once, as in a gateway: Node's own would take turns to read it.
+// Creates a response whose body is read without further turns of the event loop, unlike Node's own, as in a gateway.
 function received(answer, body) {
   const empty = body.length === 0 || [204, 205, 304].includes(answer.status);
   const response = new Response(empty ? null : body, { status: answer.status, headers: headersOf(answer) });
@@ -234,7 +234,7 @@ function received(answer, body) {
   });
 }
 
-// The body as a value: JSON and text by content type, null where there is none, else a Uint8Array.
+// Returns the body as a value: JSON and text by content type, null if it is empty, else a Uint8Array.
 function valueOf(answer) {
   const body = bytes(answer.body);
   if (body.length === 0) return null;
@@ -261,7 +261,7 @@ function outcome(call, { answer, error }) {
   return value;
 }
 
-// Settles the call that ended next when it was recorded.
+// Settles the call that ended next in the recorded run.
 function settleNext() {
   const wait = waits.shift();
   if (wait?.result === undefined) stopAsRecorded();
@@ -275,7 +275,7 @@ function settleNext() {
   }
 }
 
-// Waits for a promise: whenever nothing else is left to do, the next call ends.
+// Waits for a promise. Whenever no other work is left, the next call ends.
 async function settled(promise) {
   let over = false;
   promise.then(() => (over = true), () => (over = true));
@@ -313,7 +313,7 @@ function makeServices() {
 
 // ---- the program ----
 
-// The program by its own name, so that breakpoints in its file hold.
+// Imports the program under its own name, so that breakpoints in its file work.
 async function load() {
   const source = readFileSync(programFile, "utf8");
   const named = `${source}\n//# sourceURL=${pathToFileURL(resolve(programName))}`;
@@ -327,14 +327,14 @@ function inputFor(mode = "json") {
   return input.length === 0 ? {} : JSON.parse(new TextDecoder().decode(input));
 }
 
-// What the program returned, as an answer.
+// Converts the program's return value to an answer.
 async function answerOf(value) {
   if (value === undefined || value === null) return { status: 204, body: Buffer.alloc(0) };
   if (typeof value === "string") return { status: 200, body: Buffer.from(value) };
   if (isBytes(value)) return { status: 200, body: toBytes(value) };
   if (value instanceof Response) return { status: value.status, body: Buffer.from(await value.arrayBuffer()) };
   const text = ["function", "symbol", "bigint"].includes(typeof value) ? undefined : JSON.stringify(value);
-  return { status: 200, body: Buffer.from(text ?? stop(`the program returned a ${typeof value}, which is no answer`)) };
+  return { status: 200, body: Buffer.from(text ?? stop(`the program returned a ${typeof value}, which can't be an answer`)) };
 }
 
 function compare({ status, body }) {

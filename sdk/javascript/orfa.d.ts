@@ -1,6 +1,6 @@
 /**
- * Types of an ORFA query in JavaScript or TypeScript. Nothing to install: copy this file beside the
- * program (or, beside `@orfa/client`, import them from "@orfa/client/program"), and write
+ * Types of an ORFA query in JavaScript or TypeScript. Nothing has to be installed: copy this file into the folder of
+ * the program (or, with `@orfa/client`, import the types from "@orfa/client/program"), and write
  *
  * ```ts
  * import type { Services } from "./orfa";
@@ -11,8 +11,8 @@
  * }
  * ```
  *
- * A program is one ES module that imports nothing. Its default export is called once per request with the
- * input and the services; what it returns, or what its promise settles with, is the answer:
+ * A program is one ES module without imports. Its default export is called once per request with the input and the
+ * services. Its return value, or the value that its promise resolves to, is the answer:
  *
  * | returned                                  | answer                                                 |
  * | ----------------------------------------- | ------------------------------------------------------ |
@@ -22,22 +22,21 @@
  * | a typed array, `DataView`, `ArrayBuffer`  | 200, `application/octet-stream`                        |
  * | a `Response`                              | its status, headers and body                           |
  *
- * A function, symbol, BigInt or cyclic object is no answer, and an exception that nobody catches ends the
- * run; both become a problem (RFC 9457) with `line` and `column` in the program. So does a promise that
- * can never settle because no call is under way.
+ * A function, symbol, BigInt or cyclic object can't be an answer, and an uncaught exception ends the run; both become
+ * a problem (RFC 9457) with `line` and `column` in the program. So does a promise that can never settle because no
+ * call is in flight.
  *
- * The input is JSON, and `{}` where the client sent none. For other input the program says so:
+ * The input is JSON, and `{}` if the client sent none. A program declares other input with
  * `export const input = "text"` (a string) or `export const input = "bytes"` (a `Uint8Array`).
  *
- * There are no timers, no files, no network but the services, and every run starts afresh. When the
- * program has returned, calls that may change something (all but GET and HEAD) and are still under way are
- * waited for; reads are dropped. `Date` and `performance.now()` have a resolution of a millisecond, and
- * `performance.now()` counts from the first time that it is asked. Calls of functions nest about 600 deep;
- * beyond that a `RangeError` is thrown.
+ * There are no timers, no files, and no network except for the services, and every run starts afresh. After the
+ * program has returned, pending calls that may change something (all but GET and HEAD) are awaited; reads are dropped.
+ * `Date` and `performance.now()` have a resolution of a millisecond, and `performance.now()` is 0 at its first call.
+ * Function calls nest about 600 deep; beyond that a `RangeError` is thrown.
  *
  * Other globals: `Response`, `Headers`, `URLSearchParams`, `TextEncoder` (without `encodeInto`),
  * `TextDecoder` (utf-8, no streams), `console` (debug, error, info, log, warn), `atob`, `btoa`, `crypto`
- * (`getRandomValues`, `randomUUID`), `performance.now`, `queueMicrotask`, and all of ECMAScript but Intl,
+ * (`getRandomValues`, `randomUUID`), `performance.now`, `queueMicrotask`, and all of ECMAScript except Intl,
  * Atomics, SharedArrayBuffer and `structuredClone`. Their types come with TypeScript's `lib: ["dom"]`.
  */
 
@@ -45,39 +44,39 @@
 export type Param = string | number | bigint | boolean | Date | readonly (string | number | bigint | boolean | Date)[];
 
 /**
- * Parameters of a call: those that the path names as `{name}` are filled in there, percent-encoded (empty
- * text, `.` and `..` are refused, each item of an array too), the others become the query. `null` and `undefined` are
- * left out. An array that is empty, or leaves nothing there, is sent by `get` and `head` alone. U+0000 is sent as `%00`,
- * which the gateway refuses in a path; an unpaired surrogate as U+FFFD.
+ * Parameters of a call. Those that the path contains as `{name}` are filled in there, percent-encoded (empty text, `.`
+ * and `..` are rejected, also as items of an array); the others become the query. `null` and `undefined` are left out.
+ * An array that is empty, or whose text is, is only accepted by `get` and `head`. U+0000 is sent as `%00`, which the
+ * gateway rejects in a path; an unpaired surrogate is sent as U+FFFD.
  *
- * A `URLSearchParams` is the query as it is, and fills no place in the path. Other objects than plain ones (a `Map`,
- * `Headers`, an instance of a class) are a `TypeError`.
+ * A `URLSearchParams` is sent as the query, and fills no placeholder in the path. Objects that aren't plain (a `Map`,
+ * `Headers`, an instance of a class) throw a `TypeError`.
  */
 export type Params = Readonly<Record<string, Param | null | undefined>> | URLSearchParams;
 
 /**
- * A body to send: bytes go as `application/octet-stream`, `URLSearchParams` as a form, all else (strings
- * too) as JSON. `undefined` sends none.
+ * A body to send: bytes as `application/octet-stream`, `URLSearchParams` as a form, any other value (also a string)
+ * as JSON. `undefined` sends none.
  */
 export type Body = unknown;
 
-/** What `fetch` takes beside the path. */
+/** The options of `fetch`. */
 export interface FetchInit {
-  /** GET where it is missing. */
+  /** Default: GET. */
   method?: string;
   headers?: ConstructorParameters<typeof Headers>[0];
-  /** Text, bytes or a form. An object is refused: write `JSON.stringify(object)` and the content type. */
+  /** Text, bytes or a form. Objects are rejected: use `JSON.stringify(object)` and set the content type. */
   body?: string | ArrayBuffer | ArrayBufferView | URLSearchParams | null;
 }
 
 /**
- * A service that the route allows. Each call is sent at once; calls whose promises are awaited together
- * overlap. A path begins with `/`; what may not stand in a URL is percent-encoded.
+ * A service that the route allows. Each call is sent immediately; calls whose promises are awaited together overlap. A
+ * path begins with `/`; characters that a URL can't contain are percent-encoded.
  *
- * A call resolves to the body: parsed for `application/json` and `+json`, a string for `text/*`, `null`
- * where it is empty, else a `Uint8Array`. It rejects with a {@link ServiceError} when the status is not
- * 200 to 299 (redirects are not followed), when the body is not the JSON it claims to be, or when there
- * was no answer. Arguments that make no sense throw a `TypeError` at once.
+ * A call resolves to the body: parsed for `application/json` and `+json`, a string for `text/*`, `null` if it is empty,
+ * else a `Uint8Array`. It rejects with a {@link ServiceError} if the status is not 200 to 299 (redirects are not
+ * followed), if the body is not the JSON that it claims to be, or if there was no answer. Invalid arguments throw a
+ * `TypeError` immediately.
  */
 export interface Service {
   get<T = any>(path: string, params?: Params): Promise<T>;
@@ -88,16 +87,16 @@ export interface Service {
   patch<T = any>(path: string, body?: Body, params?: Params): Promise<T>;
   delete<T = any>(path: string, params?: Params): Promise<T>;
   /**
-   * Resolves to a `Response` whatever its status; rejects with a {@link ServiceError} only where no answer
-   * came. The path is sent as it is, without placeholders. A program may return the `Response`: then the
-   * headers that an answer may not carry are left out.
+   * Resolves to a `Response` whatever its status; rejects with a {@link ServiceError} only if there was no answer. The
+   * path is sent unchanged, without placeholders. A program may return the `Response`; headers that an answer may not
+   * contain are then left out.
    */
   fetch(path: string, init?: FetchInit): Promise<Response>;
 }
 
 /**
- * The services of the route by name. Asking for another one throws a `TypeError` that names them. For
- * exact names: `type Mine = { catalog: Service }`.
+ * The services of the route by name. Reading another name throws a `TypeError` that lists them. For exact names:
+ * `type Mine = { catalog: Service }`.
  */
 export type Services = Readonly<Record<string, Service>>;
 
@@ -105,14 +104,14 @@ export type Services = Readonly<Record<string, Service>>;
 export type Program<Input = any> = (input: Input, services: Services) => unknown;
 
 /**
- * Why no answer came, or none of use: `unreachable` (no connection), `timeout`, `broken` (it broke off),
- * `not-json`, `too-deep` (JSON of more than 1024 levels). A call that the rules of the route forbid (an unknown service, a method, a path, a header) ends
- * the program: there is nothing to catch.
+ * The reason why there was no usable answer: `unreachable` (no connection), `timeout`, `broken` (it broke off),
+ * `not-json`, `too-deep` (JSON of more than 1024 levels). A call that the rules of the route forbid (an unknown
+ * service, a method, a path, a header) ends the program, and can't be caught.
  */
 export type Reason = "unreachable" | "timeout" | "broken" | "not-json" | "too-deep";
 
 declare global {
-  /** A call that did not go well. Its stack is that of the place where the call began. */
+  /** The error of a failed call. Its stack is that of the place where the call began. */
   class ServiceError extends Error {
     readonly name: "ServiceError";
     /** The name of the service. */
@@ -120,11 +119,11 @@ declare global {
     readonly method: string;
     /** Path and query as they were sent. */
     readonly path: string;
-    /** The status of the answer, 0 where none came. */
+    /** The status of the answer, 0 if there was none. */
     readonly status: number;
-    /** The body of the answer, read as of a successful one; `null` where there is none. */
+    /** The body of the answer, read like that of a successful one; `null` if there is none. */
     readonly body: any;
-    /** `undefined` where an answer came that is not 200 to 299. */
+    /** `undefined` if there was an answer of a status other than 200 to 299. */
     readonly reason: Reason | undefined;
   }
 }

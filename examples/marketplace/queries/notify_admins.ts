@@ -1,4 +1,4 @@
-// notify_admins.ts: of the first n users, sends a notice to each who is an admin; answers who they are
+// notify_admins.ts: sends a notice to each admin among the first n users; answers their IDs
 import type { Services } from "./orfa";
 
 export default async function ({ n = 16, text = "Maintenance tonight at 22:00 UTC." }, { profile }: Services) {

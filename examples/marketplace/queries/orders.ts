@@ -1,4 +1,4 @@
-// orders.ts: orders, each with its posting and its freelancer; three calls, whatever the number of orders
+// orders.ts: orders, each with its posting and its freelancer; three calls for any number of orders
 import type { Services } from "./orfa";
 
 const byId = (rows: any[]) => new Map(rows.map((row) => [row.id, row]));

@@ -1,4 +1,4 @@
-// orders.sjs: orders, each with its posting and its freelancer; three calls, whatever the number of orders
+// orders.sjs: orders, each with its posting and its freelancer; three calls for any number of orders
 //   GET /shop/orders?limit=50
 service shop {
   function byId(rows) { return new Map(rows.map(row => [row.id, row])) }

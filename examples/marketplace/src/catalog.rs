@@ -18,7 +18,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::write(Method::DELETE, "/catalogs/{id}", delete),
 ];
 
-/// What answers the fields of `Query` and `Mutation`.
+/// The handlers of the fields of `Query` and `Mutation`.
 pub(crate) const FIELDS: &[Field] = &[
     ("catalogs", catalogs),
     ("catalog", catalog),
@@ -31,11 +31,11 @@ const CATALOG: &str = "json_object('id', id, 'buyer_id', buyer_id, 'title', titl
     'description', description, 'category', category, 'price', price, 'currency', currency, \
     'skills', json(skills), 'created', created, 'open', json(iif(open, 'true', 'false')))";
 
-/// The orders that a list may have; equal times are put in the order of their ids.
+/// The sort orders of a list. Rows of equal time are sorted by ID.
 pub(crate) const SORTS: &[(&str, &str)] =
     &[("id", "id"), ("created", "created, id"), ("-created", "created DESC, id DESC")];
 
-/// A posting as its buyer writes it.
+/// The body of a request that writes a posting.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewCatalog {
@@ -69,7 +69,7 @@ impl NewCatalog {
     }
 }
 
-/// Three capital letters, as in ISO 4217.
+/// Checks that a currency is three capital letters, as in ISO 4217.
 pub(crate) fn check_currency(field: &str, currency: &str) -> Result<(), Problem> {
     let fits = currency.len() == 3 && currency.bytes().all(|byte| byte.is_ascii_uppercase());
     if fits { Ok(()) } else { Err(Problem::field(field, "three capital letters, such as EUR")) }

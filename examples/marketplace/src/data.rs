@@ -1,4 +1,4 @@
-//! Where the databases lie.
+//! The folder of the databases.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,23 +10,23 @@ use tempfile::TempDir;
 #[derive(Clone, Debug)]
 pub struct Data {
     folder: PathBuf,
-    /// Keeps a fresh folder alive as long as anyone uses it.
+    /// Keeps a temporary folder until its last user is dropped.
     _fresh: Option<Arc<TempDir>>,
 }
 
 impl Data {
-    /// A folder of your own; it is created if it is absent, and what is written stays there.
+    /// Uses this folder, which is created if necessary and kept.
     pub fn folder(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), _fresh: None }
     }
 
-    /// A new folder with freshly seeded databases, removed when the last user has gone.
+    /// Creates a temporary folder with new databases. It is removed when its last user is dropped.
     pub fn fresh() -> io::Result<Self> {
         let fresh = tempfile::tempdir()?;
         Ok(Self { folder: fresh.path().into(), _fresh: Some(Arc::new(fresh)) })
     }
 
-    /// Where the folder is.
+    /// The path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.folder
@@ -34,7 +34,7 @@ impl Data {
 }
 
 impl Default for Data {
-    /// A folder under the system's place for temporary files, kept from run to run.
+    /// A folder in the system's folder for temporary files, kept from run to run.
     fn default() -> Self {
         Self::folder(std::env::temp_dir().join("orfa-marketplace"))
     }

@@ -1,9 +1,9 @@
 //! A SQLite file and the connections to it.
 //!
-//! SQLite blocks, so it is called on tokio's blocking threads. Reads take a connection from a small stack of
-//! them, so that their prepared statements stay; writes share one connection, because SQLite has one
-//! writer anyway and waiting for a mutex is cheaper than its busy handler. The file is filled under another
-//! name and then renamed: a service that is stopped while it seeds leaves no half database behind.
+//! SQLite blocks, so it is called on tokio's blocking threads. Reads take a connection from a small pool, so that
+//! prepared statements are reused. Writes share one connection, because SQLite has one writer anyway and a mutex is
+//! cheaper than its busy handler. The file is seeded under another name and then renamed: a service that is stopped
+//! while it seeds leaves no incomplete database behind.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,29 +18,29 @@ use crate::problem::Problem;
 /// Creates the tables and the rows of a service.
 pub(crate) type Seed = fn(&Transaction<'_>) -> rusqlite::Result<()>;
 
-/// Why a service could not start.
+/// An error that keeps a service from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The folder for the database can't be made or written to.
+    /// The folder for the database can't be created or written to.
     #[error("data-folder: can't use {path} for the databases; name another folder with --data: {source}")]
     Folder {
         /// The folder or file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// SQLite does not like the file.
-    #[error("data-file: {path} is no database of this service; remove it and start again: {source}")]
+    /// SQLite can't open the file.
+    #[error("data-file: {path} is not a database of this service; remove it and start again: {source}")]
     Database {
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
     /// The port can't be listened on.
     #[error("listen: can't listen; is the port in use? {source}")]
     Listen {
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -58,17 +58,17 @@ pub(crate) struct Database {
     idle: Mutex<Vec<Connection>>,
     writer: Mutex<Connection>,
     readers: Arc<Semaphore>,
-    /// Held so that a fresh folder outlives its connections.
+    /// Keeps a temporary folder until its connections are closed.
     _data: Data,
 }
 
-/// Goes up with every change of tables or rows: an older file is thrown away and made anew.
+/// The version of tables and rows, incremented with every change: a file of another version is replaced.
 const VERSION: i32 = 1;
 const READERS: usize = 4;
 const STATEMENTS: usize = 64;
 
 impl Database {
-    /// Opens the file of the service `name`, made by `seed` if it is absent.
+    /// Opens the file of the service `name`, which `seed` fills if it doesn't exist.
     pub(crate) fn open(data: &Data, name: &str, seed: Seed) -> Result<Self, Error> {
         let path = data.path().join(format!("{name}.sqlite"));
         let folder = |source| Error::Folder { path: path.clone(), source };
@@ -90,7 +90,7 @@ impl Database {
         })
     }
 
-    /// Runs `work`; call it on a blocking thread, with a permit of [`Self::turn`] if it reads.
+    /// Runs `work`. Call it on a blocking thread, with a permit of [`Self::turn`] if it reads.
     pub(crate) fn run<T>(
         &self,
         access: Access,
@@ -106,13 +106,13 @@ impl Database {
         result
     }
 
-    /// A permit for each read that may run now: threads that only queue for a core would cost memory.
+    /// The permits that limit concurrent reads: more threads than cores would only cost memory.
     pub(crate) fn turn(&self) -> &Arc<Semaphore> {
         &self.readers
     }
 }
 
-/// A panic while the lock was held can't have left a connection half-way: SQLite rolls back.
+/// Locks a mutex, even a poisoned one: SQLite rolls back the transaction of a thread that panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -136,7 +136,7 @@ fn create(path: &Path, seed: Seed) -> rusqlite::Result<()> {
     connection.execute_batch("ANALYZE")
 }
 
-/// Puts the new file in its place, without what SQLite kept beside an old one.
+/// Renames the new file to its final path, and removes SQLite's auxiliary files of an old one.
 fn replace(made: &Path, path: &Path) -> io::Result<()> {
     for beside in ["sqlite-wal", "sqlite-shm", "sqlite-journal"] {
         let _ = std::fs::remove_file(path.with_extension(beside));

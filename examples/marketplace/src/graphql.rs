@@ -1,8 +1,8 @@
-//! The same by GraphQL: `POST /graphql`, over the functions of the routes.
+//! GraphQL over the handlers of the routes, at `POST /graphql`.
 //!
-//! A service's schema is a file, `graphql/profile.graphql` and so on, and a table says which function answers a field of
-//! `Query` or `Mutation`. What the function answers is JSON, and `select.rs` cuts the answer out of that. There is no
-//! introspection: who wants the schema takes the file.
+//! A service's schema is a file, such as `graphql/profile.graphql`, and a table assigns a handler to each field of
+//! `Query` and `Mutation`. The handler returns JSON, and `select.rs` extracts the selected fields. There is no
+//! introspection: the schema is available as the file.
 
 mod select;
 
@@ -25,18 +25,18 @@ use crate::database::{Access, Database};
 use crate::http::{Answer, Handler, Request};
 use crate::problem::Problem;
 
-/// What every schema has and none says.
+/// Definitions that every schema has implicitly.
 const BUILT_IN: &str = "scalar Int scalar Float scalar String scalar Boolean scalar ID \
     directive @skip(if: Boolean!) on FIELD | FRAGMENT_SPREAD | INLINE_FRAGMENT \
     directive @include(if: Boolean!) on FIELD | FRAGMENT_SPREAD | INLINE_FRAGMENT ";
 
-/// A field of `Query` or `Mutation`, and what answers it.
+/// A field of `Query` or `Mutation`, and its handler.
 pub(crate) type Field = (&'static str, Handler);
 
-/// What a service answers by GraphQL.
+/// The GraphQL endpoint of a service.
 pub(crate) struct Graphql {
     schema: schema::Document,
-    /// The types of the fields, by the name of their object.
+    /// The types of the fields, by the name of their object type.
     types: Types,
     rules: ValidationPlan,
     fields: &'static [Field],
@@ -60,7 +60,7 @@ impl Graphql {
         Self { types: types(&schema), schema, rules: default_rules_validation_plan(), fields }
     }
 
-    /// Answers a request; call it on a blocking thread.
+    /// Answers a request. Call it on a blocking thread.
     pub(crate) fn answer(&self, database: &Database, body: &Bytes) -> Result<Answer, Problem> {
         let Asked { query, operation_name, variables } =
             serde_json::from_slice(body).map_err(|error| Problem::body(&error))?;
@@ -83,7 +83,7 @@ impl Graphql {
         database.run(access, |db| Ok(self.run(db, root, operation, &selector)))
     }
 
-    /// The fields of an operation, one after the other.
+    /// Runs the fields of an operation, one after the other.
     fn run(
         &self,
         db: &Connection,
@@ -115,7 +115,7 @@ impl Graphql {
         Answer::ok(format!("{{\"data\":{data}{errors}}}").into_bytes())
     }
 
-    /// What the function of a field answers; null for a row that is not there, true where there is nothing to say.
+    /// Runs the handler of a field: `null` for a row that doesn't exist, `true` for an empty response.
     fn found(
         &self,
         db: &Connection,
@@ -139,12 +139,12 @@ impl Graphql {
     }
 }
 
-/// An answer to what can't be run.
+/// A response with errors only, for a request that can't be run.
 fn refused(errors: &[impl Serialize]) -> Answer {
     Answer::ok(json!({ "errors": errors }).to_string().into_bytes())
 }
 
-/// The operation of this name, or the only one.
+/// Returns the operation of this name, or the only one.
 fn chosen<'a>(document: &'a Document, name: Option<&str>) -> Option<&'a OperationDefinition> {
     let mut operations = document.definitions.iter().filter_map(|definition| match definition {
         Definition::Operation(operation) => Some(operation),

@@ -1,8 +1,8 @@
-//! How a route is run: the request is taken apart, the route's function gets a connection on a blocking
-//! thread, and what it returns becomes the response.
+//! Runs routes: parses the request, calls the route's handler with a connection on a blocking thread, and makes a
+//! response of its result.
 //!
-//! A route is a row of a table, so that one list is the router, the check of parameter names, and what the
-//! OpenAPI documents are compared with.
+//! Routes are rows of a table. The same table is used for the router, the check of parameter names, and the comparison
+//! with the OpenAPI documents.
 
 use std::sync::Arc;
 
@@ -24,27 +24,27 @@ use crate::problem::Problem;
 
 pub(crate) type Handler = fn(&Connection, &Request) -> Result<Answer, Problem>;
 
-/// A method, a path, and what is done there.
+/// A method, a path, and their handler.
 #[derive(Debug)]
 pub struct Route {
     /// The HTTP method.
     pub method: Method,
-    /// The path; `{id}` is the only variable there is.
+    /// The path. The only possible variable is `{id}`.
     pub path: &'static str,
-    /// The names of the parameters in the URL's query; any other is refused.
+    /// The names of the parameters in the URL's query; others are rejected.
     pub parameters: &'static [&'static str],
     access: Access,
     run: Handler,
 }
 
-/// What a route's function is asked.
+/// The input of a handler.
 pub(crate) struct Request {
     id: Option<String>,
     pub(crate) parameters: Parameters,
     body: Bytes,
 }
 
-/// What it answers.
+/// The response of a handler.
 pub(crate) struct Answer {
     status: StatusCode,
     body: Vec<u8>,
@@ -69,20 +69,20 @@ impl Route {
 }
 
 impl Request {
-    /// What a field of GraphQL asks by its arguments: `id` is the path's, `input` the body.
+    /// Creates a request from the arguments of a GraphQL field: `id` is that of the path, `input` is the body.
     pub(crate) fn of(mut arguments: Map<String, Value>) -> Self {
         let id = arguments.remove("id").map(|id| id.to_string());
         let body = arguments.remove("input").map(|input| input.to_string().into()).unwrap_or_default();
         Self { id, parameters: Parameters::of(&arguments), body }
     }
 
-    /// The `{id}` of the path.
+    /// Returns the `{id}` of the path.
     pub(crate) fn id(&self) -> Result<i64, Problem> {
         let id = self.id.as_deref().and_then(|id| id.parse().ok());
         id.ok_or_else(|| Problem::parameter("id", "a whole number"))
     }
 
-    /// The body, which has to be JSON of this shape.
+    /// Parses the body, which must be JSON of this type.
     pub(crate) fn body<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         serde_json::from_slice(&self.body).map_err(|error| Problem::body(&error))
     }
@@ -104,7 +104,7 @@ impl Answer {
         Self { status: StatusCode::CREATED, location: Some(location), ..Self::ok(body) }
     }
 
-    /// 200 with the row, or 404 where there is none.
+    /// 200 with the row, or 404 if there is none.
     pub(crate) fn found(row: Option<Vec<u8>>, what: &str, id: i64) -> Result<Self, Problem> {
         row.map(Self::ok).ok_or_else(|| Problem::not_found(what, id))
     }
@@ -115,7 +115,7 @@ impl Answer {
         if rows == 0 { Err(Problem::not_found(what, id)) } else { Ok(gone) }
     }
 
-    /// The JSON text; none where there is nothing to say.
+    /// The JSON text; `None` if the body is empty.
     pub(crate) fn text(&self) -> Option<&[u8]> {
         (!self.body.is_empty()).then_some(&self.body)
     }
@@ -140,7 +140,7 @@ impl IntoResponse for Answer {
     }
 }
 
-/// The routes over a database, and the same by GraphQL.
+/// Creates the router of a service, including its GraphQL endpoint.
 pub(crate) fn router(routes: &'static [Route], graphql: Graphql, database: Database) -> Router {
     let (database, graphql) = (Arc::new(database), Arc::new(graphql));
     let add = |router: Router, route: &'static Route| router.route(route.path, endpoint(route, &database));

@@ -1,14 +1,13 @@
-//! A freelance marketplace: three small services to try the gateway on, each with its own database.
+//! A freelance marketplace: three small example services for the gateway, each with its own database.
 //!
-//! *profile* knows buyers and freelancers, *catalog* the job postings of the buyers, *order* who worked on
-//! which posting, with payment and review. The scenario and the numbers of rows (315, 1000, 1509) are those
-//! of the study that compared REST with GraphQL on it. A gateway finds nothing here that was made for it:
-//! lists, details, filters and bulk calls as a company would have built them for its own pages.
+//! *profile* has buyers and freelancers, *catalog* the job postings of the buyers, *order* the freelancers' orders with
+//! payment and review. The scenario and the numbers of rows (315, 1000, 1509) are those of the study that compared REST
+//! with GraphQL on it. The services have no special support for a gateway: they have lists, details, filters and bulk
+//! calls as a company would have built them for its own pages.
 //!
-//! Each service is a table of routes (`profile.rs`, `catalog.rs`, `order.rs`) over the same ground:
-//! `http.rs` runs a route, `parameters.rs` reads what was asked, `select.rs` turns it into SQL,
-//! `database.rs` holds the connections, `seed.rs` makes up the rows, `problem.rs` says what went wrong. `graphql.rs` gives
-//! the same functions out by GraphQL.
+//! Each service is a table of routes (`profile.rs`, `catalog.rs`, `order.rs`) over shared modules: `http.rs` runs a
+//! route, `parameters.rs` parses parameters, `select.rs` builds SQL, `database.rs` has the connections, `seed.rs`
+//! generates the rows, `problem.rs` has the errors, and `graphql.rs` exposes the same handlers by GraphQL.
 
 mod catalog;
 mod data;
@@ -33,10 +32,10 @@ pub use crate::data::Data;
 pub use crate::database::Error;
 pub use crate::http::Route;
 
-/// One of the three services.
+/// A service of the marketplace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// Buyers, freelancers and what is sent to them.
+    /// Buyers, freelancers and notices to them.
     Profile,
     /// Job postings.
     Catalog,
@@ -44,7 +43,7 @@ pub enum Service {
     Order,
 }
 
-/// All three services in this process, on free ports of the loopback. They end when this is dropped.
+/// All three services in this process, on free loopback ports. They end when this is dropped.
 #[derive(Debug)]
 pub struct Marketplace {
     addresses: [SocketAddr; 3],
@@ -65,7 +64,7 @@ impl Service {
         }
     }
 
-    /// Where it listens unless told otherwise.
+    /// The default port.
     #[must_use]
     pub fn port(self) -> u16 {
         match self {
@@ -75,7 +74,7 @@ impl Service {
         }
     }
 
-    /// Everything that the service answers.
+    /// All routes of the service.
     #[must_use]
     pub fn routes(self) -> &'static [Route] {
         match self {
@@ -95,7 +94,7 @@ impl Service {
         }
     }
 
-    /// The schema of what it answers at `POST /graphql`.
+    /// The GraphQL schema of `POST /graphql`.
     #[must_use]
     pub fn schema(self) -> &'static str {
         match self {
@@ -123,23 +122,23 @@ impl Service {
     }
 }
 
-/// A service as a router, for tests that need no port. Creates and fills the database if it is absent.
+/// Creates the router of a service, for tests without a port. Creates and seeds the database if it doesn't exist.
 pub fn router(service: Service, data: &Data) -> Result<Router, Error> {
     let database = database::Database::open(data, service.name(), service.seed())?;
     Ok(http::router(service.routes(), service.graphql(), database))
 }
 
-/// Answers on `listener` until the future is dropped.
+/// Serves on `listener` until the future is dropped.
 pub async fn serve(service: Service, listener: TcpListener, data: Data) -> Result<(), Error> {
     let opened = tokio::task::spawn_blocking(move || router(service, &data)).await;
     let router = opened.map_err(|source| Error::Listen { source: source.into() })??;
-    // An answer is one small write: waiting for more of it would only add latency.
+    // A response is one small write, which Nagle's algorithm would only delay.
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     axum::serve(listener, router).await.map_err(|source| Error::Listen { source })
 }
 
 impl Marketplace {
-    /// Starts the three and returns when they can be called.
+    /// Starts all three services and returns when they accept requests.
     pub async fn start(data: Data) -> Result<Self, Error> {
         let mut addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); 3];
         let mut services = JoinSet::new();
@@ -152,7 +151,7 @@ impl Marketplace {
         Ok(Self { addresses, _services: services })
     }
 
-    /// Where a service listens.
+    /// The address of a service.
     #[must_use]
     pub fn address(&self, service: Service) -> SocketAddr {
         let [profile, catalog, order] = self.addresses;

@@ -1,8 +1,8 @@
-//! `marketplace profile|catalog|order` is one service, `marketplace all` is the three, each a process.
+//! `marketplace profile|catalog|order` runs one service, `marketplace all` runs all three in a process each.
 //!
-//! A service prints where it listens (`profile http://127.0.0.1:3001`) as soon as it can be called there.
-//! `all` starts itself three times and ends the children when it ends, in whichever way: they hold the
-//! other end of a pipe, and a pipe is closed even for a process that was killed.
+//! A service prints its address (`profile http://127.0.0.1:3001`) as soon as it accepts requests. `all` starts itself
+//! three times. The children end with their parent, even if it is killed, because their standard input is a pipe of the
+//! parent.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,17 +16,17 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::oneshot;
 
-/// The services of a freelance marketplace, to try the gateway on.
+/// The services of a freelance marketplace, as an example for the gateway.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// What to run.
+    /// The service to run.
     what: What,
-    /// Where to listen; port 0 is any free one. `all` takes three ports from this one on
+    /// The address to listen on; port 0 means any free port. `all` uses three consecutive ports
     /// [default: 127.0.0.1 and 3001, 3002, 3003]
     #[arg(long)]
     listen: Option<SocketAddr>,
-    /// The folder of the databases, filled where they are absent
+    /// The folder of the databases, which are created if they don't exist
     /// [default: `orfa-marketplace` in the system's folder for temporary files]
     #[arg(long)]
     data: Option<PathBuf>,
@@ -78,7 +78,7 @@ async fn all(arguments: &Arguments) -> Result<()> {
     bail!("the {} service ended, so the others end too", ended.name())
 }
 
-/// A service as a process, and our end of the pipe: to wait for a child would close it, had the child kept it.
+/// Starts a service as a process. Returns our end of the pipe separately, since waiting for a child closes its `stdin`.
 fn child(service: Service, arguments: &Arguments) -> Result<(Child, Option<ChildStdin>)> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(service.name()).arg("--attached");
@@ -92,7 +92,7 @@ fn child(service: Service, arguments: &Arguments) -> Result<(Child, Option<Child
     Ok((child, pipe))
 }
 
-/// The ports of the three follow one another, unless they are any free ones.
+/// Returns the address of a service: the three ports are consecutive, unless they are any free ports.
 fn place(service: Service, first: Option<SocketAddr>) -> SocketAddr {
     let usual = Service::Profile.port();
     let mut address = first.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, usual)));
@@ -111,7 +111,7 @@ async fn end(attached: bool) -> io::Result<()> {
     }
 }
 
-/// The standard input can only be waited for by a thread; it goes down with the process.
+/// Waits for the end of the standard input. Reading it blocks a thread, which ends with the process.
 async fn input_ended() {
     let (open, closed) = oneshot::channel::<()>();
     std::thread::spawn(move || {

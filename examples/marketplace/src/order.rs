@@ -1,7 +1,7 @@
-//! The order service: who works on which posting, what is paid for it, and what was thought of it.
+//! The order service: the freelancers' orders of postings, with payments and reviews.
 //!
-//! Payment and review are columns of the order's own row: there is at most one of each, and nobody asks
-//! for them without the order.
+//! Payment and review are columns of the order's own row: there is at most one of each, and they are never read without
+//! the order.
 
 use axum::http::Method;
 use rusqlite::{Connection, Transaction, params};
@@ -23,7 +23,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::get("/buyers/{id}/rating", &[], rating),
 ];
 
-/// What answers the fields of `Query` and `Mutation`.
+/// The handlers of the fields of `Query` and `Mutation`.
 pub(crate) const FIELDS: &[Field] = &[
     ("orders", orders),
     ("order", order),
@@ -41,7 +41,7 @@ const ORDER: &str = "json_object('id', id, 'catalog_id', catalog_id, 'freelancer
 const STATUSES: [&str; 5] = ["open", "in_progress", "delivered", "completed", "cancelled"];
 const METHODS: [&str; 3] = ["card", "transfer", "wallet"];
 
-/// An order as it is placed; it begins as `open` and unpaid.
+/// A new order. Its initial status is `open`, and it is unpaid.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewOrder {
@@ -59,7 +59,7 @@ struct NewPayment {
     method: String,
 }
 
-/// A change as a JSON merge patch: what is absent stays, `null` removes.
+/// A change as a JSON merge patch: absent members stay unchanged, `null` removes a value.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Change {
@@ -85,7 +85,7 @@ struct Review {
     text: String,
 }
 
-/// Tells `null` from absent.
+/// Deserialises `null` to `Some(None)`, to distinguish it from an absent member.
 fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(value: D) -> Result<Option<T>, D::Error> {
     T::deserialize(value).map(Some)
 }
@@ -175,7 +175,7 @@ fn delete(db: &Connection, request: &Request) -> Result<Answer, Problem> {
     Answer::deleted(rows, "order", id)
 }
 
-/// Who the buyers are, only the profile service knows: a buyer without reviews has a rating of `null`.
+/// Returns the rating of a buyer, `null` without reviews. Only the profile service knows whether the buyer exists.
 fn rating(db: &Connection, request: &Request) -> Result<Answer, Problem> {
     let id = request.id()?;
     let sql = "SELECT json_object('buyer_id', ?, 'stars', round(avg(stars), 2), 'reviews', count(stars)) \

@@ -1,10 +1,10 @@
-//! The parameters in a URL's query, read strictly: a typo is told, not ignored.
+//! The parameters in a URL's query. Unknown names are errors and not ignored.
 
 use serde_json::{Map, Value};
 
 use crate::problem::Problem;
 
-/// Names and values as they came, each name known to the route and there once.
+/// Names and values of the request. Each name is known to the route and unique.
 #[derive(Debug, Default)]
 pub(crate) struct Parameters(Vec<(String, String)>);
 
@@ -22,24 +22,24 @@ impl Parameters {
         Ok(Self(pairs))
     }
 
-    /// Values of GraphQL, whose names were checked: a list with commas between; an enum's `_created` is `-created`.
+    /// Converts GraphQL arguments of valid names: lists are joined by commas, the enum value `_created` is `-created`.
     pub(crate) fn of(arguments: &Map<String, Value>) -> Self {
         let given = arguments.iter().filter(|(_, value)| !value.is_null());
         Self(given.map(|(name, value)| (name.clone(), spelt(value))).collect())
     }
 
-    /// The value as it is spelt.
+    /// Returns the value as text.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// A whole number from 0 on.
+    /// Returns a non-negative integer.
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, Problem> {
         let wrong = || Problem::parameter(name, "a whole number from 0 on");
         self.text(name).map(|text| natural(text).ok_or_else(wrong)).transpose()
     }
 
-    /// Whole numbers between commas, as a JSON array for SQL; an empty text is an empty list.
+    /// Returns comma-separated non-negative integers as a JSON array for SQL; an empty text is an empty list.
     pub(crate) fn numbers(&self, name: &str) -> Result<Option<String>, Problem> {
         let Some(text) = self.text(name) else { return Ok(None) };
         if !text.is_empty() && text.split(',').any(|part| natural(part).is_none()) {
@@ -49,7 +49,7 @@ impl Parameters {
         Ok(serde_json::to_string(&numbers).ok())
     }
 
-    /// What belongs to one of a few words.
+    /// Returns the value of one of several words.
     pub(crate) fn choice<T: Copy>(&self, name: &str, choices: &[(&str, T)]) -> Result<Option<T>, Problem> {
         let Some(text) = self.text(name) else { return Ok(None) };
         let found = choices.iter().find(|(word, _)| *word == text);
@@ -67,7 +67,7 @@ fn spelt(value: &Value) -> String {
     }
 }
 
-/// `-1`, `+1` and `1.0` are no ids.
+/// Parses an ID, which consists of digits only: `-1`, `+1` and `1.0` are not valid.
 fn natural(text: &str) -> Option<i64> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }

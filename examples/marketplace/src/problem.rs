@@ -1,4 +1,4 @@
-//! What went wrong, as problem details (RFC 9457).
+//! Errors as problem details (RFC 9457).
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// An error answer.
+/// An error response.
 #[derive(Debug, Serialize)]
 pub(crate) struct Problem {
     status: u16,
@@ -45,12 +45,12 @@ impl Problem {
         Self::about(name, Self::new(StatusCode::BAD_REQUEST, "bad-body", detail))
     }
 
-    /// A body that is not the JSON that was expected.
+    /// A body that is not JSON of the expected type.
     pub(crate) fn body(error: &serde_json::Error) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad-body", format!("the body does not fit: {error}"))
     }
 
-    /// A body or a query string that could not be read at all.
+    /// A body or a query string that could not be read.
     pub(crate) fn unreadable(status: StatusCode, detail: String) -> Self {
         Self::new(status, "unreadable", detail)
     }
@@ -65,35 +65,35 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "no-route", format!("there is nothing at {path}"))
     }
 
-    /// The path is there, with other methods.
+    /// A path that exists with other methods.
     pub(crate) fn method() -> Self {
         let detail = "this path has other methods; see the header Allow";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", detail)
     }
 
-    /// A login that is not one.
+    /// A login with a wrong email address or password.
     pub(crate) fn login() -> Self {
         let detail = "no user has this email address and password";
         Self::new(StatusCode::UNAUTHORIZED, "wrong-login", detail)
     }
 
-    /// Our own fault; the details are nobody's business.
+    /// An internal error, without details for the client.
     pub(crate) fn internal() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the service failed; try again later")
     }
 
-    /// A field that would need an answer to what the schema is.
+    /// A field of introspection.
     pub(crate) fn introspection() -> Self {
         let detail = "there is no introspection here; the schema is a file of the service";
         Self::new(StatusCode::BAD_REQUEST, "no-introspection", detail)
     }
 
-    /// Whether a row was asked for that is not there.
+    /// Whether the requested row doesn't exist.
     pub(crate) fn is_not_found(&self) -> bool {
         self.code == "not-found"
     }
 
-    /// The same as an error of GraphQL, of the field with this key.
+    /// Converts the problem to a GraphQL error of the field with this key.
     pub(crate) fn graphql(&self, key: &str) -> Value {
         json!({ "message": self.detail, "path": [key], "extensions": { "code": self.code } })
     }

@@ -1,4 +1,4 @@
-//! The profile service: buyers, freelancers, logins, and the notices that users get.
+//! The profile service: buyers, freelancers, logins, and notices to users.
 
 use axum::http::Method;
 use rusqlite::{Connection, Transaction, params};
@@ -24,7 +24,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::write(Method::POST, "/users/{id}/notices", notify),
 ];
 
-/// What answers the fields of `Query` and `Mutation`.
+/// The handlers of the fields of `Query` and `Mutation`.
 pub(crate) const FIELDS: &[Field] = &[
     ("buyers", buyers),
     ("buyer", buyer),
@@ -48,7 +48,7 @@ const USER_DETAILS: &str = "json_object('id', id, 'name', name, 'kind', kind, 'e
     'city', city, 'country', country, 'joined', joined, 'roles', json(iif(admin, '[\"admin\"]', '[]')))";
 const NOTICE: &str = "json_object('id', id, 'user_id', user_id, 'text', text, 'created', created)";
 
-/// What a buyer may change, all of it at once.
+/// The editable fields of a buyer, which are updated together.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BuyerUpdate {
@@ -149,8 +149,8 @@ fn notify(db: &Connection, request: &Request) -> Result<Answer, Problem> {
     Ok(Answer::created(notice, format!("/users/{id}/notices")))
 }
 
-/// Quick on purpose: this is an example, and its passwords are in its README. A service with real ones
-/// takes a slow hash, such as Argon2.
+/// Hashes a password. The hash is fast on purpose: this is an example, and its passwords are in its README. A real
+/// service needs a slow hash, such as Argon2.
 fn hashed(email: &str, password: &str) -> Vec<u8> {
     Sha256::new().chain_update(email).chain_update([0]).chain_update(password).finalize().to_vec()
 }

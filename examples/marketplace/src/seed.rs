@@ -1,7 +1,7 @@
-//! The rows that a service begins with: made up, the same every time, and in step with one another.
+//! The initial rows of the services: generated, deterministic, and consistent with each other.
 //!
-//! No service asks another for its rows. Each makes up what it needs of the others' by the same rules, so
-//! that an order names a posting that exists and its buyer. `words.rs` holds the vocabulary.
+//! Services don't call each other for their rows. Each generates the rows of others that it needs by the same rules, so
+//! that an order refers to a posting that exists and to its buyer. `words.rs` has the vocabulary.
 
 mod words;
 
@@ -15,7 +15,7 @@ const OPENING: i64 = 1_736_150_400;
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 
-/// A buyer or a freelancer; the ids of the buyers come first.
+/// A buyer or a freelancer. Buyers have the lower IDs.
 pub(crate) struct User {
     pub(crate) id: i64,
     pub(crate) buyer: bool,
@@ -63,11 +63,11 @@ pub(crate) struct Order {
     pub(crate) review: Option<(i64, String)>,
 }
 
-/// SplitMix64: small, and the same on every machine.
+/// SplitMix64, a small generator with the same output on every machine.
 struct Random(u64);
 
 impl Random {
-    /// A row's own stream, so that a new field of one row does not change all the others.
+    /// Creates the generator of one row, so that a new field of one row does not change all the others.
     fn of(table: u64, id: i64) -> Self {
         Self(
             table.wrapping_mul(0xA076_1D64_78BD_642F) ^ id.unsigned_abs().wrapping_mul(0xE703_7ED1_A0B4_28DB),
@@ -81,7 +81,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, inclusive.
     fn between(&mut self, low: i64, high: i64) -> i64 {
         let span = high.abs_diff(low) + 1;
         low + (self.next() % span).cast_signed()
@@ -96,7 +96,7 @@ impl Random {
         words[usize::try_from(self.between(0, last)).unwrap_or(0)]
     }
 
-    /// A few different words, in the order of the list.
+    /// Returns several different words, in the order of the list.
     fn pick_some(&mut self, words: &[&'static str], count: i64) -> Vec<&'static str> {
         let mut left = words.to_vec();
         while i64::try_from(left.len()).is_ok_and(|len| len > count) {
@@ -140,7 +140,7 @@ fn company(random: &mut Random, last: &str) -> String {
     format!("{last} {}", random.pick(words::COMPANIES))
 }
 
-/// All postings, by id; time goes on with the id.
+/// All postings, by ID. Their times increase with the ID.
 pub(crate) fn catalogs() -> impl Iterator<Item = Catalog> {
     (1..=CATALOGS).map(catalog)
 }
@@ -165,7 +165,7 @@ fn catalog(id: i64) -> Catalog {
     }
 }
 
-/// As in life: most have posted a handful, buyer 5 has posted once and buyer 8 never.
+/// Returns the buyer of a posting. Most buyers have several postings, buyer 5 has one and buyer 8 none.
 fn buyer_of(catalog: i64) -> i64 {
     let buyer = match catalog {
         1..=BUYERS => catalog,
@@ -179,7 +179,7 @@ fn buyer_of(catalog: i64) -> i64 {
     }
 }
 
-/// All orders, by id; time goes on with the id.
+/// All orders, by ID. Their times increase with the ID.
 pub(crate) fn orders() -> impl Iterator<Item = Order> {
     (1..=ORDERS).map(order)
 }

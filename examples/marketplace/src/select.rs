@@ -1,8 +1,8 @@
-//! A list of rows: filters, order and page, all of it done by SQLite.
+//! Lists of rows: SQLite filters, sorts and paginates.
 //!
-//! SQLite also writes the JSON (`json_object`), so a row is one text that goes into the answer as it is.
-//! The SQL text depends only on which parameters were given, never on their values, so that the prepared
-//! statement is nearly always in the connection's cache.
+//! SQLite also writes the JSON (`json_object`), so a row is one text that is copied into the response. The SQL text
+//! depends on the names of the parameters but not on their values, so that the prepared statement is nearly always in
+//! the connection's cache.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
@@ -21,18 +21,18 @@ pub(crate) struct Select {
 }
 
 impl Select {
-    /// All rows of `table`, each as the JSON text `json`, by id.
+    /// Selects all rows of `table`, each as the JSON text `json`, by ID.
     pub(crate) fn new(json: &'static str, table: &'static str) -> Self {
         Self { json, table, conditions: Vec::new(), values: Vec::new(), order: "id", each: None }
     }
 
-    /// Only rows for which `condition`, which has no value in it, holds.
+    /// Keeps only rows that satisfy `condition`, which contains no values.
     pub(crate) fn only(mut self, condition: &str) -> Self {
         self.conditions.push(condition.into());
         self
     }
 
-    /// Only rows that have `value` in `column`, if there is a value.
+    /// Keeps only rows that have `value` in `column`, if it is given.
     pub(crate) fn with(mut self, column: &str, value: Option<impl Into<Value>>) -> Self {
         if let Some(value) = value {
             self.conditions.push(format!("{column} = ?"));
@@ -41,7 +41,7 @@ impl Select {
         self
     }
 
-    /// Only rows whose `column` is in a JSON array, if there is one.
+    /// Keeps only rows whose `column` is in a JSON array, if it is given.
     pub(crate) fn with_any(mut self, column: &str, values: Option<String>) -> Self {
         if let Some(values) = values {
             self.conditions.push(format!("{column} IN (SELECT value FROM json_each(?))"));
@@ -50,19 +50,19 @@ impl Select {
         self
     }
 
-    /// In this order, if there is one.
+    /// Sorts the rows in this order, if it is given.
     pub(crate) fn order(mut self, order: Option<&'static str>) -> Self {
         self.order = order.unwrap_or(self.order);
         self
     }
 
-    /// At most `count` rows, the first in the order, for each value of `column`.
+    /// Keeps at most `count` rows, the first in the order, for each value of `column`.
     pub(crate) fn each(mut self, column: &'static str, count: Option<i64>) -> Self {
         self.each = count.map(|count| (column, count));
         self
     }
 
-    /// The page that `limit` and `offset` of the request ask for, and how many rows there are in all.
+    /// Returns the page given by the request's `limit` and `offset`, and the total number of rows.
     pub(crate) fn answer(mut self, db: &Connection, request: &Request) -> Result<Answer, Problem> {
         let (limit, offset) = (request.parameters.number("limit")?, request.parameters.number("offset")?);
         let from = self.from();
@@ -77,7 +77,7 @@ impl Select {
         Ok(Answer::list(body, total))
     }
 
-    /// What stands behind `FROM`.
+    /// Returns the SQL after `FROM`.
     fn from(&mut self) -> String {
         let (table, order) = (self.table, self.order);
         let filter = match self.conditions.as_slice() {
@@ -107,7 +107,7 @@ impl Select {
     }
 }
 
-/// The one row that a statement returns as JSON text.
+/// Runs a statement that returns at most one row as JSON text.
 pub(crate) fn one(
     db: &Connection,
     sql: &str,

@@ -1,6 +1,6 @@
 const { secret } = require('../src/secret');
 
-// No panel: nothing has to be built for it.
+// No admin panel, which would have to be built.
 module.exports = () => ({
   serveAdminPanel: false,
   auth: { secret: secret() },

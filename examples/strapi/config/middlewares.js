@@ -1,4 +1,4 @@
-// Strapi's own list, as a new project has it.
+// The default list of a new Strapi project.
 module.exports = [
   'strapi::logger',
   'strapi::errors',

@@ -5,6 +5,6 @@ module.exports = ({ env }) => ({
   port: env.int('PORT', 1337),
   app: { keys: [secret()] },
   logger: { startup: { enabled: false }, updates: { enabled: false } },
-  // Node's own 5 s would close connections under clients that think for longer.
+  // Node's default of 5 s would close the connections of clients that wait longer between requests.
   http: { serverOptions: { keepAliveTimeout: 300_000 } },
 });

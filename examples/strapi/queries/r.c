@@ -1,4 +1,4 @@
-/* Of the first n categories, the titles of their articles. Strapi joins them itself, in one call. */
+/* The article titles of the first n categories, in one call, joined by Strapi. */
 #include <orfa.h>
 
 void orfa(const void *input, int len) {

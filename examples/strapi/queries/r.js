@@ -1,4 +1,4 @@
-// r.js: of the first n categories, the titles of their articles. Strapi joins them itself, in one call.
+// r.js: the article titles of the first n categories, in one call, joined by Strapi.
 export default async function ({ n = 4 }, { strapi }) {
   const { data } = await strapi.get("/api/categories", {
     fields: "name", "populate[articles][fields]": "title", "populate[articles][sort]": "title",

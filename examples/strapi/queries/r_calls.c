@@ -1,4 +1,4 @@
-/* Of the first n categories, the titles of their articles, by a call for each category. */
+/* The article titles of the first n categories, with a call for each category. */
 #include <orfa.h>
 
 void orfa(const void *input, int len) {

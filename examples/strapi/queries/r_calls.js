@@ -1,4 +1,4 @@
-// r_calls.js: of the first n categories, the titles of their articles, by a call for each category.
+// r_calls.js: the article titles of the first n categories, with a call for each category.
 export default async function ({ n = 4 }, { strapi }) {
   const { data } = await strapi.get("/api/categories", { sort: "name", "pagination[limit]": n });
   return Promise.all(data.map(async ({ documentId, name }) => {

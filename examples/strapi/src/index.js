@@ -1,5 +1,4 @@
-// What happens at each start: an empty database gets its rows, and a new API token is written to
-// DATA/token, for whoever may read that file.
+// Runs at each start: seeds an empty database, and writes a new API token to DATA/token, readable by its owner only.
 const fs = require('node:fs');
 const path = require('node:path');
 const seed = require('./seed');

@@ -1,4 +1,4 @@
 const { randomBytes } = require('node:crypto');
 
-/** A secret that lasts until the next start, which makes a new token anyway. */
+/** Returns a secret that is valid until the next start, which creates a new token anyway. */
 exports.secret = () => randomBytes(32).toString('base64');

@@ -1,5 +1,4 @@
-// 16 categories with 6 articles each, and a tag that no article has yet. The texts are made up, and the same
-// every time.
+// Seeds 16 categories with 6 articles each, and a tag without articles. The texts are generated, and always the same.
 const CATEGORIES = [
   'Architecture', 'Botany', 'Ceramics', 'Dance', 'Engineering', 'Film', 'Geology', 'History',
   'Illustration', 'Jazz', 'Kites', 'Literature', 'Music', 'Navigation', 'Optics', 'Poetry',

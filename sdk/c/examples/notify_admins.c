@@ -1,5 +1,5 @@
-/* Of the first n users, sends a notice to each who is an admin, and answers who they are. Listing, a
- * condition and writes that depend on it, in one request.
+/* Sends a notice to each admin among the first n users, and answers their IDs: a list, a condition and the writes
+ * that depend on it, in one request.
  * Input: {"n": 16, "text": "..."}. */
 #include <orfa.h>
 

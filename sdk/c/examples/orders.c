@@ -1,5 +1,5 @@
-/* Orders, each with its posting and its freelancer: three calls, however many orders there are, and the
- * three lists joined. Input: {"limit": 50}. */
+/* Orders, each with its posting and its freelancer: three calls for any number of orders, and a join of the three
+ * lists. Input: {"limit": 50}. */
 #include <orfa.h>
 
 void orfa(const void *input, int len) {

@@ -1,5 +1,5 @@
-/* The second newest posting of each buyer: one call for the buyers, then one for each, all under way at
- * once. Input: {"n": 8}, how many buyers. */
+/* The second newest posting of each buyer: one call for the buyers, then one for each, all concurrent.
+ * Input: {"n": 8}, the number of buyers. */
 #include <orfa.h>
 
 void orfa(const void *input, int len) {

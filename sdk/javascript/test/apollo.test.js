@@ -1,4 +1,4 @@
-// The link, in a real Apollo Client.
+// Tests of the link in a real Apollo Client.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ApolloClient, ApolloLink, gql, HttpLink, InMemoryCache } from "@apollo/client";
@@ -20,7 +20,7 @@ function client(url, options) {
   return new ApolloClient({ link, cache: new InMemoryCache() });
 }
 
-test("Apollo Client asks for deduplicated answers, and its cache has them as if they were plain", async (t) => {
+test("Apollo Client requests deduplicated answers and caches them like plain ones", async (t) => {
   const { url, requests } = await gateway(t, () => dedup);
   const apollo = client(url);
   assert.deepEqual((await apollo.query({ query })).data, data);
@@ -32,12 +32,12 @@ test("Apollo Client asks for deduplicated answers, and its cache has them as if 
   assert.equal(requests[0].headers.accept, asked);
 });
 
-test("a server that does not know the form is as good as ever", async (t) => {
+test("a server without support for the form works as usual", async (t) => {
   const { url } = await gateway(t, () => plain);
   assert.deepEqual((await client(url).query({ query })).data, data);
 });
 
-test("errors of the answer and of the form reach who asked", async (t) => {
+test("errors of the answer and of the form reach the caller", async (t) => {
   const errors = [{ message: "no posts today" }];
   const answers = [{ ...plain, body: { errors } }, { ...dedup, body: { t: [], data: { $: 0 } } }, dedup];
   const { url } = await gateway(t, () => answers.shift());

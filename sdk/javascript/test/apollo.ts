@@ -1,4 +1,4 @@
-// What the types of the link promise: tsc checks this file, nothing runs it.
+// Tests of the link's types: this file is checked by tsc, and never run.
 import { ApolloLink, HttpLink } from "@apollo/client";
 import { dedupLink } from "@orfa/client/apollo";
 

@@ -1,5 +1,5 @@
-// What graphql-deduplicator loses, and the form of docs/deduplication.md does not. Each case is an answer that GraphQL
-// allows; what the package makes of it is what its published version does, and whoever reads the page can see it here.
+// Cases in which graphql-deduplicator loses data and the form of docs/deduplication.md does not. Each is an answer that
+// GraphQL allows, passed through the published version of the package.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import deduplicator from "graphql-deduplicator";
@@ -12,7 +12,7 @@ const wire = (value) => JSON.parse(JSON.stringify(value));
 const theirs = (answer) => wire(inflate(wire(deflate(wire(answer)))));
 const ours = (answer) => wire(decode(JSON.parse(encode(JSON.stringify(answer)))));
 
-/** Both see the answer; ours gives it back. */
+/** Asserts that our form returns the answer unchanged, and returns the package's result. */
 function comes(answer) {
   assert.deepEqual(ours(answer), answer);
   return theirs(answer);
@@ -20,20 +20,20 @@ function comes(answer) {
 
 const ada = { __typename: "User", id: "1", name: "Ada", login: "ada" };
 
-test("another selection of the same entity: its fields are lost", () => {
+test("another selection of the same entity loses its fields", () => {
   const issue = { __typename: "Issue", id: "7", author: { __typename: "User", id: "1", name: "Ada" } };
   const request = { __typename: "PullRequest", id: "8", author: { __typename: "User", id: "1", login: "ada" } };
   const { data } = comes({ data: { search: [issue, request] } });
-  assert.deepEqual(data.search[1].author, { __typename: "User", id: "1", name: "Ada" }, "no login, but a name");
+  assert.deepEqual(data.search[1].author, { __typename: "User", id: "1", name: "Ada" }, "a name instead of the login");
 });
 
-test("a field that depends on the parent: the second one's is the first one's", () => {
+test("a field that depends on the parent gets the first parent's value", () => {
   const member = (role) => ({ __typename: "User", id: "1", role });
   const teams = [{ member: member("ADMIN") }, { member: member("GUEST") }];
   assert.deepEqual(comes({ data: { teams } }).data.teams[1].member.role, "ADMIN");
 });
 
-test("a scalar that looks like an entity is taken for one", () => {
+test("a scalar that looks like an entity is treated as one", () => {
   const logs = [1, 2].map((at) => ({ at, payload: { __typename: "Event", id: "1", seen: at } }));
   assert.equal(comes({ data: { logs } }).data.logs[1].payload.seen, 1);
 });
@@ -45,13 +45,13 @@ test("an entity within a repeated one stays a stub", () => {
   assert.deepEqual(comes(answer).data.users[2].city, { __typename: "City", id: "3" }, "a city without a name");
 });
 
-test("null in a list: the whole answer fails", () => {
+test("null in a list fails the whole answer", () => {
   const answer = { data: { posts: [null, { __typename: "Post", id: "1" }] } };
   assert.deepEqual(ours(answer), answer);
   assert.throws(() => theirs(answer), TypeError);
 });
 
-test("an id like `constructor` or `__proto__`: the fields are lost", () => {
+test("an id like `constructor` or `__proto__` loses the fields", () => {
   for (const id of ["constructor", "__proto__"]) {
     const answer = { data: { users: [ada, { __typename: "User", id, name: "Eve" }] } };
     assert.notEqual(comes(answer).data.users[1]?.name, "Eve");

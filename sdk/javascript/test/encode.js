@@ -1,7 +1,7 @@
-// A second encoder, of the page and not of the gateway's code: slow, short, for tests. It shares every object that
-// stands there twice, whether that pays or not, so that a decoder meets more than the gateway sends.
+// A second encoder for tests, written from docs/deduplication.md and not from the gateway's code: slow and short. It
+// shares every repeated object, even if that saves nothing, so that decoders are tested with more than the gateway sends.
 
-/** The deduplicated form of a JSON text, that for any JSON. */
+/** Returns the deduplicated form of a JSON text. */
 export function encode(text) {
   const times = new Map();
   const count = (value) => {

@@ -1,4 +1,4 @@
-// What goes wrong, and what a caller is told of it.
+// Tests of failed calls, and of the errors that callers get.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
@@ -8,7 +8,7 @@ import { gateway, problem, signal } from "./server.js";
 
 const source = "export default ({ n }) => n";
 
-/** The error of a call that is answered so. */
+/** Returns the error of a call with this answer. */
 async function errorOf(t, answer) {
   const { url } = await gateway(t, typeof answer === "function" ? answer : () => answer);
   const error = await orfa(url).program(source)().catch((error) => error);
@@ -17,7 +17,7 @@ async function errorOf(t, answer) {
   return error;
 }
 
-test("a problem becomes an error with all that the gateway says", async (t) => {
+test("a problem becomes an error with all of its members", async (t) => {
   const calls = [{ service: "order", method: "POST", path: "/orders", status: "no answer" }];
   const members = { hint: "grant more", line: 3, column: 7, console: "here\n", calls, extra: 1 };
   const error = await errorOf(t, problem(422, "limit-cpu", members));
@@ -32,7 +32,7 @@ test("a problem becomes an error with all that the gateway says", async (t) => {
   assert.equal(error.retryAfter, undefined);
 });
 
-test("Retry-After is told in milliseconds, whether it comes in seconds or as a date", async (t) => {
+test("Retry-After is converted to milliseconds from seconds or a date", async (t) => {
   const later = (value) => problem(429, "rate-requests", {}, { "retry-after": value });
   assert.equal((await errorOf(t, later("3"))).retryAfter, 3000);
   const { retryAfter } = await errorOf(t, later(new Date(Date.now() + 3_600_000).toUTCString()));
@@ -41,7 +41,7 @@ test("Retry-After is told in milliseconds, whether it comes in seconds or as a d
   assert.equal((await errorOf(t, later("soon"))).retryAfter, undefined);
 });
 
-test("an answer that is none of the gateway's problems says what it is", async (t) => {
+test("an unsuccessful answer that is not a problem becomes `answer-status`", async (t) => {
   const own = await errorOf(t, { status: 404, body: { missing: 7 } });
   assert.deepEqual([own.code, own.status, own.body, own.problem], ["answer-status", 404, { missing: 7 }, undefined]);
   const between = await errorOf(t, { status: 502, headers: { "content-type": "text/html" }, body: "<h1>Bad" });
@@ -50,7 +50,7 @@ test("an answer that is none of the gateway's problems says what it is", async (
   assert.deepEqual([bare.code, bare.body], ["answer-status", null]);
 });
 
-test("JSON that is cut short or none is an error of its own", async (t) => {
+test("invalid JSON and truncated answers have their own codes", async (t) => {
   const type = { "content-type": "application/json" };
   const none = await errorOf(t, { headers: type, body: '{"rows":[1,' });
   assert.deepEqual([none.code, none.status, none.body], ["not-json", 200, '{"rows":[1,']);
@@ -62,14 +62,14 @@ test("JSON that is cut short or none is an error of its own", async (t) => {
   assert.deepEqual([cut.code, cut.status], ["broken", 200]);
 });
 
-test("a gateway that can't be reached, or hangs up, is unreachable", async (t) => {
+test("a gateway that closes the connection is unreachable", async (t) => {
   const hung = await errorOf(t, (request, response) => void response.destroy());
   assert.deepEqual([hung.code, hung.status, hung.response], ["unreachable", 0, undefined]);
   assert.match(hung.message, /^no answer from 127\.0\.0\.1:/);
   assert.ok(hung.cause);
 });
 
-test("a call that is cancelled rejects with the signal's reason, and the gateway sees it", async (t) => {
+test("a cancelled call rejects with the signal's reason and closes the connection", async (t) => {
   const [gone, isGone] = signal();
   const [came, hasCome] = signal();
   const { url } = await gateway(t, (request, response) => {
@@ -84,7 +84,7 @@ test("a call that is cancelled rejects with the signal's reason, and the gateway
   await gone;
 });
 
-test("an answer that is cancelled half-way rejects with the signal's reason", async (t) => {
+test("cancelling an incomplete answer rejects with the signal's reason", async (t) => {
   const [began, hasBegun] = signal();
   const { url } = await gateway(t, (request, response) => {
     response.writeHead(200, { "content-type": "text/plain" });
@@ -97,7 +97,7 @@ test("an answer that is cancelled half-way rejects with the signal's reason", as
   await assert.rejects(call, { message: "the user left" });
 });
 
-test("a call that was cancelled before sends nothing", async (t) => {
+test("a call with an aborted signal sends nothing", async (t) => {
   const { url, requests } = await gateway(t, () => ({}));
   await assert.rejects(orfa(url).program(source)(1, { signal: AbortSignal.abort() }), { name: "AbortError" });
   assert.equal(requests.length, 0);

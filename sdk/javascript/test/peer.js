@@ -1,5 +1,5 @@
-// The other side of crates/dedup/src/tests/javascript.rs. A line in is a JSON text and its deduplicated form, or null; a line
-// out is the text as JavaScript spells it, what the form means, and the text's form by the encoder here.
+// The peer of crates/dedup/src/tests/javascript.rs. Each input line is a JSON text and its deduplicated form, or null.
+// Each output line is the text as JavaScript writes it, the decoded form, and the text's form by our test encoder.
 import { createInterface } from "node:readline";
 
 import { decode } from "../dedup.js";

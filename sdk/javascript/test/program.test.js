@@ -1,4 +1,4 @@
-// What travels when a program is called, and what comes of its answer.
+// Tests of the requests that calls send, and of their answers.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -8,7 +8,7 @@ import { gateway, signal } from "./server.js";
 const echo = (request) => ({ body: { path: request.url, method: request.method, text: request.text } });
 const source = "export default ({ n }) => n";
 
-test("a program travels behind its input, and ORFA-Input says where it begins", async (t) => {
+test("a program is sent after its input, whose length is in ORFA-Input", async (t) => {
   const { url, requests } = await gateway(t, () => ({ body: [1, 2] }));
   const program = orfa(url).program(source);
   assert.deepEqual(await program({ name: "Zoë" }), [1, 2]);
@@ -18,13 +18,13 @@ test("a program travels behind its input, and ORFA-Input says where it begins", 
   assert.equal(text, `{"name":"Zoë"}${source}`);
 });
 
-test("without input all is program", async (t) => {
+test("without input the body is the program", async (t) => {
   const { url, requests } = await gateway(t, () => ({}));
   await orfa(url).program(source)();
   assert.deepEqual([requests[0].headers["orfa-input"], requests[0].text], [undefined, source]);
 });
 
-test("bytes travel as they are, as an input and as a program", async (t) => {
+test("bytes are sent unchanged, as an input and as a program", async (t) => {
   const { url, requests } = await gateway(t, () => ({}));
   const module = new Uint8Array([0, 97, 115, 109, 255]);
   await orfa(url).program(module.buffer)(new Uint8Array([9, 7, 8, 9]).subarray(1, 3));
@@ -40,15 +40,15 @@ test("a function is sent as a module that exports it", async (t) => {
   assert.equal(await sent.default({ n: 3 }, { up: { get: (path, { n }) => path + n } }), "/json3");
 });
 
-test("what can't be a program or an input is refused before anything is sent", async (t) => {
+test("invalid programs and inputs are rejected before anything is sent", async (t) => {
   const { url, requests } = await gateway(t, () => ({}));
   assert.throws(() => orfa(url).program({}), { name: "TypeError", message: /a function, a text, or the bytes/ });
   assert.throws(() => orfa(url).program((() => 1).bind(null)), { name: "TypeError", message: /bound/ });
-  await assert.rejects(orfa(url).program(source)(() => 1), { name: "TypeError", message: /a function is no input/ });
+  await assert.rejects(orfa(url).program(source)(() => 1), { name: "TypeError", message: /a function can't be an input/ });
   assert.equal(requests.length, 0);
 });
 
-test("the type, the signature and the safe method are sent as they are given", async () => {
+test("the type, the signature and the safe method are sent", async () => {
   const sent = [];
   const fetch = async (url, init) => (sent.push({ url, ...init }), new Response("1"));
   const options = { type: "text/typescript", safe: true, signature: ':c2ln:;keyid="shop"\n' };
@@ -61,7 +61,7 @@ test("the type, the signature and the safe method are sent as they are given", a
   );
 });
 
-test("answers are read by their type", async (t) => {
+test("answers are parsed by their type", async (t) => {
   const answers = {
     "application/json; charset=utf-8": ["[1]", [1]],
     "application/vnd.shop+json": ['{"a":1}', { a: 1 }],
@@ -77,7 +77,7 @@ test("answers are read by their type", async (t) => {
   for (const [type, [, expected]] of Object.entries(answers)) assert.deepEqual(await call(type), expected, type);
 });
 
-test("the response can be had as it comes", async (t) => {
+test("fetch resolves to the response while it streams", async (t) => {
   const [read, readIt] = signal();
   const { url } = await gateway(t, async (request, response) => {
     response.writeHead(404, { "content-type": "text/plain" }).write("first");
@@ -94,7 +94,7 @@ test("the response can be had as it comes", async (t) => {
   assert.deepEqual(pieces, ["first", "second"]);
 });
 
-test("limits and headers of gateway, program and call add up, and the nearest wins", async (t) => {
+test("limits and headers of gateway, program and call are merged, and the most specific wins", async (t) => {
   const { url, requests } = await gateway(t, () => ({}));
   let made = 0;
   const headers = async () => ({ authorization: `Bearer ${++made}`, "x-shop": "gateway" });
@@ -120,7 +120,7 @@ test("with GET the input's members become URL parameters", async (t) => {
   const { path, method } = await call({ customer: 7, open: true, name: "a&b", none: null });
   assert.deepEqual([method, path], ["GET", "/query/orders?customer=7&open=true&name=a%26b"]);
   assert.equal((await call()).path, "/query/orders");
-  assert.equal(requests[0].headers["content-type"], undefined, "nothing that asks for a preflight");
-  await assert.rejects(call({ ids: [1, 2] }), { name: "TypeError", message: /`ids` is no URL parameter/ });
+  assert.equal(requests[0].headers["content-type"], undefined, "no header that requires a preflight");
+  await assert.rejects(call({ ids: [1, 2] }), { name: "TypeError", message: /`ids` can't be a URL parameter/ });
   await assert.rejects(call("text"), { name: "TypeError" });
 });

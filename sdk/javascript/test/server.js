@@ -1,13 +1,13 @@
-// A gateway that does what a test says, and remembers what it was asked.
+// A fake gateway that responds as a test requires, and records the requests.
 import { createServer } from "node:http";
 import { webcrypto } from "node:crypto";
 
-// Node 18 has it behind a flag, browsers and newer ones as it is here.
+// Node 18 has it behind a flag; browsers and newer versions of Node have it by default.
 globalThis.crypto ??= webcrypto;
 
 /**
- * Answers each request by `answer(request, response)`, where the request has `text` and `bytes`. What it
- * returns, if anything, is sent: `{ status, headers, body }`; an object as the body is JSON.
+ * Handles each request by `answer(request, response)`, where the request has `text` and `bytes`. If the function
+ * returns `{ status, headers, body }`, this is sent; an object as the body is sent as JSON.
  */
 export async function gateway(test, answer) {
   const requests = [];
@@ -34,23 +34,23 @@ function send(response, { status = 200, headers = {}, body = "" }) {
   response.end(json ? JSON.stringify(body) : body);
 }
 
-/** A problem document as the gateway writes them. */
+/** A problem document like those of the gateway. */
 export function problem(status, code, members = {}, headers = {}) {
   const body = { type: `urn:orfa:error:${code}`, title: code, status, code, detail: `about ${code}`, ...members };
   return { status, headers: { "content-type": "application/problem+json", ...headers }, body };
 }
 
-/** The gateway does not know the program that was named. */
+/** The problem of a gateway that doesn't know the named program. */
 export function unknown() {
   return problem(409, "program-unknown", { send_program: true });
 }
 
-/** An answer that brings a token. */
+/** An answer with a token. */
 export function withToken(token, body = { ok: true }) {
   return { headers: { "orfa-cache": `code;token=:${token}:;did=compiled` }, body };
 }
 
-/** Something to wait for: `const [done, finish] = signal()`. */
+/** A promise and the function that resolves it: `const [done, finish] = signal()`. */
 export function signal() {
   let finish;
   const done = new Promise((resolve) => (finish = resolve));

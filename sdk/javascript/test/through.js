@@ -1,4 +1,4 @@
-// Apollo Client through a gateway, which is told of by its URL: `node test/through.js http://127.0.0.1:8080/graphql`.
+// Tests Apollo Client against the gateway at the URL: `node test/through.js http://127.0.0.1:8080/graphql`.
 import assert from "node:assert/strict";
 import { ApolloClient, ApolloLink, gql, HttpLink, InMemoryCache } from "@apollo/client";
 

@@ -1,4 +1,4 @@
-// Programs travel once: what is sent in their place, and when they are sent again all the same.
+// Tests of tokens and hashes that are sent in place of programs, and of the cases in which programs are sent again.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
@@ -10,12 +10,12 @@ const source = "export default ({ n }) => n";
 const hash = createHash("sha256").update(source).digest("base64");
 const asked = (requests) => requests.map(({ headers, text }) => [headers["orfa-cache"], text]);
 
-/** What `localStorage` is to tokens. */
+/** A store like `localStorage`. */
 function store(kept = new Map()) {
   return { kept, getItem: (key) => kept.get(key) ?? null, setItem: (key, value) => void kept.set(key, value) };
 }
 
-test("the second call sends the token of the first answer, and no program", async (t) => {
+test("the second call sends the token of the first answer instead of the program", async (t) => {
   const { url, requests } = await gateway(t, () => withToken("b25l"));
   const program = orfa(url).program(source, { signature: ':c2ln:;keyid="shop"' });
   await program({ n: 1 });
@@ -26,7 +26,7 @@ test("the second call sends the token of the first answer, and no program", asyn
   assert.deepEqual([first["orfa-trust"], second["orfa-trust"]], [':c2ln:;keyid="shop"', undefined]);
 });
 
-test("a fresher token takes the place of the one before", async (t) => {
+test("a newer token replaces the previous one", async (t) => {
   const tokens = ["b25l", undefined, "dHdv", "dGhyZWU="];
   const { url, requests } = await gateway(t, () => {
     const token = tokens.shift();
@@ -38,7 +38,7 @@ test("a fresher token takes the place of the one before", async (t) => {
   assert.deepEqual(sent, ["code", "code;token=:b25l:", "code;token=:b25l:", "code;token=:dHdv:"]);
 });
 
-test("a gateway that no longer knows the token gets the program, once, and nobody notices", async (t) => {
+test("the program is sent again, once and transparently, if the gateway no longer knows the token", async (t) => {
   let known = "b25l";
   const { url, requests } = await gateway(t, ({ headers }) => {
     const token = headers["orfa-cache"].match(/token=:(.*):/)?.[1];
@@ -56,7 +56,7 @@ test("a gateway that no longer knows the token gets the program, once, and nobod
   ]);
 });
 
-test("a gateway that asks for the program again and again gets it once", async (t) => {
+test("a gateway that repeatedly asks for the program gets it once per call", async (t) => {
   let calls = 0;
   const { url, requests } = await gateway(t, () => (calls++ ? unknown() : withToken("b25l")));
   const program = orfa(url).program(source);
@@ -65,7 +65,7 @@ test("a gateway that asks for the program again and again gets it once", async (
   assert.equal(requests.length, 3);
 });
 
-/** Gateways that share a secret and take turns, or are chosen by `next`; each keeps the programs that it was sent. */
+/** Gateways that share a secret and take turns, or are chosen by `next`. Each stores the programs that it received. */
 function several(names, next) {
   const kept = new Map(names.map((name) => [name, false]));
   let turn = 0;
@@ -80,7 +80,7 @@ function several(names, next) {
 }
 
 for (const hash of [false, true])
-  test(`each of several gateways asks once, ${hash ? "by hash" : "by token"}, whoever is next`, async (t) => {
+  test(`each of several gateways asks once, ${hash ? "by hash" : "by token"}, in any order`, async (t) => {
     for (const count of [2, 3, 4, 7]) {
       const names = Array.from({ length: count }, (_, index) => `g${index}`);
       let seed = 1;
@@ -92,7 +92,7 @@ for (const hash of [false, true])
         const asks = requests.length - 100;
         assert.ok(asks <= count - 1 + hash, `${count} gateways asked ${asks} times`);
         const last = asked(requests).slice(-10).map(([cache]) => cache);
-        assert.deepEqual(new Set(last), new Set(["code;token=:b25l:"]), "all know it in the end");
+        assert.deepEqual(new Set(last), new Set(["code;token=:b25l:"]), "all know the program in the end");
       }
     }
   });
@@ -106,7 +106,7 @@ test("a gateway that asked and never answers again is forgotten", async (t) => {
   assert.equal(whole.length, 1 + 32);
 });
 
-test("another problem is no reason to send anything again", async (t) => {
+test("other problems do not cause a retry", async (t) => {
   let calls = 0;
   const { url, requests } = await gateway(t, () => (calls++ ? problem(422, "program-threw") : withToken("b25l")));
   const program = orfa(url).program(source);
@@ -116,7 +116,7 @@ test("another problem is no reason to send anything again", async (t) => {
   assert.equal(requests.length, 3);
 });
 
-test("calls at the same time don't wait for the first one's token", async (t) => {
+test("concurrent calls don't wait for the first token", async (t) => {
   const [both, bothCame] = signal();
   const { url, requests } = await gateway(t, async () => {
     if (requests.length === 2) bothCame();
@@ -128,7 +128,7 @@ test("calls at the same time don't wait for the first one's token", async (t) =>
   assert.deepEqual(asked(requests).map(([cache]) => cache), ["code", "code"]);
 });
 
-test("a token that was fetched meanwhile is not forgotten with the old one", async (t) => {
+test("a token received meanwhile is not discarded with the old one", async (t) => {
   const [late, now] = signal();
   const { url, requests } = await gateway(t, async ({ headers, text }) => {
     if (text === '{"n":2}') await late;
@@ -146,7 +146,7 @@ test("a token that was fetched meanwhile is not forgotten with the old one", asy
   assert.deepEqual(asked(requests).at(-1), ["code;token=:dHdv:", '{"n":4}']);
 });
 
-test("tokens of a live instance are used as they came; what is no token is not", async (t) => {
+test("tokens of a live instance are used unchanged; malformed ones are ignored", async (t) => {
   const fields = ["instance;token=:b25l:", "code;token=:dHdv:;did=hit", 'code;did="; token=:eA==:"', "nonsense;token=:eA==:"];
   const { url, requests } = await gateway(t, () => ({ headers: { "orfa-cache": fields.shift() ?? "" }, body: {} }));
   const program = orfa(url, { cache: "instance" }).program(source);
@@ -155,7 +155,7 @@ test("tokens of a live instance are used as they came; what is no token is not",
   assert.deepEqual(sent, ["instance", "instance;token=:b25l:", ...Array(3).fill("code;token=:dHdv:")]);
 });
 
-test("without a cache the program travels with each call", async (t) => {
+test("without a cache the program is sent with each call", async (t) => {
   const { url, requests } = await gateway(t, () => withToken("b25l"));
   const program = orfa(url, { store: store() }).program(source, { cache: false, hash: true });
   await program();
@@ -163,7 +163,7 @@ test("without a cache the program travels with each call", async (t) => {
   assert.deepEqual(asked(requests), [[undefined, source], [undefined, source]]);
 });
 
-test("by hash, the program travels only where nobody has sent it before", async (t) => {
+test("by hash, the program is only sent if the gateway doesn't know it", async (t) => {
   const known = new Set();
   const { url, requests } = await gateway(t, ({ headers, text }) => {
     const [, asked] = headers["orfa-cache"].match(/hash=:(.*):/) ?? [];
@@ -188,11 +188,11 @@ test("by hash, the program travels only where nobody has sent it before", async 
   assert.deepEqual(trusted, [true, true, false, true, false]);
 });
 
-test("in a store, tokens outlive the page; another program has another one", async (t) => {
+test("tokens in a store outlive the page; each program has its own", async (t) => {
   const shared = store();
   const { url, requests } = await gateway(t, ({ text }) => withToken(text.includes("other") ? "b3RoZXI=" : "b25l"));
   const other = "export default () => 'other'";
-  // A new gateway is what a page has after it was loaded again.
+  // A new gateway object corresponds to a page that was loaded again.
   await Promise.all([source, other].map((text) => orfa(url, { store: shared }).program(text)()));
   const later = orfa(url, { store: shared });
   await later.program(source)({ n: 2 });
@@ -200,7 +200,7 @@ test("in a store, tokens outlive the page; another program has another one", asy
   assert.deepEqual(asked(requests).slice(2), [["code;token=:b25l:", '{"n":2}'], ["code;token=:b3RoZXI=:", '{"n":3}']]);
 });
 
-test("a store that answers later will do, keeps the latest 32 tokens, and forgets the refused", async () => {
+test("an asynchronous store keeps the latest 32 tokens, without refused ones", async () => {
   const { kept, getItem, setItem } = store();
   const later = () => new Promise((next) => setImmediate(next));
   const shared = {
@@ -208,7 +208,7 @@ test("a store that answers later will do, keeps the latest 32 tokens, and forget
     setItem: async (key, value) => (await later(), setItem(key, value)),
   };
   let refused = false;
-  // At once, so that all tokens come before the first is stored.
+  // Responds immediately, so that all tokens arrive before the first is stored.
   const fetch = async () => {
     const { status, headers, body } = refused ? unknown() : withToken("b25l");
     return new Response(JSON.stringify(body), { status, headers });
@@ -223,7 +223,7 @@ test("a store that answers later will do, keeps the latest 32 tokens, and forget
   await until(() => tokens() === 31);
 });
 
-test("a store that throws, or holds something else, is as good as none", async (t) => {
+test("a store that throws or contains invalid data is ignored", async (t) => {
   const broken = { getItem: () => { throw new Error("no"); }, setItem: () => { throw new Error("full"); } };
   const { url, requests } = await gateway(t, () => withToken("b25l"));
   const foreign = (value) => ({ getItem: () => value, setItem() {} });
@@ -236,7 +236,7 @@ test("a store that throws, or holds something else, is as good as none", async (
   }
 });
 
-/** Looks again after everything else that is ready has run. */
+/** Waits until the condition holds; checks it in each turn of the event loop. */
 async function until(holds) {
   while (!holds()) await new Promise((next) => setImmediate(next));
 }

@@ -1,7 +1,7 @@
-//! The part of a JSON text that a selection asks for. There are no interfaces and unions in these schemas, so that a
-//! fragment always applies.
+//! Extracts the selected fields from a JSON text. These schemas have no interfaces or unions, so that a fragment always
+//! applies.
 //!
-//! What is asked for is worked out once (`Shape`); each row is then read once, and only what is asked for of it is kept.
+//! The selection is resolved once (`Shape`); each row is then read once, and only its selected members are kept.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,35 +15,34 @@ use serde_json::{Map, Result, Value};
 
 use super::Types;
 
-/// What a request's selections mean.
+/// Resolves the selections of a request.
 pub(super) struct Selector<'a> {
     types: &'a Types,
     fragments: HashMap<&'a str, &'a SelectionSet>,
     variables: Map<String, Value>,
 }
 
-/// The fields of an answer's object by their keys, in the order in which they are asked for. Those of one key are asked for
-/// as one.
+/// The fields of a response object by their keys, in the order of the selection. Fields with the same key are merged.
 type Fields<'a> = Vec<(&'a str, Vec<&'a Field>)>;
 
-/// What is asked for of a value.
+/// The selected part of a value.
 enum Shape<'a> {
-    /// All of it.
+    /// The whole value.
     Leaf,
-    /// Of an object, or of each in a list.
+    /// Members of an object, or of each object in a list.
     Object(Vec<Part<'a>>),
 }
 
-/// A member of an answer's object.
+/// A member of a response object.
 struct Part<'a> {
-    /// Its key, quoted, with the colon.
+    /// The key, quoted, with the colon.
     key: String,
     what: What<'a>,
 }
 
 enum What<'a> {
     Typename(&'a str),
-    /// The member of the row that has this name.
+    /// The row's member of this name.
     Member(&'a str, Shape<'a>),
 }
 
@@ -67,13 +66,13 @@ impl<'a> Selector<'a> {
         Self { types, fragments: fragments.collect(), variables }
     }
 
-    /// What a field's arguments are; those of variables that are not there are left out.
+    /// Returns the arguments of a field, without those whose variable is absent.
     pub(super) fn arguments(&self, field: &Field) -> Map<String, Value> {
         let given = field.arguments.iter();
         given.filter_map(|(name, value)| Some((name.clone(), json(value, &self.variables)?))).collect()
     }
 
-    /// The fields that all these selections ask for.
+    /// Returns the fields of all these selections.
     pub(super) fn fields(&self, sets: &[&'a SelectionSet]) -> Fields<'a> {
         let mut fields = Fields::new();
         sets.iter().for_each(|set| self.collect(set, &mut fields));
@@ -103,7 +102,7 @@ impl<'a> Selector<'a> {
         }
     }
 
-    /// Whether `@skip` and `@include` let it be.
+    /// Whether `@skip` and `@include` keep the selection.
     fn applies(&self, directives: &[Directive]) -> bool {
         directives.iter().all(|directive| {
             let condition = directive.arguments.first().and_then(|(_, value)| json(value, &self.variables));
@@ -115,7 +114,7 @@ impl<'a> Selector<'a> {
         })
     }
 
-    /// Writes what `fields`, which are one field of `object`, ask for of its value.
+    /// Writes the part of the value that `fields` select. They have one key, and are of the type `object`.
     pub(super) fn write(
         &self,
         object: &str,
@@ -157,7 +156,7 @@ impl Shape<'_> {
     }
 }
 
-/// An object, a list of them, or `null`, written as they are read.
+/// A visitor that writes an object, a list of objects, or `null` while it is read.
 struct Objects<'s, 'a> {
     parts: &'s [Part<'a>],
     out: &'s mut String,
@@ -231,12 +230,12 @@ impl<'de> Visitor<'de> for Objects<'_, '_> {
     }
 }
 
-/// The name of a member, with what follows it.
+/// Returns the name of a member in quotes, followed by a colon.
 pub(super) fn quoted(key: &str) -> String {
     format!("\"{key}\":")
 }
 
-/// A value as JSON; none for a variable that is not there.
+/// Converts a value to JSON; `None` for an absent variable.
 fn json(value: &query::Value, variables: &Map<String, Value>) -> Option<Value> {
     Some(match value {
         query::Value::Variable(name) => variables.get(name)?.clone(),

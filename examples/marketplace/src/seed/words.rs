@@ -1,4 +1,4 @@
-//! The vocabulary of the made-up rows.
+//! The vocabulary of the generated rows.
 
 type Skills = &'static [&'static str];
 
@@ -188,7 +188,7 @@ pub(super) const CLOSINGS: &[&str] = &[
     "Thank you from everybody here.",
 ];
 
-/// What is said along with this many stars.
+/// The texts of reviews with this number of stars.
 pub(super) fn opinions(stars: i64) -> Skills {
     match stars {
         5 => &["Excellent work, sooner than agreed.", "Could not have been better, we will be back."],

@@ -1,4 +1,4 @@
-//! The same rows by GraphQL.
+//! GraphQL: the rows, mutations and errors.
 
 use graphql_tools::parser::schema::{Definition, TypeDefinition, parse_schema};
 use marketplace::Service;
@@ -15,7 +15,7 @@ impl Api {
     }
 }
 
-/// Every member of the rows, as a selection.
+/// Returns a selection of all members of the rows.
 fn whole(row: &Value) -> String {
     let members = row.as_object().unwrap().iter().map(|(name, value)| match value {
         Value::Object(_) => format!("{name} {}", whole(value)),
@@ -25,7 +25,7 @@ fn whole(row: &Value) -> String {
 }
 
 #[tokio::test]
-async fn a_list_is_the_one_that_rest_answers() {
+async fn lists_equal_those_of_rest() {
     let lists = [
         (Service::Profile, "/buyers", "buyers"),
         (Service::Profile, "/freelancers?ids=101,105", "freelancers(ids: [101, 105])"),
@@ -51,7 +51,7 @@ async fn a_list_is_the_one_that_rest_answers() {
 }
 
 #[tokio::test]
-async fn aliases_fragments_conditions_and_variables_mean_what_they_do_elsewhere() {
+async fn supports_aliases_fragments_conditions_and_variables() {
     let api = Api::fresh(Service::Order);
     let query = "query Q($id: Long!, $more: Boolean = false) {
         a: order(id: $id) { ...part payment { amount @include(if: $more) } ... on Order { status @skip(if: true) } }
@@ -71,7 +71,7 @@ async fn aliases_fragments_conditions_and_variables_mean_what_they_do_elsewhere(
 }
 
 #[tokio::test]
-async fn a_mutation_changes_a_row() {
+async fn mutation_changes_a_row() {
     let api = Api::fresh(Service::Catalog);
     let gone = "mutation { first: deleteCatalog(id: 7) again: deleteCatalog(id: 7) }";
     let expected = json!({ "data": { "first": true, "again": null } });
@@ -80,7 +80,7 @@ async fn a_mutation_changes_a_row() {
 }
 
 #[tokio::test]
-async fn a_problem_is_an_error_of_its_field() {
+async fn reports_problems_as_field_errors() {
     let api = Api::fresh(Service::Profile);
     let login = r#"mutation { me: login(input: { email: "nobody", password: "" }) { name } }"#;
     let answer = api.graphql(login, json!({})).await;
@@ -95,7 +95,7 @@ async fn a_problem_is_an_error_of_its_field() {
 }
 
 #[tokio::test]
-async fn what_the_schema_does_not_have_is_refused_before_anything_is_run() {
+async fn rejects_invalid_documents_before_running_them() {
     let api = Api::fresh(Service::Profile);
     for query in ["{ buyers { nam } }", "{ buyers", "query A { __typename } query B { __typename }"] {
         let answer = api.graphql(query, json!({})).await;
@@ -107,7 +107,7 @@ async fn what_the_schema_does_not_have_is_refused_before_anything_is_run() {
 }
 
 #[tokio::test]
-async fn every_field_of_query_is_answered() {
+async fn answers_every_query_field() {
     for service in Service::ALL {
         let schema = parse_schema::<String>(service.schema()).unwrap();
         let roots = schema.definitions.iter().filter_map(|definition| match definition {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{Api, column};
 
 #[tokio::test]
-async fn a_page_has_its_rows_and_says_how_many_there_are() {
+async fn page_has_its_rows_and_total_count() {
     let api = Api::fresh(Service::Profile);
     let reply = api.send("GET", "/buyers?limit=3&offset=10", "").await;
     assert_eq!(column(&reply.json(), "id"), [11, 12, 13]);
@@ -19,7 +19,7 @@ async fn a_page_has_its_rows_and_says_how_many_there_are() {
 }
 
 #[tokio::test]
-async fn ids_pick_rows_and_leave_out_what_does_not_exist() {
+async fn ids_select_rows_and_ignore_missing_ones() {
     let profile = Api::fresh(Service::Profile);
     assert_eq!(profile.ids("/buyers?ids=9,2,2,101,4000").await, [2, 9]);
     assert_eq!(profile.ids("/freelancers?ids=9%2C101").await, [101]);
@@ -28,7 +28,7 @@ async fn ids_pick_rows_and_leave_out_what_does_not_exist() {
 }
 
 #[tokio::test]
-async fn the_newest_come_first_with_a_minus() {
+async fn minus_sorts_newest_first() {
     let rows = Api::fresh(Service::Catalog).get("/catalogs?buyer=3&sort=-created").await;
     assert!(column(&rows, "buyer_id").iter().all(|buyer| *buyer == 3));
     let rows = rows.as_array().unwrap();
@@ -37,7 +37,7 @@ async fn the_newest_come_first_with_a_minus() {
 }
 
 #[tokio::test]
-async fn one_bulk_call_brings_the_two_newest_of_each_buyer() {
+async fn bulk_call_returns_two_newest_of_each_buyer() {
     let api = Api::fresh(Service::Catalog);
     let bulk = api.get("/catalogs?buyers=1,2,5,8&per_buyer=2&sort=-created").await;
     for buyer in [1, 2, 5, 8] {
@@ -50,7 +50,7 @@ async fn one_bulk_call_brings_the_two_newest_of_each_buyer() {
 }
 
 #[tokio::test]
-async fn per_buyer_and_a_page_go_together() {
+async fn per_buyer_works_with_pages() {
     let api = Api::fresh(Service::Catalog);
     let reply = api.send("GET", "/catalogs?per_buyer=1&limit=4", "").await;
     assert_eq!(reply.json().as_array().unwrap().len(), 4);
@@ -58,7 +58,7 @@ async fn per_buyer_and_a_page_go_together() {
 }
 
 #[tokio::test]
-async fn orders_are_filtered_by_each_of_their_parameters() {
+async fn each_parameter_filters_orders() {
     let api = Api::fresh(Service::Order);
     let all = api.get("/orders").await;
     for (query, field, value) in [
@@ -72,7 +72,7 @@ async fn orders_are_filtered_by_each_of_their_parameters() {
 }
 
 #[tokio::test]
-async fn a_rating_is_the_average_of_the_reviews() {
+async fn rating_is_average_of_reviews() {
     let api = Api::fresh(Service::Order);
     let all = api.get("/orders").await;
     let orders = all.as_array().unwrap().iter().filter(|row| row["buyer_id"] == 1);
@@ -85,7 +85,7 @@ async fn a_rating_is_the_average_of_the_reviews() {
 }
 
 #[tokio::test]
-async fn the_roles_of_the_details_and_the_bulk_call_agree() {
+async fn roles_of_details_and_bulk_call_agree() {
     let api = Api::fresh(Service::Profile);
     let admins = api.ids("/users?role=admin").await;
     for id in 1..=40 {

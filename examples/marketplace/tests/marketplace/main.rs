@@ -1,6 +1,6 @@
-//! What a user of the marketplace relies on: one test binary, a file per subject.
+//! Tests of the marketplace: one test binary, a file per subject.
 //!
-//! Most tests call a service's router in process, over a fresh database; `processes.rs` starts the program.
+//! Most tests call a service's router in process, with a fresh database; `processes.rs` starts the program.
 #![expect(clippy::unwrap_used, reason = "a test that finds no such value should fail")]
 
 mod graphql;
@@ -19,10 +19,10 @@ use marketplace::{Data, Service};
 use serde_json::Value;
 use tower_service::Service as _;
 
-/// A service with rows of its own.
+/// A service with its own database.
 pub(crate) struct Api(Router);
 
-/// What came back.
+/// A response.
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -44,14 +44,14 @@ impl Api {
         Reply { status: parts.status, headers: parts.headers, bytes }
     }
 
-    /// The JSON of a GET that has to succeed.
+    /// Returns the JSON of a GET, which must succeed.
     pub(crate) async fn get(&self, path: &str) -> Value {
         let reply = self.send("GET", path, "").await;
         assert_eq!(reply.status, 200, "{path}: {}", String::from_utf8_lossy(&reply.bytes));
         reply.json()
     }
 
-    /// The ids of a list.
+    /// Returns the IDs in a list.
     pub(crate) async fn ids(&self, path: &str) -> Vec<i64> {
         column(&self.get(path).await, "id")
     }
@@ -67,7 +67,7 @@ impl Reply {
     }
 }
 
-/// A field of every row, as numbers.
+/// Returns a field of every row, as numbers.
 pub(crate) fn column(rows: &Value, name: &str) -> Vec<i64> {
     rows.as_array().unwrap().iter().map(|row| row[name].as_i64().unwrap()).collect()
 }

@@ -1,4 +1,4 @@
-//! The OpenAPI documents tell the truth: the same routes as the router, and answers of those shapes.
+//! The OpenAPI documents match the routes of the router and the responses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ fn tree(yaml: &Yaml<'_>) -> Value {
     }
 }
 
-/// What `{ $ref: "#/..." }` stands for.
+/// Resolves `{ $ref: "#/..." }`.
 fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     match value["$ref"].as_str() {
         Some(reference) => document.pointer(reference.trim_start_matches('#')).expect(reference),
@@ -34,7 +34,7 @@ fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     }
 }
 
-/// Method, path and names of the query parameters of every operation.
+/// Returns method, path and names of the query parameters of every operation.
 fn operations(document: &Value) -> BTreeMap<(String, String), BTreeSet<String>> {
     let mut found = BTreeMap::new();
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -50,7 +50,7 @@ fn operations(document: &Value) -> BTreeMap<(String, String), BTreeSet<String>> 
 }
 
 #[test]
-fn the_documents_and_the_routers_have_the_same_routes_and_parameters() {
+fn documents_and_routers_have_same_routes_and_parameters() {
     for service in Service::ALL {
         let routes = service.routes().iter().map(|route| {
             let parameters = route.parameters.iter().map(|&name| name.to_owned()).collect();
@@ -61,7 +61,7 @@ fn the_documents_and_the_routers_have_the_same_routes_and_parameters() {
 }
 
 #[test]
-fn every_reference_leads_somewhere_and_every_component_is_used() {
+fn references_resolve_and_components_are_used() {
     for service in Service::ALL {
         let (document, text) = (document(service), service.openapi());
         for reference in text.split("$ref: \"#").skip(1).filter_map(|rest| rest.split('"').next()) {
@@ -77,7 +77,7 @@ fn every_reference_leads_somewhere_and_every_component_is_used() {
 }
 
 #[test]
-fn operation_ids_are_there_and_differ() {
+fn operation_ids_exist_and_are_unique() {
     for service in Service::ALL {
         let document = document(service);
         let items = document["paths"].as_object().unwrap().values();
@@ -88,7 +88,7 @@ fn operation_ids_are_there_and_differ() {
     }
 }
 
-/// The schema of an answer, with the document's components for its references.
+/// Returns the schema of a response, with the document's components for its references.
 fn schema(document: &Value, method: &str, path: &str, status: &str) -> Value {
     let responses = &document["paths"][path][method]["responses"];
     let response = responses.get(status).unwrap_or(&responses["default"]);
@@ -99,7 +99,7 @@ fn schema(document: &Value, method: &str, path: &str, status: &str) -> Value {
 }
 
 #[tokio::test]
-async fn answers_have_the_shapes_that_the_documents_promise() {
+async fn responses_match_documented_schemas() {
     let login = r#"{"email":"nobody@example.org","password":""}"#;
     for (service, method, template, path, body) in [
         (Service::Profile, "get", "/buyers", "/buyers", ""),

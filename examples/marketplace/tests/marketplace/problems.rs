@@ -1,4 +1,4 @@
-//! Every mistake is told as problem details, with the name of what is wrong.
+//! Errors are problem details with the name of the wrong parameter.
 
 use marketplace::Service;
 use serde_json::Value;
@@ -15,7 +15,7 @@ async fn problem(service: Service, method: &str, path: &str, body: &str) -> (u16
 }
 
 #[tokio::test]
-async fn bad_and_unknown_parameters_are_named() {
+async fn names_bad_and_unknown_parameters() {
     for (service, path, code, name) in [
         (Service::Profile, "/buyers?limit=-1", "bad-parameter", "limit"),
         (Service::Profile, "/buyers?limit=", "bad-parameter", "limit"),
@@ -38,7 +38,7 @@ async fn bad_and_unknown_parameters_are_named() {
 }
 
 #[tokio::test]
-async fn what_does_not_exist_is_404() {
+async fn missing_rows_and_routes_are_404() {
     for (service, path, code) in [
         (Service::Profile, "/buyers/101", "not-found"),
         (Service::Profile, "/freelancers/1", "not-found"),
@@ -54,7 +54,7 @@ async fn what_does_not_exist_is_404() {
 }
 
 #[tokio::test]
-async fn another_method_is_405_with_those_that_there_are() {
+async fn unsupported_method_is_405_with_allow_header() {
     let reply = Api::fresh(Service::Catalog).send("PATCH", "/catalogs/1", "{}").await;
     assert_eq!((reply.status.as_u16(), &reply.json()["code"]), (405, &"method-not-allowed".into()));
     let allowed = reply.header("allow");
@@ -62,7 +62,7 @@ async fn another_method_is_405_with_those_that_there_are() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_fit_is_400() {
+async fn invalid_body_is_400() {
     for (service, method, path, body) in [
         (Service::Profile, "POST", "/login", ""),
         (Service::Profile, "POST", "/login", r#"{"email":"a@b"}"#),
@@ -80,7 +80,7 @@ async fn a_body_that_does_not_fit_is_400() {
 }
 
 #[tokio::test]
-async fn a_body_without_end_is_413() {
+async fn oversized_body_is_413() {
     let (status, code, _) = problem(Service::Profile, "POST", "/login", &" ".repeat(3 << 20)).await;
     assert_eq!((status, code.as_str()), (413, "unreadable"));
 }

@@ -27,7 +27,7 @@ impl All {
     }
 }
 
-/// The next line, such as `profile http://127.0.0.1:3001`.
+/// Parses the next line, such as `profile http://127.0.0.1:3001`.
 fn address(output: &mut impl BufRead) -> (String, String) {
     let mut line = String::new();
     output.read_line(&mut line).unwrap();
@@ -44,7 +44,7 @@ fn get(address: &str, path: &str) -> String {
 }
 
 #[test]
-fn one_command_runs_all_three_and_ends_them_even_if_it_is_killed() {
+fn command_runs_all_services_and_ends_them_when_killed() {
     let mut all = All::start();
     for (service, path) in [("profile", "/users/1"), ("catalog", "/catalogs/1"), ("order", "/orders/1")] {
         let answer = get(&all.addresses[service], path);
@@ -52,13 +52,13 @@ fn one_command_runs_all_three_and_ends_them_even_if_it_is_killed() {
     }
     all.process.kill().unwrap();
     all.process.wait().unwrap();
-    // The children hold the other end of this pipe: it ends when the last of them has.
+    // The children inherited this pipe: it is closed when the last of them ends.
     all.output.read_to_string(&mut String::new()).unwrap();
     assert!(all.addresses.values().all(|address| TcpStream::connect(address).is_err()));
 }
 
 #[tokio::test]
-async fn the_three_run_in_this_process_too() {
+async fn runs_all_services_in_process() {
     let marketplace = Marketplace::start(Data::fresh().unwrap()).await.unwrap();
     let address = marketplace.address(Service::Order).to_string();
     assert_eq!(marketplace.url(Service::Order), format!("http://{address}"));
@@ -67,7 +67,7 @@ async fn the_three_run_in_this_process_too() {
 }
 
 #[test]
-fn a_port_in_use_ends_the_others_too() {
+fn port_in_use_ends_all_services() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let data = Data::fresh().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_marketplace"));

@@ -1,4 +1,4 @@
-//! The rows at the start: their numbers, that they are always the same, and that the services agree.
+//! The initial rows: their numbers, determinism, and consistency between the services.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use marketplace::{Data, Service};
 use crate::{Api, column};
 
 #[tokio::test]
-async fn there_are_315_users_1000_catalogs_and_1509_orders() {
+async fn seeds_315_users_1000_catalogs_and_1509_orders() {
     let profile = Api::fresh(Service::Profile);
     assert_eq!(profile.ids("/users").await.len(), 315);
     assert_eq!(profile.ids("/buyers").await.len(), 100);
@@ -17,7 +17,7 @@ async fn there_are_315_users_1000_catalogs_and_1509_orders() {
 }
 
 #[test]
-fn two_seeds_are_equal_byte_for_byte() {
+fn seeds_are_deterministic() {
     for service in Service::ALL {
         let files = [(); 2].map(|()| {
             let data = Data::fresh().unwrap();
@@ -29,7 +29,7 @@ fn two_seeds_are_equal_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn what_was_written_is_there_after_a_restart() {
+async fn written_rows_survive_restart() {
     let data = Data::fresh().unwrap();
     let start = || Api(marketplace::router(Service::Profile, &data).unwrap());
     start().send("POST", "/users/7/notices", r#"{"text":"kept"}"#).await;
@@ -37,7 +37,7 @@ async fn what_was_written_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn an_order_names_a_posting_its_buyer_and_a_freelancer_that_exist() {
+async fn orders_refer_to_existing_rows() {
     let catalogs = Api::fresh(Service::Catalog).get("/catalogs").await;
     let orders = Api::fresh(Service::Order).get("/orders").await;
     let freelancers: BTreeSet<i64> =
@@ -51,7 +51,7 @@ async fn an_order_names_a_posting_its_buyer_and_a_freelancer_that_exist() {
 }
 
 #[tokio::test]
-async fn there_are_buyers_with_no_one_and_many_postings() {
+async fn buyers_have_zero_one_or_many_postings() {
     let buyers = column(&Api::fresh(Service::Catalog).get("/catalogs").await, "buyer_id");
     let count = |buyer| buyers.iter().filter(|other| **other == buyer).count();
     assert_eq!((count(8), count(5)), (0, 1));
@@ -59,14 +59,14 @@ async fn there_are_buyers_with_no_one_and_many_postings() {
 }
 
 #[tokio::test]
-async fn about_one_user_in_ten_is_an_admin_and_some_are_among_the_first() {
+async fn one_user_in_ten_is_admin() {
     let admins = Api::fresh(Service::Profile).ids("/users?role=admin").await;
     assert!((20..=45).contains(&admins.len()), "{}", admins.len());
     assert!(admins[1] <= 16);
 }
 
 #[tokio::test]
-async fn rows_have_the_size_of_real_ones() {
+async fn rows_have_realistic_sizes() {
     for (service, path, size) in [
         (Service::Profile, "/buyers", 200..300),
         (Service::Catalog, "/catalogs", 350..500),

@@ -1,4 +1,4 @@
-//! What can be changed, and that it is changed.
+//! Requests that change rows.
 
 use marketplace::Service;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ fn posting() -> Value {
 }
 
 #[tokio::test]
-async fn a_login_needs_the_right_password() {
+async fn login_requires_correct_password() {
     let api = Api::fresh(Service::Profile);
     let email = api.get("/users/9").await["email"].clone();
     let login = |password: &str| json!({"email": email, "password": password}).to_string();
@@ -23,7 +23,7 @@ async fn a_login_needs_the_right_password() {
 }
 
 #[tokio::test]
-async fn a_buyer_is_updated() {
+async fn updates_a_buyer() {
     let api = Api::fresh(Service::Profile);
     let mut buyer = api.get("/buyers/4").await;
     buyer["city"] = json!("Bandung");
@@ -37,7 +37,7 @@ async fn a_buyer_is_updated() {
 }
 
 #[tokio::test]
-async fn a_notice_reaches_its_user_only() {
+async fn notice_reaches_only_its_user() {
     let api = Api::fresh(Service::Profile);
     let reply = api.send("POST", "/users/3/notices", r#"{"text":"Maintenance tonight"}"#).await;
     assert_eq!((reply.status.as_u16(), reply.header("location")), (201, "/users/3/notices"));
@@ -47,7 +47,7 @@ async fn a_notice_reaches_its_user_only() {
 }
 
 #[tokio::test]
-async fn a_posting_is_created_replaced_and_deleted() {
+async fn creates_replaces_and_deletes_a_posting() {
     let api = Api::fresh(Service::Catalog);
     let created = api.send("POST", "/catalogs", &posting().to_string()).await;
     assert_eq!((created.status.as_u16(), created.header("location")), (201, "/catalogs/1001"));
@@ -64,7 +64,7 @@ async fn a_posting_is_created_replaced_and_deleted() {
 }
 
 #[tokio::test]
-async fn an_order_goes_from_open_to_reviewed_and_away() {
+async fn order_goes_from_open_to_reviewed_to_deleted() {
     let api = Api::fresh(Service::Order);
     let order = json!({
         "catalog_id": 1, "freelancer_id": 101, "buyer_id": 1,
@@ -90,7 +90,7 @@ async fn an_order_goes_from_open_to_reviewed_and_away() {
 }
 
 #[tokio::test]
-async fn writes_at_the_same_time_are_all_kept() {
+async fn keeps_all_concurrent_writes() {
     let api = Api::fresh(Service::Profile);
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..50 {
