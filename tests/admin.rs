@@ -1,4 +1,4 @@
-//! The operator's own listener.
+//! The admin listener.
 
 use serde_json::{Value, json};
 use testkit::misbehave;
@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use crate::support::{House, Query, admin, metric, metrics};
 
 #[tokio::test]
-async fn the_cache_of_programs_is_seen_in_the_metrics() {
+async fn exposes_metrics_of_the_program_cache() {
     let routes =
         "  - { path: /query, query: { services: [up] } }\nadmin: 127.0.0.1:0\nruntime: { cache: 8KiB }";
     let house = House::own(routes).await;
@@ -36,7 +36,7 @@ admin: 127.0.0.1:0
 ";
 
 #[tokio::test]
-async fn requests_are_counted_by_the_route_of_the_config_whatever_clients_send() {
+async fn counts_requests_by_configured_route_and_never_by_client_data() {
     let house = House::own(ROUTES).await;
     house.answer(Query::javascript("export default () => 1")).await;
     for (method, path) in [("GET", "/up/json"), ("BREW", "/up/echo"), ("GET", "/dead"), ("GET", "/no/such")] {
@@ -69,8 +69,8 @@ async fn requests_are_counted_by_the_route_of_the_config_whatever_clients_send()
     well_formed(&text);
 }
 
-/// What OpenMetrics 1.0 asks of the text, as far as a scraper would choke on it: families are announced,
-/// whole and not scattered, no sample stands twice, buckets grow and end at the count, and there is an end.
+/// Asserts the rules of OpenMetrics 1.0 that scrapers depend on: families are announced and contiguous, samples
+/// are unique, the last bucket equals the count, and the text ends with `# EOF`.
 fn well_formed(text: &str) {
     let (mut families, mut samples) = (Vec::new(), std::collections::BTreeMap::new());
     let body = text.strip_suffix("# EOF\n").expect("an end");
@@ -102,7 +102,7 @@ fn well_formed(text: &str) {
 }
 
 #[tokio::test]
-async fn a_load_balancer_hears_that_the_gateway_drains_while_a_request_is_under_way() {
+async fn readyz_reports_draining_while_a_request_is_in_flight() {
     let mut house = House::own(ROUTES).await;
     let admin = admin(&house.gateway).await;
     assert_eq!(get(&format!("{admin}/healthz")).await, (200, json!({ "status": "alive" })));
@@ -111,7 +111,7 @@ async fn a_load_balancer_hears_that_the_gateway_drains_while_a_request_is_under_
     let waiting = tokio::spawn(async move { http::request("GET", &url, &[], "").await.map(drop) });
     house.upstream.seen("/hang").await;
     house.gateway.ask_to_end();
-    house.gateway.logged(|line| line.contains("leaving")).await.expect("a word of leaving");
+    house.gateway.logged(|line| line.contains("leaving")).await.expect("a log line about leaving");
     let (status, document) = get(&format!("{admin}/readyz")).await;
     assert_eq!((status, &document["status"]), (503, &json!("draining")), "{document}");
     assert_eq!(get(&format!("{admin}/healthz")).await.0, 200);
@@ -120,7 +120,7 @@ async fn a_load_balancer_hears_that_the_gateway_drains_while_a_request_is_under_
 }
 
 #[tokio::test]
-async fn the_admin_listener_changes_nothing_and_answers_to_no_foreign_name() {
+async fn the_admin_listener_is_read_only_and_rejects_foreign_hosts() {
     let house = House::own(ROUTES).await;
     let admin = admin(&house.gateway).await;
     let ask = async |method: &str, path: &str, host: &[(&str, &str)]| {
@@ -143,7 +143,7 @@ async fn the_admin_listener_changes_nothing_and_answers_to_no_foreign_name() {
         "GET /metrics HTTP/9\r\n\r\n",
         &format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(1 << 17)),
     ] {
-        // Whatever it says, it says no more than an error.
+        // Any answer must be an error.
         let answer = http::raw(address, bad.as_bytes()).await.unwrap_or_default();
         assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
@@ -152,8 +152,8 @@ async fn the_admin_listener_changes_nothing_and_answers_to_no_foreign_name() {
 }
 
 #[tokio::test]
-async fn an_admin_address_that_is_not_in_the_config_may_be_taken() {
-    let _taken = TcpListener::bind("127.0.0.1:9090").await; // by us or by somebody before us
+async fn starts_without_an_admin_listener_when_the_default_address_is_taken() {
+    let _taken = TcpListener::bind("127.0.0.1:9090").await; // either here or by another process
     let upstream = misbehave::start().await;
     let config = |admin: &str| {
         format!(

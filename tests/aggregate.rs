@@ -1,4 +1,4 @@
-//! Aggregates behind a gateway: asked, checked, explained, changed while they are served.
+//! Aggregates behind a gateway: requests, checks, explanations and reloads.
 
 use serde_json::{Value, json};
 use testkit::http::{self, Response};
@@ -8,7 +8,7 @@ use tokio::process::Command;
 
 use crate::orfa;
 
-/// A list of items; into each goes what another call says of it.
+/// A list of items, each with the result of another call.
 const ITEMS: &str = "\
 summary: Items and their echoes
 input: { n: { type: integer, default: 2, maximum: 5 } }
@@ -17,7 +17,7 @@ parts:
   echo: { get: 'up/echo?id={each.id}', each: items, fields: [path] }
 answer: items
 ";
-/// One by its id, and what may be missing.
+/// A single item by its id, with parts that may fail.
 const ONE: &str = "\
 input: { id: { type: integer } }
 parts:
@@ -66,7 +66,7 @@ fn item(id: u64) -> Value {
 }
 
 #[tokio::test]
-async fn one_request_is_several_calls_and_their_answers_one_answer() {
+async fn combines_several_calls_in_one_answer() {
     let served = Served::new().await;
     let answer = served.get("/items", &[]).await;
     assert_eq!((answer.status.as_u16(), answer.json()), (200, json!([item(0), item(1)])));
@@ -81,7 +81,7 @@ async fn one_request_is_several_calls_and_their_answers_one_answer() {
 }
 
 #[tokio::test]
-async fn a_part_of_the_path_is_an_input_and_parts_that_fail_are_told() {
+async fn takes_inputs_from_the_path_and_reports_failed_parts() {
     let served = Served::new().await;
     let answer = served.get("/items/1", &[]).await;
     let body = answer.json();
@@ -93,7 +93,7 @@ async fn a_part_of_the_path_is_an_input_and_parts_that_fail_are_told() {
 }
 
 #[tokio::test]
-async fn an_answer_of_parts_leaves_deduplicated_and_compressed() {
+async fn composed_answers_are_deduplicated_and_compressed() {
     let upstream = misbehave::start().await;
     let many = "parts: { one: { get: 'up/json?n=100' }, other: { get: 'up/json?n=100' } }\n";
     let config = config(&upstream.url());
@@ -114,14 +114,14 @@ async fn an_answer_of_parts_leaves_deduplicated_and_compressed() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_origin_can_have_no_calls_made_as_its_visitor() {
+async fn foreign_origins_cause_no_calls() {
     let served = Served::new().await;
     let refused = served.get("/items", &[("origin", "https://evil.example"), ("cookie", "a=b")]).await;
     assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (403, &json!("origin-forbidden")));
 }
 
 #[tokio::test]
-async fn the_gateway_describes_its_aggregates_to_those_who_may_use_them() {
+async fn describes_aggregates_to_permitted_callers() {
     let served = Served::new().await;
     let catalogue = served.get("/.well-known/api-catalog", &[]).await.json();
     let link = &catalogue["linkset"][0]["service-desc"][0]["href"];
@@ -142,7 +142,7 @@ async fn the_gateway_describes_its_aggregates_to_those_who_may_use_them() {
 }
 
 #[tokio::test]
-async fn a_changed_declaration_comes_into_force_and_a_bad_one_does_not() {
+async fn reloads_a_changed_declaration_and_rejects_an_invalid_one() {
     let served = Served::new().await;
     served.gateway.rewrite("items.yaml", &ITEMS.replace("get: 'up/json?n={n}'", "get: 'up/json?n={m}'"));
     let line = served.gateway.logged(|line| line.contains("items.yaml:4:")).await.expect("a line");
@@ -172,7 +172,7 @@ fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
 }
 
 #[tokio::test]
-async fn check_tells_every_mistake_of_a_declaration_with_its_place() {
+async fn check_reports_every_mistake_of_a_declaration_with_its_location() {
     let bad = "\
 input: { n: { type: integr } }
 parts:
@@ -203,19 +203,19 @@ parts:
     assert!(code == 64 && told.contains("orfa.yaml:10:") && told.contains("can't be read"), "{told}");
 }
 
-/// A declaration in which much is wrong, and all that is told of it.
+/// A declaration with many mistakes, and the report of all of them.
 const MISTAKES: &str = include_str!("aggregate/mistakes.yaml");
 const TOLD: &str = include_str!("aggregate/mistakes.txt");
 
 #[tokio::test]
-async fn all_that_is_wrong_with_a_declaration_is_told_in_its_order() {
+async fn reports_all_mistakes_of_a_declaration_in_order() {
     let folder = folder(&[("items.yaml", MISTAKES), ("one.yaml", ONE)]);
     let (code, told) = run(folder.path(), &["check"]).await;
     assert_eq!((code, &*told), (64, TOLD), "\n{told}");
 }
 
 #[tokio::test]
-async fn explain_shows_the_calls_before_they_are_made() {
+async fn explain_shows_calls_without_making_them() {
     let draft = ("draft.yaml", "parts: { all: { get: 'up/json?n=3' } }\n");
     let folder = folder(&[("items.yaml", ITEMS), ("one.yaml", ONE), draft]);
     let (code, by_route) = run(folder.path(), &["aggregate", "explain", "/items"]).await;

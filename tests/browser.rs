@@ -1,5 +1,4 @@
-//! Pages in a real browser: what `cors:` means to them, and not what we think that it means; and the client
-//! library in its element, on a page of another origin than the gateway's.
+//! Pages in a real browser: the effect of `cors:`, and the client library on a page of another origin.
 
 mod graphiql;
 mod page;
@@ -9,10 +8,10 @@ use serde_json::{Value, json};
 use crate::support::House;
 use page::Page;
 
-/// Asks everything that a page can ask without a library.
+/// A script that sends every kind of request that a page can send without the library.
 const BARE: &str = include_str!("browser/page.js");
 
-/// A gateway for pages of this origin.
+/// Starts a gateway that permits pages of this origin.
 async fn house(origin: &str) -> House {
     let routes = format!(
         "
@@ -31,7 +30,7 @@ fn document(answer: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_page_of_a_listed_origin_asks_and_reads_answers_times_and_errors() {
+async fn pages_of_a_listed_origin_read_answers_timings_and_errors() {
     let page = Page::new().await;
     let house = house(&page.origin()).await;
     let report = page.open(BARE, house.gateway.address).await;
@@ -68,7 +67,7 @@ async fn a_page_of_a_listed_origin_asks_and_reads_answers_times_and_errors() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_origin_reads_nothing_and_runs_nothing() {
+async fn pages_of_other_origins_read_and_run_nothing() {
     let (listed, page) = (Page::new().await, Page::new().await);
     let house = house(&listed.origin()).await;
     let report = page.open(BARE, house.gateway.address).await;
@@ -80,7 +79,7 @@ async fn a_page_of_another_origin_reads_nothing_and_runs_nothing() {
     assert_eq!(house.upstream.hits("/json"), 0, "a program ran");
 }
 
-/// A gateway for programs that pages of this origin send by the library.
+/// Starts a gateway for programs that pages of this origin send with the library.
 async fn house_of_programs(origin: &str) -> House {
     let routes = format!(
         "
@@ -94,7 +93,7 @@ async fn house_of_programs(origin: &str) -> House {
 }
 
 #[tokio::test]
-async fn the_client_library_brings_answers_and_errors_to_a_page_of_another_origin() {
+async fn the_client_library_returns_answers_and_errors_across_origins() {
     let page = Page::new().await;
     let house = house_of_programs(&page.origin()).await;
     let script = include_str!("browser/client.js");
@@ -141,7 +140,7 @@ async fn the_client_library_brings_answers_and_errors_to_a_page_of_another_origi
 }
 
 #[tokio::test]
-async fn a_page_reads_what_is_deduplicated_and_compressed_as_if_it_were_not() {
+async fn pages_read_deduplicated_and_compressed_answers() {
     let page = Page::new().await;
     let house = house_of_programs(&page.origin()).await;
     let report = page.open(include_str!("browser/encoded.js"), house.gateway.address).await;
@@ -149,12 +148,12 @@ async fn a_page_reads_what_is_deduplicated_and_compressed_as_if_it_were_not() {
     assert_eq!(report, json!({ "length": 300, "last": person, "isOne": true }));
     let line = house.gateway.logged(|line| line.contains(r#""method":"POST","path":"/query""#)).await;
     let line: Value = serde_json::from_str(&line.expect("a line")).expect("JSON");
-    // 300 references have eight bytes each.
+    // The 300 references take eight bytes each.
     assert!(line["out"].as_u64().is_some_and(|sent| sent < 1000), "{line}");
 }
 
 #[tokio::test]
-async fn the_client_library_sends_a_program_once_and_again_when_it_is_asked_for() {
+async fn the_client_library_sends_a_program_again_only_on_request() {
     let page = Page::new().await;
     let house = house_of_programs(&page.origin()).await;
     let report = page.open(include_str!("browser/tokens.js"), house.gateway.address).await;
@@ -166,11 +165,11 @@ async fn the_client_library_sends_a_program_once_and_again_when_it_is_asked_for(
     let expected = [
         ("code", whole),
         ("code;token=", input),
-        ("code;token=", input), // another page, by the store
-        ("code;token=", input), // of another time: the program is asked for
+        ("code;token=", input), // from another page, by the store
+        ("code;token=", input), // outdated: the program is requested
         ("code", whole),
         ("code;token=", input),
-        ("code;hash=", input), // unknown: the program is asked for
+        ("code;hash=", input), // unknown: the program is requested
         ("code", whole),
         ("code;token=", input),
     ];

@@ -1,4 +1,4 @@
-//! The command line: what it prints, where, and how it exits.
+//! The command line: output, streams and exit codes.
 
 mod call;
 mod dev;
@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 use crate::orfa;
 
-/// Runs `orfa` in a folder and waits for its end.
+/// Runs `orfa` in a folder and waits for it to exit.
 async fn run(folder: &Path, arguments: &[&str]) -> Output {
     let command = Command::new(orfa()).args(arguments).current_dir(folder).stdin(Stdio::null()).output();
     command.await.expect("orfa runs")
@@ -21,7 +21,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A folder with these files.
+/// Creates a folder with these files.
 fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, text) in files {
@@ -49,7 +49,7 @@ routes:
 ";
 
 #[tokio::test]
-async fn check_praises_a_good_config() {
+async fn check_accepts_a_valid_config() {
     let folder = folder(&[("orfa.yaml", GOOD)]);
     let output = run(folder.path(), &["check"]).await;
     assert_eq!(text(&output.stdout), "ok: 1 service, 2 routes\n", "{}", text(&output.stderr));
@@ -57,7 +57,7 @@ async fn check_praises_a_good_config() {
 }
 
 #[tokio::test]
-async fn check_tells_every_mistake_with_its_place() {
+async fn check_reports_every_mistake_with_its_location() {
     let folder = folder(&[("bad.yaml", BAD)]);
     let output = run(folder.path(), &["check", "bad.yaml"]).await;
     let told = text(&output.stderr);
@@ -70,7 +70,7 @@ async fn check_tells_every_mistake_with_its_place() {
 }
 
 #[tokio::test]
-async fn serve_refuses_a_bad_config_before_it_listens() {
+async fn serve_rejects_an_invalid_config_before_listening() {
     let folder = folder(&[("orfa.yaml", BAD)]);
     let output = run(folder.path(), &["serve"]).await;
     assert_eq!(output.status.code(), Some(64));
@@ -78,7 +78,7 @@ async fn serve_refuses_a_bad_config_before_it_listens() {
 }
 
 #[tokio::test]
-async fn a_config_that_is_not_there_is_a_mistake_too() {
+async fn reports_a_missing_config_file() {
     let folder = folder(&[]);
     for verb in
         [&["check", "no.yaml"][..], &["serve", "--config", "no.yaml"], &["dev", "--config", "no.yaml"]]
@@ -90,7 +90,7 @@ async fn a_config_that_is_not_there_is_a_mistake_too() {
 }
 
 #[tokio::test]
-async fn the_schema_is_json() {
+async fn config_schema_prints_json() {
     let output = run(Path::new("."), &["config", "schema"]).await;
     let schema: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(schema.pointer("/properties/routes").is_some());
@@ -116,7 +116,7 @@ async fn a_wrong_command_line_exits_with_64() {
 }
 
 #[tokio::test]
-async fn help_and_version_are_answers() {
+async fn help_and_version_exit_successfully() {
     for argument in ["--help", "--version"] {
         let output = run(Path::new("."), &[argument]).await;
         assert_eq!(output.status.code(), Some(0));
@@ -125,13 +125,13 @@ async fn help_and_version_are_answers() {
 }
 
 #[tokio::test]
-async fn serve_announces_itself_in_json_and_ends_well_when_asked() {
+async fn serve_logs_json_and_exits_cleanly_on_sigterm() {
     let config = "listen: 127.0.0.1:0\nroutes: []\ndrain: { delay: 0s }\n";
     let mut gateway = testkit::Gateway::start(orfa(), config).await;
     let answer = testkit::http::request("GET", &format!("{}/nowhere", gateway.url), &[], "").await;
     assert_eq!(answer.expect("an answer").status, 404);
     assert!(gateway.terminate().await.success());
-    gateway.logged(|line| line.contains("stopped")).await.expect("a last word");
+    gateway.logged(|line| line.contains("stopped")).await.expect("a log line about the end");
     let log = gateway.log();
     assert!(log.iter().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{log:?}");
 }

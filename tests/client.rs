@@ -1,5 +1,5 @@
-//! The client library's own tests and types, as whoever works on it runs them: `npm test` without npm. What it
-//! does in a browser is in `browser.rs`.
+//! The client library's own tests and type checks, equal to `npm test` without npm. Its tests in a browser are
+//! in `browser.rs`.
 
 use std::path::{Path, PathBuf};
 
@@ -11,24 +11,24 @@ use tokio::process::Command;
 
 use crate::orfa;
 
-const SETUP: &str = "`scripts/setup test` says what to do";
+const SETUP: &str = "run `scripts/setup test` for instructions";
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk/javascript")
 }
 
-/// Runs Node in the library's folder, to the end.
+/// Runs Node in the library's folder until it exits.
 async fn node(arguments: &[&str]) {
     let mut node = Command::new("node");
     let output = node.args(arguments).current_dir(folder()).kill_on_drop(true).output();
     let ended = patiently("Node's end", output).await;
-    let ended = ended.unwrap_or_else(|error| panic!("node, which has to be there: {error}; {SETUP}"));
+    let ended = ended.unwrap_or_else(|error| panic!("node is required: {error}; {SETUP}"));
     let (out, err) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
     assert!(ended.status.success(), "node {arguments:?}:\n{out}{err}");
 }
 
 #[tokio::test]
-async fn the_client_library_keeps_what_it_promises_of_a_gateway_that_misbehaves() {
+async fn the_client_library_passes_its_own_tests() {
     let files = std::fs::read_dir(folder().join("test")).expect("the folder of the tests");
     let names = files.map(|file| file.expect("a file").file_name().into_string().expect("a name in ASCII"));
     let tests: Vec<String> =
@@ -39,7 +39,7 @@ async fn the_client_library_keeps_what_it_promises_of_a_gateway_that_misbehaves(
 }
 
 #[tokio::test]
-async fn the_client_librarys_types_are_those_of_its_code() {
+async fn the_client_librarys_types_match_its_code() {
     let compiler = folder().join("node_modules/typescript/lib/tsc.js");
     assert!(compiler.is_file(), "TypeScript is missing: {SETUP}");
     let compiler = compiler.to_str().expect("a path in UTF-8");
@@ -47,7 +47,7 @@ async fn the_client_librarys_types_are_those_of_its_code() {
     node(&[compiler, "--project", "tsconfig.apollo.json"]).await;
 }
 
-/// Answers a request of GraphQL: thirty posts by one author.
+/// Answers a GraphQL request with thirty posts by one author.
 async fn posts(stream: TcpStream) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     let (mut line, mut length) = (String::new(), 0);
@@ -70,7 +70,7 @@ async fn posts(stream: TcpStream) -> std::io::Result<()> {
 }
 
 #[tokio::test]
-async fn apollo_client_reads_a_service_of_graphql_deduplicated_through_the_gateway() {
+async fn apollo_client_reads_deduplicated_responses_of_a_graphql_service() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let service = format!("http://{}", listener.local_addr().expect("an address"));
     let serving = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! docs/debugging.md, played: every command in it is typed, and everything that it shows comes back.
+//! Runs the walkthrough docs/debugging.md: every command in it is run, and its output is compared.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -10,20 +10,20 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 const PAGE: &str = include_str!("../docs/debugging.md");
 const CONFIG: &str = include_str!("../examples/debugging/orfa.yaml");
-/// What the page has its reader start; here it runs in this process, and on free ports.
+/// The page's commands for starting the services; the test starts them in this process on free ports.
 const BEGIN: &str = "```sh\ncargo run -p marketplace -- all\norfa serve --config orfa.yaml\n```\n";
-/// What debuggers ask for a command with.
+/// The prompts of the debuggers.
 const PROMPTS: [&str; 2] = ["(gdb) ", "debug> "];
 
-/// Something that the page's reader types.
+/// A line that the page's reader types.
 #[derive(Debug)]
 enum Typed<'a> {
     Shell(&'a str),
-    /// Behind a prompt.
+    /// A command at a debugger's prompt, with the prompt.
     Debugger(&'a str, &'a str),
 }
 
-/// What is typed, and the lines that the page shows below.
+/// Splits a block into commands, each with its output lines.
 fn steps(block: &str) -> Vec<(Typed<'_>, Vec<&str>)> {
     let mut steps = Vec::new();
     for line in block.lines() {
@@ -37,7 +37,7 @@ fn steps(block: &str) -> Vec<(Typed<'_>, Vec<&str>)> {
     steps
 }
 
-/// A command that runs, and what it has said.
+/// A running command and its output so far.
 struct Session {
     child: Child,
     input: ChildStdin,
@@ -58,7 +58,7 @@ impl Session {
         Self { child, input, output, said: String::new(), seen: 0 }
     }
 
-    /// Waits until it has said this, behind all that was seen before.
+    /// Waits for this text in the output, after the last text that was waited for.
     async fn says(&mut self, words: &str) {
         let said = async {
             while !self.said[self.seen..].contains(words) {
@@ -69,12 +69,12 @@ impl Session {
             }
         };
         patiently(words, said).await;
-        let at = self.said[self.seen..].find(words).expect("it was said");
+        let at = self.said[self.seen..].find(words).expect("the text");
         self.seen += at + words.len();
     }
 
     async fn types(&mut self, line: &str) {
-        self.input.write_all(format!("{line}\n").as_bytes()).await.expect("it listens");
+        self.input.write_all(format!("{line}\n").as_bytes()).await.expect("an open input");
     }
 
     async fn ends(mut self) {
@@ -89,9 +89,9 @@ impl Session {
 }
 
 #[tokio::test]
-async fn the_walk_through_finding_a_bug_goes_as_the_page_says() {
+async fn the_debugging_walkthrough_works_as_described() {
     let marketplace = Marketplace::start(Data::fresh().expect("data")).await.expect("a marketplace");
-    assert!(PAGE.contains(BEGIN), "the page begins otherwise");
+    assert!(PAGE.contains(BEGIN), "the page begins differently");
     let mut config = CONFIG.replace("127.0.0.1:8080", "127.0.0.1:0");
     for service in [Service::Profile, Service::Catalog, Service::Order] {
         config = config.replace(&format!("http://127.0.0.1:{}", service.port()), &marketplace.url(service));
@@ -127,7 +127,7 @@ async fn play(block: &str, folder: &Path, url: &str) {
                 }
                 session = Some(Session::start(command, folder, url));
             }
-            (typed, None) => panic!("{typed:?} stands before any command"),
+            (typed, None) => panic!("{typed:?} comes before any command"),
         }
         for line in shown {
             session.as_mut().expect("a session").says(line).await;

@@ -1,4 +1,5 @@
-//! What the docs and `deploy/` show operators: every config in them is one, every manifest is YAML.
+//! Configs and manifests in the docs and in `deploy/`: every config passes `orfa check`, and every manifest is
+//! valid YAML.
 
 use std::path::{Path, PathBuf};
 
@@ -10,19 +11,19 @@ fn file(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The blocks of this language in a page.
+/// Returns the code blocks of a page in this language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let begin = format!("```{language}\n");
     let parts = page.split(&begin).skip(1);
     parts.filter_map(|part| Some(part.split_once("```")?.0.to_owned())).collect()
 }
 
-/// That `orfa check` has nothing to say. Secrets are wherever the config looks for them.
+/// Asserts that `orfa check` accepts the config. Its secrets are replaced by files.
 async fn is_a_config(place: &str, text: &str) {
     is_a_config_beside(place, text, &[]).await;
 }
 
-/// The same, where these other files are: their names and texts.
+/// Like `is_a_config`, with other files beside the config.
 async fn is_a_config_beside(place: &str, text: &str, files: &[(&str, &str)]) {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, text) in files {
@@ -39,7 +40,7 @@ async fn is_a_config_beside(place: &str, text: &str, files: &[(&str, &str)]) {
     assert!(checked.status.success(), "{place}:\n{text}\n{said}");
 }
 
-/// Writes the certificates, keys and scripts that a config names, as it names them: `tls/gateway.crt`.
+/// Writes the certificates, keys and scripts of a config under the names used in it, such as `tls/gateway.crt`.
 fn provide(config: &str, folder: &Path) {
     let made = rcgen::generate_simple_self_signed(["gateway".to_owned()]).expect("a certificate");
     let (cert, key) = (made.cert.pem(), made.signing_key.serialize_pem());
@@ -57,18 +58,18 @@ fn provide(config: &str, folder: &Path) {
     }
 }
 
-/// A service that is called like its file.
+/// Returns a script with a service named like its file.
 fn script(file: &str) -> String {
     let name = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
     format!("service {name} {{ res '/' on GET {{ respond 'here' }} }}\n")
 }
 
-/// The config, with every `${file:...}` and `${env:...}` taken from a file in this folder.
+/// Returns the config with every `${file:...}` and `${env:...}` replaced by a file in this folder.
 fn with_secrets(text: &str, folder: &Path) -> String {
     let mut parts = text.split("${");
     let mut config = parts.next().unwrap_or_default().to_owned();
     for (number, part) in parts.enumerate() {
-        let (_, rest) = part.split_once('}').expect("what begins with `${` ends with `}`");
+        let (_, rest) = part.split_once('}').expect("a `}` after `${`");
         let name = format!("secret-{number}");
         std::fs::write(folder.join(&name), "a-secret-that-is-as-long-as-a-key-has-to-be").expect("written");
         config.push_str(&format!("${{file:{name}}}{rest}"));
@@ -76,14 +77,14 @@ fn with_secrets(text: &str, folder: &Path) -> String {
     config
 }
 
-/// The file that a block is said to be, if that is no config: `# buyers.yaml: GET /buyers`.
+/// Returns the file name in a block's first line, unless it is a config: `# buyers.yaml: GET /buyers`.
 fn declared(block: &str) -> Option<&str> {
     let (file, _) = block.strip_prefix("# ")?.split_once(": ")?;
     (file.ends_with(".yaml") && file != "orfa.yaml").then_some(file)
 }
 
 #[tokio::test]
-async fn every_config_in_the_docs_is_one() {
+async fn every_config_in_the_docs_is_valid() {
     for page in ["README.md", "docs/operating.md", "docs/s.md"] {
         let shown = blocks(&file(page), "yaml");
         let (declarations, configs): (Vec<_>, Vec<_>) =
@@ -98,7 +99,7 @@ async fn every_config_in_the_docs_is_one() {
 }
 
 #[test]
-fn the_image_that_is_built_by_default_is_plain_and_another_has_an_engine() {
+fn the_default_image_is_plain_and_a_target_adds_an_engine() {
     let text = file("deploy/Dockerfile");
     let lines = || text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let stages: Vec<&str> = lines().filter_map(|line| line.strip_prefix("FROM ")).collect();
@@ -110,11 +111,11 @@ fn the_image_that_is_built_by_default_is_plain_and_another_has_an_engine() {
     assert!(file("docs/operating.md").contains("--target scripts"));
 }
 
-/// Where the replicas in Kubernetes find what they share.
+/// The path of the secret shared by the replicas in Kubernetes.
 const SECRET: &str = "/run/secrets/orfa/runtime";
 
 #[tokio::test]
-async fn every_manifest_is_yaml_and_its_config_is_one_and_replicas_share_a_secret() {
+async fn manifests_and_their_config_are_valid_and_replicas_share_a_secret() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/kubernetes");
     let manifests: Vec<PathBuf> =
         std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
@@ -130,7 +131,7 @@ async fn every_manifest_is_yaml_and_its_config_is_one_and_replicas_share_a_secre
                 is_a_config("the ConfigMap", config).await;
                 assert!(
                     config.contains(&format!("runtime: {{ secret: \"${{file:{SECRET}}}\" }}")),
-                    "replicas share a secret"
+                    "replicas must share a secret"
                 );
             }
         }

@@ -1,4 +1,4 @@
-//! What leaves the gateway, as real clients read it: compressed in every coding, deduplicated, both.
+//! Encoded answers as real clients read them: compressed in every coding, deduplicated, or both.
 
 use serde_json::Value;
 use testkit::{Gateway, http, misbehave, patiently};
@@ -15,7 +15,7 @@ const SCRIPT: &str = "service shop {
 const PROGRAM: &str = "export default async (_, { up }) => up.get('/json', { n: 300 })";
 const DEDUP: &str = "application/vnd.orfa.dedup+json";
 
-/// Puts `1,` before the first item of every answer.
+/// A filter that inserts `1,` before the first item of every answer.
 const FILTER: &str = r#"(module
     (import "env" "proxy_set_buffer_bytes" (func $set (param i32 i32 i32 i32 i32) (result i32)))
     (memory (export "memory") 1)
@@ -53,11 +53,11 @@ async fn gateway(service: &str) -> Gateway {
     Gateway::start_with(orfa(), &config, &[("shop.sjs", SCRIPT)]).await
 }
 
-/// What curl is told and what it reads, decoded by itself.
+/// Runs curl, which decodes the answer. Returns the answer's head in lower case, and its body.
 async fn curl(arguments: &[&str]) -> (String, String) {
     let mut curl = Command::new("curl");
     let ran = curl.args(["-s", "-S", "-i", "--compressed"]).args(arguments).kill_on_drop(true).output();
-    let ran = patiently("curl's end", ran).await.expect("curl, which has to be there");
+    let ran = patiently("curl's end", ran).await.expect("curl is required");
     assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
     let read = String::from_utf8(ran.stdout).expect("text");
     let (head, body) = read.split_once("\r\n\r\n").expect("a head and a body");
@@ -65,7 +65,7 @@ async fn curl(arguments: &[&str]) -> (String, String) {
 }
 
 #[tokio::test]
-async fn clients_read_every_way_in_every_coding() {
+async fn curl_decodes_answers_of_every_handler_in_every_coding() {
     let upstream = misbehave::start().await;
     let gateway = gateway(&upstream.url()).await;
     let ways: [(&str, &[&str]); 3] = [
@@ -91,7 +91,7 @@ async fn clients_read_every_way_in_every_coding() {
 }
 
 #[tokio::test]
-async fn node_asks_for_a_coding_and_undoes_it_by_itself() {
+async fn node_decodes_compressed_answers() {
     let upstream = misbehave::start().await;
     let gateway = gateway(&upstream.url()).await;
     let code = "const answer = await fetch(process.argv[1]);
@@ -99,12 +99,12 @@ async fn node_asks_for_a_coding_and_undoes_it_by_itself() {
     let mut node = Command::new("node");
     let url = format!("{}/s/list", gateway.url);
     let ran = node.args(["--input-type=module", "-e", code, &url]).kill_on_drop(true).output();
-    let ran = patiently("Node's end", ran).await.expect("node, which has to be there");
+    let ran = patiently("Node's end", ran).await.expect("node is required");
     assert_eq!(String::from_utf8_lossy(&ran.stdout).trim(), "true 300", "{ran:?}");
 }
 
 #[tokio::test]
-async fn what_services_answer_is_left_as_it_came_unless_the_config_says_otherwise() {
+async fn proxied_responses_are_compressed_only_if_configured() {
     let upstream = misbehave::start().await;
     let gateway = gateway(&upstream.url()).await;
     let (head, _) = curl(&[&format!("{}/up/json?n=300", gateway.url)]).await;
@@ -116,7 +116,7 @@ async fn what_services_answer_is_left_as_it_came_unless_the_config_says_otherwis
 }
 
 #[tokio::test]
-async fn every_way_answers_deduplicated_and_compressed_on_top() {
+async fn answers_are_deduplicated_and_then_compressed() {
     let upstream = misbehave::start().await;
     let gateway = gateway(&upstream.url()).await;
     let url = format!("{}/s/list", gateway.url);
@@ -150,7 +150,7 @@ async fn every_way_answers_deduplicated_and_compressed_on_top() {
 }
 
 #[tokio::test]
-async fn http_2_carries_every_coding_and_the_deduplicated_form() {
+async fn http2_answers_are_deduplicated_in_every_coding() {
     let upstream = misbehave::start().await;
     let gateway = gateway(&upstream.url()).await;
     let url = format!("{}/s/list", gateway.url);
@@ -170,7 +170,7 @@ async fn http_2_carries_every_coding_and_the_deduplicated_form() {
 }
 
 #[tokio::test]
-async fn filters_see_what_handlers_say_and_clients_what_filters_make_of_it() {
+async fn filters_run_before_compression() {
     let upstream = misbehave::start().await;
     let gateway = gateway(&upstream.url()).await;
     let (head, body) =
@@ -181,7 +181,7 @@ async fn filters_see_what_handlers_say_and_clients_what_filters_make_of_it() {
 }
 
 #[tokio::test]
-async fn a_slow_answer_arrives_piece_by_piece_while_it_is_compressed() {
+async fn compression_flushes_slow_answers_piece_by_piece() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let service = format!("http://{}", listener.local_addr().expect("an address"));
     let (go_on, told) = tokio::sync::oneshot::channel::<()>();
@@ -199,7 +199,7 @@ async fn a_slow_answer_arrives_piece_by_piece_while_it_is_compressed() {
         ["-s", "-N", "--compressed", "-H", "accept-encoding: br", &format!("{}/small/x", gateway.url)];
     let mut curl =
         curl.args(arguments).stdout(std::process::Stdio::piped()).kill_on_drop(true).spawn().expect("curl");
-    let mut out = curl.stdout.take().expect("what it prints");
+    let mut out = curl.stdout.take().expect("its output");
     let mut first = [0; 6];
     patiently("the first piece", out.read_exact(&mut first)).await.expect("the first piece");
     assert_eq!(&first, b"first ");

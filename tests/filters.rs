@@ -1,10 +1,10 @@
-//! Filters that go wrong, as an operator sees them: in the log and in the metrics.
+//! Failing filters in the log and in the metrics.
 
 use testkit::{Gateway, http, misbehave};
 
 use crate::support::{metric, metrics};
 
-/// It never comes back from requests.
+/// A filter that loops forever on requests.
 const LOOPS: &str = r#"(module
     (memory (export "memory") 1)
     (func (export "proxy_abi_version_0_2_1"))
@@ -12,7 +12,7 @@ const LOOPS: &str = r#"(module
     (func (export "proxy_on_context_create") (param i32 i32))
     (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
         (loop $for_ever (br $for_ever)) (i32.const 0)))"#;
-/// It calls a host that nobody opened to it.
+/// A filter that calls a host that is not permitted.
 const CALLS: &str = r#"(module
     (import "env" "proxy_http_call"
         (func $http_call (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
@@ -27,7 +27,7 @@ const CALLS: &str = r#"(module
             (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 1000) (i32.const 8)))
         (i32.const 0)))"#;
 
-/// It lets an answer begin, and holds back all that follows.
+/// A filter that lets an answer begin and holds back the rest.
 const HOLDS: &str = r#"(module
     (memory (export "memory") 1)
     (global $begun (mut i32) (i32.const 0))
@@ -37,7 +37,7 @@ const HOLDS: &str = r#"(module
     (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32)
         (global.get $begun) (global.set $begun (i32.const 1))))"#;
 
-/// It breaks at an answer.
+/// A filter that traps on answers.
 const BREAKS: &str = r#"(module
     (memory (export "memory") 1)
     (func (export "proxy_abi_version_0_2_1"))
@@ -46,7 +46,7 @@ const BREAKS: &str = r#"(module
     (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32) (unreachable)))"#;
 
 #[tokio::test]
-async fn a_filter_that_goes_wrong_has_its_answer_its_line_and_its_metrics() {
+async fn failing_filters_have_a_problem_a_log_line_and_metrics() {
     let upstream = misbehave::start().await;
     let folder = tempfile::tempdir().expect("a folder");
     for (name, code) in [("loops.wasm", LOOPS), ("calls.wasm", CALLS), ("holds.wasm", HOLDS)] {
@@ -70,13 +70,13 @@ async fn a_filter_that_goes_wrong_has_its_answer_its_line_and_its_metrics() {
     assert_eq!((looped.status.as_u16(), &looped.json()["code"]), (503, &"filter-failed".into()));
     let line = gateway.logged(|line| line.contains("trapped")).await.expect("a line");
     assert!(line.contains(r#""filter":"loops""#) && line.contains("more CPU time than 5ms"), "{line}");
-    // What it asked for is refused, and it goes on without looking: nothing passes that it could not ask about.
+    // The refused call fails the request: a filter must not pass a request it could not check.
     let unasked = get("/calls/json").await;
     assert_eq!((unasked.status.as_u16(), &unasked.json()["code"]), (503, &"filter-refused".into()));
     let line = gateway.logged(|line| line.contains("neither a service nor a host")).await.expect("a line");
     assert!(line.contains(r#""upstream":"auth.example.org:80""#), "{line}");
     let cut = http::request("GET", &format!("{}/holds/gigabyte", gateway.url), &[], "").await;
-    assert!(cut.is_err(), "the answer has begun, so that it can only break off");
+    assert!(cut.is_err(), "an answer that has begun can only break off");
     let line = gateway.logged(|line| line.contains("cut short")).await.expect("a line");
     assert!(line.contains(r#""filter":"holds""#) && line.contains("filter-response-too-large"), "{line}");
     let page = metrics(&gateway).await;
@@ -86,7 +86,7 @@ async fn a_filter_that_goes_wrong_has_its_answer_its_line_and_its_metrics() {
 }
 
 #[tokio::test]
-async fn what_a_program_cost_is_logged_whatever_a_filter_makes_of_its_answer() {
+async fn the_cost_of_a_program_is_logged_even_if_a_filter_fails() {
     let folder = tempfile::tempdir().expect("a folder");
     let filter = folder.path().join("breaks.wasm");
     std::fs::write(&filter, wat::parse_str(BREAKS).expect("a module")).expect("written");

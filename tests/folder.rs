@@ -1,5 +1,5 @@
-//! Paths in a config that is named without a folder, `orfa.yaml`: they are relative to where it lies, and so to where the
-//! gateway runs.
+//! Paths in a config that is named without a folder (`orfa.yaml`): they are relative to the config, and so to
+//! the working directory.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use tokio::process::Command;
 
 use crate::orfa;
 
-/// Every kind of file that a config names.
+/// A config that references every kind of file.
 const CONFIG: &str = r#"
 listen: 127.0.0.1:0
 admin: off
@@ -47,7 +47,7 @@ fn written(folder: &Path) {
     }
 }
 
-/// Ways to name the config: from which folder below the whole, and how.
+/// Arguments that name the config, each with the working directory below the root.
 const NAMES: &[(&str, &[&str])] = &[
     ("app", &["check"]),
     ("app", &["check", "orfa.yaml"]),
@@ -57,7 +57,7 @@ const NAMES: &[(&str, &[&str])] = &[
 ];
 
 #[tokio::test]
-async fn every_path_in_a_config_is_relative_to_it_however_it_is_named() {
+async fn paths_are_relative_to_the_config_however_it_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     written(&folder.path().join("app"));
     for (from, arguments) in NAMES {
@@ -70,7 +70,7 @@ async fn every_path_in_a_config_is_relative_to_it_however_it_is_named() {
 }
 
 #[tokio::test]
-async fn a_folder_whose_name_looks_like_a_pattern_is_none() {
+async fn pattern_characters_in_a_folder_name_are_literal() {
     let folder = tempfile::tempdir().expect("a folder");
     let odd = folder.path().join("a[b]*?");
     written(&odd);
@@ -82,9 +82,9 @@ async fn a_folder_whose_name_looks_like_a_pattern_is_none() {
     }
 }
 
-/// A program that comes later, into a folder that a pattern names, is noticed by itself: the folder is watched.
+/// A new program in a folder that a pattern names comes into force, because the folder is watched.
 #[tokio::test]
-async fn what_a_config_names_is_watched_however_it_is_named() {
+async fn referenced_files_are_watched_however_the_config_is_named() {
     for (from, config, late) in [
         ("app", "orfa.yaml", "app/late.js"),
         ("app", "orfa.yaml", "app/queries/late.js"),

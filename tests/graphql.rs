@@ -1,5 +1,4 @@
-//! GraphQL behind a gateway: over HTTP by its specification, over services that are asked for their schemas, changed while
-//! it is served, and what the command line tells of it.
+//! GraphQL behind a gateway: conformance over HTTP, schemas from services, reloads, and the commands.
 
 mod federated;
 mod served;
@@ -15,7 +14,7 @@ const RESPONSE: (&str, &str) = ("accept", "application/graphql-response+json");
 const ROUTE: &str = "  - { path: /graphql, graphql: { services: [agents, up], mutations: true } }\n";
 
 #[tokio::test]
-async fn graphql_over_http_is_what_its_specification_says() {
+async fn passes_the_audits_of_graphql_over_http() {
     let served = Served::new(ROUTE, &[]).await;
     let mut audit = node("audit.mjs");
     let output = audit.arg(served.url("/graphql")).output().await.expect("node runs");
@@ -25,7 +24,7 @@ async fn graphql_over_http_is_what_its_specification_says() {
 }
 
 #[tokio::test]
-async fn a_service_in_graphql_and_one_in_rest_are_one_schema() {
+async fn combines_a_graphql_and_a_rest_service_in_one_schema() {
     let served = Served::new(ROUTE, &[]).await;
     let answer = served.ask("/graphql", "{ agent(id: 2) { name tags } items(n: 2) { id name } }").await;
     let data = json!({
@@ -48,7 +47,7 @@ async fn a_service_in_graphql_and_one_in_rest_are_one_schema() {
 }
 
 #[tokio::test]
-async fn a_mutation_changes_by_post_and_not_by_get() {
+async fn mutations_require_post() {
     let served = Served::new(ROUTE, &[]).await;
     let mutation = "mutation { rename(id: 1, name: \"Zoe\") { name } }";
     let answer = served.ask("/graphql", mutation).await;
@@ -63,7 +62,7 @@ async fn a_mutation_changes_by_post_and_not_by_get() {
 }
 
 #[tokio::test]
-async fn nothing_changes_anything_unless_the_route_says_so() {
+async fn mutations_are_off_by_default() {
     let served = Served::new("  - { path: /graphql, graphql: { services: [agents] } }\n", &[]).await;
     let refused = served.ask("/graphql", "mutation { rename(id: 1, name: \"Zoe\") { name } }").await;
     assert_eq!(refused["errors"][0]["extensions"]["code"], "graphql-operation", "{refused}");
@@ -73,7 +72,7 @@ async fn nothing_changes_anything_unless_the_route_says_so() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_told_in_the_form_that_fits_and_logged() {
+async fn refusals_are_problems_or_graphql_errors_and_logged() {
     let served = Served::new(ROUTE, &[]).await;
     let url = served.url("/graphql");
     let json = ("content-type", "application/json");
@@ -110,7 +109,7 @@ async fn what_is_refused_is_told_in_the_form_that_fits_and_logged() {
 }
 
 #[tokio::test]
-async fn a_document_that_was_left_is_known_by_its_hash_to_who_left_it() {
+async fn persisted_documents_are_known_only_to_their_caller() {
     let served = Served::new(ROUTE, &[]).await;
     let text = "{ agent(id: 1) { id } }";
     let by_hash = json!({ "extensions": { "persistedQuery": { "version": 1, "sha256Hash": sha256(text) } } });
@@ -136,7 +135,7 @@ async fn a_document_that_was_left_is_known_by_its_hash_to_who_left_it() {
 }
 
 #[tokio::test]
-async fn with_a_list_of_documents_only_those_are_answered() {
+async fn a_document_list_rejects_other_documents() {
     let route = "  - { path: /graphql, graphql: { services: [agents], documents: { files: './documents/*.graphql', only: true } } }\n";
     let one = "query One($id: Int!) { agent(id: $id) { name } }\n";
     let served = Served::new(route, &[("documents/one.graphql", one)]).await;
@@ -158,7 +157,7 @@ async fn with_a_list_of_documents_only_those_are_answered() {
 }
 
 #[tokio::test]
-async fn the_schema_is_told_to_those_who_may_see_it() {
+async fn introspection_is_limited_to_permitted_callers() {
     let routes = "
   - { path: /graphql, graphql: { services: [agents], introspection: off } }
   - { path: /shop, graphql: { services: [agents], introspection: { callers: [shop] } } }
@@ -178,7 +177,7 @@ async fn the_schema_is_told_to_those_who_may_see_it() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_down_keeps_its_route_waiting_and_nothing_else() {
+async fn an_unreachable_service_delays_only_its_own_route() {
     let routes = "
   - { path: /graphql, graphql: { services: [agents] } }
   - { path: /echo, proxy: up }
@@ -188,7 +187,7 @@ async fn a_service_that_is_down_keeps_its_route_waiting_and_nothing_else() {
     assert_eq!((waiting.status.as_u16(), &waiting.json()["code"]), (503, &json!("graphql-not-ready")));
     assert!(!waiting.header("retry-after").is_empty());
     assert_eq!(served.get("/echo", &[]).await.status.as_u16(), 200);
-    // Until the service was asked and did not answer, the reason is that it is being asked.
+    // The reason names the service only after it was asked once without an answer.
     patiently("the reason names the service", async {
         loop {
             let (status, why) = served.readyz().await;
@@ -205,7 +204,7 @@ async fn a_service_that_is_down_keeps_its_route_waiting_and_nothing_else() {
         served.ask("/graphql", "{ agent(id: 1) { name } }").await,
         json!({ "data": { "agent": { "name": "Ann" } } })
     );
-    // A reload while the service is down leaves what it said.
+    // A reload while the service is down keeps its last schema.
     served.stop_agents().await;
     served.reload(&routes.replace("/echo", "/json")).await;
     assert_eq!(served.get("/json", &[]).await.status.as_u16(), 200);
@@ -213,7 +212,7 @@ async fn a_service_that_is_down_keeps_its_route_waiting_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_answer_with_repetitions_leaves_deduplicated_for_who_asks() {
+async fn repetitive_answers_are_deduplicated_on_request() {
     let served = Served::new(ROUTE, &[]).await;
     let asked = json!({ "query": "{ a: items(n: 50) { id name } b: items(n: 50) { id name } }" });
     let plain = served.post("/graphql", &asked, &[RESPONSE]).await;
@@ -227,7 +226,7 @@ async fn an_answer_with_repetitions_leaves_deduplicated_for_who_asks() {
 }
 
 #[tokio::test]
-async fn mistakes_are_told_at_their_places_and_a_reload_with_some_changes_nothing() {
+async fn mistakes_have_locations_and_stop_a_reload() {
     let route =
         "  - { path: /graphql, graphql: { services: [agents], documents: './documents/*.graphql' } }\n";
     let sdl = "type Query { agent(id: Int!): Agent }\ntype Agent { id: Int! }\n";
@@ -246,12 +245,12 @@ async fn mistakes_are_told_at_their_places_and_a_reload_with_some_changes_nothin
     served.write("documents/one.graphql", "{ agent(id: 2) { id } }\n");
     for (route, told) in [
         ("{ services: [nobody] }", "there is no service `nobody`"),
-        ("{ services: [dumb] }", "nobody knows what the service `dumb` answers"),
-        ("{}", "the schema is made of nothing"),
+        ("{ services: [dumb] }", "the service `dumb` has no API description"),
+        ("{}", "the schema has no source"),
         ("{ services: [up], supergraph: up.yaml }", "a supergraph beside `services` or `links`"),
-        ("{ supergraph: up.yaml }", "no GraphQL schema"),
+        ("{ supergraph: up.yaml }", "is not valid GraphQL"),
         ("{ services: [up], links: none.yaml }", "the links none.yaml can't be read"),
-        ("{ services: [up], documents: '[' }", "`[` is no pattern"),
+        ("{ services: [up], documents: '[' }", "`[` is not a"),
     ] {
         served.write("orfa.yaml", &config(&format!("  - {{ path: /graphql, graphql: {route} }}\n")));
         let (is_good, said) = served.check().await;
@@ -260,10 +259,10 @@ async fn mistakes_are_told_at_their_places_and_a_reload_with_some_changes_nothin
 }
 
 #[tokio::test]
-async fn the_command_line_writes_the_schema_and_tells_what_a_document_will_do() {
+async fn commands_print_the_schema_and_explain_documents() {
     let served = Served::new(ROUTE, &[]).await;
     let (is_good, schema, _) = served.orfa(&["graphql", "schema"]).await;
-    assert!(is_good && schema.contains("type Agent") && schema.contains("Whoever sells."), "{schema}");
+    assert!(is_good && schema.contains("type Agent") && schema.contains("A seller."), "{schema}");
     let (is_good, plan, told) =
         served.orfa(&["graphql", "explain", "{ agent(id: 1) { name } items { id } }"]).await;
     assert!(is_good && plan.contains("agents") && plan.contains("GET"), "{plan}\n{told}");

@@ -1,4 +1,4 @@
-//! docs/graphql.md: its configs are configs, and its queries are answered as it says, by the marketplace.
+//! Checks docs/graphql.md: its configs are valid, and its queries are answered as shown, by the marketplace.
 
 use marketplace::{Data, Marketplace, Service};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use tokio::process::Command;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/marketplace");
 
-/// A block of the page: its language and its text.
+/// Returns the code blocks of the page, each with its language and text.
 fn blocks() -> Vec<(String, String)> {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/graphql.md");
     let page = std::fs::read_to_string(page).expect("the page");
@@ -17,7 +17,7 @@ fn blocks() -> Vec<(String, String)> {
     parts.iter().skip(1).step_by(2).filter_map(block).collect()
 }
 
-/// The text of a file that the page shows.
+/// Returns the texts of a file in the page's code blocks.
 fn shown(file: &str) -> Vec<String> {
     let begin = format!("# {file}\n");
     let blocks =
@@ -25,13 +25,13 @@ fn shown(file: &str) -> Vec<String> {
     blocks.map(|(_, text)| text).collect()
 }
 
-/// With the service's documents where they are.
+/// Replaces the paths of the services' documents.
 fn placed(config: &str) -> String {
     config.replace("openapi: openapi/", &format!("openapi: {FOLDER}/openapi/"))
 }
 
 #[tokio::test]
-async fn queries_are_answered_as_the_page_says() {
+async fn queries_have_the_documented_answers() {
     let services = Marketplace::start(Data::fresh().expect("a folder")).await.expect("a marketplace");
     let (config, links) = (placed(&shown("orfa.yaml")[0]), &shown("links.yaml")[0]);
     let at = |config: String, service: &Service| {
@@ -65,7 +65,7 @@ async fn queries_are_answered_as_the_page_says() {
 }
 
 #[tokio::test]
-async fn every_config_of_the_page_is_one() {
+async fn every_config_of_the_page_is_valid() {
     let configs = shown("orfa.yaml");
     assert!(configs.len() > 4);
     for config in configs {
@@ -85,7 +85,7 @@ async fn every_config_of_the_page_is_one() {
     }
 }
 
-/// Two subgraphs, as a composer writes them.
+/// A supergraph of two subgraphs, as written by a composer.
 const SUPERGRAPH: &str = r#"
 schema @link(url: "https://specs.apollo.dev/link/v1.0") @link(url: "https://specs.apollo.dev/join/v0.3", for: EXECUTION) { query: Query }
 directive @link(url: String, as: String, for: link__Purpose, import: [link__Import]) repeatable on SCHEMA

@@ -1,5 +1,5 @@
-//! What gRPC needs of a gateway: HTTP/2 in clear text on both sides, streams both ways at once, `te`, and
-//! trailers. No gRPC library: its messages are bytes to a gateway.
+//! Requirements of gRPC: HTTP/2 in clear text on both sides, bidirectional streaming, `te`, and trailers. The
+//! tests need no gRPC library, since its messages are only bytes to the gateway.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 type Messages = Channel<Bytes, Infallible>;
 
-/// Sends every message back as it comes, then trailers.
+/// Echoes every message as it arrives, then sends trailers.
 async fn echo(request: Request<Incoming>) -> Result<Response<Messages>, Infallible> {
     let (mut sender, body) = Messages::new(1);
     let te = request.headers().get("te").cloned();
@@ -49,7 +49,7 @@ async fn service() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn a_call_streams_both_ways_at_once_and_ends_with_its_status() {
+async fn streams_in_both_directions_and_forwards_the_status_trailer() {
     let config = format!(
         "listen: 127.0.0.1:0\n\
          services: {{ echo: {{ url: 'http://{}', protocol: http2 }} }}\n\
@@ -71,7 +71,7 @@ async fn a_call_streams_both_ways_at_once_and_ends_with_its_status() {
         .expect("a request");
     let mut answer = client.send_request(request).await.expect("an answer").into_body();
     for message in ["one", "two", "three"] {
-        // The next is sent only once the last one has come back.
+        // The next message is sent only after the previous one has come back.
         sender.send_data(message.into()).await.expect("sent");
         let frame = answer.frame().await.expect("a frame").expect("a whole one");
         assert_eq!(frame.into_data().expect("data"), message);

@@ -1,5 +1,5 @@
-//! Callers, rights and rates, end to end: what somebody with a key, with a wrong one and without any is
-//! answered, and what the services see of it.
+//! Callers, rights and rates: answers to requests with a valid key, a wrong key and no key, and the headers
+//! that services receive.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ impl House {
     }
 }
 
-/// That it is a problem document with this code.
+/// Asserts that the answer is a problem document with this code.
 #[track_caller]
 fn refused(response: &Response, status: u16, code: &str) {
     let document = response.json();
@@ -71,7 +71,7 @@ fn refused(response: &Response, status: u16, code: &str) {
 }
 
 #[tokio::test]
-async fn a_key_opens_what_its_row_says_and_goes_no_further() {
+async fn a_key_grants_only_its_rights_and_is_forwarded_only_if_configured() {
     let house = House::new().await;
     let seen = house.get("/up/echo", KEY).await;
     assert_eq!(seen.status, 200);
@@ -84,7 +84,7 @@ async fn a_key_opens_what_its_row_says_and_goes_no_further() {
 }
 
 #[tokio::test]
-async fn a_program_has_the_rights_of_whom_it_runs_for() {
+async fn programs_run_with_their_callers_rights() {
     let house = House::new().await;
     let good = "export default async (_, { up }) => (await up.get('/json', { n: 3 })).length";
     assert_eq!(house.run(KEY, good).await.text(), "3");
@@ -98,7 +98,7 @@ async fn a_program_has_the_rights_of_whom_it_runs_for() {
 }
 
 #[tokio::test]
-async fn bad_credentials_are_refused_and_no_page_is_kept_from_reading_why() {
+async fn rejects_bad_credentials_with_cors_headers() {
     let house = House::new().await;
     refused(&house.get("/up/echo", "wrong").await, 401, "key-unknown");
     refused(&house.get("/open/echo", "wrong").await, 401, "key-unknown");
@@ -122,7 +122,7 @@ async fn bad_credentials_are_refused_and_no_page_is_kept_from_reading_why() {
 }
 
 #[tokio::test]
-async fn who_asks_too_often_is_told_when_to_come_back() {
+async fn limits_requests_per_caller_and_sends_retry_after() {
     let house = House::new().await;
     for _ in 0..3 {
         assert_eq!(house.ask("GET", "/open/echo", &[], "").await.status, 200);
@@ -131,11 +131,11 @@ async fn who_asks_too_often_is_told_when_to_come_back() {
     refused(&answer, 429, "rate-requests");
     let wait: u64 = answer.header("retry-after").parse().expect("seconds");
     assert!((1..=1200).contains(&wait), "{wait}");
-    assert_eq!(house.get("/open/echo", KEY).await.status, 200, "others are not concerned");
+    assert_eq!(house.get("/open/echo", KEY).await.status, 200, "other callers are not affected");
 }
 
 #[tokio::test]
-async fn who_used_too_much_cpu_time_waits() {
+async fn limits_cpu_time_per_caller() {
     let house = House::new().await;
     let busy = "export default () => { for (let i = 0; i < 3e5; i++); return 1 }";
     assert_eq!(house.run(SLOW, busy).await.text(), "1");
@@ -146,7 +146,7 @@ async fn who_used_too_much_cpu_time_waits() {
 }
 
 #[tokio::test]
-async fn a_place_is_held_until_the_last_byte() {
+async fn concurrency_counts_until_the_last_byte() {
     let house = House::new().await;
     let mut first = Connection::open(&house.gateway.url).await.expect("a connection");
     let under_way =
@@ -159,11 +159,11 @@ async fn a_place_is_held_until_the_last_byte() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    testkit::patiently("the place of who went away", again).await;
+    testkit::patiently("the slot of the disconnected client", again).await;
 }
 
 #[tokio::test]
-async fn the_log_names_callers_and_never_keys() {
+async fn the_log_contains_callers_but_no_keys() {
     let house = House::new().await;
     house.get("/up/echo", KEY).await;
     house.get("/up/echo", "a-wrong-key-that-somebody-sends").await;

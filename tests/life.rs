@@ -1,5 +1,4 @@
-//! The life of a gateway as an operator steers it: reloads, the end. What clients saw meanwhile is the
-//! measure.
+//! Reloads, shutdown and binary takeover, from the point of view of clients.
 
 use testkit::Gateway;
 use testkit::http::{self, Response};
@@ -8,8 +7,8 @@ use testkit::misbehave::{self, Upstream};
 use crate::orfa;
 use crate::support::{Asked, Load};
 
-/// A config whose every answer bears its number twice: once by what the service saw, once by what the
-/// gateway itself said.
+/// Returns a config that puts its number into every answer twice: the upstream request's header and the
+/// gateway's own CORS header.
 fn config(upstream: &Upstream, number: usize, more: &str) -> String {
     format!(
         "
@@ -30,7 +29,7 @@ routes:
 
 const PROGRAM: &str = "export default async (_, { up }) => (await up.get('/echo')).headers['x-config']";
 
-/// Alternately a proxied request and a query.
+/// Returns a proxied request and a query in turn.
 fn ask(turn: usize) -> Asked {
     let origin = ("origin", "https://shop.example.org");
     match turn % 2 {
@@ -42,7 +41,8 @@ fn ask(turn: usize) -> Asked {
     }
 }
 
-/// The number that the service saw and the one that the gateway said, of one answer.
+/// Returns the config numbers in an answer: the one from the upstream request and the one from the gateway's
+/// own header.
 fn numbers(answer: &Response) -> (String, String) {
     let text = answer.text();
     let echo: Option<serde_json::Value> = serde_json::from_str(&text).ok();
@@ -62,14 +62,14 @@ fn is_whole(answer: &Response) -> Result<(), String> {
     }
 }
 
-/// The number of the config that is in force for a request that is sent now.
+/// Returns the number of the config that serves a new request.
 async fn in_force(gateway: &Gateway) -> String {
     let origin = [("origin", "https://shop.example.org")];
     let answer = http::request("GET", &format!("{}/up/echo", gateway.url), &origin, "").await;
     numbers(&answer.expect("an answer")).0
 }
 
-/// Waits until this config is in force.
+/// Waits until the config with this number is in force.
 async fn until_in_force(gateway: &Gateway, number: usize) {
     let wanted = format!("v{number}");
     let turned = async { while in_force(gateway).await != wanted {} };
@@ -77,7 +77,7 @@ async fn until_in_force(gateway: &Gateway, number: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_reloads_under_load_fail_nobody_and_mix_nothing() {
+async fn a_hundred_reloads_under_load_fail_no_requests_and_mix_no_configs() {
     let upstream = misbehave::start().await;
     let gateway = Gateway::start(orfa(), &config(&upstream, 0, "")).await;
     let load = Load::start(&gateway.url, ask, is_whole);
@@ -92,7 +92,7 @@ async fn a_hundred_reloads_under_load_fail_nobody_and_mix_nothing() {
 }
 
 #[tokio::test]
-async fn a_changed_file_is_noticed_and_so_is_a_file_that_the_config_names() {
+async fn reloads_when_the_config_or_a_file_it_references_changes() {
     let upstream = misbehave::start().await;
     let named = config(&upstream, 0, "").replace("'v0' } }", "'${file:number}' } }");
     let gateway = Gateway::start_with(orfa(), &named, &[("number", "v0")]).await;
@@ -104,14 +104,14 @@ async fn a_changed_file_is_noticed_and_so_is_a_file_that_the_config_names() {
 }
 
 #[tokio::test]
-async fn a_bad_config_is_told_with_all_its_mistakes_and_the_one_before_stays() {
+async fn rejects_an_invalid_config_with_all_mistakes_and_keeps_the_previous_one() {
     let upstream = misbehave::start().await;
     let gateway = Gateway::start(orfa(), &config(&upstream, 0, "")).await;
     gateway.rewrite("orfa.yaml", "listen: nowhere\nroutes: [{ path: x }]\n");
     gateway.ask_to_reload();
-    gateway.logged(|line| line.contains("stays in force")).await.expect("a line that says so");
+    gateway.logged(|line| line.contains("stays in force")).await.expect("a log line about it");
     let log = gateway.log();
-    for mistake in ["`nowhere` is not an address", "`x` does not start with `/`", "no way of answering"] {
+    for mistake in ["`nowhere` is not an address", "`x` does not start with `/`", "has no handler"] {
         assert!(log.iter().any(|line| line.contains(mistake)), "{mistake} in {log:?}");
     }
     assert_eq!(in_force(&gateway).await, "v0");
@@ -120,7 +120,7 @@ async fn a_bad_config_is_told_with_all_its_mistakes_and_the_one_before_stays() {
 }
 
 #[tokio::test]
-async fn what_cannot_change_without_a_restart_is_named() {
+async fn logs_settings_that_need_a_restart() {
     let upstream = misbehave::start().await;
     let gateway = Gateway::start(orfa(), &config(&upstream, 0, "")).await;
     gateway.rewrite("orfa.yaml", &config(&upstream, 1, "admin: 127.0.0.1:0\nruntime: { instances: 7 }\n"));
@@ -133,14 +133,14 @@ async fn what_cannot_change_without_a_restart_is_named() {
 }
 
 #[tokio::test]
-async fn sigterm_lets_load_balancers_notice_and_drops_nobody() {
+async fn sigterm_waits_for_load_balancers_and_drops_no_requests() {
     let upstream = misbehave::start().await;
     let mut gateway = Gateway::start(orfa(), &config(&upstream, 0, "")).await;
     let load = Load::start(&gateway.url, ask, is_whole);
     load.answers(20).await;
     gateway.ask_to_end();
     gateway.logged(|line| line.contains("leaving")).await.expect("the end begins");
-    // The clients of a load balancer that has noticed.
+    // Clients that a load balancer still sends here.
     load.answers(20).await;
     let failures = load.end().await;
     assert!(failures.is_empty(), "{} failures, the first: {:?}", failures.len(), failures.first());
@@ -148,7 +148,7 @@ async fn sigterm_lets_load_balancers_notice_and_drops_nobody() {
 }
 
 #[tokio::test]
-async fn a_second_signal_ends_it_at_once() {
+async fn a_second_signal_stops_the_gateway_immediately() {
     let upstream = misbehave::start().await;
     let long = config(&upstream, 0, "").replace("delay: 1s", "delay: 1h, timeout: 1h");
     let mut gateway = Gateway::start(orfa(), &long).await;
@@ -169,7 +169,7 @@ async fn can_be_taken_over(gateway: &Gateway) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_binary_changes_under_load_refuse_nobody_and_fail_nobody() {
+async fn ten_takeovers_under_load_refuse_and_fail_no_requests() {
     let upstream = misbehave::start().await;
     let mut gateway = Gateway::start(orfa(), &config(&upstream, 0, TAKEOVER)).await;
     can_be_taken_over(&gateway).await;
@@ -187,23 +187,26 @@ async fn ten_binary_changes_under_load_refuse_nobody_and_fail_nobody() {
 }
 
 #[tokio::test]
-async fn a_new_binary_that_ends_before_it_is_ready_changes_nothing() {
+async fn a_successor_that_exits_before_it_is_ready_changes_nothing() {
     let upstream = misbehave::start().await;
     let gateway = Gateway::start(orfa(), &config(&upstream, 0, TAKEOVER)).await;
     can_be_taken_over(&gateway).await;
     let socket = gateway.directory().join("takeover.sock");
     let mode =
         std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&socket).expect("a file").permissions());
-    assert_eq!(mode & 0o777, 0o600, "others may not even ask");
+    assert_eq!(mode & 0o777, 0o600, "other users must not be able to connect");
     drop(tokio::net::UnixStream::connect(&socket).await.expect("a connection"));
-    gateway.logged(|line| line.contains("this process goes on")).await.expect("a line that says so");
+    gateway
+        .logged(|line| line.contains("this process continues to serve"))
+        .await
+        .expect("a log line about it");
     assert_eq!(in_force(&gateway).await, "v0");
     let next = gateway.successor(orfa()).await;
     assert_eq!(next.address, gateway.address);
 }
 
 #[tokio::test]
-async fn a_new_binary_binds_what_is_new_and_lets_go_of_what_is_gone() {
+async fn a_successor_binds_new_addresses_and_releases_removed_ones() {
     let upstream = misbehave::start().await;
     let both =
         config(&upstream, 0, TAKEOVER).replace("listen: 127.0.0.1:0", "listen: [127.0.0.1:0, 127.0.0.2:0]");
@@ -224,7 +227,7 @@ async fn a_new_binary_binds_what_is_new_and_lets_go_of_what_is_gone() {
 }
 
 #[tokio::test]
-async fn an_address_that_overlaps_another_cannot_change_hands_and_says_what_to_do() {
+async fn a_takeover_with_overlapping_addresses_fails_with_a_hint() {
     let upstream = misbehave::start().await;
     let all = config(&upstream, 0, TAKEOVER).replace("listen: 127.0.0.1:0", "listen: 0.0.0.0:0");
     let gateway = Gateway::start(orfa(), &all).await;
@@ -243,14 +246,17 @@ async fn an_address_that_overlaps_another_cannot_change_hands_and_says_what_to_d
     {
         assert!(said.contains(words), "{words} in {said}");
     }
-    gateway.logged(|line| line.contains("this process goes on")).await.expect("a line that says so");
+    gateway
+        .logged(|line| line.contains("this process continues to serve"))
+        .await
+        .expect("a log line about it");
     assert_eq!(in_force(&gateway).await, "v0");
     gateway.rewrite("orfa.yaml", &all.replace("listen: 0.0.0.0:0", &format!("listen: 0.0.0.0:{port}")));
     let next = gateway.successor(orfa()).await;
-    assert_eq!(next.address, gateway.address, "the same address in other words");
+    assert_eq!(next.address, gateway.address, "the same address, written differently");
 }
 
-/// A query that is answered, on a gateway that runs under limits.
+/// Asserts that the gateway answers a query.
 async fn answers_queries(gateway: &Gateway) {
     let typed = [("content-type", "text/javascript")];
     let answer = http::request("POST", &format!("{}/query", gateway.url), &typed, PROGRAM).await;
@@ -258,7 +264,7 @@ async fn answers_queries(gateway: &Gateway) {
 }
 
 #[tokio::test]
-async fn pools_that_cannot_be_reserved_are_smaller_and_say_so() {
+async fn shrinks_instance_pools_when_address_space_is_limited() {
     let upstream = misbehave::start().await;
     let mut limited = tokio::process::Command::new("sh");
     limited.args(["-c", "ulimit -v 33554432; exec \"$0\" \"$@\""]).arg(orfa());
@@ -270,11 +276,11 @@ async fn pools_that_cannot_be_reserved_are_smaller_and_say_so() {
 }
 
 #[tokio::test]
-async fn it_runs_as_anybody_and_writes_nowhere() {
+async fn runs_as_an_unprivileged_user_and_writes_no_files() {
     const NOBODY: u32 = 65534;
     let upstream = misbehave::start().await;
     let mut command = tokio::process::Command::new(orfa());
-    // Nobody can write there, and it is no home.
+    // A working directory that is not writable, and no `HOME`.
     command.current_dir("/proc").env_clear();
     if rustix::process::geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY);
@@ -282,5 +288,5 @@ async fn it_runs_as_anybody_and_writes_nowhere() {
     let gateway = Gateway::start_by(command, &config(&upstream, 0, "")).await;
     answers_queries(&gateway).await;
     let files = std::fs::read_dir(gateway.directory()).expect("a folder").count();
-    assert_eq!(files, 1, "something beside the config");
+    assert_eq!(files, 1, "a file other than the config");
 }

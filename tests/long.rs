@@ -1,4 +1,4 @@
-//! Long answers of services: they are read and written beside the serving threads, whoever asks for them.
+//! Long upstream responses are parsed and serialized in the offload pool, not on the serving threads.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use testkit::{Gateway, misbehave};
 
 use crate::support::{ITEMS_OPENAPI, metrics};
 
-/// As many items as take some 800 KB.
+/// A number of items that takes about 800 KB.
 const MANY: usize = 20_000;
 const CONFIG: &str = "
 listen: 127.0.0.1:0
@@ -38,17 +38,17 @@ async fn asked(
     answer
 }
 
-/// How many jobs of a kind the pool was given.
+/// Returns how many jobs of this kind the offload pool has received.
 async fn jobs(gateway: &Gateway, kind: &str) -> u64 {
     let page = metrics(gateway).await;
     let mut sample = String::new();
-    write!(sample, "orfa_offload_jobs_total{{kind=\"{kind}\"}} ").expect("a string takes all");
+    write!(sample, "orfa_offload_jobs_total{{kind=\"{kind}\"}} ").expect("a write to a string");
     let line = page.lines().find_map(|line| line.strip_prefix(&sample));
     line.map_or(0, |count| count.parse().expect("a whole number"))
 }
 
 #[tokio::test]
-async fn what_takes_long_of_a_long_answer_is_done_beside_the_serving_threads() {
+async fn processes_long_responses_in_the_offload_pool() {
     let up = misbehave::start().await;
     let files = [("up.yaml", ITEMS_OPENAPI), ("items.yaml", AGGREGATE)];
     let gateway = Gateway::start_with(crate::orfa(), &CONFIG.replace("{up}", &up.url()), &files).await;
@@ -68,6 +68,6 @@ async fn what_takes_long_of_a_long_answer_is_done_beside_the_serving_threads() {
         assert_eq!(jobs(&gateway, kind).await, 0, "{kind}, before");
         let answer = asked(&gateway, method, &path, &headers, body).await;
         assert!(kind == "json-index" || answer.body.len() > 10 * MANY, "{kind}: {} bytes", answer.body.len());
-        assert!(jobs(&gateway, kind).await > 0, "{kind}: no job of the pool's");
+        assert!(jobs(&gateway, kind).await > 0, "{kind}: no job in the pool");
     }
 }

@@ -1,5 +1,5 @@
-//! End to end: the binary `orfa` as its users run it. A module a concern; one test binary for all, since
-//! each would be linked against the whole house again.
+//! End-to-end tests of the binary `orfa`, one module per concern. They share a single test binary, because each
+//! test binary would link the whole gateway again.
 
 mod admin;
 mod aggregate;
@@ -33,7 +33,8 @@ mod upgrade;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// The binary under test: `ORFA_BINARY` is the absolute path of another one than that of this build, such as `target/dist/orfa`.
+/// Returns the path of the binary under test. The environment variable `ORFA_BINARY` overrides it with the
+/// absolute path of another one, such as `target/dist/orfa`.
 pub(crate) fn orfa() -> &'static Path {
     static BINARY: LazyLock<PathBuf> = LazyLock::new(|| {
         let named = std::env::var_os("ORFA_BINARY").filter(|path| !path.is_empty());

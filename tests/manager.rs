@@ -1,5 +1,5 @@
-//! The gateway as a service of systemd: what it says there (`sd_notify(3)`), and the sockets that it is given
-//! (`sd_listen_fds(3)`). Both are protocols that need no systemd.
+//! The gateway as a systemd service: notifications (`sd_notify(3)`) and socket activation (`sd_listen_fds(3)`).
+//! Both protocols can be tested without systemd.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -26,7 +26,7 @@ async fn config(listen: &str) -> (String, misbehave::Upstream) {
     (CONFIG.replace("LISTEN", listen).replace("UPSTREAM", &upstream.url()), upstream)
 }
 
-/// Whom the gateway tells how things are.
+/// A service manager that receives the gateway's notifications.
 struct Manager {
     folder: tempfile::TempDir,
     socket: UnixDatagram,
@@ -39,17 +39,17 @@ impl Manager {
         Self { folder, socket }
     }
 
-    /// A gateway that is its service.
+    /// Returns a command that starts a gateway as this manager's service.
     fn command(&self) -> Command {
         let mut command = Command::new(orfa());
         command.env("NOTIFY_SOCKET", self.folder.path().join("notify"));
         command
     }
 
-    /// The next message.
+    /// Receives the next message.
     async fn hears(&self) -> String {
         let mut message = [0; 4096];
-        let length = patiently("a word to the service manager", self.socket.recv(&mut message)).await;
+        let length = patiently("a message to the service manager", self.socket.recv(&mut message)).await;
         String::from_utf8_lossy(&message[..length.expect("a message")]).into_owned()
     }
 }
@@ -59,14 +59,14 @@ fn serving(gateway: &Gateway) -> String {
 }
 
 #[tokio::test]
-async fn it_says_when_it_serves_and_reads_its_config_and_ends() {
+async fn notifies_the_service_manager_of_start_reload_and_stop() {
     let (config, _upstream) = config("127.0.0.1:0").await;
     let manager = Manager::new();
     let mut gateway = Gateway::start_by(manager.command(), &config).await;
     assert_eq!(manager.hears().await, serving(&gateway));
     gateway.ask_to_reload();
     let reloading = manager.hears().await;
-    let since = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("that it reads its config");
+    let since = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("a message about the reload");
     assert!(since.parse::<u64>().is_ok(), "{reloading}");
     assert_eq!(manager.hears().await, "READY=1\nSTATUS=serving");
     gateway.ask_to_end();
@@ -75,7 +75,7 @@ async fn it_says_when_it_serves_and_reads_its_config_and_ends() {
 }
 
 #[tokio::test]
-async fn a_new_binary_becomes_the_main_process_and_the_old_one_says_nothing_more() {
+async fn a_successor_becomes_the_main_process_and_the_old_one_sends_nothing_more() {
     let (config, _upstream) = config("127.0.0.1:0").await;
     let manager = Manager::new();
     let mut gateway = Gateway::start_by(manager.command(), &config).await;
@@ -89,7 +89,7 @@ async fn a_new_binary_becomes_the_main_process_and_the_old_one_says_nothing_more
     assert!(next.ended().await.success());
 }
 
-/// `ExecReload=` of docs/operating.md: a command that ends, and leaves a gateway behind.
+/// The command for `ExecReload=` in docs/operating.md: it exits at once and leaves a gateway running.
 #[tokio::test]
 async fn a_command_that_ends_at_once_can_start_the_new_binary() {
     let (config, _upstream) = config("127.0.0.1:0").await;
@@ -113,12 +113,12 @@ async fn a_command_that_ends_at_once_can_start_the_new_binary() {
     assert_eq!(manager.hears().await, "STOPPING=1\nSTATUS=draining");
 }
 
-/// A gateway that gets this socket as systemd hands it over: under number 3, told by the environment.
+/// Returns a command that passes the socket as systemd does: as file descriptor 3, announced in the environment.
 fn activated(socket: &TcpListener) -> Command {
     handed_to("$$", socket)
 }
 
-/// The same, but told that it is for the process with this number.
+/// Like `activated`, with this number as `LISTEN_PID`.
 fn handed_to(process: &str, socket: &TcpListener) -> Command {
     let told = format!("LISTEN_PID={process} LISTEN_FDS=1 LISTEN_FDNAMES=orfa.socket");
     let script = format!(r#"exec 3>&1 >/dev/null; {told} exec "$0" "$@""#);
@@ -129,7 +129,7 @@ fn handed_to(process: &str, socket: &TcpListener) -> Command {
 }
 
 #[tokio::test]
-async fn sockets_of_the_service_manager_are_taken_and_nobody_is_refused_between_two_gateways() {
+async fn uses_the_service_managers_sockets_and_refuses_no_connections_between_two_gateways() {
     let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let address = socket.local_addr().expect("an address");
     let (config, _upstream) = config(&address.to_string()).await;
@@ -138,7 +138,7 @@ async fn sockets_of_the_service_manager_are_taken_and_nobody_is_refused_between_
     let answer = http::request("GET", &format!("{}/up/json", gateway.url), &[], "").await;
     assert_eq!(answer.expect("an answer").status, 200);
     assert!(gateway.terminate().await.success());
-    let mut waiting = TcpStream::connect(address).await.expect("nobody serves, and nobody is refused");
+    let mut waiting = TcpStream::connect(address).await.expect("a connection while no gateway is running");
     let request = "GET /up/json HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     waiting.write_all(request.as_bytes()).await.expect("sent");
     let _next = Gateway::start_by(activated(&socket), &config).await;
@@ -148,16 +148,16 @@ async fn sockets_of_the_service_manager_are_taken_and_nobody_is_refused_between_
 }
 
 #[tokio::test]
-async fn a_socket_that_the_config_does_not_name_is_told_and_left() {
+async fn warns_about_passed_sockets_that_the_config_does_not_list() {
     let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let (config, _upstream) = config("127.0.0.1:0").await;
     let gateway = Gateway::start_by(activated(&socket), &config).await;
     assert_ne!(gateway.address, socket.local_addr().expect("an address"));
-    gateway.logged(|line| line.contains("does not name this socket")).await.expect("a line that says so");
+    gateway.logged(|line| line.contains("does not name this socket")).await.expect("a log line about it");
 }
 
 #[tokio::test]
-async fn sockets_for_another_process_are_not_taken() {
+async fn ignores_sockets_for_another_process() {
     let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let (config, _upstream) = config(&socket.local_addr().expect("an address").to_string()).await;
     let folder = tempfile::tempdir().expect("a folder");

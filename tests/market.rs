@@ -1,6 +1,7 @@
-//! The marketplace as its `orfa.yaml` has it: the five queries of the study that it comes from by aggregates, by GraphQL over
-//! the REST services and by GraphQL stitched of their own, each beside the same put together by hand, and as few calls as that
-//! needs. Random queries are answered as by one server over the same rows (`market/same.mjs`).
+//! The marketplace with its `orfa.yaml`. The five queries of the original study run as aggregates, as GraphQL
+//! over the REST services and as GraphQL stitched from the services' own schemas. Each is compared with the
+//! same data joined by hand and its minimal number of calls. Random queries are compared with a single server
+//! over the same rows (`market/same.mjs`).
 
 use std::path::Path;
 
@@ -13,7 +14,7 @@ use crate::support::metrics;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/marketplace");
 
-/// The gateway of the example, before services of its own.
+/// The example's gateway and its services.
 struct Market {
     services: Marketplace,
     gateway: Gateway,
@@ -24,7 +25,7 @@ impl Market {
         Self::open_with(|config| config).await
     }
 
-    /// The same with another config.
+    /// Like `open`, with a changed config.
     async fn open_with(change: impl FnOnce(String) -> String) -> Self {
         let services = Marketplace::start(Data::fresh().expect("a folder")).await.expect("a marketplace");
         let mut config =
@@ -41,12 +42,12 @@ impl Market {
         Self { services, gateway }
     }
 
-    /// What an aggregate answers, and how many calls it made for that.
+    /// Sends a request to an aggregate. Returns the answer and the number of upstream calls.
     async fn ask(&self, method: &str, path: &str, body: &str) -> (http::Response, u64) {
         self.send(method, &format!("/market{path}"), body).await
     }
 
-    /// The data of one of the five questions by GraphQL on this route, and the calls.
+    /// Sends one of the five queries to a GraphQL route. Returns its data and the number of upstream calls.
     async fn graphql(&self, route: &str, question: &str, variables: &Value) -> (Value, u64) {
         let document = std::fs::read_to_string(format!("{FOLDER}/documents/{question}.graphql"));
         let body = json!({ "query": document.expect("a document"), "variables": variables });
@@ -65,7 +66,7 @@ impl Market {
         (answer.expect("an answer"), self.calls().await - before)
     }
 
-    /// What a service itself answers.
+    /// Returns a service's own response.
     async fn get(&self, service: Service, path: &str) -> Value {
         let url = format!("{}{path}", self.services.url(service));
         http::request("GET", &url, &[], "").await.expect("an answer").json()
@@ -78,7 +79,7 @@ impl Market {
     }
 }
 
-/// Rows with those that belong to them; `one` of them, or all.
+/// Adds to each row its related rows as `name`: one of them, or all.
 fn joined(
     rows: &Value,
     parts: &Value,
@@ -105,7 +106,7 @@ fn items(list: &Value) -> &[Value] {
 }
 
 #[tokio::test]
-async fn q1_logs_a_user_in_by_one_call_and_says_what_the_service_says() {
+async fn q1_logs_a_user_in_with_one_call() {
     let market = Market::open().await;
     let email = market.get(Service::Profile, "/buyers/9").await["email"].clone();
     let login = json!({ "email": email, "password": "password-9" });
@@ -115,7 +116,7 @@ async fn q1_logs_a_user_in_by_one_call_and_says_what_the_service_says() {
 }
 
 #[tokio::test]
-async fn q2_changes_a_buyer_by_one_call() {
+async fn q2_changes_a_buyer_with_one_call() {
     let market = Market::open().await;
     let mut buyer = market.get(Service::Profile, "/buyers/9").await;
     for field in ["id", "joined"] {
@@ -129,14 +130,14 @@ async fn q2_changes_a_buyer_by_one_call() {
 }
 
 #[tokio::test]
-async fn q3_lists_all_freelancers_by_one_call() {
+async fn q3_lists_all_freelancers_with_one_call() {
     let market = Market::open().await;
     let (answer, calls) = market.ask("GET", "/freelancers", "").await;
     assert_eq!((answer.json(), calls), (market.get(Service::Profile, "/freelancers").await, 1));
 }
 
 #[tokio::test]
-async fn q4_lists_all_buyers_with_their_postings_by_two_calls() {
+async fn q4_lists_all_buyers_with_their_postings_in_two_calls() {
     let market = Market::open().await;
     let (answer, calls) = market.ask("GET", "/buyers", "").await;
     let buyers = market.get(Service::Profile, "/buyers").await;
@@ -147,7 +148,7 @@ async fn q4_lists_all_buyers_with_their_postings_by_two_calls() {
 }
 
 #[tokio::test]
-async fn q5_lists_orders_with_their_postings_and_freelancers_by_three_calls() {
+async fn q5_lists_orders_with_their_postings_and_freelancers_in_three_calls() {
     let market = Market::open().await;
     let postings = market.get(Service::Catalog, "/catalogs").await;
     let people = market.get(Service::Profile, "/freelancers").await;
@@ -163,11 +164,11 @@ async fn q5_lists_orders_with_their_postings_and_freelancers_by_three_calls() {
     }
 }
 
-/// Over the REST services, and stitched of their own GraphQL.
+/// The GraphQL routes: over the REST services, and stitched from the services' own schemas.
 const GRAPHQL: [&str; 2] = ["/graphql", "/stitched"];
 
 #[tokio::test]
-async fn q1_by_graphql_logs_a_user_in_by_one_call() {
+async fn q1_by_graphql_logs_a_user_in_with_one_call() {
     let market = Market::open().await;
     let email = market.get(Service::Profile, "/buyers/9").await["email"].clone();
     let login = json!({ "email": email, "password": "password-9" });
@@ -179,7 +180,7 @@ async fn q1_by_graphql_logs_a_user_in_by_one_call() {
 }
 
 #[tokio::test]
-async fn q2_by_graphql_changes_a_buyer_by_one_call() {
+async fn q2_by_graphql_changes_a_buyer_with_one_call() {
     let market = Market::open().await;
     for (route, city) in GRAPHQL.into_iter().zip(["Lyon", "Turin"]) {
         let mut buyer = market.get(Service::Profile, "/buyers/9").await;
@@ -192,7 +193,7 @@ async fn q2_by_graphql_changes_a_buyer_by_one_call() {
 }
 
 #[tokio::test]
-async fn q3_by_graphql_lists_all_freelancers_by_one_call() {
+async fn q3_by_graphql_lists_all_freelancers_with_one_call() {
     let market = Market::open().await;
     let expected = market.ask("GET", "/freelancers", "").await.0.json();
     for route in GRAPHQL {
@@ -202,7 +203,7 @@ async fn q3_by_graphql_lists_all_freelancers_by_one_call() {
 }
 
 #[tokio::test]
-async fn q4_by_graphql_lists_all_buyers_with_their_postings_by_two_calls() {
+async fn q4_by_graphql_lists_all_buyers_with_their_postings_in_two_calls() {
     let market = Market::open().await;
     let expected = market.ask("GET", "/buyers", "").await.0.json();
     for route in GRAPHQL {
@@ -212,7 +213,7 @@ async fn q4_by_graphql_lists_all_buyers_with_their_postings_by_two_calls() {
 }
 
 #[tokio::test]
-async fn q5_by_graphql_lists_orders_with_their_postings_and_freelancers_by_three_calls() {
+async fn q5_by_graphql_lists_orders_with_their_postings_and_freelancers_in_three_calls() {
     let market = Market::open().await;
     for limit in [1, 50, 2000] {
         let expected = market.ask("GET", &format!("/orders?limit={limit}"), "").await.0.json();
@@ -230,10 +231,10 @@ async fn q5_by_graphql_lists_orders_with_their_postings_and_freelancers_by_three
     }
 }
 
-/// Another seed may be named by ORFA_SEED, and another number of documents by ORFA_DOCUMENTS.
+/// ORFA_SEED sets another seed, and ORFA_DOCUMENTS another number of documents.
 #[tokio::test]
-async fn random_queries_are_answered_as_by_one_server_over_the_same_rows() {
-    // Some are of lists in lists: what is refused for that is not the matter here.
+async fn random_queries_match_a_single_server_over_the_same_rows() {
+    // Some queries ask for lists of lists; refusals by the cost limit are not tested here.
     let market = Market::open_with(|config| {
         let config = config.replace("mutations: true }", "mutations: true, limits: { cost: 4000000000 } }");
         assert_eq!(config.matches("cost:").count(), 2, "{config}");
@@ -249,7 +250,7 @@ async fn random_queries_are_answered_as_by_one_server_over_the_same_rows() {
         node.args([set("ORFA_SEED", "8"), set("ORFA_DOCUMENTS", "250")]).kill_on_drop(true);
         let ended = patiently("Node's end", node.output()).await;
         let ended =
-            ended.unwrap_or_else(|error| panic!("node, which `scripts/setup test` installs: {error}"));
+            ended.unwrap_or_else(|error| panic!("node is required: {error}; run `scripts/setup test`"));
         let (out, err) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
         assert!(ended.status.success(), "{route}:\n{out}{err}");
     }

@@ -1,4 +1,4 @@
-//! Several gateways behind one address that share a secret, and nothing else: what a client of theirs pays for it.
+//! Several gateways behind one address that share only a secret: the additional requests of a client.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use tokio::process::Command;
 
 use crate::orfa;
 
-/// Calls by the client library of a program of its own, each request balanced in some order. Prints how many requests there
-/// were, and how many of the last of them brought the program along.
+/// Calls a program through the client library, and sends each request to a gateway by the given balancing
+/// order. Prints the number of requests, and how many of the last nine contained the whole program.
 const CALLS: &str = r#"
 import { orfa } from "./client.js";
 const [order, options, calls, ...gateways] = process.argv.slice(1);
@@ -34,7 +34,7 @@ const whole = last.filter((field) => !/=:/.test(field)).length;
 process.stdout.write(JSON.stringify({ requests, whole }));
 "#;
 
-/// Gateways that share a secret.
+/// Starts gateways that share a secret.
 async fn replicas(count: usize) -> Vec<Gateway> {
     let upstream = misbehave::start().await;
     let config = format!(
@@ -55,13 +55,14 @@ routes:
     gateways
 }
 
-/// Makes calls of a new client; how many requests it took, and how many of the last nine brought the program.
+/// Makes calls with a new client. Returns the number of requests, and how many of the last nine contained the
+/// program.
 async fn calls(gateways: &[Gateway], order: &str, options: &str, calls: usize) -> (usize, usize) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk/javascript");
     let (calls, mut node) = (calls.to_string(), Command::new("node"));
     node.current_dir(folder).args(["--input-type=module", "--eval", CALLS, "--", order, options, &calls]);
     node.args(gateways.iter().map(|gateway| &gateway.url)).kill_on_drop(true);
-    let ended = patiently("Node's end", node.output()).await.expect("node, which has to be there");
+    let ended = patiently("Node's end", node.output()).await.expect("node is required");
     let (out, err) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
     assert!(ended.status.success(), "{order} {options}: {out}{err}");
     let told: serde_json::Value = serde_json::from_str(&out).expect("JSON");
@@ -70,7 +71,7 @@ async fn calls(gateways: &[Gateway], order: &str, options: &str, calls: usize) -
 }
 
 #[tokio::test]
-async fn a_client_pays_one_request_more_for_each_further_gateway_at_most() {
+async fn a_client_needs_at_most_one_more_request_per_additional_gateway() {
     let gateways = replicas(3).await;
     for (order, options) in [
         ("turns", r#"{"hash":false}"#),
@@ -81,6 +82,6 @@ async fn a_client_pays_one_request_more_for_each_further_gateway_at_most() {
     ] {
         let (requests, whole) = calls(&gateways, order, options, 100).await;
         assert!(requests <= 102, "{order} {options}: {requests} requests");
-        assert_eq!(whole, 0, "{order} {options}: in the end each knows the program");
+        assert_eq!(whole, 0, "{order} {options}: in the end each gateway has the program");
     }
 }

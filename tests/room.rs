@@ -1,7 +1,7 @@
-//! A gateway in a group of processes with little memory, as containers and systemd make them (cgroups).
+//! A gateway in a cgroup with little memory, as in containers and systemd services.
 //!
-//! Only root can make one, where the file system of the groups is there to be written to. Elsewhere the test says why
-//! it is skipped.
+//! Creating the cgroup requires root and a writable cgroup file system. Otherwise the test prints the reason
+//! and is skipped.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use tokio::process::Command;
 use crate::orfa;
 use crate::support::{metric, metrics};
 
-/// What it may use: less than a full pool keeps.
+/// The memory limit, in bytes: less than a full instance pool keeps.
 const MEMORY: u64 = 256 << 20;
 
-/// A group that is gone once its processes are, and this is dropped.
+/// A cgroup that is removed on drop, if its processes have ended.
 struct Group(PathBuf);
 
 impl Group {
-    /// By version 2, or by version 1 where that still has the memory.
+    /// Creates a cgroup: version 1 where that still controls memory, version 2 otherwise.
     fn new(memory: u64) -> io::Result<Self> {
         let name = format!("orfa-test-{}", std::process::id());
         let of_version_1 = Path::new("/sys/fs/cgroup/memory");
@@ -33,7 +33,7 @@ impl Group {
         Ok(group)
     }
 
-    /// A gateway that is in it from its first instruction on.
+    /// Returns a command whose process joins the cgroup before it becomes the gateway.
     fn command(&self) -> Command {
         let mut command = Command::new("sh");
         let script = r#"echo $$ > "$GROUP/cgroup.procs" && exec "$0" "$@""#;
@@ -43,14 +43,14 @@ impl Group {
 }
 
 impl Drop for Group {
-    /// A failed test may leave it: the gateway dies, but not before this.
+    /// After a failed test the cgroup may remain, because the gateway is killed only later.
     fn drop(&mut self) {
         let _ = std::fs::remove_dir(&self.0);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_little_memory_there_are_fewer_places_and_a_burst_finds_enough() {
+async fn shrinks_the_instance_pool_with_little_memory_and_survives_a_burst() {
     const PROGRAM: &str = "export default async (_, { up }) => {
         const held = 'x'.repeat(1 << 20)
         await up.get('/slow', { ms: 20 })
@@ -58,7 +58,7 @@ async fn with_little_memory_there_are_fewer_places_and_a_burst_finds_enough() {
     }";
     let group = match Group::new(MEMORY) {
         Ok(group) => group,
-        Err(error) => return eprintln!("skipped: no group of processes with a limit of memory: {error}"),
+        Err(error) => return eprintln!("skipped: no cgroup with a memory limit: {error}"),
     };
     let upstream = misbehave::start().await;
     let config = format!(
@@ -70,14 +70,14 @@ async fn with_little_memory_there_are_fewer_places_and_a_burst_finds_enough() {
     let mut gateway = Gateway::start_by(group.command(), &config).await;
     let seen = metrics(&gateway).await;
     let places = metric(&seen, "orfa_program_instances{class=\"javascript\"}");
-    assert!((1..256).contains(&places), "{places} places");
+    assert!((1..256).contains(&places), "{places} instances");
     let ask = || {
         let url = format!("{}/query", gateway.url);
         async move { http::request("POST", &url, &[("content-type", "text/javascript")], PROGRAM).await }
     };
     let burst: Vec<_> = (0..400).map(|_| tokio::spawn(ask())).collect();
     for asked in burst {
-        let answer = asked.await.expect("a client").expect("an answer of a gateway that lives");
+        let answer = asked.await.expect("a client").expect("an answer");
         assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "1048576"));
     }
     assert!(gateway.terminate().await.success());

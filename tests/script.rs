@@ -1,7 +1,7 @@
-//! Services in S behind a gateway: the language on the way from HTTP to HTTP (`listings.rs`), what of the gateway holds
-//! for a script's route (`route.rs`), a script that changes (`reload.rs`), handlers that misbehave (`contained.rs`),
-//! other engines (`engines.rs`), what is kept when processes end (`kept.rs`), the verbs (`verbs.rs`), the examples
-//! (`examples.rs`). `ledger.rs` says whether anything was lost.
+//! S services behind a gateway: the paper's listings over HTTP (`listings.rs`), gateway features on script
+//! routes (`route.rs`), reloads (`reload.rs`), misbehaving handlers (`contained.rs`), other engines
+//! (`engines.rs`), durability (`kept.rs`), the commands (`verbs.rs`) and the examples (`examples.rs`).
+//! `ledger.rs` checks that no acknowledged write is lost.
 
 mod contained;
 mod engines;
@@ -21,25 +21,25 @@ use testkit::{Gateway, patiently};
 
 use crate::orfa;
 
-/// A gateway with a script at `/s/*`, before a service that misbehaves: `up`.
+/// A gateway with a script at `/s/*` and the misbehaving service `up`.
 struct Served {
     gateway: Gateway,
     upstream: Upstream,
 }
 
 impl Served {
-    /// The script with all that is not said as it is by default.
+    /// Starts a gateway with this script and default settings.
     async fn by(script: &str) -> Self {
         Self::with(script, "", "").await
     }
 
-    /// With further options of the script, and further lines of the config.
+    /// Like `by`, with further options of the script and further lines of the config.
     async fn with(script: &str, options: &str, more: &str) -> Self {
         let route = format!("  - {{ path: '/s/*', script: {{ file: shop.sjs, {options} }} }}\n");
         Self::at(script, &route, more).await
     }
 
-    /// With routes of one's own.
+    /// Like `by`, with these routes.
     async fn at(script: &str, routes: &str, more: &str) -> Self {
         let upstream = misbehave::start().await;
         let config = config(&upstream.url(), routes, more);
@@ -47,7 +47,7 @@ impl Served {
         Self { gateway, upstream }
     }
 
-    /// What is asked below the script's mount path.
+    /// Sends a request without a body to a path below the script's mount path.
     async fn ask(&self, method: &str, path: &str) -> Response {
         self.send(method, path, &[], "").await
     }
@@ -63,20 +63,20 @@ impl Served {
         http::request(method, &url, headers, body).await.expect("an answer")
     }
 
-    /// The text of an answer that has to be one.
+    /// Returns the text of an answer, which must have status 200.
     async fn get(&self, path: &str) -> String {
         let answer = self.ask("GET", path).await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         answer.text()
     }
 
-    /// The status and code of an answer that has to be a problem.
+    /// Returns the status and the code of a problem.
     async fn refused(&self, method: &str, path: &str) -> (u16, String) {
         let answer = self.ask(method, path).await;
         (answer.status.as_u16(), answer.json()["code"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Asks until the answer is this text.
+    /// Repeats the request until the answer is this text.
     async fn comes_to(&self, path: &str, wanted: &str) {
         let asked = async { while self.ask("GET", path).await.text() != wanted {} };
         patiently(format_args!("{path} answers {wanted}"), asked).await;

@@ -1,6 +1,6 @@
-//! docs/s.md, played: its files are written, its commands are typed, and everything that it shows comes back. A block of
-//! code is a file, which its first line names; `sh` starts the gateway, or starts it anew; `console` has commands and
-//! what they show, `log` what the gateway's log says.
+//! Runs the tutorial docs/s.md: writes its files, runs its commands and compares their output. A code block is
+//! a file, named in its first line. A block `sh` starts or restarts the gateway, `console` has commands with
+//! their output, and `log` has lines of the gateway's log.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -12,15 +12,15 @@ use testkit::{Gateway, patiently};
 use tokio::process::Command;
 
 const PAGE: &str = include_str!("../docs/s.md");
-/// Where the page's gateway listens.
+/// The address of the page's gateway.
 const HOME: &str = "localhost:8080";
 
-/// The blocks of the page, each with its language.
+/// Returns the code blocks of the page with their languages.
 fn blocks() -> impl Iterator<Item = (&'static str, &'static str)> {
     PAGE.split("\n```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'))
 }
 
-/// A command, and the lines that the page shows below.
+/// Splits a block into commands, each with its output lines.
 fn commands(block: &'static str) -> Vec<(&'static str, Vec<&'static str>)> {
     let mut commands: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in block.lines() {
@@ -32,7 +32,7 @@ fn commands(block: &'static str) -> Vec<(&'static str, Vec<&'static str>)> {
     commands
 }
 
-/// The words of a command, as a shell reads them.
+/// Splits a command into words like a shell.
 fn words(command: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     for (index, part) in command.split('\'').enumerate() {
@@ -41,15 +41,15 @@ fn words(command: &str) -> Vec<String> {
             if number > 0 {
                 words.push(String::new());
             }
-            words.last_mut().expect("there is one").push_str(word);
+            words.last_mut().expect("a word").push_str(word);
         }
     }
     words.retain(|word| !word.is_empty());
     words
 }
 
-/// The first line that was not said behind those before it. How words are spaced, and where lines are broken, is not
-/// compared.
+/// Returns the first line of `shown` that is missing from `said`, where lines must come in order. Whitespace
+/// and line breaks are ignored.
 fn lacks<'l>(said: &str, shown: &[&'l str]) -> Option<&'l str> {
     let (said, mut at) = (plain(said), 0);
     shown.iter().copied().find(|line| {
@@ -64,13 +64,13 @@ fn plain(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The page's reader, before a gateway.
+/// A reader of the page, with a gateway.
 struct Reader {
     marketplace: Marketplace,
     folder: tempfile::TempDir,
     config: String,
     gateway: Option<Gateway>,
-    /// How often a script came into force.
+    /// The number of times that a script has come into force.
     deployed: usize,
 }
 
@@ -85,7 +85,7 @@ impl Reader {
         self.gateway.as_ref().map_or(self.folder.path().to_owned(), Gateway::directory)
     }
 
-    /// The config, with what is on fixed ports elsewhere.
+    /// Sets the config, with fixed ports replaced.
     fn configures(&mut self, config: &str) {
         let mut config = config.replace("127.0.0.1:8080", "127.0.0.1:0");
         for service in [Service::Profile, Service::Catalog, Service::Order] {
@@ -106,9 +106,9 @@ impl Reader {
         }
     }
 
-    /// Until a script is in force that was not before.
+    /// Waits until the next script is in force.
     async fn waits(&mut self) {
-        let gateway = self.gateway.as_ref().expect("it is started");
+        let gateway = self.gateway.as_ref().expect("a started gateway");
         let seen = Cell::new(0);
         let is_next = |line: &str| {
             seen.set(seen.get() + usize::from(line.contains("the script is in force")));
@@ -146,7 +146,7 @@ impl Reader {
         }
         assert_eq!(words[0], "curl", "{command}");
         let mut last = String::new();
-        // What goes on behind an answer takes a moment.
+        // Work that continues after an answer takes a moment.
         let asked = async {
             loop {
                 last = self.asks(&words[1..]).await;
@@ -160,7 +160,7 @@ impl Reader {
         assert_eq!(lacks(&last, shown), None, "{command}:\n{last}");
     }
 
-    /// What `curl` shows.
+    /// Sends the request of a `curl` command and returns its output.
     async fn asks(&self, words: &[String]) -> String {
         let (mut method, mut body, mut url, mut headers) = (None, String::new(), "", Vec::new());
         let mut has_head = false;
@@ -178,14 +178,14 @@ impl Reader {
         }
         let method =
             method.unwrap_or(if body.is_empty() { Method::GET.as_str() } else { Method::POST.as_str() });
-        let gateway = &self.gateway.as_ref().expect("it is started").url;
+        let gateway = &self.gateway.as_ref().expect("a started gateway").url;
         let url = format!("{gateway}{}", url.strip_prefix(HOME).expect("the gateway's address"));
         let answer = client::request(method, &url, &headers, body).await.expect("an answer");
         if has_head { head(&answer) + &answer.text() } else { answer.text() }
     }
 
     async fn logs(&self, words: &str) {
-        let gateway = self.gateway.as_ref().expect("it is started");
+        let gateway = self.gateway.as_ref().expect("a started gateway");
         assert!(gateway.logged(|line| line.contains(words)).await.is_some(), "no `{words}` in the log");
     }
 }
@@ -200,12 +200,12 @@ fn head(answer: &Response) -> String {
 }
 
 #[tokio::test]
-async fn fifteen_minutes_of_s_go_as_the_page_says() {
+async fn the_s_tutorial_works_as_described() {
     let mut reader = Reader::new().await;
     for (language, block) in blocks() {
         match language {
             "yaml" if reader.gateway.is_none() => reader.configures(block),
-            // Of production: tests/docs.rs checks it.
+            // This config is about production; tests/docs.rs checks it.
             "yaml" => {}
             "js" => reader.writes(block).await,
             "sh" => reader.starts().await,
@@ -219,7 +219,7 @@ async fn fifteen_minutes_of_s_go_as_the_page_says() {
                     reader.logs(line).await;
                 }
             }
-            other => panic!("nobody plays `{other}`"),
+            other => panic!("unexpected language `{other}`"),
         }
     }
     assert!(reader.gateway.is_some(), "the page starts no gateway");

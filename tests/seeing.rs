@@ -1,4 +1,4 @@
-//! What an operator sees of a request: its spans in a collector that is not ours, and its line in the log.
+//! Traces and the access log: spans in a third-party collector, and the matching log lines.
 
 mod receiver;
 
@@ -8,7 +8,7 @@ use testkit::http;
 use crate::support::{House, Query};
 use receiver::{Receiver, Span};
 
-/// The client's own span.
+/// The trace and the span of the client.
 const PARENT: (&str, &str) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
 
 async fn house(receiver: &Receiver) -> House {
@@ -28,7 +28,7 @@ fn traceparent() -> String {
     format!("00-{}-{}-01", PARENT.0, PARENT.1)
 }
 
-/// Trace and span of a `traceparent`.
+/// Returns the trace id and the span id of a `traceparent`.
 fn ids(traceparent: &Value) -> (String, String) {
     let text = traceparent.as_str().expect("a traceparent");
     let parts: Vec<&str> = text.split('-').collect();
@@ -45,7 +45,7 @@ fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
 }
 
 #[tokio::test]
-async fn a_query_is_one_trace_from_the_client_to_the_services() {
+async fn a_query_continues_the_clients_trace_to_the_services() {
     let receiver = Receiver::start().await;
     let mut house = house(&receiver).await;
     let program = "export default async (_, { up, dead }) => {
@@ -71,7 +71,7 @@ async fn a_query_is_one_trace_from_the_client_to_the_services() {
         assert_eq!((&phase.parent_id, &*phase.kind), (&request.id, "SPAN_KIND_INTERNAL"));
     }
     let call = named(&spans, "GET up");
-    assert_eq!((&call.id, &call.parent_id), (&span, &request.id), "the service was told of this very span");
+    assert_eq!((&call.id, &call.parent_id), (&span, &request.id), "the service received the id of this span");
     assert_eq!((&*call.kind, call.attribute("peer.service")), ("SPAN_KIND_CLIENT", "Str(up)"));
     assert_eq!(call.attribute("http.response.status_code"), "Int(200)");
     assert_eq!(call.attribute("url.path"), "Str(/echo)");
@@ -82,14 +82,14 @@ async fn a_query_is_one_trace_from_the_client_to_the_services() {
 }
 
 #[tokio::test]
-async fn a_proxied_request_is_traced_and_its_line_says_which_trace() {
+async fn a_proxied_request_is_traced_and_logged_with_its_trace() {
     let receiver = Receiver::start().await;
     let mut house = house(&receiver).await;
     let url = format!("{}/up/echo?secret=hush", house.gateway.url);
     let headers = [("traceparent", "00-malformed-01"), ("tracestate", "a=1")];
     let answer = http::request("GET", &url, &headers, "").await.expect("an answer");
     let (trace, span) = ids(&answer.json()["headers"]["traceparent"]);
-    assert_eq!(answer.json()["headers"]["tracestate"], Value::Null, "it belongs to a trace that is none");
+    assert_eq!(answer.json()["headers"]["tracestate"], Value::Null, "it belongs to an invalid trace");
     let line = house.gateway.logged(|line| line.contains(r#""path":"/up/echo""#)).await.expect("a line");
     let line: Value = serde_json::from_str(&line).expect("JSON");
     assert_eq!(

@@ -1,5 +1,5 @@
-//! The queries of `examples/strapi` without a Strapi: behind their gateway is a service that knows what they ask and, word
-//! for word, what a Strapi 5 answered to it (`strapi/answers.json`), and nothing else.
+//! The queries of `examples/strapi` without Strapi. A fake service answers exactly the requests in
+//! `strapi/answers.json` with recorded answers of Strapi 5, and no others.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -22,14 +22,14 @@ use crate::support::build;
 const ANSWERS: &str = include_str!("strapi/answers.json");
 const CONFIG: &str = include_str!("../examples/strapi/orfa.yaml");
 
-/// What was asked, by its place in the list.
+/// The indexes of the answers that were requested.
 type Asked = Arc<Mutex<BTreeSet<usize>>>;
 
 fn answers() -> Vec<Value> {
     serde_json::from_str(ANSWERS).expect("JSON")
 }
 
-/// A path and its parameters as Strapi reads them.
+/// Decodes a path and its parameters as Strapi does.
 fn decoded(path: &str) -> String {
     let parts = path.split('%').enumerate().map(|(place, part)| {
         let byte = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
@@ -61,7 +61,7 @@ async fn answer(request: Request<Incoming>, asked: Asked) -> Result<Response<Ful
     Ok(response.body(Full::from(answer.to_string())).expect("a response"))
 }
 
-/// The service that stands for Strapi.
+/// Starts the fake Strapi.
 async fn service(asked: Asked) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -78,7 +78,7 @@ async fn service(asked: Asked) -> SocketAddr {
 }
 
 #[tokio::test]
-async fn the_queries_of_the_strapi_example_ask_what_strapi_answers() {
+async fn the_strapi_examples_queries_match_recorded_answers() {
     let asked = Asked::default();
     let service = service(asked.clone()).await;
     let config = CONFIG
@@ -121,5 +121,5 @@ async fn the_queries_of_the_strapi_example_ask_what_strapi_answers() {
         }
     }
     let asked = asked.lock().expect("no panic");
-    assert_eq!(asked.len(), known.len(), "each answer is of use: {asked:?}");
+    assert_eq!(asked.len(), known.len(), "unused answers; requested: {asked:?}");
 }

@@ -1,6 +1,7 @@
-//! What the end-to-end tests share: a gateway in front of a service that misbehaves (`house.rs`), the
-//! requests that are sent to it (`query.rs`, many at once: `load.rs`), what the operator sees of it (`admin.rs`), programs made of WebAssembly text or C (`module.rs`), recordings of
-//! their runs (`recorded.rs`), and OpenAPI documents (`openapi.rs`).
+//! Helpers shared by the end-to-end tests: a gateway in front of a misbehaving service (`house.rs`), queries
+//! (`query.rs`), load from many clients (`load.rs`), the admin listener (`admin.rs`), program modules from
+//! WebAssembly text or C (`module.rs`), recordings of runs (`recorded.rs`) and OpenAPI documents
+//! (`openapi.rs`).
 
 mod admin;
 mod house;

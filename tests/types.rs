@@ -1,4 +1,4 @@
-//! `orfa types`: what it writes is what TypeScript's own compiler takes, and what it refuses.
+//! `orfa types`: TypeScript's compiler accepts its output and rejects wrong uses of it.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -15,10 +15,10 @@ async fn orfa(arguments: &[&str]) -> Output {
     patiently("orfa's end", output).await.expect("orfa runs")
 }
 
-/// Has TypeScript check these programs as its users do, but for types that they leave out.
+/// Type-checks these programs like a user's project, except that missing types are allowed.
 async fn tsc(folder: &Path, files: &[&str]) {
     let compiler = repository().join("sdk/javascript/node_modules/typescript/lib/tsc.js");
-    assert!(compiler.is_file(), "TypeScript is missing: `scripts/setup test` says what to do");
+    assert!(compiler.is_file(), "TypeScript is missing: run `scripts/setup test` for instructions");
     let options = "--noEmit --strict --noImplicitAny false --target es2022 --lib es2022,dom --module esnext \
                    --moduleResolution bundler";
     let mut node = Command::new("node");
@@ -38,17 +38,18 @@ async fn write_types(folder: &Path, from: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn the_marketplaces_types_are_those_of_its_documents() {
+async fn the_marketplaces_types_match_its_documents() {
     let folder = repository().join("examples/marketplace/queries");
     let there = std::fs::read_to_string(folder.join("orfa.d.ts")).expect("the types");
     let written = orfa(&["types", "examples/marketplace"]).await;
     assert_eq!(String::from_utf8_lossy(&written.stderr), "");
-    let hint = "`orfa types examples/marketplace -o examples/marketplace/queries/orfa.d.ts` writes them anew";
+    let hint =
+        "`orfa types examples/marketplace -o examples/marketplace/queries/orfa.d.ts` writes them again";
     assert!(String::from_utf8_lossy(&written.stdout) == there, "{hint}");
 }
 
 #[tokio::test]
-async fn the_marketplaces_programs_fit_its_types() {
+async fn the_marketplaces_programs_match_its_types() {
     let folder = repository().join("examples/marketplace/queries");
     let files = std::fs::read_dir(&folder).expect("the folder");
     let names = files.map(|file| file.expect("a file").file_name().into_string().expect("a name in ASCII"));
@@ -56,7 +57,7 @@ async fn the_marketplaces_programs_fit_its_types() {
     tsc(&folder, &programs.iter().map(String::as_str).collect::<Vec<_>>()).await;
 }
 
-/// Each line below an `@ts-expect-error` has to be an error, or TypeScript complains.
+/// Each line below an `@ts-expect-error` must be an error; otherwise TypeScript reports the comment.
 const WRONG: &str = r#"
 import type { Services, catalog } from "./orfa";
 export default async function (_: unknown, { profile, catalog, order }: Services) {
@@ -93,7 +94,7 @@ export default async function (_: unknown, { profile, catalog, order }: Services
 "#;
 
 #[tokio::test]
-async fn a_wrong_path_a_wrong_parameter_and_a_wrong_member_do_not_fit() {
+async fn wrong_paths_parameters_and_members_are_type_errors() {
     let folder = tempfile::tempdir().expect("a folder");
     write_types(folder.path(), &["examples/marketplace"]).await;
     std::fs::write(folder.path().join("wrong.ts"), WRONG).expect("written");
@@ -101,7 +102,7 @@ async fn a_wrong_path_a_wrong_parameter_and_a_wrong_member_do_not_fit() {
 }
 
 #[tokio::test]
-async fn documents_of_every_version_make_types_that_typescript_takes() {
+async fn typescript_accepts_types_of_documents_of_every_version() {
     let folder = tempfile::tempdir().expect("a folder");
     let documents = "crates/openapi/src/typescript/tests";
     let forge = format!("forge={documents}/swagger-2.0.yaml");
@@ -124,7 +125,7 @@ export default program;
 }
 
 #[tokio::test]
-async fn a_document_that_is_none_is_refused() {
+async fn rejects_invalid_documents() {
     for (from, told) in [
         ("catalog=README.md", "README.md: "),
         ("catalog=nowhere.yaml", "can't be read"),

@@ -1,4 +1,4 @@
-//! A proxied request that makes something else of its connection (RFC 9110, 7.8): a WebSocket.
+//! Protocol upgrades through the proxy (RFC 9110, 7.8): WebSockets.
 
 #![expect(clippy::result_large_err, reason = "the callback of tungstenite's handshake has this shape")]
 
@@ -11,14 +11,14 @@ use tungstenite::error::ProtocolError::ResetWithoutClosingHandshake;
 use tungstenite::handshake::server::{Request, Response};
 use tungstenite::{HandshakeError, Message, WebSocket};
 
-/// How long a side may be waited for before the test is failed.
+/// The time limit for waiting on either side.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn gateway(service: SocketAddr) -> Gateway {
     gateway_with(service, "").await
 }
 
-/// With more fields for the service.
+/// Like `gateway`, with further fields of the service.
 async fn gateway_with(service: SocketAddr, more: &str) -> Gateway {
     let config = format!(
         "listen: 127.0.0.1:0\n\
@@ -28,7 +28,7 @@ async fn gateway_with(service: SocketAddr, more: &str) -> Gateway {
     Gateway::start(crate::orfa(), &config).await
 }
 
-/// Does with its first connection what a function says; the function's result.
+/// Starts a service that handles its first connection with `talk`. Returns its address and a handle for the result.
 fn service<T: Send + 'static>(
     talk: impl FnOnce(TcpStream) -> T + Send + 'static,
 ) -> (SocketAddr, JoinHandle<T>) {
@@ -43,7 +43,7 @@ fn patient(socket: TcpStream) -> TcpStream {
     socket
 }
 
-/// Opens a WebSocket through the gateway; blocking, as the library is.
+/// Opens a WebSocket through the gateway. Blocks, like the library.
 fn open(gateway: SocketAddr) -> Result<WebSocket<TcpStream>, Box<tungstenite::Error>> {
     let socket = patient(TcpStream::connect(gateway).expect("a gateway"));
     match tungstenite::client("ws://shop.example/chat/room?seat=7", socket) {
@@ -58,7 +58,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 #[tokio::test]
-async fn a_web_socket_reaches_its_service_and_talks_both_ways() {
+async fn a_web_socket_transfers_messages_in_both_directions() {
     let (address, served) = service(|socket| {
         let mut asked = None;
         let mut socket = tungstenite::accept_hdr(socket, |request: &Request, response: Response| {
@@ -97,7 +97,7 @@ async fn a_web_socket_reaches_its_service_and_talks_both_ways() {
 }
 
 #[tokio::test]
-async fn a_service_may_refuse() {
+async fn a_service_may_refuse_an_upgrade() {
     let (address, served) = service(|socket| {
         let refuse = |_: &Request, _: Response| {
             let mut refusal = tungstenite::http::Response::new(Some("full".to_owned()));
@@ -117,7 +117,7 @@ async fn a_service_may_refuse() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_gone_takes_its_service_with_it() {
+async fn a_disconnect_of_the_client_closes_the_services_side() {
     let (address, served) = service(|socket| {
         let mut socket = tungstenite::accept(socket).expect("a handshake");
         assert_eq!(socket.read().expect("a message"), Message::from("bye"));
@@ -130,8 +130,8 @@ async fn a_client_that_is_gone_takes_its_service_with_it() {
 }
 
 #[tokio::test]
-async fn a_web_socket_that_is_silent_for_too_long_ends_on_both_sides() {
-    /// That the connection ends; not that the test has lost its patience with it.
+async fn an_idle_web_socket_is_closed_on_both_sides() {
+    /// Asserts that the connection ends, rather than that the read times out.
     fn ends(socket: &mut WebSocket<TcpStream>) {
         match socket.read() {
             Err(tungstenite::Error::Protocol(ResetWithoutClosingHandshake)) => {}

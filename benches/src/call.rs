@@ -1,4 +1,4 @@
-//! A request as a client has it before it sends it, as often as it likes.
+//! A request that a client can send repeatedly.
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
@@ -19,54 +19,54 @@ pub struct Call {
 }
 
 impl Call {
-    /// A GET.
+    /// Creates a GET request.
     #[must_use]
     pub fn get(path: impl Into<String>) -> Self {
         Self::new(Method::GET, path, Bytes::new())
     }
 
-    /// A POST of something.
+    /// Creates a POST request with this body.
     #[must_use]
     pub fn post(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
         Self::new(Method::POST, path, body)
     }
 
-    /// What sends JSON.
+    /// Creates a request with a JSON body.
     #[must_use]
     pub fn json(method: Method, path: impl Into<String>, body: &Value) -> Self {
         let json = HeaderValue::from_static("application/json");
         Self::new(method, path, body.to_string()).with(CONTENT_TYPE, json)
     }
 
-    /// A document of GraphQL, as its clients send it.
+    /// Creates a GraphQL request as GraphQL clients send it.
     #[must_use]
     pub fn graphql(path: impl Into<String>, query: &str) -> Self {
         Self::json(Method::POST, path, &json!({ "query": query })).accepting_json()
     }
 
-    /// Any request.
+    /// Creates a request.
     #[must_use]
     pub fn new(method: Method, path: impl Into<String>, body: impl Into<Bytes>) -> Self {
         Self { method, path: path.into(), headers: Vec::new(), body: body.into() }
     }
 
-    /// The same with a header more.
+    /// Adds a header.
     #[must_use]
     pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
     }
 
-    /// The same, which says that it takes JSON.
+    /// Adds an `accept` header for JSON.
     #[must_use]
     pub fn accepting_json(self) -> Self {
         self.with(ACCEPT, HeaderValue::from_static("application/json"))
     }
 
-    /// As HTTP.
+    /// Builds the HTTP request.
     ///
     /// # Errors
-    /// If its path is none.
+    /// Fails if the path is invalid.
     pub fn request(&self) -> Result<Request<Full<Bytes>>> {
         let request = Request::builder().method(&self.method).uri(&self.path);
         let mut request = request.body(Full::new(self.body.clone())).with_context(|| self.path.clone())?;
@@ -74,10 +74,10 @@ impl Call {
         Ok(request)
     }
 
-    /// Sends it; what comes back, if that is good.
+    /// Sends the request and returns a successful response.
     ///
     /// # Errors
-    /// If nothing comes back, or an error.
+    /// Fails without a response, or with an error status.
     pub async fn send(&self, client: &Client) -> Result<Answer> {
         let Self { method, path, .. } = self;
         let answer = client.send(self.request()?).await.with_context(|| format!("{method} {path}"))?;
@@ -86,14 +86,14 @@ impl Call {
         Ok(answer)
     }
 
-    /// What wrk sends, in Lua: these, one after the other.
+    /// Generates a Lua script for wrk that sends these requests in turn.
     ///
     /// # Errors
-    /// If a header is no text.
+    /// Fails if a header is not text.
     pub fn script(calls: &[Self]) -> Result<String> {
         let calls: Vec<String> = calls.iter().map(Self::lua).collect::<Result<_>>()?;
         Ok(match calls.as_slice() {
-            // What does not change is put together once.
+            // A constant request is built once.
             [one] => format!("wrk.method, wrk.path, wrk.headers, wrk.body = unpack({one})\n"),
             calls => format!(
                 "local calls, next = {{ {} }}, 0\nrequest = function()\n  next = next % #calls + 1\n  \
@@ -103,7 +103,7 @@ impl Call {
         })
     }
 
-    /// A table of method, path, headers and body.
+    /// A Lua table of method, path, headers and body.
     fn lua(&self) -> Result<String> {
         let Self { method, path, headers, body } = self;
         let body: String = body.iter().map(|byte| format!("\\{byte:03}")).collect();
@@ -114,7 +114,7 @@ impl Call {
         Ok(format!("{{ '{method}', '{path}', {{ {table} }}, '{body}' }}"))
     }
 
-    /// Its method.
+    /// The method.
     #[must_use]
     pub fn method(&self) -> &Method {
         &self.method
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_the_same_request_each_time() {
+    fn calls_build_the_same_request_each_time() {
         let call = Call::graphql("/graphql", "{ a }");
         for _ in 0..2 {
             let request = call.request().expect("a request");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_has_bytes_that_are_no_text_as_numbers() {
+    fn scripts_escape_binary_bodies() {
         let length = (HeaderName::from_static("orfa-input"), HeaderValue::from_static("2"));
         let query = Call::post("/query", vec![0, 255]).with(length.0, length.1);
         let script = Call::script(&[Call::get("/a"), query]).expect("a script");

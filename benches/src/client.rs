@@ -1,8 +1,8 @@
-//! An HTTP/1.1 client with as many kept connections as it has requests under way at once.
+//! An HTTP/1.1 client with one kept connection per request in flight.
 //!
-//! A browser has six to a host over HTTP/1.1. To give it six would make "all at once" look worse than it
-//! is over HTTP/2; so every request of ours gets a connection of its own that already stands. Requests
-//! carry only the headers that they need, some 60 bytes, where a browser sends 500.
+//! A browser opens at most six connections to a host over HTTP/1.1. With that limit, "all at once" would look
+//! worse than it is over HTTP/2, so every request here gets a connection of its own that is already set up.
+//! Requests carry only the headers that they need, some 60 bytes, where a browser sends 500.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -21,24 +21,24 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// What goes wrong between a client and a server.
+/// Errors between a client and a server.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No connection.
+    /// The connection can't be set up.
     #[error("can't connect: {0}")]
     Connect(#[from] std::io::Error),
-    /// The connection broke, or what came was not HTTP.
-    #[error("no whole answer: {0}")]
+    /// The connection broke, or the response was not valid HTTP.
+    #[error("incomplete response: {0}")]
     Http(#[from] hyper::Error),
 }
 
-/// What is wrong with the body of an answer.
+/// Errors in the body of a response.
 #[derive(Debug, thiserror::Error)]
 pub enum Undecodable {
-    /// It was compressed otherwise, or not as it says.
+    /// The compression is unsupported or invalid.
     #[error("the body can't be decompressed: {0}")]
     Compressed(#[from] std::io::Error),
-    /// It says that it is without duplicates, and is not.
+    /// The deduplicated form is invalid.
     #[error("the body can't be expanded: {0}")]
     Deduplicated(#[from] dedup::Error),
 }
@@ -48,38 +48,38 @@ pub enum Undecodable {
 pub struct Client {
     address: SocketAddr,
     host: HeaderValue,
-    /// The last one used is the first one taken.
+    /// Idle connections; the last one used is taken first.
     idle: Mutex<Vec<Connection>>,
     opened: AtomicUsize,
 }
 
-/// An answer, read to its end.
+/// A complete response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The status.
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body as it came.
+    /// The body as received.
     pub body: Bytes,
 }
 
 impl Answer {
-    /// What a browser says that it understands.
+    /// The `accept-encoding` of a browser.
     pub const ENCODINGS: &str = "gzip, deflate, br, zstd";
-    /// What is asked for where duplicates may be left out.
+    /// The `accept` header that requests deduplicated responses.
     pub const WITHOUT_DUPLICATES: &str = "application/vnd.orfa.dedup+json, application/json;q=0.9";
 
-    /// How it was compressed; empty where it was not.
+    /// The content encoding; empty if there is none.
     #[must_use]
     pub fn encoding(&self) -> &str {
         self.header(CONTENT_ENCODING)
     }
 
-    /// The body as it was before it was compressed and before duplicates were left out.
+    /// The body after decompression and expansion.
     ///
     /// # Errors
-    /// If it is not what its headers say.
+    /// Fails if the body does not match its headers.
     pub async fn decoded(&self) -> Result<Vec<u8>, Undecodable> {
         let body: &[u8] = &self.body;
         let plain = match self.encoding() {
@@ -105,15 +105,15 @@ async fn all(mut from: impl AsyncRead + Unpin) -> std::io::Result<Vec<u8>> {
     Ok(all)
 }
 
-/// How many connections come from one address of the loopback.
+/// The number of connections from each loopback address.
 const PER_ADDRESS: usize = 1_000;
-/// The most that an answer without duplicates may come to.
+/// The maximum size of an expanded response.
 const EXPANDED: usize = 64 << 20;
 
 type Connection = SendRequest<Full<Bytes>>;
 
 impl Client {
-    /// A client that has no connection yet.
+    /// Creates a client without connections.
     #[must_use]
     pub fn new(address: SocketAddr) -> Self {
         let host = HeaderValue::try_from(address.to_string());
@@ -125,16 +125,16 @@ impl Client {
         }
     }
 
-    /// Where the server is.
+    /// The server's address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Opens so many connections, for requests to come.
+    /// Opens connections for later requests.
     ///
     /// # Errors
-    /// If one can't be opened.
+    /// Fails if one can't be opened.
     pub async fn open(&self, connections: usize) -> Result<(), Error> {
         for _ in 0..connections {
             let connection = self.connect().await?;
@@ -143,11 +143,11 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a request, on a connection that stands idle or a new one, and reads the answer. What could not
-    /// be sent at all, since the server had just closed a kept connection, goes over the next one.
+    /// Sends a request over an idle connection or a new one, and reads the response. A request that could not
+    /// be sent because the server has just closed a kept connection is sent over the next one.
     ///
     /// # Errors
-    /// If there is no connection, or it breaks.
+    /// Fails if there is no connection, or it breaks.
     pub async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Answer, Error> {
         request.headers_mut().insert(HOST, self.host.clone());
         loop {
@@ -173,7 +173,7 @@ impl Client {
         }
     }
 
-    /// Reads an answer to its end, and keeps the connection.
+    /// Reads a response to its end, and keeps the connection.
     async fn receive(&self, connection: Connection, response: Response<Incoming>) -> Result<Answer, Error> {
         let (head, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
@@ -190,13 +190,13 @@ impl Client {
         let stream = self.connect_from_own_address().await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        // What ends the connection also fails the request on it, whose sender is told.
+        // An error of the connection is also reported by the request on it.
         tokio::spawn(connection);
         Ok(sender)
     }
 
-    /// A connection to this machine from the next of its addresses once one has [`PER_ADDRESS`]: a gateway lets in so many
-    /// of each.
+    /// Connects from the next loopback address after [`PER_ADDRESS`] connections, since a gateway limits the
+    /// connections of each address.
     async fn connect_from_own_address(&self) -> Result<TcpStream, std::io::Error> {
         let number = self.opened.fetch_add(1, Relaxed) / PER_ADDRESS;
         let last = 1 + u8::try_from(number % 250).unwrap_or_default();
@@ -213,10 +213,10 @@ impl Client {
     }
 }
 
-/// Bytes by which gzip makes a body smaller; none where it would not.
+/// The number of bytes that gzip saves; 0 if it saves none.
 ///
 /// # Errors
-/// None: what is written to is memory.
+/// Never fails in practice: it writes to memory.
 pub fn gzip_saves(body: &[u8]) -> std::io::Result<u64> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(body)?;

@@ -1,14 +1,15 @@
-//! A TCP proxy that puts a distance between two sockets of one machine, and counts what crosses it.
+//! A TCP proxy that simulates a distance between two local sockets, and counts the bytes that cross it.
 //!
-//! Each chunk is delivered half a round trip after it came, whatever came before it: a long pipe. It is a slow one
-//! too if it has a rate: then a chunk comes when its last byte does, and what follows waits for it, whichever
-//! connection it belongs to. There is no loss and no slow start, which is kind to whoever sends many bytes.
-//! A connection stands once a SYN has gone up and its answer has come down: what its client sends before that waits, though
-//! its socket is connected at once. Who compares kept connections has [`Delay::open`] wait until they stand.
+//! Each chunk is delivered half a round trip after it arrived, independently of earlier ones: a long pipe.
+//! With a rate the pipe is slow as well: a chunk is delivered when its last byte would arrive, and later ones
+//! wait for it, on all connections. There is no loss and no slow start, which favours clients that send many
+//! bytes. A connection is set up once a SYN has gone up and its reply has come down. Bytes that the client
+//! sends earlier wait, though its socket connects immediately. A comparison with kept connections uses
+//! [`Delay::open`] to wait until they are set up.
 //!
-//! One thread for each direction delivers its chunks, in the order in which they came, which with one delay for all is
-//! the order in which they are due. It is a thread because the runtime's timers are exact to a millisecond
-//! only, and a thread's sleep to a tenth of one.
+//! One thread per direction delivers chunks in order of arrival, which equals the order of delivery, since
+//! all have the same delay. It is a thread because the runtime's timers have a resolution of a millisecond
+//! only, and a thread's sleep one of a tenth of that.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -29,7 +30,7 @@ use crate::client::{Client, Error};
 
 const CHUNK: usize = 64 << 10;
 
-/// A running proxy. Its connections end when this is dropped.
+/// A running proxy. Its connections end when it is dropped.
 #[derive(Debug)]
 pub struct Delay {
     address: SocketAddr,
@@ -37,7 +38,7 @@ pub struct Delay {
     _listener: JoinSet<()>,
 }
 
-/// Bytes that crossed a proxy: what TCP carried, so whole HTTP messages with their heads.
+/// Bytes that crossed a proxy: the content of TCP, so HTTP messages with their heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// From the clients.
@@ -51,50 +52,50 @@ struct Counts {
     up: AtomicU64,
     down: AtomicU64,
     wait: Mutex<Wait>,
-    /// Connections that were set up.
+    /// The number of connections that were set up.
     stood: watch::Sender<usize>,
 }
 
-/// How long clients have waited for what is behind the proxy.
+/// The time for which clients have waited for the server behind the proxy.
 #[derive(Debug, Default)]
 struct Wait {
-    /// Since when the next bytes of an answer are waited for.
+    /// The time since which the next bytes of a response are awaited.
     since: Option<Instant>,
     is_answered: bool,
     all: Duration,
 }
 
-/// A chunk on its way; an empty one is the end of its stream.
+/// A chunk in transit. An empty one is the end of its stream.
 struct Parcel {
     due: Instant,
     bytes: Bytes,
     to: UnboundedSender<Bytes>,
 }
 
-/// One direction: where a chunk begins its way.
+/// The entrance of one direction.
 #[derive(Clone)]
 struct Line {
     parcels: mpsc::Sender<Parcel>,
     delay: Duration,
-    /// Bytes in a second.
+    /// Bytes per second.
     rate: Option<u64>,
-    /// When the last byte of what was sent is on its way.
+    /// The time at which the last byte sent so far has entered the line.
     free: Arc<Mutex<Instant>>,
 }
 
 impl Delay {
-    /// Listens on a free port of the loopback and passes everything on to `to`.
+    /// Listens on a free loopback port and forwards everything to `to`.
     ///
     /// # Errors
-    /// If there is no port, or no thread.
+    /// Fails if there is no port or no thread.
     pub async fn start(to: SocketAddr, round_trip: Duration) -> io::Result<Self> {
         Self::start_slow(to, round_trip, None).await
     }
 
-    /// The same for a line that carries only so many bytes in a second, each way.
+    /// Like `start`, with a rate in bytes per second for each direction.
     ///
     /// # Errors
-    /// If there is no port, or no thread.
+    /// Fails if there is no port or no thread.
     pub async fn start_slow(to: SocketAddr, round_trip: Duration, rate: Option<u64>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -105,33 +106,33 @@ impl Delay {
         Ok(Self { address, counts, _listener: tasks })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Opens so many connections of a client of this proxy, and waits until they stand.
+    /// Opens connections of a client of this proxy, and waits until they are set up.
     ///
     /// # Errors
-    /// If one can't be opened.
+    /// Fails if one can't be opened.
     pub async fn open(&self, client: &Client, connections: usize) -> Result<(), Error> {
         let mut stood = self.counts.stood.subscribe();
         let all = *stood.borrow() + connections;
         client.open(connections).await?;
-        // Whoever counts lives as long as this.
+        // The sender lives as long as `self`.
         let _ = stood.wait_for(|stood| *stood >= all).await;
         Ok(())
     }
 
-    /// What has crossed it so far.
+    /// The traffic so far.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         Traffic { up: self.counts.up.load(Relaxed), down: self.counts.down.load(Relaxed) }
     }
 
-    /// How long what is behind this has been waited for so far, where requests follow each other: from when the first byte of
-    /// a request enters this to when the last of its answer does, so with half the round trip.
+    /// The total time spent waiting for the server behind the proxy, for sequential requests: from the first
+    /// byte of a request at the proxy to the last byte of its response, so including half the round trip.
     #[must_use]
     pub fn waited(&self) -> Duration {
         self.counts.wait().all
@@ -179,12 +180,12 @@ impl Line {
     }
 
     fn send(&self, bytes: Bytes, to: &UnboundedSender<Bytes>) {
-        // The lock is held until the parcel is sent: those of other connections have to follow it.
+        // The lock is held until the parcel is sent, so that parcels of other connections follow it.
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let takes = self.rate.map_or(0.0, |rate| bytes.len() as f64 / rate as f64);
         *free = (*free).max(Instant::now()) + Duration::from_secs_f64(takes);
         let parcel = Parcel { due: *free + self.delay, bytes, to: to.clone() };
-        // The thread lives as long as anyone can send to it.
+        // The thread lives as long as its senders.
         let _ = self.parcels.send(parcel);
     }
 }
@@ -192,7 +193,7 @@ impl Line {
 fn deliver(arrived: &mpsc::Receiver<Parcel>) {
     for Parcel { due, bytes, to } in arrived {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        // A connection that is gone needs its bytes no longer.
+        // A closed connection no longer needs its bytes.
         let _ = to.send(bytes);
     }
 }
@@ -209,10 +210,10 @@ async fn accept(listener: TcpListener, to: SocketAddr, lines: [Line; 2], counts:
     }
 }
 
-/// One connection, until both directions have ended or one is broken.
+/// Serves one connection until both directions have ended or one is broken.
 async fn join(client: TcpStream, to: SocketAddr, lines: [Line; 2], counts: Arc<Counts>) -> io::Result<()> {
     let [line_up, line_down] = &lines;
-    // SYN and its answer, which have no bytes here.
+    // The SYN and its reply, which carry no bytes here.
     let (sender, mut receiver) = unbounded_channel();
     for line in &lines {
         line.send(Bytes::new(), &sender);
@@ -261,7 +262,7 @@ async fn write(mut chunks: UnboundedReceiver<Bytes>, mut to: OwnedWriteHalf) -> 
 mod tests {
     use super::*;
 
-    /// Answers every connection with what it sent, once it has sent all.
+    /// A server that returns all bytes of a connection after its end.
     async fn echo() -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_behind_is_waited_for_while_it_has_not_answered_and_no_longer() {
+    async fn counts_waiting_time_only_until_the_response() {
         let delay = Delay::start(echo().await, Duration::from_millis(40)).await.expect("a proxy");
         let answers = 3;
         for _ in 0..answers {
@@ -284,9 +285,9 @@ mod tests {
         }
         let way = Duration::from_millis(20);
         let waited = delay.waited();
-        assert!(waited >= way * answers, "{waited:?} is less than all requests took to get there");
+        assert!(waited >= way * answers, "{waited:?} is less than the requests took to arrive");
         exchange(delay.address(), b"").await;
-        assert_eq!(delay.waited(), waited, "nothing was answered");
+        assert_eq!(delay.waited(), waited, "there was no response");
     }
 
     async fn exchange(address: SocketAddr, text: &[u8]) -> Vec<u8> {
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everything_arrives_in_order_and_is_counted() {
+    async fn delivers_everything_in_order_and_counts_it() {
         let delay = Delay::start(echo().await, Duration::from_millis(2)).await.expect("a proxy");
         let text: Vec<u8> = (0..=u8::MAX).cycle().take(300_000).collect();
         assert_eq!(exchange(delay.address(), &text).await, text);
@@ -307,19 +308,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_line_takes_as_long_as_its_bytes_do() {
+    async fn slow_lines_delay_by_the_size_of_the_data() {
         let rate = 1_000_000;
         let delay = Delay::start_slow(echo().await, Duration::ZERO, Some(rate)).await.expect("a proxy");
         let text = vec![7; 50_000];
         let began = Instant::now();
         let answers = tokio::join!(exchange(delay.address(), &text), exchange(delay.address(), &text));
         assert_eq!(answers, (text.clone(), text));
-        // Up and down at once, but both connections one after the other.
+        // Both directions run concurrently, but the two connections share the rate.
         assert!(began.elapsed() >= Duration::from_millis(100));
     }
 
     #[tokio::test]
-    async fn an_answer_takes_a_round_trip_at_least_and_a_new_connection_one_more() {
+    async fn responses_take_a_round_trip_and_new_connections_another() {
         let round_trip = Duration::from_millis(20);
         let delay = Delay::start(echo().await, round_trip).await.expect("a proxy");
         let began = Instant::now();

@@ -1,6 +1,6 @@
-//! The questions, and how a REST client answers them: by the calls that a page would make, or by the bulk
-//! calls that these services happen to have. What a query does stands in the programs that are sent,
-//! `examples/marketplace/queries/` and `sdk/c/examples/`.
+//! The questions of the demo, and the way a REST client answers them: with the calls that a page would make,
+//! or with bulk calls where the services have them. The query programs are in `examples/marketplace/queries/`
+//! and `sdk/c/examples/`.
 
 mod gateway;
 mod notify;
@@ -22,10 +22,10 @@ use crate::programs::build_file;
 pub use gateway::{gateway, upstream_calls};
 pub use session::Session;
 
-/// What a program may use of the gateway's CPU.
+/// The CPU limit of a program at the gateway.
 pub const CPU_LIMIT_MS: u32 = 50;
 
-/// As many calls as a client has under way at once in any job.
+/// The maximum number of concurrent calls of a client in any job.
 pub const MOST_AT_ONCE: usize = 100;
 
 /// A question.
@@ -33,17 +33,17 @@ pub const MOST_AT_ONCE: usize = 100;
 pub enum Job {
     /// An item of each child list: the paper's example.
     Second,
-    /// A list, a condition, a write for each: the paper's figure 2.
+    /// A list, a condition, a write for each match: the paper's figure 2.
     Notify,
     /// A join of three services: the fifth query of the marketplace's study.
     Orders,
 }
 
 impl Job {
-    /// All of them.
+    /// All jobs.
     pub const ALL: [Self; 3] = [Self::Second, Self::Notify, Self::Orders];
 
-    /// The name of its programs' files.
+    /// The name of the program files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ impl Job {
         }
     }
 
-    /// What is asked.
+    /// The question in words.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl Job {
         }
     }
 
-    /// What a program gets as its input.
+    /// The input of a program.
     #[must_use]
     pub fn input(self) -> Value {
         match self {
@@ -73,7 +73,7 @@ impl Job {
         }
     }
 
-    /// The program in TypeScript, as its file has it.
+    /// The program in TypeScript.
     #[must_use]
     pub fn typescript(self) -> &'static str {
         macro_rules! query {
@@ -95,7 +95,7 @@ impl Job {
         examples.join(self.name()).with_extension("c")
     }
 
-    /// What is asked of its script, where there is one: `examples/marketplace/scripts/`.
+    /// The path of its script, if it has one: `examples/marketplace/scripts/`.
     #[must_use]
     pub fn script(self) -> Option<&'static str> {
         match self {
@@ -104,7 +104,7 @@ impl Job {
         }
     }
 
-    /// What is asked of its aggregate, where there is one: `examples/marketplace/aggregates/`.
+    /// The path of its aggregate, if it has one: `examples/marketplace/aggregates/`.
     #[must_use]
     pub fn aggregate(self) -> Option<&'static str> {
         match self {
@@ -113,8 +113,8 @@ impl Job {
         }
     }
 
-    /// What is asked by GraphQL, where that can be said in one request: `examples/marketplace/documents/`. A condition on what
-    /// was read, and a write that depends on it, can't.
+    /// The GraphQL request, if one request can express it: `examples/marketplace/documents/`. GraphQL can't
+    /// express a condition on data that was read, or a write that depends on it.
     #[must_use]
     pub fn graphql(self) -> Option<Value> {
         macro_rules! document {
@@ -129,7 +129,7 @@ impl Job {
         }
     }
 
-    /// What the client makes of the data of that.
+    /// Converts the data of a GraphQL response into the answer.
     #[must_use]
     pub fn of_graphql(self, mut data: Value) -> Value {
         match self {
@@ -139,10 +139,10 @@ impl Job {
         }
     }
 
-    /// Answers with a call for each item.
+    /// Answers with one call per item.
     ///
     /// # Errors
-    /// If a call fails.
+    /// Fails if a call fails.
     pub async fn calls(self, session: &mut Session<'_>) -> Result<Value> {
         match self {
             Self::Second => second::calls(session).await,
@@ -154,7 +154,7 @@ impl Job {
     /// Answers with the fewest calls that the services allow.
     ///
     /// # Errors
-    /// If a call fails.
+    /// Fails if a call fails.
     pub async fn bulk(self, session: &mut Session<'_>) -> Result<Value> {
         match self {
             Self::Second => second::bulk(session).await,
@@ -163,10 +163,10 @@ impl Job {
         }
     }
 
-    /// Checks what so many runs have left behind at the services.
+    /// Checks the effects of this many runs at the services.
     ///
     /// # Errors
-    /// If it is not what it should be.
+    /// Fails if they differ from the expected effects.
     pub async fn check_effects(self, client: &Client, answer: &Value, runs: usize) -> Result<()> {
         match self {
             Self::Notify => notify::check(client, answer, runs).await,
@@ -175,10 +175,10 @@ impl Job {
     }
 }
 
-/// Every job's program in C, built as its author would, by the job's name.
+/// Builds the C program of every job as its author would, by job name.
 ///
 /// # Errors
-/// Those of `orfa query build`.
+/// Fails as `orfa query build` does.
 pub fn modules(orfa: &Path) -> Result<BTreeMap<&'static str, Bytes>> {
     let folder = tempfile::tempdir()?;
     let module = |job: Job| {
@@ -188,18 +188,18 @@ pub fn modules(orfa: &Path) -> Result<BTreeMap<&'static str, Bytes>> {
     Job::ALL.into_iter().map(module).collect()
 }
 
-/// The elements of an array; none where it is something else, which the comparison will tell.
+/// The elements of an array. Any other value gives none, which the comparison of answers then reports.
 fn items(list: &Value) -> &[Value] {
     list.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The ids of another list's rows, each once, as a URL's query has them.
+/// The distinct ids in a field of the rows, formatted for a URL's query.
 fn ids(rows: &Value, field: &str) -> String {
     let ids: Vec<String> = distinct(rows, field).iter().map(Value::to_string).collect();
     ids.join(",")
 }
 
-/// What stands in a field of the rows, each once.
+/// The distinct values in a field of the rows.
 fn distinct(rows: &Value, field: &str) -> Vec<Value> {
     let mut seen = Vec::new();
     for row in items(rows) {

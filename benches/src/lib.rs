@@ -1,9 +1,10 @@
-//! What the demo and the benches measure with.
+//! Measurement tools for the demo and the benches.
 //!
-//! The gateway that is measured is that of a release, started as an operator starts it
-//! ([`process`]), and asked as a client asks it ([`client`], [`call`]), at the distance of the demo through a proxy
-//! that delays and counts ([`delay`]). Both ask the same questions ([`jobs`]). What comes out goes to `benches/results/` ([`scoreboard`]) with
-//! what the machine was like ([`machine`]), and from there to docs/benchmarks.md with its pictures ([`page`], [`svg`]).
+//! The measured gateway is a release build, started as an operator starts it ([`process`]) and called as a
+//! client calls it ([`client`], [`call`]), at the distance of the demo through a proxy that delays and counts
+//! ([`delay`]). Demo and benches ask the same questions ([`jobs`]). Results are written to `benches/results/`
+//! ([`scoreboard`]) with the state of the machine ([`machine`]), and from there to docs/benchmarks.md with
+//! its charts ([`page`], [`svg`]).
 
 pub mod call;
 pub mod client;

@@ -1,5 +1,6 @@
-//! What the machine was like while a bench ran. A virtual machine's processors are lent: its host takes them away for others, and
-//! Linux counts for how long (`steal`, proc(5)). Times and rates hang on that, ratios hardly, so it stands beside them.
+//! The state of the machine during a bench. The host of a virtual machine takes its processors away for
+//! others, and Linux counts that time (`steal`, proc(5)). Times and rates depend on it, ratios hardly do, so
+//! it is recorded with the results.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,34 +10,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::scoreboard;
 
-/// How long the processors have run for this machine's programs, and how long something was ready to run and they were with
-/// others, since the start; in the system's ticks.
+/// The time for which the processors have run this machine's programs, and for which they were taken away
+/// while something was ready to run, since the start, in clock ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     ran: u64,
     taken: u64,
 }
 
-/// What a bench met.
+/// The steal during a bench.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Met {
     bench: String,
     seconds: u64,
-    /// Of the processor time that was wanted.
+    /// The stolen part of the processor time that was wanted.
     taken_percent: f64,
 }
 
 impl Moment {
-    /// Now.
+    /// The current counters.
     ///
     /// # Errors
-    /// If this is no Linux.
+    /// Fails if the system is not Linux.
     pub fn now() -> Result<Self> {
         let text = std::fs::read_to_string("/proc/stat").context("/proc/stat can't be read")?;
-        Self::of(&text).context("/proc/stat does not say what the processors did")
+        Self::of(&text).context("/proc/stat does not have the processors' times")
     }
 
-    /// `cpu  USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ...`, the first line.
+    /// Parses the first line, `cpu  USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ...`.
     fn of(text: &str) -> Option<Self> {
         let ticks = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
         let ticks: Vec<u64> = ticks.map_while(|ticks| ticks.parse().ok()).collect();
@@ -44,10 +45,10 @@ impl Moment {
         Some(Self { ran: user + nice + system + irq + softirq, taken })
     }
 
-    /// What a bench met that began here and ends now.
+    /// The steal of a bench that began at `self` and ends now.
     ///
     /// # Errors
-    /// If this is no Linux.
+    /// Fails if the system is not Linux.
     pub fn until_now(self, bench: &str, took: Duration) -> Result<Met> {
         let now = Self::now()?;
         Ok(Met { bench: bench.into(), seconds: took.as_secs(), taken_percent: self.taken_percent(now) })
@@ -60,10 +61,10 @@ impl Moment {
     }
 }
 
-/// Writes what a bench met to `machine.json`; what others met stays.
+/// Writes the row of a bench to `machine.json` and keeps the rows of others.
 ///
 /// # Errors
-/// If the file can't be read or written.
+/// Fails if the file can't be read or written.
 pub fn record(met: Met) -> Result<()> {
     record_in(&path(), met)
 }
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_taken_is_a_share_of_what_was_wanted() {
+    fn steal_is_a_share_of_the_wanted_time() {
         let moment = |text| Moment::of(text).expect("ticks");
         let before = moment("cpu  100 10 50 9000 70 0 20 5 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n");
         let later = moment("cpu  160 10 70 9500 90 0 30 15 0 0\n");
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bench_that_ran_again_has_one_row() {
+    fn repeated_benches_replace_their_row() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("machine.json");
         let met = |bench: &str, seconds| Met { bench: bench.into(), seconds, taken_percent: 1.5 };

@@ -1,5 +1,5 @@
-//! An open load: requests are sent when they are due, answered or not, and the time of each counts from
-//! there, so that a server which stands still can't hide it.
+//! An open load: requests are sent when they are due, whether earlier ones are answered or not. The time of
+//! each counts from then, so that a server that stalls can't hide it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,27 +14,27 @@ use tokio::task::JoinSet;
 
 use crate::client::{Client, Error};
 
-/// The priority before all other threads.
+/// The highest priority of a thread.
 const FIRST: i32 = -20;
 
-/// A server that leaves more requests than this without an answer is not asked more: clients give up too.
+/// The maximum number of unanswered requests. Beyond that no more are sent, as clients give up too.
 pub const MOST_UNDER_WAY: usize = 5_000;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered {
-    /// `None` where no answer came.
+    /// `None` without a response.
     pub status: Option<StatusCode>,
-    /// Milliseconds from when it was due.
+    /// The time since it was due, in milliseconds.
     pub ms: f64,
 }
 
-/// Puts this thread before all others, as if it stood on a machine of its own (where the system allows it: as root).
+/// Gives this thread the highest priority, as if it had a machine of its own (only as root).
 pub fn go_first() {
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), FIRST);
 }
 
-/// Sends so many requests a second for a while; what became of each, in the order of their answers.
+/// Sends requests at a constant rate. Returns their outcomes in the order of the responses.
 pub async fn offer(
     address: SocketAddr,
     per_second: f64,
@@ -44,7 +44,7 @@ pub async fn offer(
     offer_over(Client::new(address), per_second, time, request).await
 }
 
-/// The same by clients that may be connected already.
+/// Like `offer`, with a client that may be connected already.
 pub async fn offer_over(
     client: Client,
     per_second: f64,
@@ -55,7 +55,7 @@ pub async fn offer_over(
     let mut due = clock(Duration::from_secs_f64(1.0 / per_second), time);
     let (mut under_way, mut answered) = (JoinSet::new(), Vec::new());
     while let Some(due) = due.recv().await {
-        // Those that are over count as under way until they are asked for.
+        // Finished requests count as in flight until they are joined.
         while let Some(one) = under_way.try_join_next() {
             answered.push(one?);
         }
@@ -71,14 +71,14 @@ pub async fn offer_over(
     Ok(answered)
 }
 
-/// Sends one request; the time counts from when it was due.
+/// Sends one request. The time counts from when it was due.
 pub async fn ask(client: Arc<Client>, request: Request<Full<Bytes>>, due: Instant) -> Answered {
     let answer: Result<_, Error> = client.send(request).await;
     Answered { status: answer.ok().map(|answer| answer.status), ms: due.elapsed().as_secs_f64() * 1e3 }
 }
 
-/// Says when a request is due. A thread's sleep is exact to a tenth of a millisecond, where tokio's timer
-/// rounds up to whole ones and would hide what is measured.
+/// Sends the times at which requests are due. A thread's sleep has a resolution of a tenth of a millisecond,
+/// whereas tokio's timer rounds up to whole ones, which would distort the measurement.
 fn clock(every: Duration, time: Duration) -> UnboundedReceiver<Instant> {
     let (say, due) = unbounded_channel();
     std::thread::spawn(move || {

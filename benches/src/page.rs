@@ -1,8 +1,9 @@
-//! docs/benchmarks.md, made of `benches/results/`: each table and figure of the five documents that ORFA was built after,
-//! theirs beside ours and the rivals', and then the scoreboard.
+//! docs/benchmarks.md, generated from `benches/results/`: each table and figure of the five documents that
+//! ORFA was built after, with their values beside ours and those of rivals, and then the scoreboard.
 //!
-//! What a document prints stands in its section's source as it is printed there; of figures that it only draws, the page
-//! says what its text does. What the results lack is named, with the command that measures it, and never made up.
+//! The figures that a document prints are in the source of its section. For figures that it only draws, the
+//! page repeats the document's text. Missing results are named together with the command that measures them,
+//! and never made up.
 
 mod apisix;
 mod board;
@@ -21,38 +22,38 @@ use anyhow::{Context, Result};
 use self::results::Results;
 use crate::scoreboard;
 
-const INTRODUCTION: &str = "<!-- Made of benches/results/ by `make bench`: don't edit. -->
+const INTRODUCTION: &str = "<!-- Generated from benches/results/ by `make bench`: don't edit. -->
 # Benchmarks
 
-What ORFA costs and what it saves, beside what the documents it was built after measured, and beside what people would use
-instead. `make bench` measures all of it and writes this page; `make bench ONLY=query,script` measures some of it.
+The costs and savings of ORFA, next to the results in the documents that it was built after, and next to alternatives.
+`make bench` measures everything and writes this page; `make bench ONLY=query,script` measures a part.
 
 - One machine with two shared cores: the server has one, the load and the services behind the server have the other. Rounds of
-  the rivals take turns, so that a noisy neighbour meets all of them, and none begins before the one before has come to rest;
-  only what a slow line decides is measured way by way. A figure is the median of its rounds, and in parentheses is their
-  spread, from the smallest to the largest.
-- ORFA is the file that `make dist` makes, as operators have it: its code is laid out by what runs often, which
-  is learnt from requests like some of these. The bare server and the handwritten one beside it are plain release builds.
-- CPU is what the server and all processes that it started used, user and system, by the requests that were answered: where a
-  machine is shared it says more than requests per second.
-- A distance is a TCP proxy that delivers every byte half a round trip later, and counts what crosses it, heads included.
-  Connections stand already, but those that are called cold: to set one up takes a round trip.
-- The documents' machines were others, and mostly larger or farther apart. Their figures and ours are comparable by their
+  the rivals take turns, so that a disturbance affects all of them, and none begins before the one before has finished its work;
+  only measurements over a slow line run one variant after the other. A figure is the median of its rounds, followed by their
+  spread in parentheses, from the smallest to the largest.
+- ORFA is the file that `make dist` builds, as operators use it: its code layout is optimised for hot code, with a profile of
+  requests similar to these. The bare server and the handwritten one are plain release builds.
+- CPU is the CPU time of the server and all its child processes, user and system, divided by the number of answered requests: on
+  a shared machine it is more meaningful than requests per second.
+- A distance is a TCP proxy that delivers every byte half a round trip later, and counts the bytes that cross it, including heads.
+  Connections are set up in advance, except for those that are called cold: setting one up takes a round trip.
+- The documents' machines were different ones, and mostly larger or farther apart. Their figures and ours are comparable by their
   ratios only.
-- Each rival runs in production mode, with kept connections and its documented fast settings, by the config in
-  [`benches/rivals`](../benches/rivals), its log off; but nginx and Envoy write the access log that ORFA writes too. The raw rows
+- Each rival runs in production mode, with kept connections and its documented fast settings, with the config in
+  [`benches/rivals`](../benches/rivals). Its log is disabled, except that nginx and Envoy write the same access log as ORFA. The raw rows
   are in [`benches/results`](../benches/results).
-- A `–` stands where something was not, or can't be, measured.
+- A `–` marks a figure that was not or can't be measured.
 
 ";
 
-/// A picture: the name of its file, without the ending, and the SVG.
+/// A chart: the name of its file without the extension, and the SVG.
 type Plot = (&'static str, String);
 
-/// Writes the page and its pictures.
+/// Writes the page and its charts.
 ///
 /// # Errors
-/// If the results can't be read, or something can't be written.
+/// Fails if the results can't be read, or a file can't be written.
 pub fn write() -> Result<()> {
     for (name, drawn) in plots()? {
         let path = plot(name);
@@ -66,25 +67,25 @@ fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md")
 }
 
-/// The file of a picture.
+/// The file of a chart.
 fn plot(name: &str) -> PathBuf {
     scoreboard::folder().join(name).with_extension("svg")
 }
 
-/// The pictures that are drawn of rows; those of S are drawn by its bench.
+/// The charts that are drawn from rows. Those of S are drawn by its bench.
 fn plots() -> Result<Vec<Plot>> {
     let results = Results::read(&scoreboard::folder())?;
     Ok([orfa::plots(&results), marketplace::plots(&results)].concat())
 }
 
-/// The page, of the results as they are.
+/// The page for the current results.
 fn text() -> Result<String> {
     let folder = scoreboard::folder();
     let board = scoreboard::read(&folder.join("scoreboard.json"))?;
     Ok(page(&Results::read(&folder)?) + &board::section(&board))
 }
 
-/// All but the scoreboard.
+/// The page without the scoreboard.
 fn page(results: &Results) -> String {
     let sections =
         [ways::section, orfa::section, s::section, dedup::section, apisix::section, marketplace::section];
@@ -97,27 +98,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_what_the_results_give() {
+    fn page_matches_the_results() {
         if std::env::var_os("ORFA_GENERATE").is_some() {
             write().expect("to write");
         }
         let page = std::fs::read_to_string(path()).expect("a page");
         assert!(
             page == text().expect("results"),
-            "docs/benchmarks.md is not what benches/results/ gives: `cargo xtask generate` writes it"
+            "docs/benchmarks.md does not match benches/results/: `cargo xtask generate` writes it"
         );
         for (name, drawn) in plots().expect("results") {
             let file = std::fs::read_to_string(plot(name)).unwrap_or_default();
             assert!(
                 file == drawn,
-                "{name}.svg is not what benches/results/ gives: `cargo xtask generate` draws it"
+                "{name}.svg does not match benches/results/: `cargo xtask generate` draws it"
             );
             assert!(page.contains(name), "{name}.svg is not on the page");
         }
     }
 
     #[test]
-    fn what_was_not_measured_is_named_with_what_measures_it() {
+    fn missing_results_are_named_with_their_command() {
         let page = page(&Results::default());
         for bench in ["query", "strapi", "curves", "dedup", "filter", "graphql", "ways"] {
             let said = format!("Not measured yet: `make bench ONLY={bench}`");

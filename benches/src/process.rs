@@ -1,7 +1,7 @@
-//! The gateway as an operator runs it: `orfa serve` with a config of its own, and what it costs.
+//! The gateway as an operator runs it: `orfa serve` with a config of its own, and its resource usage.
 //!
-//! Its log, the access log included, is read and thrown away but for the last lines, which say why when
-//! it ends too early.
+//! Its log, including the access log, is discarded except for the last lines, which contain the reason if it
+//! ends early.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, Command};
 
-/// Lines of a log that are kept to tell why a gateway did not start.
+/// The number of log lines that are kept, for the error if a gateway does not start.
 const KEPT: usize = 20;
 
 /// A running gateway. It is killed when dropped.
@@ -27,29 +27,29 @@ pub struct Orfa {
     _folder: TempDir,
 }
 
-/// What a process has used so far.
+/// The resource usage of a process so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// CPU time, user and system, of all its threads. The system counts it in steps of 10 ms.
+    /// CPU time, user and system, of all threads. The system counts it in steps of 10 ms.
     pub cpu: Duration,
-    /// Bytes of memory that are resident now.
+    /// The resident memory in bytes.
     pub rss: u64,
 }
 
 impl Orfa {
-    /// Starts `BINARY serve` with this config, which says `listen: 127.0.0.1:0`, and returns when it
-    /// can be called.
+    /// Starts `BINARY serve` with this config, which must contain `listen: 127.0.0.1:0`, and returns when it
+    /// accepts requests.
     ///
     /// # Errors
-    /// If it does not start; with the end of its log.
+    /// Fails if it does not start, with the end of its log.
     pub async fn start(binary: &Path, yaml: &str) -> Result<Self> {
         Self::start_by(Command::new(binary), yaml).await
     }
 
-    /// The same by another command, which gets the arguments: the gateway in another program.
+    /// Like `start`, with another command that runs the gateway with the arguments.
     ///
     /// # Errors
-    /// If it does not start; with the end of its log.
+    /// Fails if it does not start, with the end of its log.
     pub async fn start_by(mut command: Command, yaml: &str) -> Result<Self> {
         let folder = tempfile::tempdir().context("no folder for the config")?;
         let config = folder.path().join("orfa.yaml");
@@ -68,22 +68,22 @@ impl Orfa {
         Ok(Self { address, pid, child, _folder: folder })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its process.
+    /// The process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Terminates the gateway and waits for its end.
     ///
     /// # Errors
-    /// If it is gone already, or ends otherwise than well.
+    /// Fails if it has ended already, or ends with an error.
     pub async fn end(mut self) -> Result<()> {
         let pid = rustix::process::Pid::from_raw(self.pid.cast_signed()).context("the gateway has no pid")?;
         rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
@@ -92,19 +92,19 @@ impl Orfa {
         Ok(())
     }
 
-    /// What it has used so far.
+    /// The resource usage so far.
     ///
     /// # Errors
-    /// If the process is gone, or this is no Linux.
+    /// Fails if the process is gone, or the system is not Linux.
     pub fn usage(&self) -> Result<Usage> {
         usage(self.pid)
     }
 }
 
-/// The gateway: the one that is named, or the release build beside the program that runs.
+/// The path of the gateway: the given one, or else the build next to the current executable.
 ///
 /// # Errors
-/// If it isn't there; with the commands that build it.
+/// Fails if it does not exist, with the commands that build it.
 pub fn find(named: Option<PathBuf>) -> Result<PathBuf> {
     let beside = || Ok::<_, std::io::Error>(std::env::current_exe()?.with_file_name("orfa"));
     let path = named.map_or_else(beside, Ok)?;
@@ -117,10 +117,10 @@ pub fn find(named: Option<PathBuf>) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// What a process has used so far, as `/proc` has it.
+/// The resource usage of a process so far, from `/proc`.
 ///
 /// # Errors
-/// If the process is gone, or this is no Linux.
+/// Fails if the process is gone, or the system is not Linux.
 pub fn usage(pid: u32) -> Result<Usage> {
     let read = |file: &str| {
         let path = format!("/proc/{pid}/{file}");
@@ -131,29 +131,29 @@ pub fn usage(pid: u32) -> Result<Usage> {
     Ok(Usage { cpu, rss })
 }
 
-/// The most bytes of memory that a process has had resident at a time.
+/// The peak of the resident memory of a process in bytes.
 ///
 /// # Errors
-/// If the process is gone, or this is no Linux.
+/// Fails if the process is gone, or the system is not Linux.
 pub fn peak(pid: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     memory(&status, "VmHWM:").context("/proc/PID/status has no VmHWM")
 }
 
-/// The page faults of a process so far that needed no disk.
+/// The number of minor page faults of a process so far.
 ///
 /// # Errors
-/// If the process is gone, or this is no Linux.
+/// Fails if the process is gone, or the system is not Linux.
 pub fn page_faults(pid: u32) -> Result<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     fields(&stat).and_then(|mut fields| fields.nth(7)?.parse().ok()).context("/proc/PID/stat has no faults")
 }
 
-/// What a process and all that it started have used so far: a master and its workers. Memory that they
-/// share counts for each of them.
+/// The resource usage of a process and all its descendants, such as a master and its workers. Shared memory
+/// counts for each of them.
 ///
 /// # Errors
-/// If the process is gone, or this is no Linux.
+/// Fails if the process is gone, or the system is not Linux.
 pub fn usage_of_all(pid: u32) -> Result<Usage> {
     children(pid)?.into_iter().try_fold(usage(pid)?, |sum, pid| {
         let child = usage_of_all(pid)?;
@@ -161,13 +161,13 @@ pub fn usage_of_all(pid: u32) -> Result<Usage> {
     })
 }
 
-/// The processes that a process has started itself.
+/// The direct children of a process.
 ///
 /// # Errors
-/// If the process is gone, or this is no Linux.
+/// Fails if the process is gone, or the system is not Linux.
 pub fn children(pid: u32) -> std::io::Result<Vec<u32>> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))?;
-    // A thread that has ended meanwhile has no children any more.
+    // A thread that has ended meanwhile is skipped.
     let children =
         tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
     Ok(children.flat_map(|pids| numbers(&pids)).collect())
@@ -177,12 +177,12 @@ fn numbers(text: &str) -> Vec<u32> {
     text.split_whitespace().filter_map(|number| number.parse().ok()).collect()
 }
 
-/// From the third field on. The second one is a name that may have spaces, in parentheses.
+/// The fields from the third one on. The second one is a name in parentheses that may contain spaces.
 fn fields(stat: &str) -> Option<impl Iterator<Item = &str>> {
     Some(stat.rsplit_once(')')?.1.split_whitespace())
 }
 
-/// The 14th and 15th field.
+/// The CPU time, from the 14th and 15th field.
 fn cpu_of(stat: &str) -> Option<Duration> {
     let mut fields = fields(stat)?.skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
@@ -191,14 +191,14 @@ fn cpu_of(stat: &str) -> Option<Duration> {
     Some(Duration::from_nanos((user + system) * (1_000_000_000 / per_second)))
 }
 
-/// A line of `/proc/PID/status`, in bytes.
+/// The value of a line of `/proc/PID/status`, in bytes.
 fn memory(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(kib * 1024)
 }
 
-/// Reads the log until it says where the gateway listens, and leaves the rest to a task of its own.
+/// Reads the log up to the line with the address, and leaves the rest to a background task.
 async fn listening(log: ChildStderr) -> Result<SocketAddr> {
     let mut log = BufReader::new(log);
     let (mut line, mut last) = (String::new(), VecDeque::new());
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_name_may_have_spaces_and_parentheses() {
+    fn process_names_may_contain_spaces_and_parentheses() {
         let stat = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0";
         let per_second = rustix::param::clock_ticks_per_second();
         let expected = Duration::from_nanos(200 * (1_000_000_000 / per_second));
@@ -239,13 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn our_own_memory_can_be_told() {
+    fn reads_own_memory_usage() {
         let usage = usage(std::process::id()).expect("our own usage");
         assert!(usage.rss > 100_000, "{usage:?}");
     }
 
     #[test]
-    fn those_of_a_process_count_with_it() {
+    fn usage_includes_child_processes() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("a child");
         let (own, all) = (usage(std::process::id()), usage_of_all(std::process::id()));
         let _ = child.kill();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_is_found_in_the_log() {
+    fn finds_the_address_in_the_log() {
         let line = r#"{"level":"INFO","message":"listening","address":"127.0.0.1:1234"}"#;
         assert_eq!(address(line), "127.0.0.1:1234".parse().ok());
         assert_eq!(address("not JSON"), None);

@@ -1,4 +1,5 @@
-//! The programs of `benches/programs/`, built as their authors would, and the tokens that they are asked for by.
+//! The programs of `benches/programs/`, built as their authors would build them, and the tokens under which
+//! they are cached.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,20 +8,21 @@ use anyhow::{Context, Result, bail};
 use http::HeaderMap;
 use sfv::{FieldType, Item, Key, Parser, Token};
 
-/// What the next request says in `ORFA-Cache`, by what the answer says there.
+/// The `ORFA-Cache` header of the next request, from that of a response.
 ///
 /// # Errors
-/// If that has no token.
+/// Fails if the response has no token.
 pub fn token(headers: &HeaderMap, mode: &'static str) -> Result<String> {
-    let told = headers.get("orfa-cache").context("the answer has no ORFA-Cache")?;
-    let told: Item = Parser::new(told.as_bytes()).parse().context("ORFA-Cache is no item")?;
+    let told = headers.get("orfa-cache").context("the response has no ORFA-Cache")?;
+    let told: Item =
+        Parser::new(told.as_bytes()).parse().context("ORFA-Cache is not a structured field item")?;
     let token = told.params.get("token").context("ORFA-Cache has no token")?;
     let mut next = Item::new(Token::try_from(mode.to_owned())?);
     next.params.insert(Key::try_from("token".to_owned())?, token.clone());
     Ok(next.serialize())
 }
 
-/// A program of `benches/programs/`.
+/// The path of a program in `benches/programs/`.
 #[must_use]
 pub fn program(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
@@ -29,15 +31,15 @@ pub fn program(name: &str) -> PathBuf {
 /// Builds a C program of `benches/programs/` as its author would.
 ///
 /// # Errors
-/// Those of `orfa query build`.
+/// Fails as `orfa query build` does.
 pub fn build(orfa: &Path, name: &str, folder: &Path) -> Result<PathBuf> {
     build_file(orfa, &program(name), folder)
 }
 
-/// The same for any file.
+/// Like `build`, for any source file.
 ///
 /// # Errors
-/// Those of `orfa query build`.
+/// Fails as `orfa query build` does.
 pub fn build_file(orfa: &Path, source: &Path, folder: &Path) -> Result<PathBuf> {
     let out = folder.join(source.with_extension("wasm").file_name().context("a program has a name")?);
     let built = Command::new(orfa).args(["query", "build"]).arg(source).arg("-o").arg(&out).output()?;
@@ -57,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_request_has_the_token_and_nothing_else_of_the_answer() {
+    fn next_request_carries_only_the_token_of_the_response() {
         assert_eq!(told("code;token=:YWJj:;did=compiled").expect("a token"), "code;token=:YWJj:");
         assert!(told("code;did=found").is_err());
         assert!(token(&HeaderMap::new(), "code").is_err());

@@ -1,7 +1,7 @@
-//! `benches/results/`: the rows of each bench, and the scoreboard of the headline figures.
+//! `benches/results/`: the rows of each bench, and the scoreboard of headline figures.
 //!
-//! The scoreboard is one committed file that every bench writes its own names into, so that a change of
-//! the code shows what it did to the figures.
+//! The scoreboard is one committed file into which every bench writes its own names, so that the effect of a
+//! code change on the figures is visible in the diff.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,18 +21,18 @@ pub struct Score {
     pub value: f64,
     /// Its unit: `ms`, `us`, `MB`, `ratio`.
     pub unit: String,
-    /// Which way is better.
+    /// The direction of improvement.
     pub better: Better,
-    /// What it should at least reach.
+    /// The target to be met, if there is one.
     pub target: Option<f64>,
-    /// What it is measured against, in words.
+    /// The basis of the comparison, in words.
     pub against: String,
-    /// From the smallest to the largest of the measured values, in the same unit.
+    /// The range of the measured values, from the smallest to the largest, in the same unit.
     pub spread: f64,
 }
 
 impl Score {
-    /// Whether it reaches its target, where it has one.
+    /// Whether the target is met, if there is one.
     #[must_use]
     pub fn is_met(&self) -> Option<bool> {
         self.target.map(|target| match self.better {
@@ -41,20 +41,20 @@ impl Score {
         })
     }
 
-    /// To a thousandth of its unit: more digits would only make noise in the diffs.
+    /// Rounds to a thousandth of the unit: more digits would only add noise to diffs.
     fn rounded(self) -> Self {
         let round = |value: f64| (value * 1000.0).round() / 1000.0;
         Self { value: round(self.value), spread: round(self.spread), ..self }
     }
 }
 
-/// Which way is better.
+/// The direction of improvement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// Less of it.
+    /// Lower values are better.
     Lower,
-    /// More of it.
+    /// Higher values are better.
     Higher,
 }
 
@@ -64,10 +64,10 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("results")
 }
 
-/// Writes figures into the scoreboard; those of other names stay.
+/// Writes figures into the scoreboard and keeps those of other names.
 ///
 /// # Errors
-/// If the file can't be read or written, or is no scoreboard.
+/// Fails if the file can't be read or written, or is not a scoreboard.
 pub fn record(scores: impl IntoIterator<Item = (String, Score)>) -> Result<()> {
     record_in(&folder().join("scoreboard.json"), scores)
 }
@@ -75,23 +75,23 @@ pub fn record(scores: impl IntoIterator<Item = (String, Score)>) -> Result<()> {
 /// Writes the rows of a bench to `NAME.json`.
 ///
 /// # Errors
-/// If the file can't be written.
+/// Fails if the file can't be written.
 pub fn rows<T: Serialize>(name: &str, rows: &[T]) -> Result<()> {
     write(&folder().join(name).with_extension("json"), &rows)
 }
 
-/// The rows that the last run of a bench wrote; none where there was none.
+/// The rows of the last run of a bench; empty if there was none.
 ///
 /// # Errors
-/// If they can't be read, or are no such rows.
+/// Fails if they can't be read, or have another format.
 pub fn earlier_rows<T: DeserializeOwned>(name: &str) -> Result<Vec<T>> {
     read_or_default(&folder().join(name).with_extension("json"))
 }
 
-/// Writes JSON as a file that reads well in a diff.
+/// Writes JSON in a format that is readable in diffs.
 ///
 /// # Errors
-/// If the file can't be written.
+/// Fails if the file can't be written.
 pub fn write<T: Serialize>(path: &Path, value: &T) -> Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("{} can't be made", folder.display()))?;
@@ -101,10 +101,10 @@ pub fn write<T: Serialize>(path: &Path, value: &T) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("{} can't be written", path.display()))
 }
 
-/// The scoreboard that a file has; an empty one where there is none.
+/// Reads a scoreboard; empty if the file does not exist.
 ///
 /// # Errors
-/// If it can't be read, or is no scoreboard.
+/// Fails if the file can't be read, or is not a scoreboard.
 pub fn read(path: &Path) -> Result<Scoreboard> {
     read_or_default(path)
 }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_others_stay() {
+    fn keeps_figures_of_other_benches() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("results").join("scoreboard.json");
         record_in(&path, [("a".into(), score(1.0)), ("b".into(), score(2.0))]).expect("to write");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_scoreboard_is_not_overwritten() {
+    fn does_not_overwrite_a_damaged_scoreboard() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("scoreboard.json");
         std::fs::write(&path, "{").expect("to write");

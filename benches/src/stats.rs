@@ -1,6 +1,6 @@
-//! The few figures that say most of many.
+//! Summary statistics.
 
-/// The middle of the values, or the mean of the two in the middle; 0 where there are none.
+/// The median, or the mean of the two values in the middle; 0 without values.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {
     let sorted = sorted(values);
@@ -12,14 +12,14 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The smallest value that so many of a hundred values don't exceed; 0 where there are none.
+/// The smallest value that is at least as large as `percent` percent of the values; 0 without values.
 #[must_use]
 pub fn percentile(values: &[f64], percent: usize) -> f64 {
     let rank = (values.len() * percent).div_ceil(100).max(1);
     sorted(values).get(rank - 1).copied().unwrap_or(0.0)
 }
 
-/// From the smallest to the largest value.
+/// The range from the smallest to the largest value.
 #[must_use]
 pub fn spread(values: &[f64]) -> f64 {
     let sorted = sorted(values);
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_there_is_nothing() {
+    fn statistics_of_no_values_are_zero() {
         assert_eq!((median(&[]), percentile(&[], 99), spread(&[])), (0.0, 0.0, 0.0));
     }
 }

@@ -1,4 +1,4 @@
-//! Charts as SVG: of lines here, of bars in `bars.rs`.
+//! Charts as SVG: line charts here, bar charts in `bars.rs`.
 
 mod bars;
 
@@ -17,40 +17,40 @@ const GREY: &str = "#8c959f";
 const STYLE: &str = "text{font:11px sans-serif;fill:#57606a}.t{font-weight:bold;fill:#24292f}\
     .m{text-anchor:middle}.n{font-size:9px}.a{stroke:#8c959f;fill:none}.l{fill:none;stroke-width:1.8}";
 
-/// A chart: its axes, and lines.
+/// A line chart.
 #[derive(Debug)]
 pub struct Chart {
-    /// What stands above it.
+    /// The title above the chart.
     pub title: String,
-    /// The axis below.
+    /// The horizontal axis.
     pub x: Axis,
-    /// What the axis to the left counts.
+    /// The unit of the vertical axis.
     pub y: &'static str,
-    /// What was measured.
+    /// The lines.
     pub lines: Vec<Line>,
 }
 
-/// The axis below.
+/// The horizontal axis.
 #[derive(Debug)]
 pub struct Axis {
-    /// What it counts.
+    /// The unit.
     pub name: &'static str,
-    /// Where numbers stand; none: at round ones.
+    /// The positions of the marks; `None` for round numbers.
     pub marks: Option<Vec<f64>>,
 }
 
 /// A line through points.
 #[derive(Debug)]
 pub struct Line {
-    /// What stands in the key.
+    /// The text in the legend.
     pub name: String,
-    /// From left to right.
+    /// The points from left to right.
     pub points: Vec<(f64, f64)>,
-    /// It is not measured, but what the machine could do.
+    /// Whether the line is a theoretical maximum of the machine and not a measurement.
     pub is_ceiling: bool,
 }
 
-/// Charts beside each other, as an SVG file.
+/// Draws charts side by side as an SVG file.
 #[must_use]
 pub fn draw(charts: &[Chart]) -> String {
     let mut text = String::new();
@@ -62,7 +62,7 @@ pub fn draw(charts: &[Chart]) -> String {
     file(WIDTH * charts.len() as f64, HEIGHT, &text)
 }
 
-/// What is drawn, as a file of this size.
+/// Wraps a drawing in an SVG file of this size.
 fn file(width: f64, height: f64, drawn: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
@@ -117,7 +117,7 @@ impl Chart {
     }
 }
 
-/// From figures to places, from 0 on.
+/// A mapping from figures to positions, starting at 0.
 struct Scale {
     end: f64,
     step: f64,
@@ -126,7 +126,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// With a round number at its end, which is as large as the largest figure.
+    /// Creates a scale that ends at a round number of at least the largest figure.
     fn to(largest: f64, from: f64, to: f64) -> Self {
         let largest = largest.max(f64::MIN_POSITIVE);
         let power = 10_f64.powf((largest / 5.0).log10().floor());
@@ -141,7 +141,7 @@ impl Scale {
 
     fn marks(&self) -> Vec<f64> {
         let count = (self.end / self.step).round() as u32;
-        // Steps of a tenth add up to 0.30000000000000004.
+        // Repeated addition of tenths would give 0.30000000000000004.
         (0..=count).map(|mark| (f64::from(mark) * self.step * 1e6).round() / 1e6).collect()
     }
 }
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_axis_ends_with_a_round_number_above_all_figures() {
+    fn axes_end_at_a_round_number_above_all_figures() {
         for (largest, end) in [(8.0, 8.0), (4.3, 5.0), (21.0, 25.0), (7_421.0, 8_000.0), (0.31, 0.4)] {
             let scale = Scale::to(largest, 0.0, 100.0);
             assert_eq!(scale.marks().last(), Some(&end), "{largest}");
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn charts_stand_beside_each_other() {
+    fn draws_charts_side_by_side() {
         let chart = || Chart {
             title: "A title".into(),
             x: Axis { name: "workers", marks: Some(vec![1.0, 2.0]) },

@@ -1,6 +1,7 @@
-//! A service that costs next to nothing, to stand behind what is compared: it looks for the end of a head,
-//! and writes what is in its memory by the beginning of the path. It reads no bodies and knows no pipelining.
-//! With answers of another service, by their paths and queries, it plays that one instead.
+//! A service with minimal cost, used behind the servers that are compared: it searches for the end of a head,
+//! and writes a response from memory that is selected by the beginning of the path. It reads no bodies and
+//! does not support pipelining. With recorded responses of another service, by path and query, it replaces
+//! that service.
 //!
 //! | path | answer |
 //! | --- | --- |
@@ -8,7 +9,7 @@
 //! | `/user`, `/items` | JSON: an object, and a list of 12 |
 //! | `/page` | HTML of 100 KB with links |
 //! | `/tree?n=1` | page 1 of an infinite binary tree: links to 2 and 3 |
-//! | `/words?n=9` | 300 words, 9 of which are `keyword` |
+//! | `/words?n=9` | 300 words, including 9 times `keyword` |
 //! | else | JSON of 1 KB |
 
 use std::borrow::Cow;
@@ -20,22 +21,22 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Bytes of the usual answer, without its head.
+/// The size of the default response without its head.
 pub const SMALL: usize = 1_000;
-/// Bytes of the answer where the path begins with `/large`.
+/// The size of the response for paths that begin with `/large`.
 pub const LARGE: usize = 100_000;
-/// Entries of the list at `/items`.
+/// The number of entries of the list at `/items`.
 pub const ITEMS: usize = 12;
-/// Words of a page at `/words`.
+/// The number of words of a page at `/words`.
 const WORDS: usize = 300;
 
 const END: &[u8] = b"\r\n\r\n";
 const MISSING: &[u8] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
 
-/// JSON texts by the path and query of the requests that they answer.
+/// JSON texts by the path and query of their requests.
 pub type Played = HashMap<String, String>;
 
-/// All answers that are always the same, head and all.
+/// The constant responses, including heads.
 struct Answers {
     at: String,
     small: Vec<u8>,
@@ -43,23 +44,23 @@ struct Answers {
     user: Vec<u8>,
     items: Vec<u8>,
     page: Vec<u8>,
-    /// Those of another service, by what was asked.
+    /// Responses of another service, by path and query.
     played: Option<HashMap<String, Vec<u8>>>,
 }
 
-/// Serves for ever.
+/// Serves forever.
 ///
 /// # Errors
-/// If no connection can be accepted any more.
+/// Fails if connections can no longer be accepted.
 pub async fn serve(listener: TcpListener) -> io::Result<()> {
     let answers = Answers::at(listener.local_addr()?);
     accept(listener, answers).await
 }
 
-/// Plays another service for ever.
+/// Serves the responses of another service forever.
 ///
 /// # Errors
-/// If no connection can be accepted any more.
+/// Fails if connections can no longer be accepted.
 pub async fn play(listener: TcpListener, played: &Played) -> io::Result<()> {
     let answers = Answers::at(listener.local_addr()?);
     let played = played.iter().map(|(asked, body)| (asked.clone(), json(body))).collect();
@@ -107,7 +108,7 @@ impl Answers {
     }
 }
 
-/// A page of an infinite binary tree, whose pages are all at this place.
+/// A page of an infinite binary tree, whose pages are all served at this address.
 #[must_use]
 pub fn tree(at: &str, number: usize) -> String {
     let link = |number, name| format!("<a href=\"http://{at}/tree?n={number}\">{name}</a>\n");
@@ -137,13 +138,13 @@ fn words(count: usize) -> String {
     (0..WORDS).map(word).collect()
 }
 
-/// Path and query of a GET; a comma may come encoded or not.
+/// The path and query of a GET request. An encoded comma is decoded.
 fn asked(request: &[u8]) -> String {
     let target = request.strip_prefix(b"GET ").and_then(|rest| rest.split(|byte| *byte == b' ').next());
     String::from_utf8_lossy(target.unwrap_or_default()).replace("%2C", ",")
 }
 
-/// What stands behind the first `=` of a path.
+/// The number after the first `=` of a path.
 fn number(path: &[u8]) -> usize {
     let digits = path.iter().skip_while(|byte| **byte != b'=').skip(1);
     let digits = digits.map_while(|byte| char::from(*byte).to_digit(10));
@@ -158,7 +159,7 @@ fn html(body: &str) -> Vec<u8> {
     answer("text/html", body)
 }
 
-/// What is sent, head and all.
+/// A response including its head.
 fn answer(kind: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
@@ -192,12 +193,12 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_words_has_as_many_keywords_as_its_number_says() {
+    fn word_pages_have_the_requested_number_of_keywords() {
         assert_eq!(body("GET /words?n=12 HTTP/1.1\r\n\r\n").matches("keyword").count(), 12);
     }
 
     #[test]
-    fn another_service_is_played_by_what_was_asked() {
+    fn replays_another_service_by_path_and_query() {
         let played = HashMap::from([("/rows?ids=1,2".to_owned(), json("[]"))]);
         let mut answers = Answers::at(SocketAddr::from(([127, 0, 0, 1], 80)));
         answers.played = Some(played);
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compared_by_bytes_has_as_many() {
+    fn responses_have_their_nominal_sizes() {
         assert_eq!(body("GET /small HTTP/1.1\r\n\r\n").len(), SMALL);
         assert_eq!(body("GET /large HTTP/1.1\r\n\r\n").len(), LARGE);
         assert!(body("GET /page HTTP/1.1\r\n\r\n").len().abs_diff(LARGE) < 200);

@@ -1,13 +1,14 @@
-//! The choices of a generator, read off a fuzzer's bytes.
+//! The choices of a generator, derived from a fuzzer's bytes.
 
 use arbitrary::Unstructured;
 
-/// Choices that bytes make. Once the bytes are used up, each is the first one, so that generators end.
+/// Choices derived from bytes. When the bytes are used up, every choice is the first option, so that
+/// generators end.
 #[derive(Debug)]
 pub struct Choices<'a>(Unstructured<'a>);
 
 impl<'a> Choices<'a> {
-    /// The choices of these bytes.
+    /// Creates choices from these bytes.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(Unstructured::new(bytes))
@@ -19,31 +20,31 @@ impl<'a> Choices<'a> {
         self.0.is_empty()
     }
 
-    /// A number below this one.
+    /// A number below `end`.
     ///
     /// # Panics
-    /// If there is none.
+    /// If `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
-        assert!(end > 0, "a choice of nothing");
+        assert!(end > 0, "there is no number below 0");
         self.0.int_in_range(0..=end - 1).unwrap_or_default()
     }
 
-    /// One of several.
+    /// An element of `of`.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }
 
-    /// Whether it is the one in so many; not once the bytes are used up.
+    /// Whether an event with probability 1 in `many` happens; `false` once the bytes are used up.
     pub fn one_in(&mut self, many: usize) -> bool {
         self.below(many) + 1 == many
     }
 
-    /// A byte.
+    /// Any byte.
     pub fn byte(&mut self) -> u8 {
         self.0.arbitrary().unwrap_or_default()
     }
 
-    /// A number of 32 bits: mostly a small one or one at an edge.
+    /// A 32-bit number, mostly a small one or one at an edge.
     pub fn number(&mut self) -> u32 {
         match self.below(8) {
             0 => 0,
@@ -55,13 +56,13 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// So many bytes at most, as they come.
+    /// At most `most` bytes of the input.
     pub fn bytes(&mut self, most: usize) -> &'a [u8] {
         let length = self.below(most + 1).min(self.0.len());
         self.0.bytes(length).unwrap_or_default()
     }
 
-    /// All that is left.
+    /// The remaining bytes.
     #[must_use]
     pub fn rest(self) -> &'a [u8] {
         self.0.take_rest()

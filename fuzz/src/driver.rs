@@ -1,8 +1,8 @@
 //! libFuzzer, run from within a test.
 //!
-//! `make fuzz` starts a test binary for one target, with libFuzzer's arguments in a variable. libFuzzer then calls the
-//! oracle until its time is over, and ends the process. A panic that leaves the oracle is a finding; one that the code
-//! under test catches is not, so the hook that `libfuzzer-sys` would install is not used.
+//! `make fuzz` starts a test binary for one target, with libFuzzer's arguments in a variable. libFuzzer calls
+//! the oracle until its time is over, and ends the process. A panic that leaves the oracle is a finding. A
+//! panic that the code under test catches is not, so the hook that `libfuzzer-sys` would install is not used.
 
 #![expect(
     unsafe_code,
@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
-// The library that has libFuzzer in it.
+// Links libFuzzer.
 use libfuzzer_sys as _;
 
 use crate::{Target, spelled};
@@ -32,23 +32,24 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// The last panic. The hook that notes it is set with the first input, in the place of the one that `libfuzzer-sys` sets.
+/// The last panic. The hook that records it is installed on the first input, replacing the one of
+/// `libfuzzer-sys`.
 static PANIC: Mutex<String> = Mutex::new(String::new());
 static HOOK: Once = Once::new();
 
-/// What libFuzzer's callback runs, on the thread that started it.
+/// The function that libFuzzer's callback runs, on the thread that started libFuzzer.
 type Oracle<'a> = &'a dyn Fn(&[u8]);
 
 thread_local! {
     static ORACLE: Cell<Option<Oracle<'static>>> = const { Cell::new(None) };
 }
 
-/// Whether this process was started to fuzz.
+/// Whether this process was started for fuzzing.
 pub(crate) fn is_wanted() -> bool {
     std::env::var_os(ARGUMENTS).is_some()
 }
 
-/// Fuzzes until libFuzzer has enough.
+/// Fuzzes until libFuzzer ends.
 pub(crate) fn drive(target: &Target, words: &[&str], oracle: &dyn Fn(&[u8])) {
     let whole = |bytes: &[u8]| {
         oracle(bytes);
@@ -57,11 +58,11 @@ pub(crate) fn drive(target: &Target, words: &[&str], oracle: &dyn Fn(&[u8])) {
         }
     };
     let whole: Oracle<'_> = &whole;
-    // SAFETY: only the lifetime is another one, and the place is emptied before this function ends.
+    // SAFETY: only the lifetime is changed, and `ORACLE` is cleared before this function returns.
     let lasting = unsafe { std::mem::transmute::<Oracle<'_>, Oracle<'static>>(whole) };
     ORACLE.set(Some(lasting));
     let given = std::env::var(ARGUMENTS).unwrap_or_default();
-    // Generators need more than the few bytes that libFuzzer begins with.
+    // Generators need more than the few bytes that libFuzzer starts with.
     let length = if words.is_empty() { "-len_control=0" } else { "-len_control=100" };
     let arguments = [target.name, length].into_iter().chain(given.split_whitespace());
     let arguments = arguments.map(|argument| CString::new(argument).expect("a text without zeros"));
@@ -70,7 +71,7 @@ pub(crate) fn drive(target: &Target, words: &[&str], oracle: &dyn Fn(&[u8])) {
     arguments.push(std::ptr::null_mut());
     let mut pointer = arguments.as_mut_ptr();
     tick();
-    // SAFETY: the arguments are C strings that are never freed, with a null behind the last.
+    // SAFETY: the arguments are C strings that are never freed, followed by a null pointer.
     let code = unsafe { LLVMFuzzerRunDriver(&raw mut count, &raw mut pointer, call) };
     ORACLE.set(None);
     assert_eq!(code, 0, "libFuzzer did not run");
@@ -79,36 +80,39 @@ pub(crate) fn drive(target: &Target, words: &[&str], oracle: &dyn Fn(&[u8])) {
 unsafe extern "C" fn call(data: *const u8, length: usize) -> c_int {
     let bytes: &[u8] = match length {
         0 => &[],
-        // SAFETY: libFuzzer says that there are as many bytes, and leaves them alone until this returns.
+        // SAFETY: libFuzzer passes a valid pointer and length, and does not modify the bytes until this
+        // returns.
         _ => unsafe { std::slice::from_raw_parts(data, length) },
     };
     let Some(oracle) = ORACLE.get() else { std::process::abort() };
     HOOK.call_once(|| std::panic::set_hook(Box::new(note)));
     if catch_unwind(AssertUnwindSafe(|| oracle(bytes))).is_err() {
         let text = PANIC.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: writes a text that is there to standard error. The macros for that write to the test's own output.
+        // SAFETY: writes a valid buffer to standard error. The print macros would write to the test's
+        // captured output.
         let _ = unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
         std::process::abort();
     }
     0
 }
 
-/// Notes a panic. Only the last one is printed, and only if it leaves the oracle: code under test may catch many.
+/// Records a panic. Only the last one is printed, and only if it leaves the oracle: code under test may catch
+/// many.
 fn note(panic: &PanicHookInfo<'_>) {
     let trace = Backtrace::force_capture();
     *PANIC.lock().unwrap_or_else(PoisonError::into_inner) = format!("\n{panic}\n{trace}\n");
 }
 
-/// Sends this thread the signal by which libFuzzer looks for inputs that take too long: its own timer's goes to the main
-/// thread, which tests do not run on, and is passed over there.
+/// Sends this thread the signal with which libFuzzer detects slow inputs. libFuzzer's own timer signals the
+/// main thread, which does not run tests and ignores it.
 fn tick() {
-    // SAFETY: asks for a number.
+    // SAFETY: only returns an id.
     let thread = unsafe { libc::pthread_self() };
     std::thread::spawn(move || {
         loop {
             std::thread::sleep(Duration::from_secs(1));
-            // SAFETY: the thread ends with the process only, as libFuzzer never returns to it, and the signal has a handler
-            // once its first input has run.
+            // SAFETY: the thread lives as long as the process, since libFuzzer never returns to it, and the
+            // signal has a handler once the first input has run.
             let _ = unsafe { libc::pthread_kill(thread, libc::SIGALRM) };
         }
     });

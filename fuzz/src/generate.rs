@@ -1,5 +1,5 @@
-//! Generators of structured inputs: each writes a format from [`Choices`](crate::Choices), mostly well-formed, with the
-//! mistakes that hostile peers make among it.
+//! Generators of structured inputs. Each writes a format from [`Choices`](crate::Choices), mostly
+//! well-formed, with the mistakes that hostile peers make.
 
 pub mod graphql;
 pub mod http2;

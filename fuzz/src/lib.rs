@@ -1,13 +1,14 @@
-//! Fuzzing: the targets, the generators of what they are given, and the two ways in which they are run.
+//! Fuzzing: the targets, the generators of their inputs, and the two ways to run them.
 //!
-//! A target is a test in its crate, where it can reach what is private: it calls [`run`] with its name in [`TARGETS`] and
-//! an oracle, a function of bytes that panics if something is wrong. `cargo test` gives the oracle the seeds in
-//! `fuzz/corpus/NAME` and random inputs; `make fuzz` builds the same tests with the address sanitizer and has libFuzzer
-//! choose the inputs (`driver.rs`), with ceilings for time and memory. Parsers of what operators write have tests without
-//! a name ([`check`]), which run in `cargo test` alone.
+//! A target is a test in its crate, with access to private items: it calls [`run`] with its name in
+//! [`TARGETS`] and an oracle, a function of bytes that panics on a finding. `cargo test` passes the seeds in
+//! `fuzz/corpus/NAME` and random inputs to the oracle. `make fuzz` builds the same tests with the address
+//! sanitizer and lets libFuzzer choose the inputs (`driver.rs`), with limits on time and memory. Parsers of
+//! files by operators have unnamed tests ([`check`]), which run in `cargo test` alone.
 //!
-//! Structured inputs are written by the modules in [`generate`], from the same bytes: a mutation of a byte is another
-//! choice of the generator, and a failure shrinks to few choices. The generators know the formats, and no crate of ours.
+//! Structured inputs are written by the modules in [`generate`] from the same bytes: a mutated byte is a
+//! different choice of the generator, and failures shrink to few choices. The generators know the formats,
+//! and depend on no other crate of the workspace.
 
 mod choices;
 #[cfg(feature = "libfuzzer")]
@@ -26,15 +27,15 @@ use proptest::test_runner::{Config, TestRunner};
 pub use choices::Choices;
 pub use targets::{QUARANTINE_MB, RSS_MB, TARGETS, Target};
 
-/// How many random inputs a test gets at most.
+/// The maximum number of random inputs of a test.
 pub const INPUTS: u32 = 1000;
-/// After how long a test gets no further ones.
+/// The time after which a test gets no further inputs.
 const TEST_TIME: Duration = Duration::from_secs(2);
-/// The longest random input of a test, in bytes: of texts, before words are put in, and of choices.
+/// The maximum length of a random input in bytes: of texts, before words are inserted, and of choices.
 const TEXT_LENGTH: usize = 256;
 const CHOICES_LENGTH: usize = 1024;
 
-/// Runs a target of [`TARGETS`]: with bytes as they come, and, where there are words, with these among them.
+/// Runs a target of [`TARGETS`], with raw bytes and, if there are words, with texts that contain them.
 ///
 /// # Panics
 /// If the oracle does, or no target has the name.
@@ -54,15 +55,16 @@ pub fn run(name: &str, words: &[&str], oracle: impl Fn(&[u8])) {
     random(words, if words.is_empty() { CHOICES_LENGTH } else { TEXT_LENGTH }, oracle);
 }
 
-/// Checks a function of random bytes, and of texts with these words among them: no grammar is hit by chance.
+/// Checks a function with random bytes, and with texts that contain these words, since random bytes rarely
+/// match a grammar.
 ///
 /// # Panics
-/// If the function does, with the smallest input found that makes it.
+/// If the function does, with the smallest failing input found.
 pub fn check(words: &[&str], oracle: impl Fn(&[u8])) {
     random(words, TEXT_LENGTH, oracle);
 }
 
-/// Checks a function of random bytes of up to this length.
+/// Checks a function with random bytes of up to this length.
 fn random(words: &[&str], length: usize, oracle: impl Fn(&[u8])) {
     let begun = Instant::now();
     let config = Config { cases: INPUTS, failure_persistence: None, ..Config::default() };
@@ -80,7 +82,7 @@ fn random(words: &[&str], length: usize, oracle: impl Fn(&[u8])) {
     }
 }
 
-/// The committed inputs of a target, by name.
+/// The committed inputs of a target, sorted by name.
 fn seeds(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
@@ -90,7 +92,7 @@ fn seeds(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
     paths.into_iter().filter_map(read).collect()
 }
 
-/// Bytes as a text: a high one is a word, the others are themselves.
+/// Converts bytes to a text: high bytes become words, the others are kept.
 #[must_use]
 pub fn spelled(bytes: &[u8], words: &[&str]) -> Vec<u8> {
     let mut text = Vec::with_capacity(bytes.len() * 4);
@@ -103,7 +105,7 @@ pub fn spelled(bytes: &[u8], words: &[&str]) -> Vec<u8> {
     text
 }
 
-/// A good input that went bad: of each three bytes, two say where and the third what stands there then.
+/// Damages a valid input: of every three bytes, two select the position and the third the change there.
 #[must_use]
 pub fn damaged(good: &[u8], bytes: &[u8]) -> Vec<u8> {
     let mut bad = good.to_vec();

@@ -1,4 +1,4 @@
-// What a page does with the client library, and what it can tell of it. The answers go back to the page's own server.
+// Calls programs with the client library and posts every result to the page's server.
 import { orfa, OrfaError } from "/client.js";
 
 const host = new URLSearchParams(location.search).get("gateway");

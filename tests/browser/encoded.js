@@ -1,4 +1,4 @@
-// What a page reads of an answer that the gateway deduplicates and compresses: all of it, and each object once.
+// Reads an answer that the gateway deduplicates and compresses; equal objects must be one object.
 import { orfa } from "/client.js";
 
 const host = new URLSearchParams(location.search).get("gateway");

@@ -1,5 +1,5 @@
-//! GraphiQL as the gateway serves it, in a real browser: driven by Chromium's own protocol, since its policy lets no
-//! script of ours in.
+//! GraphiQL as served by the gateway, in a real browser. Its content security policy admits no foreign scripts,
+//! so the tests drive it by the Chrome DevTools Protocol.
 
 use std::net::TcpStream;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tungstenite::{Message, WebSocket};
 use super::page::chromium;
 use crate::graphql::Served;
 
-/// Waits for something on the page, without asking again and again: a change of the page asks.
+/// Helpers for scripts on the page. `until` waits for an element with a mutation observer instead of polling.
 const UNTIL: &str = "
   const until = (found) => new Promise((resolve) => {
     const look = () => { const it = found(); if (it) { watch.disconnect(); resolve(it); } };
@@ -24,14 +24,14 @@ const UNTIL: &str = "
   const $ = (selector) => document.querySelector(selector);
 ";
 
-/// A page that is driven from outside.
+/// A page that is driven over the DevTools protocol.
 struct Driven {
     socket: WebSocket<TcpStream>,
     said: u64,
 }
 
 impl Driven {
-    /// That of this page, as the browser that listens at this port lists it.
+    /// Connects to the page with this DevTools URL, in the browser at this port.
     fn open(port: u16, url: &str) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
         let (socket, _) = tungstenite::client(url, stream).expect("a WebSocket");
@@ -52,7 +52,7 @@ impl Driven {
         }
     }
 
-    /// What a script on the page comes to.
+    /// Evaluates a script on the page and returns its result.
     fn run(&mut self, script: &str) -> Value {
         let expression = format!("(async () => {{ {UNTIL} {script} }})()");
         let params = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
@@ -62,7 +62,7 @@ impl Driven {
     }
 }
 
-/// Where a browser that was told to choose a port listens.
+/// Returns the DevTools port that the browser chose.
 async fn port(profile: &Path, browser: &mut Child) -> u16 {
     let file = profile.join("DevToolsActivePort");
     patiently("Chromium's port", async {
@@ -78,7 +78,7 @@ async fn port(profile: &Path, browser: &mut Child) -> u16 {
     .await
 }
 
-/// Where the browser's empty page is driven from.
+/// Returns the DevTools URL of the browser's empty page.
 async fn page(port: u16) -> String {
     let list = format!("http://127.0.0.1:{port}/json/list");
     patiently("Chromium's page", async {
@@ -94,7 +94,7 @@ async fn page(port: u16) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn graphiql_loads_runs_a_query_and_shows_the_answer_and_the_schema() {
+async fn graphiql_shows_the_schema_and_runs_a_query() {
     let served = Served::new("  - { path: /graphql, graphql: { services: [agents] } }\n", &[]).await;
     let folder = tempfile::tempdir().expect("a folder");
     let query = "%7B%20agent(id%3A%202)%20%7B%20name%20%7D%20%7D";
@@ -106,7 +106,7 @@ async fn graphiql_loads_runs_a_query_and_shows_the_answer_and_the_schema() {
         spawn_blocking(move || {
             let mut page = Driven::open(port, &page);
             page.say("Page.navigate", &json!({ "url": url }));
-            // A query that is run before the schema is there is not.
+            // GraphiQL ignores a query that is run before it has the schema.
             let schema = page.run(
                 "(await until(() => $('[aria-label=\"Show Documentation Explorer\"]'))).click();
                  (await until(() => [...document.querySelectorAll('.graphiql-doc-explorer a')].find((link) => link.innerText === 'Query'))).click();

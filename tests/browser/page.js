@@ -1,11 +1,12 @@
-// Everything that the tests ask as a page, whatever its origin. The answers go back to the page's own server.
+// Sends the tests' requests from a page of any origin, without a library, and posts the results to the page's
+// server.
 const gateway = new URLSearchParams(location.search).get("gateway");
 
 const program = 'export default async ({ n }, { up }) => (await up.get("/json", { n })).length';
 const input = '{"n":3}';
 const types = { "content-type": "text/javascript", "orfa-input": String(input.length), "orfa-limit": "calls=5" };
 
-// What a page can know of an answer; of one that it may not read, only that there was an error.
+// Sends a request and returns the readable parts of its response, or the name of the error.
 async function ask(path, options = {}) {
   try {
     const answer = await fetch(gateway + path, options);

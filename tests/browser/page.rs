@@ -1,8 +1,7 @@
-//! A page with an origin of its own, and the browser that opens it: a Chromium without a window.
+//! A page with its own origin, opened in headless Chromium.
 //!
-//! The page's server hands out a script and the client library, and the script sends back what it could
-//! read: nothing has to reach into the browser. A script that has to wait for something of the test's asks its
-//! server for `/until`.
+//! The page's server serves a script and the client library, and the script posts its results back. A script
+//! that has to wait for an event of the test requests `/until`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -21,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
 
-/// Keeps Chromium from everything that is not this test: windows, the network, the machine's settings.
+/// Flags that isolate Chromium from the machine: its windows, network and settings.
 const FLAGS: &[&str] = &[
     "--headless",
     "--no-sandbox",
@@ -34,26 +33,26 @@ const FLAGS: &[&str] = &[
     "--disable-component-update",
     "--disable-sync",
 ];
-/// Its names on the systems that have it.
+/// The names of the binary on different systems.
 const NAMES: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
 
-/// What pages import as `/client.js`, and what that imports.
+/// The client library, imported by pages as `/client.js`, and its own import.
 const CLIENT: &str = include_str!("../../sdk/javascript/client.js");
 const DEDUP: &str = include_str!("../../sdk/javascript/dedup.js");
 
-/// The page up to its script.
+/// The HTML in front of the script.
 const OPENING: &str = r#"<!doctype html><meta charset=utf-8><title>A page</title>
 <script>onerror = (failed) => { fetch("/report", { method: "POST", body: JSON.stringify({ failed }) }); }</script>
 <script type=module>
 "#;
 
-/// A page that is still to be opened.
+/// A page that has not been opened yet.
 pub(super) struct Page {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-/// What the page's server needs for its answers.
+/// The state of the page's server.
 #[derive(Clone)]
 struct Site {
     script: &'static str,
@@ -68,17 +67,18 @@ impl Page {
         Self { listener, address }
     }
 
-    /// A site is scheme and host: the gateway is called `localhost` too, and gets the page's cookies.
+    /// Returns the page's origin. The gateway is addressed as `localhost` too, so it is the same site and
+    /// receives the page's cookies.
     pub(super) fn origin(&self) -> String {
         format!("http://localhost:{}", self.address.port())
     }
 
-    /// Opens it with this script, and waits for what it reports of this gateway.
+    /// Opens the page with this script, and returns the script's report about this gateway.
     pub(super) async fn open(self, script: &'static str, gateway: SocketAddr) -> Value {
         self.open_until(script, gateway, std::future::ready(())).await
     }
 
-    /// The same; `/until` is answered as soon as `until` has come.
+    /// Like `open`. `/until` is answered as soon as `until` completes.
     pub(super) async fn open_until(
         self,
         script: &'static str,
@@ -110,7 +110,7 @@ impl Page {
     }
 }
 
-/// A Chromium that opens this address, with flags beside those that it always has.
+/// Starts Chromium with this address and further flags.
 pub(super) fn chromium(url: &str, folder: &Path, flags: &[&str]) -> Child {
     let mut command = Command::new(binary());
     command
@@ -130,11 +130,13 @@ fn binary() -> PathBuf {
     let found = NAMES.iter().find_map(|name| {
         std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
     });
-    found.expect("Chromium is missing: `scripts/setup test` says what to do, ORFA_CHROMIUM names another")
+    found.expect(
+        "Chromium is missing: run `scripts/setup test` for instructions, or set ORFA_CHROMIUM to its path",
+    )
 }
 
 async fn serve(listener: TcpListener, site: Site) {
-    // Connections end with the set, which ends with this task.
+    // The connections end with this task, which owns the set.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         let site = site.clone();
@@ -160,7 +162,7 @@ async fn answer(request: Request<Incoming>, mut site: Site) -> Result<Response<F
     }
 }
 
-/// The page, with a cookie for its visitor. A script that fails reports so.
+/// Returns the page, with a cookie for its visitor. A failing script reports its error.
 fn page(script: &str) -> Response<Full<Bytes>> {
     let mut response = typed("text/html", format!("{OPENING}{script}</script>"));
     let cookie = HeaderValue::from_static("visitor=seven; Path=/; SameSite=Lax; HttpOnly");

@@ -1,8 +1,8 @@
-// What a page gets of stored programs, by name, by version and by each method.
+// Calls stored programs by name, by version and with every method.
 import { orfa, OrfaError } from "/client.js";
 
 const gateway = orfa(new URLSearchParams(location.search).get("gateway"));
-const headers = { authorization: "Bearer of-the-page" }; // so that GET has a preflight too
+const headers = { authorization: "Bearer of-the-page" }; // forces a preflight for GET as well
 
 const version = async (text) => {
   const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));

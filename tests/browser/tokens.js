@@ -1,5 +1,5 @@
-// What the client library sends of a program that is called more than once: the answers, and of each request
-// `ORFA-Cache` with its length, and the length of the body.
+// Calls programs more than once with the client library. Reports the answers, and for each request the value of
+// `ORFA-Cache` without its token and the length of the body.
 import { orfa } from "/client.js";
 
 const host = new URLSearchParams(location.search).get("gateway");
@@ -19,7 +19,7 @@ const add = (own) => own.program(({ a, b }) => a + b);
 const first = add(page());
 const answers = [await first({ a: 1, b: 2 }), await first({ a: 3, b: 4 })];
 answers.push(await add(page())({ a: 5, b: 6 }));
-// A token that the gateway does not know: as after its key was changed.
+// A token unknown to the gateway, as after a change of its key.
 const [shelf] = Object.keys(localStorage);
 localStorage[shelf] = localStorage[shelf].replace(/token=:.*?:/, `token=:${btoa("of another time")}:`);
 const later = add(page());

@@ -1,5 +1,4 @@
-//! `orfa call`: what it sends, and what it makes of what comes back. A service that echoes, or
-//! misbehaves, stands in for the gateway.
+//! `orfa call`: its requests and its output. A service that echoes or misbehaves takes the place of the gateway.
 
 use serde_json::Value;
 use testkit::misbehave;
@@ -7,7 +6,7 @@ use testkit::misbehave;
 use super::{folder, run, text};
 
 #[tokio::test]
-async fn the_input_stands_before_the_program() {
+async fn sends_the_input_before_the_program() {
     let upstream = misbehave::start().await;
     let folder = folder(&[("q.ts", "export default () => 1;")]);
     let url = upstream.url() + "/echo";
@@ -26,7 +25,7 @@ async fn the_input_stands_before_the_program() {
 }
 
 #[tokio::test]
-async fn without_input_nothing_is_said_of_it() {
+async fn sends_no_input_header_without_input() {
     let upstream = misbehave::start().await;
     let folder = folder(&[("q.mjs", "1")]);
     let output = run(folder.path(), &["call", "q.mjs", "-v", "--url", &(upstream.url() + "/echo")]).await;
@@ -37,30 +36,30 @@ async fn without_input_nothing_is_said_of_it() {
 }
 
 #[tokio::test]
-async fn an_answer_with_a_bad_status_is_printed_and_fails() {
+async fn prints_answers_with_an_error_status_and_fails() {
     let upstream = misbehave::start().await;
     let folder = folder(&[("q.js", "1")]);
     let output = run(folder.path(), &["call", "q.js", "--url", &(upstream.url() + "/status/418")]).await;
     assert!(!output.stdout.is_empty());
-    assert!(text(&output.stderr).contains("the answer has status 418"));
+    assert!(text(&output.stderr).contains("the response has status 418"));
     assert_eq!(output.status.code(), Some(1));
 }
 
 #[tokio::test]
-async fn a_gateway_that_breaks_off_is_told_in_plain_words() {
+async fn reports_incomplete_responses() {
     let upstream = misbehave::start().await;
     let folder = folder(&[("q.js", "1")]);
     for path in ["/short", "/reset", "/garbage", "/chunked-broken"] {
         let output = run(folder.path(), &["call", "q.js", "--url", &(upstream.url() + path)]).await;
         let told = text(&output.stderr);
-        assert!(told.contains("gave no whole answer") && told.contains("(no-answer)"), "{path}: {told}");
+        assert!(told.contains("gave no complete response") && told.contains("(no-answer)"), "{path}: {told}");
         assert_eq!(output.status.code(), Some(1), "{path}");
         assert!(output.stdout.is_empty(), "{path}");
     }
 }
 
 #[tokio::test]
-async fn a_call_without_a_gateway_says_what_to_do() {
+async fn explains_an_unreachable_gateway() {
     let folder = folder(&[("q.ts", "export default () => 1;")]);
     let output = run(folder.path(), &["call", "q.ts", "--url", "http://127.0.0.1:1/query"]).await;
     let told = text(&output.stderr);

@@ -1,4 +1,4 @@
-//! `orfa dev`: what a front-end developer sees.
+//! `orfa dev`: its output and its reloads.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tokio::process::{Child, ChildStdout, Command};
 use super::folder;
 use crate::orfa;
 
-/// After so long a line will not come any more.
+/// The time limit for an expected line.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running `orfa dev`; it is killed when dropped.
+/// A running `orfa dev`, killed on drop.
 struct Dev {
     url: String,
     lines: Lines<BufReader<ChildStdout>>,
@@ -21,7 +21,7 @@ struct Dev {
 }
 
 impl Dev {
-    /// Starts it and reads where it listens.
+    /// Starts `orfa dev` and reads its URL from the output.
     async fn start(arguments: &[&str]) -> Self {
         let mut child = Command::new(orfa())
             .args(["dev", "--port", "0"])
@@ -38,7 +38,7 @@ impl Dev {
         dev
     }
 
-    /// Waits for a line that begins like this.
+    /// Waits for a line that starts with this text.
     async fn line(&mut self, start: &str) -> String {
         let line = tokio::time::timeout(PATIENCE, self.find(start)).await;
         line.unwrap_or_else(|_| panic!("orfa dev did not print a line with `{start}`"))
@@ -59,7 +59,7 @@ fn config(upstream: &str, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn calls_are_drawn_and_a_changed_config_comes_into_force() {
+async fn draws_calls_and_reloads_a_changed_config() {
     let upstream = misbehave::start().await;
     let folder = folder(&[("orfa.yaml", &config(&upstream.url(), "/one/*"))]);
     let mut dev = Dev::start(&[folder.path().to_str().expect("UTF-8")]).await;
@@ -77,20 +77,20 @@ async fn calls_are_drawn_and_a_changed_config_comes_into_force() {
 }
 
 #[tokio::test]
-async fn a_changed_config_with_mistakes_leaves_the_old_one_in_force() {
+async fn keeps_the_previous_config_when_the_new_one_is_invalid() {
     let upstream = misbehave::start().await;
     let folder = folder(&[("orfa.yaml", &config(&upstream.url(), "/one/*"))]);
     let mut dev = Dev::start(&[folder.path().to_str().expect("UTF-8")]).await;
     let base = dev.url.trim_end_matches('/').to_owned();
 
     std::fs::write(folder.path().join("orfa.yaml"), "routes: nonsense\n").expect("written");
-    dev.line("the gateway before it stays in force").await;
+    dev.line("the previous config stays in force").await;
     let answer = http::request("GET", &format!("{base}/one/echo"), &[], "").await.expect("an answer");
     assert_eq!(answer.status, 200);
 }
 
 #[tokio::test]
-async fn a_config_gets_its_first_query_route_and_what_waits_for_another_start_is_told() {
+async fn reloads_a_first_query_route_and_lists_settings_that_need_a_restart() {
     let upstream = misbehave::start().await;
     let folder = folder(&[("orfa.yaml", &config(&upstream.url(), "/one/*"))]);
     let mut dev = Dev::start(&[folder.path().to_str().expect("UTF-8")]).await;
@@ -110,5 +110,5 @@ async fn a_config_gets_its_first_query_route_and_what_waits_for_another_start_is
 
     std::fs::write(&file, format!("{query}runtime: {{ instances: 7 }}\n")).expect("written");
     dev.line("the config has changed and is in force").await;
-    assert!(dev.line("  but for ").await.contains("`runtime`"));
+    assert!(dev.line("  except ").await.contains("`runtime`"));
 }

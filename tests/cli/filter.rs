@@ -1,8 +1,8 @@
-//! `orfa filter`: a project to begin with, and a module that is tried without a gateway.
+//! `orfa filter`: a module is tested without a gateway.
 
 use super::{folder, run, text};
 
-/// It says `x-seen: yes` to the service, and answers what is asked of `/secret` itself.
+/// A filter that logs `yes` and adds `x-seen: yes` to the response. It refuses a config of exactly three bytes.
 const MODULE: &str = r#"(module
     (import "env" "proxy_add_header_map_value" (func $add (param i32 i32 i32 i32 i32) (result i32)))
     (import "env" "proxy_log" (func $log (param i32 i32 i32) (result i32)))
@@ -26,7 +26,7 @@ fn with_module() -> tempfile::TempDir {
 }
 
 #[tokio::test]
-async fn test_prints_what_module_and_host_say_to_each_other_and_the_answer() {
+async fn test_prints_calls_between_module_and_host_and_the_response() {
     let folder = with_module();
     let arguments = [
         "filter",
@@ -50,7 +50,7 @@ async fn test_prints_what_module_and_host_say_to_each_other_and_the_answer() {
     let said = text(&output.stdout);
     let places: Vec<_> = [
         "proxy_on_configure(",
-        "  the service is asked: POST /a?b=1\n",
+        "  the service receives: POST /a?b=1\n",
         "proxy_on_response_headers(",
         "    info: yes\n",
         "    proxy_add_header_map_value(",
@@ -65,7 +65,7 @@ async fn test_prints_what_module_and_host_say_to_each_other_and_the_answer() {
 }
 
 #[tokio::test]
-async fn test_says_why_a_module_is_refused() {
+async fn test_reports_why_a_module_is_refused() {
     let folder = with_module();
     let refused = run(folder.path(), &["filter", "test", "m.wasm", "--config", "abc"]).await;
     assert_eq!(refused.status.code(), Some(1));

@@ -1,4 +1,4 @@
-// Plays the audits of the GraphQL-over-HTTP specification on a server, and prints those that it does not pass.
+// Runs the audits of the GraphQL-over-HTTP specification against a server, and prints the failed ones.
 import { serverAudits } from "graphql-http";
 
 const audits = serverAudits({ url: process.argv.at(-1), fetchFn: fetch });

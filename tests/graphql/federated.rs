@@ -1,5 +1,5 @@
-//! Subgraphs of Apollo Federation, real ones, behind a gateway: by a supergraph that was composed elsewhere, and composed here
-//! of what they say of themselves.
+//! Real subgraphs of Apollo Federation behind a gateway: with a supergraph that was composed elsewhere, and
+//! with one composed by the gateway from the subgraphs' SDL.
 
 use std::process::Stdio;
 
@@ -15,7 +15,7 @@ use crate::support::admin;
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/graphql");
 const SUPERGRAPH: &str = include_str!("supergraph.graphql");
 
-/// A subgraph and its port.
+/// Starts a subgraph and returns its port.
 async fn subgraph(name: &str) -> (Child, u16) {
     let mut child = node("subgraphs.mjs");
     let child = child.arg(format!("{FOLDER}/{name}.graphql")).stdout(Stdio::piped());
@@ -66,7 +66,7 @@ services:
 }
 
 #[tokio::test]
-async fn subgraphs_answer_together_by_a_ready_supergraph_and_by_one_that_is_composed_of_what_they_say() {
+async fn answers_over_precomposed_and_composed_supergraphs() {
     let served = Served::new().await;
     for path in ["/ready", "/composed"] {
         let query = r#"{ products { name shipping reviews { body product { name price } } } product(upc: "3") { name }
@@ -94,7 +94,7 @@ async fn subgraphs_answer_together_by_a_ready_supergraph_and_by_one_that_is_comp
 }
 
 #[tokio::test]
-async fn a_supergraph_that_makes_no_sense_is_refused_with_its_line() {
+async fn invalid_supergraphs_are_refused_with_their_line() {
     let served = Served::new().await;
     for (was, is, code) in [
         ("requires: \"weight\"", "requires: \"nothing\"", "REQUIRES_INVALID_FIELDS"),

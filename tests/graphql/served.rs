@@ -1,4 +1,4 @@
-//! A gateway with a GraphQL route, and the services behind it: one in GraphQL, by graphql-js, and one in REST.
+//! A gateway with a GraphQL route over two services: one in GraphQL (graphql-js) and one in REST.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -18,11 +18,11 @@ pub(crate) struct Served {
     pub(crate) gateway: Gateway,
     pub(crate) upstream: misbehave::Upstream,
     agents: Option<Child>,
-    /// Where they are, or will be.
+    /// The port of the service `agents`, which may not be running yet.
     port: u16,
 }
 
-/// A script of this folder, run by Node with the packages of the client library.
+/// Builds a command that runs a script of this folder in Node, with the client library's packages.
 pub(crate) fn node(script: &str) -> Command {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let packages = root.join("sdk/javascript");
@@ -32,7 +32,7 @@ pub(crate) fn node(script: &str) -> Command {
     );
     let text = std::fs::read_to_string(root.join("tests/graphql").join(script)).expect("the script");
     let mut node = Command::new("node");
-    // As if it stood beside the packages, since that is where they are looked for.
+    // The script is passed as text, since packages are looked up from the working directory.
     node.current_dir(packages).args(["--input-type=module", "--eval", &text, "--"]);
     node.kill_on_drop(true).stdin(Stdio::piped()).stderr(Stdio::inherit());
     node
@@ -47,13 +47,13 @@ async fn agents(port: u16) -> (Child, u16) {
 }
 
 impl Served {
-    /// These routes over both services, and these files beside the config.
+    /// Starts a gateway with these routes over both services, and with these files beside the config.
     pub(crate) async fn new(routes: &str, files: &[(&str, &str)]) -> Self {
         let (child, port) = agents(0).await;
         Self::over(routes, files, Some(child), port).await
     }
 
-    /// The same before the service in GraphQL has started.
+    /// Like `new`, but the GraphQL service is not running yet.
     pub(crate) async fn without_agents(routes: &str) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = free.local_addr().expect("an address").port();
@@ -81,7 +81,7 @@ impl Served {
         self.agents.take().expect("it runs").kill().await.expect("its end");
     }
 
-    /// A config with these routes over the same services.
+    /// Returns a config with these routes over the same services.
     pub(crate) fn config(&self, routes: &str) -> String {
         config(&self.upstream.url(), self.port, routes)
     }
@@ -99,7 +99,7 @@ impl Served {
         http::request("POST", &self.url(path), &headers, body.to_string()).await.expect("an answer")
     }
 
-    /// What a document is answered with.
+    /// Sends a document and returns the answer.
     pub(crate) async fn ask(&self, path: &str, query: &str) -> Value {
         self.post(path, &json!({ "query": query }), &[]).await.json()
     }
@@ -118,26 +118,26 @@ impl Served {
         std::fs::read_to_string(self.gateway.directory().join(name)).expect("a file")
     }
 
-    /// Puts a config with these routes in force.
+    /// Reloads the gateway with these routes.
     pub(crate) async fn reload(&self, routes: &str) {
         self.write("orfa.yaml", &self.config(routes));
         self.gateway.ask_to_reload();
         self.gateway.logged(|line| line.contains("is in force")).await.expect("a line");
     }
 
-    /// Has it read files that have a mistake.
+    /// Asks for a reload of files with a mistake, and waits until it is refused.
     pub(crate) async fn refuse_reload(&self) {
         self.gateway.ask_to_reload();
         self.gateway.logged(|line| line.contains("stays in force")).await.expect("a line");
     }
 
-    /// Whether `orfa check` has nothing to say, and what it says.
+    /// Runs `orfa check`. Returns whether it succeeded, and its standard error output.
     pub(crate) async fn check(&self) -> (bool, String) {
         let (is_good, _, told) = self.orfa(&["check"]).await;
         (is_good, told)
     }
 
-    /// What a verb writes beside the config: whether it went well, its output, and what it tells.
+    /// Runs a command beside the config. Returns whether it succeeded, its output and its standard error output.
     pub(crate) async fn orfa(&self, arguments: &[&str]) -> (bool, String, String) {
         let ran = Command::new(orfa()).args(arguments).current_dir(self.gateway.directory()).output();
         let ran = ran.await.expect("orfa runs");

@@ -1,11 +1,11 @@
-// A service that speaks GraphQL, by graphql-js: it says where it listens, and ends with its standard input. Its only
-// argument is the port, or 0.
+// A GraphQL service by graphql-js. It prints its port and exits when its standard input ends. The only argument
+// is the port, or 0.
 import http from "node:http";
 import { buildSchema, graphql } from "graphql";
 
 const schema = buildSchema(`
-  "Whoever sells."
-  type Agent { id: Int! name: String! "Who asked." asker: String tags: [Tag!]! }
+  "A seller."
+  type Agent { id: Int! name: String! "The credentials of the request." asker: String tags: [Tag!]! }
   enum Tag { NEW OLD }
   type Query { agents(ids: [Int!], first: Int = 10): [Agent!]! agent(id: Int!): Agent broken: String }
   type Mutation { rename(id: Int!, name: String!): Agent }

@@ -1,5 +1,5 @@
-// A subgraph of Apollo Federation, by graphql-js: it says where it listens, and ends with its standard input. Its argument
-// is the file of its schema.
+// A subgraph of Apollo Federation by graphql-js. It prints its port and exits when its standard input ends. The
+// argument is the file of its schema.
 import { readFileSync } from "node:fs";
 import http from "node:http";
 import { buildSchema, graphql } from "graphql";
@@ -19,7 +19,7 @@ const products = new Map([
 const product = ({ upc }) => products.get(upc) ?? null;
 const written = [{ upc: "2", body: "sturdy" }, { upc: "1", body: "wide" }];
 const review = ({ upc, body }) => ({ body, product: reviewed({ upc }) });
-// What it knows of a product besides its key is what it was told.
+// Apart from the key, the fields of a product come from its representation.
 const reviewed = ({ upc, weight }) => ({
   upc,
   shipping: () => (weight === undefined ? new Error("the weight was not sent") : weight * 2),

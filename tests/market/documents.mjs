@@ -1,13 +1,14 @@
-// Random valid documents over a schema: fields, arguments, aliases, fragments with and without names, conditions, variables.
+// Random valid documents over a schema, with arguments, aliases, named and inline fragments, conditions and
+// variables.
 import { createRequire } from "node:module";
 
 const require = createRequire(new URL("../../sdk/javascript/package.json", import.meta.url));
 const { getNamedType, isEnumType, isListType, isNonNullType, isObjectType } = require("graphql");
 
-/** Deep enough for each link to be followed and to lead back. */
+/** The maximum depth: enough to follow each link and the link back. */
 const DEPTH = 5;
 
-/** The same numbers for the same seed (mulberry32): from 0 to 1. */
+/** Returns a seeded generator of numbers from 0 to 1 (mulberry32). */
 export function random(seed) {
   let state = seed >>> 0;
   return () => {
@@ -18,7 +19,7 @@ export function random(seed) {
   };
 }
 
-/** So many documents, each with its variables. */
+/** Returns `count` documents, each with its variables. */
 export function documents(schema, next, count) {
   return Array.from({ length: count }, () => new Maker(schema, next).document());
 }
@@ -47,7 +48,7 @@ class Maker {
     return letter + this.names;
   }
 
-  /** A selection set of an object. */
+  /** Returns a selection set of an object. */
   selection(type, depth) {
     const fields = Object.values(type.getFields()).filter((field) => depth > 1 || !isObjectType(getNamedType(field.type)));
     const most = type === this.schema.getQueryType() ? 2 : 5;
@@ -70,11 +71,11 @@ class Maker {
     return this.field(this.one(fields), depth);
   }
 
-  /** Fields with arguments are asked under names of their own, the others now and then: so that some are to be merged. */
+  /** Fields with arguments always have an alias; others only sometimes, so that some selections have to be merged. */
   field(field, depth) {
     const of = getNamedType(field.type);
     const given = field.args.filter((argument) => isNonNullType(argument.type) || this.chance(0.35));
-    // Long lists of lists would take most of the time, and show nothing more.
+    // Long lists of lists would take most of the time without further coverage.
     const limit = field.args.find((argument) => argument.name === "limit");
     if (limit && !given.includes(limit) && this.chance(0.95)) given.push(limit);
     const values = given.map((argument) => `${argument.name}: ${this.argument(argument)}`);
@@ -100,7 +101,7 @@ class Maker {
     return this.chance(0.4) ? this.variable(String(type), value) : this.literal(type, value);
   }
 
-  /** Declares a variable; it has its value from the request, by default, or none where it needs none. */
+  /** Declares a variable with a value from the request, a default, or no value where it is nullable. */
   variable(type, value) {
     const name = this.name("v");
     const kind = this.next();
@@ -122,7 +123,7 @@ class Maker {
     return String(value);
   }
 
-  /** What an argument may be, rows that are not there included. */
+  /** Returns a value for an argument, sometimes the id of a missing row. */
   value(name, type) {
     if (isNonNullType(type)) return this.value(name, type.ofType) ?? this.id();
     if (this.chance(0.04)) return null;

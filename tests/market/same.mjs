@@ -1,7 +1,8 @@
-// same.mjs GATEWAY PROFILE CATALOG ORDER SEED COUNT: asks a gateway's GraphQL route random questions about the marketplace, and
-// answers each by graphql-js over the same rows, in one process. Prints what is answered otherwise, and fails then.
+// same.mjs GATEWAY PROFILE CATALOG ORDER SEED COUNT: sends random queries about the marketplace to a gateway's
+// GraphQL route, and answers each with graphql-js over the same rows in one process. Prints the differences,
+// and fails if there are any.
 //
-// The schema is the gateway's own, by introspection; `documents.mjs` makes the questions of it.
+// The schema comes from the gateway by introspection; `documents.mjs` generates the queries from it.
 import { deepStrictEqual } from "node:assert";
 import { createRequire } from "node:module";
 import { random, documents } from "./documents.mjs";
@@ -27,10 +28,11 @@ const [buyers, freelancers, catalogs, orders, list] = await Promise.all(
 const users = await all(list, (id) => `${profile}/users/${id}`);
 const ratings = await all(buyers, (id) => `${order}/buyers/${id}/rating`);
 
-// What the services mean by their parameters.
+// The meaning of the services' parameters.
 const one = (rows, id) => rows.find((row) => row.id === id) ?? null;
 const given = (value) => value !== undefined && value !== null;
-// A list without items has no spelling in a URL (RFC 6570, 2.3), and is left out; between two GraphQL services it stays one.
+// An empty list has no representation in a URL (RFC 6570, 2.3) and is left out; between two GraphQL services it
+// is kept.
 const isRest = !gateway.endsWith("/stitched");
 const any = (ids, value) => !given(ids) || (isRest && ids.length === 0) || ids.includes(value);
 const same = (wanted, value) => !given(wanted) || wanted === value;
@@ -99,17 +101,17 @@ for (const [type, fields] of Object.entries(resolvers)) {
   }
 }
 const extra = Object.keys(schema.getQueryType().getFields()).filter((field) => !resolvers.Query[field]);
-if (extra.length > 0) throw new Error(`fields of Query that nothing answers here: ${extra}`);
+if (extra.length > 0) throw new Error(`fields of Query without a resolver here: ${extra}`);
 
 async function compare({ query, variables }) {
   const document = parse(query);
   const wrong = validate(schema, document);
-  if (wrong.length > 0) throw new Error(`the generator made what is not valid: ${wrong[0].message}\n${query}`);
+  if (wrong.length > 0) throw new Error(`the generator made an invalid document: ${wrong[0].message}\n${query}`);
   const expected = JSON.parse(JSON.stringify(await execute({ schema, document, variableValues: variables })));
   const answer = await ask({ query, variables });
   try {
     deepStrictEqual(answer, expected);
-    // The order of members too.
+    // The order of members must match as well.
     deepStrictEqual(JSON.stringify(answer.data), JSON.stringify(expected.data));
   } catch (error) {
     return `${error.message}\n${query}\nvariables: ${JSON.stringify(variables)}`;
@@ -125,5 +127,5 @@ for (let place = 0; place < made.length; place += 8) {
     if (otherwise <= 3) console.log(`${difference}\n`);
   }
 }
-console.log(`${made.length} documents, seed ${seed}: ${otherwise} answered otherwise`);
+console.log(`${made.length} documents, seed ${seed}: ${otherwise} answered differently`);
 process.exitCode = otherwise === 0 ? 0 : 1;

@@ -1,4 +1,4 @@
-//! Programs that the operator has blocked: none of the ways to name one is left open, from the next reload on.
+//! Programs that the operator has blocked: from the next reload on, no form of request can run them.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -24,7 +24,7 @@ fn base64(program: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(Sha256::digest(program))
 }
 
-/// The config of a running gateway with one more line.
+/// Reloads the gateway with one more line in its config.
 fn reload(house: &House, line: &str) {
     let file = house.gateway.directory().join("orfa.yaml");
     let text = std::fs::read_to_string(file).expect("a config");
@@ -34,13 +34,13 @@ fn reload(house: &House, line: &str) {
     house.gateway.ask_to_reload();
 }
 
-/// Waits until the config that is in force answers a program with this status.
+/// Waits until the active config answers the program with this status.
 async fn in_force(house: &House, status: u16) {
     let answered = async { while Query::javascript(PROGRAM).send(house).await.status != status {} };
     testkit::patiently("another config in force", answered).await;
 }
 
-/// Every way to ask for [`PROGRAM`] that works as long as it is not blocked.
+/// Returns a query for each form of request that runs [`PROGRAM`] while it is not blocked.
 async fn ways(house: &House, signature: &str) -> Vec<(&'static str, Query)> {
     let whole = || Query::javascript(PROGRAM);
     let mut ways = vec![
@@ -70,7 +70,7 @@ async fn ways(house: &House, signature: &str) -> Vec<(&'static str, Query)> {
     ways
 }
 
-/// A key, as the config has it, and its signature of [`PROGRAM`].
+/// Returns the config of a new signing key, and its signature of [`PROGRAM`].
 async fn signed() -> (String, String) {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("a.js"), PROGRAM).expect("written");
@@ -83,7 +83,7 @@ async fn signed() -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_blocked_program_runs_in_no_way_from_the_next_reload_on() {
+async fn no_form_of_request_runs_a_blocked_program_after_a_reload() {
     let (trust, signature) = signed().await;
     let files = &[("queries/bad.js", PROGRAM), ("queries/good.js", OTHER)];
     let house = House::own_with(&format!("{ROUTES}{trust}"), files).await;
@@ -98,7 +98,7 @@ async fn a_blocked_program_runs_in_no_way_from_the_next_reload_on() {
         let answer = query.clone().send(&house).await;
         assert_eq!(answer.status, 403, "{way}: {}", answer.text());
         let document: Value = problem(&answer, 403, "program-blocked");
-        assert_eq!(document["send_program"], Value::Null, "{way}: to send it again is of no use");
+        assert_eq!(document["send_program"], Value::Null, "{way}: sending it again must not be suggested");
     }
     let answer = house.answer(Query::untyped("{}").at("/query/good")).await;
     assert_eq!((&*answer, &*house.answer(Query::javascript(OTHER)).await), ("other", "other"));
@@ -111,7 +111,7 @@ async fn a_blocked_program_runs_in_no_way_from_the_next_reload_on() {
 }
 
 #[tokio::test]
-async fn a_blocked_program_is_not_compiled_where_it_is_stored() {
+async fn a_blocked_stored_program_is_not_compiled() {
     let broken = "export default (";
     let routes =
         format!("{ROUTES}programs: {{ blocked: ['{}'] }}\ntrust: {{}}\n", digest(broken).to_uppercase());
@@ -121,7 +121,7 @@ async fn a_blocked_program_is_not_compiled_where_it_is_stored() {
 }
 
 #[tokio::test]
-async fn what_is_no_hash_is_a_mistake_of_the_config() {
+async fn check_rejects_a_malformed_hash_of_a_blocked_program() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("orfa.yaml");
     std::fs::write(&config, "programs: { blocked: [abc] }\nroutes: []\n").expect("written");

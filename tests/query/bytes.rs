@@ -1,8 +1,9 @@
-//! Bytes of a program on their way out: every kind of view shows what it shows, and a Response keeps what it was made of.
+//! Binary output of JavaScript programs: every kind of view yields exactly its own bytes, and a Response keeps
+//! a copy of its source.
 
 use crate::support::{House, Query};
 
-/// Expressions of JavaScript for the bytes 2, 3, 4, 5: views of every kind over buffers with other bytes around.
+/// JavaScript expressions for the bytes 2, 3, 4, 5: views of every kind over buffers with other bytes around them.
 const VIEWS: &[&str] = &[
     "all.slice(2, 6).buffer",
     "all.subarray(2, 6)",
@@ -22,7 +23,7 @@ const VIEWS: &[&str] = &[
     "resized(8, 6, (buffer) => buffer)",
 ];
 
-/// Of those, what shows eight bytes or six, and not four.
+/// Returns the bytes of a view: some views show six or eight bytes instead of four.
 fn shown(view: &str) -> &'static [u8] {
     match view {
         view if view.starts_with("resized") => &[2, 3, 4, 5, 6, 7],
@@ -31,7 +32,7 @@ fn shown(view: &str) -> &'static [u8] {
     }
 }
 
-/// Views that show nothing any more.
+/// Views that no longer show any bytes, because their buffer is detached or too short.
 const EMPTY: &[&str] = &[
     "detached((buffer) => new Uint8Array(buffer))",
     "detached((buffer) => new DataView(buffer))",
@@ -41,7 +42,7 @@ const EMPTY: &[&str] = &[
     "resized(8, 1, (buffer) => new Uint16Array(buffer))",
 ];
 
-/// A program that makes a view, and answers with the bytes of `way`.
+/// Builds a program that creates a view and returns its bytes by `way`.
 fn program(view: &str, way: &str) -> Query {
     let view = format!("({view})");
     let way = way.replace("VIEW", "view");
@@ -64,7 +65,7 @@ fn program(view: &str, way: &str) -> Query {
     Query::javascript(&source).at("/write")
 }
 
-/// Where bytes leave a program.
+/// Expressions that pass bytes out of a program.
 const WAYS: &[&str] = &[
     "VIEW",
     "new Response(VIEW)",
@@ -76,7 +77,7 @@ const WAYS: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn every_view_shows_its_own_bytes_wherever_it_leaves() {
+async fn every_view_outputs_exactly_its_own_bytes() {
     let house = House::shared().await;
     for view in VIEWS {
         for way in WAYS {
@@ -87,7 +88,7 @@ async fn every_view_shows_its_own_bytes_wherever_it_leaves() {
 }
 
 #[tokio::test]
-async fn a_view_that_lost_its_buffer_shows_nothing() {
+async fn views_of_detached_or_shrunk_buffers_are_empty() {
     let house = House::shared().await;
     for view in EMPTY {
         for way in WAYS {
@@ -98,7 +99,7 @@ async fn a_view_that_lost_its_buffer_shows_nothing() {
 }
 
 #[tokio::test]
-async fn bytes_are_posted_as_bytes() {
+async fn posts_bytes_as_octet_stream() {
     let house = House::shared().await;
     for view in VIEWS {
         let way = "(({ headers, body }) => headers['content-type'] + ' ' + body.length)(await up.post('/echo', VIEW))";
@@ -108,7 +109,7 @@ async fn bytes_are_posted_as_bytes() {
 }
 
 #[tokio::test]
-async fn a_response_keeps_the_bytes_that_it_was_made_of() {
+async fn a_response_copies_the_bytes_it_is_created_from() {
     let house = House::shared().await;
     for change in ["all.fill(0)", "all.buffer.transfer()"] {
         for read in ["response", "await response.bytes()", "await whole(response)"] {
@@ -123,7 +124,7 @@ async fn a_response_keeps_the_bytes_that_it_was_made_of() {
 }
 
 #[tokio::test]
-async fn nothing_but_bytes_counts_as_bytes() {
+async fn only_genuine_buffers_and_views_count_as_bytes() {
     let house = House::shared().await;
     for fake in
         ["Object.create(ArrayBuffer.prototype)", "Object.create(DataView.prototype)", "{ __proto__: all }"]
@@ -143,7 +144,7 @@ async fn nothing_but_bytes_counts_as_bytes() {
 }
 
 #[tokio::test]
-async fn parameters_are_deleted_and_found_by_name_and_value() {
+async fn url_search_params_delete_and_has_accept_a_value() {
     let house = House::shared().await;
     for (change, told) in [
         ("p.delete('a', '1')", "a=2&b=1&a=3"),
@@ -167,7 +168,7 @@ async fn parameters_are_deleted_and_found_by_name_and_value() {
 }
 
 #[tokio::test]
-async fn more_random_bytes_than_there_are_at_once_can_be_caught() {
+async fn get_random_values_throws_above_its_limit() {
     let house = House::shared().await;
     let way = "(() => { try { crypto.getRandomValues(new Uint8Array(65537)); return 'filled' } catch (e) { return e.name } })()";
     assert_eq!(house.answer(program("0", way)).await, "RangeError");

@@ -1,4 +1,5 @@
-//! Programs that are kept: by token, by hash, over a restart, as live instances; and who learns nothing of it.
+//! Cached programs: by token, by hash, across restarts and as live instances; and that callers learn nothing
+//! about each other's programs.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ const ADD: &str = "export default ({ a, b }) => a + b";
 const COUNT: &str = "let runs = 0\nexport default ({ fail, grow }) => { runs++; if (fail) throw new Error('on purpose'); \
                      if (grow) globalThis.kept = new Uint8Array(grow); return runs }";
 
-/// The mode, the token (empty where none came), and what was done.
+/// Returns the mode, the token (empty if absent) and the `did` of an answer's `ORFA-Cache`.
 fn told(answer: &Response) -> (String, String, String) {
     assert!(answer.status.is_success(), "{}", answer.text());
     let field = answer.header("orfa-cache").to_owned();
@@ -24,7 +25,7 @@ fn told(answer: &Response) -> (String, String, String) {
     (field.split(';').next().unwrap_or_default().to_owned(), part("token="), part("did="))
 }
 
-/// A request that names a program and sends only input.
+/// Builds a request that names a program and sends only input.
 fn named(content_type: &str, cache: &str, input: &str) -> Query {
     Query::new(content_type, input).header("orfa-cache", cache)
 }
@@ -38,14 +39,14 @@ fn javascript(cache: &str, input: &str) -> Query {
     named("text/javascript", cache, input)
 }
 
-/// The problem that says that the program has to be sent again, by this code.
+/// Asserts that the answer is a problem with this code that asks for the program to be sent again.
 async fn asks_again(house: &House, query: Query, code: &str) {
     let document = problem(&query.send(house).await, 409, code);
     assert_eq!(document["send_program"], true, "{document}");
 }
 
 #[tokio::test]
-async fn a_program_is_sent_once_and_named_by_its_token_from_then_on() {
+async fn a_program_is_sent_once_and_then_named_by_its_token() {
     let house = House::shared().await;
     let c =
         build("#include <orfa.h>\nvoid orfa(const void *input, int len) { orfa_done(input, len); }").await;
@@ -70,11 +71,15 @@ async fn a_program_is_sent_once_and_named_by_its_token_from_then_on() {
         }
     }
     let base = Query::javascript(ADD).input(r#"{"a":1,"b":2}"#).send(&house).await;
-    assert_eq!((base.text().as_str(), base.header("orfa-cache")), ("3", ""), "nothing was asked for");
+    assert_eq!(
+        (base.text().as_str(), base.header("orfa-cache")),
+        ("3", ""),
+        "ORFA-Cache without a request for it"
+    );
 }
 
 #[tokio::test]
-async fn a_hash_names_a_program_that_its_caller_has_sent() {
+async fn a_hash_names_programs_the_same_caller_has_sent() {
     let house = House::own(ROUTES).await;
     let program = "export default () => 'by hash'";
     let by_hash = javascript(&format!("code;hash={}", hash(program)), "");
@@ -98,7 +103,7 @@ rights: { anonymous: {}, shop: {}, other: {} }
 ";
 
 #[tokio::test]
-async fn a_token_is_its_callers_own_and_nobody_learns_what_others_run() {
+async fn tokens_and_hashes_do_not_reveal_other_callers_programs() {
     let house = House::own(ROUTES).await;
     let by = |query: Query, key: &str| query.header("x-api-key", key);
     let (shop, other) = ("a-long-and-random-key-of-the-shop", "a-long-and-random-key-of-another");
@@ -112,11 +117,15 @@ async fn a_token_is_its_callers_own_and_nobody_learns_what_others_run() {
     asks_again(&house, by(hash.clone(), other), "program-unknown").await;
     asks_again(&house, hash, "program-unknown").await;
     let sent = by(Query::javascript("export default () => 1").header("orfa-cache", "code"), other);
-    assert_eq!(told(&sent.send(&house).await).2, "compiled", "it was there, and nobody else is told");
+    assert_eq!(
+        told(&sent.send(&house).await).2,
+        "compiled",
+        "another caller must not learn that it was cached"
+    );
 }
 
 #[tokio::test]
-async fn what_is_no_token_of_this_gateway_means_send_it_again() {
+async fn unknown_tokens_request_the_program_again() {
     let house = House::shared().await;
     let (_, token, _) =
         told(&Query::javascript(ADD).input("{}").header("orfa-cache", "code").send(&house).await);
@@ -130,7 +139,7 @@ async fn what_is_no_token_of_this_gateway_means_send_it_again() {
     for wrong in ["base", "code;token=abc", "code;hash=:YWJj:", &both] {
         house.refuse(javascript(wrong, "{}"), 400, "header-malformed").await;
     }
-    // A program that comes along counts more than any token.
+    // A program in the body takes precedence over any token.
     let whole = Query::javascript(ADD)
         .input(r#"{"a":1,"b":1}"#)
         .header("orfa-cache", &format!("code;token={forged}"));
@@ -138,7 +147,7 @@ async fn what_is_no_token_of_this_gateway_means_send_it_again() {
 }
 
 #[tokio::test]
-async fn a_restart_starts_warm_where_there_is_a_folder() {
+async fn a_restart_is_warm_with_a_cache_folder() {
     let house = House::own(&format!("{ROUTES}runtime: {{ folder: kept }}\n")).await;
     let counted = plain("", "(call $done (local.get $at) (local.get $len))");
     let c =
@@ -179,7 +188,7 @@ async fn a_restart_starts_warm_where_there_is_a_folder() {
 }
 
 #[tokio::test]
-async fn what_was_sent_before_anybody_wanted_it_kept_outlasts_a_restart_too() {
+async fn programs_sent_before_caching_was_requested_survive_a_restart() {
     let house = House::own(&format!("{ROUTES}runtime: {{ folder: kept }}\n")).await;
     let program = Query::javascript(ADD).input(r#"{"a":1,"b":1}"#);
     assert_eq!(house.answer(program.clone()).await, "2");
@@ -192,9 +201,9 @@ async fn what_was_sent_before_anybody_wanted_it_kept_outlasts_a_restart_too() {
     assert_eq!((&*told(&answer).2, &*answer.text()), ("found", "4"));
 }
 
-/// Regression: only what came along was measured.
+/// Regression: the size limit covered only programs in request bodies.
 #[tokio::test]
-async fn a_program_that_came_by_a_route_with_more_room_is_too_large_for_one_with_less() {
+async fn cached_programs_obey_the_size_limit_of_each_route() {
     let small = "  - { path: /small, query: { services: [up], limits: { program: 40 } } }\n";
     let house =
         House::own(&format!("\n{small}{}runtime: {{ folder: kept }}\n", ROUTES.trim_start_matches('\n')))
@@ -215,7 +224,7 @@ async fn a_program_that_came_by_a_route_with_more_room_is_too_large_for_one_with
 }
 
 #[tokio::test]
-async fn without_a_folder_a_restart_forgets() {
+async fn a_restart_forgets_programs_without_a_cache_folder() {
     let house = House::own(ROUTES).await;
     let (_, token, _) =
         told(&Query::javascript(ADD).input("{}").header("orfa-cache", "code").send(&house).await);
@@ -226,7 +235,7 @@ async fn without_a_folder_a_restart_forgets() {
 }
 
 #[tokio::test]
-async fn gateways_with_the_same_secret_take_each_others_tokens() {
+async fn gateways_with_the_same_secret_accept_each_others_tokens() {
     let house =
         House::own(&format!("{ROUTES}runtime: {{ secret: a-long-secret-that-two-gateways-share }}\n")).await;
     let next = house.gateway.successor(crate::orfa()).await;
@@ -234,12 +243,12 @@ async fn gateways_with_the_same_secret_take_each_others_tokens() {
         told(&Query::javascript(ADD).input("{}").header("orfa-cache", "code").send(&house).await);
     let headers = [("content-type", "text/javascript"), ("orfa-cache", &*format!("code;token={token}"))];
     let answer = testkit::http::request("POST", &format!("{}/query", next.url), &headers, "").await;
-    // It has no such program, but the token is good.
+    // The other gateway does not have the program, but it accepts the token.
     problem(&answer.expect("an answer"), 409, "program-unknown");
 }
 
 #[tokio::test]
-async fn a_program_finds_nothing_of_the_run_before_unless_its_instance_is_kept() {
+async fn state_survives_a_run_only_in_instance_mode() {
     let house = House::own(ROUTES).await;
     for (mode, expected) in [("", ["1", "1", "1"]), ("code", ["1", "1", "1"]), ("instance", ["1", "2", "3"])]
     {
@@ -264,7 +273,7 @@ async fn a_program_finds_nothing_of_the_run_before_unless_its_instance_is_kept()
     }
 }
 
-/// Begins a session with an instance of its own; how it is named.
+/// Starts a session with its own instance. Returns the `ORFA-Cache` value that names it.
 async fn session(house: &House, content_type: &str, program: impl Into<Vec<u8>>, input: &str) -> String {
     let query = Query::new(content_type, program).input(input).header("orfa-cache", "instance");
     let answer = query.send(house).await;
@@ -283,7 +292,7 @@ async fn an_instance_serves_one_session() {
 }
 
 #[tokio::test]
-async fn who_stands_in_line_runs_in_an_instance_that_others_have_left() {
+async fn queued_runs_reuse_released_instances() {
     let house = Arc::new(House::own(ROUTES).await);
     let works = "let runs = 0\nexport default () => { for (let i = 0; i < 20000; i++) runs += i % 2; return ++runs % 10000 }";
     let named = session(&house, "text/javascript", works, "").await;
@@ -294,11 +303,11 @@ async fn who_stands_in_line_runs_in_an_instance_that_others_have_left() {
     }
     let answers = asked.join_all().await;
     let fresh = answers.iter().filter(|answer| told(answer).2 == "found").count();
-    assert!(fresh < 20, "{fresh} of 60 were put into an instance of their own");
+    assert!(fresh < 20, "{fresh} of 60 ran in a new instance");
 }
 
 #[tokio::test]
-async fn an_instance_that_fails_goes_over_a_limit_or_grows_is_thrown_away() {
+async fn instances_that_fail_exceed_a_limit_or_grow_are_discarded() {
     let house = House::own(ROUTES).await;
     let named = session(&house, "text/javascript", COUNT, "{}").await;
     assert_eq!(javascript(&named, "{}").send(&house).await.text(), "2");
@@ -306,13 +315,13 @@ async fn an_instance_that_fails_goes_over_a_limit_or_grows_is_thrown_away() {
     assert_eq!(javascript(&named, "{}").send(&house).await.text(), "1", "after it threw");
     let spins = javascript(&named, r#"{"fail":0}"#).limit("memory=700000");
     problem(&spins.send(&house).await, 422, "limit-memory");
-    assert_eq!(javascript(&named, "{}").send(&house).await.text(), "1", "after it went over a limit");
+    assert_eq!(javascript(&named, "{}").send(&house).await.text(), "1", "after it exceeded a limit");
     assert_eq!(javascript(&named, r#"{"grow":2000000}"#).send(&house).await.text(), "2");
     assert_eq!(javascript(&named, "{}").send(&house).await.text(), "1", "after it grew");
 }
 
 #[tokio::test]
-async fn a_run_without_an_answer_ends_its_instance() {
+async fn runs_without_an_answer_discard_their_instance() {
     let house = House::own(ROUTES).await;
     let counts = plain(
         "(global $runs (mut i32) (i32.const 48))",
@@ -328,7 +337,7 @@ async fn a_run_without_an_answer_ends_its_instance() {
 }
 
 #[tokio::test]
-async fn what_an_instance_still_holds_of_a_run_is_never_another_runs() {
+async fn lazy_values_of_a_run_are_not_readable_in_the_next() {
     let house = House::own(ROUTES).await;
     let program = "let kept\nexport default async ({ n, looks }, { up }) => {
         const now = await up.post('/body', Array.from({ length: 900 }, (_, i) => ({ i, n })))
@@ -341,12 +350,12 @@ async fn what_an_instance_still_holds_of_a_run_is_never_another_runs() {
         let answer = javascript(&named, &format!(r#"{{"n":{n}}}"#)).send(&house).await;
         assert_eq!(answer.text(), n.to_string());
     }
-    // What it has not read in its own run, it can't read in the next one.
+    // A value that was not read in its own run cannot be read in the next one.
     problem(&javascript(&named, r#"{"n":5,"looks":1}"#).send(&house).await, 422, "program-bad-handle");
 }
 
 #[tokio::test]
-async fn modules_are_kept_as_instances_too() {
+async fn modules_are_cached_as_instances_too() {
     let house = House::own(ROUTES).await;
     let body = "(global.set $runs (i32.add (global.get $runs) (i32.const 1)))
         (i32.store8 (i32.const 64) (i32.add (global.get $runs) (i32.const 48)))
@@ -362,21 +371,21 @@ async fn modules_are_kept_as_instances_too() {
     for run in ["2", "3"] {
         let again = Query::new("application/wasm", "").header("orfa-cache", &named).send(&house).await;
         assert_eq!(again.text(), run);
-        assert_eq!(again.header("content-type"), "text/plain; charset=utf-8", "each run says it anew");
+        assert_eq!(again.header("content-type"), "text/plain; charset=utf-8", "each run sets it again");
     }
 }
 
 #[tokio::test]
-async fn an_instance_is_only_kept_where_the_operator_allows_it() {
+async fn instance_mode_requires_the_routes_permission() {
     let house = House::shared().await;
     let answer = Query::javascript(COUNT).input("{}").header("orfa-cache", "instance").send(&house).await;
     let (mode, token, _) = told(&answer);
-    assert_eq!(mode, "code", "the next mode that is open");
+    assert_eq!(mode, "code", "the next permitted mode");
     assert_eq!(javascript(&format!("instance;token={token}"), "{}").send(&house).await.text(), "1");
 }
 
 #[tokio::test]
-async fn types_are_not_taken_out_for_nothing() {
+async fn type_stripping_counts_against_the_compile_rate() {
     let house = House::own(&format!("{ROUTES}runtime: {{ compile_time: 20ms }}\n")).await;
     let large = |number: usize| {
         Query::typescript(&format!("export default (): number => {number} // {}", "x".repeat(60_000)))
@@ -384,12 +393,12 @@ async fn types_are_not_taken_out_for_nothing() {
     let mut served = 0;
     while large(served).send(&house).await.status != 429 {
         served += 1;
-        assert!(served < 10, "6 ms each at least, of 20");
+        assert!(served < 10, "each program should cost at least 6 ms of 20 ms");
     }
 }
 
 #[tokio::test]
-async fn who_sends_ever_new_programs_waits_and_what_is_known_goes_on() {
+async fn new_programs_are_rate_limited_and_cached_ones_still_run() {
     let house = House::own(&format!("{ROUTES}runtime: {{ compile_time: 20ms }}\n")).await;
     let known = Query::javascript(ADD).input(r#"{"a":1,"b":1}"#);
     assert_eq!(house.answer(known.clone()).await, "2");
@@ -407,5 +416,5 @@ async fn who_sends_ever_new_programs_waits_and_what_is_known_goes_on() {
     assert_eq!(house.answer(known).await, "2");
     let other = Query::javascript("export default () => 'new'")
         .header("x-api-key", "a-long-and-random-key-of-the-shop");
-    assert_eq!(house.answer(other).await, "new", "another caller's programs are another matter");
+    assert_eq!(house.answer(other).await, "new", "another caller has its own budget");
 }

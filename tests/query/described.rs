@@ -1,4 +1,4 @@
-//! What a route says of itself, to whom; and where it can be found.
+//! A route's self-description for each caller, its types, and the API catalogue.
 
 use serde_json::{Value, json};
 use testkit::Gateway;
@@ -48,7 +48,7 @@ async fn get(gateway: &Gateway, path: &str, headers: &[(&str, &str)]) -> Respons
 }
 
 #[tokio::test]
-async fn a_route_says_what_it_is_for() {
+async fn a_route_describes_itself() {
     let gateway = gateway().await;
     let answer = get(&gateway, "/query", &[KEY]).await;
     assert_eq!((answer.status.as_u16(), answer.header("content-type")), (200, "application/json"));
@@ -78,14 +78,14 @@ async fn a_route_says_what_it_is_for() {
 }
 
 #[tokio::test]
-async fn nobody_is_told_of_what_they_may_not_use() {
+async fn descriptions_contain_only_what_the_caller_may_use() {
     let gateway = gateway().await;
     let about = get(&gateway, "/query", &[]).await.json();
     assert_eq!(about["limits"]["cpu"], 7);
     let services: Vec<_> = about["services"].as_object().expect("services").keys().collect();
     assert_eq!(services, ["catalog"]);
     assert_eq!(about["services"]["catalog"]["methods"], json!(["GET"]));
-    // `/hidden` is no path that the service opens to anybody.
+    // `/hidden` is not among the service's `paths`.
     assert_eq!(about["services"]["catalog"]["operations"].as_array().map(Vec::len), Some(1));
     let types = get(&gateway, "/query/types.d.ts", &[]).await;
     assert_eq!(
@@ -108,7 +108,7 @@ async fn nobody_is_told_of_what_they_may_not_use() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_it_is_sent_nothing() {
+async fn unchanged_descriptions_answer_with_304() {
     let gateway = gateway().await;
     for path in ["/query", "/query/types.d.ts"] {
         let first = get(&gateway, path, &[]).await;
@@ -116,9 +116,9 @@ async fn a_client_that_has_it_is_sent_nothing() {
         let tag = first.header("etag").to_owned();
         let again = get(&gateway, path, &[("if-none-match", &format!("\"other\", W/{tag}"))]).await;
         assert_eq!((again.status.as_u16(), again.body.len()), (304, 0), "{path}");
-        assert_eq!(again.header("etag"), format!("W/{tag}"), "as the client has it");
+        assert_eq!(again.header("etag"), format!("W/{tag}"), "the client's version");
         let others = get(&gateway, path, &[KEY, ("if-none-match", &tag)]).await;
-        assert_eq!(others.status.as_u16(), 200, "{path}: what another caller sees is another version");
+        assert_eq!(others.status.as_u16(), 200, "{path}: another caller has another version");
     }
 }
 
@@ -133,12 +133,12 @@ async fn the_example_runs_as_it_is() {
     let headers = [("content-type", "text/javascript")];
     let url = format!("{}/query", gateway.url);
     let ran = request("POST", &url, &headers, program.as_bytes().to_vec()).await.expect("an answer");
-    // The service is not there: the program was read, ran, and called it.
+    // The service is unreachable: the program was compiled, ran, and called it.
     assert_eq!(ran.json()["calls"][0]["path"], "/catalogs", "{}", ran.text());
 }
 
 #[tokio::test]
-async fn stored_programs_are_listed_and_called_as_the_example_says() {
+async fn stored_programs_are_listed_and_the_example_works() {
     let gateway = gateway().await;
     let about = get(&gateway, "/only", &[]).await.json();
     assert_eq!(about["programs"], "stored");
@@ -152,7 +152,7 @@ async fn stored_programs_are_listed_and_called_as_the_example_says() {
 }
 
 #[tokio::test]
-async fn a_host_name_that_a_shell_would_read_is_no_part_of_the_example() {
+async fn shell_characters_of_the_host_are_not_in_the_example() {
     let gateway = gateway().await;
     let about = get(&gateway, "/query", &[("host", "a'b")]).await;
     assert!(!about.text().contains("a'b"), "{}", about.text());
@@ -164,7 +164,7 @@ fn anchors(catalogue: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_catalogue_names_the_query_routes_that_the_caller_may_use() {
+async fn the_catalogue_lists_routes_the_caller_may_use() {
     let gateway = gateway().await;
     let path = "/.well-known/api-catalog";
     let answer = get(&gateway, path, &[]).await;
@@ -188,7 +188,7 @@ async fn the_catalogue_names_the_query_routes_that_the_caller_may_use() {
 }
 
 #[tokio::test]
-async fn the_configs_own_routes_go_before_the_catalogue() {
+async fn configured_routes_take_precedence_over_the_catalogue() {
     let upstream = testkit::misbehave::start().await;
     let config = format!(
         "listen: 127.0.0.1:0\nservices: {{ up: {{ url: '{}' }} }}\nroutes:\n  - {{ path: /query, query: {{ services: [up] }} }}\n  - {{ path: /*, proxy: {{ service: up, keep_prefix: true }} }}\n",
@@ -200,7 +200,7 @@ async fn the_configs_own_routes_go_before_the_catalogue() {
 }
 
 #[tokio::test]
-async fn an_odd_document_is_told_and_works_and_none_at_all_is_a_mistake() {
+async fn odd_openapi_documents_warn_and_invalid_ones_are_errors() {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
     write("orfa.yaml", CONFIG);
@@ -214,7 +214,7 @@ async fn an_odd_document_is_told_and_works_and_none_at_all_is_a_mistake() {
         said.contains("catalog: #/components/schemas/Odd/type: there is no type `strnig`: read as unknown"),
         "{said}"
     );
-    for (text, told) in [("openapi: [", "neither JSON nor YAML"), ("a: b", "no OpenAPI document")] {
+    for (text, told) in [("openapi: [", "neither JSON nor YAML"), ("a: b", "not an OpenAPI document")] {
         write("catalog.yaml", text);
         let wrong = check().await.expect("orfa runs");
         let said = String::from_utf8_lossy(&wrong.stderr).into_owned();

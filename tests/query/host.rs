@@ -1,4 +1,4 @@
-//! Host functions called in every wrong way: a name for each, and never a panic.
+//! Host functions called in every invalid way: each has its own problem, and none panics.
 
 use std::collections::BTreeSet;
 
@@ -6,16 +6,16 @@ use query_abi::HOST_FUNCTIONS;
 
 use crate::support::{House, Query, build, plain, request};
 
-/// Where requests of the tests lie.
+/// The address of the tests' requests in guest memory.
 const AT: u32 = 1024;
 
-/// Refuses a plain module with this body; its problem.
+/// Sends a plain module with this body, asserts that it is refused with this code, and returns the problem.
 async fn refuse(fields: &str, body: &str, code: &str) -> serde_json::Value {
     let house = House::shared().await;
     house.refuse(Query::module(plain(fields, body)), 422, code).await
 }
 
-/// A call to `http://up/json`, waited for, with handle `$h`.
+/// Returns code that calls `http://up/json`, waits for the response (handle `$h`) and runs `then`.
 fn answered(then: &str) -> String {
     format!(
         "(local $h i32) (local.set $h (call $http (i32.const {AT}))) (i32.store (i32.const 8) (local.get $h))
@@ -77,11 +77,15 @@ async fn wild_pointers() {
     }
     let takes_pointers =
         HOST_FUNCTIONS.iter().filter(|function| function.params.iter().any(|(_, c, _)| c.contains('*')));
-    assert_eq!(tried, takes_pointers.map(|function| function.name).collect(), "each that takes a pointer");
+    assert_eq!(
+        tried,
+        takes_pointers.map(|function| function.name).collect(),
+        "every function that takes a pointer"
+    );
 }
 
 #[tokio::test]
-async fn wild_pointers_inside_of_a_request() {
+async fn wild_pointers_inside_a_request() {
     let good = request(AT, "GET", "http://up/json", &[("accept", "*/*")], "body");
     for word in [0, 2, 4, 6, 8, 10] {
         let body = format!(
@@ -127,7 +131,7 @@ async fn handles_that_do_not_exist() {
 }
 
 #[tokio::test]
-async fn text_that_is_none() {
+async fn invalid_text() {
     let good = request(AT, "GET", "http://up/json", &[("accept", "*/*")], "");
     let broken = |at: u32| {
         format!("(i32.store8 (i32.const {at}) (i32.const 255)) (drop (call $http (i32.const {AT})))")
@@ -152,7 +156,7 @@ async fn done_twice_or_never() {
 }
 
 #[tokio::test]
-async fn a_status_is_200_to_599() {
+async fn accepts_statuses_from_200_to_599() {
     let house = House::shared().await;
     for (status, code) in [
         ("100", "-3"),
@@ -173,7 +177,7 @@ async fn a_status_is_200_to_599() {
 }
 
 #[tokio::test]
-async fn headers_that_an_answer_may_not_carry() {
+async fn rejects_forbidden_answer_headers() {
     let house = House::shared().await;
     for name in [
         "Set-Cookie",
@@ -197,14 +201,14 @@ async fn headers_that_an_answer_may_not_carry() {
         assert!(document["detail"].as_str().is_some_and(|text| text.contains(&told)), "{document}");
         let script = format!("export default () => new Response('', {{ headers: {{ {name:?}: 'x' }} }})");
         let code = Query::javascript(&script).send(&house).await.json()["code"].clone();
-        // What is no name at all is thrown where it is given, so that it can be caught.
+        // An invalid name throws where it is set, so that the program can catch it.
         let is_name = !name.is_empty() && !name.contains([' ', '\r']);
         assert_eq!(code, if is_name { "answer-header" } else { "program-threw" }, "{name:?}");
     }
     house.still_answers("/query").await;
 }
 
-/// A module that sets a header and answers with what `header` returned, as a digit behind `:`.
+/// Builds a module that sets a header and answers with the negated result of `header` as a digit.
 fn setting(name: &str, value: &str) -> Vec<u8> {
     let text = |text: &str| text.bytes().fold(String::new(), |all, byte| all + &format!("\\{byte:02x}"));
     let fields =
@@ -220,7 +224,7 @@ fn setting(name: &str, value: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn headers_that_an_answer_may_carry() {
+async fn accepts_permitted_answer_headers() {
     let house = House::shared().await;
     for (name, value) in
         [("Content-Type", "text/css"), ("etag", "\"1\""), ("Location", "/x"), ("Link", "<a>; rel=next")]
@@ -233,7 +237,7 @@ async fn headers_that_an_answer_may_carry() {
 }
 
 #[tokio::test]
-async fn headers_that_a_program_may_not_send() {
+async fn rejects_forbidden_request_headers() {
     let house = House::shared().await;
     for name in [
         "Host",
@@ -267,19 +271,20 @@ async fn headers_that_a_program_may_not_send() {
 }
 
 #[tokio::test]
-async fn credentials_of_the_operator_are_used_and_never_seen() {
+async fn the_operators_credentials_are_added_and_cannot_be_set() {
     let house = House::shared().await;
     let echo = "export default async (_, { guarded }) => guarded.fetch('/echo')";
     let told =
         house.answer(Query::javascript(echo).header("authorization", "me").header("cookie", "a=b")).await;
     assert!(told.contains(r#""x-api-key":"hush""#) && told.contains(r#""authorization":"me""#), "{told}");
-    assert!(!told.contains("a=b"), "only what `forward` names travels on: {told}");
+    assert!(!told.contains("a=b"), "only the headers in `forward` are passed on: {told}");
     let write =
         "export default (_, { guarded }) => guarded.fetch('/echo', { headers: { 'x_api_key': 'mine' } })";
     house.refuse(Query::javascript(write), 422, "header-reserved").await;
 }
 
-/// Refuses a program that calls this URL with this method; where the service lies stays untold.
+/// Asserts that a call of this URL with this method is refused, and that the problem does not contain the
+/// service's address.
 async fn refuse_call(method: &str, url: &str, code: &str) {
     let house = House::shared().await;
     let module = plain(&request(AT, method, url, &[], ""), &format!("(drop (call $http (i32.const {AT})))"));
@@ -289,7 +294,7 @@ async fn refuse_call(method: &str, url: &str, code: &str) {
 }
 
 #[tokio::test]
-async fn services_that_are_not_there() {
+async fn unknown_services() {
     for host in ["catalog", "localhost", "169.254.169.254", "127.0.0.1", "up.example.org", "xn--up"] {
         let code = if host.contains('.') { "url-invalid" } else { "call-unknown-service" };
         refuse_call("GET", &format!("http://{host}/json"), code).await;
@@ -297,7 +302,7 @@ async fn services_that_are_not_there() {
 }
 
 #[tokio::test]
-async fn urls_that_are_none() {
+async fn invalid_urls() {
     for (url, code) in [
         ("", "url-invalid"),
         ("/json", "url-invalid"),
@@ -319,7 +324,7 @@ async fn urls_that_are_none() {
 }
 
 #[tokio::test]
-async fn paths_that_a_service_might_read_otherwise() {
+async fn ambiguous_paths() {
     for (path, code) in [
         ("/a/../b", "path-dot-segment"),
         ("/./a", "path-dot-segment"),
@@ -343,7 +348,7 @@ async fn paths_that_a_service_might_read_otherwise() {
 }
 
 #[tokio::test]
-async fn methods_that_the_route_does_not_name() {
+async fn methods_not_permitted_by_the_route() {
     for method in ["POST", "DELETE", "PUT", "PATCH", "get", "OPTIONS", "CONNECT", "TRACE", "PROPFIND"] {
         refuse_call(method, "http://up/json", "call-method").await;
     }
@@ -352,7 +357,7 @@ async fn methods_that_the_route_does_not_name() {
 }
 
 #[tokio::test]
-async fn redirects_are_the_programs_own_business() {
+async fn redirects_are_not_followed() {
     let house = House::shared().await;
     let program = "export default async (_, { up }) => { const r = await up.fetch('/redirect'); return [r.status, r.headers.get('location')] }";
     assert_eq!(house.answer(Query::javascript(program)).await, r#"[302,"/echo"]"#);
@@ -371,7 +376,7 @@ async fn calls_overlap() {
     let javascript = "export default (_, { up }) => Promise.all([1, 2, 3, 4, 5, 6, 7, 8].map((i) => up.get('/hang', { i })))";
     let queries = [Query::module(build(source).await), Query::javascript(javascript)];
     for (seen, query) in [8, 16].into_iter().zip(queries) {
-        // None is ever answered: that the service sees all of them shows that they are under way at once.
+        // No call is ever answered: only concurrent calls can all reach the service.
         tokio::select! {
             answer = query.send(&house) => panic!("{}", answer.text()),
             () = house.upstream.seen_times("/hang", seen) => {}
@@ -419,7 +424,7 @@ async fn a_problem_quotes_no_more_than_4_kb_of_a_program() {
 }
 
 #[tokio::test]
-async fn any_place_of_a_document_may_be_asked_about() {
+async fn arbitrary_json_positions_are_safe() {
     let house = House::shared().await;
     let call = request(AT, "GET", "http://up/json?n=2", &[], "");
     let ask = "(loop $next
@@ -439,11 +444,11 @@ async fn any_place_of_a_document_may_be_asked_about() {
 }
 
 #[tokio::test]
-async fn a_member_of_many_items_is_told_at_once() {
+async fn reads_a_member_of_many_items_at_once() {
     let house = House::shared().await;
     let body = r#"[{"n":1,"n":7},{"n":"ab"},{},{"n":2},5,{"n":"abc"},{"n":"d"}]"#;
     let call = request(AT, "POST", "http://up/body", &[], body);
-    // Kinds, lengths and numbers from the second item on, with room for the text of one item.
+    // Kinds, lengths and numbers from the second item on, with space for the text of one item.
     let ask = |place: u32, last: u32| {
         format!(
             "(i32.store (i32.const 12288) (call $Json_column (local.get $h) (i32.const {place}) (i32.const 16) (i32.const 1)
@@ -470,7 +475,7 @@ async fn a_member_of_many_items_is_told_at_once() {
     }
 }
 
-/// Where an object of a text begins.
+/// Returns the offset of the object with this number in a text.
 fn word_at(text: &str, number: usize) -> u32 {
     let found = text.match_indices('{').nth(number).map_or(0, |(place, _)| place);
     u32::try_from(found).unwrap_or(u32::MAX)
@@ -478,7 +483,7 @@ fn word_at(text: &str, number: usize) -> u32 {
 
 #[tokio::test]
 async fn a_call_with_a_head_of_more_than_64_kib_ends_the_run() {
-    // The second of two pages is the value of each header.
+    // The value of each header is in the second of the two pages.
     let call = request(AT, "GET", "http://up/status/200", &[], "");
     let fields = format!("{call} (data (i32.const 4096) \"x-a\")");
     for (count, len) in [(1, 65_530), (90, 1000)] {
@@ -512,7 +517,7 @@ async fn a_pointer_or_name_of_more_than_16_kib_is_invalid() {
                 "(call $Json_member (local.get $h) (local.get $root) (i32.const 65536) (i32.const {len}) (i32.const 0) (i32.const 64) (i32.const 0) (i32.const 0))"
             ),
         ] {
-            // `/json` answers with an array of objects; a pointer begins with a slash.
+            // `/json` answers with an array of objects; the pointer starts with a slash.
             let body = answered(&format!(
                 "(memory.fill (i32.const 65536) (i32.const 97) (i32.const 65536)) (i32.store8 (i32.const 65536) (i32.const 47))
                 (local.set $root (i32.const 0))
@@ -526,7 +531,7 @@ async fn a_pointer_or_name_of_more_than_16_kib_is_invalid() {
 }
 
 #[tokio::test]
-async fn a_long_name_of_a_header_is_refused_as_any_other() {
+async fn long_header_names_are_refused_like_others() {
     let name = "content-type".repeat(20);
     let set =
         format!("(drop (call $header (i32.const 0) (i32.const {}) (i32.const 0) (i32.const 1)))", name.len());
@@ -545,7 +550,7 @@ async fn bodies_of_several_mebibytes_are_copied_whole() {
       limits: { memory: 32MiB, received: 8MiB, output: 8MiB, cpu: 10s, deadline: 60s }",
     )
     .await;
-    // Words that count are sent to a service that sends them back, read behind them, and answered.
+    // Increasing words are sent to a service that echoes them, read back, and returned as the answer.
     let call = request(AT, "POST", "http://up/body", &[], "");
     let body = format!(
         "(local $i i32) (local $h i32) (drop (memory.grow (i32.const 128)))
@@ -563,5 +568,5 @@ async fn bodies_of_several_mebibytes_are_copied_whole() {
     let answer = Query::module(plain(&call, &body)).send(&house).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let expected: Vec<u8> = (0..LEN).step_by(4).flat_map(u32::to_le_bytes).collect();
-    assert!(answer.body == expected, "the {} bytes are others", answer.body.len());
+    assert!(answer.body == expected, "the {} bytes differ", answer.body.len());
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a request before any program is looked at, and what every answer carries.
+//! Checks of a request before its program is read, and the headers of every answer.
 
 use std::io::Write;
 
@@ -33,7 +33,7 @@ async fn the_content_type_has_to_be_known() {
 }
 
 #[tokio::test]
-async fn programs_come_by_post_or_query() {
+async fn accepts_programs_by_post_or_query() {
     let house = House::shared().await;
     for method in ["GET", "PUT", "DELETE"] {
         let answer = Query::javascript(HELLO).method(method).send(&house).await;
@@ -52,7 +52,7 @@ async fn the_method_query_makes_only_safe_calls() {
 }
 
 #[tokio::test]
-async fn a_foreign_page_runs_nothing() {
+async fn foreign_origins_run_nothing() {
     let house = House::own("  - { path: /query, query: { services: [up] } }").await;
     let program = "export default async (_, { up }) => { await up.get('/status/290'); return 'ran' }";
     for origin in ["https://evil.example", "null", "http://127.0.0.1", ""] {
@@ -64,7 +64,7 @@ async fn a_foreign_page_runs_nothing() {
 }
 
 #[tokio::test]
-async fn a_listed_page_may_read_the_answer_and_its_problems() {
+async fn listed_origins_may_read_answers_and_problems() {
     let house = House::shared().await;
     let shop = |query: Query| query.at("/shop").header("origin", "https://shop.example.org");
     let good = shop(Query::javascript(HELLO)).send(&house).await;
@@ -79,7 +79,7 @@ async fn a_listed_page_may_read_the_answer_and_its_problems() {
 }
 
 #[tokio::test]
-async fn a_body_of_100_mb_is_refused_and_not_kept() {
+async fn a_body_of_100_mb_is_refused_without_buffering() {
     const SIZE: usize = 100 << 20;
     let house = House::own("  - { path: /query, query: { services: [up] } }").await;
     house.still_answers("/query").await;
@@ -95,7 +95,7 @@ async fn a_body_of_100_mb_is_refused_and_not_kept() {
     assert!(grown < 32 << 10, "the gateway grew by {grown} KiB");
 }
 
-/// Sends the head and as much of the body as the gateway takes; its answer.
+/// Sends the head and as much of the body as the gateway accepts. Returns the answer.
 async fn upload(house: &House, framing: &str, size: usize) -> String {
     let mut stream = TcpStream::connect(house.gateway.address).await.expect("a connection");
     let head = "POST /query HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: text/javascript\r\n";
@@ -110,12 +110,12 @@ async fn upload(house: &House, framing: &str, size: usize) -> String {
             }
         }
     };
-    // A refused upload may end in a reset behind the answer.
+    // A refused upload may end in a reset after the answer.
     let (_, _) = tokio::join!(body, reader.read_to_string(&mut answer));
     answer
 }
 
-/// The most memory that the gateway has had so far, in KiB.
+/// Returns the gateway's peak resident size, in KiB.
 fn peak(house: &House) -> i64 {
     let pid = house.gateway.pid().expect("it runs");
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("Linux");
@@ -124,17 +124,17 @@ fn peak(house: &House) -> i64 {
 }
 
 #[tokio::test]
-async fn a_compressed_bomb_is_refused() {
+async fn rejects_decompression_bombs() {
     let house = House::shared().await;
     let bomb = gzip(&vec![b' '; 32 << 20]);
-    assert!(bomb.len() < 64 << 10, "the limit must not meet it before it is unpacked");
+    assert!(bomb.len() < 64 << 10, "the compressed body must be below the limit");
     house
         .refuse(Query::new("text/javascript", bomb).header("content-encoding", "gzip"), 413, "body-too-large")
         .await;
 }
 
 #[tokio::test]
-async fn an_encoded_body_has_to_be_what_it_says() {
+async fn rejects_bodies_that_do_not_match_their_encoding() {
     let house = House::shared().await;
     let packed = gzip(format!("{{\"n\":1}}{}", "export default ({ n }) => `n is ${n}`").as_bytes());
     let sent = |body: &[u8], coding| Query::new("text/javascript", body).header("content-encoding", coding);
@@ -143,11 +143,11 @@ async fn an_encoded_body_has_to_be_what_it_says() {
     house.refuse(sent(&packed, "br"), 400, "content-encoding-broken").await;
     house.refuse(sent(&packed, "lzma"), 415, "content-encoding-unknown").await;
     let good = sent(&packed, "gzip").header("orfa-input", "7");
-    assert_eq!(house.answer(good).await, "n is 1", "ORFA-Input counts what came out");
+    assert_eq!(house.answer(good).await, "n is 1", "ORFA-Input counts decoded bytes");
 }
 
 #[tokio::test]
-async fn a_program_in_several_gzip_members_is_whole() {
+async fn decodes_all_gzip_members() {
     let house = House::shared().await;
     let sent = |body: Vec<u8>| Query::new("text/javascript", body).header("content-encoding", "gzip");
     let (first, second) = HELLO.as_bytes().split_at(HELLO.len() / 2);
@@ -158,7 +158,7 @@ async fn a_program_in_several_gzip_members_is_whole() {
 }
 
 #[tokio::test]
-async fn an_answers_header_has_an_end() {
+async fn answer_headers_are_limited_in_length() {
     let house = House::shared().await;
     let long = "export default () => new Response('', { headers: { link: 'x'.repeat(4097) } })";
     house.refuse(Query::javascript(long), 422, "program-bad-answer").await;
@@ -171,7 +171,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn the_input_is_no_longer_than_the_body() {
+async fn rejects_an_input_longer_than_the_body() {
     let house = House::shared().await;
     let query = |length: &str| Query::javascript(HELLO).header("orfa-input", length);
     for length in ["29", "64000", "999999999999999"] {
@@ -221,7 +221,7 @@ async fn orfa_limit_is_a_dictionary_of_whole_numbers() {
 }
 
 #[tokio::test]
-async fn a_request_has_a_program_of_decent_size_and_in_utf_8() {
+async fn rejects_missing_oversized_and_non_utf8_programs() {
     let house = House::shared().await;
     house.refuse(Query::javascript(""), 400, "program-missing").await;
     house.refuse(Query::module(""), 400, "program-missing").await;
@@ -233,21 +233,21 @@ async fn a_request_has_a_program_of_decent_size_and_in_utf_8() {
 }
 
 #[tokio::test]
-async fn a_form_is_a_request_too() {
+async fn accepts_multipart_forms() {
     let house = House::shared().await;
     let program = "export default ({ n }: { n: number }) => n + 1";
-    // As `curl -F program=@q.ts -F input='{"n":1}'` sends it.
+    // As sent by `curl -F program=@q.ts -F input='{"n":1}'`.
     let curl =
         [("program\"; filename=\"q.ts", "application/octet-stream", program), ("input", "", r#"{"n":1}"#)];
     assert_eq!(house.answer(form(&curl)).await, "2");
-    // As a browser's FormData sends a Blob; the input may come first, or not at all.
+    // As a browser's FormData sends a Blob; the input may come first or be absent.
     let blob = [("input", "", r#"{"n":2}"#), ("program\"; filename=\"blob", "text/typescript", program)];
     assert_eq!(house.answer(form(&blob)).await, "3");
     assert_eq!(house.answer(form(&[("program", "text/javascript", HELLO)])).await, "hello");
 }
 
 #[tokio::test]
-async fn a_form_has_one_program_and_one_input() {
+async fn rejects_malformed_forms() {
     let house = House::shared().await;
     let program = ("program", "text/javascript", HELLO);
     house.refuse(form(&[("input", "", "{}")]), 400, "program-missing").await;
@@ -260,7 +260,7 @@ async fn a_form_has_one_program_and_one_input() {
     house.refuse(Query::new("multipart/form-data; boundary=b", "--b\r\nno end"), 400, "form-malformed").await;
 }
 
-/// A form of parts: name (and what stands behind it), type, text.
+/// Builds a form of parts: the name (with any further parameters), the content type and the text.
 fn form(parts: &[(&str, &str, &str)]) -> Query {
     let mut body = String::new();
     for (name, content_type, text) in parts {
@@ -286,7 +286,7 @@ async fn a_request_that_is_not_http_is_refused() {
 }
 
 #[tokio::test]
-async fn there_are_routes_and_nothing_else() {
+async fn only_configured_paths_are_routed() {
     let house = House::shared().await;
     for path in ["/", "/nowhere", "/query/", "/query/deeper", "/Query"] {
         let answer = Query::javascript(HELLO).at(path).send(&house).await;
@@ -299,7 +299,7 @@ async fn there_are_routes_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_answer_is_bytes_and_nothing_more() {
+async fn answers_are_inert_for_browsers() {
     let house = House::shared().await;
     let module = plain("(data (i32.const 0) \"<script>\")", "(call $done (i32.const 0) (i32.const 8))");
     let answer = Query::module(module).send(&house).await;
@@ -316,7 +316,7 @@ async fn an_answer_is_bytes_and_nothing_more() {
 }
 
 #[tokio::test]
-async fn every_answer_tells_where_its_time_went() {
+async fn every_answer_reports_its_timing() {
     let house = House::shared().await;
     let program =
         "export default (_, { up }) => Promise.all([up.get('/json?timed=1'), up.get('/status/201')])";
@@ -326,7 +326,7 @@ async fn every_answer_tells_where_its_time_went() {
         timing.contains("cpu;dur=") && timing.contains("calls;desc=2") && timing.contains("total;dur="),
         "{timing}"
     );
-    assert!(!timing.contains("timed"), "calls are listed only where they are asked for: {timing}");
+    assert!(!timing.contains("timed"), "calls are listed only on request: {timing}");
     let listed = Query::javascript(program).header("prefer", "respond-async, Calls").send(&house).await;
     let listed = listed.header("server-timing");
     assert!(listed.contains("desc=\"up GET /json?timed=1 200\";dur="), "{listed}");
@@ -336,7 +336,7 @@ async fn every_answer_tells_where_its_time_went() {
 }
 
 #[tokio::test]
-async fn the_same_program_is_compiled_once() {
+async fn a_program_is_compiled_once() {
     let house = House::shared().await;
     let module = plain("", "(call $done (i32.const 7) (i32.const 0))");
     let first = Query::module(&module[..]).send(&house).await;
@@ -346,7 +346,7 @@ async fn the_same_program_is_compiled_once() {
 }
 
 #[tokio::test]
-async fn a_browser_may_ask_first() {
+async fn answers_preflight_requests() {
     let house = House::shared().await;
     let url = format!("{}/shop", house.gateway.url);
     let asked = |origin| {

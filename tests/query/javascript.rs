@@ -1,17 +1,16 @@
-//! JavaScript and TypeScript as strangers write it: what does not parse, throws, never ends or tampers;
-//! and how what is returned becomes the answer.
+//! Arbitrary JavaScript and TypeScript: programs that fail to parse, throw, never end or tamper with globals.
 
 use serde_json::{Value, json};
 
 use crate::support::{House, Query};
 
-/// Refuses a program in JavaScript; its problem.
+/// Sends a JavaScript program, asserts that it is refused with this code, and returns the problem.
 async fn refuse(source: &str, code: &str) -> Value {
     let house = House::shared().await;
     house.refuse(Query::javascript(source), 422, code).await
 }
 
-/// Where a problem says that it is.
+/// Returns the line and column of a problem.
 fn place(document: &Value) -> (u64, u64) {
     (document["line"].as_u64().unwrap_or_default(), document["column"].as_u64().unwrap_or_default())
 }
@@ -46,7 +45,7 @@ async fn typescript_that_does_not_parse() {
 }
 
 #[tokio::test]
-async fn an_exception_that_nobody_catches() {
+async fn uncaught_exceptions() {
     let source = "export default async () => {\n  await 0;\n  throw new RangeError('too far');\n}";
     let document = refuse(source, "program-threw").await;
     assert!(
@@ -148,7 +147,7 @@ async fn allocation_without_end() {
         "export default () => new Uint8Array(1 << 30).length",
         "export default () => 'x'.repeat(1 << 28)",
     ] {
-        // With less memory than the route's, so that no busy machine's CPU time ends it first.
+        // A memory limit below the route's, so that the CPU limit does not come first on a busy machine.
         let program = Query::javascript(source).limit("memory=6000000");
         house.refuse(program, 422, "limit-memory").await;
     }
@@ -197,7 +196,7 @@ async fn globals_that_were_tampered_with() {
 }
 
 #[tokio::test]
-async fn promises_that_were_tampered_with_hurt_nobody_else() {
+async fn promises_that_were_tampered_with_do_not_affect_other_runs() {
     let house = House::shared().await;
     for tampering in [
         "Promise.prototype.then = () => { throw 1 }",
@@ -219,7 +218,7 @@ async fn promises_that_were_tampered_with_hurt_nobody_else() {
 }
 
 #[tokio::test]
-async fn services_are_not_to_be_changed() {
+async fn services_are_read_only() {
     let house = House::shared().await;
     let source = "export default async (_, services) => {
         try { services.up = { get: () => 'mine' } } catch {}
@@ -280,7 +279,7 @@ async fn a_program_is_one_file() {
 }
 
 #[tokio::test]
-async fn the_console_of_a_run_that_ended_badly() {
+async fn problems_include_the_console() {
     let source = "export default () => { console.log('a', { b: [1] }); console.error(new TypeError('c').message); throw new Error('d') }";
     let document = refuse(source, "program-threw").await;
     assert_eq!(document["console"], "a {\"b\":[1]}\nc\n", "{document}");

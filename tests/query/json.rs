@@ -1,19 +1,20 @@
-//! Large JSON answers, which stay with the host: a program sees no difference from a value that it parsed
-//! itself, but for what it costs.
+//! Large JSON responses, which stay in the host. To a program they behave like values that it parsed itself,
+//! apart from their cost.
 
 use serde_json::json;
 
 use crate::support::{House, Query, Recorded, build, text};
 
-/// Makes a text long enough to stay with the host.
+/// Padding that makes a text long enough to stay in the host.
 const PAD: &str = "const pad = ' '.repeat(5000);";
 
-/// A program whose `check(value)` runs on what `text` is parsed to, and on what comes as an answer.
+/// Builds a program that runs each check on `JSON.parse(text)` and on a response with this text, and returns
+/// the checks whose results differ.
 fn both(text: &str, checks: &str) -> Query {
     both_of(&serde_json::to_string(text).expect("JSON"), checks)
 }
 
-/// The same of a text that the program makes.
+/// Like `both`, with a JavaScript expression for the text.
 fn both_of(text: &str, checks: &str) -> Query {
     Query::javascript(&format!(
         "{PAD}
@@ -34,7 +35,7 @@ fn both_of(text: &str, checks: &str) -> Query {
     .at("/write")
 }
 
-/// An object whose values, names, texts and lists the host reads in more than one part.
+/// An object whose values, names, texts and lists span several of the host's chunks.
 const MEGABYTES: &str = r#"
     '{"first":1,"escaped":"' + 'a\\n\\u00e9'.repeat(60000) + '","unpaired":"' + 'x'.repeat(600000) + '\\ud800",'
     + '"digits":' + '7'.repeat(600000) + ', "' + 'k'.repeat(600000) + '":"named","\\u006bk":"escaped",'
@@ -43,7 +44,7 @@ const MEGABYTES: &str = r#"
     + '"texts":["' + 'y'.repeat(600000) + '","z","' + '\u00fc'.repeat(300000) + '"],"last":{"x":1}, "same":1,"same":2}'
 "#;
 
-/// A route on which a program may read megabytes.
+/// A route whose programs may read megabytes.
 const ROUTES: &str = "
   - path: /write
     query:
@@ -53,7 +54,7 @@ const ROUTES: &str = "
 ";
 
 #[tokio::test]
-async fn an_object_of_megabytes_is_as_one_that_was_parsed() {
+async fn objects_of_megabytes_behave_like_parsed_ones() {
     let house = House::own(ROUTES).await;
     for checks in [
         "(v) => [v.first, v.last.x, v.same, v.none, v['kk'], v['k'.repeat(600000)]]",
@@ -78,7 +79,7 @@ const DOCUMENT: &str = r#"{
 }"#;
 
 #[tokio::test]
-async fn an_object_of_a_large_answer_is_as_one_that_was_parsed() {
+async fn large_objects_behave_like_parsed_ones() {
     let house = House::shared().await;
     let checks = [
         "(v) => v",
@@ -141,7 +142,7 @@ async fn an_object_of_a_large_answer_is_as_one_that_was_parsed() {
 }
 
 #[tokio::test]
-async fn an_array_of_a_large_answer_is_as_one_that_was_parsed() {
+async fn large_arrays_behave_like_parsed_ones() {
     let house = House::shared().await;
     let text =
         r#"[ {"id": 1, "tags": ["a", "b"]}, [[], [1, [2]]], "text", "\ud83d", null, true, false, 1.25, {} ]"#;
@@ -152,9 +153,9 @@ async fn an_array_of_a_large_answer_is_as_one_that_was_parsed() {
     assert_eq!(house.answer(both(text, checks)).await, "[]");
 }
 
-/// Reading ahead shows in nothing but its time.
+/// Reading ahead is observable only by its time.
 #[tokio::test]
-async fn the_same_members_of_many_objects_are_as_those_that_were_parsed_in_any_order() {
+async fn members_of_many_objects_behave_like_parsed_ones_in_any_order() {
     let house = House::own(
         "  - { path: /write, query: { services: [up], methods: [POST], limits: { cpu: 10s, deadline: 30s, memory: 64MiB } } }",
     )
@@ -195,7 +196,7 @@ async fn the_same_members_of_many_objects_are_as_those_that_were_parsed_in_any_o
         (v) => v.list.map((i) => Object.keys(i).map((name) => i[name]?.length ?? i[name])), (v) => v.list.map((i) => ({ ...i, id: -i.id })),
         (v) => { for (const i of v.list) i.id; return [v.list.map((i) => i.id), v.list]; }, (v) => v.list.map((i) => i[Symbol.iterator] ?? i.id)";
     assert_eq!(house.answer(both(&text, checks)).await, "[]");
-    // One document is gone, another one comes to stand where it stood.
+    // The next document takes the place of the freed one.
     let source = "export default async (_, { up }) => {
         const sums = [];
         for (let round = 0; round < 6; round++) {
@@ -209,7 +210,7 @@ async fn the_same_members_of_many_objects_are_as_those_that_were_parsed_in_any_o
 }
 
 #[tokio::test]
-async fn a_large_answer_that_is_handed_on_keeps_its_spelling() {
+async fn large_responses_are_passed_on_verbatim() {
     let house = House::shared().await;
     let text = r#"{"total": 1.50, "big": 123456789012345678901234567890}"#;
     let source = format!(
@@ -221,7 +222,7 @@ async fn a_large_answer_that_is_handed_on_keeps_its_spelling() {
 }
 
 #[tokio::test]
-async fn what_holds_parts_of_a_large_answer_is_written_as_json_is() {
+async fn answers_with_parts_of_a_large_response_are_serialized_as_json() {
     let house = House::shared().await;
     for (returned, written) in [
         (
@@ -259,7 +260,7 @@ async fn what_holds_parts_of_a_large_answer_is_written_as_json_is() {
 }
 
 #[tokio::test]
-async fn an_answer_is_written_as_json_stringify_writes_it() {
+async fn answers_are_serialized_like_json_stringify() {
     let house = House::shared().await;
     let values = r#"
         'plain', 'qu"ote, back\\slash, \n\r\t\b\f\0\x1f\x7f', 'é ü 漢 😀', 'x'.repeat(300) + '"' + 'y'.repeat(300),
@@ -315,7 +316,7 @@ async fn an_answer_is_written_as_json_stringify_writes_it() {
 }
 
 #[tokio::test]
-async fn json_that_is_broken_or_too_deep_is_told_at_once() {
+async fn reports_invalid_or_too_deep_json_immediately() {
     let house = House::shared().await;
     let source = format!(
         "{PAD} export default async (text, {{ up }}) => {{
@@ -337,7 +338,7 @@ async fn json_that_is_broken_or_too_deep_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_service_error_says_what_is_wrong_with_a_large_body() {
+async fn service_errors_describe_an_invalid_large_body() {
     let house = House::shared().await;
     let source = "export default async (_, { up }) => {
         const reasons = [];
@@ -356,13 +357,13 @@ async fn a_service_error_says_what_is_wrong_with_a_large_body() {
 }
 
 #[tokio::test]
-async fn a_document_is_let_go_of_with_the_last_of_its_objects() {
+async fn documents_are_freed_with_their_last_object() {
     let limits = "{ cpu: 10s, memory: 8MiB, calls: 40 }";
     let house = House::own(&format!(
         "  - {{ path: /query, query: {{ services: [up], methods: [GET, POST], limits: {limits} }} }}"
     ))
     .await;
-    // Each answer and its index are more than 60 KB, and all of them together more than the limit.
+    // Each response with its index exceeds 60 KB, and all of them together exceed the limit.
     let source = "export default async (_, { up }) => {
         const body = JSON.stringify(Array.from({ length: 3000 }, (_, id) => ({ id, name: `item ${id}` })));
         let sum = 0;
@@ -373,7 +374,7 @@ async fn a_document_is_let_go_of_with_the_last_of_its_objects() {
 }
 
 #[tokio::test]
-async fn a_c_program_walks_a_large_answer_in_place() {
+async fn c_programs_read_large_responses_in_place() {
     let house = House::shared().await;
     let source = r#"#include <orfa.h>
         #include <string.h>
@@ -415,9 +416,9 @@ async fn a_c_program_walks_a_large_answer_in_place() {
     assert_eq!(answer, known);
 }
 
-/// Reading ahead shows in nothing but its time.
+/// Reading ahead is observable only by its time.
 #[tokio::test]
-async fn a_c_program_reads_the_same_members_of_many_items_in_any_order() {
+async fn c_programs_read_members_of_many_items_in_any_order() {
     let house = House::own(
         "  - { path: /query, query: { services: [up], methods: [POST], limits: { cpu: 10s, deadline: 30s } } }",
     )
@@ -483,7 +484,7 @@ async fn a_c_program_reads_the_same_members_of_many_items_in_any_order() {
 }
 
 #[tokio::test]
-async fn a_c_program_ends_where_a_large_answer_is_broken_or_too_deep() {
+async fn c_programs_fail_on_invalid_or_too_deep_large_responses() {
     let house = House::shared().await;
     let source = r#"#include <orfa.h>
         void orfa(const void *input, int len) {
@@ -506,7 +507,7 @@ async fn a_c_program_ends_where_a_large_answer_is_broken_or_too_deep() {
 }
 
 #[tokio::test]
-async fn a_recorded_run_reads_a_large_answer_as_any_other_and_so_do_its_replays() {
+async fn recorded_runs_and_replays_read_large_responses() {
     let house = House::shared().await;
     let javascript = "export default async (_, { up }) => (await up.get('/json', { n: 300 }))[299].name";
     let c = r#"#include <orfa.h>
@@ -525,9 +526,10 @@ async fn a_recorded_run_reads_a_large_answer_as_any_other_and_so_do_its_replays(
     }
 }
 
-/// Regression: the container was asked for in every turn, which began it anew. Modules go on asking like that.
+/// Regression: a container expression that was evaluated again in every iteration restarted the walk. Existing
+/// modules still do so.
 #[tokio::test]
-async fn a_part_of_a_large_answer_that_is_walked_through_where_it_is_named_has_an_end() {
+async fn iterating_over_a_repeated_container_expression_ends() {
     let house = House::shared().await;
     let items = vec![json!({ "parts": [1, 2], "more": { "a": 3 }, "rest": "x".repeat(30) }); 200];
     let input = json!({ "data": items }).to_string();
@@ -549,7 +551,7 @@ void orfa(const void *input, int len) {{
             each("one", "orfa_at(all, \"/data\")"),
             each("part", "orfa_at(one, \"/parts\")"),
             each("part", "orfa_at(one, \"/more\")"),
-            // From here on the parts of `all` are at hand.
+            // From here on the parts of `all` are indexed.
             each("whole", "all"),
         );
         let query = Query::module(build(&source).await).at("/write").input(&input);

@@ -1,9 +1,9 @@
-//! Every limit exists twice, what the client grants and the operator's cap; each has its own problem, which
-//! says whose it was.
+//! Limits of a run. Each limit exists as the client's grant and as the operator's cap, and its problem names
+//! the one that was exceeded.
 
 use crate::support::{House, Query, build, plain, request};
 
-/// Sends a query that goes over a limit, once as it is and once with a smaller grant.
+/// Sends a query that exceeds a limit, with the route's cap and with a smaller grant.
 async fn exceed(house: &House, query: Query, code: &str, cap: &str, grant: &str, granted: &str) {
     let text = |document: serde_json::Value| document["detail"].as_str().unwrap_or_default().to_owned();
     let capped = text(house.refuse(query.clone(), 422, code).await);
@@ -40,7 +40,7 @@ async fn memory_of_a_plain_module() {
 }
 
 #[tokio::test]
-async fn memory_that_a_module_begins_with() {
+async fn initial_memory_of_a_module() {
     let house = House::shared().await;
     let large = r#"(module (memory (export "memory") 1000) (func (export "orfa") (param i32 i32)))"#;
     house.refuse(Query::module(crate::support::wat(large)), 422, "limit-memory").await;
@@ -56,7 +56,7 @@ async fn memory_of_a_c_program() {
 }
 
 #[tokio::test]
-async fn memory_that_the_host_holds() {
+async fn memory_held_by_the_host() {
     let house = House::own(
         "  - path: /query
     query:
@@ -75,12 +75,12 @@ async fn memory_that_the_host_holds() {
 }
 
 #[tokio::test]
-async fn a_table_does_not_grow_without_end() {
+async fn table_growth_is_limited() {
     let house = House::shared().await;
     let grow = "(loop (br_if 0 (i32.ge_s (table.grow $t (ref.null func) (i32.const 1000)) (i32.const 0))))
         (call $done (i32.const 0) (i32.const 0))";
     let query = Query::module(plain("(table $t 1 funcref)", grow));
-    assert_eq!(house.answer(query).await, "", "it is refused, and the program goes on");
+    assert_eq!(house.answer(query).await, "", "growth is refused, and the program continues");
     house.still_answers("/query").await;
 }
 
@@ -137,7 +137,7 @@ async fn deadline() {
 }
 
 #[tokio::test]
-async fn parallel_calls_beyond_the_limit_wait_their_turn() {
+async fn parallel_calls_above_the_limit_are_queued() {
     let route = "  - { path: /query, query: { services: [up], limits: { parallel: 4, deadline: 30s } } }";
     let house = House::own(route).await;
     let program = "export default ({ n }, { up }) => Promise.all(Array.from({ length: n }, (_, i) => up.get('/hang', { i })))";
@@ -167,7 +167,7 @@ async fn a_grant_above_the_cap_is_the_cap() {
 }
 
 #[tokio::test]
-async fn others_are_answered_while_programs_spin_and_hoard() {
+async fn other_queries_are_answered_while_programs_spin_and_hoard() {
     let route = "  - path: /query
     query: { services: [up], limits: { cpu: 2s, deadline: 60s, memory: 64MiB } }";
     let house = std::sync::Arc::new(House::own(route).await);
@@ -188,7 +188,10 @@ async fn others_are_answered_while_programs_spin_and_hoard() {
     for _ in 0..20 {
         house.still_answers("/query").await;
     }
-    assert!(spinners.iter().all(|spinner| !spinner.is_finished()), "the others waited for the spinners");
+    assert!(
+        spinners.iter().all(|spinner| !spinner.is_finished()),
+        "other queries waited for the spinning programs"
+    );
     for spinner in spinners {
         crate::support::problem(&spinner.await.expect("an answer"), 422, "limit-cpu");
     }

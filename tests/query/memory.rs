@@ -1,14 +1,14 @@
-//! Memory that the gateway takes for a program beside the program's own: it counts against the program's limit before it
-//! is taken. The peak of the process is measured, from outside, against what that limit allows.
+//! Memory that the gateway allocates for a program outside the sandbox. It counts against the program's limit
+//! before it is allocated. The tests compare the peak memory of the process with the allowance of that limit.
 
 use std::fs;
 
 use crate::support::{House, Query, plain, request};
 
 const MIB: usize = 1 << 20;
-/// The limit of the routes, of which the programs use 32 themselves.
+/// The memory limit of the routes; the programs use 32 MiB of it themselves.
 const LIMIT: usize = 34 * MIB;
-/// What a gateway may need beside that for the request, its connections and its log.
+/// The gateway's own memory for the request, its connections and its log.
 const SLACK: usize = 14 * MIB;
 const ROUTES: &str = "
   - path: /query
@@ -23,8 +23,8 @@ const ROUTES: &str = "
       recordings: { callers: [anyone] }
       limits: { memory: 34MiB, cpu: 20s, deadline: 60s }
 ";
-/// Makes the memory 32 MiB larger and fills all behind the first two pages with a byte, in steps of a mebibyte: nothing else has
-/// its turn during one instruction.
+/// Grows the memory by 32 MiB and fills everything behind the first two pages with a byte. Each step fills one
+/// mebibyte, because other tasks have no turn during a single instruction.
 const GROWN: &str = "(drop (memory.grow (i32.const 512))) (local.set $i (i32.const 131072))
     (loop (memory.fill (local.get $i) (i32.const BYTE) (i32.const 1048576))
       (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1048576))) (i32.const 33685504))))";
@@ -33,7 +33,7 @@ fn filled(byte: u8) -> String {
     GROWN.replace("BYTE", &byte.to_string())
 }
 
-/// What the system says of the process under a name (proc_pid_status(5)).
+/// Returns a field of the process's status (proc_pid_status(5)).
 fn status(house: &House, name: &str) -> String {
     let status = format!("/proc/{}/status", house.gateway.pid().expect("a process"));
     let status = fs::read_to_string(status).expect("Linux");
@@ -41,12 +41,12 @@ fn status(house: &House, name: &str) -> String {
     line.expect(name).trim().to_owned()
 }
 
-/// The process's peak since [`House::reset`], in bytes.
+/// Returns the peak resident size since the last reset, in bytes.
 fn peak(house: &House) -> usize {
     status(house, "VmHWM").trim_end_matches("kB").trim().parse::<usize>().expect("a number") * 1024
 }
 
-/// Sends a query, and says by how much the process grew for it at most.
+/// Sends a query and returns the growth of the process's peak memory, in bytes, with the start of the answer.
 async fn growth(house: &House, query: Query) -> (usize, String) {
     let clear = format!("/proc/{}/clear_refs", house.gateway.pid().expect("a process"));
     fs::write(clear, "5").expect("Linux");
@@ -55,7 +55,7 @@ async fn growth(house: &House, query: Query) -> (usize, String) {
     (peak(house).saturating_sub(before), answer.text().chars().take(300).collect())
 }
 
-/// Programs that would have the gateway take many times their own memory, by what they do.
+/// Returns modules that ask the host for a multiple of their own memory, each with a name.
 fn greedy() -> Vec<(&'static str, Vec<u8>)> {
     let call = request(1024, "GET", "http://up/json?n=1", &[], "");
     let wait = "(i32.store (i32.const 16) (call $http (i32.const 1024)))
@@ -67,7 +67,7 @@ fn greedy() -> Vec<(&'static str, Vec<u8>)> {
           (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 4))) (i32.const 33685504))))
         (drop (call $Future_wait (i32.const 131072) (i32.const 8388608) (i32.const 1)))"
     );
-    // A hundred headers that name the same bytes: `orfa_request` at 1024, its headers at 2048.
+    // A hundred headers that refer to the same bytes: `orfa_request` at 1024, its headers at 2048.
     let headers = "(local.set $i (i32.const 0))
         (loop (i32.store (i32.add (i32.const 2048) (i32.mul (local.get $i) (i32.const 16))) (i32.const 1000))
           (i32.store (i32.add (i32.const 2052) (i32.mul (local.get $i) (i32.const 16))) (i32.const 1))
@@ -90,9 +90,9 @@ fn greedy() -> Vec<(&'static str, Vec<u8>)> {
         plain(fields, &format!("(local $i i32) {} {then}", filled(byte)))
     };
     vec![
-        ("logs all", with("", 0xff, "(call $log (i32.const 131072) (i32.const 33554432))")),
+        ("logs its whole memory", with("", 0xff, "(call $log (i32.const 131072) (i32.const 33554432))")),
         (
-            "fails with all",
+            "fails with its whole memory as text",
             with(
                 "",
                 0xff,
@@ -100,21 +100,24 @@ fn greedy() -> Vec<(&'static str, Vec<u8>)> {
             ),
         ),
         (
-            "names an answer's header by all",
+            "sets a header with its whole memory as the name",
             with(
                 "",
                 b'a',
                 "(drop (call $header (i32.const 131072) (i32.const 33554432) (i32.const 0) (i32.const 0)))",
             ),
         ),
-        ("answers with all", with("", b'a', "(call $done (i32.const 131072) (i32.const 4000000))")),
-        ("waits for many", plain(&call, &format!("(local $i i32) {same}"))),
-        ("sends headers that are the same bytes", with(&call, b'a', headers)),
-        ("sends all as a URL", with(&call, b'a', &url)),
-        ("sends all as a method", with(&call, b'A', &method)),
-        ("sends all as a body", with(&call, b'a', &body)),
         (
-            "asks by a pointer that is all",
+            "answers with 4 MB of its memory",
+            with("", b'a', "(call $done (i32.const 131072) (i32.const 4000000))"),
+        ),
+        ("waits for many handles", plain(&call, &format!("(local $i i32) {same}"))),
+        ("sends many headers that share bytes", with(&call, b'a', headers)),
+        ("sends its whole memory as a URL", with(&call, b'a', &url)),
+        ("sends its whole memory as a method", with(&call, b'A', &method)),
+        ("sends its whole memory as a body", with(&call, b'a', &body)),
+        (
+            "reads JSON by a pointer of its whole memory",
             with(
                 &call,
                 b'/',
@@ -124,7 +127,7 @@ fn greedy() -> Vec<(&'static str, Vec<u8>)> {
             ),
         ),
         (
-            "asks by a name that is all",
+            "reads JSON by a name of its whole memory",
             with(
                 &call,
                 b'a',
@@ -137,7 +140,7 @@ fn greedy() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[tokio::test]
-async fn what_a_host_function_takes_stays_within_the_programs_memory() {
+async fn host_functions_allocate_within_the_programs_memory_limit() {
     let house = House::own(ROUTES).await;
     house.still_answers("/query").await;
     for (what, module) in greedy() {
@@ -147,8 +150,8 @@ async fn what_a_host_function_takes_stays_within_the_programs_memory() {
     }
 }
 
-/// A module that has a service send it a text of some MiB, of arrays within arrays, and asks for its root: the index of
-/// that is eight times as large.
+/// Returns a module that receives a text of some MiB of nested arrays from a service and reads its root. The
+/// index of such a text is eight times as large.
 fn deeply_nested(texts: usize) -> Vec<u8> {
     let one = format!("{}\\22{}\\22{},", "[".repeat(1000), "x".repeat(64), "]".repeat(1000));
     let len = 2067 * texts;
@@ -174,24 +177,24 @@ fn deeply_nested(texts: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn the_index_of_an_answer_is_counted_while_it_is_made() {
+async fn the_index_of_a_response_is_counted_while_it_is_built() {
     let house = House::own(ROUTES).await;
     house.still_answers("/query").await;
-    // 2 MiB: 17 MiB of guest memory, the body, and an index of 16 MiB, which is too much.
+    // 2 MiB of text: 17 MiB of guest memory, the body, and an index of 16 MiB exceed the limit.
     let (grown, answer) = growth(&house, Query::module(deeply_nested(1000))).await;
     assert!(answer.contains("limit-memory"), "{answer}");
-    // 12 MiB of text have an index of 96.
+    // 12 MiB of text have an index of 96 MiB.
     let (larger, answer) = growth(&house, Query::module(deeply_nested(6000))).await;
     assert!(answer.contains("limit-memory"), "{answer}");
     for grown in [grown, larger] {
         assert!(grown < LIMIT + 2 * SLACK, "{} MiB", grown / MIB);
     }
     let (_, answer) = growth(&house, Query::module(deeply_nested(100))).await;
-    assert!(!answer.contains("limit"), "a smaller one is read: {answer}");
+    assert!(!answer.contains("limit"), "a smaller body must be accepted: {answer}");
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_gives_its_programs_memory_back_and_then_its_place() {
+async fn a_disconnect_frees_the_programs_memory_and_then_its_instance() {
     let route = "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { memory: 34MiB, cpu: 20s, deadline: 60s } } }
 runtime: { instances: 1 }";
     let house = House::own(route).await;
@@ -209,7 +212,7 @@ runtime: { instances: 1 }";
             answer = full.send(&house) => panic!("{}", answer.text()),
             () = house.upstream.seen_times("/hang", times) => {}
         }
-        // There is one place for all.
+        // The pool has a single instance.
         house.answer(Query::module(done.clone())).await;
         let grown = resident().saturating_sub(before) * 1024;
         assert!(grown < SLACK, "{} MiB", grown / MIB);
@@ -217,9 +220,9 @@ runtime: { instances: 1 }";
 }
 
 #[tokio::test]
-async fn a_long_text_of_an_answer_is_counted_before_it_is_read() {
+async fn a_long_text_of_a_response_is_counted_before_it_is_read() {
     let house = House::own(ROUTES).await;
-    // The limit is 34 MiB: the answer, and twice its text.
+    // The limit of 34 MiB has to cover the response and two copies of its text.
     for (bytes, fits) in [(8_000_000, true), (12_000_000, false)] {
         let call = request(1024, "GET", &format!("http://up/json?n=1&text={bytes}"), &[], "");
         let module = plain(
@@ -233,7 +236,7 @@ async fn a_long_text_of_an_answer_is_counted_before_it_is_read() {
         );
         let answer = Query::module(module).send(&house).await;
         if fits {
-            assert_eq!(answer.body[..], u32::to_le_bytes(bytes), "its length: {}", answer.text());
+            assert_eq!(answer.body[..], u32::to_le_bytes(bytes), "the text's length: {}", answer.text());
         } else {
             assert_eq!(answer.json()["code"], "limit-memory", "{}", answer.text());
         }
@@ -241,14 +244,14 @@ async fn a_long_text_of_an_answer_is_counted_before_it_is_read() {
 }
 
 #[tokio::test]
-async fn a_recording_takes_no_more_than_its_size() {
+async fn recordings_stay_within_their_size_limit_in_memory() {
     let house = House::own(ROUTES).await;
     house.still_answers("/query").await;
     let call = request(1024, "GET", "http://up/json?n=1", &[], "");
     for (what, body) in [
         ("logs", "(call $log (i32.const 0) (i32.const 0))"),
-        ("looks at the clock", "(drop (call $clock))"),
-        ("asks whether a call has ended", "(drop (call $Future_ready (i32.const 1)))"),
+        ("reads the clock", "(drop (call $clock))"),
+        ("polls a call", "(drop (call $Future_ready (i32.const 1)))"),
     ] {
         let body = format!(
             "(local $i i32) (drop (call $http (i32.const 1024)))
@@ -264,7 +267,7 @@ async fn a_recording_takes_no_more_than_its_size() {
 }
 
 #[tokio::test]
-async fn the_paths_of_calls_count_as_long_as_they_are_kept() {
+async fn the_paths_of_calls_count_against_the_memory_limit() {
     let house = House::own(ROUTES).await;
     let url = format!("http://up/json?n={}", "1".repeat(60_000));
     let call = request(1024, "GET", &url, &[], "");
@@ -274,9 +277,9 @@ async fn the_paths_of_calls_count_as_long_as_they_are_kept() {
     house.refuse(Query::module(plain(&call, hoard)), 422, "limit-memory").await;
 }
 
-/// The system would zero such a page while the serving thread that touched it first stands still.
+/// Transparent huge pages are off: the kernel would zero two mebibytes on a serving thread's first access.
 #[tokio::test]
-async fn the_gateway_has_no_pages_of_two_mebibytes() {
+async fn the_gateway_disables_transparent_huge_pages() {
     let house = House::own(ROUTES).await;
     assert_eq!(status(&house, "THP_enabled"), "0");
 }

@@ -1,14 +1,14 @@
-//! WebAssembly modules that do not fit are refused before anything is compiled, with the offending item;
-//! those that fit and then misbehave end with a problem of their own.
+//! WebAssembly modules. Modules that don't conform are refused before compilation, and the problem names the
+//! offending item; conforming modules that misbehave end with a problem of their own.
 
 use crate::support::{House, Query, beside, build, plain, wat};
 
 const DONE: &str = "(call $done (i32.const 0) (i32.const 0))";
-/// The shortest module that is welcome.
+/// The shortest valid module.
 const SHORT: &str = r#"(import "orfa" "done" (func $done (param i32 i32))) (memory (export "memory") 1)
     (func (export "orfa") (param i32 i32) (call $done (i32.const 0) (i32.const 0)))"#;
 
-/// Refuses a module, with this in the text of the problem.
+/// Sends a module, asserts that it is refused with this code, and that the detail contains `told`.
 async fn refuse(module: Vec<u8>, code: &str, told: &str) {
     let house = House::shared().await;
     let document = house.refuse(Query::module(module), 422, code).await;
@@ -103,19 +103,19 @@ async fn imports_of_another_type() {
 }
 
 #[tokio::test]
-async fn its_own_memory_or_table_where_an_environment_is_named() {
+async fn own_memory_or_table_beside_an_environment() {
     let with = |field: &str| {
         wat(&format!(
             "(module (import \"env:c@1\" \"free\" (func (param i32))) {field} (func (export \"orfa\") (param i32 i32)))"
         ))
     };
-    refuse(with("(memory 1)"), "module-memory", "a memory of its own").await;
-    refuse(with("(table 1 funcref)"), "module-table", "a table of its own").await;
+    refuse(with("(memory 1)"), "module-memory", "defines a memory").await;
+    refuse(with("(table 1 funcref)"), "module-table", "defines a table").await;
     refuse(wat("(module (func (export \"orfa\") (param i32 i32)))"), "module-memory", "no memory").await;
 }
 
 #[tokio::test]
-async fn a_memory_that_the_host_can_not_find() {
+async fn unexported_memory() {
     refuse(
         wat("(module (memory 1) (func (export \"orfa\") (param i32 i32)))"),
         "module-memory",
@@ -144,17 +144,17 @@ async fn features_that_are_off() {
 }
 
 #[tokio::test]
-async fn data_outside_of_the_region() {
+async fn data_outside_the_region() {
     for (place, told) in [
-        ("0", "lies at 0 to 1"),
-        ("262143", "lies at 262143 to 262144"),
-        ("327680", "lies at 327680 to 327681"),
-        ("-1", "lies at 4294967295 to 4294967296"),
+        ("0", "is at 0 to 1"),
+        ("262143", "is at 262143 to 262144"),
+        ("327680", "is at 327680 to 327681"),
+        ("-1", "is at 4294967295 to 4294967296"),
     ] {
         refuse(beside(&format!("(data (i32.const {place}) \"x\")"), DONE), "module-data-region", told).await;
     }
     let across = beside("(data (i32.const 327670) \"eleven char\")", DONE);
-    refuse(across, "module-data-region", "lies at 327670 to 327681").await;
+    refuse(across, "module-data-region", "is at 327670 to 327681").await;
     let house = House::shared().await;
     let computed = r#"(import "env:c@1" "__stack_pointer" (global $p (mut i32))) (data (global.get $p) "x")"#;
     refuse(wat(&format!("(module (import \"env:c@1\" \"memory\" (memory 5)) {computed} (func (export \"orfa\") (param i32 i32)))")), "module-malformed", "").await;
@@ -165,7 +165,7 @@ async fn data_outside_of_the_region() {
 }
 
 #[tokio::test]
-async fn elements_outside_of_the_region() {
+async fn elements_outside_the_region() {
     for (slot, told) in [("0", "0 to 1"), ("256", "256 to 257"), ("-1", "4294967295 to 4294967296")] {
         refuse(beside(&format!("(elem (i32.const {slot}) func $done)"), DONE), "module-table-region", told)
             .await;
@@ -209,7 +209,7 @@ async fn a_wrong_signature() {
 }
 
 #[tokio::test]
-async fn a_start_that_already_calls_the_host() {
+async fn start_functions_may_call_the_host() {
     let house = House::shared().await;
     let early = |call: &str| format!("(func $start {call}) (start $start)");
     for module in [plain(&early(DONE), ""), beside(&early(DONE), "")] {
@@ -220,7 +220,7 @@ async fn a_start_that_already_calls_the_host() {
 }
 
 #[tokio::test]
-async fn a_start_that_never_ends() {
+async fn start_functions_are_limited() {
     for module in [
         plain("(func $start (loop (br 0))) (start $start)", DONE),
         plain("(func (export \"__wasm_call_ctors\") (loop (br 0)))", DONE),
@@ -249,7 +249,7 @@ async fn recursion_without_end() {
 }
 
 #[tokio::test]
-async fn traps_have_a_name() {
+async fn problems_name_the_trap() {
     for (body, told) in [
         ("unreachable", "unreachable"),
         ("(drop (i32.div_s (i32.const 1) (i32.const 0)))", "divide by zero"),
@@ -263,7 +263,7 @@ async fn traps_have_a_name() {
 }
 
 #[tokio::test]
-async fn a_module_that_is_hard_to_compile_is_still_one_program() {
+async fn modules_that_are_hard_to_compile() {
     let house = House::shared().await;
     let locals = format!("(func (local {}) (drop (i32.const 0)))", "i64 ".repeat(60_000));
     house
@@ -276,7 +276,7 @@ async fn a_module_that_is_hard_to_compile_is_still_one_program() {
 }
 
 #[tokio::test]
-async fn a_plain_module_is_welcome() {
+async fn runs_plain_modules() {
     let house = House::shared().await;
     let echo = plain("", "(call $done (local.get $at) (local.get $len))");
     assert_eq!(house.answer(Query::module(&echo[..]).input("an echo")).await, "an echo");
@@ -284,7 +284,7 @@ async fn a_plain_module_is_welcome() {
         "(func (export \"orfa_alloc\") (param i32) (result i32) (i32.const 512))",
         "(call $done (local.get $at) (i32.add (local.get $at) (i32.const -505)))",
     );
-    assert_eq!(house.answer(Query::module(own).input("its own")).await, "its own", "it allocated the input");
+    assert_eq!(house.answer(Query::module(own).input("its own")).await, "its own", "a custom allocator");
     assert_eq!(house.answer(Query::module(echo)).await, "");
 }
 
@@ -315,7 +315,7 @@ async fn constructors_of_both_modules_run() {
 }
 
 #[tokio::test]
-async fn functions_are_pointed_to_across_modules() {
+async fn function_pointers_work_across_modules() {
     let house = House::shared().await;
     let source = r#"#include <orfa.h>
         #include <stdlib.h>

@@ -1,5 +1,5 @@
-//! Recorded programs on the author's own machine: C compiled natively, JavaScript in Node, both fed from the
-//! recording.
+//! Native replays of recorded programs: C compiled for this machine and JavaScript in Node, with host calls
+//! answered from the recording.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::support::{Query, Recorded, build, text, write};
 use super::recordings::JAVASCRIPT;
 
 #[tokio::test]
-async fn in_node_javascript_reaches_the_same_bytes() {
+async fn javascript_in_node_produces_the_recorded_bytes() {
     let recorded = Recorded::of(Query::javascript(JAVASCRIPT).input(r#"{"n":3}"#)).await;
     let output = recorded.natively("q.js", JAVASCRIPT.as_bytes()).await;
     assert!(recorded.answered(&output.stdout), "{}", text(&output.stderr));
@@ -18,7 +18,7 @@ async fn in_node_javascript_reaches_the_same_bytes() {
 }
 
 #[tokio::test]
-async fn in_node_every_kind_of_call_is_the_same() {
+async fn every_kind_of_call_behaves_the_same_in_node() {
     let program = r#"
 export const input = "text";
 export default async function (input, { up, impatient }) {
@@ -48,7 +48,7 @@ export default async function (input, { up, impatient }) {
 }
 
 #[tokio::test]
-async fn in_node_a_program_that_leaves_its_recording_is_told_where() {
+async fn javascript_in_node_reports_where_it_diverges() {
     let program = "export default async (_, { up }) => (await up.get('/json', { n: 3 })).length";
     let recorded = Recorded::of(Query::javascript(program)).await;
     let asks_more = program.replace(".length", ".map((one) => up.get('/json', { n: 4 }))");
@@ -68,7 +68,7 @@ async fn in_node_a_program_that_leaves_its_recording_is_told_where() {
     }
 }
 
-/// Every host function, with bytes that are no text.
+/// A C program that uses every host function, with bytes that are not valid text.
 const IN_C: &str = r#"#include <orfa.h>
 #include <string.h>
 void orfa(const void *input, int len) {
@@ -99,7 +99,7 @@ void orfa(const void *input, int len) {
 }"#;
 
 #[tokio::test]
-async fn on_this_machine_every_host_function_gives_what_it_gave() {
+async fn native_host_functions_return_the_recorded_results() {
     let module = build(IN_C).await;
     let mut query = Query::new("application/wasm", [&[0xff, 0, 0xfe][..], &module].concat());
     query = query.header("orfa-input", "3");
@@ -111,7 +111,7 @@ async fn on_this_machine_every_host_function_gives_what_it_gave() {
 }
 
 #[tokio::test]
-async fn on_this_machine_a_program_that_leaves_its_recording_is_told_where() {
+async fn native_programs_report_where_they_diverge() {
     let source = "#include <orfa.h>\nvoid orfa(const void *in, int len) { orfa_done_as(\"{a:%v}\", orfa_get_json(\"http://up/json?n=1\")); }";
     let module = build(source).await;
     let recorded = Recorded::of(Query::module(module)).await;
@@ -134,7 +134,7 @@ async fn on_this_machine_a_program_that_leaves_its_recording_is_told_where() {
 }
 
 #[tokio::test]
-async fn a_run_that_a_limit_ended_ends_there_natively_too() {
+async fn native_runs_end_at_the_recorded_limit() {
     let source = "#include <orfa.h>\nvoid orfa(const void *in, int len) { orfa_log(\"so far\"); orfa_wait_ok(orfa_get(\"http://up/hang\")); }";
     let recorded = Recorded::of(Query::module(build(source).await).limit("deadline=300")).await;
     let script = "export default async (_, { up }) => { console.log('so far'); await up.get('/hang'); }";
@@ -151,7 +151,7 @@ async fn a_run_that_a_limit_ended_ends_there_natively_too() {
     }
 }
 
-/// `orfa query debug run.json` with these arguments: the folder, and what it says.
+/// Runs `orfa query debug run.json` with these arguments. Returns the exit code and the standard error output.
 async fn debug(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(crate::orfa());
     let command = command.args(["query", "debug", "run.json"]).args(arguments).current_dir(folder);
@@ -160,7 +160,7 @@ async fn debug(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[tokio::test]
-async fn a_native_program_runs_by_itself_and_refuses_what_is_no_recording() {
+async fn native_programs_run_alone_and_reject_invalid_recordings() {
     let source = "#include <orfa.h>\nvoid orfa(const void *in, int len) { orfa_done(in, len); }";
     let recorded = Recorded::of(Query::module(build(source).await).input("in")).await;
     let folder = tempfile::tempdir().expect("a folder");
@@ -174,11 +174,11 @@ async fn a_native_program_runs_by_itself_and_refuses_what_is_no_recording() {
     assert_eq!(debug(folder.path(), &["--program", "q.c", "--out", "q"]).await, (Some(0), String::new()));
     for (recording, told) in [
         (&["run.json"][..], ""),
-        (&["short.json"], "short.json is no recording: "),
-        (&["newer.json"], "newer.json is of version 2, and this reads version 1"),
-        (&["other.json"], "other.json is no recording: it has no `version`"),
-        (&["gone.json"], "gone.json is no recording: "),
-        (&[], "no recording: say `"),
+        (&["short.json"], "short.json is not a recording: "),
+        (&["newer.json"], "newer.json has version 2; this supports version 1"),
+        (&["other.json"], "other.json is not a recording: it has no `version`"),
+        (&["gone.json"], "gone.json is not a recording: "),
+        (&[], "no recording: run `"),
     ] {
         let mut command = Command::new(folder.path().join("q"));
         let output = command.args(recording).current_dir(folder.path()).env_remove("ORFA_RECORDING").output();
@@ -190,7 +190,7 @@ async fn a_native_program_runs_by_itself_and_refuses_what_is_no_recording() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_debugged_is_said() {
+async fn debug_reports_unusable_programs_and_arguments() {
     let recorded = Recorded::of(Query::javascript("export default () => 1")).await;
     let folder = tempfile::tempdir().expect("a folder");
     write(folder.path(), "run.json", &recorded.bytes);

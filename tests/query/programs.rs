@@ -1,17 +1,18 @@
-//! What a JavaScript program finds (input, services, chance) and how what it returns becomes the answer.
+//! The environment of JavaScript programs (input, services, time, randomness), and the conversion of return
+//! values into answers.
 
 use serde_json::{Value, json};
 use testkit::http::Connection;
 
 use crate::support::{House, Query, plain};
 
-/// Refuses a program in JavaScript.
+/// Sends a JavaScript program and asserts that it is refused with this code.
 async fn refuse(house: &House, source: &str, code: &str) {
     house.refuse(Query::javascript(source), 422, code).await;
 }
 
 #[tokio::test]
-async fn chance_and_time_are_those_of_the_run() {
+async fn each_run_has_its_own_randomness_and_the_current_time() {
     let house = House::shared().await;
     let source = "export default () => [Math.random(), crypto.randomUUID(), [...crypto.getRandomValues(new Uint8Array(8))], Date.now()]";
     let mut runs = Vec::new();
@@ -29,7 +30,7 @@ async fn chance_and_time_are_those_of_the_run() {
 }
 
 #[tokio::test]
-async fn what_is_returned_is_the_answer() {
+async fn return_values_become_answers() {
     let house = House::shared().await;
     for (value, status, content_type, body) in [
         ("'text'", 200, "text/plain; charset=utf-8", "text"),
@@ -62,7 +63,7 @@ async fn what_is_returned_is_the_answer() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_an_answer() {
+async fn rejects_unusable_return_values() {
     let house = House::shared().await;
     for value in [
         "() => 1",
@@ -105,7 +106,7 @@ async fn input_of_every_kind() {
 }
 
 #[tokio::test]
-async fn a_service_error_says_what_came() {
+async fn service_errors_describe_the_failure() {
     let house = House::shared().await;
     let source = "export default async (_, { up, dead, impatient }) => {
         const told = async (call) => {
@@ -133,7 +134,7 @@ async fn a_service_error_says_what_came() {
 }
 
 #[tokio::test]
-async fn paths_are_filled_in_and_nothing_else() {
+async fn path_placeholders_are_filled_in_safely() {
     let house = House::shared().await;
     let path =
         |call: &str| Query::javascript(&format!("export default async (_, {{ up }}) => (await {call}).path"));
@@ -189,7 +190,7 @@ async fn parameters_are_sent_or_refused_and_never_lost() {
 }
 
 #[tokio::test]
-async fn fetch_is_the_standard_one() {
+async fn fetch_follows_the_standard() {
     let house = House::shared().await;
     let source = "export default async (_, { up }) => {
         const answer = await up.fetch('/status/404');
@@ -209,7 +210,7 @@ async fn fetch_is_the_standard_one() {
 }
 
 #[tokio::test]
-async fn a_status_without_a_body_keeps_its_connection_in_step() {
+async fn statuses_without_a_body_keep_the_connection_in_sync() {
     let house = House::shared().await;
     let mut connection = Connection::open(&house.gateway.url).await.expect("a connection");
     let headers = [("content-type", "application/wasm")];
@@ -223,7 +224,7 @@ async fn a_status_without_a_body_keeps_its_connection_in_step() {
 }
 
 #[tokio::test]
-async fn what_was_made_with_a_callers_credentials_is_private() {
+async fn answers_made_with_the_callers_credentials_are_private() {
     let house = House::shared().await;
     let cached = |call: &str| {
         let source = format!(

@@ -1,5 +1,5 @@
-//! Recordings and their replays: the same bytes, or the same end at the same host call; and nothing in them that
-//! the program could not see.
+//! Recordings and their replays: a replay produces the same bytes or ends at the same host call, and a
+//! recording contains nothing that was invisible to the program.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 use crate::support::{House, Query, Recorded, beside, build, plain, problem, replay, request, text, write};
 
-/// Calls that overlap, one that fails, time and chance.
+/// A program with overlapping calls, a failing call, time and randomness.
 pub(super) const JAVASCRIPT: &str = "
 export default async function ({ n }, { up, dead }) {
   const [slow, list, echo] = await Promise.all([
@@ -23,7 +23,7 @@ export default async function ({ n }, { up, dead }) {
            chance: [Math.random(), crypto.randomUUID(), [...crypto.getRandomValues(new Uint8Array(5))]] };
 }";
 
-/// Records and replays; the answers have the hash that the recording says.
+/// Records and replays a query, and asserts that the answer has the recorded hash.
 async fn reaches_the_same_bytes(query: Query, file: &str, program: &[u8]) -> Vec<u8> {
     let recorded = Recorded::of(query).await;
     let output = recorded.same(file, program).await;
@@ -32,15 +32,15 @@ async fn reaches_the_same_bytes(query: Query, file: &str, program: &[u8]) -> Vec
 }
 
 #[tokio::test]
-async fn javascript_reaches_the_same_bytes_with_overlapping_calls_clock_and_chance() {
+async fn replays_javascript_with_overlapping_calls_clock_and_randomness() {
     let query = Query::javascript(JAVASCRIPT).input(r#"{"n":3}"#);
     let answer = reaches_the_same_bytes(query.clone(), "q.js", JAVASCRIPT.as_bytes()).await;
     let again = reaches_the_same_bytes(query, "q.js", JAVASCRIPT.as_bytes()).await;
-    assert_ne!(answer, again, "chance is another one in every run");
+    assert_ne!(answer, again, "each run has its own randomness");
 }
 
 #[tokio::test]
-async fn typescript_reaches_the_same_bytes() {
+async fn replays_typescript() {
     let program =
         "export default async ({ n }: { n: number }, { up }): Promise<unknown> => up.get('/json', { n });";
     let query = Query::typescript(program).input(r#"{"n":2}"#);
@@ -48,7 +48,7 @@ async fn typescript_reaches_the_same_bytes() {
 }
 
 #[tokio::test]
-async fn a_program_in_c_reaches_the_same_bytes() {
+async fn replays_c_programs() {
     let source = r#"#include <orfa.h>
 void orfa(const void *input, int len) {
     orfa_future slow = orfa_get("http://up/slow?ms=20"), quick = orfa_get("http://up/json?n=%d", len);
@@ -65,7 +65,7 @@ void orfa(const void *input, int len) {
 }
 
 #[tokio::test]
-async fn a_plain_module_reaches_the_same_bytes() {
+async fn replays_plain_modules() {
     let fields = request(1024, "GET", "http://up/json?n=1", &[("accept", "*/*")], "");
     let body = "(local $h i32) (local.set $h (call $http (i32.const 1024))) (i32.store (i32.const 8) (local.get $h))
         (drop (call $Future_wait (i32.const 8) (i32.const 1) (i32.const 1)))
@@ -78,7 +78,7 @@ async fn a_plain_module_reaches_the_same_bytes() {
 }
 
 #[tokio::test]
-async fn a_run_that_a_limit_ended_is_replayed_to_the_same_host_call() {
+async fn replays_runs_that_a_limit_ended_to_the_same_host_call() {
     let json = request(1024, "GET", "http://up/json?n=9", &[], "");
     let hang = request(1024, "GET", "http://up/hang", &[], "");
     let large = request(1024, "GET", "http://up/json?n=200", &[], "");
@@ -105,7 +105,7 @@ async fn a_run_that_a_limit_ended_is_replayed_to_the_same_host_call() {
 }
 
 #[tokio::test]
-async fn a_run_that_failed_is_replayed_to_the_same_place() {
+async fn replays_failed_runs_to_the_same_place() {
     for (program, code, place) in [
         (
             "export default async (_, { up }) => {\n  (await up.get('/json', { n: 1 })).x.y;\n}",
@@ -135,7 +135,7 @@ async fn a_run_that_failed_is_replayed_to_the_same_place() {
 }
 
 #[tokio::test]
-async fn writes_that_nobody_waits_for_are_replayed_too() {
+async fn replays_writes_that_were_not_awaited() {
     let fields = request(1024, "POST", "http://up/slow?ms=40", &[], "");
     let body = "(drop (call $http (i32.const 1024))) (call $done (i32.const 0) (i32.const 0))";
     let module = plain(&fields, body);
@@ -148,7 +148,7 @@ async fn writes_that_nobody_waits_for_are_replayed_too() {
 }
 
 #[tokio::test]
-async fn a_changed_program_may_say_something_else_but_not_ask() {
+async fn changed_programs_may_answer_differently_but_not_call_differently() {
     let program = "export default async (_, { up }) => (await up.get('/json', { n: 3 })).length";
     let recorded = Recorded::of(Query::javascript(program)).await;
     let fixed = "export default async (_, { up }) => { console.log('so'); return (await up.get('/json', { n: 3 })).length * 2 }";
@@ -170,7 +170,7 @@ async fn a_changed_program_may_say_something_else_but_not_ask() {
 }
 
 #[tokio::test]
-async fn a_recording_that_was_changed_diverges_with_its_place() {
+async fn a_modified_recording_diverges_at_the_modified_call() {
     let module = plain("", "(drop (call $status (i32.const 201))) (call $done (i32.const 0) (i32.const 4))");
     let recorded = Recorded::of(Query::module(module.clone())).await;
     for (pointer, value, told) in [
@@ -191,7 +191,7 @@ async fn a_recording_that_was_changed_diverges_with_its_place() {
 }
 
 #[tokio::test]
-async fn a_wait_that_nothing_recorded_ends_is_told() {
+async fn reports_a_wait_that_the_recording_never_ends() {
     let fields = request(1024, "GET", "http://up/json?n=1", &[], "");
     let body = "(i32.store (i32.const 8) (call $http (i32.const 1024)))
         (drop (call $Future_wait (i32.const 8) (i32.const 1) (i32.const 1))) (call $done (i32.const 0) (i32.const 1))";
@@ -206,7 +206,7 @@ async fn a_wait_that_nothing_recorded_ends_is_told() {
 }
 
 #[tokio::test]
-async fn what_is_no_recording_is_told_apart() {
+async fn distinguishes_invalid_recordings() {
     let module = plain("", "(call $done (i32.const 0) (i32.const 4))");
     let good = Recorded::of(Query::module(module.clone())).await;
     let with = |pointer: &str, value: Value| {
@@ -236,7 +236,7 @@ async fn what_is_no_recording_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_recording_has_a_size_that_holds() {
+async fn recordings_are_limited_in_size() {
     let house = House::shared().await;
     let large = "export default async (_, { up }) => (await up.get('/json', { n: 1500 })).length";
     let many = "export default () => { for (let i = 0; i < 100000; i++) Date.now(); return 1 }";
@@ -258,7 +258,7 @@ async fn a_recording_has_a_size_that_holds() {
 }
 
 #[tokio::test]
-async fn recording_is_off_unless_a_route_says_otherwise() {
+async fn recording_is_off_by_default() {
     let house = House::shared().await;
     let query = Query::javascript("export default () => 'hello'");
     house.refuse(query.clone().header("orfa-debug", "?1"), 403, "recording-off").await;
@@ -270,7 +270,7 @@ async fn recording_is_off_unless_a_route_says_otherwise() {
 }
 
 #[tokio::test]
-async fn only_the_callers_that_a_route_names_are_recorded() {
+async fn only_listed_callers_may_record() {
     let config = "
 listen: 127.0.0.1:0
 services: { up: { url: 'http://127.0.0.1:1' } }
@@ -295,7 +295,7 @@ routes:
     problem(&ask(None).await, 403, "recording-forbidden");
 }
 
-/// What `orfa` prints.
+/// Runs `orfa`, asserts success and returns its output.
 async fn orfa(folder: &Path, arguments: &[&str]) -> String {
     let output = Command::new(crate::orfa()).args(arguments).current_dir(folder).output().await;
     let output = output.expect("orfa runs");
@@ -304,7 +304,7 @@ async fn orfa(folder: &Path, arguments: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn programs_of_others_are_not_recorded() {
+async fn programs_of_other_owners_are_not_recorded() {
     let folder = tempfile::tempdir().expect("a folder");
     write(folder.path(), "q.js", b"export default () => 1");
     let mut keys = String::new();
@@ -343,7 +343,7 @@ routes:
 }
 
 #[tokio::test]
-async fn a_recorded_run_finds_nothing_of_the_runs_before_it() {
+async fn recorded_runs_use_a_fresh_instance() {
     let config = "
 listen: 127.0.0.1:0
 services: { up: { url: 'http://127.0.0.1:1' } }
@@ -367,7 +367,7 @@ routes:
 }
 
 #[tokio::test]
-async fn a_recording_has_no_credentials_but_those_of_the_program() {
+async fn recordings_contain_only_the_programs_own_credentials() {
     let house = House::shared().await;
     let program = "export default async (_, { guarded }) => {
         const echo = await guarded.fetch('/echo', { headers: { 'x-mine': 'of-the-program' } });
@@ -381,7 +381,7 @@ async fn a_recording_has_no_credentials_but_those_of_the_program() {
     let calls = recording["calls"].as_array().expect("calls");
     let call = calls.iter().find(|call| call["function"] == "http").expect("a call");
     assert_eq!(call["with"]["headers"], json!([["x-mine", "of-the-program"]]));
-    // The service echoes what it was sent: what is there otherwise is not the gateway's doing.
+    // The service echoes its request headers, so they are in the recorded response; the rest must not contain them.
     let mut without_echo = recording.clone();
     without_echo["responses"] = Value::Null;
     assert!(
@@ -390,7 +390,7 @@ async fn a_recording_has_no_credentials_but_those_of_the_program() {
 }
 
 #[tokio::test]
-async fn call_records_and_says_so() {
+async fn call_writes_a_recording() {
     let upstream = misbehave::start().await;
     let config = format!(
         "listen: 127.0.0.1:0\nservices: {{ up: {{ url: '{}' }} }}\nroutes:\n  - {{ path: /query, query: {{ services: [up], recordings: {{ callers: [anyone] }} }} }}\n  - {{ path: /off, query: {{ services: [up] }} }}\n",

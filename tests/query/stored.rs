@@ -1,4 +1,4 @@
-//! Stored programs: the operator's own, by name and by version.
+//! Stored programs: configured by the operator, called by name and version.
 
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -43,7 +43,7 @@ async fn a_stored_program_is_called_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_version_is_there_as_long_as_it_is_listed() {
+async fn versions_are_available_while_a_listed_file_has_them() {
     let house = House::own_with(ROUTES, FILES).await;
     for (program, answer) in [(ECHO, "{}"), (OLD, "as it was")] {
         let hash = version(program);
@@ -63,7 +63,7 @@ async fn a_version_is_there_as_long_as_it_is_listed() {
 }
 
 #[tokio::test]
-async fn a_safe_method_makes_safe_calls_only() {
+async fn safe_methods_allow_only_safe_calls() {
     let house = House::own_with(ROUTES, FILES).await;
     assert_eq!(house.answer(Query::untyped("").at("/query/write")).await, "POST");
     problem(&get("/query/write").send(&house).await, 422, "call-method");
@@ -74,7 +74,7 @@ async fn a_safe_method_makes_safe_calls_only() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_site_runs_nothing_by_embedding_it() {
+async fn cross_site_embedding_runs_no_program() {
     let house = House::own_with(ROUTES, FILES).await;
     for site in ["cross-site", "same-site"] {
         let answer = get("/query/echo").header("sec-fetch-site", site).send(&house).await;
@@ -86,14 +86,14 @@ async fn a_page_of_another_site_runs_nothing_by_embedding_it() {
 }
 
 #[tokio::test]
-async fn nothing_else_runs_where_only_stored_programs_may() {
+async fn routes_for_stored_programs_reject_other_programs() {
     let house = House::own_with(ROUTES, FILES).await;
     assert_eq!(house.answer(get("/only/echo")).await, "{}");
     problem(&Query::javascript(ECHO).at("/only").send(&house).await, 403, "program-not-stored");
 }
 
 #[tokio::test]
-async fn a_program_that_is_none_is_a_mistake_of_the_config_and_the_old_ones_stay() {
+async fn a_reload_with_an_invalid_program_keeps_the_previous_ones() {
     let house = House::own_with(ROUTES, FILES).await;
     house.gateway.rewrite("queries/typed.ts", "export default ({ n }: { n: number }) => n +");
     house.gateway.ask_to_reload();
@@ -103,7 +103,7 @@ async fn a_program_that_is_none_is_a_mistake_of_the_config_and_the_old_ones_stay
 }
 
 #[tokio::test]
-async fn a_new_file_is_a_new_program() {
+async fn a_reload_adds_programs_of_new_files() {
     let house = House::own_with(ROUTES, FILES).await;
     house.gateway.rewrite("queries/late.js", "export default () => 'late'");
     house.gateway.ask_to_reload();
@@ -112,7 +112,7 @@ async fn a_new_file_is_a_new_program() {
 }
 
 #[tokio::test]
-async fn a_list_that_no_file_fits_is_a_mistake() {
+async fn check_rejects_a_pattern_without_matching_files() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("orfa.yaml");
     let text = "services: { up: { url: http://127.0.0.1:1 } }\nroutes:\n  - path: /query\n    query: { services: [up], stored: [nowhere/*] }\n";
@@ -121,5 +121,5 @@ async fn a_list_that_no_file_fits_is_a_mistake() {
     let checked = checked.await.expect("orfa runs");
     let said = String::from_utf8_lossy(&checked.stderr).into_owned();
     assert_eq!(checked.status.code(), Some(64), "{said}");
-    assert!(said.contains("no file fits `nowhere/*`"), "{said}");
+    assert!(said.contains("no file matches `nowhere/*`"), "{said}");
 }

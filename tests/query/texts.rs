@@ -1,11 +1,11 @@
-//! Texts of a program with U+0000 or an unpaired surrogate in them, on their way into a call: none is cut, so that what
-//! a program has checked is what is sent; and header fields that are none.
+//! Strings with U+0000 or unpaired surrogates in upstream calls: none is cut, so the string that a program
+//! checked is the one that is sent. Also invalid header fields.
 
 use serde_json::{Value, json};
 
 use crate::support::{House, Query, build};
 
-/// Calls that put `text`, an expression of JavaScript, wherever a program can put a text.
+/// Returns calls that use `text`, a JavaScript expression, in every position that takes a string.
 fn calls_with(text: &str) -> Vec<(&'static str, String)> {
     [
         ("path", "up.get('/echo' + TEXT + '.public')"),
@@ -23,7 +23,7 @@ fn program(call: &str) -> Query {
 }
 
 #[tokio::test]
-async fn a_path_is_never_cut_at_nul() {
+async fn paths_are_never_cut_at_nul() {
     let house = House::own(
         "  - path: /write
     query: { services: [up], methods: [GET, POST, DELETE] }",
@@ -33,11 +33,11 @@ async fn a_path_is_never_cut_at_nul() {
         let document = house.refuse(program(&format!("await {call}")), 422, "path-control-character").await;
         assert!(document["detail"].as_str().is_some_and(|text| text.contains("%00")), "{place}: {document}");
     }
-    assert_eq!(house.upstream.hits("/echo"), 0, "nothing was asked for by a shorter path");
+    assert_eq!(house.upstream.hits("/echo"), 0, "a request was sent to a shorter path");
 }
 
 #[tokio::test]
-async fn parameters_keep_what_follows_a_nul() {
+async fn parameters_are_not_cut_at_nul() {
     let house = House::shared().await;
     for (params, path) in [
         (r"{ 'a\0b': 1 }", "/echo?a%00b=1"),
@@ -64,7 +64,7 @@ async fn an_unpaired_surrogate_in_a_path_is_sent_as_the_replacement_character() 
 }
 
 #[tokio::test]
-async fn a_c_string_is_no_part_of_a_longer_text() {
+async fn c_strings_never_match_a_longer_text_with_a_nul() {
     let house = House::shared().await;
     let source = r#"#include <orfa.h>
         void orfa(const void *input, int len) {
@@ -87,7 +87,7 @@ async fn a_c_string_is_no_part_of_a_longer_text() {
 }
 
 #[tokio::test]
-async fn what_is_no_header_field_or_method_is_refused_where_it_can_be_caught() {
+async fn invalid_header_fields_and_methods_throw_a_catchable_error() {
     let house = House::shared().await;
     for init in [
         r"{ headers: { 'a\0': 'b' } }",
@@ -110,11 +110,11 @@ async fn what_is_no_header_field_or_method_is_refused_where_it_can_be_caught() {
         assert_eq!(house.answer(query).await, "TypeError", "{init}");
     }
     let value = r"new Headers({ 'X-A': ' \tb\u00a0\r\n' }).get('x-a')";
-    assert_eq!(house.answer(program(value)).await, "b\u{a0}", "white space of HTTP alone is taken off");
+    assert_eq!(house.answer(program(value)).await, "b\u{a0}", "only HTTP whitespace is trimmed");
 }
 
 #[tokio::test]
-async fn header_fields_are_in_the_order_of_their_names() {
+async fn headers_iterate_in_order_of_their_names() {
     let house = House::shared().await;
     let source = "(() => {
         const all = new Headers([['b', '1'], ['set-cookie', 'x=1'], ['a', '2'], ['B', '3'], ['set-cookie', 'y=2']]);
@@ -128,7 +128,7 @@ async fn header_fields_are_in_the_order_of_their_names() {
 }
 
 #[tokio::test]
-async fn a_mode_of_input_is_its_whole_text() {
+async fn rejects_input_modes_with_a_nul() {
     let house = House::shared().await;
     for mode in [r"text\0", r"json\0x", r"bytes\0"] {
         let source = format!("export const input = '{mode}'; export default () => 1");
@@ -137,7 +137,7 @@ async fn a_mode_of_input_is_its_whole_text() {
 }
 
 #[tokio::test]
-async fn what_is_thrown_is_told_whole() {
+async fn reports_error_messages_beyond_a_nul() {
     let house = House::shared().await;
     let source = "export default () => {\n  const o = { ['a\\0b']() { throw new Error('one\\0two') } };\n  o['a\\0b']();\n}";
     let document = house.refuse(Query::javascript(source), 422, "program-threw").await;

@@ -1,4 +1,4 @@
-//! Signed programs: made by `orfa keys new` and `orfa query sign`, judged by the gateway.
+//! Signed programs: keys from `orfa keys new`, signatures from `orfa query sign`, checked by the gateway.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const PROGRAM: &str = "export default (_, services) => Object.keys(services)";
 const CALLS: &str =
     "export default async ({ method }, { up }) => (await up.fetch('/echo', { method })).status";
 
-/// The output of `orfa`, which goes well.
+/// Runs `orfa`, asserts success and returns its output.
 async fn orfa(folder: &Path, arguments: &[&str]) -> String {
     let output =
         Command::new(crate::orfa()).args(arguments).current_dir(folder).output().await.expect("orfa runs");
@@ -21,14 +21,14 @@ async fn orfa(folder: &Path, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A folder with the key `shop`, and what the config has to say of it.
+/// Creates a folder with the key `shop`, and returns its part of the config.
 async fn key() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let printed = orfa(folder.path(), &["keys", "new", "shop"]).await;
     (folder, printed)
 }
 
-/// The header of a program.
+/// Returns the `ORFA-Trust` header for a program.
 async fn sign(folder: &Path, name: &str, program: &str) -> String {
     std::fs::write(folder.join(name), program).expect("written");
     orfa(folder, &["query", "sign", name, "--key", "shop.pem"]).await.trim().to_owned()
@@ -50,7 +50,7 @@ rights: {{ anonymous: {{}}, shop: {{}}, other: {{}} }}
 }
 
 #[tokio::test]
-async fn only_what_is_signed_runs_where_the_operator_wants_it_so() {
+async fn routes_for_signed_programs_reject_everything_else() {
     let (folder, trust) = key().await;
     let house = House::own(&routes(&trust)).await;
     let signed = sign(folder.path(), "a.js", PROGRAM).await;
@@ -67,12 +67,12 @@ async fn only_what_is_signed_runs_where_the_operator_wants_it_so() {
     for wrong in [":AA==:;keyid=\"shop\"", &*signed.replace(";keyid=\"shop\"", ""), "abc", ":AA==:, :AA==:"] {
         problem(&send(PROGRAM, wrong).send(&house).await, 400, "header-malformed");
     }
-    // A signature that is wrong is wrong where none is needed, too.
+    // An invalid signature is an error even where no signature is required.
     let wrong = Query::javascript("export default () => 1").header("orfa-trust", &signed);
     problem(&wrong.send(&house).await, 403, "trust-signature-wrong");
 }
 
-/// The same signature with `s` in the upper half of its range.
+/// Returns the same signature with `s` in the upper half of its range.
 fn high(signed: &str) -> String {
     let order = "ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551";
     let order: Vec<u8> =
@@ -89,7 +89,7 @@ fn high(signed: &str) -> String {
 }
 
 #[tokio::test]
-async fn whoever_has_the_signature_shares_the_program() {
+async fn callers_with_the_signature_share_the_cached_program() {
     let (folder, trust) = key().await;
     let house = House::own(&routes(&trust)).await;
     let signed = sign(folder.path(), "a.js", PROGRAM).await;
@@ -104,13 +104,13 @@ async fn whoever_has_the_signature_shares_the_program() {
     let sent = by(Query::javascript(PROGRAM).at("/signed"), "the-shop").send(&house).await;
     assert_eq!(sent.status, 200);
     let answer = by(named.clone(), "another").send(&house).await;
-    assert_eq!(answer.text(), r#"["guarded","up"]"#, "the other's first request, without the program");
+    assert_eq!(answer.text(), r#"["guarded","up"]"#, "the other caller's first request, without the program");
     assert!(answer.header("orfa-cache").ends_with(";did=found"));
     problem(&named.send(&house).await, 403, "program-unsigned");
 }
 
 #[tokio::test]
-async fn a_key_opens_no_more_than_it_says() {
+async fn a_key_grants_only_its_own_rights() {
     let (folder, trust) = key().await;
     let rights = "    services: [up]\n    methods: [GET]\n    modes: [code]\n    limits: { calls: 1 }\n";
     let house = House::own(&routes(&format!("{trust}{rights}"))).await;
@@ -135,7 +135,7 @@ async fn a_key_opens_no_more_than_it_says() {
 }
 
 #[tokio::test]
-async fn a_key_that_counts_no_more_ends_its_tokens() {
+async fn an_expired_key_revokes_its_tokens() {
     let (folder, trust) = key().await;
     let house = House::own(&routes(&trust)).await;
     let signed = sign(folder.path(), "a.js", PROGRAM).await;
@@ -159,7 +159,7 @@ async fn a_key_that_counts_no_more_ends_its_tokens() {
 }
 
 #[tokio::test]
-async fn who_sends_many_wrong_signatures_waits_and_nobody_else_does() {
+async fn invalid_signatures_are_rate_limited_per_caller() {
     let (folder, trust) = key().await;
     let house = House::own(&format!("{}runtime: {{ compile_time: 20ms }}\n", routes(&trust))).await;
     let signed = sign(folder.path(), "a.js", PROGRAM).await;
@@ -174,7 +174,7 @@ async fn who_sends_many_wrong_signatures_waits_and_nobody_else_does() {
         }
         problem(&answer, 403, "trust-signature-wrong");
         checked += 1;
-        assert!(checked < 1000, "1 ms each at least, of 20 in ten seconds");
+        assert!(checked < 1000, "each check should cost at least 1 ms of 20 ms in ten seconds");
     };
     problem(&refused, 429, "trust-rate");
     assert!(refused.header("retry-after").parse::<u32>().is_ok_and(|seconds| seconds > 0));
@@ -185,11 +185,11 @@ async fn who_sends_many_wrong_signatures_waits_and_nobody_else_does() {
         "without a signature"
     );
     let other = right.header("x-api-key", "a-long-and-random-key-of-the-shop");
-    assert_eq!(other.send(&house).await.status, 200, "another caller's signatures are another matter");
+    assert_eq!(other.send(&house).await.status, 200, "another caller has its own budget");
 }
 
 #[tokio::test]
-async fn a_key_is_not_written_over_and_a_bad_one_is_a_mistake() {
+async fn keys_are_not_overwritten_and_invalid_ones_are_reported() {
     let (folder, _) = key().await;
     let again =
         Command::new(crate::orfa()).args(["keys", "new", "shop"]).current_dir(folder.path()).output().await;
@@ -204,6 +204,6 @@ async fn a_key_is_not_written_over_and_a_bad_one_is_a_mistake() {
     let checked = checked.expect("orfa runs");
     let said = String::from_utf8_lossy(&checked.stderr).into_owned();
     assert_eq!(checked.status.code(), Some(64), "{said}");
-    assert_eq!(said.matches("no public key on P-256").count(), 2, "{said}");
-    assert!(said.contains("`tomorrow` is no date"), "{said}");
+    assert_eq!(said.matches("not a public key on P-256").count(), 2, "{said}");
+    assert!(said.contains("`tomorrow` is not a date"), "{said}");
 }

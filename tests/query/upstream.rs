@@ -1,4 +1,4 @@
-//! Services that misbehave, clients that go away, and what is told of a run that had already done something.
+//! Misbehaving services, clients that disconnect, and reports of runs that had already made calls.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::support::{House, Query, build, plain, problem};
 
-/// What a program may do that catches the failure itself.
+/// Builds a program that catches the failure of this call and returns its status and reason.
 fn caught(call: &str) -> Query {
     let source = format!(
         "export default async (_, s) => {{ try {{ return ['came', (await s.{call}).length ?? 0] }} catch (e) {{ return [e.status, e.reason ?? null] }} }}"
@@ -69,7 +69,7 @@ async fn a_service_that_hangs_ends_the_run_at_its_deadline() {
 }
 
 #[tokio::test]
-async fn a_gigabyte_is_not_swallowed() {
+async fn gigabyte_bodies_are_cut_off() {
     let house = House::shared().await;
     for path in ["/gigabyte", "/bomb"] {
         let query = Query::javascript(&format!("export default (_, {{ up }}) => up.get('{path}')"));
@@ -78,7 +78,7 @@ async fn a_gigabyte_is_not_swallowed() {
 }
 
 #[tokio::test]
-async fn a_body_that_grows_too_large_ends_its_connection() {
+async fn a_body_above_the_limit_closes_its_connection() {
     let house =
         House::own("  - { path: /query, query: { services: [up], limits: { received: 64KiB } } }").await;
     let query = Query::javascript("export default (_, { up }) => up.get('/gigabyte')");
@@ -87,7 +87,7 @@ async fn a_body_that_grows_too_large_ends_its_connection() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_takes_its_calls_along() {
+async fn a_disconnect_cancels_upstream_calls() {
     let house = House::own(
         "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { deadline: 60s } } }",
     )
@@ -103,7 +103,7 @@ async fn a_client_that_goes_away_takes_its_calls_along() {
 }
 
 #[tokio::test]
-async fn calls_that_wait_for_a_place_are_not_made_for_a_client_that_went_away() {
+async fn a_disconnect_cancels_queued_calls() {
     let route = "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { parallel: 1, deadline: 60s } } }";
     let house = House::own(route).await;
     let query = "export default (_, { up }) => Promise.all([up.get('/hang'), up.post('/status/201', {})])";
@@ -119,7 +119,7 @@ async fn calls_that_wait_for_a_place_are_not_made_for_a_client_that_went_away() 
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_ends_a_program_that_spins() {
+async fn a_disconnect_stops_a_spinning_program() {
     let route = "  - { path: /query, query: { services: [up], limits: { cpu: 60s, deadline: 120s } } }";
     let house = House::own(route).await;
     let spin = "export default async (_, { up }) => { await up.get('/status/200'); for (;;); }";
@@ -133,17 +133,17 @@ async fn a_client_that_goes_away_ends_a_program_that_spins() {
 }
 
 #[tokio::test]
-async fn a_client_that_never_ends_its_request_is_not_waited_for() {
+async fn an_unfinished_request_ends_at_the_deadline() {
     let house = House::own("  - { path: /query, query: { services: [up], limits: { deadline: 1s } } }").await;
     let mut stream = begin(&house).await;
     let mut answer = String::new();
-    // What follows the answer may be a reset.
+    // A reset may follow the answer.
     let _ = stream.read_to_string(&mut answer).await;
     assert!(answer.starts_with("HTTP/1.1 422 ") && answer.contains("\"limit-deadline\""), "{answer}");
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_in_the_middle_of_its_request_is_forgotten() {
+async fn a_disconnect_during_the_request_is_logged() {
     let house = House::own("  - { path: /query, query: { services: [up] } }").await;
     drop(begin(&house).await);
     house.gateway.logged(|line| line.contains("/query")).await.expect("a line in the access log");
@@ -158,14 +158,14 @@ async fn begin(house: &House) -> TcpStream {
     stream
 }
 
-/// The calls that a problem tells of: method, path, status.
+/// Returns the calls in a problem: method, path and status.
 fn calls(document: &Value) -> Value {
     let calls = document["calls"].as_array().expect("calls").iter();
     calls.map(|call| json!([call["method"], call["path"], call["status"]])).collect()
 }
 
 #[tokio::test]
-async fn a_failed_run_tells_what_it_did() {
+async fn a_failed_run_reports_its_unsafe_calls() {
     let house = House::shared().await;
     let source = "export default async (_, { up, dead }) => {
         await up.get('/json?n=1');
@@ -185,13 +185,13 @@ async fn a_failed_run_tells_what_it_did() {
             ["DELETE", "/x", "not sent"],
             ["POST", "/reset", "no answer"],
         ]),
-        "every unsafe call, and none that went well and changed nothing"
+        "all unsafe calls, and no successful safe ones"
     );
     assert_eq!(document["console"], "so far\n");
 }
 
 #[tokio::test]
-async fn a_run_that_a_limit_ended_tells_what_may_have_happened() {
+async fn a_run_ended_by_a_limit_reports_pending_calls() {
     let house = House::shared().await;
     let source = "export default async (_, { up }) => {
         await up.post('/status/200');
@@ -201,7 +201,7 @@ async fn a_run_that_a_limit_ended_tells_what_may_have_happened() {
     let document = house.refuse(query, 422, "limit-deadline").await;
     let told = calls(&document);
     assert_eq!(told[0], json!(["POST", "/status/200", 200]));
-    // Four may be under way at once; which of the six had to wait for their turn is not said.
+    // Four calls may be in flight at once; the order of the six is not fixed.
     let told = told.as_array().expect("calls").iter().skip(1);
     let mut statuses: Vec<_> = told.filter_map(|call| call[2].as_str()).collect();
     statuses.sort_unstable();
@@ -209,7 +209,7 @@ async fn a_run_that_a_limit_ended_tells_what_may_have_happened() {
 }
 
 #[tokio::test]
-async fn a_trapped_run_tells_what_it_did() {
+async fn a_trapped_run_reports_its_unsafe_calls() {
     let house = House::shared().await;
     let source = r#"#include <orfa.h>
         void orfa(const void *input, int len) {
@@ -226,7 +226,7 @@ async fn a_trapped_run_tells_what_it_did() {
 }
 
 #[tokio::test]
-async fn unsafe_calls_are_waited_for_and_reads_are_dropped() {
+async fn unsafe_calls_are_awaited_and_reads_are_cancelled() {
     let house = House::own(
         "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { deadline: 60s } } }",
     )
@@ -241,7 +241,7 @@ async fn unsafe_calls_are_waited_for_and_reads_are_dropped() {
 }
 
 #[tokio::test]
-async fn nothing_unsafe_is_ever_sent_twice() {
+async fn unsafe_calls_are_never_retried() {
     let house = House::own("  - { path: /query, query: { services: [up], methods: [GET, POST] } }").await;
     let source = "export default async (_, { up }) => {
         for (const path of ['/reset', '/short', '/garbage', '/stale']) { await up.post(path).catch(() => {}); await up.get('/status/200').catch(() => {}) }
@@ -270,7 +270,7 @@ async fn many_clients_at_once() {
 }
 
 #[tokio::test]
-async fn a_full_pool_makes_others_wait_for_their_turn_until_their_deadline() {
+async fn runs_queue_for_a_full_pool_until_their_deadline() {
     let house = House::own(
         "  - { path: /query, query: { services: [up], limits: { deadline: 60s } } }
 runtime: { instances: 1 }",
@@ -284,14 +284,14 @@ runtime: { instances: 1 }",
             house.upstream.seen("/hang").await;
             problem(&waiting.send(&house).await, 422, "limit-deadline");
             let plain = plain("", "(call $done (i32.const 0) (i32.const 0))");
-            assert_eq!(house.answer(Query::module(plain)).await, "", "other kinds have places of their own");
+            assert_eq!(house.answer(Query::module(plain)).await, "", "other classes of programs have their own pool");
         } => {}
     }
     house.still_answers("/query").await;
 }
 
 #[tokio::test]
-async fn a_cache_that_is_too_small_costs_time_and_nothing_else() {
+async fn a_small_program_cache_only_costs_time() {
     let route = "  - { path: /query, query: { services: [up] } }\nruntime: { cache: 40KiB }";
     let house = House::own(route).await;
     for round in 0..2 {

@@ -1,4 +1,4 @@
-//! Handlers that misbehave: each is contained, and its neighbours are undisturbed.
+//! Misbehaving handlers: each is contained and does not disturb other handlers.
 
 use super::Served;
 
@@ -31,24 +31,27 @@ async fn bad() -> Served {
     within("30s").await
 }
 
-/// With so much time for each run.
+/// Like `bad`, with this time limit for each run.
 async fn within(wall: &str) -> Served {
     let options = format!("limits: {{ time: 300ms, wall: {wall}, calls: 100 }}, resources: {{ most: 50 }}");
     Served::with(BAD, &options, "scripts: { internal_calls: 200 }").await
 }
 
 #[tokio::test]
-async fn an_error_is_masked_and_the_log_has_its_place_in_the_script() {
+async fn errors_are_masked_and_logged_with_their_location() {
     let served = bad().await;
     assert_eq!(served.refused("GET", "/throws").await, (500, "script-threw".into()));
     let line = served.gateway.logged(|line| line.contains("script-threw")).await.expect("a line");
     assert!(line.contains("shop.sjs:6:") && line.contains("Cannot read properties of null"), "{line}");
-    assert!(!served.ask("GET", "/throws").await.text().contains("null"), "strangers see none of it");
+    assert!(
+        !served.ask("GET", "/throws").await.text().contains("null"),
+        "the details must not reach clients"
+    );
     assert_eq!(served.get("/ok").await, "ok");
 }
 
 #[tokio::test]
-async fn rule_13_the_log_says_where_a_second_answer_stands() {
+async fn rule_13_a_second_answer_is_logged_with_its_location() {
     let served = bad().await;
     assert_eq!(served.get("/twice").await, "first");
     let line = served.gateway.logged(|line| line.contains("a second `respond`")).await.expect("a line");
@@ -56,7 +59,7 @@ async fn rule_13_the_log_says_where_a_second_answer_stands() {
 }
 
 #[tokio::test]
-async fn a_route_s_deadline_bounds_its_script() {
+async fn a_routes_deadline_limits_its_script() {
     let route =
         "  - { path: '/s/*', script: { file: shop.sjs, limits: { wall: 30s } }, limits: { deadline: 3s } }\n";
     let served = Served::at(BAD, route, "").await;
@@ -65,7 +68,7 @@ async fn a_route_s_deadline_bounds_its_script() {
 }
 
 #[tokio::test]
-async fn a_handler_that_computes_for_ever_is_ended_and_its_neighbours_answer() {
+async fn a_spinning_handler_is_stopped_and_others_answer() {
     let served = bad().await;
     assert_eq!(served.get("/ok").await, "ok");
     let (looped, neighbour) = tokio::join!(served.refused("GET", "/loops"), served.get("/ok"));
@@ -75,30 +78,30 @@ async fn a_handler_that_computes_for_ever_is_ended_and_its_neighbours_answer() {
 }
 
 #[tokio::test]
-async fn a_handler_that_waits_for_ever_is_given_up() {
+async fn a_handler_that_waits_forever_times_out() {
     let served = within("3s").await;
     let (waited, _) = tokio::join!(served.refused("GET", "/waits"), served.upstream.seen("/hang"));
     assert_eq!(waited, (504, "script-wall".into()));
 }
 
 #[tokio::test]
-async fn what_can_t_be_sent_or_calls_itself_is_an_error_of_its_own() {
+async fn unsendable_answers_and_self_calls_have_their_own_errors() {
     let served = bad().await;
     assert_eq!(served.refused("GET", "/cycle").await, (500, "script-answer".into()));
     assert_eq!(served.ask("POST", "/itself").await.status, 508);
-    assert_eq!(served.ask("POST", "/n").await.text(), "1", "rule 7: nothing of it was kept");
+    assert_eq!(served.ask("POST", "/n").await.text(), "1", "rule 7: its writes are rolled back");
     let (status, code) = served.refused("GET", "/for-ever").await;
     assert!((500..=599).contains(&status), "{status} {code}");
     assert_eq!(served.get("/ok").await, "ok");
 }
 
 #[tokio::test]
-async fn a_million_resources_are_as_many_as_may_be() {
+async fn dynamic_resources_are_limited() {
     let served = bad().await;
     assert_eq!(served.refused("POST", "/many").await, (503, "state-resources-full".into()));
     let line = served.gateway.logged(|line| line.contains("can't be declared")).await.expect("a line");
     assert!(line.contains("shop.sjs:15:"), "{line}");
-    assert!(line.contains("has 50 dynamic resources, and that is the most it may have"), "{line}");
+    assert!(line.contains("has 50 dynamic resources, which is the maximum"), "{line}");
     assert_eq!(served.get("/one/49").await, "49", "rule 10: each declaration is a commit of its own");
     assert_eq!(served.ask("GET", "/one/50").await.status, 404);
     assert_eq!(served.get("/ok").await, "ok");

@@ -1,11 +1,11 @@
-//! Other engines than Node.js, as `scripts/setup script` fetches them.
+//! Engines other than Node.js, as fetched by `scripts/setup script`.
 
 use super::Served;
 
 const LISTING_1: &str = include_str!("../../crates/script/tests/listings/1.sjs");
 const LISTING_7: &str = include_str!("../../crates/script/tests/listings/7.sjs");
 
-/// A script on an engine.
+/// Serves a script with this engine.
 async fn on(engine: &str, script: &str) -> Served {
     let tools =
         crate::orfa().parent().and_then(std::path::Path::parent).expect("a folder").join("tools/engines");

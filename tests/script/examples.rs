@@ -1,5 +1,5 @@
-//! The examples as their READMEs have them: the paper's two case studies over pages served by the same gateway, and the
-//! marketplace's orders.
+//! The examples as described in their READMEs: the paper's two case studies over pages served by the same
+//! gateway, and the marketplace's orders.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +13,13 @@ macro_rules! example {
     };
 }
 
-/// A gateway with an example's config, on a port of its own.
+/// Starts a gateway with an example's config on a free port.
 async fn started(config: &str, files: &[(&str, &str)]) -> Gateway {
     let config = config.replace("127.0.0.1:8080", "127.0.0.1:0");
     Gateway::start_with(crate::orfa(), &config, files).await
 }
 
-/// Its URL as the READMEs have it.
+/// Returns the gateway's URL as the READMEs write it.
 fn local(gateway: &Gateway) -> String {
     gateway.url.replace("127.0.0.1", "localhost")
 }
@@ -46,7 +46,7 @@ async fn the_crawler_finds_each_page_below_the_first_once() {
 }
 
 #[tokio::test]
-async fn map_reduce_sums_up_for_each_client_what_stands_in_its_pages() {
+async fn map_reduce_sums_the_words_of_each_clients_pages() {
     let files = [
         ("mapreduce.sjs", example!("mapreduce/mapreduce.sjs")),
         ("pages.sjs", example!("mapreduce/pages.sjs")),

@@ -1,4 +1,4 @@
-//! What is kept when processes end: in order, by a hand-over, and by SIGKILL at any moment.
+//! Durability of state when processes end: by a clean stop, by a takeover, and by SIGKILL at any moment.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -40,7 +40,7 @@ const CONFIG: &str = "listen: 127.0.0.1:0\nlog: { access: false }\nshed: { autom
     drain: { delay: 0s }\nroutes:\n  - { path: '/*', script: kept.sjs }\n";
 
 #[tokio::test]
-async fn state_is_there_again_when_the_gateway_is_started_anew() {
+async fn state_survives_a_restart() {
     let mut served = Served::by(LISTING_1).await;
     assert_eq!(served.ask("PUT", "/data?value=S").await.status, 204);
     served.gateway.terminate().await;
@@ -49,7 +49,7 @@ async fn state_is_there_again_when_the_gateway_is_started_anew() {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_killed_is_replaced_and_takes_no_state_along() {
+async fn a_killed_worker_is_replaced_without_loss_of_state() {
     let served = Served::by(LISTING_1).await;
     assert_eq!(served.ask("PUT", "/data?value=S").await.status, 204);
     for _ in 0..3 {
@@ -59,7 +59,7 @@ async fn a_worker_that_is_killed_is_replaced_and_takes_no_state_along() {
 }
 
 #[tokio::test]
-async fn workers_are_started_from_the_binary_that_runs_even_if_another_has_taken_its_name() {
+async fn workers_start_from_the_running_binary_even_if_its_file_was_replaced() {
     let folder = tempfile::tempdir_in(orfa().parent().expect("a folder")).expect("a folder");
     let (binary, other) = (folder.path().join("orfa"), folder.path().join("other"));
     std::fs::hard_link(orfa(), &binary).expect("a second name");
@@ -88,7 +88,7 @@ async fn a_gateway_hands_its_state_over_to_the_next_one() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_ends_waits_for_what_a_handler_does_behind_its_answer() {
+async fn shutdown_waits_for_handlers_that_continue_after_their_answer() {
     let script = "service s {\n  state done = 'no'\n  res '/work' on POST {\n    respond 'begun'\n    \
                   res slow = 'http://up/slow?ms=300'\n    slow.get()\n    res '/done' on GET { respond 'yes' }\n  }\n}\n";
     let mut served = Served::by(script).await;
@@ -99,7 +99,7 @@ async fn a_gateway_that_ends_waits_for_what_a_handler_does_behind_its_answer() {
 }
 
 #[tokio::test]
-async fn whoever_asks_twice_does_not_wait_for_handlers() {
+async fn a_second_signal_does_not_wait_for_handlers() {
     let script =
         "service s { res '/work' on POST { respond 'begun'; res never = 'http://up/hang'; never.get() } }";
     let mut served = Served::with(script, "limits: { wall: 10m }", "").await;
@@ -111,7 +111,7 @@ async fn whoever_asks_twice_does_not_wait_for_handlers() {
 }
 
 #[tokio::test]
-async fn nothing_that_was_acknowledged_is_lost_when_workers_and_the_gateway_are_killed() {
+async fn acknowledged_writes_survive_kills_of_workers_and_the_gateway() {
     assert_eq!(Soak::new(orfa(), Acknowledged::ByTheGateway).run(8).await, [""; 0]);
 }
 
@@ -127,30 +127,30 @@ async fn nothing_is_lost_in_two_hundred_kills() {
     assert_eq!(Soak::new(orfa(), Acknowledged::ByTheGateway).run(200).await, [""; 0]);
 }
 
-/// Who tells clients that something was written.
+/// The source of a client's acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Acknowledged {
-    /// The gateway, by its answer.
+    /// The gateway's answer.
     ByTheGateway,
-    /// Somebody before it, who passes the write on and doesn't wait for the answer.
+    /// An intermediary that forwards the write and does not wait for the answer.
     TooEarly,
 }
 
-/// A gateway that is killed under a load, again and again.
+/// A gateway that is killed repeatedly under load.
 struct Soak<'b> {
     binary: &'b Path,
     acknowledged: Acknowledged,
     ledger: Arc<Ledger>,
 }
 
-/// A client that goes on until it is over.
+/// A client that sends requests until `is_over` is set.
 #[derive(Clone)]
 struct Client {
     url: watch::Receiver<String>,
     acknowledged: Acknowledged,
     ledger: Arc<Ledger>,
     is_over: Arc<AtomicBool>,
-    /// Ids of its own begin here.
+    /// The first of this client's ids.
     first: u64,
 }
 
@@ -159,7 +159,8 @@ impl<'b> Soak<'b> {
         Self { binary, acknowledged, ledger: Arc::default() }
     }
 
-    /// So many kills; what contradicts what the clients were told.
+    /// Kills processes this many times, and returns the contradictions between the clients' events and the
+    /// final state.
     async fn run(&self, kills: usize) -> Vec<String> {
         let mut gateway = Gateway::start_with(self.binary, CONFIG, &[("kept.sjs", KEPT)]).await;
         let (url, urls) = watch::channel(gateway.url.clone());
@@ -177,7 +178,7 @@ impl<'b> Soak<'b> {
         for kill in 0..kills {
             self.progress().await;
             match workers(&gateway).as_slice() {
-                // Every third time it is the gateway's turn, else a worker's, if there is one.
+                // Every third kill is of the gateway; the others are of a worker, if there is one.
                 there @ [_, ..] if kill % 3 > 0 => {
                     self::kill(random(there));
                     workers_killed += 1;
@@ -197,7 +198,7 @@ impl<'b> Soak<'b> {
         self.ledger.contradictions(&left(&gateway.url, &self.ledger).await)
     }
 
-    /// Waits for some more acknowledged writes, so that no kill comes at a known moment.
+    /// Waits for a random number of acknowledged writes, so that kills come at unpredictable moments.
     async fn progress(&self) {
         let enough = self.ledger.acknowledged() + 1 + usize::from(some_byte()) % 40;
         let wait = async {
@@ -249,13 +250,13 @@ impl Client {
         }
     }
 
-    /// Its ids, until it is over.
+    /// Returns the client's ids until `is_over` is set.
     fn ids(&self) -> impl Iterator<Item = u64> + use<> {
         let is_over = Arc::clone(&self.is_over);
         (self.first..).take_while(move |_| !is_over.load(Relaxed))
     }
 
-    /// Whether somebody says that it was written.
+    /// Sends a write. Returns whether it was acknowledged.
     async fn write(&self, path: &str) -> bool {
         match self.acknowledged {
             Acknowledged::ByTheGateway => {
@@ -264,7 +265,7 @@ impl Client {
             Acknowledged::TooEarly => {
                 let (client, path) = (self.clone(), path.to_owned());
                 let passed = tokio::spawn(async move { client.ask("POST", &path).await });
-                // It does look whether it is done by now, so that it is not infinitely fast.
+                // Requests of its own slow it down, so that it does not send at unlimited speed.
                 tokio::select! {
                     _ = passed => {}
                     _ = self.ask("GET", "/counter") => {}
@@ -274,14 +275,14 @@ impl Client {
         }
     }
 
-    /// An answer, if one comes.
+    /// Sends a request and returns the answer, if one arrives.
     async fn ask(&self, method: &str, path: &str) -> Option<Response> {
         let url = format!("{}{path}", *self.url.borrow());
         http::request(method, &url, &[], "").await.ok()
     }
 }
 
-/// What the state is, once nobody writes any longer.
+/// Reads the final state, after all writes have ended.
 async fn left(url: &str, ledger: &Ledger) -> Left {
     let get = async |path: String| {
         let answer = http::request("GET", &format!("{url}{path}"), &[], "").await.expect("an answer");
@@ -303,7 +304,7 @@ fn numbers(answer: &Response) -> Vec<u64> {
     serde_json::from_slice(&answer.body).expect("a list of numbers")
 }
 
-/// The processes that a gateway has started.
+/// Returns the ids of the gateway's child processes.
 fn workers(gateway: &Gateway) -> Vec<u32> {
     let Some(parent) = gateway.pid() else { return Vec::new() };
     let processes = std::fs::read_dir("/proc").expect("processes").flatten();
@@ -318,7 +319,7 @@ fn parent_of(id: u32) -> Option<u32> {
 
 fn kill(id: u32) {
     let pid = i32::try_from(id).ok().and_then(Pid::from_raw).expect("a process");
-    // It may be gone already.
+    // The process may have ended already.
     let _ = kill_process(pid, Signal::KILL);
 }
 
@@ -326,7 +327,7 @@ fn random(of: &[u32]) -> u32 {
     of[usize::from(some_byte()) % of.len()]
 }
 
-/// A number that nobody foresees.
+/// Returns a random byte.
 fn some_byte() -> u8 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(()).to_le_bytes()[0]

@@ -1,20 +1,21 @@
-//! What clients sent, what they were told, and whether the state that is left agrees.
+//! A record of the clients' requests and answers, and a checker that compares it with the final state.
 //!
-//! Each request has a number when it is sent and one when its answer has come, all from one clock, so that one is known
-//! to have been over before another began. What was acknowledged has to be there once; what was not may be there once.
+//! Each request has a number when it is sent and another when its answer has arrived, both from one clock. A
+//! request whose second number is smaller than the first number of another ended before that one began. An
+//! acknowledged write must be present exactly once; any other write at most once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Mutex;
 
-/// What was asked, and what came of it.
+/// A request and its result.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    /// The counter was raised, to this.
+    /// An increment of the counter, with the new value if it was acknowledged.
     Raised(Option<u64>),
-    /// This was put at the end of the list.
+    /// An entry was appended to the list.
     Appended { id: u64, is_acknowledged: bool },
-    /// A resource of this name was made.
+    /// A resource with this name was created.
     Made { id: u64, is_acknowledged: bool },
     /// The counter was read.
     Read(u64),
@@ -22,7 +23,7 @@ pub(super) enum Event {
     Listed(Vec<u64>),
 }
 
-/// The state in the end.
+/// The final state.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     pub(super) counter: u64,
@@ -30,7 +31,7 @@ pub(super) struct Left {
     pub(super) resources: BTreeSet<u64>,
 }
 
-/// All that clients have seen.
+/// All events of all clients.
 #[derive(Debug, Default)]
 pub(super) struct Ledger(Mutex<Entries>);
 
@@ -41,25 +42,25 @@ struct Entries {
 }
 
 impl Ledger {
-    /// The time, which goes on.
+    /// Advances the clock and returns the time.
     pub(super) fn now(&self) -> u64 {
         let mut entries = self.0.lock().expect("no panic");
         entries.clock += 1;
         entries.clock
     }
 
-    /// What was sent then is over now.
+    /// Records an event that was sent at `sent` and ends now.
     pub(super) fn note(&self, sent: u64, event: Event) {
         let over = self.now();
         self.0.lock().expect("no panic").events.push((sent..over, event));
     }
 
-    /// How much was acknowledged.
+    /// Returns the number of acknowledged writes.
     pub(super) fn acknowledged(&self) -> usize {
         self.0.lock().expect("no panic").events.iter().filter(|(_, event)| event.is_acknowledged()).count()
     }
 
-    /// The resources that clients wanted made.
+    /// Returns the resources that clients tried to create.
     pub(super) fn made(&self) -> BTreeSet<u64> {
         let entries = self.0.lock().expect("no panic");
         let made = entries.events.iter().filter_map(|(_, event)| match event {
@@ -69,7 +70,7 @@ impl Ledger {
         made.collect()
     }
 
-    /// What the clients were told that is not so.
+    /// Returns every contradiction between the events and the final state.
     pub(super) fn contradictions(&self, left: &Left) -> Vec<String> {
         let entries = self.0.lock().expect("no panic");
         let mut found = counter(&entries.events, left.counter);
@@ -92,7 +93,8 @@ impl Event {
 
 type Timed = (Range<u64>, Event);
 
-/// Every acknowledged increment is a number of its own, up to the last; and whoever looks later sees no less.
+/// Checks that acknowledged increments have distinct values, that none exceeds the final value, and that later
+/// reads never see less.
 fn counter(events: &[Timed], left: u64) -> Vec<String> {
     let mut found = Vec::new();
     let raised = events.iter().filter_map(|(when, event)| match event {
@@ -105,10 +107,10 @@ fn counter(events: &[Timed], left: u64) -> Vec<String> {
     found.extend(
         told.iter()
             .filter(|(_, value)| !once.insert(*value))
-            .map(|(_, value)| format!("two increments were told that they made it {value}")),
+            .map(|(_, value)| format!("two increments were acknowledged with {value}")),
     );
     if left > sent {
-        found.push(format!("{sent} increments were sent, and the counter is {left}"));
+        found.push(format!("{sent} increments were sent, but the counter is {left}"));
     }
     let read = events.iter().filter_map(|(when, event)| match event {
         Event::Read(value) => Some((when.clone(), *value)),
@@ -118,13 +120,14 @@ fn counter(events: &[Timed], left: u64) -> Vec<String> {
     found.extend(
         seen.iter()
             .filter(|(_, value)| *value > left)
-            .map(|(when, value)| format!("{value} was seen at {when:?}, and the counter is {left}")),
+            .map(|(when, value)| format!("{value} was seen at {when:?}, but the counter is {left}")),
     );
     found.extend(backwards(seen));
     found
 }
 
-/// Every acknowledged entry is there, none twice, none that nobody sent; and every list that was read is its beginning.
+/// Checks that every acknowledged entry is present once, that no other entry is present, and that every list
+/// that was read is a prefix of the final list.
 fn list(events: &[Timed], left: &[u64]) -> Vec<String> {
     let (mut sent, mut told) = (BTreeSet::new(), BTreeMap::new());
     let mut seen = Vec::new();
@@ -140,9 +143,7 @@ fn list(events: &[Timed], left: &[u64]) -> Vec<String> {
             Event::Listed(list) => {
                 seen.push((when.clone(), list.len() as u64));
                 if !left.starts_with(list) {
-                    found.push(format!(
-                        "at {when:?} a list was read that is not the beginning of the last one"
-                    ));
+                    found.push(format!("the list read at {when:?} is not a prefix of the final list"));
                 }
             }
             _ => {}
@@ -150,10 +151,10 @@ fn list(events: &[Timed], left: &[u64]) -> Vec<String> {
     }
     let mut there = BTreeSet::new();
     found.extend(left.iter().filter(|id| !there.insert(**id)).map(|id| format!("entry {id} is there twice")));
-    found.extend(there.difference(&sent).map(|id| format!("nobody sent entry {id}")));
+    found.extend(there.difference(&sent).map(|id| format!("entry {id} was never sent")));
     let lost = told.iter().filter(|(id, _)| !there.contains(id));
     found.extend(lost.map(|(id, when)| format!("entry {id}, acknowledged at {when:?}, is lost")));
-    // Where an entry stands says how long the list was when it was put there.
+    // The position of an entry is the length of the list when the entry was appended.
     let places = left.iter().enumerate();
     seen.extend(places.filter_map(|(index, id)| Some((told.get(id)?.clone(), index as u64 + 1))));
     found.extend(backwards(seen));
@@ -170,7 +171,7 @@ fn resources(events: &[Timed], left: &BTreeSet<u64>) -> Vec<String> {
     lost.collect()
 }
 
-/// Values that are less than one that was told before they were asked for.
+/// Returns the values that are less than one that was acknowledged before their request was sent.
 fn backwards(mut seen: Vec<(Range<u64>, u64)>) -> Vec<String> {
     seen.sort_by_key(|(when, _)| when.start);
     let mut over: Vec<_> = seen.clone();
@@ -189,7 +190,7 @@ fn backwards(mut seen: Vec<(Range<u64>, u64)>) -> Vec<String> {
     found
 }
 
-/// The ledger of these events, each over before the next begins.
+/// Returns a ledger of these events, one after the other.
 fn ledger(events: &[Event]) -> Ledger {
     let ledger = Ledger::default();
     for event in events {
@@ -204,7 +205,7 @@ fn told(events: &[Event], left: &Left) -> Vec<String> {
 }
 
 #[test]
-fn what_is_there_once_is_no_contradiction() {
+fn accepts_writes_that_are_present_once() {
     let events = [
         Event::Raised(Some(1)),
         Event::Raised(None),
@@ -221,7 +222,7 @@ fn what_is_there_once_is_no_contradiction() {
 }
 
 #[test]
-fn what_is_lost_or_there_twice_or_goes_backwards_is_one() {
+fn reports_lost_duplicate_and_decreasing_values() {
     let append = |id| Event::Appended { id, is_acknowledged: true };
     let of_list = |list: &[u64]| Left { list: list.to_vec(), ..Left::default() };
     let of_counter = |counter| Left { counter, ..Left::default() };
@@ -237,10 +238,10 @@ fn what_is_lost_or_there_twice_or_goes_backwards_is_one() {
         (vec![Event::Read(5)], of_counter(0), "5 was seen"),
         (vec![append(1)], of_list(&[]), "entry 1, acknowledged at 1..2, is lost"),
         (vec![append(1)], of_list(&[1, 1]), "there twice"),
-        (vec![append(1)], of_list(&[1, 2]), "nobody sent"),
+        (vec![append(1)], of_list(&[1, 2]), "was never sent"),
         (vec![append(1), append(2)], of_list(&[2, 1]), "1 was seen, after 2"),
         (vec![append(1), Event::Listed(vec![])], of_list(&[1]), "0 was seen, after 1"),
-        (vec![append(1), Event::Listed(vec![2])], of_list(&[1]), "not the beginning"),
+        (vec![append(1), Event::Listed(vec![2])], of_list(&[1]), "not a prefix"),
         (vec![Event::Made { id: 1, is_acknowledged: true }], Left::default(), "resource 1"),
     ] {
         let found = told(&events, &left);
@@ -249,7 +250,7 @@ fn what_is_lost_or_there_twice_or_goes_backwards_is_one() {
 }
 
 #[test]
-fn what_is_under_way_at_once_may_come_in_any_order() {
+fn accepts_concurrent_requests_in_any_order() {
     let ledger = Ledger::default();
     let sent = [ledger.now(), ledger.now()];
     ledger.note(sent[0], Event::Raised(Some(2)));

@@ -1,4 +1,4 @@
-//! The listings of the paper as they are printed, but for the names of the services that they call.
+//! The paper's listings as printed, except for the names of the services they call.
 
 use super::Served;
 use super::pages::Pages;
@@ -10,13 +10,13 @@ const LISTING_4: &str = include_str!("../../crates/script/tests/listings/4.sjs")
 const LISTING_6: &str = include_str!("../../crates/script/tests/listings/6.sjs");
 const LISTING_7: &str = include_str!("../../crates/script/tests/listings/7.sjs");
 
-/// The search engines are a service that says what it was asked.
+/// Replaces the search engines of a listing by a service that returns as many items as it is asked for.
 fn local(listing: &str) -> String {
     let listing = listing.replace("http://google.ch/search?q=@", "http://up/json?n=@");
     listing.replace("http://bing.com/search?q=@", "http://up/json?n=@")
 }
 
-/// Gives pages to a script as the service `pages`.
+/// Serves a listing with the pages as the service `pages`.
 async fn over_pages(listing: &str) -> (Served, Pages) {
     let pages = Pages::start().await;
     let more = format!("services: {{ pages: {{ url: 'http://{}' }} }}", pages.address);
@@ -35,7 +35,7 @@ async fn listing_1_shares_state_between_its_handlers() {
 }
 
 #[tokio::test]
-async fn listing_2_passes_on_what_a_service_answers() {
+async fn listing_2_passes_on_a_services_response() {
     let served = Served::by(&local(LISTING_2)).await;
     assert_eq!(served.get("/search").await, "Invalid query");
     let passed = served.ask("GET", "/search?q=2").await;
@@ -99,7 +99,7 @@ async fn listing_7_counts_words_after_it_has_answered() {
 }
 
 #[tokio::test]
-async fn rule_1_state_of_one_name_at_two_levels_is_two_states() {
+async fn rule_1_states_of_the_same_name_at_two_levels_are_separate() {
     let script = r"service s {
   state n = 1
   res '/outer' on GET { respond n }

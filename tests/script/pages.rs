@@ -1,4 +1,4 @@
-//! Pages of a small web, for programs that walk through it.
+//! The pages of a small web, for programs that crawl it.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// An infinite binary tree: page `/n` links to `/2n` and `/2n+1`. It ends when dropped.
+/// An infinite binary tree of pages: page `/n` links to `/2n` and `/2n+1`. The server stops on drop.
 pub(super) struct Pages {
     pub(super) address: SocketAddr,
     task: JoinHandle<()>,
@@ -31,7 +31,7 @@ impl Drop for Pages {
     }
 }
 
-/// One request a connection. Whoever breaks off gets no answer.
+/// Answers one request per connection. A client that breaks off gets no answer.
 async fn serve(mut stream: TcpStream) -> Option<()> {
     let (read, mut write) = stream.split();
     let mut head = String::new();
@@ -48,7 +48,7 @@ async fn serve(mut stream: TcpStream) -> Option<()> {
     write.write_all(answer.as_bytes()).await.ok()
 }
 
-/// Its links, and the word `leaf` as often as its number has ones.
+/// Returns a page: two links, and the word `leaf` once for every one-bit of its number.
 fn page(number: u64) -> String {
     let (left, right, words) = (2 * number, 2 * number + 1, "leaf ".repeat(number.count_ones() as usize));
     format!("<a href=\"http://pages/{left}\">left</a> <a href=\"http://pages/{right}\">right</a> {words}")

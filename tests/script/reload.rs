@@ -1,8 +1,8 @@
-//! A script that changes while it is served.
+//! Reloads of a script while it is served.
 
 use super::Served;
 
-/// A counter, and the version of its program.
+/// Returns a script with a counter and the version of the program.
 fn counter(version: &str) -> String {
     format!(
         "service counter {{\n  state n = 0\n  res '/n' on POST {{ n++; respond n }}\n  \
@@ -21,7 +21,7 @@ async fn a_changed_script_comes_into_force_and_keeps_its_state() {
 }
 
 #[tokio::test]
-async fn a_script_with_errors_leaves_the_one_before_in_force_and_the_log_says_where() {
+async fn a_script_with_errors_is_logged_and_the_previous_one_stays_in_force() {
     let served = Served::by(&counter("one")).await;
     assert_eq!(served.get("/version").await, "one");
     served.gateway.rewrite(
@@ -37,7 +37,7 @@ async fn a_script_with_errors_leaves_the_one_before_in_force_and_the_log_says_wh
 }
 
 #[tokio::test]
-async fn a_script_that_compiles_and_does_not_load_leaves_the_one_before_in_force() {
+async fn a_script_that_fails_to_load_leaves_the_previous_one_in_force() {
     let served = Served::by(&counter("one")).await;
     assert_eq!(served.get("/version").await, "one");
     served.gateway.rewrite("shop.sjs", &format!("const oops = missing()\n{}", counter("two")));
@@ -58,7 +58,7 @@ async fn a_changed_module_that_a_script_imports_comes_into_force() {
     served.gateway.rewrite("words.mjs", "export { word } from './more.mjs'\n");
     served.gateway.rewrite("more.mjs", "export const word = 'two'\n");
     served.comes_to("/word", "two").await;
-    // A module of the module.
+    // A module imported by the imported module.
     served.gateway.rewrite("more.mjs", "export const word = 'three'\n");
     served.comes_to("/word", "three").await;
 }
@@ -73,6 +73,6 @@ async fn a_changed_cap_of_resources_comes_into_force_with_the_same_script() {
     let config = std::fs::read_to_string(served.gateway.directory().join("orfa.yaml")).expect("a config");
     served.gateway.rewrite("orfa.yaml", &config.replace("most: 1", "most: 2"));
     let made = async { while served.ask("POST", "/lists?id=2").await.status != 204 {} };
-    testkit::patiently("room for one more", made).await;
+    testkit::patiently("the higher cap in force", made).await;
     assert_eq!(served.refused("POST", "/lists?id=3").await.1, "state-resources-full");
 }

@@ -1,4 +1,4 @@
-//! What of the gateway holds for a script's route: methods, paths, filters, callers, origins, limits, metrics.
+//! Gateway features on a script route: methods, paths, filters, callers, origins, limits and metrics.
 
 use serde_json::json;
 use testkit::http;
@@ -19,7 +19,7 @@ const SHOP: &str = r"service shop {
 }
 ";
 
-/// Says in a header that it was there.
+/// A filter that adds a header to each request.
 const FILTER: &str = r#"(module
     (import "env" "proxy_add_header_map_value" (func $add (param i32 i32 i32 i32 i32) (result i32)))
     (memory (export "memory") 1)
@@ -31,7 +31,7 @@ const FILTER: &str = r#"(module
         (call $add (i32.const 0) (i32.const 16) (i32.const 8) (i32.const 24) (i32.const 5))))"#;
 
 #[tokio::test]
-async fn paths_and_methods_are_those_of_the_script_below_its_mount_path() {
+async fn serves_the_scripts_paths_and_methods_below_its_mount_path() {
     let served = Served::by(SHOP).await;
     assert_eq!(served.refused("GET", "/nothing").await, (404, "resource-not-found".into()));
     let refused = served.ask("DELETE", "/things").await;
@@ -48,7 +48,7 @@ async fn paths_and_methods_are_those_of_the_script_below_its_mount_path() {
 }
 
 #[tokio::test]
-async fn the_catalogue_names_the_resources_that_are_there_from_the_start_and_their_methods() {
+async fn the_catalogue_lists_static_resources_and_their_methods() {
     let served = Served::by(SHOP).await;
     let url = &served.gateway.url;
     let catalogue = format!("{url}/.well-known/api-catalog");
@@ -63,7 +63,7 @@ async fn the_catalogue_names_the_resources_that_are_there_from_the_start_and_the
 }
 
 #[tokio::test]
-async fn readyz_waits_until_each_script_is_in_force_and_says_why_it_is_not() {
+async fn readyz_waits_until_each_script_is_in_force_and_gives_the_reason() {
     let served = Served::by(&format!("const oops = missing()\n{SHOP}")).await;
     served.gateway.logged(|line| line.contains("can't be put in force")).await.expect("a line");
     let admin = admin(&served.gateway).await;
@@ -80,9 +80,9 @@ async fn readyz_waits_until_each_script_is_in_force_and_says_why_it_is_not() {
     served.comes_to("/things", "[]").await;
     assert_eq!(ready().await, (200, json!({ "status": "ready" })));
     served.gateway.rewrite("shop.sjs", &format!("const oops = missing()\n{SHOP}"));
-    let twice = served.gateway.logged(|line| line.contains("what was in force before stays")).await;
+    let twice = served.gateway.logged(|line| line.contains("the previous one remains in force")).await;
     twice.expect("a line");
-    assert_eq!(ready().await.0, 200, "the one before answers");
+    assert_eq!(ready().await.0, 200, "the previous script answers");
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn filters_see_a_request_before_the_script_does() {
 }
 
 #[tokio::test]
-async fn callers_need_their_key_and_keep_to_their_rate_and_the_script_never_sees_the_key() {
+async fn enforces_keys_and_rates_and_hides_keys_from_the_script() {
     let more = "callers: { shop: { key: 'sha256:2d7378043d70770b7914bc2cc4a1b9cd0354356ad77fa9475ccb602366608f5c' } }\n\
                 rights: { shop: { routes: ['/s/*'], rate: { requests: 2/h, burst: 2 } } }";
     let served = Served::at(SHOP, "  - { path: '/s/*', script: shop.sjs }\n", more).await;
@@ -111,7 +111,7 @@ async fn callers_need_their_key_and_keep_to_their_rate_and_the_script_never_sees
 }
 
 #[tokio::test]
-async fn a_browser_of_a_known_origin_is_answered_before_the_script() {
+async fn preflight_requests_are_answered_without_the_script() {
     let route = "  - { path: '/s/*', script: shop.sjs, cors: { origins: ['https://shop.example.org'] } }\n";
     let served = Served::at(SHOP, route, "").await;
     let preflight = [("origin", "https://shop.example.org"), ("access-control-request-method", "DELETE")];
@@ -121,7 +121,7 @@ async fn a_browser_of_a_known_origin_is_answered_before_the_script() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_origin_writes_nothing() {
+async fn foreign_origins_write_nothing() {
     let served = Served::by(SHOP).await;
     for foreign in [("origin", "http://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")] {
         let refused = served.send("POST", "/things?name=evil", &[foreign], "").await;
@@ -138,7 +138,7 @@ async fn a_page_of_another_origin_writes_nothing() {
 }
 
 #[tokio::test]
-async fn a_body_is_no_larger_than_the_route_and_the_script_allow() {
+async fn rejects_bodies_above_the_scripts_limit() {
     let route = "  - { path: '/s/*', script: { file: shop.sjs, limits: { body: 1KiB } } }\n";
     let served = Served::at(SHOP, route, "").await;
     let answer = served.send("POST", "/things", &[], vec![b'x'; 2048]).await;
@@ -159,7 +159,7 @@ async fn a_script_reaches_services_by_name_and_other_hosts_only_by_a_pattern() {
 }
 
 #[tokio::test]
-async fn a_script_is_seen_in_metrics_and_in_the_access_log() {
+async fn scripts_are_covered_by_metrics_and_the_access_log() {
     let served = Served::by(SHOP).await;
     served.get("/up").await;
     served.ask("POST", "/things?name=a").await;
@@ -178,7 +178,7 @@ async fn a_script_is_seen_in_metrics_and_in_the_access_log() {
 }
 
 #[tokio::test]
-async fn two_routes_have_services_of_one_file_and_one_service_has_one_route() {
+async fn two_routes_serve_two_services_of_one_file() {
     let script =
         "service a { res '/x' on GET { respond 'a' } }\nservice b { res '/x' on GET { respond 'b' } }\n";
     let routes = "  - { path: '/a/*', script: { file: shop.sjs, service: a } }\n  \
@@ -191,7 +191,7 @@ async fn two_routes_have_services_of_one_file_and_one_service_has_one_route() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_made_of_a_services_says_that_it_is_private() {
+async fn answers_derived_from_service_responses_are_private() {
     let shop = r"service shop {
       res '/things' {
         state things = []

@@ -1,4 +1,4 @@
-//! `orfa script`, and what `orfa check` says of a config's scripts.
+//! The command `orfa script`, and the checks of scripts by `orfa check`.
 
 use std::path::Path;
 use std::process::Output;
@@ -26,7 +26,7 @@ async fn run(folder: &Path, arguments: &[&str]) -> (Output, String, String) {
 }
 
 #[tokio::test]
-async fn check_tells_every_error_with_its_place_and_what_to_do() {
+async fn check_reports_every_error_with_its_location_and_a_hint() {
     let folder = folder(WRONG);
     let (output, out, err) = run(folder.path(), &["script", "check", "shop.sjs"]).await;
     assert_eq!((output.status.code(), &*out), (Some(64), ""));
@@ -36,7 +36,7 @@ async fn check_tells_every_error_with_its_place_and_what_to_do() {
 }
 
 #[tokio::test]
-async fn check_says_how_each_handler_will_run() {
+async fn check_describes_how_each_handler_runs() {
     let folder = folder(SHOP);
     let (output, out, err) = run(folder.path(), &["script", "check", "shop.sjs"]).await;
     assert_eq!(output.status.code(), Some(0), "{err}");
@@ -49,7 +49,7 @@ async fn check_says_how_each_handler_will_run() {
 }
 
 #[tokio::test]
-async fn check_says_which_handlers_need_no_worker() {
+async fn check_lists_handlers_that_need_no_worker() {
     let folder =
         folder("service s { res g = 'http://g/@'; res '/a' on GET { respond { g: g.get(query.id) } } }");
     let (_, out, err) = run(folder.path(), &["script", "check", "shop.sjs"]).await;
@@ -60,7 +60,7 @@ async fn check_says_which_handlers_need_no_worker() {
 }
 
 #[tokio::test]
-async fn check_is_there_for_programs_too() {
+async fn check_prints_json() {
     let folder = folder(WRONG);
     let (output, out, _) = run(folder.path(), &["script", "check", "--json", "shop.sjs"]).await;
     let told: Value = serde_json::from_str(&out).expect("JSON");
@@ -87,7 +87,7 @@ async fn check_is_there_for_programs_too() {
 }
 
 #[tokio::test]
-async fn strict_paths_are_the_paper_s_rule() {
+async fn strict_paths_turns_the_papers_rule_into_an_error() {
     let folder = folder(
         "service s {\n  state n = 0\n  res '/a' on GET { respond n }\n  res '/b' on PUT { n = 1 }\n}\n",
     );
@@ -98,7 +98,7 @@ async fn strict_paths_are_the_paper_s_rule() {
 }
 
 #[tokio::test]
-async fn build_shows_the_javascript_and_maps_it() {
+async fn build_prints_javascript_and_writes_a_source_map() {
     let folder = folder(SHOP);
     let (output, out, err) = run(folder.path(), &["script", "build", "shop.sjs"]).await;
     assert_eq!(output.status.code(), Some(0), "{err}");
@@ -112,7 +112,7 @@ async fn build_shows_the_javascript_and_maps_it() {
 }
 
 #[tokio::test]
-async fn build_says_in_the_words_of_check_which_handlers_need_no_worker_and_keeps_the_javascript_apart() {
+async fn build_reports_like_check_and_prints_javascript_separately() {
     let folder =
         folder("service s { res g = 'http://g/@'; res '/a' on GET { respond { g: g.get(query.id) } } }");
     let (_, checked, _) = run(folder.path(), &["script", "check", "shop.sjs"]).await;
@@ -125,7 +125,7 @@ async fn build_says_in_the_words_of_check_which_handlers_need_no_worker_and_keep
 }
 
 #[tokio::test]
-async fn graph_says_what_waits_for_what_and_draws_it() {
+async fn graph_prints_and_draws_dependences() {
     let folder = folder(PAR);
     let (output, out, err) = run(folder.path(), &["script", "graph", "shop.sjs"]).await;
     assert_eq!(output.status.code(), Some(0), "{err}");
@@ -136,7 +136,7 @@ async fn graph_says_what_waits_for_what_and_draws_it() {
 }
 
 #[tokio::test]
-async fn orfa_check_compiles_the_scripts_that_a_config_names_and_touches_nothing() {
+async fn orfa_check_compiles_a_configs_scripts_without_side_effects() {
     let folder = folder(WRONG);
     let config = "routes: [{ path: '/s/*', script: shop.sjs }]\n";
     std::fs::write(folder.path().join("orfa.yaml"), config).expect("written");
@@ -146,7 +146,7 @@ async fn orfa_check_compiles_the_scripts_that_a_config_names_and_touches_nothing
     std::fs::write(folder.path().join("shop.sjs"), SHOP).expect("written");
     let (output, out, err) = run(folder.path(), &["check"]).await;
     assert_eq!((output.status.code(), &*out), (Some(0), "ok: 0 services, 1 route\n"), "{err}");
-    assert!(!folder.path().join("state").exists(), "the state is the gateway's");
+    assert!(!folder.path().join("state").exists(), "only the gateway may create the state");
     for (script, message) in [
         ("{ file: none.sjs }", "the script none.sjs can't be read"),
         ("{ file: shop.sjs, service: other }", "has no service `other`"),

@@ -1,6 +1,6 @@
-//! A collector that is not ours: Rotel, which prints every span that it has received and understood.
+//! A third-party collector: Rotel, which prints every span that it receives.
 //!
-//! `scripts/setup test` puts it beside the build, `ORFA_OTLP_RECEIVER` names another place.
+//! `scripts/setup test` installs it beside the build; `ORFA_OTLP_RECEIVER` overrides its path.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -13,14 +13,14 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
-/// A running collector. It is killed when dropped.
+/// A running collector, killed on drop.
 pub(super) struct Receiver {
     pub(super) url: String,
     lines: Arc<watch::Sender<Vec<String>>>,
     _child: Child,
 }
 
-/// A span as it was received.
+/// A received span.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Span {
     pub(super) trace_id: String,
@@ -34,7 +34,7 @@ pub(super) struct Span {
 
 impl Receiver {
     pub(super) async fn start() -> Self {
-        // It does not say which port it took, so it is given two that were free just now.
+        // Rotel does not print its port, so it gets two ports that were free just before.
         let free =
             || TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
         let (http, grpc) = (free(), free());
@@ -70,12 +70,12 @@ impl Receiver {
         receiver
     }
 
-    /// All that it printed.
+    /// Returns everything that it has printed.
     pub(super) fn text(&self) -> String {
         self.lines.borrow().join("\n")
     }
 
-    /// The spans, as soon as there are so many.
+    /// Waits for this many spans and returns all of them.
     pub(super) async fn spans(&self, count: usize) -> Vec<Span> {
         self.wait("spans", |lines| read(lines).len() >= count).await;
         read(&self.lines.borrow())
@@ -88,14 +88,14 @@ impl Receiver {
 }
 
 impl Span {
-    /// An attribute as it is printed: `Int(200)`.
+    /// Returns an attribute as printed, such as `Int(200)`.
     #[track_caller]
     pub(super) fn attribute(&self, name: &str) -> &str {
         self.attributes.get(name).unwrap_or_else(|| panic!("no {name} in {self:#?}"))
     }
 }
 
-/// The spans whose last line is there.
+/// Parses the spans that were printed completely.
 fn read(lines: &[String]) -> Vec<Span> {
     let (mut spans, mut is_inside) = (Vec::<Span>::new(), false);
     for line in lines {

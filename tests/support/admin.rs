@@ -1,16 +1,16 @@
-//! What the operator sees of a gateway whose config says `admin: 127.0.0.1:0`.
+//! Helpers for gateways whose config has an admin listener on `127.0.0.1:0`.
 
 use serde_json::Value;
 use testkit::{Gateway, http};
 
-/// Where its admin listener is.
+/// Returns the base URL of the admin listener.
 pub(crate) async fn admin(gateway: &Gateway) -> String {
     let line = gateway.logged(|line| line.contains("admin listening")).await.expect("an admin listener");
     let line: Value = serde_json::from_str(&line).expect("JSON");
     format!("http://{}", line["address"].as_str().expect("an address"))
 }
 
-/// The text that Prometheus reads.
+/// Fetches `/metrics`.
 pub(crate) async fn metrics(gateway: &Gateway) -> String {
     let url = format!("{}/metrics", admin(gateway).await);
     let answer = http::request("GET", &url, &[], "").await.expect("an answer");
@@ -18,7 +18,7 @@ pub(crate) async fn metrics(gateway: &Gateway) -> String {
     answer.text()
 }
 
-/// The value of a metric in it.
+/// Returns the value of a metric in the text of `/metrics`.
 pub(crate) fn metric(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().expect("a whole number")

@@ -1,8 +1,8 @@
-//! A gateway, and the misbehaving service behind it.
+//! A gateway and the misbehaving service behind it.
 //!
-//! Most tests share one, so that each also shows that the gateway goes on after all the others. It lives
-//! on a runtime of its own, since every test has another one, and as long as any test holds it: a static
-//! would never be dropped, and its process would outlive the tests.
+//! Most tests share one, so that each of them also shows that the gateway survived the others. Each test has a
+//! runtime of its own, so the shared gateway runs on a separate one. It lives as long as any test holds it: a
+//! static is never dropped, and its process would outlive the tests.
 
 use std::sync::{Arc, Weak};
 
@@ -14,8 +14,8 @@ use tokio::sync::Mutex;
 
 use super::query::{Query, problem};
 
-/// The routes of the shared gateway. Times are generous, since the tests share a machine; what is counted
-/// in bytes, calls or CPU time is small.
+/// The routes of the shared gateway. Time limits are generous because the tests share a machine; limits on
+/// bytes, calls and CPU time are small.
 const ROUTES: &str = "
   - path: /query
     query:
@@ -38,7 +38,7 @@ const ROUTES: &str = "
     query: { services: [up], methods: [GET, POST] }
 ";
 
-/// A gateway and its service.
+/// A gateway and its upstream service.
 pub(crate) struct House {
     pub(crate) gateway: Gateway,
     pub(crate) upstream: Upstream,
@@ -46,7 +46,7 @@ pub(crate) struct House {
 }
 
 impl House {
-    /// The house of all tests that need no other.
+    /// Returns the instance shared by all tests that don't need their own.
     pub(crate) async fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<House>> = Mutex::const_new(Weak::new());
         let mut shared = SHARED.lock().await;
@@ -58,12 +58,12 @@ impl House {
         house
     }
 
-    /// A house of one's own: for tests that count what their service saw, or end badly on purpose.
+    /// Starts a separate instance, for tests that count requests to their service or that stop the gateway.
     pub(crate) async fn own(routes: &str) -> Self {
         Self::own_with(routes, &[]).await
     }
 
-    /// The same, with files beside its config.
+    /// Like `own`, with additional files beside the config.
     pub(crate) async fn own_with(routes: &str, files: &'static [(&str, &str)]) -> Self {
         let runtime = Runtime::new().expect("a runtime");
         let routes = routes.to_owned();
@@ -76,15 +76,15 @@ impl House {
         Self { gateway, upstream, runtime: Some(runtime) }
     }
 
-    /// The text that a query is answered with, and that it went well.
+    /// Sends a query, asserts that it succeeds and returns the text of the answer.
     pub(crate) async fn answer(&self, query: Query) -> String {
         let response = query.send(self).await;
         assert!(response.status.is_success(), "{}: {}", response.status, response.text());
         response.text()
     }
 
-    /// The problem that a query is answered with; and that the next query is answered as if nothing had
-    /// happened.
+    /// Sends a query, asserts that the answer is a problem with this status and code, and that the gateway then
+    /// answers another query. Returns the problem document.
     pub(crate) async fn refuse(&self, query: Query, status: u16, code: &str) -> Value {
         let path = query.path().to_owned();
         let document = problem(&query.send(self).await, status, code);
@@ -92,7 +92,7 @@ impl House {
         document
     }
 
-    /// That the gateway still runs programs as it should.
+    /// Asserts that the gateway still runs programs correctly.
     pub(crate) async fn still_answers(&self, path: &str) {
         let good = "export default async ({ n }, { up }) => (await up.get('/json', { n })).length";
         let answer = self.answer(Query::javascript(good).at(path).input(r#"{"n":3}"#)).await;
@@ -101,8 +101,8 @@ impl House {
 }
 
 impl Drop for House {
-    /// Whatever came in, nothing of it was the gateway's fault. (The runtime may not wait for its threads
-    /// inside of another one.)
+    /// Asserts that the log has no internal error and no panic. The runtime is shut down in the background
+    /// because blocking on its threads inside another runtime is not allowed.
     fn drop(&mut self) {
         let log = self.gateway.log();
         self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
@@ -112,7 +112,7 @@ impl Drop for House {
 }
 
 fn config(upstream: &str, routes: &str) -> String {
-    // Tests compile more at once than one client may.
+    // Concurrent tests compile more than a single client may.
     let runtime = if routes.contains("runtime:") { "" } else { "runtime: { compile_time: 1m }" };
     format!(
         "

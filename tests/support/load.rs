@@ -1,7 +1,7 @@
-//! Many clients at once that never let up: what they saw is looked at afterwards.
+//! Continuous load from many clients; failures are collected and reported at the end.
 //!
-//! Half of them keep their connections as long as they may, half open one for every request. A client
-//! that is told `Connection: close` opens another one; every other end of a connection is a failure.
+//! Half of the clients reuse their connection, half open one for each request. A client that receives
+//! `Connection: close` opens a new connection; every other end of a connection is a failure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use testkit::http::{Connection, Error, Response};
 use tokio::task::JoinHandle;
 
-/// What one client does and expects.
+/// Builds the request of each turn.
 type Ask = Arc<dyn Fn(usize) -> Asked + Send + Sync>;
 
-/// A request to be sent.
+/// A request that has not been sent yet.
 pub(crate) struct Asked {
     pub(crate) method: &'static str,
     pub(crate) path: &'static str,
@@ -20,7 +20,7 @@ pub(crate) struct Asked {
     pub(crate) body: &'static str,
 }
 
-/// Clients that go on until they are told to stop.
+/// Clients that send requests until `end` is called.
 pub(crate) struct Load {
     answered: Arc<AtomicUsize>,
     over: Arc<AtomicBool>,
@@ -28,7 +28,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// `judge` says what is wrong with an answer.
+    /// Starts the clients. `judge` returns an error for an unexpected answer.
     pub(crate) fn start(
         url: &str,
         ask: impl Fn(usize) -> Asked + Send + Sync + 'static,
@@ -52,7 +52,7 @@ impl Load {
         Self { answered, over, clients }
     }
 
-    /// Waits until so many more requests have been answered.
+    /// Waits until this many more requests have been answered.
     pub(crate) async fn answers(&self, more: usize) {
         let wanted = self.answered.load(Relaxed) + more;
         let enough = async {
@@ -60,10 +60,10 @@ impl Load {
                 tokio::task::yield_now().await;
             }
         };
-        testkit::patiently("clients that are answered", enough).await;
+        testkit::patiently("answers to clients", enough).await;
     }
 
-    /// Ends it; everything that went wrong.
+    /// Stops the clients and returns all failures.
     pub(crate) async fn end(self) -> Vec<String> {
         self.over.store(true, Relaxed);
         let mut failures = Vec::new();

@@ -1,11 +1,11 @@
-//! Query modules for tests: of WebAssembly text, where every byte matters, or of C.
+//! Query modules for tests, from WebAssembly text (for control over every byte) or from C.
 
 use std::fmt::Write;
 
 use query_abi::{HOST_FUNCTIONS, Type};
 use tokio::process::Command;
 
-/// A module of WebAssembly text.
+/// Compiles WebAssembly text.
 #[track_caller]
 pub(crate) fn wat(text: &str) -> Vec<u8> {
     match wat::parse_str(text) {
@@ -14,15 +14,15 @@ pub(crate) fn wat(text: &str) -> Vec<u8> {
     }
 }
 
-/// A plain module: its own memory of two pages, every host function under its own name (`$http`), and
-/// these fields and this body of `orfa` (`$at`, `$len`).
+/// Builds a plain module with a memory of two pages, an import of every host function under its own name
+/// (`$http`), the given fields, and the given body of the function `orfa` (parameters `$at` and `$len`).
 #[track_caller]
 pub(crate) fn plain(fields: &str, body: &str) -> Vec<u8> {
     let memory = r#"(memory (export "memory") 2)"#;
     wat(&format!("(module {} {memory} {fields} {})", host_functions(), entry(body)))
 }
 
-/// A module beside the C environment, whose memory and table it imports.
+/// Builds a module for the C environment; it imports the environment's memory and table.
 #[track_caller]
 pub(crate) fn beside(fields: &str, body: &str) -> Vec<u8> {
     let imports = r#"(import "env:c@1" "memory" (memory 5))
@@ -30,7 +30,7 @@ pub(crate) fn beside(fields: &str, body: &str) -> Vec<u8> {
     wat(&format!("(module {imports} {} {fields} {})", host_functions(), entry(body)))
 }
 
-/// A data segment at `at` that holds an `orfa_request` and the texts that it points to.
+/// Returns a data segment at `at` that holds an `orfa_request` and the texts it points to.
 pub(crate) fn request(at: u32, method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> String {
     let mut texts = String::new();
     let mut put = |text: &str| {
@@ -49,7 +49,7 @@ pub(crate) fn request(at: u32, method: &str, url: &str, headers: &[(&str, &str)]
     format!("(data (i32.const {at}) \"{}\")", escaped(&bytes))
 }
 
-/// What `orfa query build` makes of a C source.
+/// Compiles a C source with `orfa query build`.
 pub(crate) async fn build(source: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().expect("a folder");
     let (from, to) = (folder.path().join("query.c"), folder.path().join("query.wasm"));
@@ -64,7 +64,7 @@ fn entry(body: &str) -> String {
     format!(r#"(func (export "orfa") (param $at i32) (param $len i32) {body})"#)
 }
 
-/// The imports of every host function, as the ABI has them.
+/// Returns imports of all host functions, with their types in the ABI.
 fn host_functions() -> String {
     let mut text = String::new();
     for function in HOST_FUNCTIONS {

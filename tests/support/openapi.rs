@@ -1,6 +1,6 @@
-//! OpenAPI documents of the service that misbehaves.
+//! OpenAPI documents of the misbehaving service.
 
-/// The document of its `/json`: a list of items.
+/// Describes the path `/json`: a list of items.
 pub(crate) const ITEMS_OPENAPI: &str = r##"
 openapi: 3.1.0
 info: { title: Items, version: "1" }

@@ -1,11 +1,11 @@
-//! A query as a client sends it, and what a problem has to look like.
+//! A builder for query requests, and assertions on problem documents.
 
 use serde_json::Value;
 use testkit::http::{Response, request};
 
 use super::House;
 
-/// A request to a query route, still to be sent.
+/// A request to a query route that has not been sent yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Query {
     path: String,
@@ -15,12 +15,12 @@ pub(crate) struct Query {
 }
 
 impl Query {
-    /// `POST /query` with a body of this type.
+    /// Builds `POST /query` with a body of this content type.
     pub(crate) fn new(content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         Self::untyped(body).header("content-type", content_type)
     }
 
-    /// The same without a type.
+    /// Builds `POST /query` without a content type.
     pub(crate) fn untyped(body: impl Into<Vec<u8>>) -> Self {
         Self { path: "/query".into(), method: "POST".into(), headers: Vec::new(), body: body.into() }
     }
@@ -37,13 +37,13 @@ impl Query {
         Self::new("application/wasm", wasm)
     }
 
-    /// On another route.
+    /// Sets the path of the route.
     pub(crate) fn at(mut self, path: &str) -> Self {
         self.path = path.into();
         self
     }
 
-    /// With input before the program.
+    /// Puts input in front of the program.
     pub(crate) fn input(mut self, input: &str) -> Self {
         self.body.splice(..0, input.bytes());
         self.header("orfa-input", &input.len().to_string())
@@ -67,7 +67,7 @@ impl Query {
         &self.path
     }
 
-    /// Sends it on a connection of its own. Dropping the future half-way closes that.
+    /// Sends the request on a new connection. Dropping the future closes the connection.
     pub(crate) async fn send(&self, house: &House) -> Response {
         let url = format!("{}{}", house.gateway.url, self.path);
         let headers: Vec<_> = self.headers.iter().map(|(name, value)| (&**name, &**value)).collect();
@@ -76,7 +76,8 @@ impl Query {
     }
 }
 
-/// The problem document of an answer, with this status and code, and all that every problem has.
+/// Asserts that an answer is a problem with this status and code and with everything that all problems have.
+/// Returns its document.
 #[track_caller]
 pub(crate) fn problem(response: &Response, status: u16, code: &str) -> Value {
     let text = response.text();

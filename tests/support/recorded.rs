@@ -1,4 +1,4 @@
-//! Recorded runs: had from the shared gateway, given to `orfa query replay` and `orfa query debug`.
+//! Recorded runs of the shared gateway, for `orfa query replay` and `orfa query debug`.
 
 use std::path::Path;
 use std::process::Output;
@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use super::{House, Query};
 
-/// A run of the shared gateway's route `/recorded`.
+/// The recording of a run on the route `/recorded` of the shared gateway.
 pub(crate) struct Recorded {
     pub(crate) bytes: Vec<u8>,
     pub(crate) json: Value,
@@ -25,7 +25,7 @@ impl Recorded {
         Self { bytes: response.body.to_vec(), json: response.json() }
     }
 
-    /// How the run ended: its answer's status, or its problem's code.
+    /// Returns the status of the recorded answer, or the code of the recorded problem.
     pub(crate) fn end(&self) -> &Value {
         self.json.pointer("/end/answer/status").unwrap_or(&self.json["end"]["problem"]["code"])
     }
@@ -34,17 +34,17 @@ impl Recorded {
         replay(&self.bytes, file, program).await
     }
 
-    /// Runs the program on this machine, without a debugger.
+    /// Runs the program natively with `orfa query debug --plain`.
     pub(crate) async fn natively(&self, file: &str, program: &[u8]) -> Output {
         query(&["debug", "--plain"], &self.bytes, file, program).await
     }
 
-    /// Whether these are the bytes that the run was answered with.
+    /// Whether the recorded answer consists of these bytes.
     pub(crate) fn answered(&self, bytes: &[u8]) -> bool {
         self.json["end"]["answer"]["sha256"] == hash(bytes)
     }
 
-    /// That a replay ends as the recorded run did; what it says.
+    /// Replays the run and asserts that it ends as recorded. Returns the output of the replay.
     pub(crate) async fn same(&self, file: &str, program: &[u8]) -> Output {
         let output = self.replay(file, program).await;
         let calls = self.json["calls"].as_array().expect("calls").len();
@@ -62,7 +62,7 @@ pub(crate) async fn replay(recording: &[u8], file: &str, program: &[u8]) -> Outp
     query(&["replay"], recording, file, program).await
 }
 
-/// `orfa query VERB run.json --program FILE`.
+/// Runs `orfa query VERB run.json --program FILE`.
 async fn query(verb: &[&str], recording: &[u8], file: &str, program: &[u8]) -> Output {
     let folder = tempfile::tempdir().expect("a folder");
     write(folder.path(), "run.json", recording);

@@ -1,13 +1,15 @@
-//! Arrows run downwards: which crate of the house may depend on which, and on what from outside.
+//! Layering: the dependencies that each crate of the workspace may have, on other crates of the workspace and
+//! on external packages.
 //!
-//! Manifests are read through `cargo metadata`, with build and dev dependencies. Who opens a connection is
-//! read off the sources, because features of a shared dependency can't be told apart by crate.
+//! Manifests are read through `cargo metadata`, with build and dev dependencies. The crates that open
+//! connections are found in the sources, because features of a shared dependency can't be assigned
+//! to a single crate.
 
 use crate::Findings;
 use crate::files::{self, File};
 use crate::metadata::{Dependency, Kind, Metadata, Package};
 
-/// The house from the ground up. A crate depends on levels below its own, never on its own.
+/// The levels of the architecture, lowest first. A crate depends on lower levels only, never on its own.
 const LEVELS: &[&[&str]] = &[
     &["allocator", "query-abi", "json", "dedup", "openapi", "services", "script", "store", "offload"],
     &["sandbox", "environments"],
@@ -16,18 +18,19 @@ const LEVELS: &[&[&str]] = &[
     &["orfa"],
 ];
 
-/// Arrows within a level, each with the section that it has to stand in.
+/// Allowed dependencies within a level, each with its manifest sections.
 const SIDEWAYS: &[(&str, &str, &[Kind])] = &[
-    // Its build script takes snapshots and compiles them with the very engine that will run them.
+    // Its build script takes snapshots and compiles them with the same engine that runs them.
     ("environments", "sandbox", &[Kind::Build, Kind::Dev]),
-    // A call says who pays for the work that it causes.
+    // A call carries the quota key that is charged for its work.
     ("services", "offload", &[Kind::Normal]),
-    // What it encodes is JSON's own tree, and to read texts a second way would be a second source of mistakes.
+    // It encodes the tree of `json`. A second parser for texts would be a second source of bugs.
     ("dedup", "json", &[Kind::Normal]),
 ];
 
-/// What stands beside the levels, and which crates of the house it may use. `testkit` drives the gateway
-/// by its binary and ports and so knows nothing of the house; neither do the services of an example.
+/// Crates outside of the levels, with the workspace crates that they may use. `testkit` drives the gateway
+/// through its binary and ports, so it depends on no other crate; the same holds for the services of an
+/// example.
 const BESIDE: &[(&str, Uses)] = &[
     ("testkit", Uses::Only(&[])),
     ("marketplace", Uses::Only(&[])),
@@ -38,10 +41,11 @@ const BESIDE: &[(&str, Uses)] = &[
     ("benches", Uses::All),
 ];
 
-/// What tests may use, and benches.
+/// Crates that tests and benches may use.
 const FOR_TESTS: &[&str] = &["testkit", "marketplace", "fuzz"];
 
-/// Packages from outside that only some crates may name: by the beginning of the name, with the reason.
+/// External packages that only some crates may depend on: prefixes of package names, allowed crates, the
+/// reason.
 const GUARDED: &[(&[&str], &[&str], &str)] = &[
     (&["wasmtime", "cranelift"], &["sandbox"], "only `sandbox` knows the engine"),
     (
@@ -52,7 +56,7 @@ const GUARDED: &[(&[&str], &[&str], &str)] = &[
     (&["rusqlite", "sqlx", "tokio-postgres"], &["store", "marketplace"], "only `store` has a database"),
 ];
 
-/// What only some places of the sources may say: the words, the places, the reason.
+/// Text that only some source files may contain: the text, the allowed paths, the reason.
 const PRIVILEGED: &[(&[&str], &[&str], &str)] = &[
     (
         &[
@@ -64,9 +68,9 @@ const PRIVILEGED: &[(&[&str], &[&str], &str)] = &[
             "UdpSocket",
             "lookup_host",
         ],
-        // `orfa call` is a client itself, and tests call the gateway.
-        // A socket that will listen is made by the same type; a new binary takes sockets over from the old
-        // one by a Unix socket, which is no network.
+        // `orfa call` is a client itself, and tests call the gateway. A listening socket is created from the
+        // same type. A new binary takes over sockets from the old one through a Unix socket, which is no
+        // network connection.
         &[
             "crates/services/src/",
             "crates/cli/src/call/",
@@ -78,7 +82,7 @@ const PRIVILEGED: &[(&[&str], &[&str], &str)] = &[
     ),
     (
         &["application/problem+json"],
-        // `orfa call` reads what `gateway` wrote.
+        // `orfa call` parses responses of `gateway`.
         &["crates/gateway/src/respond.rs", "crates/cli/src/call/", "crates/testkit/src/"],
         "errors become HTTP in one place",
     ),
@@ -98,7 +102,7 @@ pub(crate) fn run() -> anyhow::Result<Findings> {
     Ok(findings)
 }
 
-/// What is wrong in the manifests of the workspace.
+/// Findings in the manifests of the workspace.
 fn manifests(members: &[&Package]) -> Findings {
     let is_ours = |name: &str| members.iter().any(|member| member.name == name);
     let mut findings = Findings::new();
@@ -119,7 +123,7 @@ fn manifests(members: &[&Package]) -> Findings {
     findings
 }
 
-/// What is wrong with an arrow between two crates of the house.
+/// Checks a dependency between two crates of the workspace.
 fn inside(from: &str, dependency: &Dependency) -> Option<String> {
     let Dependency { name: to, kind } = dependency;
     let allowed = match (uses(from), level(from), level(to)) {
@@ -130,17 +134,17 @@ fn inside(from: &str, dependency: &Dependency) -> Option<String> {
         _ => SIDEWAYS.iter().any(|(a, b, kinds)| (*a, *b) == (from, to) && kinds.contains(kind)),
     };
     (!allowed)
-        .then(|| format!("`{from}` depends on `{to}` ({kind:?}): arrows run downwards, see ARCHITECTURE.md"))
+        .then(|| format!("`{from}` depends on `{to}` ({kind:?}): a crate may depend on lower levels only, see ARCHITECTURE.md"))
 }
 
-/// What is wrong with an arrow out of the house.
+/// Checks a dependency on an external package.
 fn outside(from: &str, dependency: &Dependency) -> Option<String> {
     let guarded = |(names, ..): &&(&[&str], _, _)| names.iter().any(|name| dependency.name.starts_with(name));
     let (_, allowed, reason) = GUARDED.iter().find(guarded)?;
     (!allowed.contains(&from)).then(|| format!("`{from}` depends on `{}`: {reason}", dependency.name))
 }
 
-/// What a source file says and should not.
+/// Finds privileged text in a source file.
 fn privileged(file: &File) -> Option<String> {
     if !file.path.starts_with("crates/") || file.ending() != "rs" {
         return None;
@@ -186,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_downwards_are_fine() {
+    fn accepts_dependencies_on_lower_levels() {
         assert_eq!(found(&[("query", "sandbox", Kind::Normal), ("gateway", "query", Kind::Normal)]), [""; 0]);
         assert_eq!(found(&[("environments", "sandbox", Kind::Build)]), [""; 0]);
         assert_eq!(found(&[("services", "testkit", Kind::Dev)]), [""; 0]);
@@ -194,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_upwards_and_sideways_are_found() {
+    fn finds_dependencies_on_higher_and_equal_levels() {
         assert_eq!(found(&[("json", "query", Kind::Normal)]).len(), 1);
         assert_eq!(found(&[("json", "services", Kind::Dev)]).len(), 1);
         assert_eq!(found(&[("environments", "sandbox", Kind::Normal)]).len(), 1);

@@ -1,4 +1,4 @@
-//! `cargo xtask check`: what CI runs before the tests, the quick ones first.
+//! `cargo xtask check`: the checks that CI runs before the tests, fast ones first.
 
 use std::process::Command;
 use std::time::Instant;
@@ -7,10 +7,10 @@ use anyhow::{Context, bail};
 
 use crate::{Findings, arrows, errors, files, generate, licences, style};
 
-/// A check of our own.
+/// A check of this workspace.
 type Check = fn() -> anyhow::Result<Findings>;
 
-/// Runs everything; a check that finds something does not keep the next from running, a tool does.
+/// Runs all checks. Findings do not stop the next check; a failing tool does.
 pub(crate) fn all() -> anyhow::Result<Findings> {
     let checks: [(&str, Check); 5] = [
         ("arrows", arrows::run),

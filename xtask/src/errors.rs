@@ -1,9 +1,8 @@
-//! docs/errors.md has every error code of the sources, and no other.
+//! Comparison of docs/errors.md with the sources: the page has every error code, and no other.
 //!
-//! The codes are read off the sources: those that a function called `code` (or `..._code`) returns as text,
-//! and those that `orfa` complains with. The page's rows begin with a code; its parts are headings. That a
-//! row's status is the one that clients see is checked end to end, by every test that looks at a problem; here
-//! it is checked that the fault allows it.
+//! Codes are extracted from the sources: strings returned by functions named `code` or `..._code`, and those
+//! in `Complaint`s of `orfa`. The page's rows begin with a code, and its parts are headings. End-to-end tests
+//! compare a row's status with the actual one; here only its consistency with the fault is checked.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +11,7 @@ use crate::files::{self, File};
 
 /// The page.
 const PAGE: &str = "docs/errors.md";
-/// The parts of the page: heading, and whose sources' codes stand under it.
+/// The parts of the page: the heading, and the sources of the codes below it.
 const PARTS: [(&str, &[&str]); 8] = [
     (
         "## Over HTTP",
@@ -63,7 +62,7 @@ pub(crate) fn run() -> anyhow::Result<Findings> {
 
 fn differences(heading: &str, codes: &BTreeSet<String>, rows: &BTreeSet<String>) -> Findings {
     let missing = codes.difference(rows).map(|code| format!("{PAGE} lacks `{code}` under `{heading}`"));
-    let idle = rows.difference(codes).map(|code| format!("{PAGE} has `{code}`, which no source has"));
+    let idle = rows.difference(codes).map(|code| format!("{PAGE} has `{code}`, which is not in the sources"));
     missing.chain(idle).collect()
 }
 
@@ -75,7 +74,7 @@ fn rows(page: &str, heading: &str) -> BTreeSet<String> {
     part.lines().filter_map(code).collect()
 }
 
-/// What a row's fault and status say against each other.
+/// Reports a row with contradicting fault and status.
 fn contradiction(line: &str) -> Option<String> {
     let cells: Vec<&str> = line.strip_prefix("| `")?.split('|').map(str::trim).collect();
     let [code, status, fault, _, _] = cells[..] else { return None };
@@ -87,10 +86,10 @@ fn contradiction(line: &str) -> Option<String> {
         "gateway" => matches!(status, 500 | 503),
         _ => false,
     };
-    (!fits).then(|| format!("{PAGE}: {status} is no status for what is the {fault}'s fault: `{code}"))
+    (!fits).then(|| format!("{PAGE}: status {status} does not fit the fault `{fault}`: `{code}"))
 }
 
-/// The codes that a source file returns or complains with.
+/// The codes that a source file returns or passes to `Complaint`.
 fn codes(source: &str) -> BTreeSet<String> {
     let returned = bodies(source).flat_map(texts).filter(|text| is_code(text));
     let complained = source.split("Complaint::").skip(1).filter_map(complained);
@@ -121,12 +120,12 @@ fn block(body: &str) -> &str {
     end.map_or(body, |end| &body[..end])
 }
 
-/// What stands between quotes.
+/// The quoted strings of a function body.
 fn texts(body: &str) -> impl Iterator<Item = &str> {
     body.split('"').skip(1).step_by(2)
 }
 
-/// `usage("bad-url", ...` and its siblings: the code.
+/// The code in `usage("bad-url", ...` and similar calls.
 fn complained(call: &str) -> Option<&str> {
     let (name, arguments) = call.split_once('(')?;
     let code = arguments.trim_start().strip_prefix('"')?.split('"').next()?;
@@ -135,7 +134,7 @@ fn complained(call: &str) -> Option<&str> {
 
 fn is_code(text: &str) -> bool {
     let is_ours = text.contains('-') && text.bytes().all(|byte| byte == b'-' || byte.is_ascii_lowercase());
-    // Those of GraphQL's own tools are shouted.
+    // GraphQL's own tools use upper case.
     let is_graphql = text.contains('_') && text.bytes().all(|byte| byte == b'_' || byte.is_ascii_uppercase());
     is_ours || is_graphql
 }
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_read_off_the_sources() {
+    fn extracts_codes_from_sources() {
         assert_eq!(codes(SOURCE), set(&["limit-cpu", "not-found", "bad-url"]));
     }
 
@@ -174,14 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_its_fault_does_not_allow_is_found() {
+    fn finds_statuses_that_do_not_fit_the_fault() {
         assert!(contradiction("| `a-b` | 500 | client | x |").is_some());
         assert!(contradiction("| `a-b` | 503 | gateway | x |").is_none());
         assert!(contradiction("| `a-b` | 1 | x |").is_none());
     }
 
     #[test]
-    fn both_directions_are_found() {
+    fn finds_missing_and_unknown_codes() {
         assert_eq!(differences("## A", &set(&["a-b"]), &set(&["c-d"])).len(), 2);
         assert_eq!(differences("## A", &set(&["a-b"]), &set(&["a-b"])), [""; 0]);
     }

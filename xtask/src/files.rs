@@ -7,19 +7,19 @@ use anyhow::{Context, ensure};
 
 /// A tracked text file.
 pub(crate) struct File {
-    /// From the root, with `/`.
+    /// The path relative to the root, with `/`.
     pub(crate) path: String,
     pub(crate) text: String,
 }
 
-/// The root of the repository: cargo says where this package is.
+/// The root of the repository, relative to this package.
 pub(crate) fn root() -> PathBuf {
     std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| ".".into(), |xtask| PathBuf::from(xtask).join(".."))
 }
 
-/// Every tracked file that is text and still there.
+/// Every tracked text file that exists.
 pub(crate) fn tracked() -> anyhow::Result<Vec<File>> {
-    // In a container the checkout may belong to another user, which git would refuse.
+    // In a container the checkout may belong to another user, which git refuses by default.
     let mut git = Command::new("git");
     git.args(["-c", "safe.directory=*", "ls-files", "-z"]).current_dir(root());
     let listed = git.output().context("git can't be run")?;
@@ -33,12 +33,12 @@ pub(crate) fn tracked() -> anyhow::Result<Vec<File>> {
 }
 
 impl File {
-    /// The ending of its name, `rs`.
+    /// The extension of the file's name, such as `rs`.
     pub(crate) fn ending(&self) -> &str {
         self.path.rsplit_once('.').map_or("", |(_, ending)| ending)
     }
 
-    /// The file without its tests: all of it, up to a module of tests, or nothing of a file of tests.
+    /// The file without tests: the text before the test module, or nothing if the whole file is a test.
     pub(crate) fn product(&self) -> &str {
         let tests = self.path.ends_with("/tests.rs") || self.path.contains("/tests/");
         let text = if tests { "" } else { self.text.as_str() };

@@ -1,9 +1,9 @@
-//! What is made from the tables of `query-abi`, so that C, docs and Rust can't disagree: `sdk/c/orfa_abi.h`,
-//! and the table of host functions in docs/query.md.
+//! Files generated from the tables of `query-abi`, so that C, docs and Rust can't disagree:
+//! `sdk/c/orfa_abi.h`, and the table of host functions in docs/query.md.
 //!
-//! Tables in, text out; [`write`] and [`compare`] alone touch files. docs/config.md is made of the config's
-//! structs, which need a build of the gateway, and docs/benchmarks.md of the benches' results: tests of `gateway` and
-//! `benches` compare them, and [`write`] has them written.
+//! Only [`write`] and [`compare`] access files. docs/config.md is generated from the config's structs, which
+//! requires a build of the gateway, and docs/benchmarks.md from the benches' results: tests of `gateway` and
+//! `benches` compare them, and [`write`] runs these tests in a mode that writes the pages.
 
 use std::process::Command;
 
@@ -26,7 +26,7 @@ const PREAMBLE: &str = "\
 extern \"C\" {
 #endif
 
-/* A future, or the response that it became. Above 0; an `orfa_code` below 0 where no call was made. */
+/* A future, or the response that it became. Positive; a negative `orfa_code` if no call was made. */
 typedef int32_t orfa_handle;
 
 /* A header of a request. */
@@ -49,7 +49,7 @@ typedef struct orfa_request {
     uint32_t body_len;
 } orfa_request;
 
-/* What came of a call. `status` is 0 where no answer came; then `error` is an `orfa_code`. */
+/* The result of a call. `status` is 0 if there is no response; then `error` is an `orfa_code`. */
 typedef struct orfa_response {
     int32_t status;
     int32_t error;
@@ -63,11 +63,11 @@ typedef struct orfa_json_value {
     uint32_t kind;
     uint32_t len;
     union {
-        uint64_t whole; /* as int64_t where it is negative */
+        uint64_t whole; /* as int64_t if it is negative */
         double real;
         struct {
-            uint32_t text; /* the address of a text, 0 where it found no room; of a container the bytes of its text */
-            uint32_t node; /* where the value begins: how the functions below name it */
+            uint32_t text; /* the address of a text, 0 if it did not fit; the byte length of a container's text */
+            uint32_t node; /* the position of the value, which identifies it in the functions below */
         };
     };
 } orfa_json_value;
@@ -83,12 +83,12 @@ const CLOSING: &str = "
 
 /// The C header.
 const HEADER: &str = "sdk/c/orfa_abi.h";
-/// The page with the table of host functions, between these marks.
+/// The page with the table of host functions between these marks.
 const PAGE: &str = "docs/query.md";
 const BEGIN: &str = "<!-- generated from crates/query-abi by `cargo xtask generate` -->\n";
-const END: &str = "<!-- end of what is generated -->\n";
+const END: &str = "<!-- end of generated text -->\n";
 
-/// Writes every generated file that is not as it should be.
+/// Writes every generated file that is out of date.
 pub(crate) fn write() -> anyhow::Result<Findings> {
     for (path, text) in outdated()? {
         std::fs::write(files::root().join(path), text).with_context(|| path.to_owned())?;
@@ -97,7 +97,8 @@ pub(crate) fn write() -> anyhow::Result<Findings> {
     pages_of_tests()
 }
 
-/// Has docs/config.md and docs/benchmarks.md written by the tests of `gateway` and `benches` that compare them otherwise.
+/// Runs the tests of `gateway` and `benches` that compare docs/config.md and docs/benchmarks.md in the mode
+/// that writes them.
 fn pages_of_tests() -> anyhow::Result<Findings> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["test", "--quiet", "--package", "gateway", "--package", "benches", "--lib", "--"]);
@@ -107,7 +108,7 @@ fn pages_of_tests() -> anyhow::Result<Findings> {
     Ok((!status.success()).then(failed).into_iter().collect())
 }
 
-/// Finds every generated file that is not as it should be.
+/// Reports every generated file that is out of date.
 pub(crate) fn compare() -> anyhow::Result<Findings> {
     let outdated = outdated()?.into_iter();
     Ok(outdated.map(|(path, _)| format!("{path} is out of date: run `cargo xtask generate`")).collect())
@@ -120,14 +121,15 @@ fn outdated() -> anyhow::Result<Vec<(&'static str, String)>> {
     Ok(wanted.into_iter().filter(|(path, text)| read(path) != *text).collect())
 }
 
-/// A page with the text between its marks replaced.
+/// Replaces the text between the marks of a page.
 fn splice(page: &str, text: &str) -> anyhow::Result<String> {
-    let (before, rest) = page.split_once(BEGIN).context("the mark where generated text begins is gone")?;
-    let (_, after) = rest.split_once(END).context("the mark where generated text ends is gone")?;
+    let (before, rest) =
+        page.split_once(BEGIN).context("the mark at the beginning of the generated text is missing")?;
+    let (_, after) = rest.split_once(END).context("the mark at the end of the generated text is missing")?;
     Ok([before, BEGIN, text, END, after].concat())
 }
 
-/// The host functions as a table in Markdown.
+/// The host functions as a Markdown table.
 fn function_table() -> String {
     let row = |function: &HostFunction| {
         let (signature, doc) = (signature(function, ""), function.doc.replace('|', "\\|"));
@@ -149,10 +151,14 @@ fn c_header() -> String {
     let functions: String = HOST_FUNCTIONS.iter().map(function).collect();
     [
         PREAMBLE,
-        &enumeration("orfa_code", "What a host function answers, and why a call brought no response.", codes),
-        &enumeration("orfa_part", "The parts that Response_read reads.", parts.into_iter()),
-        &enumeration("orfa_json_kind", "What a value of a JSON body is.", kinds),
-        &enumeration("orfa_failure", "How a program ended itself.", failures),
+        &enumeration(
+            "orfa_code",
+            "Results of host functions, and reasons for which a call has no response.",
+            codes,
+        ),
+        &enumeration("orfa_part", "The parts of a response that Response_read reads.", parts.into_iter()),
+        &enumeration("orfa_json_kind", "The kinds of values in a JSON body.", kinds),
+        &enumeration("orfa_failure", "Failures with which a program ends itself.", failures),
         &functions,
         CLOSING,
     ]
@@ -171,7 +177,7 @@ fn function(function: &HostFunction) -> String {
     format!("\n/* {} */\n{attributes}\n{};\n", wrap(doc), signature(function, "orfa_host_"))
 }
 
-/// A function as C declares it.
+/// The declaration of a function in C.
 fn signature(function: &HostFunction, prefix: &str) -> String {
     let HostFunction { name, params, result, .. } = function;
     let params: Vec<_> = params.iter().map(|(name, spelling, _)| parameter(spelling, name)).collect();
@@ -180,13 +186,13 @@ fn signature(function: &HostFunction, prefix: &str) -> String {
     format!("{result} {prefix}{name}({params})")
 }
 
-/// `const char *name`, or `uint32_t name`: no space behind a star.
+/// A parameter such as `const char *name` or `uint32_t name`, without a space after a star.
 fn parameter(spelling: &str, name: &str) -> String {
     let space = if spelling.ends_with('*') { "" } else { " " };
     format!("{spelling}{space}{name}")
 }
 
-/// Breaks a comment into lines of a hundred characters.
+/// Wraps a comment at a hundred characters.
 fn wrap(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.replace('`', "").split(' ') {
@@ -207,13 +213,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_committed_header_is_what_the_tables_say() {
+    fn committed_header_is_up_to_date() {
         let committed = include_str!("../../sdk/c/orfa_abi.h");
         assert_eq!(committed, c_header(), "run `cargo xtask generate`");
     }
 
     #[test]
-    fn only_what_stands_between_the_marks_is_replaced() {
+    fn replaces_only_text_between_the_marks() {
         let page = format!("before\n{BEGIN}old\n{END}after\n");
         assert_eq!(splice(&page, "new\n").unwrap(), format!("before\n{BEGIN}new\n{END}after\n"));
         assert!(splice("no marks", "new\n").is_err());

@@ -1,13 +1,13 @@
-//! Every dependency comes from the public registry, under a licence that the house accepts.
+//! Check of dependencies: all come from the public registry, under an accepted licence.
 //!
-//! An expression with `OR` needs one accepted side, with `AND` both.
+//! An expression with `OR` needs one accepted side, an expression with `AND` both.
 
 use spdx::{Expression, ParseMode};
 
 use crate::Findings;
 use crate::metadata::{Metadata, Package};
 
-/// Licences that ask for no more than that their text is passed on.
+/// Licences that require no more than passing on their text.
 const ACCEPTED: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -24,14 +24,14 @@ const ACCEPTED: &[&str] = &[
     "Zlib",
 ];
 
-/// Accepted for one package alone: its name, the licence, why.
+/// Licences accepted for one package only: its name, the licence, the reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[(
     "webpki-roots",
     "CDLA-Permissive-2.0",
     "Mozilla's root certificates: data, free to use and pass on with the licence's text",
 )];
 
-/// Where packages come from.
+/// The registry that packages come from.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Checks this repository.
@@ -49,7 +49,9 @@ fn finding(package: &Package) -> Option<String> {
     }
     let Some(licence) = license else { return Some(format!("`{name}` names no licence")) };
     match Expression::parse_mode(licence, ParseMode::LAX) {
-        Err(error) => Some(format!("`{name}`: `{licence}` is no licence expression: {}", error.reason)),
+        Err(error) => {
+            Some(format!("`{name}`: `{licence}` is not a valid licence expression: {}", error.reason))
+        }
         Ok(expression) if is_accepted(name, &expression) => None,
         Ok(_) => Some(format!("`{name}` is under `{licence}`, which xtask/src/licences.rs does not accept")),
     }
@@ -63,11 +65,11 @@ fn is_accepted(package: &str, expression: &Expression) -> bool {
     })
 }
 
-/// Exceptions for packages that are not used any more.
+/// Reports exceptions for packages that are no longer used.
 fn idle(packages: &[Package]) -> impl Iterator<Item = String> {
     let used = |name: &str| packages.iter().any(|package| package.name == name);
     let idle = EXCEPTIONS.iter().filter(move |(name, ..)| !used(name));
-    idle.map(|(name, ..)| format!("the licence exception for `{name}` has no use any more"))
+    idle.map(|(name, ..)| format!("the licence exception for `{name}` is no longer used"))
 }
 
 #[cfg(test)]
@@ -100,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_is_for_its_package_alone_and_not_kept_for_nothing() {
+    fn exceptions_apply_to_one_package_and_must_be_in_use() {
         assert_eq!(judge("webpki-roots", Some("CDLA-Permissive-2.0")), None);
         assert_eq!(idle(&[]).count(), EXCEPTIONS.len());
     }
 
     #[test]
-    fn a_package_from_elsewhere_is_found() {
+    fn finds_packages_from_other_sources() {
         let source = Some("git+https://example.org/a".to_owned());
         let package = Package { name: "a".into(), license: Some("MIT".into()), source, ..Package::default() };
         assert!(finding(&package).is_some());

@@ -1,7 +1,7 @@
-//! `cargo xtask VERB`: the checks that keep the house as ARCHITECTURE.md says it is.
+//! `cargo xtask VERB`: checks that the repository follows ARCHITECTURE.md.
 //!
-//! Each check is a function from what is there to a list of findings, so that its tests can hand it a bad
-//! example. `check.rs` runs them all, with formatting and lints: it is what CI runs before the tests.
+//! Each check is a function from its input to a list of findings, so that tests can pass it a bad example.
+//! `check.rs` runs them all, together with formatting and lints, as CI does before the tests.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line talks")]
 
 mod arrows;
@@ -20,13 +20,13 @@ use anyhow::bail;
 const HELP: &str = "\
 cargo xtask VERB
   check               everything below, formatting and lints: what CI runs before the tests
-  arrows              which crate may depend on which, and who may open a connection
-  licences            every dependency's licence is one that the house accepts
-  style               how files begin, how long they are, nothing of the machine they were written on
+  arrows              layering: the dependencies of each crate, and the crates that open connections
+  licences            every dependency has an accepted licence
+  style               opening comments and length of files, no paths of local machines
   errors              docs/errors.md has every error code of the sources, and no other
-  generate [--check]  writes what is made from the sources; with --check it compares only";
+  generate [--check]  writes generated files; with --check it only compares them";
 
-/// What a check found: a sentence each, empty where all is well.
+/// The findings of a check, one sentence each; empty if there are none.
 type Findings = Vec<String>;
 
 fn main() -> ExitCode {
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         Ok(findings) if findings.is_empty() => ExitCode::SUCCESS,
         Ok(findings) => {
             findings.iter().for_each(|finding| eprintln!("  {finding}"));
-            eprintln!("xtask: {} to mend", findings.len());
+            eprintln!("xtask: {} findings", findings.len());
             ExitCode::FAILURE
         }
         Err(error) => {

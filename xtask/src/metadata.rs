@@ -1,41 +1,41 @@
-//! What `cargo metadata` says, as far as the checks need it.
+//! The output of `cargo metadata`, limited to the fields that the checks need.
 
 use std::process::Command;
 
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
-/// What the binary is made of: Rust for Linux, and the C sources that come as dependencies for Wasm.
+/// The target platforms of the binary: Linux for Rust, and Wasm for the C sources that are dependencies.
 const PLATFORMS: [&str; 2] = ["x86_64-unknown-linux-gnu", "wasm32-wasip1"];
 
-/// The whole graph.
+/// The dependency graph.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
     workspace_members: Vec<String>,
 }
 
-/// A package, ours or another's.
+/// A package of this workspace or an external one.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Package {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) license: Option<String>,
-    /// Where it comes from; none for our own.
+    /// The source of the package; `None` for members of the workspace.
     pub(crate) source: Option<String>,
     pub(crate) dependencies: Vec<Dependency>,
 }
 
-/// One line of a manifest.
+/// A dependency in a manifest.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Dependency {
-    /// The package's own name, whatever it is called where it is used.
+    /// The package's own name, even if the dependency is renamed.
     pub(crate) name: String,
     #[serde(default, deserialize_with = "kind")]
     pub(crate) kind: Kind,
 }
 
-/// Which section of a manifest a dependency stands in.
+/// The manifest section of a dependency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     #[default]
@@ -53,7 +53,7 @@ fn kind<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Kind, D::Er
 }
 
 impl Metadata {
-    /// Asks cargo.
+    /// Runs `cargo metadata`.
     pub(crate) fn read() -> anyhow::Result<Self> {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["metadata", "--format-version", "1", "--locked"]).current_dir(crate::files::root());
@@ -64,7 +64,8 @@ impl Metadata {
             "cargo metadata: {}",
             String::from_utf8_lossy(&output.stderr).trim()
         );
-        serde_json::from_slice(&output.stdout).context("cargo metadata is not what it was")
+        serde_json::from_slice(&output.stdout)
+            .context("the output of cargo metadata has an unexpected format")
     }
 
     /// The packages of this workspace.
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sections_of_a_manifest_are_told_apart() {
+    fn distinguishes_sections_of_a_manifest() {
         let read = |text| serde_json::from_str::<Dependency>(text).unwrap().kind;
         assert_eq!(read(r#"{"name":"a","kind":null}"#), Kind::Normal);
         assert_eq!(read(r#"{"name":"a","kind":"dev"}"#), Kind::Dev);

@@ -1,17 +1,17 @@
-//! How files begin, how long they are, and that they tell nothing of the machine they were written on.
+//! Style of files: an opening comment, a maximum length, and no paths or registries of local machines.
 
 use crate::Findings;
 use crate::files::{self, File};
 
-/// From this many lines on, a file says first what it is.
+/// The number of lines from which a file needs an opening comment.
 const NEEDS_OPENING: usize = 50;
-/// No source file is longer.
+/// The maximum number of lines of a source file.
 const LONGEST: usize = 800;
-/// Folders of machines on which people and CI keep checkouts.
+/// Root folders that contain checkouts on developer machines and in CI.
 const MACHINE_FOLDERS: &[&str] = &["Users", "builds", "home", "root", "tmp", "work", "workspace"];
-/// Files that say where packages are fetched from.
+/// Files that contain the sources of packages.
 const LOCKS: &[&str] = &["Cargo.lock", "package-lock.json", ".npmrc", "config.toml"];
-/// Where they may be fetched from.
+/// The hosts that packages may be fetched from.
 const HOSTS: &[&str] = &["github.com", "index.crates.io", "registry.npmjs.org"];
 
 /// Checks this repository.
@@ -28,7 +28,7 @@ fn findings(file: &File) -> Findings {
     findings
 }
 
-/// What a source file has to open with, by language.
+/// The opening comment of a source file, by language.
 fn opener(ending: &str) -> Option<&'static [&'static str]> {
     match ending {
         "rs" => Some(&["//!"]),
@@ -39,7 +39,7 @@ fn opener(ending: &str) -> Option<&'static [&'static str]> {
 
 fn opening(file: &File) -> Option<String> {
     let openers = opener(file.ending())?;
-    // What runs by itself says first by whom.
+    // An executable file begins with its interpreter.
     let text = if file.text.starts_with("#!") {
         file.text.split_once('\n').map_or("", |(_, text)| text)
     } else {
@@ -47,22 +47,23 @@ fn opening(file: &File) -> Option<String> {
     };
     let opened = openers.iter().any(|opener| text.starts_with(opener));
     let long = file.text.lines().count() >= NEEDS_OPENING;
-    (long && !opened).then(|| format!("{} does not open with `{}`: say what it is", file.path, openers[0]))
+    (long && !opened)
+        .then(|| format!("{} does not open with `{}`: describe the file there", file.path, openers[0]))
 }
 
 fn length(file: &File) -> Option<String> {
     opener(file.ending())?;
     let lines = file.text.lines().count();
-    (lines > LONGEST).then(|| format!("{} has {lines} lines: divide it", file.path))
+    (lines > LONGEST).then(|| format!("{} has {lines} lines: split it", file.path))
 }
 
 fn machine(file: &File) -> Option<String> {
     let found = |line: &str| MACHINE_FOLDERS.iter().any(|folder| names_folder(line, folder));
     let (number, line) = (1..).zip(file.text.lines()).find(|(_, line)| found(line))?;
-    Some(format!("{}:{number} names a place on somebody's machine: {}", file.path, line.trim()))
+    Some(format!("{}:{number} contains a path of a local machine: {}", file.path, line.trim()))
 }
 
-/// Whether a line has `/folder/` at the start of a path.
+/// Whether a line contains `/folder/` at the start of a path.
 fn names_folder(line: &str, folder: &str) -> bool {
     let path = format!("/{folder}/");
     let begins = |at: usize| {
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_says_what_it_is() {
+    fn long_files_need_an_opening_comment() {
         assert!(opening(&file("a.rs", "fn f() {}\n".repeat(50))).is_some());
         assert!(opening(&file("a.js", "f();\n".repeat(50))).is_some());
         assert!(opening(&file("a.rs", format!("//! What.\n{}", "fn f() {}\n".repeat(50)))).is_none());
@@ -103,14 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn a_very_long_file_is_found() {
+    fn finds_very_long_files() {
         assert!(length(&file("a.rs", "//! What.\n".repeat(801))).is_some());
         assert!(length(&file("a.rs", "//! What.\n".repeat(800))).is_none());
         assert!(length(&file("Cargo.lock", "a\n".repeat(801))).is_none());
     }
 
     #[test]
-    fn places_on_a_machine_are_found() {
+    fn finds_paths_of_local_machines() {
         for folder in MACHINE_FOLDERS {
             assert!(machine(&file("a.md", format!("see /{folder}/me/a"))).is_some(), "{folder}");
         }

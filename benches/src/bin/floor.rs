@@ -1,4 +1,5 @@
-//! The floor: a bare hyper server that answers a constant to everything, a plain release build. What a query costs is counted from here.
+//! The floor: a bare hyper server that responds with a constant, as a plain release build. The cost of a
+//! query is measured relative to it.
 //!
 //! `floor 127.0.0.1:4000`
 
@@ -14,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpListener;
 
-/// That of the gateway.
+/// The gateway's allocator.
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
@@ -27,13 +28,13 @@ async fn main() -> anyhow::Result<()> {
         stream.set_nodelay(true)?;
         tokio::spawn(async move {
             let builder = Builder::new(TokioExecutor::new());
-            // A client that goes away ends its connection, nothing else.
+            // An error only ends the connection of a client that disconnected.
             let _ = builder.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
         });
     }
 }
 
-/// Reads the body, as a gateway has to, and answers.
+/// Reads the body, as a gateway has to, and responds.
 async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let _ = request.into_body().collect().await;
     Ok(Response::new(Full::new(Bytes::from_static(b"hello world"))))

@@ -1,8 +1,10 @@
-//! `fuzz`: builds the targets of `fuzz/src/targets.rs` with libFuzzer and the address sanitizer, and runs each for a while.
+//! `fuzz`: builds the targets of `fuzz/src/targets.rs` with libFuzzer and the address sanitizer, and runs
+//! each for a while.
 //!
-//! A crate's tests are built as always, but for `fuzz/rustc`, which adds the instrumentation: nightly flags, which the
-//! stable compiler takes with `RUSTC_BOOTSTRAP=1`. What libFuzzer found so far stays in `target/fuzz`, so that a run goes
-//! on where the last one ended: inputs below `corpus/`, findings below `findings/`, logs below `logs/`.
+//! The tests of a crate are built as usual, except for `fuzz/rustc`, which adds the instrumentation. Its
+//! nightly flags are accepted by the stable compiler with `RUSTC_BOOTSTRAP=1`. libFuzzer's results stay in
+//! `target/fuzz`, so that a run continues where the last one ended: inputs in `corpus/`, findings in
+//! `findings/`, logs in `logs/`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -19,36 +21,36 @@ use serde::{Deserialize, Serialize};
 /// Run the fuzz targets.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// For so many seconds each.
+    /// The time for each target in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Only these targets, by name, with commas between them.
+    /// Only these targets, by name, separated by commas.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// So many at once: a target has one thread.
+    /// The number of targets that run at the same time. A target has one thread.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
-    /// List the targets, and run none.
+    /// List the targets without running them.
     #[arg(long)]
     list: bool,
-    /// Write what came of it to benches/results/, where what is there of other targets stays.
+    /// Write the results to benches/results/ and keep those of other targets.
     #[arg(long)]
     update: bool,
 }
 
-/// What came of a target.
+/// The results of a target.
 #[derive(Debug, Serialize, Deserialize)]
 struct Row {
     target: String,
     package: String,
     seconds: u64,
-    /// How often the oracle was called.
+    /// The number of calls of the oracle.
     executions: u64,
-    /// Edges of the code that were reached, and combinations of them with how often.
+    /// The number of edges of the code that were reached, and of features (edges with hit counts).
     edges: u64,
     features: u64,
     peak_rss_mb: u64,
-    /// Inputs that broke a rule or a ceiling: libFuzzer stops at the first.
+    /// The number of inputs that caused a panic or exceeded a limit: libFuzzer stops at the first one.
     findings: usize,
 }
 
@@ -102,7 +104,7 @@ fn main() -> Result<ExitCode> {
     Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// These rows and, of targets that are not among them, those of the last run, in the order of [`TARGETS`].
+/// Merges these rows with the last results of other targets, in the order of [`TARGETS`].
 fn beside_earlier(rows: Vec<Row>) -> Result<Vec<Row>> {
     let earlier: Vec<Row> = scoreboard::earlier_rows("fuzz")?;
     let mut by_name: BTreeMap<String, Row> =
@@ -131,7 +133,7 @@ fn scores(rows: &[Row]) -> [(String, Score); 2] {
     ]
 }
 
-/// Where things are built and kept.
+/// The folders of the build and of the results.
 struct Folder {
     root: PathBuf,
     target: PathBuf,
@@ -153,7 +155,8 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Builds the tests of the targets' crates, all at once so that they share what they depend on: the binary of each.
+    /// Builds the tests of the targets' crates in one invocation, so that they share dependencies. Returns
+    /// the binary of each.
     fn build(&self, targets: &[&'static Target]) -> Result<BTreeMap<&'static str, PathBuf>> {
         let packages: BTreeSet<&'static str> = targets.iter().map(|target| target.package).collect();
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -195,7 +198,8 @@ impl Folder {
             arguments.push(seeds.display().to_string());
         }
         let output = File::create(&log).with_context(|| format!("{} can't be made", log.display()))?;
-        // Pools' threads are nice: on a machine without a free core they would be given no time within an input's ceiling.
+        // The threads of pools have a low priority. Without `nice` here they would starve within an input's
+        // timeout on a machine without an idle core.
         let mut command = Command::new("nice");
         command
             .args(["-n", "18"])
@@ -203,7 +207,7 @@ impl Folder {
             .args(["--exact", target.test, "--nocapture"])
             .env("FUZZ_ARGUMENTS", arguments.join(" "));
         command.env("ASAN_OPTIONS", format!("detect_leaks=0:quarantine_size_mb={QUARANTINE_MB}"));
-        // As much as a main thread has: frames are larger with the sanitizer.
+        // The stack size of a main thread, since frames are larger with the sanitizer.
         command.env("RUST_MIN_STACK", (8 << 20).to_string());
         command.stdout(output.try_clone()?).stderr(output);
         let status = command.status().with_context(|| format!("{} can't be run", binary.display()))?;
@@ -226,18 +230,18 @@ impl Folder {
     }
 }
 
-/// How many files a folder has.
+/// The number of files in a folder.
 fn count(folder: &Path) -> usize {
     fs::read_dir(folder).map_or(0, Iterator::count)
 }
 
-/// The number behind the last place where this stands.
+/// The number after the last occurrence of a text.
 fn after(text: &str, what: &str) -> Option<u64> {
     let rest = text.rsplit_once(what)?.1.trim_start();
     rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Why a target stopped: what was panicked with, or what libFuzzer says.
+/// The reason for which a target stopped: the panic message, or libFuzzer's error.
 fn summary(text: &str, log: &Path) -> String {
     let is_reason = |line: &&str| {
         line.contains("panicked at") || line.starts_with("SUMMARY:") || line.contains("ERROR: ")
@@ -253,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_number_counts() {
+    fn uses_the_last_number() {
         let text =
             "#2 INITED cov: 7 ft: 8 rss: 30Mb\n#4 NEW cov: 12 ft: 13\nstat::peak_rss_mb:              183\n";
         assert_eq!(after(text, " cov:"), Some(12));

@@ -1,6 +1,7 @@
-//! What aggregates are compared with: the marketplace's Q4 and Q5 as one who knows Rust writes them by hand, for
-//! just these shapes. Typed structs whose texts stay in the answers that they came in, joins by hash tables, the
-//! same calls at the same time, over kept connections. It is a plain release build, where ORFA's code is laid out.
+//! The counterpart of aggregates: the marketplace's Q4 and Q5 as a Rust developer would write them by hand
+//! for exactly these shapes. It uses typed structs that borrow their texts from the responses, joins by hash
+//! tables, and the same concurrent calls over kept connections. It is a plain release build, whereas ORFA's
+//! code layout is optimised.
 //!
 //! `handwritten 127.0.0.1:4000 PROFILE CATALOG ORDER`, each the address of a service.
 
@@ -110,7 +111,7 @@ struct Review<'a> {
     text: Text<'a>,
 }
 
-/// What of a posting stands in an order.
+/// The part of a posting in an order.
 #[derive(Clone, Deserialize, Serialize)]
 struct Offer<'a> {
     id: u64,
@@ -119,7 +120,7 @@ struct Offer<'a> {
     price: u64,
 }
 
-/// What of a freelancer stands in an order.
+/// The part of a freelancer in an order.
 #[derive(Clone, Deserialize, Serialize)]
 struct Person<'a> {
     id: u64,
@@ -132,7 +133,7 @@ struct Page {
     limit: usize,
 }
 
-/// Whatever goes wrong behind us.
+/// An error of an upstream service.
 struct BadGateway(anyhow::Error);
 
 #[tokio::main]
@@ -151,7 +152,7 @@ async fn main() -> Result<()> {
     Ok(axum::serve(listener, router).await?)
 }
 
-/// All buyers, each with the postings that are its own.
+/// All buyers, each with its postings.
 async fn q4(State(services): State<Arc<Services>>) -> Result<Response, BadGateway> {
     let Services { profile, catalog, .. } = services.as_ref();
     let (buyers, postings) = tokio::try_join!(fetch(profile, "/buyers"), fetch(catalog, "/catalogs"))?;
@@ -188,7 +189,7 @@ async fn q5(
     answer(&orders)
 }
 
-/// Each once, in the order in which they come, with commas between.
+/// The distinct ids in order, separated by commas.
 fn ids(ids: impl Iterator<Item = u64>) -> String {
     let mut seen = HashSet::new();
     let ids: Vec<String> = ids.filter(|id| seen.insert(*id)).map(|id| id.to_string()).collect();
@@ -202,7 +203,7 @@ async fn fetch(service: &Client, path: &str) -> Result<Bytes> {
 }
 
 fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T> {
-    serde_json::from_slice(text).context("a service answered something else")
+    serde_json::from_slice(text).context("a service's response has an unexpected format")
 }
 
 fn answer(rows: &impl Serialize) -> Result<Response, BadGateway> {

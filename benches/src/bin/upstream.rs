@@ -1,5 +1,5 @@
-//! The service behind the proxies as a process of its own: `upstream 127.0.0.1:4001`. With a file of JSON texts by path
-//! and query, `upstream 127.0.0.1:4001 answers.json`, it plays another service.
+//! The service behind the proxies as a separate process: `upstream 127.0.0.1:4001`. With a file of JSON texts
+//! by path and query, `upstream 127.0.0.1:4001 answers.json`, it replays another service.
 
 use benches::upstream;
 use tokio::net::TcpListener;

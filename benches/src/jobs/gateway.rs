@@ -1,4 +1,4 @@
-//! The gateway before the marketplace, with a route for each way to ask it.
+//! The config of a gateway in front of the marketplace, with a route for each handler.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use marketplace::{Marketplace, Service};
 use super::CPU_LIMIT_MS;
 use crate::client::Client;
 
-/// How many calls to services a gateway has made so far, by its metrics.
+/// The number of calls to services that a gateway has made so far, from its metrics.
 ///
 /// # Errors
-/// If it does not tell.
+/// Fails if the metrics can't be read.
 pub async fn upstream_calls(admin: &Client) -> Result<u64> {
     let metrics = admin.send(Request::get("/metrics").body(Full::default())?).await?.body;
     let metrics = String::from_utf8_lossy(&metrics);
@@ -22,8 +22,8 @@ pub async fn upstream_calls(admin: &Client) -> Result<u64> {
     Ok(counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum())
 }
 
-/// `examples/marketplace/orfa.yaml` with the ports of this run, and a proxy route for each service. Where the gateway listens
-/// is not in it.
+/// `examples/marketplace/orfa.yaml` with the ports of this run and a proxy route for each service, without
+/// `listen`.
 #[must_use]
 pub fn gateway(marketplace: &Marketplace, admin: SocketAddr) -> String {
     let [services, routes] =
@@ -51,7 +51,7 @@ services:
     )
 }
 
-/// A service by REST and by its own GraphQL.
+/// The entries of a service for REST and for its own GraphQL.
 fn service(service: Service, marketplace: &Marketplace) -> String {
     let (name, url) = (service.name(), marketplace.url(service));
     let [openapi, schema] = ["openapi", "graphql"].map(|folder| example(folder).join(name));
@@ -64,7 +64,7 @@ fn service(service: Service, marketplace: &Marketplace) -> String {
     )
 }
 
-/// A file or folder of the marketplace's.
+/// A file or folder of the marketplace example.
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/marketplace").join(name)
 }

@@ -1,6 +1,6 @@
 //! A notice to each admin among 16 users.
 //!
-//! Every run writes its notices anew; the answer, who got one, stays the same.
+//! Every run writes its notices again; the answer, the list of admins, stays the same.
 
 use anyhow::{Result, ensure};
 use http::Method;
@@ -11,7 +11,7 @@ use crate::client::Client;
 
 const USERS: &str = "/profile/users?limit=16";
 
-/// The users, the details of each, and a notice to those who are admins.
+/// Reads the users and the details of each, and sends a notice to the admins.
 pub(super) async fn calls(session: &mut Session<'_>) -> Result<Value> {
     let users = session.one(Call::get(USERS)).await?;
     let details = |user: &Value| Call::get(format!("/profile/users/{}", user["id"]));
@@ -20,7 +20,7 @@ pub(super) async fn calls(session: &mut Session<'_>) -> Result<Value> {
     notify(session, details.iter().filter(is_admin).map(|user| user["id"].clone()).collect()).await
 }
 
-/// The admins are asked for, beside the list that says who is among the first 16.
+/// Requests the admins, together with the list of the first 16 users.
 pub(super) async fn bulk(session: &mut Session<'_>) -> Result<Value> {
     let admins = "/profile/users?role=admin&limit=16";
     let (users, admins) = session.both(Call::get(USERS), Call::get(admins)).await?;
@@ -35,9 +35,9 @@ async fn notify(session: &mut Session<'_>, admins: Vec<Value>) -> Result<Value> 
     Ok(admins.into())
 }
 
-/// Each admin has got a notice from each run.
+/// Checks that each admin has got a notice from each run.
 pub(super) async fn check(client: &Client, admins: &Value, runs: usize) -> Result<()> {
-    ensure!(!items(admins).is_empty(), "there is no admin among the 16 users");
+    ensure!(!items(admins).is_empty(), "the 16 users include no admin");
     for id in items(admins) {
         let notices = Call::get(format!("/profile/users/{id}/notices")).send(client).await?;
         let got = items(&serde_json::from_slice(&notices.body)?).len();

@@ -7,7 +7,7 @@ use super::{Call, Session, distinct, ids, items};
 
 const ORDERS: &str = "/order/orders?limit=50";
 
-/// The orders, then each posting and each freelancer that they name, once.
+/// Reads the orders, then each posting and each freelancer in them once.
 pub(super) async fn calls(session: &mut Session<'_>) -> Result<Value> {
     let orders = session.one(Call::get(ORDERS)).await?;
     let call = |path: &'static str| move |id: &Value| Call::get(format!("{path}/{id}"));
@@ -19,7 +19,7 @@ pub(super) async fn calls(session: &mut Session<'_>) -> Result<Value> {
     Ok(join(&orders, &postings_and_people, &people))
 }
 
-/// The orders, then all that they name by two calls.
+/// Reads the orders, then all postings and freelancers in them with two calls.
 pub(super) async fn bulk(session: &mut Session<'_>) -> Result<Value> {
     let orders = session.one(Call::get(ORDERS)).await?;
     let postings = Call::get(format!("/catalog/catalogs?ids={}", ids(&orders, "catalog_id")));
@@ -38,7 +38,7 @@ fn join(orders: &Value, postings: &[Value], people: &[Value]) -> Value {
     items(orders).iter().map(row).collect()
 }
 
-/// Some fields of the row that has this id, or null.
+/// Selected fields of the row with this id, or null.
 fn pick(rows: &[Value], id: &Value, fields: &[&str]) -> Value {
     let row = rows.iter().find(|row| row["id"] == *id);
     row.map_or(Value::Null, |row| fields.iter().map(|field| (*field, row[*field].clone())).collect())
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_null() {
+    fn missing_rows_are_null() {
         let orders = json!([{ "id": 1, "catalog_id": 2, "freelancer_id": 3 }]);
         let postings = [json!({ "id": 2, "title": "A", "price": 4, "open": true })];
         let joined = join(&orders, &postings, &[]);

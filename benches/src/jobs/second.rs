@@ -7,7 +7,7 @@ use super::{Call, Session, ids, items};
 
 const BUYERS: &str = "/profile/buyers?limit=8";
 
-/// The buyers, then a call for each.
+/// Reads the buyers, then makes one call per buyer.
 pub(super) async fn calls(session: &mut Session<'_>) -> Result<Value> {
     let buyers = session.one(Call::get(BUYERS)).await?;
     let newest =
@@ -16,7 +16,7 @@ pub(super) async fn calls(session: &mut Session<'_>) -> Result<Value> {
     Ok(items(&buyers).iter().zip(&lists).map(|(buyer, list)| row(buyer, &list[1])).collect())
 }
 
-/// The buyers, then the two newest postings of all of them, which are then sorted out.
+/// Reads the buyers, then the two newest postings of all of them, and assigns these.
 pub(super) async fn bulk(session: &mut Session<'_>) -> Result<Value> {
     let buyers = session.one(Call::get(BUYERS)).await?;
     let ids = ids(&buyers, "id");
@@ -29,7 +29,7 @@ pub(super) async fn bulk(session: &mut Session<'_>) -> Result<Value> {
     Ok(items(&buyers).iter().map(second).collect())
 }
 
-/// GraphQL gives the two newest of each.
+/// Converts a GraphQL response, which has the two newest postings of each buyer.
 pub(super) fn of_graphql(data: &Value) -> Value {
     items(&data["buyers"]).iter().map(|buyer| row(buyer, &buyer["newest"][1])).collect()
 }

@@ -1,5 +1,5 @@
-//! A REST client's run: it counts requests and round trips, and sends what does not depend on one
-//! another one by one or all at once.
+//! A run of a REST client: it counts requests and round trips, and sends independent calls sequentially or
+//! concurrently.
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -10,66 +10,66 @@ use serde_json::Value;
 use crate::call::Call;
 use crate::client::{Client, gzip_saves};
 
-/// A run of a REST client. The first segment of a call's path is the service, where there are several.
+/// A run of a REST client. With several services, the first segment of a call's path is the service.
 #[derive(Debug)]
 pub struct Session<'a> {
     client: &'a Client,
     at_once: bool,
-    /// What each call has beside its own.
+    /// A header that is added to each call.
     header: Option<(HeaderName, HeaderValue)>,
-    /// How many requests had to wait for the one before.
+    /// The number of sequential steps.
     pub round_trips: usize,
-    /// The answers so far. What gzip would save is counted when nobody takes the time.
+    /// The responses so far. The savings of gzip are computed later, outside of the measured time.
     bodies: Vec<Bytes>,
 }
 
 impl<'a> Session<'a> {
-    /// One that sends what does not depend on one another one by one, or all at once.
+    /// Creates a session that sends independent calls sequentially, or concurrently if `at_once`.
     #[must_use]
     pub fn new(client: &'a Client, at_once: bool) -> Self {
         Self { client, at_once, header: None, round_trips: 0, bodies: Vec::new() }
     }
 
-    /// The same with a header in each call.
+    /// Adds a header to each call.
     #[must_use]
     pub fn with(self, name: HeaderName, value: HeaderValue) -> Self {
         Self { header: Some((name, value)), ..self }
     }
 
-    /// Requests so far.
+    /// The number of requests so far.
     #[must_use]
     pub fn requests(&self) -> usize {
         self.bodies.len()
     }
 
-    /// Bytes by which gzip would have made the answers smaller.
+    /// The number of bytes that gzip would have saved.
     ///
     /// # Errors
-    /// Those of [`gzip_saves`].
+    /// Fails as [`gzip_saves`] does.
     pub fn gzip_saves(&self) -> std::io::Result<u64> {
         self.bodies.iter().map(|body| gzip_saves(body)).sum()
     }
 
-    /// The answers themselves.
+    /// The response bodies.
     #[must_use]
     pub fn into_bodies(self) -> Vec<Bytes> {
         self.bodies
     }
 
-    /// One call, which has to be waited for.
+    /// Makes one call that later ones depend on.
     ///
     /// # Errors
-    /// If it fails, or its answer is no JSON.
+    /// Fails if the call fails, or its response is not JSON.
     pub async fn one(&mut self, call: Call) -> Result<Value> {
         self.round_trips += 1;
         let answer = self.send(call).await?;
         self.read(answer)
     }
 
-    /// Calls that don't depend on one another; their answers in the same order.
+    /// Makes independent calls. The results have the same order.
     ///
     /// # Errors
-    /// If one fails, or its answer is no JSON.
+    /// Fails if one fails, or its response is not JSON.
     pub async fn all(&mut self, calls: Vec<Call>) -> Result<Vec<Value>> {
         if self.at_once {
             self.round_trips += usize::from(!calls.is_empty());
@@ -83,10 +83,10 @@ impl<'a> Session<'a> {
         Ok(answers)
     }
 
-    /// Two calls that don't depend on one another.
+    /// Makes two independent calls.
     pub(super) async fn both(&mut self, first: Call, second: Call) -> Result<(Value, Value)> {
         let answers: Result<[Value; 2], _> = self.all(vec![first, second]).await?.try_into();
-        let [first, second] = answers.map_err(|_| anyhow::anyhow!("two calls have two answers"))?;
+        let [first, second] = answers.map_err(|_| anyhow::anyhow!("two calls have two responses"))?;
         Ok((first, second))
     }
 
@@ -99,7 +99,7 @@ impl<'a> Session<'a> {
     }
 
     fn read(&mut self, answer: Bytes) -> Result<Value> {
-        let value = serde_json::from_slice(&answer).context("a service answered no JSON");
+        let value = serde_json::from_slice(&answer).context("a service's response is not JSON");
         self.bodies.push(answer);
         value
     }

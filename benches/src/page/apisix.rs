@@ -1,19 +1,19 @@
-//! APISIX and Wasm: its one table, fault injection in three ways; and what mere passing on costs.
+//! APISIX and Wasm: its only table, on fault injection in three ways, and the cost of plain proxying.
 
 use super::results::{Results, ratio};
 use super::table::{cell, missing, number, row, spread, table, times};
 
-/// The document's requests a second, and which of our cases that is.
+/// The document's requests per second, with the name of our corresponding case.
 const FAULTS: [(&str, Option<f64>, &str); 4] = [
     ("the server's own (theirs: Lua)", Some(32_405.28), "native"),
     ("by Wasm (theirs: TinyGo; ours: hand-written)", Some(17_903.17), "fault"),
     ("by Wasm, the example in Go", None, "faultingo"),
-    ("by a program outside (ours: a service that answers so)", Some(11_873.12), "plain"),
+    ("by an external program (ours: a service with that response)", Some(11_873.12), "plain"),
 ];
 
 pub(super) fn section(results: &Results) -> String {
     format!(
-        "## APISIX and Wasm\n\nFault injection under wrk: by the gateway itself, by a Wasm plugin, by a program outside.\n\n{}{}",
+        "## APISIX and Wasm\n\nFault injection under wrk: by the gateway itself, by a Wasm plugin, by an external program.\n\n{}{}",
         faults(results),
         proxies(results)
     )
@@ -48,17 +48,17 @@ fn faults(results: &Results) -> String {
     };
     text + &table(&head, lines)
         + &format!(
-            "A module that adds one header costs {} and {}, between the medians of all rounds; the scoreboard has the median of each round's \
-             own difference.\n\n",
+            "A module that adds one header costs {} and {}, by the medians of all rounds; the scoreboard has the median of the differences \
+             by round.\n\n",
             header("orfa"),
             header("envoy")
         )
 }
 
-/// Passing on, beside nginx and Envoy.
+/// Plain proxying, next to nginx and Envoy.
 fn proxies(results: &Results) -> String {
-    let heading = "### Passing on, beside nginx and Envoy\n\nOne worker each, an access log; requests a second of CPU. *Awake* is by a load \
-        that never sleeps: otherwise a server pays for waking it, which no server does over a network.\n\n";
+    let heading = "### Passing on, beside nginx and Envoy\n\nOne worker each, with an access log; requests per second of CPU. *Awake* uses a load \
+        that never sleeps: otherwise a server pays for waking it, which it does not over a network.\n\n";
     let rows = results.of("proxy");
     if rows.is_empty() {
         return heading.to_owned() + &missing("proxy");

@@ -1,40 +1,40 @@
-//! The end of the page: who was there, and the whole scoreboard.
+//! The end of the page: the rivals with their versions, and the whole scoreboard.
 
 use super::results::Results;
 use super::table::{cell, missing, number, row, table};
 use crate::scoreboard::{Better, Score, Scoreboard};
 
-/// What people call what the rows name otherwise.
+/// Display names for names in the rows.
 const NAMES: [(&str, &str); 6] = [
     ("graphql", "GraphQL's \"hello world\""),
     ("fastify", "Fastify, the handlers and the cluster"),
     ("aggregate", "Fastify, the joins"),
     ("dedup", "the deduplicators"),
     ("hive", "Hive Gateway"),
-    ("json-rivals", "the parsers of JSON"),
+    ("json-rivals", "the JSON parsers"),
 ];
 
-/// The rivals with their versions, and those that could not be had.
+/// The rivals with their versions, and those that were not available.
 pub(super) fn rivals(results: &Results) -> String {
-    let heading = "## The rivals\n\nAnd what else was there. Not in the registries that all here is installed from, and not run: APISIX, \
-                   Ocelot and HotChocolate, which two of the documents measured; Memos and Gitea, for which there are stand-ins.\n\n";
+    let heading = "## The rivals\n\nVersions of the rivals and tools. Not available in the registries in use, and not measured: APISIX, \
+                   Ocelot and HotChocolate, which two of the documents measured; Memos and Gitea, which are replaced by stand-ins.\n\n";
     let rows = results.of("rivals");
     if rows.is_empty() {
         return format!("{heading}{}", missing("query"));
     }
     let rows = rows.iter().map(|rival| {
         let text = |field: &str| rival[field].as_str();
-        let version = text("version").unwrap_or("could not be had, and is left out");
+        let version = text("version").unwrap_or("not available, left out");
         let name = text("name").unwrap_or_default();
         row(NAMES.iter().find(|(known, _)| *known == name).map_or(name, |(_, name)| name), [version])
     });
     format!("{heading}{}", table(&["rival", "version"], rows))
 }
 
-/// What the host of the machine took, bench by bench.
+/// The processor time that the host of the machine took, by bench.
 pub(super) fn machine(results: &Results) -> String {
-    let heading = "## The machine\n\nBoth processors are a virtual machine's, whose host lends them to others too. Of the processor \
-                   time that programs here wanted, the share that others had meanwhile (*steal*), and how long each bench took:\n\n";
+    let heading = "## The machine\n\nBoth processors belong to a virtual machine, whose host lends them to others too. The share of the \
+                   wanted processor time that the host took away (*steal*), and the duration of each bench:\n\n";
     let rows = results.of("machine");
     if rows.is_empty() {
         return format!("{heading}{}", missing("query"));
@@ -48,10 +48,10 @@ pub(super) fn machine(results: &Results) -> String {
             [took, taken.unwrap_or_else(|| cell(None))],
         )
     });
-    format!("{heading}{}", table(&["bench", "took", "taken by others"], rows))
+    format!("{heading}{}", table(&["bench", "took", "steal"], rows))
 }
 
-/// Every headline, those that miss their target first.
+/// Every headline, with missed targets first.
 pub(super) fn section(board: &Scoreboard) -> String {
     let with_target = board.values().filter(|score| score.target.is_some()).count();
     let mut missed = board.iter().filter(|(_, score)| score.is_met() == Some(false)).peekable();
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_that_is_missed_is_told_first_and_plainly() {
+    fn lists_missed_targets_first() {
         let score = |value, better| Score {
             value,
             unit: "ms".into(),

@@ -1,20 +1,21 @@
-//! The paper on object deduplication: its tables 1 to 4, and the sizes beside the libraries that do the same.
+//! The paper on object deduplication: its tables 1 to 4, and the sizes of alternative libraries.
 
 use serde_json::Value;
 
 use super::results::{Results, Rows};
 use super::table::{cell, missing, row, table};
 
-/// What the paper's three architectures are here.
+/// The paper's three architectures and their names here.
 const ARCHITECTURES: [(&str, &str); 3] = [
     ("plain", "1, no treatment"),
     ("gzip", "2, HTTP compression"),
     ("deduplicator", "3, object deduplication"),
 ];
-/// Its pages.
+/// The paper's page sizes.
 const SIZES: [u64; 3] = [10, 50, 100];
 
-/// A table of gains: its number, what it is of, the field of ours, and the paper's percentages over architectures 1 and 2.
+/// A table of gains: its number, its subject, our field, and the paper's percentages over architectures 1 and
+/// 2.
 type Gains = (u8, &'static str, &'static str, [[f64; 3]; 2]);
 
 const GAINS: [Gains; 3] = [
@@ -22,9 +23,9 @@ const GAINS: [Gains; 3] = [
     (3, "response time", "response", [[11.04, 62.53, 95.22], [0.66, -0.12, -1.45]]),
     (4, "parsing time", "parsing", [[75.78, 276.38, 309.35], [64.61, 193.76, 218.07]]),
 ];
-/// What gains over the architectures here: their library, and ours.
+/// The treatments that are compared with the architectures: the paper's library, and ours.
 const GAINERS: [(&str, &str); 4] = [
-    ("deduplicator", "graphql-deduplicator, which the paper used"),
+    ("deduplicator", "graphql-deduplicator, used by the paper"),
     ("dedup", "ORFA"),
     ("dedup+gzip", "ORFA with gzip"),
     ("dedup+br", "ORFA with Brotli"),
@@ -37,9 +38,9 @@ const FORMS: [(&str, &str); 4] = [
 ];
 
 pub(super) fn section(results: &Results) -> String {
-    let heading = "## Object deduplication in GraphQL\n\nThe paper asks GitHub for a repository's history of 10, 50 and 100 commits \
-        by one author. Ours is made up to be as large for 10 and 50, and somewhat larger for 100, and crosses a line of one megabit a second \
-        with a round trip of 100 ms. Node can't read zstd, so that parsing it is not measured.\n\n";
+    let heading = "## Object deduplication in GraphQL\n\nThe paper requests a repository's history of 10, 50 and 100 commits by one author from \
+        GitHub. Ours is generated with the same size for 10 and 50, and somewhat larger for 100, and crosses a line of one megabit per second \
+        with a round trip of 100 ms. Node can't read zstd, so parsing it is not measured.\n\n";
     let rows = results.of("dedup");
     if rows.is_empty() {
         return heading.to_owned() + &missing("dedup");
@@ -52,7 +53,7 @@ fn cells<'a>(rows: &Rows<'a>, nodes: u64, way: &str) -> Rows<'a> {
 }
 
 fn table_1(rows: &Rows<'_>) -> String {
-    let heading = "### Table 1: bytes, response, parsing, throughput\n\nOf each pair, theirs and ours.\n\n";
+    let heading = "### Table 1: bytes, response, parsing, throughput\n\nEach pair is theirs and ours.\n\n";
     let fields = ["bytes", "response_ms", "parsing_ms", "per_second"];
     let pair = |of: &Rows<'_>| {
         fields.map(|field| {
@@ -70,10 +71,10 @@ fn table_1(rows: &Rows<'_>) -> String {
         }
     }
     heading.to_owned()
-        + &table(&["theirs / ours", "bytes", "response ms", "parsing ms", "answers a second"], lines)
+        + &table(&["theirs / ours", "bytes", "response ms", "parsing ms", "responses per second"], lines)
 }
 
-/// In percent, over no treatment and over compression.
+/// A table of gains in percent, over no treatment and over compression.
 fn gain(rows: &Rows<'_>, (number, what, field, paper): Gains) -> String {
     let mut lines = Vec::new();
     for (over, (_, architecture)) in ARCHITECTURES.into_iter().take(2).enumerate() {
@@ -89,7 +90,7 @@ fn gain(rows: &Rows<'_>, (number, what, field, paper): Gains) -> String {
     format!("### Table {number}: {what}\n\n{}", table(&head, lines))
 }
 
-/// Seven histories by each library.
+/// The sizes of seven histories in the form of each library.
 fn sizes(rows: &Rows<'_>) -> String {
     let texts = rows.having("read_us");
     let lines = texts.iter().map(|text| {

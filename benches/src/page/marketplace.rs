@@ -1,5 +1,5 @@
-//! REST and GraphQL gateways before a marketplace: the study's figures 6 and 7, of which its text tells some ratios, and the
-//! gateways that people would take today.
+//! REST and GraphQL gateways in front of a marketplace: the study's figures 6 and 7, for which its text has
+//! only some ratios, and gateways that are in use today.
 
 use super::Plot;
 use super::results::{Results, Rows, ratio};
@@ -7,7 +7,7 @@ use super::s::cost;
 use super::table::{cell, missing, number, plot, row, table, times};
 use crate::svg::{Bars, Height};
 
-/// Users, and requests of each.
+/// The number of users, and of requests per user.
 const CASES: [(u64, u64); 3] = [(100, 5), (250, 2), (500, 1)];
 const QUERIES: [(&str, &str); 5] = [
     ("q1", "log in"),
@@ -16,30 +16,31 @@ const QUERIES: [(&str, &str); 5] = [
     ("q4", "all buyers with their postings"),
     ("q5", "all orders with posting and freelancer"),
 ];
-/// How much longer their GraphQL takes than their REST, by case, where the text says it: seconds are in the figure only.
+/// The ratio of the study's GraphQL to its REST, by case, where its text has it. The times in seconds are
+/// only in the figure.
 const THEIRS: [(&str, [Option<f64>; 3]); 2] =
     [("q4", [Some(2.25), Some(1.6), Some(2.5)]), ("q5", [Some(5.8), Some(5.8), Some(4.3)])];
 const WAYS: [(&str, &str); 3] =
     [("aggregate", "aggregate"), ("graphql", "GraphQL"), ("stitched", "stitched")];
 
-/// The figures: their files, what they are, what they count, and where that stands.
+/// The figures: file, title, unit, and field of the rows.
 const FIGURES: [(&str, &str, &str, &str); 2] = [
     ("graphql-figure-6", "Figure 6: response time", "ms on average", "mean_ms"),
     ("graphql-figure-7", "Figure 7: throughput", "requests answered a second", "per_second"),
 ];
 
 pub(super) fn section(results: &Results) -> String {
-    let heading = "## REST and GraphQL gateways before a marketplace\n\nThe study asks five questions by Ocelot (REST, aggregated) and \
-        by HotChocolate (GraphQL, stitched): by 100 users five times each, by 250 twice, by 500 once, who begin within five seconds. \
-        Its marketplace is made up here with the same counts of rows. What it calls REST is ORFA's aggregate; *GraphQL* is ORFA's over the \
-        services' REST, and *stitched*, which is how the study has it, ORFA's over a GraphQL of each service.\n\n";
+    let heading = "## REST and GraphQL gateways before a marketplace\n\nThe study sends five queries through Ocelot (REST, aggregated) and \
+        HotChocolate (GraphQL, stitched): from 100 users five times each, from 250 twice, from 500 once, who start within five seconds. \
+        Its marketplace is recreated here with the same numbers of rows. The study's REST corresponds to ORFA's aggregate; *GraphQL* is ORFA's over the \
+        services' REST, and *stitched*, as in the study, is ORFA's over a GraphQL server of each service.\n\n";
     [heading.to_owned(), figures(results), joins(results), graphql(results)].concat()
 }
 
-/// Figures 6 and 7.
+/// Figures 6 and 7 as a table.
 fn figures(results: &Results) -> String {
-    let heading = "### Figures 6 and 7: response time and throughput\n\nTheirs: in q1 and q2 both are alike; q3 takes 5.2 s by GraphQL \
-        in the first case, 0.2 s less than by REST; in the second and third case GraphQL no longer answers q5, and in the third \
+    let heading = "### Figures 6 and 7: response time and throughput\n\nTheirs: q1 and q2 take the same time with both; q3 takes 5.2 s with GraphQL \
+        in the first case, 0.2 s less than with REST; in the second and third case GraphQL no longer answers q5, and in the third \
         neither does REST.\n\n";
     let graphql = results.of("graphql");
     let rows = graphql.having("users");
@@ -76,16 +77,16 @@ fn figures(results: &Results) -> String {
         "ours",
         "ours, stitched",
         "errors",
-        "aggregate, a second",
-        "GraphQL, a second",
-        "stitched, a second",
+        "aggregate, per second",
+        "GraphQL, per second",
+        "stitched, per second",
     ];
     let plots = FIGURES.map(|(name, what, ..)| plot(name, what)).concat();
     let plots = if text.is_empty() { plots } else { String::new() };
     heading.to_owned() + &text + &table(&head, lines) + &plots
 }
 
-/// Figures 6 and 7 as the study draws them: a panel for each case.
+/// Figures 6 and 7 in the study's layout: a panel per case.
 pub(super) fn plots(results: &Results) -> Vec<Plot> {
     let rows = results.of("graphql").having("users");
     if rows.is_empty() {
@@ -112,18 +113,18 @@ fn errors(rows: &Rows<'_>) -> String {
     if errors.is_empty() { cell(None) } else { number(errors.iter().sum()).replace(".00", "") }
 }
 
-/// q4 and q5 beside the same by hand.
+/// q4 and q5 next to handwritten servers.
 fn joins(results: &Results) -> String {
     let heading = "### The joins beside the same by hand\n\nq4 and q5 in Rust with serde (*handwritten*), and on Fastify with undici; \
-        *orfa.dedup* is the aggregate with its answer deduplicated.\n\n";
+        *orfa.dedup* is the aggregate with a deduplicated response.\n\n";
     heading.to_owned() + &cost(&results.of("aggregate").having("server"), "query", "server", "aggregate")
 }
 
-/// Beside tailcall and Hive, and beside the aggregates.
+/// The comparison with tailcall and Hive, and with the aggregates.
 fn graphql(results: &Results) -> String {
-    let heading = "### GraphQL over REST beside tailcall and Hive Gateway\n\n100 posts, with and without their users' names, after \
-        tailcall's own benchmark. One core. *Coalescing* and *dedupe* make the same call of several requests at a time once, which an \
-        operator has to ask for; the others call for each request.\n\n";
+    let heading = "### GraphQL over REST beside tailcall and Hive Gateway\n\n100 posts, with and without their users' names, modelled on \
+        tailcall's own benchmark. One core. *Coalescing* and *dedupe* combine equal concurrent calls of several requests, which an \
+        operator has to enable; the others make calls for each request.\n\n";
     let rows = results.of("graphql");
     let posts = cost(&rows.having("server"), "query", "server", "graphql");
     let beside = "### GraphQL beside the aggregate of the same gateway\n\n";

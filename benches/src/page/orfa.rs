@@ -1,5 +1,6 @@
-//! The ORFA paper: its figures 7 to 9, by distance and by size, and its table 5, under load (`load.rs`). Figures 7 to 9 are
-//! drawn without numbers; what its text says of them stands beside ours, and `plots.rs` draws ours.
+//! The ORFA paper: its figures 7 to 9, by distance and by size, and its table 5, under load (`load.rs`). The
+//! paper draws figures 7 to 9 without numbers. Its text on them is next to our results, and `plots.rs` draws
+//! our charts.
 
 mod load;
 mod plots;
@@ -9,26 +10,26 @@ use super::table::{cell, missing, number, plot, row, table};
 
 pub(super) use plots::plots;
 
-/// The benches whose rows are workflows, and what asks in them.
+/// The benches with workflow rows, and their services.
 const BENCHES: [(&str, &str); 3] = [
-    ("strapi", "Strapi 5 on SQLite, as the paper has it"),
+    ("strapi", "Strapi 5 on SQLite, as in the paper"),
     (
         "workflows",
-        "stand-ins for Memos and Gitea, which can't be had here: services made up to answer the same calls, a branch's commits with 106 KB",
+        "stand-ins for Memos and Gitea, which are not available here: services with generated responses to the same calls, 106 KB for a branch's commits",
     ),
     (
         "market",
         "two workflows of the same kind on the [marketplace](../examples/marketplace/README.md), REST proxied by ORFA and GraphQL \
-         ORFA's own",
+         by ORFA itself",
     ),
 ];
-/// In milliseconds, as the rows name them, and where the paper's client stood.
+/// The distances of the paper's client: the name in the rows, and the displayed name.
 const PLACES: [(&str, &str); 3] = [("035", "35 ms"), ("093", "93 ms"), ("170", "170 ms")];
 const USUAL_PLACE: &str = "093";
 const SIZES: [u64; 4] = [2, 4, 8, 16];
 const USUAL_SIZE: u64 = 4;
 const GRAPHQL: &str = "graphql.paper";
-/// The ways that the paper compares, with their names: ours in C, a call for each row.
+/// The variants that the paper compares, with their names. Ours are programs in C with a call for each row.
 const KINDS: [(&str, &str); 5] = [
     ("rest.parallel", "REST"),
     (GRAPHQL, "GraphQL"),
@@ -37,13 +38,13 @@ const KINDS: [(&str, &str); 5] = [
     (INSTANCE, "ORFA-inst"),
 ];
 const INSTANCE: &str = "orfa.instance.c.calls";
-/// ORFA as in the paper's figures 8 and 9: C, the instance kept; a call for each row as there, and with what the API itself
-/// can do for many rows.
+/// ORFA as in the paper's figures 8 and 9: in C, with the instance kept; once with a call for each row, as
+/// there, and once with the bulk calls of the API.
 const OURS: [(&str, &str); 2] = [(INSTANCE, "a call for each row"), ("orfa.instance.c", "the API's best")];
 
 pub(super) fn section(results: &Results) -> String {
-    let heading = "## ORFA: a query language of WebAssembly\n\nThe paper asks Memos, Strapi and Gitea in six workflows from three \
-        places, and answers \"hello world\" under load.\n\n";
+    let heading = "## ORFA: a query language of WebAssembly\n\nThe paper runs six workflows on Memos, Strapi and Gitea from three \
+        places, and measures \"hello world\" under load.\n\n";
     [
         heading.to_owned(),
         figure_7(results),
@@ -56,14 +57,14 @@ pub(super) fn section(results: &Results) -> String {
     .concat()
 }
 
-/// Latency from three places, and bytes, with a typical N.
+/// Latency from three places, and traffic, with a typical N.
 fn figure_7(results: &Results) -> String {
     let mut text = format!(
-        "### Figure 7: latency and traffic, N = {USUAL_SIZE}\n\nTheirs, over all six workflows: ORFA-inst answers 18.4 % sooner than \
+        "### Figure 7: latency and traffic, N = {USUAL_SIZE}\n\nTheirs, over all six workflows: ORFA-inst is 18.4 % faster than \
          GraphQL on average and 52 % at most (memos.r); traffic is 24.5 % less with the program in every request, 72.4 % less \
-         without it. One defeat: **gitea.r**, where ORFA is slower than GraphQL, since the interpreter reads long JSON slowly; and \
-         one exception in traffic: **memos.w**, where ORFA-base sends slightly more than GraphQL, the program being most of \
-         it.\n\n{}",
+         without it. ORFA is slower than GraphQL in **gitea.r**, since its interpreter parses long JSON slowly. ORFA-base \
+         sends slightly more than GraphQL in **memos.w**, where the program is most of the \
+         traffic.\n\n{}",
         exceptions(results)
     );
     for (bench, what) in BENCHES {
@@ -107,7 +108,7 @@ fn figure_7(results: &Results) -> String {
         + &plot("orfa-figure-7b", "Figure 7b: bytes, up and down")
 }
 
-/// Where ours is behind GraphQL as the paper has it, in what it names exceptions for.
+/// The cases in which ours is behind GraphQL where the paper names exceptions.
 fn exceptions(results: &Results) -> String {
     let mut behind = Vec::new();
     for (bench, _) in BENCHES {
@@ -136,7 +137,7 @@ fn exceptions(results: &Results) -> String {
     .replace("from 093", "from 93")
 }
 
-/// Its median and, where the row has it, its spread.
+/// The median with the spread, if the row has one.
 fn latency(rows: &Rows<'_>, place: &str) -> String {
     let ms = rows.median(&format!("ms/{place}"));
     match rows.median(&format!("spread_ms/{place}")) {
@@ -145,7 +146,7 @@ fn latency(rows: &Rows<'_>, place: &str) -> String {
     }
 }
 
-/// `orfa.code.js.calls` in words.
+/// The display name of a variant such as `orfa.code.js.calls`.
 fn label(way: &str) -> String {
     let (way, calls) = way.strip_suffix(".calls").map_or((way, ""), |way| (way, ", a call for each row"));
     let name = match way {
@@ -167,11 +168,11 @@ fn label(way: &str) -> String {
     format!("{name}{calls}")
 }
 
-/// By distance, as a part of GraphQL's latency.
+/// Latency relative to GraphQL's, by distance.
 fn figure_8(results: &Results) -> String {
     let heading = format!(
-        "### Figure 8: ORFA-inst by GraphQL, by distance, N = {USUAL_SIZE}\n\nTheirs: below 1 in almost all cells, lower the farther \
-         the client is.\n\n"
+        "### Figure 8: ORFA-inst by GraphQL, by distance, N = {USUAL_SIZE}\n\nTheirs: below 1 in almost all cells, and lower for more \
+         distant clients.\n\n"
     );
     let head = ["workflow", PLACES[0].1, PLACES[1].1, PLACES[2].1];
     heading
@@ -179,16 +180,16 @@ fn figure_8(results: &Results) -> String {
         + &plot("orfa-figure-8", "Figure 8: latency by GraphQL's")
 }
 
-/// Our latency as a part of GraphQL's from each place.
+/// Our latency relative to GraphQL's from each place.
 fn distances(rows: &Rows<'_>, ours: &str) -> Vec<Option<f64>> {
     let rows = rows.with("n", USUAL_SIZE);
     PLACES.map(|(place, _)| by_graphql(&rows, ours, |of| of.median(&format!("ms/{place}")))).to_vec()
 }
 
-/// By N, as a part of GraphQL's latency and traffic.
+/// Latency and traffic relative to GraphQL's, by N.
 fn figure_9(results: &Results) -> String {
-    let heading = "### Figure 9: ORFA-inst by GraphQL, by N, at 93 ms\n\nTheirs: below 1 in most cells, traffic in all; strapi's \
-        latency grows with N, since its answers are long.\n\n";
+    let heading = "### Figure 9: ORFA-inst by GraphQL, by N, at 93 ms\n\nTheirs: below 1 in most cells, and for traffic in all; the latency of \
+        strapi grows with N, since its responses are long.\n\n";
     let names = SIZES.map(|size| format!("N={size}"));
     let mut head = vec!["workflow".to_owned()];
     head.extend(names.iter().map(|name| format!("latency, {name}")));
@@ -199,28 +200,28 @@ fn figure_9(results: &Results) -> String {
     heading.to_owned() + &by_workflow(results, &head, both) + &plot
 }
 
-/// Our latency as a part of GraphQL's, by N.
+/// Our latency relative to GraphQL's, by N.
 fn latencies(rows: &Rows<'_>, ours: &str) -> Vec<Option<f64>> {
     let latency = |of: &Rows<'_>| of.median(&format!("ms/{USUAL_PLACE}"));
     SIZES.map(|size| by_graphql(&rows.with("n", size), ours, latency)).to_vec()
 }
 
-/// Our bytes as a part of GraphQL's, by N.
+/// Our traffic relative to GraphQL's, by N.
 fn bytes(rows: &Rows<'_>, ours: &str) -> Vec<Option<f64>> {
     SIZES.map(|size| by_graphql(&rows.with("n", size), ours, traffic)).to_vec()
 }
 
-/// Bytes both ways.
+/// The bytes in both directions.
 fn traffic(rows: &Rows<'_>) -> Option<f64> {
     Some(rows.median("bytes_up")? + rows.median("bytes_down")?)
 }
 
-/// What our way has of a figure, as a part of what GraphQL has of it.
+/// A figure of ours relative to GraphQL's.
 fn by_graphql(rows: &Rows<'_>, ours: &str, of: impl Fn(&Rows<'_>) -> Option<f64>) -> Option<f64> {
     ratio(of(&rows.with("way", ours)), of(&rows.with("way", GRAPHQL)))
 }
 
-/// A table with a row for each workflow and each of our ways.
+/// A table with a row for each workflow and each of our variants.
 fn by_workflow(
     results: &Results,
     head: &[&str],

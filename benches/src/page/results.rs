@@ -1,5 +1,4 @@
-//! The rows of the benches, as the page looks at them: those of one bench, those of them that have a value in a field, and
-//! the middle of what they measured.
+//! The rows of the benches, with the queries that the page needs: selection by bench and field, and medians.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,24 +8,24 @@ use serde_json::Value;
 
 use crate::stats::{median, spread};
 
-/// All rows, by the name of their bench.
+/// All rows, by bench.
 #[derive(Default)]
 pub(super) struct Results(BTreeMap<String, Vec<Value>>);
 
-/// Some rows of a bench.
+/// A selection of rows of a bench.
 #[derive(Clone, Default)]
 pub(super) struct Rows<'a>(Vec<&'a Value>);
 
-/// What some rounds measured.
+/// The aggregate of several rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Figure {
     pub(super) median: f64,
-    /// None where it was measured once.
+    /// `None` for a single measurement.
     pub(super) spread: Option<f64>,
 }
 
 impl Results {
-    /// Those of a folder.
+    /// Reads the results in a folder.
     pub(super) fn read(folder: &Path) -> Result<Self> {
         let mut benches = BTreeMap::new();
         for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
@@ -41,25 +40,25 @@ impl Results {
         Ok(Self(benches))
     }
 
-    /// Those of a bench; none where it never ran.
+    /// The rows of a bench; empty if it never ran.
     pub(super) fn of(&self, bench: &str) -> Rows<'_> {
         Rows(self.0.get(bench).map(|rows| rows.iter().collect()).unwrap_or_default())
     }
 }
 
 impl<'a> Rows<'a> {
-    /// Those with this value in a field.
+    /// The rows with this value in a field.
     pub(super) fn with(&self, field: &str, value: impl Into<Value>) -> Self {
         let value = value.into();
         Self(self.0.iter().copied().filter(|row| row[field] == value).collect())
     }
 
-    /// Those that have a field.
+    /// The rows that have a field.
     pub(super) fn having(&self, field: &str) -> Self {
         Self(self.0.iter().copied().filter(|row| row.get(field).is_some()).collect())
     }
 
-    /// What stands in a field, each once, in the order of the rows.
+    /// The distinct values of a field, in the order of the rows.
     pub(super) fn distinct(&self, field: &str) -> Vec<&'a Value> {
         let mut seen = Vec::new();
         for value in self.0.iter().copied().filter_map(|row| row.get(field)) {
@@ -70,25 +69,25 @@ impl<'a> Rows<'a> {
         seen
     }
 
-    /// The same of texts.
+    /// Like `distinct`, for texts.
     pub(super) fn names(&self, field: &str) -> Vec<&'a str> {
         self.distinct(field).into_iter().filter_map(Value::as_str).collect()
     }
 
-    /// The numbers at a place, `cpu_us` or `ms/093`, row by row.
+    /// The numbers at a path such as `cpu_us` or `ms/093`, one per row.
     pub(super) fn numbers(&self, place: &str) -> Vec<f64> {
         let place = format!("/{place}");
         self.0.iter().filter_map(|row| row.pointer(&place)?.as_f64()).collect()
     }
 
-    /// The middle of them, and how far they are apart.
+    /// The median of the numbers, with their spread.
     pub(super) fn figure(&self, place: &str) -> Option<Figure> {
         let numbers = self.numbers(place);
         let spread = (numbers.len() > 1).then(|| spread(&numbers));
         (!numbers.is_empty()).then(|| Figure { median: median(&numbers), spread })
     }
 
-    /// The middle of them.
+    /// The median of the numbers.
     pub(super) fn median(&self, place: &str) -> Option<f64> {
         Some(self.figure(place)?.median)
     }
@@ -102,7 +101,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// One by the other, where both are there.
+/// The ratio of two figures, if both exist.
 pub(super) fn ratio(over: Option<f64>, under: Option<f64>) -> Option<f64> {
     Some(over? / under?)
 }
@@ -114,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_is_the_middle_of_the_rows_that_are_meant() {
+    fn figures_are_medians_of_the_selected_rows() {
         let rows = json!([
             { "server": "a", "round": 0, "ms": { "093": 1.0 } }, { "server": "a", "round": 1, "ms": { "093": 4.0 } },
             { "server": "b", "round": 0, "ms": { "093": 9.0 } },

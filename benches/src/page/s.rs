@@ -1,4 +1,4 @@
-//! The S paper: its figures 2 to 4, which it draws without numbers, and the same services beside Node's and Bun's.
+//! The S paper: its figures 2 to 4, which it draws without numbers, and the same services on Node and Bun.
 
 use super::results::{Results, Rows, ratio};
 use super::table::{cell, missing, plot, row, spread, table, times};
@@ -10,11 +10,11 @@ pub(super) fn section(results: &Results) -> String {
         .concat()
 }
 
-/// Pages a second by the number of workers.
+/// Pages per second by the number of workers.
 fn figures_2_and_3(results: &Results) -> String {
-    let heading = "### Figures 2 and 3: map-reduce and crawler by the number of workers\n\nTheirs: almost linear up to the 24 cores \
-        that there are. Here there are two, which the load has to share: more than one worker can gain little, and the last column is what \
-        more processes bring mere arithmetic. A crawl of depth 16, which the paper draws too, is left to `make bench ONLY=curves LONG=1`.\n\n";
+    let heading = "### Figures 2 and 3: map-reduce and crawler by the number of workers\n\nTheirs: almost linear up to all 24 cores. \
+        Here there are two, which the load shares: more than one worker can gain little, and the last column is the \
+        speed-up of pure arithmetic with more threads. A crawl of depth 16, as in the paper, is run by `make bench ONLY=curves LONG=1`.\n\n";
     let rows = results.of("curves");
     let measured = rows.having("case");
     if measured.is_empty() {
@@ -39,10 +39,10 @@ fn figures_2_and_3(results: &Results) -> String {
     heading.to_owned() + &table(&head, lines) + &plots
 }
 
-/// Requests and answers of a crawl over time.
+/// Requests and responses of a crawl over time.
 fn figure_4(results: &Results) -> String {
-    let heading = "### Figure 4: requests and answers of a crawl over time\n\nTheirs: with one worker answers begin only when all \
-        leaves were visited; with more, they overlap with the requests.\n\n";
+    let heading = "### Figure 4: requests and answers of a crawl over time\n\nTheirs: with one worker, responses begin only when all \
+        leaves have been visited; with more, they overlap with the requests.\n\n";
     let rows = results.of("curves").having("seconds");
     if rows.is_empty() {
         return heading.to_owned() + &missing("curves");
@@ -56,21 +56,22 @@ fn figure_4(results: &Results) -> String {
         let pages = answers.last().copied();
         row(workers.to_string(), [cell(pages), cell(all), cell(ratio(first.map(|first| first * 100.0), all))])
     });
-    let head = ["workers", "pages", "seconds in all", "first answer after, % of it"];
+    let head = ["workers", "pages", "seconds in all", "first response after, % of it"];
     heading.to_owned() + &table(&head, lines) + &plot("script-crawl-time", "Requests and answers over time")
 }
 
-/// Two handlers, beside the same on Fastify and Bun.
+/// Two handlers, compared with the same handlers on Fastify and Bun.
 fn handlers(results: &Results) -> String {
-    let heading = "### Handlers beside Fastify and Bun\n\nThe same handlers by hand: one that calls two services, and one that \
-        answers a page of 100 KB. One core.\n\n";
+    let heading = "### Handlers beside Fastify and Bun\n\nThe same handlers on each server: one calls two services, and one \
+        searches a page of 100 KB. One core.\n\n";
     let rows = results.of("script").having("handler");
     heading.to_owned() + &cost(&rows, "handler", "server", "script")
 }
 
-/// The case studies, beside a cluster of Node.
+/// The case studies, compared with a cluster of Node processes.
 fn cases(results: &Results) -> String {
-    let heading = "### The case studies beside a cluster of Node\n\nOne page is one request of the crawl, or one map.\n\n";
+    let heading =
+        "### The case studies beside a cluster of Node\n\nA page is a request of the crawl, or a map.\n\n";
     let rows = results.of("script").having("case");
     let workers = rows.distinct("workers");
     let text: String = workers
@@ -83,7 +84,7 @@ fn cases(results: &Results) -> String {
     heading.to_owned() + &if rows.is_empty() { missing("script") } else { text }
 }
 
-/// CPU and throughput of each server, a table of what was asked.
+/// A table of the CPU time and throughput of each server, by request.
 pub(super) fn cost(rows: &Rows<'_>, asked: &str, server: &str, bench: &str) -> String {
     if rows.is_empty() {
         return missing(bench);
@@ -101,5 +102,5 @@ pub(super) fn cost(rows: &Rows<'_>, asked: &str, server: &str, bench: &str) -> S
             ));
         }
     }
-    table(&["", "a second", "CPU us each", "times the first's"], lines)
+    table(&["", "per second", "CPU us each", "relative to the first"], lines)
 }

@@ -1,12 +1,12 @@
-//! Markdown: tables, and numbers as people read them.
+//! Markdown tables, and number formatting.
 
 use super::results::Figure;
 use crate::scoreboard;
 
-/// What stands where a figure is missing.
+/// The placeholder for a missing figure.
 const NONE: &str = "–";
 
-/// A table, names to the left and figures to the right.
+/// A table with names on the left and figures on the right.
 pub(super) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let head: Vec<String> = head.iter().map(|&cell| cell.to_owned()).collect();
@@ -15,19 +15,19 @@ pub(super) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) 
     line(&head) + &rule + &rows + "\n"
 }
 
-/// That a bench has to run first.
+/// A note that a bench has not run.
 pub(super) fn missing(bench: &str) -> String {
     format!("*Not measured yet: `make bench ONLY={bench}`.*\n\n")
 }
 
-/// A picture of the results, where the bench has run that draws it.
+/// A link to a chart, if its bench has drawn it.
 pub(super) fn plot(name: &str, what: &str) -> String {
     let file = format!("{name}.svg");
     let is_there = scoreboard::folder().join(&file).exists();
     if is_there { format!("![{what}](../benches/results/{file})\n\n") } else { String::new() }
 }
 
-/// Three digits, or all before the point.
+/// Formats a number with three significant digits, or with all digits before the point.
 pub(super) fn number(value: f64) -> String {
     let size = value.abs();
     if size >= 99.95 {
@@ -41,7 +41,7 @@ pub(super) fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// `1,234,567`
+/// Formats an integer with separators, as in `1,234,567`.
 fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let places = digits.len();
@@ -55,12 +55,12 @@ fn grouped(value: f64) -> String {
     text
 }
 
-/// A number, if there is one.
+/// Formats a number, if there is one.
 pub(super) fn cell(value: impl Into<Option<f64>>) -> String {
     value.into().map_or_else(|| NONE.into(), number)
 }
 
-/// A figure with its spread, if there is one.
+/// Formats a figure with its spread, if there is one.
 pub(super) fn spread(figure: Option<Figure>) -> String {
     match figure {
         None => NONE.into(),
@@ -69,12 +69,12 @@ pub(super) fn spread(figure: Option<Figure>) -> String {
     }
 }
 
-/// How often one is the other.
+/// Formats a ratio.
 pub(super) fn times(value: Option<f64>) -> String {
     value.map_or_else(|| NONE.into(), |value| format!("{}×", number(value)))
 }
 
-/// A row's cells: its name, then what it has.
+/// The cells of a row: its name, then its values.
 pub(super) fn row(
     name: impl Into<String>,
     cells: impl IntoIterator<Item = impl Into<String>>,

@@ -1,18 +1,19 @@
-//! What none of the documents has: the same questions in all ways that there are, ORFA's five and others'.
+//! A comparison that none of the documents has: the same questions with every approach, ORFA's five and
+//! others.
 
 use super::results::{Results, Rows};
 use super::table::{cell, missing, number, row, table};
 
-/// As the rows name them.
+/// The names of the distances in the rows.
 const PLACES: [&str; 3] = ["035", "093", "170"];
 
 pub(super) fn section(results: &Results) -> String {
     let mut text = "## One job, all ways\n\nThree questions to the [marketplace](../examples/marketplace/README.md), from three \
-        distances: by plain REST one by one, all at once, and as well as its API allows; by ORFA's five ways, a query by program \
-        and by token, a script, GraphQL, and an aggregate, beside which REST itself is proxied by ORFA; by Cap'n Web, for which the \
-        services are rewritten as RPC classes; and by programs on workerd. All answers are equal. CPU is that of all processes \
-        between the client and the services. Latencies are on connections that stand; *cold* is on new ones, which take a round trip to set up. The first two jobs have no \
-        script and no aggregate, and no GraphQL where something is changed on a condition. Only ORFA tells how many calls it \
+        distances: with plain REST one by one, all at once, and with bulk calls of the API; with ORFA's handlers, a query by program \
+        and by token, a script, GraphQL, and an aggregate, while REST itself is proxied by ORFA; with Cap'n Web, for which the \
+        services are rewritten as RPC classes; and with programs on workerd. All responses are equal. CPU is that of all processes \
+        between the client and the services. Latencies are over existing connections; *cold* is over new ones, which take a round trip to set up. The first two jobs have no \
+        script and no aggregate, and no GraphQL if a write depends on a condition. Only ORFA reports the number of calls that it \
         makes.\n\n"
         .to_owned();
     let rows = results.of("ways");

@@ -1,47 +1,47 @@
-//! Bars in groups, in panels below each other that share a scale: each bar with its figure above it.
+//! Bar charts: groups of bars with their figures above them, in panels that share a scale.
 
 use std::fmt::Write;
 
 use super::{COLOURS, GREY, file};
 
-/// A panel.
+/// The height of a panel.
 const HEIGHT: f64 = 190.0;
 const LEFT: f64 = 14.0;
-/// Above the highest bar: the panel's title, and the bar's own figure.
+/// The space above the highest bar, for the panel's title and the bar's figure.
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 24.0;
 const BAR: f64 = 24.0;
-/// Between groups.
+/// The gap between groups.
 const GAP: f64 = 20.0;
-/// Above all panels, where the key stands.
+/// The space above all panels, for the legend.
 const KEY: f64 = 22.0;
 const KEY_WIDTH: f64 = 100.0;
 
-/// Bars of the same kinds in some panels.
+/// Bars of the same kinds in several panels.
 #[derive(Debug)]
 pub struct Bars {
-    /// What the bars of each group are, from left to right.
+    /// The names of the bars in each group, from left to right.
     pub kinds: Vec<&'static str>,
-    /// What stands above each panel, and its groups.
+    /// The title of each panel, with its groups.
     pub panels: Vec<(String, Vec<Group>)>,
-    /// How high a bar is.
+    /// The scale of the bars.
     pub height: Height,
 }
 
-/// Its name, and a figure of each kind, where there is one.
+/// The name of a group, and an optional figure of each kind.
 type Group = (String, Vec<Option<f64>>);
 
-/// How high a bar is.
+/// The scale of bars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Height {
-    /// As its figure.
+    /// Proportional to the figure.
     Linear,
-    /// As the figure's logarithm, where one is many times another: from a tenth of the smallest.
+    /// Proportional to the logarithm of the figure, starting at a tenth of the smallest one.
     Logarithmic,
 }
 
 impl Bars {
-    /// An SVG file.
+    /// Draws an SVG file.
     #[must_use]
     pub fn draw(&self) -> String {
         let most = self.panels.iter().map(|(_, groups)| groups.len()).max().unwrap_or(0);
@@ -84,7 +84,7 @@ impl Bars {
 }
 
 impl Height {
-    /// Of the highest bar.
+    /// The height relative to the highest bar.
     fn part(self, figure: f64, low: f64, high: f64) -> f64 {
         match self {
             Self::Linear => figure / high,
@@ -96,7 +96,7 @@ impl Height {
     }
 }
 
-/// A bar of a group that begins here, with its figure above it.
+/// Draws a bar of the group that starts at this position, with its figure above it.
 fn bar(text: &mut String, place: usize, group: f64, figure: f64, part: f64) {
     let height = (HEIGHT - TOP - BOTTOM) * part;
     let (x, y) = (group + BAR * place as f64, HEIGHT - BOTTOM - height);
@@ -110,12 +110,12 @@ fn bar(text: &mut String, place: usize, group: f64, figure: f64, part: f64) {
     );
 }
 
-/// Grey is what the others are compared with.
+/// Grey for the first kind, the baseline of the comparison.
 fn colour(place: usize) -> &'static str {
     place.checked_sub(1).map_or(GREY, |place| COLOURS[place % COLOURS.len()])
 }
 
-/// Two or three digits, as many as stand above a bar.
+/// Formats a figure with two or three digits, to fit above a bar.
 fn short(figure: f64) -> String {
     match figure {
         _ if figure >= 9_950.0 => format!("{:.0}k", figure / 1e3),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_as_high_as_its_figure_and_a_missing_one_is_none() {
+    fn bar_heights_match_figures_and_missing_ones_are_skipped() {
         let drawn = bars(Height::Linear, vec![Some(100.0), None, Some(50.0)]);
         assert_eq!(drawn.matches("<rect x=").count(), 2, "{drawn}");
         assert!(drawn.contains("height=\"126.0\"") && drawn.contains("height=\"63.0\""), "{drawn}");
@@ -145,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn by_logarithm_ten_times_as_much_is_a_step_higher() {
+    fn logarithmic_bars_grow_one_step_per_factor_of_ten() {
         let drawn = bars(Height::Logarithmic, vec![Some(10.0), Some(100.0), Some(1000.0)]);
         let heights = ["42.0", "84.0", "126.0"].map(|height| format!("height=\"{height}\""));
         assert!(heights.iter().all(|height| drawn.contains(height)), "{drawn}");
     }
 
     #[test]
-    fn what_stands_above_a_bar_is_short() {
+    fn figures_above_bars_are_short() {
         let figures = [0.456, 1.23, 36.4, 854.4, 1_272.0, 430_757.0];
         assert_eq!(figures.map(short), ["0.46", "1.2", "36", "854", "1.3k", "431k"]);
     }

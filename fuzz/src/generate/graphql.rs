@@ -1,8 +1,9 @@
-//! Federated schemas, and documents that ask them: valid for the most part, with what makes documents expensive (fragments
-//! that spread each other, aliases, repetition, hops between services) and the usual mistakes.
+//! Federated schemas and requests for them. They are mostly valid, and include the constructs that make
+//! documents expensive (fragments that spread each other, aliases, repetition, hops between services) and
+//! common mistakes.
 //!
-//! A type is an entity that some of the services know parts of. Each service has stubs of the types that its fields refer
-//! to, so that most schemas compose.
+//! A type is an entity whose fields are spread over the services. Each service has stubs of the types that
+//! its fields refer to, so that most schemas compose.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,16 +11,16 @@ use std::fmt::Write as _;
 use crate::Choices;
 use crate::generate::json;
 
-/// The longest document, in bytes.
+/// The maximum length of a document in bytes.
 const LENGTH: usize = 32 << 10;
 const SCALARS: &[&str] = &["ID", "Int", "Float", "String", "Boolean"];
 const HEADER: &str = "extend schema @link(url: \"https://specs.apollo.dev/federation/v2.7\", \
     import: [\"@key\", \"@shareable\", \"@provides\", \"@external\", \"@requires\", \"@inaccessible\"])\n";
 
-/// A schema in parts.
+/// A schema with its subgraphs.
 #[derive(Clone, Debug)]
 pub struct Schema {
-    /// The services' own schemas, by name.
+    /// The schemas of the services, by name.
     pub services: Vec<(String, String)>,
     types: Vec<Composite>,
     /// The fields of `Query` and of `Mutation`.
@@ -27,12 +28,12 @@ pub struct Schema {
     mutation: Vec<Field>,
 }
 
-/// A type that has fields, or a union.
+/// A type with fields, or a union.
 #[derive(Clone, Debug)]
 struct Composite {
     name: String,
     fields: Vec<Field>,
-    /// The objects that an abstract type may be, by their places in [`Schema::types`].
+    /// The possible objects of an abstract type, as indices into [`Schema::types`].
     possible: Vec<usize>,
 }
 
@@ -40,11 +41,11 @@ struct Composite {
 struct Field {
     name: String,
     ty: Named,
-    /// 0: a value, 1: a list, 2: a list of lists.
+    /// 0 for a value, 1 for a list, 2 for a list of lists.
     lists: usize,
     is_required: bool,
     has_arguments: bool,
-    /// The services that have it.
+    /// The services that have the field.
     services: Vec<usize>,
 }
 
@@ -70,7 +71,7 @@ pub fn schema(choices: &mut Choices<'_>) -> Schema {
             possible: Vec::new(),
         })
         .collect();
-    // The first service knows all objects, so that it can have the abstract types.
+    // The first service has all objects, so that it can have the abstract types.
     if has_interface {
         let possible = (0..objects).filter(|object| *object == 0 || choices.one_in(2)).collect();
         let next = Field { name: "next".into(), ty: Named::Composite(objects), ..Field::id() };
@@ -87,7 +88,7 @@ pub fn schema(choices: &mut Choices<'_>) -> Schema {
     schema
 }
 
-/// A few more fields for some types than for others.
+/// The number of additional fields of a type, which varies by type.
 fn choices_of(number: usize) -> usize {
     2 + number % 2
 }
@@ -107,7 +108,7 @@ fn fields(
             _ => Named::Composite(choices.below(composites)),
         };
         let mut of = vec![choices.below(services)];
-        // Abstract types are the first service's.
+        // Fields of abstract types belong to the first service.
         if services > 1 && matches!(ty, Named::Scalar(_)) && choices.one_in(4) {
             of.push((of[0] + 1) % services);
         }
@@ -137,7 +138,7 @@ impl Field {
 }
 
 impl Schema {
-    /// The schema of one service.
+    /// The schema of one service in SDL.
     fn sdl(&self, service: usize, objects: usize) -> String {
         let mut sdl = HEADER.to_owned();
         sdl.push_str("enum E { A B C }\n");
@@ -197,18 +198,18 @@ impl Schema {
     }
 }
 
-/// A request: a document, the name of the operation, and variables as JSON.
+/// A request: a document, the operation name, and variables as JSON.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The document.
     pub document: String,
-    /// The name of the operation, where one is named.
+    /// The operation name, if there is one.
     pub operation: Option<String>,
     /// The variables.
     pub variables: String,
 }
 
-/// Generates a request to a schema: most are valid.
+/// Generates a request for a schema. Most requests are valid.
 #[must_use]
 pub fn request(choices: &mut Choices<'_>, schema: &Schema) -> Asked {
     let is_valid = !choices.one_in(4);
@@ -239,7 +240,7 @@ pub fn request(choices: &mut Choices<'_>, schema: &Schema) -> Asked {
     Asked { document, operation, variables }
 }
 
-/// The values of variables, which have the right types for the most part.
+/// Values of variables, mostly of the right types.
 fn given(choices: &mut Choices<'_>) -> String {
     if choices.one_in(4) {
         let mut out = String::new();
@@ -257,17 +258,17 @@ fn given(choices: &mut Choices<'_>) -> String {
     format!("{{{}}}", pairs.join(","))
 }
 
-/// Writes a document.
+/// The state of writing a document.
 struct Writer<'w, 'b> {
     choices: &'w mut Choices<'b>,
     schema: &'w Schema,
-    /// Whether no mistakes are made.
+    /// Whether to write no mistakes.
     is_valid: bool,
     fragments: usize,
     out: String,
-    /// The first fragment that the one being written may spread, unless a cycle is wanted.
+    /// The first fragment that the current one may spread, which prevents cycles unless one is intended.
     current: usize,
-    /// The fragments and variables that are used.
+    /// The fragments and variables in use.
     spread: BTreeSet<usize>,
     variables: BTreeSet<&'static str>,
     aliases: usize,
@@ -278,7 +279,7 @@ const VARIABLES: [(&str, &str); 5] =
     [("v", "Boolean! = true"), ("i", "Int = 3"), ("e", "E"), ("n", "N = { x: 2 }"), ("l", "[[String!]!]")];
 
 impl<'w> Writer<'w, '_> {
-    /// An operation's kind and its selections.
+    /// Writes an operation. Returns its kind and its selections.
     fn operation(&mut self) -> (&'static str, String) {
         let schema = self.schema;
         let is_mutation = !schema.mutation.is_empty() && self.choices.one_in(4);
@@ -296,26 +297,26 @@ impl<'w> Writer<'w, '_> {
         (kind, std::mem::take(&mut self.out))
     }
 
-    /// A fragment, where it is spread, or a mistake is made.
+    /// A fragment, if it is in use or a mistake is made.
     fn fragment(&mut self, number: usize) -> Option<String> {
         if !self.spread.contains(&number) && !self.is_wrong(4) {
             return None;
         }
         let of = self.of_fragment(number);
         let _ = write!(self.out, " fragment F{number} on {}", of.name);
-        // Forwards for the most part: cycles are refused early.
+        // Mostly spreads later fragments, since cycles are refused early.
         self.current = if self.is_wrong(16) { 0 } else { number + 1 };
         let depth = 1 + self.choices.below(8);
         self.set(&of.name, &of.fields, &of.possible, depth, false);
         Some(std::mem::take(&mut self.out))
     }
 
-    /// The type of a fragment.
+    /// The type condition of a fragment.
     fn of_fragment(&self, number: usize) -> &'w Composite {
         &self.schema.types[number % self.schema.types.len()]
     }
 
-    /// The variables as operations declare them.
+    /// The variable declarations of an operation.
     fn declared(&mut self) -> String {
         let is_wrong = self.is_wrong(4);
         let used = VARIABLES.iter().filter(|(name, _)| self.variables.contains(name) != is_wrong);
@@ -323,7 +324,7 @@ impl<'w> Writer<'w, '_> {
         if used.is_empty() { String::new() } else { format!("({})", used.join(", ")) }
     }
 
-    /// Whether a mistake is made, which is done one time in so many.
+    /// Whether to make a mistake, with probability 1 in `many`.
     fn is_wrong(&mut self, many: usize) -> bool {
         !self.is_valid && self.choices.one_in(many)
     }
@@ -333,8 +334,8 @@ impl<'w> Writer<'w, '_> {
         let _ = write!(self.out, "${name}");
     }
 
-    /// A selection set of a type with these fields. In the objects of an abstract type each field gets a name of its own:
-    /// fields of one name have to have one type.
+    /// Writes a selection set of a type with these fields. In the objects of an abstract type each field gets
+    /// a unique alias, since fields of the same name must have the same type.
     fn set(&mut self, name: &str, fields: &[Field], possible: &[usize], depth: usize, is_object_of: bool) {
         self.out.push_str(" {");
         let begun = self.out.len();
@@ -349,7 +350,7 @@ impl<'w> Writer<'w, '_> {
         self.out.push_str(" }");
     }
 
-    /// Writes what was written since then again, each time under other aliases if it has any.
+    /// Repeats the text written since `begun`, optionally with new aliases for each copy.
     fn repeat(&mut self, begun: usize, times: usize) {
         let once = self.out[begun..].to_owned();
         let is_aliased = self.choices.one_in(2);
@@ -391,7 +392,7 @@ impl<'w> Writer<'w, '_> {
         }
     }
 
-    /// A spread of a fragment of the same type, unless a mistake is made.
+    /// Writes a spread of a fragment with the same type, unless a mistake is made.
     fn spread(&mut self, name: &str) {
         let is_wrong = self.is_wrong(4);
         let fitting = (self.current..self.fragments)
@@ -471,7 +472,7 @@ impl<'w> Writer<'w, '_> {
         self.out.push(')');
     }
 
-    /// A value of an argument or of a member of `N`.
+    /// Writes a value of an argument or of a member of `N`.
     fn argument(&mut self, name: &str, depth: usize) {
         match (name, self.choices.below(3)) {
             (_, 0) => self.out.push_str("null"),
@@ -496,7 +497,7 @@ impl<'w> Writer<'w, '_> {
         }
     }
 
-    /// Any value.
+    /// Writes a value of any type.
     fn literal(&mut self, depth: usize) {
         match self.choices.below(if depth == 0 { 6 } else { 8 }) {
             0 => self.variable("i"),
@@ -540,7 +541,7 @@ impl<'w> Writer<'w, '_> {
             self.out.push_str(self.choices.pick(&wrong));
             return;
         }
-        // Not before a selection set of an operation.
+        // Not before the selection set of an operation.
         if self.out.is_empty() {
             return;
         }

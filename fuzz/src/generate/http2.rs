@@ -1,14 +1,14 @@
-//! Connections of HTTP/2 as clients open them: frames that follow RFC 9113 for the most part, header blocks of RFC 7541, and
-//! the mistakes and floods that servers have fallen to.
+//! HTTP/2 connections as clients open them: frames that mostly follow RFC 9113, header blocks of RFC 7541,
+//! and mistakes and floods that servers have been vulnerable to.
 
 use std::time::Duration;
 
 use crate::Choices;
 
-/// What a client of HTTP/2 sends first (RFC 9113, 3.4).
+/// The connection preface of a client (RFC 9113, section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The types of frames (RFC 9113, 6).
+/// Frame types (RFC 9113, section 6).
 pub mod kind {
     #![expect(missing_docs, reason = "the specification's names")]
     pub const DATA: u8 = 0;
@@ -28,34 +28,35 @@ const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const PRIORITY_FLAG: u8 = 0x20;
-/// The most bytes of one step.
+/// The maximum number of bytes of one step.
 const LENGTH: usize = 1 << 20;
 
-/// What a client does next.
+/// A step of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It sends these bytes.
+    /// Sends these bytes.
     Send(Vec<u8>),
-    /// It does nothing for a while.
+    /// Pauses for a while.
     Pause(Duration),
-    /// It stops reading.
+    /// Stops reading.
     StopReading,
-    /// It goes on reading.
+    /// Resumes reading.
     Read,
 }
 
-/// A client's side of a connection.
+/// The client's side of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
-    /// What it does, in order.
+    /// The steps in order.
     pub steps: Vec<Step>,
-    /// The flow-control window that it has opened for the whole connection, in bytes (RFC 9113, 6.9.1), at most.
+    /// The upper limit of the flow-control window that the client has opened for the whole connection, in
+    /// bytes (RFC 9113, section 6.9.1).
     pub window: u64,
     /// The highest stream that it has opened.
     pub last_stream: u32,
 }
 
-/// Generates what a client does, with requests for these paths.
+/// Generates the steps of a client, with requests for these paths.
 #[must_use]
 pub fn script(choices: &mut Choices<'_>, paths: &[&str]) -> Script {
     let mut writer =
@@ -78,7 +79,7 @@ struct Writer {
     script: Script,
     /// The next stream that has not been opened.
     next: u32,
-    /// What was sent last.
+    /// The bytes sent last.
     frame: Vec<u8>,
 }
 
@@ -98,7 +99,7 @@ impl Writer {
         self.script.steps.push(step);
     }
 
-    /// What was sent last, many times over.
+    /// Repeats the bytes sent last many times.
     fn repeated(&mut self, choices: &mut Choices<'_>) -> Step {
         let times = (1 << choices.below(15)).min(LENGTH / self.frame.len().max(1));
         if self.frame.get(3) == Some(&kind::WINDOW_UPDATE) {
@@ -107,7 +108,7 @@ impl Writer {
         Step::Send(self.frame.repeat(times))
     }
 
-    /// A request on a new stream, for the most part, with all of its body, a part of it, or none.
+    /// A request, mostly on a new stream, with a complete, partial or no body.
     fn request(&mut self, choices: &mut Choices<'_>, paths: &[&str]) -> Step {
         let stream = match choices.below(12) {
             0 => self.stream(choices),
@@ -140,7 +141,7 @@ impl Writer {
         stream
     }
 
-    /// A stream that may be open, closed, never opened, the server's, or the connection itself.
+    /// A stream that may be open, closed, never opened, of the server, or the connection itself.
     fn stream(&mut self, choices: &mut Choices<'_>) -> u32 {
         let stream = match choices.below(8) {
             0 => 0,
@@ -177,7 +178,7 @@ impl Writer {
                 headers(choices, stream, &field("x-late", "1"), is_last)
             }
             10 => {
-                // Any frame: its window counts as opened, whatever it is.
+                // Any frame. The window counts as opened regardless of its type.
                 self.script.window = u64::MAX;
                 let (kind, flags) = (choices.byte() % 12, choices.byte());
                 self.script.last_stream = u32::MAX;
@@ -192,7 +193,7 @@ impl Writer {
     }
 }
 
-/// A frame.
+/// Encodes a frame.
 #[must_use]
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap_or_default().to_be_bytes();
@@ -202,7 +203,8 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 fn settings(choices: &mut Choices<'_>) -> Vec<u8> {
     let mut payload = Vec::new();
     for _ in 0..choices.below(4) {
-        // Table size, push, streams, window, frame size, header list size, one of RFC 8441, and one of nobody's.
+        // Table size, push, streams, window, frame size, header list size, one of RFC 8441, and an unknown
+        // one.
         let name = choices.pick(&[1_u16, 2, 3, 4, 4, 5, 6, 8, 0xaaaa]);
         let value = match choices.below(4) {
             0 => 0,
@@ -226,14 +228,14 @@ fn data(choices: &mut Choices<'_>, stream: u32) -> Vec<u8> {
     let is_last = u8::from(choices.one_in(2)) * END_STREAM;
     let mut payload = vec![choices.byte(); length];
     if choices.one_in(8) {
-        // Now and then the padding is longer than its frame.
+        // The padding is sometimes longer than its frame.
         payload.insert(0, choices.byte());
         return frame(kind::DATA, is_last | PADDED, stream, &payload);
     }
     frame(kind::DATA, is_last, stream, &payload)
 }
 
-/// A header block as frames: one, or with its end in further ones.
+/// A header block as one frame, or continued in further ones.
 fn headers(choices: &mut Choices<'_>, stream: u32, block: &[u8], is_last: bool) -> Vec<u8> {
     let mut flags = u8::from(is_last) * END_STREAM;
     let mut payload = Vec::new();
@@ -265,13 +267,13 @@ fn headers(choices: &mut Choices<'_>, stream: u32, block: &[u8], is_last: bool) 
     frames
 }
 
-/// A field that no table knows (RFC 7541, 6.2.2).
+/// A literal field without indexing (RFC 7541, section 6.2.2).
 #[must_use]
 pub fn field(name: &str, value: &str) -> Vec<u8> {
     literal(0, name.as_bytes(), value.as_bytes())
 }
 
-/// A literal field: 0 without indexing, 0x40 with it, 0x10 never indexed.
+/// A literal field: form 0 is without indexing, 0x40 with indexing, 0x10 never indexed.
 fn literal(form: u8, name: &[u8], value: &[u8]) -> Vec<u8> {
     let mut out = vec![form];
     for text in [name, value] {
@@ -281,7 +283,7 @@ fn literal(form: u8, name: &[u8], value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A number whose first byte has so many bits for it (RFC 7541, 5.1).
+/// An integer with a prefix of this many bits (RFC 7541, section 5.1).
 fn integer(first: u8, bits: u32, value: usize) -> Vec<u8> {
     let most = (1 << bits) - 1;
     if value < most {
@@ -300,7 +302,7 @@ fn integer(first: u8, bits: u32, value: usize) -> Vec<u8> {
 /// The header block of a request.
 fn block(choices: &mut Choices<'_>, paths: &[&str]) -> Vec<u8> {
     let mut fields = vec![
-        // GET, POST, and any other.
+        // GET, POST, or another method.
         match choices.below(4) {
             0 => literal(
                 0x40,
@@ -343,16 +345,16 @@ fn path(choices: &mut Choices<'_>, paths: &[&str]) -> String {
 
 fn extra(choices: &mut Choices<'_>) -> Vec<u8> {
     match choices.below(12) {
-        // An entry of the static or the dynamic table, or of neither.
+        // An index into the static or the dynamic table, or an invalid one.
         0 => integer(0x80, 7, choices.below(128)),
         1 => integer(0x80, 7, choices.number() as usize),
-        // Another size of the dynamic table.
+        // A size update of the dynamic table.
         2 => integer(0x20, 5, choices.number() as usize),
         3 => {
             let (name, times) = (choices.below(62) as u8 & 0x3f, 1 << choices.below(13));
             [&[0x40 | name][..], &integer(0, 7, times), &vec![b'x'; times]].concat()
         }
-        // Texts in Huffman's code, for the most part wrong.
+        // Huffman-coded text, mostly invalid.
         4 => {
             let text = choices.bytes(24);
             [&[0x40, 1, b'h'][..], &integer(0x80, 7, text.len()), text].concat()

@@ -1,12 +1,12 @@
-//! JSON texts as a hostile service or worker may send them: deep, wide, repeated, with odd numbers and texts, and now and
-//! then not JSON.
+//! JSON texts that a hostile service or worker may send: deep, wide, repetitive, with unusual numbers and
+//! strings, and sometimes invalid.
 
 use crate::Choices;
 
-/// Numbers at the edges of what readers of JSON agree on.
+/// Numbers at the limits of interoperability between JSON parsers.
 const NUMBERS: &[&str] =
     &["0", "1", "2", "-1", "-0", "7.0", "1e2", "1E400", "9007199254740993", "18446744073709551616", "0.1e-7"];
-/// Texts that mean something further down: in paths, headers, other formats.
+/// Strings with a special meaning in later stages: in paths, headers, other formats.
 const TEXTS: &[&str] = &[
     "",
     "a",
@@ -33,18 +33,18 @@ const TEXTS: &[&str] = &[
     "A",
     "http://a/",
 ];
-/// What makes a text no JSON.
+/// Insertions that make a text invalid JSON.
 const MISTAKES: &[&str] = &[",", "]", "}", "\"", "nul", "01", "+1", "\u{feff}", "\\", "1.", "\u{7}", "NaN"];
-/// The longest text of one value, in bytes.
+/// The maximum length of one value in bytes.
 const LENGTH: usize = 64 << 10;
-/// How deep values stand within each other unless depth itself is tried.
+/// The maximum nesting of values, except for tests of depth itself.
 const DEPTH: usize = 6;
 
-/// The names of members that mean something to the reader.
+/// Member names that have a meaning for the reader.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'n>(pub &'n [&'n str]);
 
-/// A text that is JSON, unless it was chosen to have a mistake.
+/// A JSON text, which sometimes has a mistake.
 #[must_use]
 pub fn text(choices: &mut Choices<'_>, names: Names<'_>) -> String {
     let mut out = String::new();
@@ -105,7 +105,7 @@ fn array(choices: &mut Choices<'_>, names: Names<'_>, depth: usize, out: &mut St
     out.push(']');
 }
 
-/// An array of one value many times over.
+/// An array that repeats one value.
 fn repeated(choices: &mut Choices<'_>, names: Names<'_>, depth: usize, out: &mut String) {
     let mut item = String::new();
     value(choices, names, depth.min(2) - 1, &mut item);
@@ -116,7 +116,7 @@ fn repeated(choices: &mut Choices<'_>, names: Names<'_>, depth: usize, out: &mut
     out.push(']');
 }
 
-/// A value far within arrays or objects.
+/// A deeply nested value.
 fn nested(choices: &mut Choices<'_>, names: Names<'_>, out: &mut String) {
     let times = 1 << choices.below(13);
     let (open, close) = if choices.one_in(2) { ("[", "]") } else { ("{\"a\":", "}") };

@@ -1,16 +1,16 @@
-//! OpenAPI documents, as JSON, and arguments for their operations: names that mean something in URLs, headers and GraphQL,
-//! schemas that refer to each other in circles, links, parameters in every place.
+//! OpenAPI documents as JSON, and arguments for their operations: names with a special meaning in URLs,
+//! headers and GraphQL, schemas with circular references, links, and parameters in every location.
 
 use serde_json::{Map, Value, json};
 
 use crate::Choices;
 
-/// Names of schemas, members, parameters, operations.
+/// Names of schemas, members, parameters and operations.
 pub const NAMES: &[&str] = &[
     "A", "B", "a", "b", "id", "-a", "a b", "__a", "Query", "String", "AInput", "7", "", "\u{e4}", "true",
     "x-y", "cookie", "a[b]", "\"\"\"\\", "host", "{a}", "a/b",
 ];
-/// Names of schemas that may be there.
+/// Names of schemas, some of them undefined.
 const SCHEMAS: &[&str] = &["A", "B", "AInput", "a b", "gone"];
 const PATHS: &[&str] = &[
     "/a/{id}",

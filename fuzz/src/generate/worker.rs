@@ -1,15 +1,17 @@
-//! Frames of the protocol between gateway and S workers, as a worker sends them: whatever a script can make of one.
+//! Frames of the worker protocol between the gateway and S workers, as a worker that runs a malicious script
+//! may send them.
 
 use crate::Choices;
 use crate::generate::json::{self, Names};
 
-/// The types of frames that a worker may send.
+/// The frame types that a worker may send.
 const KINDS: std::ops::RangeInclusive<u8> = 64..=77;
 /// Names in headers, changes and queries.
 const MEMBERS: Names<'static> =
     Names(&["location", "set-cookie", "content-type", "a", "length", "0", "cache-control"]);
 
-/// Generates what a worker sends: frames of these runs for the most part, and the pieces in which they come.
+/// Generates the output of a worker, with frames that mostly belong to these runs, and the positions at which
+/// it is split.
 #[must_use]
 pub fn stream(choices: &mut Choices<'_>, runs: &[u32]) -> (Vec<u8>, Vec<usize>) {
     let mut out = Vec::new();
@@ -101,7 +103,7 @@ fn fields(choices: &mut Choices<'_>, kind: u8, out: &mut Vec<u8>) {
     }
 }
 
-/// Generates a change set: cells, paths, what becomes of each.
+/// Generates a change set: cells, paths, and their changes.
 #[must_use]
 pub fn changes(choices: &mut Choices<'_>) -> String {
     let mut cells = Vec::new();

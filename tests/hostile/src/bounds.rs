@@ -1,7 +1,7 @@
-//! What holds bytes from outside across an `.await`, and the bound of each: the table behind docs/bounds.md.
+//! The structures that hold bytes from outside across an `.await`, and their bounds: the table in docs/bounds.md.
 //!
-//! The bounds are those of the target's config (`world/orfa.yaml`), where a bound is a setting. Each row names the test that
-//! exceeds it. `hostile --binary orfa --bounds` prints the table as the page has it.
+//! Bounds that are settings have the values of the target's config (`world/orfa.yaml`). Each row names the test
+//! that exceeds it. `hostile --binary orfa --bounds` prints the table for the page.
 
 mod filters;
 mod table;
@@ -12,27 +12,27 @@ use std::sync::LazyLock;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// All rows.
+/// All rows of the table.
 pub static BOUNDS: LazyLock<Vec<Bound>> = LazyLock::new(|| [table::ROWS, filters::ROWS].concat());
 
 /// A structure that holds bytes from outside, and its bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound {
-    /// The row's name, by which cases refer to it.
+    /// The row's name, used by cases.
     pub name: &'static str,
-    /// The most bytes of one of them.
+    /// The maximum number of bytes of one structure.
     pub bytes: u64,
-    /// What there is one of: see [`SCOPES`].
+    /// The scope of one structure: one of [`SCOPES`].
     pub per: &'static str,
     /// The setting or constant that bounds it.
     pub setting: &'static str,
     /// The file that enforces it.
     pub file: &'static str,
-    /// The test that sends one more than the bound, and sees the refusal: its file, a colon, and its name.
+    /// The test that exceeds the bound and checks the refusal: its file, a colon, and its name.
     pub test: &'static str,
 }
 
-/// What a bound can be one of. A thread is one that serves or works in the background; a `vm_id` is one of filters.
+/// The possible scopes of a bound. A thread is a serving or a background thread; a `vm_id` belongs to filters.
 pub const SCOPES: [&str; 9] =
     ["request", "connection", "address", "caller", "route", "worker", "vm_id", "thread", "process"];
 
@@ -47,7 +47,7 @@ const fn bound(
     Bound { name, bytes, per, setting, file, test }
 }
 
-/// The table of docs/bounds.md.
+/// Returns the table of docs/bounds.md.
 #[must_use]
 pub fn bounds_table() -> String {
     let mut table = "| structure | bound | per | setting or constant | file | test |\n\
@@ -55,7 +55,7 @@ pub fn bounds_table() -> String {
         .to_owned();
     for Bound { name, bytes, per, setting, file, test } in &*BOUNDS {
         let (size, (path, test)) = (size(*bytes), test.split_once(": ").unwrap_or_default());
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             table,
             "| {name} | {size} | {per} | {setting} | [{file}](../{file}) | [{test}](../{path}) |"
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_these_rows() {
+    fn docs_bounds_contains_exactly_these_rows() {
         let page = file("docs/bounds.md");
         let rows: Vec<&str> = page.lines().filter(|line| line.starts_with('|')).collect();
         let table = bounds_table();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_has_a_name_of_its_own_a_scope_and_a_bound() {
+    fn every_row_has_a_unique_name_a_scope_and_a_bound() {
         let names: BTreeSet<&str> = BOUNDS.iter().map(|bound| bound.name).collect();
         assert_eq!(names.len(), BOUNDS.len());
         assert!(names.contains("request"));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_names_a_file_and_a_test_that_there_are() {
+    fn every_row_names_an_existing_file_and_test() {
         for Bound { name, file: path, test, .. } in &*BOUNDS {
             assert!(!file(path).is_empty(), "{name}");
             let (path, test) = test.split_once(": ").expect("a file and a name");

@@ -1,4 +1,4 @@
-//! One attack, and how it has to end.
+//! An attack, and the endings that are allowed for it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,53 +10,53 @@ use testkit::http::Response;
 
 use crate::target::Target;
 
-/// The function that plays an attack to its end.
+/// A function that plays an attack to its end.
 pub type Attack = fn(Arc<Target>) -> BoxFuture<'static, Result<Ending>>;
 
-/// An attack, the endings that are right, and what it may make the gateway hold.
+/// An attack, its allowed endings, and the memory that it may make the gateway hold.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// Area and behaviour, `graphql/chain of fragments that are spread twice`.
+    /// Area and behaviour, such as `graphql/chain of fragments that are spread twice`.
     pub name: &'static str,
-    /// What is sent.
+    /// The function that plays the attack.
     pub attack: Attack,
     /// The endings that the documentation allows.
     pub endings: &'static [Ending],
-    /// Rows of [`BOUNDS`](crate::BOUNDS) that it fills, each with how often.
+    /// The rows of [`BOUNDS`](crate::BOUNDS) that the case fills, each with a count.
     pub holds: &'static [(&'static str, u64)],
 }
 
 /// How the gateway ended an attack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// An answer that is no problem document and has no GraphQL errors: its status.
+    /// An answer without problem document or GraphQL errors: its status.
     Answer(u16),
-    /// An RFC 9457 document: status and code.
+    /// An RFC 9457 problem document: status and code.
     Problem(u16, Cow<'static, str>),
-    /// A GraphQL answer with errors: the code of the first one.
+    /// A GraphQL answer with errors: the code of the first error.
     Errors(Cow<'static, str>),
     /// An HTTP/2 stream that was reset: the error code (RFC 9113, section 7).
     StreamReset(u32),
-    /// An HTTP/2 connection that was ended with GOAWAY: the error code.
+    /// An HTTP/2 connection that ended with GOAWAY: the error code.
     GoAway(u32),
     /// A connection that was closed without an answer.
     Closed,
 }
 
 impl Ending {
-    /// A problem document with this code.
+    /// Returns the ending of a problem document with this code.
     #[must_use]
     pub const fn problem(status: u16, code: &'static str) -> Self {
         Self::Problem(status, Cow::Borrowed(code))
     }
 
-    /// GraphQL errors of which the first has this code.
+    /// Returns the ending of a GraphQL answer whose first error has this code.
     #[must_use]
     pub const fn errors(code: &'static str) -> Self {
         Self::Errors(Cow::Borrowed(code))
     }
 
-    /// The ending that an answer is.
+    /// Returns the ending that corresponds to an answer.
     #[must_use]
     pub fn of(response: &Response) -> Self {
         let status = response.status.as_u16();

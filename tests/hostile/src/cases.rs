@@ -1,7 +1,7 @@
-//! The cases, a file an area.
+//! The cases, one file per area.
 
-/// A case: its name, its attack on a target, and the endings that are right. Where it makes the gateway hold more than some
-/// requests, the rows of `BOUNDS` that it fills come last, each with how often.
+/// Defines a case: its name, its attack on a target, and its allowed endings. A case that makes the gateway
+/// hold more than a few requests also has the rows of `BOUNDS` that it fills, each with a count.
 macro_rules! case {
     ($name:literal, |$target:ident| $attack:expr, [$($ending:expr),+ $(,)?] $(,)?) => {
         case!($name, |$target| $attack, [$($ending),+], &[])
@@ -16,7 +16,7 @@ macro_rules! case {
     };
 }
 
-/// Rows of `BOUNDS`, each with how often a case fills it.
+/// Rows of `BOUNDS`, each with the number of times that a case fills it.
 type Holds = &'static [(&'static str, u64)];
 
 mod aggregate;
@@ -33,7 +33,7 @@ mod tls;
 
 use crate::case::Case;
 
-/// All cases, by area.
+/// Returns all cases, ordered by area.
 #[must_use]
 pub fn all() -> Vec<Case> {
     let areas: [&[Case]; 10] = [
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_cases_share_a_name() {
+    fn case_names_are_unique() {
         let mut names: Vec<&str> = all().iter().map(|case| case.name).collect();
         let count = names.len();
         names.sort_unstable();
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_hold_what_the_table_of_bounds_has() {
+    fn cases_refer_to_rows_of_the_table_of_bounds() {
         for case in all() {
             for (row, _) in case.holds {
                 assert!(crate::BOUNDS.iter().any(|bound| bound.name == *row), "{}: no row {row}", case.name);

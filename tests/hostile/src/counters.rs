@@ -1,29 +1,29 @@
-//! What the gateway's own metrics say of work that clients cause.
+//! The gateway's own metrics of work in progress.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use testkit::http;
 
-/// How long the gateway may take to let go of what an attack left behind.
+/// The time within which the gateway must release everything that an attack left behind.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The counters that every attack has to leave in their bounds.
+/// Counters that must return to zero after every attack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Requests that have begun and are not over.
+    /// The number of requests in flight.
     pub requests_under_way: u64,
-    /// Jobs that wait for a background thread.
+    /// The number of jobs that wait for a background thread.
     pub jobs_queued: u64,
-    /// Jobs that background threads run.
+    /// The number of jobs that run on background threads.
     pub jobs_running: u64,
 }
 
 impl Counters {
-    /// Reads them from the admin listener.
+    /// Reads the counters from the admin listener.
     ///
     /// # Errors
-    /// When it does not answer with metrics.
+    /// When the listener does not answer with metrics.
     pub async fn read(admin: &str) -> Result<Self> {
         let page = http::request("GET", &format!("{admin}/metrics"), &[], "").await;
         let page = page.map_err(anyhow::Error::from_boxed).context("the admin listener")?;
@@ -36,10 +36,10 @@ impl Counters {
         })
     }
 
-    /// Waits until nothing is under way or queued any more; the counters then.
+    /// Waits until no request or job remains, and returns the counters.
     ///
     /// # Errors
-    /// When something still is after a minute.
+    /// When some work remains after a minute.
     pub async fn settled(admin: &str) -> Result<Self> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -53,7 +53,7 @@ impl Counters {
     }
 }
 
-/// The sum of all samples of a family.
+/// Returns the sum of all samples of a metric family.
 pub(crate) fn sum(page: &str, family: &str) -> u64 {
     let samples = page.lines().filter_map(|line| {
         let rest = line.strip_prefix(family)?;

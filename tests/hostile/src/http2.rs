@@ -1,4 +1,4 @@
-//! HTTP/2 frame by frame (RFC 9113), by a client that may break every rule.
+//! HTTP/2 frame by frame (RFC 9113), with a client that can break every rule.
 
 use anyhow::{Context, Result, bail, ensure};
 use testkit::patiently;
@@ -19,34 +19,34 @@ pub(crate) const WINDOW_UPDATE: u8 = 8;
 pub(crate) const CONTINUATION: u8 = 9;
 pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
-/// SETTINGS_INITIAL_WINDOW_SIZE of 0: no answer has room to leave.
+/// SETTINGS_INITIAL_WINDOW_SIZE of 0: no response body can be sent.
 pub(crate) const NO_WINDOW: [u8; 6] = [0, 4, 0, 0, 0, 0];
 
-/// A frame.
+/// Encodes a frame.
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A literal field that no table keeps (RFC 7541, 6.2.2). Name and value are shorter than 127 bytes.
+/// Encodes a literal field without indexing (RFC 7541, 6.2.2). Name and value are cut at 126 bytes.
 pub(crate) fn field(name: &str, value: &str) -> Vec<u8> {
     let length = |text: &str| u8::try_from(text.len().min(126)).unwrap_or_default();
     let cut = |text: &str| text.as_bytes().get(..126).unwrap_or(text.as_bytes()).to_vec();
     [vec![0, length(name)], cut(name), vec![length(value)], cut(value)].concat()
 }
 
-/// The fields of `GET path`, and more.
+/// Encodes the fields of `GET path` and further fields.
 pub(crate) fn get(path: &str, more: &[(&str, &str)]) -> Vec<u8> {
     request("GET", path, more)
 }
 
-/// The fields of a request, and more.
+/// Encodes the fields of a request and further fields.
 pub(crate) fn request(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
     let fields = [(":method", method), (":scheme", "http"), (":authority", "localhost"), (":path", path)];
     fields.iter().chain(more).flat_map(|(name, value)| field(name, value)).collect()
 }
 
-/// A connection of frames.
+/// A connection on which frames are sent and received.
 pub(crate) struct FrameConnection(TcpStream);
 
 impl FrameConnection {
@@ -58,12 +58,12 @@ impl FrameConnection {
         Ok(Self(stream))
     }
 
-    /// Sends bytes as long as the gateway takes them; whether it took all.
+    /// Sends bytes. Returns whether the gateway accepted all of them.
     pub(crate) async fn send(&mut self, bytes: &[u8]) -> bool {
         self.0.write_all(bytes).await.is_ok()
     }
 
-    /// Kind, flags, stream and payload of the next frame; `None` once the connection has ended.
+    /// Returns kind, flags, stream and payload of the next frame, or `None` once the connection has ended.
     pub(crate) async fn next(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         patiently("a frame", self.0.read_exact(&mut head)).await.ok()?;
@@ -73,7 +73,7 @@ impl FrameConnection {
         Some((kind, flags, u32::from_be_bytes(stream), payload))
     }
 
-    /// How the gateway ends a stream, or the connection before it.
+    /// Returns how the gateway ends a stream, or the connection before it.
     pub(crate) async fn ending(&mut self, stream: u32) -> Ending {
         let (mut has_head, mut body) = (false, Vec::new());
         while let Some((kind, flags, of, payload)) = self.next().await {
@@ -91,7 +91,7 @@ impl FrameConnection {
         Ending::Closed
     }
 
-    /// How the gateway ends the connection; frames of streams are read over.
+    /// Returns how the gateway ends the connection, ignoring frames of streams.
     pub(crate) async fn end(&mut self) -> Ending {
         while let Some((kind, _, _, payload)) = self.next().await {
             if kind == GOAWAY {
@@ -104,13 +104,13 @@ impl FrameConnection {
 
 /// The number of streams that [`reset_untaken`] opens.
 const UNTAKEN_STREAMS: u32 = 40;
-/// The fewest of them that are above the budget of a connection, by the size of their answers.
+/// The fewest of them that must exceed the budget of a connection, by the size of their answers.
 const LEAST_RESETS: usize = 10;
 
-/// Opens streams that have no window for their answers, and returns the reset of those above the budget of the connection.
+/// Opens streams without a window for their answers, and returns the reset of those above the connection's budget.
 ///
-/// A stream is opened once the one before was answered or reset, so that the gateway holds answers, and few bytes for
-/// requests under way.
+/// A stream is opened only after the one before was answered or reset, so that the gateway holds answers rather
+/// than requests in flight.
 pub(crate) async fn reset_untaken(target: &Target, request: impl Fn(u32) -> Vec<u8>) -> Result<Ending> {
     let mut connection = FrameConnection::open(target, &NO_WINDOW).await?;
     let mut resets = Vec::new();
@@ -139,7 +139,8 @@ pub(crate) async fn reset_untaken(target: &Target, request: impl Fn(u32) -> Vec<
     }
 }
 
-/// What an answer's body says of it, as its head is compressed: a problem document has its own status.
+/// Returns the ending of an answer by its body, because its head is compressed: a problem document contains its
+/// status.
 fn answer(body: &[u8]) -> Ending {
     let document = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
     let status = document["status"].as_u64().and_then(|status| u16::try_from(status).ok());
@@ -149,7 +150,7 @@ fn answer(body: &[u8]) -> Ending {
     }
 }
 
-/// A word of four bytes of a payload.
+/// Returns four bytes of a payload as a number.
 fn word(payload: &[u8], at: usize) -> u32 {
     payload.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(u32::MAX, u32::from_be_bytes)
 }

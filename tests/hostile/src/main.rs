@@ -1,4 +1,4 @@
-//! `hostile`: plays the adversarial suite against a binary, and says which cases did not end as they have to.
+//! `hostile`: plays the adversarial suite against a binary, and prints the cases that end in an unexpected way.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,30 +10,30 @@ use hostile::{Case, Report, Target, all, bounds_table, measure, play_all};
 /// Play the adversarial suite against a gateway.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// The gateway's binary.
+    /// The gateway's binary
     #[arg(long)]
     binary: PathBuf,
-    /// Only cases whose name has this in it.
+    /// Play only cases whose name contains this text
     #[arg(long)]
     only: Option<String>,
-    /// List the cases, and play none.
+    /// List the cases instead of playing them
     #[arg(long)]
     list: bool,
-    /// Print the table of docs/bounds.md, and play none.
+    /// Print the table of docs/bounds.md instead of playing cases
     #[arg(long)]
     bounds: bool,
-    /// Say how each case ended.
+    /// Print how each case ended
     #[arg(long)]
     verbose: bool,
-    /// Play them one by one beside a light load, and measure what that does to it.
+    /// Play the cases one by one beside a light load, and measure their effect on it
     #[arg(long)]
     measure: bool,
-    /// Write what was measured to benches/results/.
+    /// Write the measurements to benches/results/
     #[arg(long, requires = "measure")]
     update: bool,
 }
 
-/// How much nicer the attackers are than what they attack, where both share a machine's cores.
+/// The attackers' nice value, so that the gateway has priority on a shared machine.
 const NICE: i32 = 19;
 
 fn main() -> anyhow::Result<ExitCode> {

@@ -1,8 +1,8 @@
-//! What the attacks do to others: each case is played again and again beside a light load of a neighbour's requests.
+//! The effect of attacks on others: each case is played repeatedly beside a light load of a neighbour's requests.
 //!
-//! The neighbour's requests are sent when they are due, answered or not, and their time counts from there. Its thread goes
-//! before all others and the attackers' behind them, as if each stood on machines of their own: what is measured is the
-//! gateway.
+//! The load is open: the neighbour's requests are sent on schedule, whether or not earlier ones were answered,
+//! and their latency counts from the scheduled time. Its thread has priority over all others and the attackers'
+//! threads have the lowest, as if each ran on a machine of its own, so that only the gateway is measured.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -25,46 +25,46 @@ use crate::case::{Case, Ending};
 use crate::counters::sum;
 use crate::target::{NEIGHBOUR, Target};
 
-/// How long a case is played in a round, and how many rounds there are.
+/// The duration of a round for each case, and the number of rounds.
 const ROUND: Duration = Duration::from_millis(1500);
 const ROUNDS: usize = 3;
-/// The neighbour's requests a second.
+/// The neighbour's requests per second.
 const PER_SECOND: f64 = 300.0;
-/// By how much the heap may exceed the rows of a case.
+/// The factor by which the heap may exceed the rows of a case.
 const SLACK: f64 = 1.1;
-/// So many long polls of a case, and one more for a thousand times that it is played, are the machine's: where it
-/// stands still for others, the thread that stood is charged.
+/// The number of long polls per case, plus one for every thousand times it is played, that is attributed to the
+/// machine: when the machine pauses, the running thread is charged.
 const LONG_POLLS: u64 = 2;
-/// What the target of every p99 is, in milliseconds.
+/// The target for every added p99, in milliseconds.
 const ADDED_MS: f64 = 3.0;
 
-/// A case, measured.
+/// The measurement of a case.
 #[derive(Debug, Serialize)]
 pub struct Row {
     /// The case's name.
     pub case: &'static str,
-    /// How often it was played in all rounds, and how often it ended as it must not.
+    /// The number of times that it was played in all rounds.
     pub played: usize,
-    /// Likewise.
+    /// The number of times that it ended in an unexpected way.
     pub failed: usize,
-    /// The neighbour's p99 alone and meanwhile, in milliseconds, a round each.
+    /// The neighbour's p99 without the attack, in milliseconds, one per round.
     pub alone_p99_ms: Vec<f64>,
-    /// Likewise.
+    /// The neighbour's p99 during the attack, in milliseconds, one per round.
     pub meanwhile_p99_ms: Vec<f64>,
-    /// How many of the neighbour's requests were not answered with 200.
+    /// The number of the neighbour's requests without an answer of status 200.
     pub refused: usize,
-    /// The most bytes of the heap beyond those before, where the binary counts them, and what the case's rows allow.
+    /// The growth of the heap in bytes, if the binary counts them.
     pub heap_bytes: Option<u64>,
-    /// Likewise.
+    /// The bytes that the case's rows allow.
     pub allowed_bytes: u64,
-    /// Polls that took too long.
+    /// The number of polls that took too long.
     pub long_polls: u64,
 }
 
-/// Plays every case beside the neighbour, and writes `hostile.json` and the scoreboard; what is wrong.
+/// Plays every case beside the neighbour, and writes `hostile.json` and the scoreboard. Returns the failures.
 ///
 /// # Errors
-/// When the gateway can't be asked.
+/// When the gateway's metrics cannot be read, or an attack cannot be played.
 pub async fn measure(target: &Arc<Target>, cases: &[Case], writes: bool) -> Result<Vec<String>> {
     let started = Instant::now();
     let before = resident(target).await?;
@@ -94,16 +94,15 @@ pub async fn measure(target: &Arc<Target>, cases: &[Case], writes: bool) -> Resu
     Ok(wrong)
 }
 
-/// What of a row breaks a rule that is not one of time.
+/// Returns the violated rules of a row, except those about time.
 fn complaints(row: &Row) -> Vec<String> {
     let mut complaints = Vec::new();
     if row.failed > 0 {
-        complaints
-            .push(format!("{}: {} of {} did not end as they have to", row.case, row.failed, row.played));
+        complaints.push(format!("{}: {} of {} ended in an unexpected way", row.case, row.failed, row.played));
     }
     if row.heap_bytes.is_some_and(|bytes| bytes as f64 > row.allowed_bytes as f64 * SLACK) {
         let bytes = row.heap_bytes.unwrap_or_default();
-        complaints.push(format!("{}: {bytes} bytes of heap, and {} allowed", row.case, row.allowed_bytes));
+        complaints.push(format!("{}: {bytes} bytes of heap, {} allowed", row.case, row.allowed_bytes));
     }
     if row.long_polls > LONG_POLLS + row.played as u64 / 1000 {
         complaints.push(format!("{}: {} polls took too long", row.case, row.long_polls));
@@ -139,7 +138,8 @@ async fn one(target: &Arc<Target>, case: &Case) -> Result<Row> {
         let end = Instant::now() + ROUND;
         while Instant::now() < end {
             row.played += 1;
-            // This thread, which started the gateway, goes before the attackers' as the gateway does.
+            // The attack runs on a worker thread, because this thread started the gateway and has the same
+            // priority as it.
             let ending = tokio::spawn((case.attack)(Arc::clone(target))).await??;
             row.failed += usize::from(!is_right(case, &ending));
         }
@@ -157,17 +157,17 @@ async fn one(target: &Arc<Target>, case: &Case) -> Result<Row> {
     Ok(row)
 }
 
-/// Whether a case ended as it has to. One that is played again and again may be refused for its rate.
+/// Whether a case ended as allowed. Repeated cases may also be refused for their rate.
 fn is_right(case: &Case, ending: &Ending) -> bool {
     case.endings.contains(ending) || matches!(ending, Ending::Problem(429, _))
 }
 
-/// The long polls so far, without those of TLS handshakes, which are bounded by their number.
+/// Returns the number of long polls so far, without TLS handshakes, whose number is limited.
 fn long_polls(page: &str) -> u64 {
     sum(page, "orfa_long_polls_total").saturating_sub(sum(page, "orfa_long_polls_total{where=\"handshake\"}"))
 }
 
-/// The neighbour's p99 in milliseconds, and how many of its requests were not answered with 200.
+/// Returns the neighbour's p99 in milliseconds, and the number of its requests without an answer of status 200.
 async fn neighbour(target: &Target, time: Duration) -> Result<(f64, usize)> {
     let address = target.gateway.address;
     let (tell, told) = oneshot::channel();
@@ -181,7 +181,7 @@ async fn neighbour(target: &Target, time: Duration) -> Result<(f64, usize)> {
     Ok((percentile(&times, 99), refused))
 }
 
-/// What became of the neighbour's requests.
+/// Sends the neighbour's load and returns the results.
 fn measured(address: SocketAddr, time: Duration) -> Result<Vec<Answered>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let turn = Cell::new(0_usize);
@@ -191,7 +191,7 @@ fn measured(address: SocketAddr, time: Duration) -> Result<Vec<Answered>> {
     }))
 }
 
-/// The neighbour's requests in turn: a kept program, a proxied call, a kept document.
+/// Returns the neighbour's requests in turn: a cached program, a proxied call and a document with a cached plan.
 fn request(turn: usize) -> Result<Request<Full<Bytes>>> {
     let (method, path, media_type, body) = match turn % 3 {
         0 => ("POST", "/query", "text/javascript", "export default () => 1"),
@@ -240,7 +240,7 @@ fn scores(rows: &[Row], wrong: usize, growth: u64) -> Vec<(String, Score)> {
     ]
 }
 
-/// How long all of them took.
+/// Returns the score for the total time.
 fn minutes(took: Duration) -> (String, Score) {
     let score = Score {
         value: took.as_secs_f64() / 60.0,
@@ -253,7 +253,7 @@ fn minutes(took: Duration) -> (String, Score) {
     ("ci.hostile.minutes".to_owned(), score)
 }
 
-/// The worst of some cases, each by the median of its rounds.
+/// Returns the worst result of some cases, each by the median of its rounds.
 fn worst(name: &str, rows: &[&Row]) -> (String, Score) {
     let worst = rows.iter().map(|row| added_ms(row)).max_by(|a, b| median(a).total_cmp(&median(b)));
     let added = worst.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Plays cases and judges them.
+//! Playing cases and checking their endings.
 
 use std::sync::Arc;
 
@@ -9,33 +9,33 @@ use crate::case::{Case, Ending};
 use crate::counters::Counters;
 use crate::target::Target;
 
-/// How many cases are under way at once, where nothing is measured: many of them wait for a limit.
+/// The number of cases played at once when nothing is measured; many of them wait for a limit.
 const AT_ONCE: usize = 8;
 
-/// What came of a case: `Err` says what was wrong.
+/// The result of a case; an error describes the problem.
 pub type Verdict = std::result::Result<Ending, String>;
 
-/// Plays one case; whether it ended as it has to.
+/// Plays one case and checks its ending.
 pub async fn play(target: &Arc<Target>, case: &Case) -> Verdict {
     let ending = (case.attack)(Arc::clone(target)).await.map_err(|error| format!("{error:#}"))?;
     if case.endings.contains(&ending) {
         return Ok(ending);
     }
     let allowed: Vec<String> = case.endings.iter().map(Ending::to_string).collect();
-    Err(format!("ended with {ending}, and not with {}", allowed.join(" or ")))
+    Err(format!("ended with {ending} instead of {}", allowed.join(" or ")))
 }
 
-/// What came of a suite.
+/// The results of a suite.
 #[derive(Debug)]
 pub struct Report {
-    /// A verdict a case, in their order.
+    /// One verdict per case, in their order.
     pub verdicts: Vec<Verdict>,
-    /// What is wrong with the gateway after all of them: it serves no more, holds something, or blames itself. A debug
-    /// build that `ORFA_POLL_LIMIT_MS` is set for has ended if a poll took longer.
+    /// Problems of the gateway after all cases: it no longer serves requests, work remains, or its log has
+    /// internal errors. A debug build with `ORFA_POLL_LIMIT_MS` ends if a poll takes longer.
     pub aftermath: Vec<String>,
 }
 
-/// Plays cases, several at once, and then sees that the gateway serves as before and holds nothing.
+/// Plays cases, several at once, and then checks that the gateway still serves requests and has no work left.
 ///
 /// # Errors
 /// When the admin listener does not answer before the first case.

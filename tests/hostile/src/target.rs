@@ -1,4 +1,5 @@
-//! The gateway under attack: one of every kind of route, on a clear and on a TLS port, before a service that misbehaves.
+//! The gateway under attack: one route of every kind, on a plaintext and a TLS port, in front of a misbehaving
+//! service.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -22,25 +23,25 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use crate::case::Ending;
 use crate::wire;
 
-/// A running gateway and all that stands behind it.
+/// A running gateway and the services behind it.
 #[derive(Debug)]
 pub struct Target {
     /// The gateway.
     pub gateway: Gateway,
     /// The service `up`.
     pub upstream: Upstream,
-    /// The service of the neighbour.
+    /// The neighbour's service.
     _calm: Calm,
-    /// Where the admin listener is: `http://127.0.0.1:PORT`.
+    /// The URL of the admin listener: `http://127.0.0.1:PORT`.
     pub admin: String,
-    /// The port for TLS.
+    /// The address of the TLS port.
     pub secure: SocketAddr,
     certificate: CertificateDer<'static>,
 }
 
-/// The header by which the neighbour is known, whom no attack may touch.
+/// The neighbour's credentials; attacks must not affect its requests.
 pub(crate) const NEIGHBOUR: (&str, &str) = ("x-api-key", "neighbour-of-the-suite");
-/// The config and the files beside it.
+/// The config and its files.
 const CONFIG: &str = include_str!("../world/orfa.yaml");
 const FILES: [(&str, &str); 6] = [
     ("up.yaml", include_str!("../world/up.yaml")),
@@ -51,7 +52,7 @@ const FILES: [(&str, &str); 6] = [
     ("texts.yaml", include_str!("../world/texts.yaml")),
 ];
 
-/// A service that nobody attacks, on a thread that goes before the attackers'. It ends with this.
+/// A service that is not attacked, on a thread with priority over the attackers. It stops on drop.
 #[derive(Debug)]
 struct Calm {
     url: String,
@@ -76,10 +77,10 @@ impl Calm {
 }
 
 impl Target {
-    /// Starts a service and a gateway before it.
+    /// Starts the services and a gateway in front of them.
     ///
     /// # Errors
-    /// When the certificate or the filter can't be made, or the gateway says of no port where it is.
+    /// When the certificate or the filter cannot be created, or the gateway does not log its addresses.
     pub async fn start(binary: &Path) -> Result<Self> {
         let upstream = misbehave::start().await;
         let key = KeyPair::generate()?;
@@ -97,7 +98,7 @@ impl Target {
         let files: Vec<(&str, &str)> =
             FILES.into_iter().chain([("tls.crt", &*pem), ("tls.key", &*key_pem)]).collect();
         let gateway = Gateway::start_with(binary, &config, &files).await;
-        // What was read at the start is not read again.
+        // The gateway has read the filter and does not read it again.
         std::fs::remove_dir_all(&folder)?;
         let admin = address(&gateway, |line| line.contains("admin listening")).await?;
         let clear = gateway.address.to_string();
@@ -119,17 +120,17 @@ impl Target {
         Ok(target)
     }
 
-    /// A connection to the clear port.
+    /// Connects to the plaintext port.
     ///
     /// # Errors
-    /// When the gateway takes none.
+    /// When the gateway does not accept the connection.
     pub async fn connect(&self) -> Result<TcpStream> {
         let stream = TcpStream::connect(self.gateway.address).await?;
         stream.set_nodelay(true)?;
         Ok(stream)
     }
 
-    /// A TLS connection that offers these protocols.
+    /// Opens a TLS connection that offers these protocols by ALPN.
     ///
     /// # Errors
     /// When the handshake fails.
@@ -143,10 +144,10 @@ impl Target {
         Ok(TlsConnector::from(Arc::new(config)).connect(name, stream).await?)
     }
 
-    /// Sends a request on a connection of its own.
+    /// Sends a request on a new connection.
     ///
     /// # Errors
-    /// When no answer comes.
+    /// When no answer arrives.
     pub async fn ask(
         &self,
         method: &str,
@@ -158,10 +159,10 @@ impl Target {
         http::request(method, &url, headers, body).await.map_err(|error| anyhow!("{method} {path}: {error}"))
     }
 
-    /// How the gateway ends a request.
+    /// Sends a request and returns how the gateway ends it.
     ///
     /// # Errors
-    /// When the exchange can't be made at all.
+    /// When the exchange is impossible.
     pub async fn ending(
         &self,
         method: &str,
@@ -175,55 +176,55 @@ impl Target {
         })
     }
 
-    /// How it ends a GraphQL document.
+    /// Sends a GraphQL document and returns how the gateway ends the request.
     ///
     /// # Errors
-    /// When the exchange can't be made at all.
+    /// When the exchange is impossible.
     pub async fn graphql(&self, path: &str, document: &str, variables: Value) -> Result<Ending> {
         let body = json!({ "query": document, "variables": variables }).to_string();
         self.ending("POST", path, &[("content-type", "application/json")], body).await
     }
 
-    /// How it ends a JavaScript program.
+    /// Sends a JavaScript program and returns how the gateway ends it.
     ///
     /// # Errors
-    /// When the exchange can't be made at all.
+    /// When the exchange is impossible.
     pub async fn program(&self, source: &str) -> Result<Ending> {
         self.ending("POST", "/query", &[("content-type", "text/javascript")], source.to_owned()).await
     }
 
-    /// How it ends a WebAssembly program.
+    /// Sends a WebAssembly program and returns how the gateway ends it.
     ///
     /// # Errors
-    /// When the exchange can't be made at all.
+    /// When the exchange is impossible.
     pub async fn module(&self, module: Vec<u8>) -> Result<Ending> {
         self.module_at("/query", module).await
     }
 
-    /// The same by another route.
+    /// Like `module`, for another route.
     ///
     /// # Errors
-    /// When the exchange can't be made at all.
+    /// When the exchange is impossible.
     pub async fn module_at(&self, path: &str, module: Vec<u8>) -> Result<Ending> {
         self.ending("POST", path, &[("content-type", "application/wasm")], module).await
     }
 
-    /// Sends bytes as they are over HTTP/1.1, and reads the first answer and whatever else comes.
+    /// Sends raw bytes over HTTP/1.1. Returns the ending of the first answer, and all bytes received.
     ///
     /// # Errors
-    /// When there is no connection.
+    /// When the connection fails.
     pub async fn raw(&self, bytes: &[u8]) -> Result<(Ending, String)> {
         let mut stream = self.connect().await?;
-        // A gateway that refuses early may close while this is written.
+        // A gateway that refuses early may close the connection during the write.
         let _ = stream.write_all(bytes).await;
         let text = wire::read_all(&mut stream).await;
         Ok((wire::ending(&text), text))
     }
 
-    /// That every kind of route still answers a neighbour as it should.
+    /// Checks that every kind of route still answers the neighbour correctly.
     ///
     /// # Errors
-    /// When one does not.
+    /// When a route does not.
     pub async fn still_serves(&self) -> Result<()> {
         let key = NEIGHBOUR;
         let json = ("content-type", "application/json");
@@ -253,7 +254,7 @@ impl Target {
     }
 }
 
-/// The address in the first such line of the log.
+/// Returns the address in the first log line that matches.
 async fn address(gateway: &Gateway, wanted: impl Fn(&str) -> bool) -> Result<SocketAddr> {
     let line = gateway.logged(wanted).await.context("the log ended")?;
     let line: Value = serde_json::from_str(&line)?;

@@ -1,19 +1,19 @@
-//! Bytes of HTTP/1.1 as they come, read by a client that forgives everything.
+//! Raw HTTP/1.1 responses, read by a lenient client.
 
 use testkit::patiently;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::case::Ending;
 
-/// Everything that comes until the peer closes or resets the connection.
+/// Reads until the peer closes or resets the connection.
 pub(crate) async fn read_all(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut bytes = Vec::new();
-    // What came before an error counts.
+    // Bytes before an error count.
     let _ = patiently("the end of a connection", stream.read_to_end(&mut bytes)).await;
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// How the first answer of a connection ends a request.
+/// Returns the ending of a request by the first response of the connection.
 pub(crate) fn ending(text: &str) -> Ending {
     let Some(status) = text.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok()) else {
         return Ending::Closed;
@@ -26,7 +26,7 @@ pub(crate) fn ending(text: &str) -> Ending {
     }
 }
 
-/// How many answers a connection brought.
+/// Returns the number of responses on a connection.
 pub(crate) fn answers(text: &str) -> usize {
     text.matches("HTTP/1.1 ").count()
 }

@@ -1,6 +1,6 @@
-//! Aggregates: the marketplace's Q4 and Q5 beside the same written by hand in Rust and on Fastify, and what it costs to
-//! leave out duplicates (`joins.rs`); answers of 10 MB (`large.rs`). The study that the marketplace comes from is asked with GraphQL
-//! (`graphql/study.rs`).
+//! Aggregates: the marketplace's Q4 and Q5 next to handwritten versions in Rust and on Fastify, and the cost
+//! of deduplication (`joins.rs`); responses of 10 MB (`large.rs`). The study that the marketplace comes from
+//! is run with GraphQL (`graphql/study.rs`).
 
 pub(crate) mod joins;
 mod large;
@@ -16,9 +16,9 @@ use serde::Serialize;
 use crate::Tools;
 use crate::progress::Progress;
 
-/// About as long as all of it takes.
+/// The approximate duration of the whole bench.
 const TAKES: Duration = Duration::from_secs(95);
-/// The aggregates of the marketplace, and where their routes are here.
+/// The marketplace's aggregates with the paths of their routes here.
 const ROUTES: [(&str, &str); 5] =
     [("q1", "/q1"), ("q2", "/q2/{id}"), ("q3", "/q3"), ("q4", "/q4"), ("q5", "/q5")];
 
@@ -38,7 +38,8 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     tools.results("aggregate", &rows.collect::<Vec<_>>(), scores)
 }
 
-/// The config of a gateway with the marketplace's aggregates, in the order of [`Service::ALL`] before services there.
+/// The config of a gateway with the marketplace's aggregates, for services at these addresses in the order of
+/// [`Service::ALL`].
 fn config(services: [SocketAddr; 3]) -> String {
     let service =
         |(service, at): (Service, SocketAddr)| format!("  {}: {{ url: 'http://{at}' }}\n", service.name());
@@ -46,13 +47,13 @@ fn config(services: [SocketAddr; 3]) -> String {
     format!("services:\n{services}routes:\n{}", routes())
 }
 
-/// The routes of the marketplace's aggregates, as a config has them.
+/// The config of the aggregates' routes.
 pub(crate) fn routes() -> String {
     let route = |(name, path)| format!("  - {{ path: '{path}', aggregate: '{}' }}\n", file(name).display());
     ROUTES.map(route).concat()
 }
 
-/// The declaration of this name.
+/// The file of a declaration.
 fn file(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/marketplace/aggregates");
     folder.join(name).with_extension("yaml")

@@ -1,8 +1,8 @@
-//! Load, and the service behind the proxies, on one thread that never sleeps.
+//! Load and the service behind the proxies on one thread that never sleeps.
 //!
-//! On one machine a server that sends to a process which sleeps pays for waking it up on the other core,
-//! some microseconds, and the slower it is the more often. Over a network no server pays that. Here
-//! nobody sleeps: what is left is the server's own cost.
+//! On one machine, a server that sends to a sleeping process pays for waking it on the other core, some
+//! microseconds, and slower servers do so more often. Over a network no server pays that. Here no process
+//! sleeps, so that only the server's own cost remains.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const REQUEST: &[u8] = b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const WELL: &[u8] = b"HTTP/1.1 200 ";
 const END: &[u8] = b"\r\n\r\n";
 
-/// The service, and the load beside it. Both run only while there is load, on the calling thread.
+/// The service with the load next to it. Both run only during a load, on the calling thread.
 pub(crate) struct Awake {
     pub(crate) upstream: SocketAddr,
     runtime: Runtime,
@@ -30,7 +30,7 @@ pub(crate) struct Awake {
 }
 
 impl Awake {
-    /// The service, no load yet. The calling thread stays on the core of the load for so long.
+    /// Starts the service without load. The calling thread is pinned to the load's core meanwhile.
     pub(crate) fn start() -> Result<Self> {
         let core = Pinned::to_the_load();
         let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -40,7 +40,7 @@ impl Awake {
         Ok(Self { upstream, runtime, _core: core })
     }
 
-    /// Keeps a server busy for a while with GETs of 1 KB.
+    /// Keeps a server busy with GET requests of 1 KB.
     pub(crate) fn load(&self, server: &Server, time: Duration) -> Result<Round> {
         let before = server.usage()?;
         let requests = self.runtime.block_on(all(server.address, Instant::now() + time))?;
@@ -48,7 +48,7 @@ impl Awake {
     }
 }
 
-/// All clients, to their end. Whoever waits for them yields and does not sleep.
+/// Runs all clients to their end. Waiting for them yields instead of sleeping.
 async fn all(address: SocketAddr, end: Instant) -> Result<u64> {
     let (mut clients, mut requests) = (JoinSet::new(), 0);
     (0..CONNECTIONS).for_each(|_| _ = clients.spawn(client(address, end)));

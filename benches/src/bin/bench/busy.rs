@@ -1,4 +1,5 @@
-//! The ORFA paper's table 5b: workflows a second, where all that answers them shares the servers' core.
+//! The ORFA paper's table 5b: workflows per second where all processes that answer them share the servers'
+//! core.
 
 use std::time::Duration;
 
@@ -12,19 +13,19 @@ use crate::process::Server;
 use crate::progress::Progress;
 
 const ROUNDS: usize = 2;
-/// Before the rounds, for those that compile what runs often.
+/// A warm-up before the rounds, for servers with a JIT compiler.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// How fast the service is.
+/// The speed of a service.
 #[derive(Clone, Copy)]
 pub(crate) enum Pace {
-    /// It takes next to no time.
+    /// Takes almost no time.
     Fast,
-    /// It answers some tens a second.
+    /// Answers some tens of requests per second.
     Slow,
 }
 
-/// A round of a way.
+/// A round of a variant.
 #[derive(Serialize)]
 pub(crate) struct Row {
     busy: &'static str,
@@ -33,14 +34,14 @@ pub(crate) struct Row {
     per_second: f64,
 }
 
-/// A way to do a workflow: who is asked, and all that is sent to it for one run.
+/// A variant of a workflow: the server, and all calls of one run.
 pub(crate) struct Asked<'a> {
     pub(crate) way: String,
     pub(crate) server: &'a Server,
     pub(crate) calls: Vec<Call>,
 }
 
-/// Rounds of all ways of a workflow in turn.
+/// Runs rounds of all variants of a workflow in turn.
 pub(crate) fn rounds(
     tools: &Tools,
     progress: &Progress,

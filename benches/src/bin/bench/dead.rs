@@ -1,5 +1,5 @@
-//! One of three targets answering 500 to everything, then dead: how many GETs fail, and how much of the
-//! traffic is retries.
+//! Failover with one of three targets failing: it responds 500 to everything, and is then stopped. Measures the
+//! share of failed GET requests, and of retries in the traffic.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::progress::Progress;
 use crate::service::{Service, text};
 use crate::{Tools, open};
 
-/// Requests a second: a load at which no core is busy.
+/// Requests per second, at which no core is saturated.
 const RATE: f64 = 2_000.0;
 const PHASE: Duration = Duration::from_secs(10);
 
@@ -27,13 +27,14 @@ struct Row {
     asked: usize,
     failed: usize,
     failed_percent: f64,
-    /// How many more requests the targets saw than were asked, of all that they saw. A dead one sees none.
+    /// The share of the requests at the targets that exceed those of the clients. A stopped target receives
+    /// none.
     retries_percent: f64,
     p50_ms: f64,
     p99_ms: f64,
 }
 
-/// What the targets see, and whether the third one is well.
+/// The requests that the targets received, and whether the third target fails.
 #[derive(Default)]
 struct Seen {
     requests: AtomicU64,

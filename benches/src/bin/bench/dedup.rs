@@ -1,6 +1,7 @@
-//! Answers without duplicates: the history of a GitHub repository, as the paper on object deduplication asks for it, whose
-//! commits have one author, ten, or each their own. How large it is plain and deduplicated, beside graphql-crunch and
-//! graphql-deduplicator; how long Node takes to read it; and the paper's table again, over a slow line.
+//! Deduplicated responses: the history of a GitHub repository, as requested in the paper on object
+//! deduplication, whose commits have one author, ten, or one each. Measures the size plain and deduplicated,
+//! next to graphql-crunch and graphql-deduplicator; the time that Node takes to read it; and the paper's
+//! table over a slow line.
 
 mod history;
 mod line;
@@ -20,13 +21,13 @@ use crate::process::{SERVER_CORE, pinned};
 use crate::progress::Progress;
 use crate::{Tools, rivals};
 
-/// About as long as all of it takes.
+/// The approximate duration of the whole bench.
 const TAKES: Duration = Duration::from_secs(120);
-/// Nodes and authors.
+/// The numbers of nodes and authors.
 const HISTORIES: [(usize, usize); 7] =
     [(10, 1), (50, 1), (100, 1), (10, 10), (50, 10), (100, 10), (100, 100)];
 const ROUNDS: usize = 11;
-/// How often a text is encoded, and the fastest counts.
+/// The number of times that a text is encoded. The fastest one counts.
 const ENCODED: usize = 200;
 
 #[derive(Serialize)]
@@ -36,22 +37,22 @@ enum Row {
     Cell(line::Cell),
 }
 
-/// A history, in bytes and in microseconds.
+/// The sizes in bytes and times in microseconds of a history.
 #[derive(Serialize)]
 struct Text {
     nodes: usize,
     authors: usize,
-    /// By form.
+    /// The size of each form.
     bytes: BTreeMap<&'static str, usize>,
-    /// To encode it, from its text.
+    /// The time to encode the text.
     encode_us: f64,
-    /// To read it in Node, to the whole object: the median of the rounds.
+    /// The time to read each form in Node as the whole object: the median of the rounds.
     read_us: BTreeMap<String, f64>,
     #[serde(skip)]
     rounds: Rounds,
 }
 
-/// The times of each way to read, round by round.
+/// The times of each reader by round.
 type Rounds = BTreeMap<String, Vec<f64>>;
 
 pub(crate) fn run(tools: &Tools) -> Result<()> {
@@ -65,7 +66,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     let mut told = read(&rival, folder.path(), tools.rounds(ROUNDS))?;
     for text in &mut texts {
         let name = name(text.nodes, text.authors);
-        text.rounds = told.remove(&name).with_context(|| format!("Node tells nothing of {name}"))?;
+        text.rounds = told.remove(&name).with_context(|| format!("Node reported no times of {name}"))?;
         text.read_us = text.rounds.iter().map(|(way, times)| (way.clone(), median(times))).collect();
         for rival in ["crunch", "deduplicator"] {
             text.bytes.insert(rival, std::fs::metadata(file(folder.path(), &name, rival))?.len() as usize);
@@ -86,7 +87,7 @@ fn file(folder: &Path, name: &str, form: &str) -> PathBuf {
     folder.join(format!("{name}.{form}.json"))
 }
 
-/// Writes a history plain and, where it pays, deduplicated.
+/// Writes a history in its plain form and, if that is smaller, deduplicated.
 fn text(folder: &Path, nodes: usize, authors: usize) -> Result<Text> {
     let (name, plain) = (name(nodes, authors), Bytes::from(history::history(nodes, authors).to_string()));
     std::fs::write(file(folder, &name, "plain"), &plain)?;
@@ -104,7 +105,7 @@ fn text(folder: &Path, nodes: usize, authors: usize) -> Result<Text> {
     Ok(Text { nodes, authors, bytes, encode_us, read_us: BTreeMap::new(), rounds: Rounds::new() })
 }
 
-/// How long Node takes to read each history, way by way.
+/// The time that Node takes to read each history in each form.
 fn read(rival: &Path, folder: &Path, rounds: usize) -> Result<BTreeMap<String, Rounds>> {
     let decoder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk/javascript/dedup.js");
     let mut node = pinned(SERVER_CORE, Path::new("node"));
@@ -166,7 +167,7 @@ fn scores(texts: &[Text]) -> Result<Vec<(String, Score)>> {
             ),
         ),
     ];
-    // The paper's histories have one author; of those with ten, the rows tell.
+    // The paper's histories have one author. Those with ten are in the rows only.
     for text in texts.iter().filter(|text| text.authors == 1 && text.nodes >= 50) {
         let times = ratio(&text.rounds, "dedup", "plain").context("no times")?;
         let name = format!("dedup.decode_vs_parse.{}", text.nodes);
@@ -175,7 +176,7 @@ fn scores(texts: &[Text]) -> Result<Vec<(String, Score)>> {
     Ok(scores)
 }
 
-/// The median and the spread of one way's times by another's, round by round.
+/// The median and the spread of the ratio of two readers' times, by round.
 fn ratio(rounds: &Rounds, one: &str, other: &str) -> Option<(f64, f64)> {
     let ratios: Vec<f64> =
         rounds.get(one)?.iter().zip(rounds.get(other)?).map(|(one, other)| one / other).collect();

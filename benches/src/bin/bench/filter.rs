@@ -1,10 +1,10 @@
-//! Proxy-Wasm filters beside Envoy's: what one header costs, what a local response costs (the case of the seed,
-//! "APISIX and Wasm": 32,405 requests a second native, 17,903 by Wasm), and what memory routes with
-//! filters take.
+//! Proxy-Wasm filters next to Envoy's: the cost of one header, the cost of a local response (the case of the
+//! document "APISIX and Wasm": 32,405 requests per second native, 17,903 with Wasm), and the memory of routes
+//! with filters.
 //!
-//! The same modules run in both. `header` and `fault` are written in WebAssembly's text, so that what is
-//! measured is the host; the example `fault-injection` is Go, as the seed's own plugin was. The fault by a
-//! program outside is a service that answers so: the plain proxy.
+//! Both servers run the same modules. `header` and `fault` are written in WebAssembly text, so that the host
+//! is measured; the example `fault-injection` is written in Go, as the document's plugin was. The fault
+//! injected by an external program is a service that responds with it, behind the plain proxy.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,22 +21,23 @@ use crate::progress::Progress;
 use crate::rivals::{Filter, Proxy, Speaks};
 use crate::{Tools, reload, say};
 
-/// Short ones, many of them: what is added is the difference of two large figures, which others on the machine change.
+/// Many short rounds: the added cost is the difference of two large figures, which other processes on the
+/// machine affect.
 const ROUNDS: usize = 8;
 const ROUND: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_secs(1);
-/// How many routes have the same filter.
+/// The number of routes with the same filter.
 const ROUTES: usize = 100;
 
-/// Headlines, by their names.
+/// Headlines with their names.
 type Scores = Vec<(String, Score)>;
 
-/// What is done to a request.
+/// The treatment of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Case {
-    /// Passed on.
+    /// Proxied.
     Plain,
-    /// Passed on, and one header added by a module.
+    /// Proxied, with one header added by a module.
     Header,
     /// Answered by the server itself.
     Native,
@@ -78,12 +79,12 @@ enum Row {
     },
 }
 
-/// Where the modules are.
+/// The paths of the modules.
 struct Modules {
     header: PathBuf,
     fault: PathBuf,
     name: PathBuf,
-    /// `None` where there is no Go.
+    /// `None` if Go is not installed.
     fault_in_go: Option<PathBuf>,
     _folder: tempfile::TempDir,
 }
@@ -152,15 +153,15 @@ impl Modules {
             .status();
         let is_built = built.is_ok_and(|status| status.success());
         if !is_built {
-            say("  no Go that builds examples/fault-injection: its row is left out");
+            say("  examples/fault-injection can't be built with Go: its row is left out");
         }
         let (header, fault, name) = (text("header")?, text("fault")?, text("name")?);
         Ok(Self { header, fault, name, fault_in_go: is_built.then_some(fault_in_go), _folder: folder })
     }
 
-    /// What a server is set up with; `None` where that can't be had.
+    /// The filter for a case; `None` if it is not available.
     fn filter(&self, case: Case) -> Option<Filter<'_>> {
-        /// What the example takes, as APISIX has it.
+        /// The configuration of the example, as in APISIX.
         const CONF: &str = r#"{"http_status":503,"body":"fault injection","percentage":100}"#;
         match case {
             Case::Plain => Some(Filter::None),
@@ -172,7 +173,7 @@ impl Modules {
     }
 }
 
-/// CPU microseconds of a request, round by round.
+/// CPU microseconds per request, by round.
 fn cost(rows: &[Row], wanted: &str, of: Case) -> Vec<f64> {
     let of = format!("{of:?}").to_lowercase();
     let figure = |row: &Row| match row {
@@ -182,7 +183,7 @@ fn cost(rows: &[Row], wanted: &str, of: Case) -> Vec<f64> {
     rows.iter().filter_map(figure).collect()
 }
 
-/// What one thing costs above another, round by round.
+/// The additional cost of one case over another, by round.
 fn added(rows: &[Row], server: &str, more: Case, less: Case) -> Vec<f64> {
     cost(rows, server, more).iter().zip(cost(rows, server, less)).map(|(more, less)| more - less).collect()
 }
@@ -210,7 +211,7 @@ fn scores(rows: &[Row], proxies: &[Proxy]) -> Scores {
     ];
     if proxies.contains(&Proxy::Envoy) {
         let theirs = added(rows, envoy, Case::Header, Case::Plain);
-        // Of one round it may be next to nothing, by which nothing should be divided.
+        // Uses the median, since the difference of a single round may be close to zero.
         let usual = median(&theirs);
         let ratios: Vec<f64> = header.iter().map(|ours| ours / usual).collect();
         let against = format!("{usual:.1} us that Envoy adds with the same module");
@@ -223,13 +224,13 @@ fn scores(rows: &[Row], proxies: &[Proxy]) -> Scores {
     scores
 }
 
-/// A figure that was measured once.
+/// A headline of a single measurement, where less is better.
 fn lower(name: &str, value: f64, unit: &str, target: f64, against: String) -> (String, Score) {
     let (unit, target) = (unit.into(), Some(target));
     (format!("filter.{name}"), Score { value, unit, better: Better::Lower, target, against, spread: 0.0 })
 }
 
-/// What routes with filters take: of the same module in Go where there is one, each with its configuration.
+/// The memory of routes with filters of the same module, in Go if available, each with its own configuration.
 fn memory(tools: &Tools, modules: &Modules, upstream: &Server) -> Result<(Vec<Row>, Scores)> {
     let (module, name) = match &modules.fault_in_go {
         Some(module) => (module, "the example in Go"),

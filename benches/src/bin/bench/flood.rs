@@ -1,7 +1,7 @@
-//! What strangers do to those who behave: ten thousand programs that nobody has seen, one after the other; a
-//! program that spins, and one that asks for 2.5 GB. The others go on meanwhile, each with a program that is
-//! kept and one call of 20 ms to a service, at some 30 % of a core. Beside a flood the gateway has one core; beside a
-//! program that never ends it has two, as it keeps one of its threads free from such.
+//! The effect of abusive clients on others: ten thousand distinct programs in a row; a program that spins;
+//! and one that allocates 2.5 GB. Meanwhile others send a cached program with one call of 20 ms to a service,
+//! at about 30 % of a core. During the flood the gateway has one core. With a program that never ends it has
+//! two, as it reserves one of its threads.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ use crate::{Tools, say};
 
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_secs(2);
-/// The others' requests a second at most, and while it is found out what one of them takes.
+/// The maximum rate of the other clients, and the rate at which their cost is measured first.
 const PER_SECOND: f64 = 3_000.0;
 const AT_FIRST: f64 = 500.0;
-/// What they keep busy of a core.
+/// The share of a core that the other clients use.
 const LOAD: f64 = 0.3;
 const SERVICE: Duration = Duration::from_millis(20);
-/// Programs of a flood.
+/// The number of programs of a flood.
 const FLOOD: usize = 10_000;
 const SPINS: &str = "export default () => { for (;;); }";
 const GROWS: &str = "export default () => { const all = []; for (let i = 0; i < 2500; i++) all.push(new Uint8Array(1 << 20).fill(1)) }";
@@ -42,17 +42,17 @@ const GROWS: &str = "export default () => { const all = []; for (let i = 0; i < 
 struct Row {
     stranger: &'static str,
     round: usize,
-    /// What the stranger sent, and how much of it was refused with 429.
+    /// The number of requests of the abusive client, and of those that were refused with 429.
     sent: usize,
     waited: usize,
     alone_p99_ms: f64,
     meanwhile_p99_ms: f64,
-    /// Of a core, while the others were alone, and by how many of their requests.
+    /// The share of a core that the other clients used alone, and their rate.
     load_percent: f64,
     per_second: f64,
 }
 
-/// What a stranger sends: the Nth request, and what it may be answered.
+/// An abusive client: its Nth request, and the allowed statuses.
 #[derive(Clone)]
 struct Stranger {
     name: &'static str,
@@ -77,7 +77,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     )
 }
 
-/// The worse of some strangers.
+/// The headline for the worst of several abusive clients.
 fn score(rows: &[Row], strangers: &[&str], name: &str) -> (String, Score) {
     let added = |stranger: &&str| -> Vec<f64> {
         let of = rows.iter().filter(|row| row.stranger == *stranger);
@@ -115,7 +115,7 @@ async fn measure(tools: &Tools, waits: Bytes, constant: Vec<u8>) -> Result<Vec<R
     let mut rows = Vec::new();
     for round in 0..ROUNDS {
         for stranger in &strangers {
-            // A gateway of its own: no flood finds its allowance used up by the one before.
+            // A fresh gateway per round: an earlier flood must not have used up the quota.
             let server = Server::gateway(&tools.orfa, stranger.cores, &query_route(service.address))?;
             let per_second = at_the_load(&server, &waits).await?;
             let before = server.usage()?;
@@ -125,7 +125,7 @@ async fn measure(tools: &Tools, waits: Bytes, constant: Vec<u8>) -> Result<Vec<R
             let pest = pester(server.address, stranger.clone(), &stop, &sent, &waited);
             let meanwhile = others(&server, &waits, per_second, ROUND).await?;
             stop.store(true, Relaxed);
-            pest.join().map_err(|_| anyhow!("the stranger panicked"))??;
+            pest.join().map_err(|_| anyhow!("the abusive client panicked"))??;
             let row = Row {
                 stranger: stranger.name,
                 round,
@@ -137,7 +137,7 @@ async fn measure(tools: &Tools, waits: Bytes, constant: Vec<u8>) -> Result<Vec<R
                 per_second,
             };
             say(&format!(
-                "  {:<6} p99 {:>6.2} ms alone ({:.0} % load, {:.0} a second), {:>6.2} ms beside {} of which {} were told to wait",
+                "  {:<6} p99 {:>6.2} ms alone ({:.0} % load, {:.0} a second), {:>6.2} ms beside {} requests, {} of them refused with 429",
                 row.stranger,
                 row.alone_p99_ms,
                 row.load_percent,
@@ -152,13 +152,14 @@ async fn measure(tools: &Tools, waits: Bytes, constant: Vec<u8>) -> Result<Vec<R
     Ok(rows)
 }
 
-/// A stranger whose program ends by a limit, over and over.
+/// A client that repeatedly sends a program that ends at a limit.
 fn endless(name: &'static str, source: &'static str) -> Stranger {
     let request = move |_: usize| post("text/javascript", Bytes::from_static(source.as_bytes()));
     Stranger { name, most: usize::MAX, request: Arc::new(request), answers: &[422], cores: "0,1" }
 }
 
-/// Warms a server up; how many requests of the others a second are the load that they are to be, on this machine.
+/// Warms a server up, and returns the rate of the other clients that causes the intended load on this
+/// machine.
 async fn at_the_load(server: &Server, program: &Bytes) -> Result<f64> {
     const WARM_UP: Duration = Duration::from_secs(1);
     others(server, program, AT_FIRST, WARM_UP / 2).await?;
@@ -168,7 +169,7 @@ async fn at_the_load(server: &Server, program: &Bytes) -> Result<f64> {
     Ok((AT_FIRST * LOAD / share.max(f64::EPSILON)).min(PER_SECOND))
 }
 
-/// The others' p99, in ms. All of them are answered.
+/// The p99 of the other clients in ms. Fails unless practically all requests are answered.
 async fn others(server: &Server, program: &Bytes, per_second: f64, time: Duration) -> Result<f64> {
     let request = || post("application/wasm", program.clone());
     let answered = offer(server.address, per_second, time, request).await?;
@@ -179,7 +180,7 @@ async fn others(server: &Server, program: &Bytes, per_second: f64, time: Duratio
     Ok(percentile(&good, 99))
 }
 
-/// Sends what a stranger sends, one after the other, until it is stopped. On a thread of its own.
+/// Sends the requests of an abusive client one after the other until it is stopped, on a thread of its own.
 fn pester(
     address: SocketAddr,
     stranger: Stranger,

@@ -1,5 +1,5 @@
-//! A gigabyte each way through the proxy: what it adds to resident memory; and how much a sender gets rid
-//! of while the receiver reads nothing.
+//! A gigabyte in each direction through the proxy: the growth of resident memory, and the number of bytes
+//! that a sender can send while the receiver does not read.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -30,10 +30,10 @@ use crate::{Tools, open};
 const GIGABYTE: u64 = 1_000_000_000;
 const CHUNK: &[u8] = &[b'x'; 64 << 10];
 const SAMPLE: Duration = Duration::from_millis(20);
-/// A sender that has got rid of nothing more for so long is held up.
+/// A sender that has made no progress for this time is blocked.
 const STILL: Duration = Duration::from_secs(1);
-/// What may lie between a sender and a receiver that reads nothing, apart from what the system lets a
-/// socket of the gateway send and receive ahead.
+/// The limit on bytes between a sender and a receiver that does not read, apart from the socket buffers of
+/// the gateway.
 const IN_BETWEEN: u64 = 8 << 20;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -45,7 +45,7 @@ enum Row {
     HeldUp { way: String, sent_mb: f64, rss_growth_mb: f64 },
 }
 
-/// Which way the body goes.
+/// The direction of the body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Down,
@@ -115,15 +115,18 @@ async fn measure(tools: &Tools, length: u64, progress: &Progress) -> Result<(Vec
         let (sent_mb, rss_growth_mb) = (sent as f64 / 1e6, (rss - before) as f64 / 1e6);
         highest = highest.max(rss);
         progress.say(&format!(
-            "{name:<11} {sent_mb:.1} MB sent while nobody reads, {rss_growth_mb:.1} MB of it in the gateway"
+            "{name:<11} {sent_mb:.1} MB sent without a reader, {rss_growth_mb:.1} MB of it in the gateway"
         ));
-        ensure!(sent <= most, "{name}: {sent} bytes went to a receiver that reads nothing, and {most} may");
+        ensure!(
+            sent <= most,
+            "{name}: {sent} bytes were sent to a receiver that does not read, more than {most}"
+        );
         rows.push(Row::HeldUp { way: name.into(), sent_mb, rss_growth_mb });
     }
     Ok((rows, (highest - before) as f64 / 1e6))
 }
 
-/// The service: sends as much as the path says; takes what comes, or nothing of it at `/stuck`.
+/// The service: sends as many bytes as the path requests, and reads the request body, except at `/stuck`.
 async fn answer(request: Request<Incoming>, produced: Arc<AtomicU64>) -> Answer {
     if request.method() == Method::GET {
         let length = request.uri().path().trim_start_matches('/').parse().unwrap_or(0);
@@ -132,7 +135,7 @@ async fn answer(request: Request<Incoming>, produced: Arc<AtomicU64>) -> Answer 
         return answer;
     }
     if request.uri().path() == "/stuck" {
-        // The body stays where it is, unread.
+        // Keeps the body unread.
         std::future::pending::<()>().await;
     }
     let (mut taken, mut body) = (0, request.into_body());
@@ -142,7 +145,7 @@ async fn answer(request: Request<Incoming>, produced: Arc<AtomicU64>) -> Answer 
     text(taken.to_string())
 }
 
-/// A body of this length, made while it is sent; counts what has been asked for.
+/// A body of this length, generated while it is sent; counts the bytes that were polled.
 fn body(length: u64, produced: Arc<AtomicU64>) -> Body {
     produced.store(0, Relaxed);
     let chunks = stream::unfold(length, move |left| {
@@ -160,7 +163,7 @@ fn empty() -> Body {
     http_body_util::Empty::new().boxed_unsync()
 }
 
-/// All of a body, one way.
+/// Transfers a whole body in one direction.
 async fn through(
     address: SocketAddr,
     way: Way,
@@ -185,7 +188,7 @@ async fn through(
     Ok(())
 }
 
-/// Bytes that a sender gets rid of while the receiver reads none.
+/// The number of bytes that a sender can send while the receiver does not read.
 async fn held_up(address: SocketAddr, way: Way, speaks: Speaks, produced: &Arc<AtomicU64>) -> Result<u64> {
     let mut client = Client::connect(address, speaks).await?;
     produced.store(0, Relaxed);
@@ -208,15 +211,15 @@ async fn held_up(address: SocketAddr, way: Way, speaks: Speaks, produced: &Arc<A
     }
 }
 
-/// The most that the system lets one socket hold: the last of three numbers. It comes to that by itself
-/// on a connection that was busy before.
+/// The maximum buffer size of a socket: the last of three numbers. The system grows the buffer of a busy
+/// connection up to it.
 fn ahead(name: &str) -> Result<u64> {
     let path = format!("/proc/sys/net/ipv4/{name}");
     let text = std::fs::read_to_string(&path).with_context(|| format!("{path} can't be read"))?;
     Ok(text.split_whitespace().last().context("no number in it")?.parse()?)
 }
 
-/// Waits until a count stands still.
+/// Waits until a count stops changing.
 async fn still(count: &AtomicU64) -> u64 {
     let mut last = u64::MAX;
     loop {
@@ -229,7 +232,7 @@ async fn still(count: &AtomicU64) -> u64 {
     }
 }
 
-/// One connection.
+/// A connection.
 enum Client {
     Http1(http1::SendRequest<Body>),
     Http2(http2::SendRequest<Body>),

@@ -1,6 +1,6 @@
-//! GraphQL: posts and their users beside tailcall and Hive Gateway (`posts.rs`), the marketplace's Q4 and Q5 beside the
-//! aggregates of the same (`market.rs`), the three test cases of the study that the marketplace comes from, which its figures
-//! 6 and 7 are of (`study.rs`), and what schemas and plans take (`schemas.rs`).
+//! GraphQL: posts and their users next to tailcall and Hive Gateway (`posts.rs`), the marketplace's Q4 and Q5
+//! next to the corresponding aggregates (`market.rs`), the three test cases of the study that the marketplace
+//! comes from, as in its figures 6 and 7 (`study.rs`), and the cost of schemas and plans (`schemas.rs`).
 
 mod market;
 mod posts;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::progress::Progress;
 use crate::{Tools, aggregate};
 
-/// About as long as all of it takes.
+/// The approximate duration of the whole bench.
 const TAKES: Duration = Duration::from_secs(345);
 
 #[derive(Serialize)]
@@ -45,8 +45,8 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     tools.results("graphql", &rows.collect::<Vec<_>>(), scores)
 }
 
-/// The config of a gateway before the marketplace, in the order of [`Service::ALL`]: the aggregates, `/graphql` over the REST
-/// services, and `/stitched` over their own GraphQL.
+/// The config of a gateway in front of the marketplace, for services in the order of [`Service::ALL`]: the
+/// aggregates, `/graphql` over the REST services, and `/stitched` over their own GraphQL.
 fn config(services: [SocketAddr; 3]) -> String {
     let service = |(service, at): (Service, SocketAddr)| {
         let (name, openapi, schema) = (service.name(), example("openapi"), example("graphql"));
@@ -71,14 +71,14 @@ fn config(services: [SocketAddr; 3]) -> String {
     format!("services:\n{services}routes:\n{}{rest}{stitched}", aggregate::routes())
 }
 
-/// What asks one of the five questions.
+/// The request body for one of the five questions.
 fn asked(query: &str, variables: Value) -> Result<Value> {
     let file = example("documents").join(query).with_extension("graphql");
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
     Ok(json!({ "query": text, "variables": variables }))
 }
 
-/// A file or folder of the marketplace's.
+/// A file or folder of the marketplace example.
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/marketplace").join(name)
 }

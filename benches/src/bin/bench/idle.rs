@@ -1,4 +1,4 @@
-//! Ten thousand connections that stay open after one proxied request each: what they keep resident.
+//! Ten thousand connections that stay open after one proxied request each: their resident memory.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::rivals::{Proxy, Speaks};
 use crate::{Tools, open};
 
 const CONNECTIONS: usize = 10_000;
-/// Connections of one address of the loopback: half of what the gateway lets in by default.
+/// The number of connections per loopback address: half of the gateway's default limit.
 const PER_ADDRESS: usize = 1_000;
-/// Requests that are under way at once while the connections are set up.
+/// The number of concurrent requests while the connections are set up.
 const AT_ONCE: usize = 64;
 const REST: Duration = Duration::from_secs(5);
 const DESCRIPTORS: u64 = CONNECTIONS as u64 + 1_000;
@@ -50,7 +50,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         seen(kept.len(), "one request each")?;
         tokio::time::sleep(REST).await;
         let idle = seen(kept.len(), "some rest")?;
-        // They are not merely open: each still gets its answer.
+        // The connections are not merely open: each is used for another request.
         let again = kept.into_iter().map(ask);
         let kept: Vec<TcpStream> = stream::iter(again).buffered(AT_ONCE).try_collect().await?;
         seen(kept.len(), "one request more on each")?;
@@ -67,7 +67,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     tools.results("idle", &rows, [("gateway.idle_10k_connections_rss_mb".to_owned(), score)])
 }
 
-/// A connection that has had its first answer.
+/// Opens a connection and waits for its first response.
 async fn connect(server: SocketAddr, number: usize) -> Result<TcpStream> {
     let last = 1 + u8::try_from(number / PER_ADDRESS)?;
     let socket = TcpSocket::new_v4()?;
@@ -83,7 +83,7 @@ async fn ask(mut stream: TcpStream) -> Result<TcpStream> {
     let mut answer = Vec::new();
     while !answer.ends_with(b"x\"") {
         let length = stream.read_buf(&mut answer).await?;
-        ensure!(length > 0, "the answer ended early: {}", String::from_utf8_lossy(&answer));
+        ensure!(length > 0, "the response ended early: {}", String::from_utf8_lossy(&answer));
     }
     ensure!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
     Ok(stream)

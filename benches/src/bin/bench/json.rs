@@ -1,7 +1,7 @@
-//! A large JSON answer, of which a query needs one part in a hundred: the query's CPU time, as the gateway tells
-//! it in `Server-Timing` (instance, index, reading and the answer; not receiving), beside native programs over
-//! the fastest parsers that do the same with the text in their memory, and beside Node's `JSON.parse` of the
-//! text alone.
+//! A large JSON response of which a query needs one part in a hundred. Measures the query's CPU time as the
+//! gateway reports it in `Server-Timing` (instance, index, reading and the result; not receiving), next to
+//! native programs with the fastest parsers that do the same with the text in memory, and next to Node's
+//! `JSON.parse` of the text alone.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -22,23 +22,24 @@ use serde::Serialize;
 use crate::process::{SERVER_CORE, Server, pinned};
 use crate::{Tools, say};
 
-/// Many short ones: others slow a shared machine down for a second or two at a time, and then one of two that are compared.
+/// Many short rounds: other processes slow a shared machine down for a second or two at a time, which affects
+/// one of two that are compared.
 const ROUNDS: usize = 15;
-/// Runs of a query in a round; their median counts.
+/// The runs of a query in a round; their median counts.
 const RUNS: usize = 41;
-/// One megabyte of them.
+/// The number of issues, which gives one megabyte.
 const ISSUES: usize = 3000;
 
 #[derive(Serialize)]
 struct Row {
     name: String,
-    /// What is read: `rows`, `column`, `open`, or `parse`, which is the text alone.
+    /// The part that is read: `rows`, `column`, `open`, or `parse` for parsing alone.
     reads: &'static str,
     round: usize,
     cpu_us: f64,
 }
 
-/// A query, and the native programs that it is compared with read the same.
+/// A query. The native programs that it is compared with read the same part.
 struct Sent {
     name: &'static str,
     reads: &'static str,
@@ -89,12 +90,13 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     tools.results("json", &rows, scores)
 }
 
-/// Each query beside the fastest of what it is compared with, the best round of each, since others only ever add to the time of
-/// what does nothing but compute; the query that comes off worst is the score.
+/// The headlines: each query compared with the fastest alternative, with the best round of each, since other
+/// processes only ever add to the time of a computation. The query with the worst ratio is the score.
 fn scores(rows: &[Row]) -> Result<Vec<(String, Score)>> {
     let is_native = |query: &Row, other: &Row| !other.name.starts_with("query") && other.reads == query.reads;
     let is_node = |_: &Row, other: &Row| other.name == "node";
-    let c = worst(rows, "query.c", is_native).context("no native program: `scripts/rivals` says why")?;
+    let c = worst(rows, "query.c", is_native)
+        .context("no native program: run `scripts/rivals` for the reason")?;
     let javascript = worst(rows, "query.js", is_node).context("no node")?;
     let score = |(value, spread), target, against: &str| Score {
         value,
@@ -117,7 +119,7 @@ fn scores(rows: &[Row]) -> Result<Vec<(String, Score)>> {
     ])
 }
 
-/// The ratio of the query that comes off worst, and the spread of its rounds' own.
+/// The ratio of the query with the worst ratio, and the spread of its ratios by round.
 fn worst(rows: &[Row], name: &str, is_rival: impl Fn(&Row, &Row) -> bool) -> Option<(f64, f64)> {
     let mut queries: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
     for query in rows.iter().filter(|row| row.name == name) {
@@ -153,13 +155,13 @@ fn measure(orfa: &Server, query: &Sent) -> Result<f64> {
                 String::from_utf8_lossy(&answer.body)
             );
             let cpu = told.split(',').find_map(|entry| entry.trim().strip_prefix("cpu;dur="));
-            times.push(cpu.context("no CPU time is told")?.parse::<f64>()? * 1000.0);
+            times.push(cpu.context("the response reports no CPU time")?.parse::<f64>()? * 1000.0);
         }
         Ok(median(&times))
     })
 }
 
-/// What `json-rivals` says of the file, on the gateway's core.
+/// Runs `json-rivals` on the file, on the gateway's core.
 fn natives(tools: &Tools, file: &Path, add: &mut impl FnMut(&str, &'static str, f64)) -> Result<()> {
     let told = said(pinned(SERVER_CORE, &tools.rivals.join("json-rivals")).arg(file))?;
     for line in told.lines() {
@@ -192,7 +194,7 @@ fn said(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Issues as a forge lists them.
+/// Issues as a code hosting service lists them.
 fn issues() -> String {
     let issue = |number: usize| {
         let state = if number % 100 == 7 { "open" } else { "closed" };
@@ -208,14 +210,14 @@ fn issues() -> String {
     serde_json::Value::from_iter((0..ISSUES).map(issue)).to_string()
 }
 
-/// Serves a text for ever, on a thread of this process.
+/// Serves a text forever, on a thread of this process.
 fn serve(text: String) -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let text = text.clone();
-            // The gateway closed the connection.
+            // An error means that the gateway closed the connection.
             std::thread::spawn(move || drop(answers(stream, &text)));
         }
     });
@@ -239,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_add_in_a_round_is_not_the_querys() {
+    fn ratio_ignores_slow_rounds_of_other_programs() {
         let row = |name: &str, reads, round, cpu_us| Row { name: name.into(), reads, round, cpu_us };
         let rows = [
             row("query.c", "rows", 0, 10.0),

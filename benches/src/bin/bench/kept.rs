@@ -1,5 +1,4 @@
-//! What one more kept program takes in memory, and one more instance that goes on living: in C and in
-//! JavaScript, the larger of both.
+//! The memory of another cached program, and of another live instance: the maximum of C and JavaScript.
 
 use anyhow::{Result, ensure};
 use benches::client::Client;
@@ -16,7 +15,7 @@ use crate::{Tools, say};
 
 const PROGRAMS: u64 = 2_000;
 const INSTANCES: u64 = 100;
-/// Room for all of them, whoever they belong to.
+/// Limits that allow all programs and instances of one owner.
 const ROOM: &str =
     "runtime: { instances: 2048, cache: 1GiB, compile_time: 10m }\nshed: { automatic: false }\n";
 
@@ -27,7 +26,7 @@ struct Row {
     kb_each: f64,
 }
 
-/// A program in one language: its type, and the Nth of those that differ.
+/// Programs in one language: the content type, and a function that returns distinct programs.
 struct Kind {
     name: &'static str,
     content_type: &'static str,
@@ -73,7 +72,7 @@ fn score(value: f64, target: f64, against: &str) -> Score {
     Score { value, unit, better: Better::Lower, target: Some(target), against, spread: 0.0 }
 }
 
-/// Kilobytes that each of so many adds.
+/// The kilobytes that each one adds.
 async fn each(tools: &Tools, kind: &Kind, mode: &'static str, count: u64, differ: bool) -> Result<f64> {
     let server = Server::gateway(&tools.orfa, "0,1", &format!("{ROOM}{}", query_route(NOBODY)))?;
     let client = Client::new(server.address);
@@ -87,7 +86,7 @@ async fn each(tools: &Tools, kind: &Kind, mode: &'static str, count: u64, differ
             anyhow::Ok(())
         }
     };
-    // What is made once is no matter.
+    // A warm-up, so that one-time allocations are not counted.
     for number in 0..20 {
         send(number).await?;
     }

@@ -1,4 +1,4 @@
-//! Load by wrk and h2load (Debian's packages) from the other core, and what it did to a server.
+//! Load from wrk and h2load (Debian packages) on the other core, and its cost for a server.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,45 +11,45 @@ use tempfile::TempDir;
 
 use crate::process::{LOAD_CORE, Server, pinned};
 
-/// Connections that are kept busy.
+/// The number of busy connections.
 pub(crate) const CONNECTIONS: u32 = 32;
-/// The same of a slow server.
+/// The number of busy connections to a slow server.
 const SLOW_CONNECTIONS: u32 = 4;
-/// Over HTTP/2: connections, and requests under way on each.
+/// The number of connections over HTTP/2, and of concurrent requests on each.
 const H2_CONNECTIONS: u32 = 4;
 const H2_STREAMS: u32 = 8;
-/// What wrk waits for an answer: a slow one is a figure, not a failure.
+/// The timeout of wrk: a slow response is a measurement, not a failure.
 const PATIENCE: &str = "60s";
-/// How long a server may go on with what nobody waits for any more, and how often it is looked at.
+/// The maximum time for which a server may continue abandoned work, and the polling interval.
 const EXHAUSTED: Duration = Duration::from_secs(30);
 const GLANCE: Duration = Duration::from_millis(60);
 
-/// A program as a request sends it.
+/// A program that a request sends.
 #[derive(Clone, Copy)]
 pub(crate) struct Sent<'a> {
     pub(crate) content_type: &'a str,
     pub(crate) program: &'a Path,
 }
 
-/// What is asked of a server, over and over.
+/// The requests that are repeated.
 #[derive(Clone, Copy)]
 pub(crate) enum Load<'a> {
-    /// This program, at `/query`.
+    /// A program, at `/query`.
     Program(Sent<'a>),
     /// A GET of this path.
     Get(&'a str),
-    /// The same, where every answer is to be an error.
+    /// A GET of this path that must always be answered with an error.
     GetErrors(&'a str),
-    /// The same as [`Self::Get`] over HTTP/2.
+    /// Like [`Self::Get`], over HTTP/2.
     GetHttp2(&'a str),
-    /// What this script of wrk's makes, in Lua.
+    /// The requests of a Lua script for wrk.
     Script(&'a str),
-    /// The same of one that answers some tens a second: a few connections keep it busy, and what is under way when the time is
-    /// over is little.
+    /// Like [`Self::Script`], for a server with some tens of responses per second: a few connections keep it
+    /// busy, and little is in flight at the end.
     Slow(&'a str),
 }
 
-/// What a round of load cost.
+/// The results of a round of load.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Round {
     pub(crate) requests: u64,
@@ -57,12 +57,13 @@ pub(crate) struct Round {
     pub(crate) cpu_us: f64,
 }
 
-/// Keeps a server busy with a program for a while.
+/// Keeps a server busy with a program.
 pub(crate) fn round(server: &Server, sent: Sent<'_>, time: Duration) -> Result<Round> {
     load(server, Load::Program(sent), time)
 }
 
-/// Keeps a server busy for a while, some whole seconds, and waits until it rests: who is asked next has the core to itself.
+/// Keeps a server busy for some whole seconds, and waits until it is idle, so that the next one has the core
+/// for itself.
 pub(crate) fn load(server: &Server, load: Load<'_>, time: Duration) -> Result<Round> {
     ensure!(time.subsec_nanos() == 0, "wrk and h2load count whole seconds, and this is {time:?}");
     let before = server.usage()?;
@@ -72,7 +73,7 @@ pub(crate) fn load(server: &Server, load: Load<'_>, time: Duration) -> Result<Ro
     Ok(measured(requests, time, before, after))
 }
 
-/// Until a server does nothing any more: what was asked of it last, some of them finish though nobody waits for it.
+/// Waits until a server is idle, since some finish abandoned requests.
 fn rest(server: &Server) -> Result<()> {
     let began = Instant::now();
     while began.elapsed() < EXHAUSTED {
@@ -85,7 +86,7 @@ fn rest(server: &Server) -> Result<()> {
     bail!("the server is still busy {} s after it was last asked", EXHAUSTED.as_secs())
 }
 
-/// What was asked and what it cost, as a round.
+/// Computes the results of a round.
 pub(crate) fn measured(requests: u64, time: Duration, before: Usage, after: Usage) -> Round {
     let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();
     let count = requests.max(1) as f64;
@@ -93,7 +94,7 @@ pub(crate) fn measured(requests: u64, time: Duration, before: Usage, after: Usag
 }
 
 impl Load<'_> {
-    /// The number of requests that were answered well.
+    /// Returns the number of successful requests.
     fn run(self, server: &Server, time: Duration) -> Result<u64> {
         let folder = tempfile::tempdir()?;
         let wrk = |path, more: &[&str], has_errors| wrk(server, CONNECTIONS, path, more, has_errors, time);
@@ -117,7 +118,7 @@ impl Load<'_> {
     }
 }
 
-/// A script as a file in a folder.
+/// Writes a script to a file.
 fn lua(folder: &TempDir, script: &str) -> Result<String> {
     let file = folder.path().join("load.lua");
     std::fs::write(&file, script)?;
@@ -142,10 +143,10 @@ fn wrk(
     ]);
     command.args(more).arg(format!("http://{}{path}", server.address));
     let text = output(command, "wrk")?;
-    let requests = wrk_requests(&text).with_context(|| format!("wrk said:\n{text}"))?;
+    let requests = wrk_requests(&text).with_context(|| format!("unexpected output of wrk:\n{text}"))?;
     let errors = if has_errors { requests } else { 0 };
     if wrk_errors(&text) != errors || text.contains("Socket errors") {
-        bail!("the server did not answer as it should:\n{text}");
+        bail!("unexpected responses of the server:\n{text}");
     }
     Ok(requests)
 }
@@ -156,34 +157,34 @@ fn h2load(server: &Server, path: &str, time: Duration) -> Result<u64> {
     command.arg(format!("-D{}", time.as_secs())).arg(format!("http://{}{path}", server.address));
     let text = output(command, "h2load (package nghttp2-client)")?;
     if !text.contains(" 0 failed, 0 errored, 0 timeout") || !text.contains(" 0 3xx, 0 4xx, 0 5xx") {
-        bail!("the server did not answer well:\n{text}");
+        bail!("unexpected responses of the server:\n{text}");
     }
-    h2load_requests(&text).with_context(|| format!("h2load said:\n{text}"))
+    h2load_requests(&text).with_context(|| format!("unexpected output of h2load:\n{text}"))
 }
 
-/// What a program writes to its standard output.
+/// Runs a command and returns its standard output.
 fn output(mut command: Command, name: &str) -> Result<String> {
     let output = command.output().context("`taskset` (package util-linux) does not start")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
-        bail!("{name} did not run well:\n{text}{}", String::from_utf8_lossy(&output.stderr));
+        bail!("{name} failed:\n{text}{}", String::from_utf8_lossy(&output.stderr));
     }
     Ok(text)
 }
 
-/// `  123456 requests in 5.00s, 12.3MB read`
+/// Parses `  123456 requests in 5.00s, 12.3MB read`.
 fn wrk_requests(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.contains(" requests in "))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// `  Non-2xx or 3xx responses: 12`
+/// Parses `  Non-2xx or 3xx responses: 12`.
 fn wrk_errors(text: &str) -> u64 {
     let line = text.lines().find_map(|line| line.trim().strip_prefix("Non-2xx or 3xx responses: "));
     line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
-/// `status codes: 123456 2xx, 0 3xx, 0 4xx, 0 5xx`
+/// Parses `status codes: 123456 2xx, 0 3xx, 0 4xx, 0 5xx`.
 fn h2load_requests(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("status codes: "))?;
     line.split_whitespace().next()?.parse().ok()

@@ -1,9 +1,9 @@
-//! `make bench`: what ORFA costs, each figure beside what it is measured against, in one run.
+//! `make bench`: the costs of ORFA, each next to its basis of comparison, in one run.
 //!
-//! The server is pinned to one core and the load to the other; CPU per request is what the server's
-//! process used, user and system, by the requests that were answered. Rounds of the rivals alternate, so
-//! that a noisy neighbour meets all of them. Rows go to `benches/results/NAME.json`, headlines to
-//! `scoreboard.json`, and docs/benchmarks.md is written of both.
+//! The server is pinned to one core and the load to the other. CPU per request is the CPU time of the
+//! server's processes, user and system, divided by the number of answered requests. Rounds of the rivals
+//! alternate, so that a disturbance affects all of them. Rows are written to `benches/results/NAME.json` and
+//! headlines to `scoreboard.json`, and docs/benchmarks.md is generated from both.
 
 mod aggregate;
 mod awake;
@@ -52,14 +52,14 @@ use serde::Serialize;
 
 use crate::progress::minutes;
 
-/// That of the gateway, parts of which run in here.
+/// The gateway's allocator, since parts of the gateway run in this process.
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// A bench: its name, about how many seconds it takes, and what runs it.
+/// A bench: its name, its approximate duration in seconds, and its function.
 type Bench = (&'static str, u64, fn(&Tools) -> Result<()>);
 
-/// All of them, which together take less than forty minutes, and none more than eight.
+/// All benches. Together they take less than forty minutes, and none takes more than eight.
 const BENCHES: &[Bench] = &[
     ("unseen", 5, unseen::run),
     ("threads", 20, threads::run),
@@ -88,52 +88,53 @@ const BENCHES: &[Bench] = &[
     ("strapi", 325, strapi::run),
 ];
 
-/// Measures, and writes benches/results/.
+/// Runs the benchmarks and writes benches/results/.
 #[derive(Parser)]
 struct Arguments {
-    /// The gateway; by default the one that `make dist` makes, or for short rounds the one beside this program.
+    /// The gateway. Default: the one that `make dist` builds, or for short rounds the one next to this
+    /// executable.
     #[arg(long)]
     orfa: Option<PathBuf>,
-    /// Only these, with commas between.
+    /// Only these benches, separated by commas.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Short rounds, to see whether everything runs; writes no results.
+    /// Short rounds, to check that everything runs. Writes no results.
     #[arg(long)]
     short: bool,
-    /// The crawl of depth 16 too, where the curves are drawn.
+    /// Also crawls to depth 16 for the curves.
     #[arg(long, conflicts_with = "short")]
     long: bool,
 }
 
-/// What the benches run.
+/// The executables and options of the benches.
 #[derive(Clone)]
 pub(crate) struct Tools {
     orfa: PathBuf,
     floor: PathBuf,
-    /// The service that costs next to nothing.
+    /// The service with minimal cost.
     upstream: PathBuf,
-    /// What one who knows Rust writes in place of aggregates.
+    /// The handwritten alternative to aggregates.
     handwritten: PathBuf,
-    /// The folder of the rivals that could be had.
+    /// The folder of the installed rivals.
     rivals: PathBuf,
     is_short: bool,
     is_long: bool,
-    /// What the benches after this one take.
+    /// The duration of the benches after the current one.
     later: Duration,
 }
 
 impl Tools {
-    /// How long a round takes.
+    /// The duration of a round.
     fn time(&self, time: Duration) -> Duration {
         if self.is_short { time.min(Duration::from_secs(1)) } else { time }
     }
 
-    /// How many rounds there are.
+    /// The number of rounds.
     fn rounds(&self, rounds: usize) -> usize {
         if self.is_short { 1 } else { rounds }
     }
 
-    /// Says the headlines and, unless all was short, writes them and the rows to `benches/results/`.
+    /// Prints the headlines and, unless rounds are short, writes them and the rows to `benches/results/`.
     fn results<T: Serialize>(
         &self,
         name: &str,
@@ -190,7 +191,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         tools.later = if tools.is_short { Duration::ZERO } else { Duration::from_secs(later) };
         say(&format!("{name} ... ({}, then{})", minutes(Duration::from_secs(*takes)), minutes(tools.later)));
         let (began, before) = (Instant::now(), Moment::now()?);
-        // What one of them meets costs nobody what the others have measured.
+        // A failure of one bench must not discard the results of others.
         let how = match bench(&tools) {
             Ok(()) if tools.is_short => "done".to_owned(),
             Ok(()) => {
@@ -213,18 +214,18 @@ fn run(arguments: &Arguments) -> Result<()> {
     let failed = failed.join(",");
     ensure!(
         failed.is_empty(),
-        "{failed} failed, and what the results say of it is older: `make bench ONLY={failed}` tries again"
+        "{failed} failed, so its results are outdated: `make bench ONLY={failed}` tries again"
     );
     Ok(())
 }
 
-/// Whether what took so many milliseconds from afar is asked no further time: it is round trips, one after the other, and will
-/// take as long again.
+/// Whether a measurement of this many milliseconds over a distance is not repeated: it consists of sequential
+/// round trips, and would take the same time again.
 pub(crate) fn is_long(ms: f64) -> bool {
     ms >= 700.0
 }
 
-/// Progress and figures, for whoever waits.
+/// Prints progress and figures.
 #[expect(clippy::print_stdout, reason = "this is what the program is for")]
 pub(crate) fn say(line: &str) {
     println!("{line}");
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_whole_takes_less_than_forty_minutes_and_no_part_more_than_eight() {
+    fn all_benches_fit_into_forty_minutes_and_each_into_eight() {
         assert!(BENCHES.iter().map(|(_, takes, _)| takes).sum::<u64>() < 40 * 60);
         assert!(BENCHES.iter().all(|(_, takes, _)| *takes <= 8 * 60));
     }

@@ -1,8 +1,9 @@
-//! Memory of the gateway: after start, a minute after a burst of a thousand requests at once, and of another one over a
-//! million requests, which it gets in that minute after a burst of its own.
+//! Memory of the gateway: after the start, a minute after a burst of a thousand concurrent requests, and the
+//! growth of a second gateway over a million requests, which it gets during that minute after a burst of its
+//! own.
 //!
-//! The programs of the burst wait for an upstream service that takes its time, so that the instances are
-//! all alive together.
+//! The programs of the burst wait for a slow upstream service, so that all instances are live at the same
+//! time.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -28,11 +29,12 @@ use crate::process::{Server, query_route};
 use crate::{Tools, say};
 
 const BURST: usize = 1000;
-/// What the upstream service takes to answer.
+/// The latency of the upstream service.
 const SLOW: Duration = Duration::from_millis(500);
 const MINUTE: Duration = Duration::from_secs(60);
 const MILLION: u64 = 1_000_000;
-/// What the default pool may keep resident: 256 places of 0.5 MiB in C and 256 of 2 MiB in JavaScript.
+/// The maximum resident memory of the default pool: 256 slots of 0.5 MiB for C and 256 of 2 MiB for
+/// JavaScript.
 const POOL_MB: f64 = 256.0 * (0.5 + 2.0) * 1.048_576;
 
 #[derive(Serialize)]
@@ -54,7 +56,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         Ok(rss_mb)
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    // A thousand at once are more than it would take in good time: that they are taken is what is measured.
+    // A thousand concurrent requests exceed the limits of load shedding, but here they have to be admitted.
     let yaml = format!("shed: {{ automatic: false }}\n{}", query_route(runtime.block_on(slow())?));
     let server = Server::gateway(&tools.orfa, "0,1", &yaml)?;
     let start = seen(&server, "start".into())?;
@@ -63,7 +65,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     seen(&server, "a burst of 1000 in C and one in JavaScript".into())?;
     let rested = Instant::now() + MINUTE;
     let other = Server::gateway(&tools.orfa, "0,1", &yaml)?;
-    // All places of its pool have been used once then: what grows is something else.
+    // After this all slots of its pool have been used once, so that any growth has another cause.
     runtime.block_on(burst(&other, "application/wasm", &std::fs::read(&waiting)?))?;
     let growth = growth(&other, Sent { content_type: "application/wasm", program: &module }, &mut seen)?;
     std::thread::sleep(rested.saturating_duration_since(Instant::now()));
@@ -90,7 +92,7 @@ fn score(value: f64, target: f64, against: &str) -> Score {
     Score { value, unit, better: Better::Lower, target: Some(target), against, spread: 0.0 }
 }
 
-/// A service that answers after a while.
+/// A service with a delay.
 async fn slow() -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
@@ -118,7 +120,7 @@ async fn burst(server: &Server, content_type: &str, program: &[u8]) -> Result<()
     join_all((0..BURST).map(|_| ask())).await.into_iter().collect()
 }
 
-/// Megabytes that a million requests added, after a warm-up of a tenth of them.
+/// The megabytes that a million requests add, after a warm-up of a tenth of them.
 fn growth(
     server: &Server,
     sent: Sent<'_>,

@@ -1,8 +1,8 @@
-//! What a stranger's bad input does to others: a light, steady load of queries is measured alone, and again
-//! while a stranger sends one kind of bad input after the other.
+//! The effect of bad input from one client on others: a light, steady load of queries is measured alone, and
+//! again while an abusive client sends one kind of bad input after the other.
 //!
-//! The neighbours' requests are sent when they are due, answered or not, and their time counts from there,
-//! so that a gateway which stands still can't hide it.
+//! The other clients' requests are sent when they are due, whether earlier ones are answered or not, and
+//! their time counts from then, so that a gateway that stalls can't hide it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,12 +27,12 @@ use crate::{Tools, say};
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(1200);
 const EVERY: Duration = Duration::from_millis(4);
-/// The neighbours' clients go before all other threads, as if they stood on machines of their own (where
-/// the system allows it: as root), and the stranger's behind them: what is measured is the gateway.
+/// The other clients have the highest priority, as if they had machines of their own (only as root), and the
+/// abusive client the lowest, so that the gateway alone is measured.
 const FIRST: i32 = -20;
 const LAST: i32 = 19;
 
-/// A kind of bad input: its name, its type, its bytes.
+/// A kind of bad input: its name, its content type, its bytes.
 #[derive(Clone)]
 struct Bad {
     name: &'static str,
@@ -84,7 +84,7 @@ fn added(rows: &[Row], name: &str) -> f64 {
     median(&of.map(|row| row.meanwhile_p99_ms - row.alone_p99_ms).collect::<Vec<_>>())
 }
 
-/// What strangers send.
+/// The kinds of bad input.
 fn bad(good: &Bytes) -> Vec<Bad> {
     let program = |name, text: &'static str| Bad {
         name,
@@ -115,7 +115,7 @@ async fn measure(server: &Server, good: &Bytes) -> Result<Vec<Row>> {
             let alone = neighbours(&client, good, ROUND).await?;
             let pest = pester(server.address, stranger.clone());
             let meanwhile = neighbours(&client, good, ROUND).await?;
-            let sent = pest.join().map_err(|_| anyhow!("the stranger panicked"))??;
+            let sent = pest.join().map_err(|_| anyhow!("the abusive client panicked"))??;
             let (alone_p99_ms, meanwhile_p99_ms) = (percentile(&alone, 99), percentile(&meanwhile, 99));
             rows.push(Row { stranger: stranger.name, round, sent, alone_p99_ms, meanwhile_p99_ms });
         }
@@ -123,7 +123,7 @@ async fn measure(server: &Server, good: &Bytes) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A query every few milliseconds; how long each took from when it was due.
+/// Sends a query every few milliseconds. Returns the time of each since it was due.
 async fn neighbours(client: &Arc<Client>, program: &Bytes, time: Duration) -> Result<Vec<f64>> {
     let (mut due, mut under_way, mut took) = (clock(time), JoinSet::new(), Vec::new());
     while let Some(due) = due.recv().await {
@@ -140,8 +140,8 @@ async fn neighbours(client: &Arc<Client>, program: &Bytes, time: Duration) -> Re
     Ok(took)
 }
 
-/// Says when a query is due. A thread's sleep is exact to a tenth of a millisecond, where tokio's timer
-/// rounds up to whole ones and would hide what is measured.
+/// Sends the times at which queries are due. A thread's sleep has a resolution of a tenth of a millisecond,
+/// whereas tokio's timer rounds up to whole ones, which would distort the measurement.
 fn clock(time: Duration) -> UnboundedReceiver<Instant> {
     let (say, due) = unbounded_channel();
     std::thread::spawn(move || {
@@ -155,8 +155,8 @@ fn clock(time: Duration) -> UnboundedReceiver<Instant> {
     due
 }
 
-/// Sends bad input, one after the other; how many times. On a thread of its own: what the stranger
-/// costs the client's side must not be charged to the gateway.
+/// Sends bad input repeatedly, on a thread of its own, so that the cost of the abusive client itself is not
+/// attributed to the gateway. Returns the number of requests.
 fn pester(address: SocketAddr, stranger: Bad) -> JoinHandle<Result<usize>> {
     std::thread::spawn(move || {
         rustix::process::setpriority_process(None, LAST)?;
@@ -168,7 +168,7 @@ fn pester(address: SocketAddr, stranger: Bad) -> JoinHandle<Result<usize>> {
 async fn send_bad(client: &Client, stranger: &Bad) -> Result<usize> {
     let (end, mut sent) = (Instant::now() + ROUND, 0);
     while Instant::now() < end {
-        // A body that is too large may be refused before all of it is sent.
+        // A body that is too large may be refused before it is sent completely.
         if let Ok(answer) = client.send(post(stranger.content_type, stranger.body.clone())?).await {
             let refused = answer.status.is_client_error() && answer.status != StatusCode::NOT_FOUND;
             ensure!(refused, "{} was answered {}", stranger.name, answer.status);
@@ -178,7 +178,7 @@ async fn send_bad(client: &Client, stranger: &Bad) -> Result<usize> {
     Ok(sent)
 }
 
-/// A query as it is sent.
+/// A request that sends a query.
 pub(crate) fn post(content_type: &str, body: Bytes) -> Result<Request<Full<Bytes>>> {
     Ok(Request::post("/query").header("content-type", content_type).body(Full::new(body))?)
 }

@@ -1,4 +1,4 @@
-//! The core that open loads (`benches::open`) come from, and what a server needs meanwhile.
+//! The core on which open loads (`benches::open`) run, and the resource usage of a server meanwhile.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::process::{LOAD_CORE, Server};
 
-/// A thread is on the core of the load for as long as this lives.
+/// Pins a thread to the core of the load until it is dropped.
 pub(crate) struct Pinned(CpuSet);
 
 impl Pinned {
-    /// The calling thread.
+    /// Pins the calling thread.
     pub(crate) fn to_the_load() -> Self {
         let before = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
         let mut cores = CpuSet::new();
         cores.set(LOAD_CORE.parse().unwrap_or_default());
-        // On a machine with one core there is no other.
+        // A machine with a single core has no other.
         let _ = sched_setaffinity(None, &cores);
         Self(before)
     }
@@ -36,18 +36,18 @@ impl Drop for Pinned {
     }
 }
 
-/// Runs load, and services of our own, on the core of the load, all on the calling thread.
+/// Runs load and in-process services on the core of the load, all on the calling thread.
 pub(crate) fn run<W: Future>(work: W) -> Result<W::Output> {
     let _core = Pinned::to_the_load();
     run_anywhere(work)
 }
 
-/// The same on any core: where servers have all of them.
+/// Like `run`, on any core, for servers that use all cores.
 pub(crate) fn run_anywhere<W: Future>(work: W) -> Result<W::Output> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work))
 }
 
-/// The highest resident memory while something goes on.
+/// The result of a future, with the highest resident memory of a server meanwhile.
 pub(crate) async fn with_highest<T>(
     server: &Server,
     every: Duration,
@@ -63,7 +63,7 @@ pub(crate) async fn with_highest<T>(
     }
 }
 
-/// So many clients send one request after the other for a while; what became of each.
+/// Keeps a number of clients busy with sequential requests. Returns the outcomes.
 pub(crate) async fn keep_busy(
     address: SocketAddr,
     clients: usize,

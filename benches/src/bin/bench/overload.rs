@@ -1,11 +1,10 @@
-//! Four times what the gateway can do, for a minute: what becomes of those that are let in, and how soon
-//! the others are told.
+//! An overload of four times the capacity for a minute: the latency of admitted requests, and of refusals.
 //!
-//! A query route, with a program that computes for a millisecond: one core of load can offer four times
-//! of that and has time left, so that what is measured is not how the load itself stands in line. The limits are the config's defaults.
+//! The load uses a query route and a program that computes for a millisecond: one core of load can offer four
+//! times that with time left, so that the load itself does not queue. The limits are the defaults.
 //!
-//! And what must not be taken for an overload: half of what it can do, and a client that asks one thing after the other
-//! while other processes spin on each core.
+//! Also measures loads that must not count as an overload: half of the capacity, and a client with sequential
+//! requests while other processes spin on each core.
 
 use std::process::{Child, Command};
 use std::sync::Arc;
@@ -26,24 +25,25 @@ use crate::open::{self, Answered, MOST_UNDER_WAY};
 use crate::process::{NOBODY, SERVER_CORE, Server, allow_open_files};
 use crate::progress::Progress;
 
-/// How much more is offered than can be done.
+/// The factor between offered load and capacity.
 const TIMES: f64 = 4.0;
-/// How much of it is offered for "unloaded".
+/// The share of the capacity that counts as unloaded.
 const CALM: f64 = 0.1;
 const MINUTE: Duration = Duration::from_secs(60);
 const FIND: Duration = Duration::from_secs(5);
 const UNLOADED: Duration = Duration::from_secs(20);
-/// Clients that keep the gateway busy while its capacity is found: enough for one core, too few to be shed.
+/// The number of clients that saturate the gateway while its capacity is measured: enough for one core, too
+/// few for load shedding.
 const CLIENTS: usize = 4;
-/// Connections that stand before: an overload comes from clients that were there already. To connect them
-/// takes the load's one core longer than anything that is measured, and each request that waits needs one.
+/// Connections that are opened in advance: an overload comes from clients that are connected already. Opening
+/// them would take the load's core longer than the measurement, and each waiting request needs one.
 const CONNECTED: usize = MOST_UNDER_WAY;
-/// How much is offered that must not be shed.
+/// The share of the capacity that must not be shed.
 const HALF: f64 = 0.5;
-/// Processes that spin on each core beside a sequential client, and its requests.
+/// The processes that spin on each core next to a sequential client, and the number of its requests.
 const SPINNERS: usize = 2;
 const SEQUENTIAL: usize = 1_000;
-/// How soon a 503 has to come.
+/// The time within which a 503 has to arrive.
 const SOON_MS: f64 = 10.0;
 const SAMPLE: Duration = Duration::from_millis(200);
 
@@ -59,7 +59,7 @@ struct Row {
     shed_p50_ms: f64,
     shed_p99_ms: f64,
     shed_within_10_ms_percent: f64,
-    /// Neither answered well nor 503, or not answered at all.
+    /// Requests with another outcome: an unexpected status, or no response.
     others: usize,
     rss_before_mb: f64,
     rss_highest_mb: f64,
@@ -91,7 +91,8 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         let before = server.usage()?.rss;
         let offered = async {
             let (client, beside) = (Client::new(server.address), Client::new(server.address));
-            // An idle connection ends after a minute, as this load does: a request would meet the end of its own.
+            // Idle connections are closed after a minute, which is the duration of this load, so a request
+            // could meet the end of its connection.
             let many = if load == "overload" { &client } else { &beside };
             many.open(CONNECTED).await?;
             let answered = open::offer_over(client, per_second, time, ask).await;
@@ -149,7 +150,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     tools.results("overload", &rows, scores)
 }
 
-/// A process that spins on a core until this is dropped.
+/// A process that spins on a core until it is dropped.
 struct Spinner(Child);
 
 impl Spinner {
@@ -162,13 +163,13 @@ impl Spinner {
 
 impl Drop for Spinner {
     fn drop(&mut self) {
-        // One that has ended by itself needs no end.
+        // A process that has ended already needs no kill.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// What becomes of so many requests, one after the other, while others have the cores.
+/// The outcomes of sequential requests while other processes occupy the cores.
 fn beside_spinners(
     server: &Server,
     ask: &impl Fn() -> Result<Request<Full<Bytes>>>,

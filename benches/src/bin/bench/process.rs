@@ -1,4 +1,5 @@
-//! Servers pinned to a core, their log in a file, where nobody has to read it while they are measured.
+//! Servers pinned to a core. Their log is written to a file, so that no process has to read it during a
+//! measurement.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +12,7 @@ use benches::process::{Usage, children, peak, usage_of_all};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use tempfile::TempDir;
 
-/// Where no service is: for programs that call none.
+/// An address without a service, for programs that make no calls.
 pub(crate) const NOBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9);
 /// The core of the servers. The load has the other one.
 pub(crate) const SERVER_CORE: &str = "0";
@@ -19,7 +20,7 @@ pub(crate) const SERVER_CORE: &str = "0";
 pub(crate) const LOAD_CORE: &str = "1";
 /// The gateway's config, in its folder.
 const CONFIG: &str = "orfa.yaml";
-/// What starting and ending may take.
+/// The timeout for starting and ending.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running server.
@@ -31,22 +32,22 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the floor.
+    /// Starts the bare server.
     pub(crate) fn floor(binary: &Path) -> Result<Self> {
         Self::plain(SERVER_CORE, binary)
     }
 
-    /// Starts the service that costs next to nothing, beside the load.
+    /// Starts the service with minimal cost on the core of the load.
     pub(crate) fn upstream(binary: &Path) -> Result<Self> {
         Self::upstream_on(LOAD_CORE, binary)
     }
 
-    /// Starts it where these cores are.
+    /// Starts the service with minimal cost on these cores.
     pub(crate) fn upstream_on(cores: &str, binary: &Path) -> Result<Self> {
         Self::plain(cores, binary)
     }
 
-    /// Starts what takes its address as its one argument.
+    /// Starts a server that takes its address as its only argument.
     fn plain(core: &str, binary: &Path) -> Result<Self> {
         Self::start(|address, _| {
             let mut command = pinned(core, binary);
@@ -55,18 +56,18 @@ impl Server {
         })
     }
 
-    /// Starts the gateway with a query route as an operator has it, access log on. `slow` is the address
-    /// of the one service that programs may call.
+    /// Starts the gateway with a typical query route and the access log enabled. `slow` is the address of the
+    /// only service that programs may call.
     pub(crate) fn orfa(binary: &Path, cores: &str, slow: SocketAddr) -> Result<Self> {
         Self::gateway(binary, cores, &query_route(slow))
     }
 
-    /// Starts the gateway with a config that says everything but where to listen.
+    /// Starts the gateway with a config without `listen`.
     pub(crate) fn gateway(binary: &Path, cores: &str, yaml: &str) -> Result<Self> {
         Self::gateway_within(PATIENCE, binary, cores, yaml)
     }
 
-    /// The same for a config that takes its time.
+    /// Like `gateway`, with a timeout for a config that takes long to load.
     pub(crate) fn gateway_within(patience: Duration, binary: &Path, cores: &str, yaml: &str) -> Result<Self> {
         Self::start_within(patience, |address, folder| {
             let config = folder.join(CONFIG);
@@ -77,12 +78,12 @@ impl Server {
         })
     }
 
-    /// Starts a server on a free port, with a folder for its files, and waits until it takes connections.
+    /// Starts a server on a free port, with a folder for its files, and waits until it accepts connections.
     pub(crate) fn start(command: impl FnOnce(SocketAddr, &Path) -> Result<Command>) -> Result<Self> {
         Self::start_within(PATIENCE, command)
     }
 
-    /// The same for a server that takes its time.
+    /// Like `start`, with a timeout for a server that takes long to start.
     pub(crate) fn start_within(
         patience: Duration,
         command: impl FnOnce(SocketAddr, &Path) -> Result<Command>,
@@ -97,7 +98,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Waits until it takes connections.
+    /// Waits until the server accepts connections.
     fn wait(&mut self, patience: Duration) -> Result<()> {
         let end = Instant::now() + patience;
         while TcpStream::connect(self.address).is_err() {
@@ -112,21 +113,21 @@ impl Server {
         Ok(())
     }
 
-    /// Writes another config where the gateway has read its own.
+    /// Replaces the config of the gateway.
     pub(crate) fn rewrite(&self, yaml: &str) -> Result<()> {
-        // In one step, as a careful operator does: half a file is no config.
+        // Uses a rename, as a careful operator does: a partially written config would be invalid.
         let (config, new) = (self.folder.path().join(CONFIG), self.folder.path().join("new.yaml"));
         std::fs::write(&new, format!("listen: {}\n{yaml}", self.address))?;
         Ok(std::fs::rename(new, config)?)
     }
 
-    /// Sends it a signal.
+    /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         let pid = Pid::from_raw(self.child.id().cast_signed()).context("no process")?;
         Ok(kill_process(pid, signal)?)
     }
 
-    /// Starts the same once more, and waits until the one before has ended of itself.
+    /// Starts a successor and waits until the predecessor has ended by itself.
     pub(crate) async fn succeed(&mut self) -> Result<()> {
         let mut before = std::mem::replace(&mut self.child, self.command.spawn()?);
         let end = Instant::now() + PATIENCE;
@@ -144,7 +145,7 @@ impl Server {
         Ok(())
     }
 
-    /// Leaves all its threads only these cores.
+    /// Confines all threads to these cores.
     pub(crate) fn confine(&self, cores: &str) -> Result<()> {
         let pid = self.child.id().to_string();
         let told =
@@ -157,17 +158,17 @@ impl Server {
         self.child.id()
     }
 
-    /// What it has used so far, the processes that it started included.
+    /// The resource usage so far, including child processes.
     pub(crate) fn usage(&self) -> Result<Usage> {
         usage_of_all(self.child.id())
     }
 
-    /// The most bytes of memory that were resident at a time.
+    /// The peak of the resident memory in bytes.
     pub(crate) fn peak(&self) -> Result<u64> {
         peak(self.child.id())
     }
 
-    /// The beginning of its log, where what went wrong at the start stands.
+    /// The beginning of the log, which contains errors of the start.
     fn log(&self) -> String {
         let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
         log.lines().take(20).collect::<Vec<_>>().join("\n")
@@ -176,7 +177,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The workers of a master would outlive it. What fails here is gone already.
+        // The workers of a master would outlive it. An error means that the process is gone already.
         let workers = children(self.child.id()).unwrap_or_default();
         let _ = self.child.kill();
         let workers = workers.into_iter().filter_map(|pid| Pid::from_raw(pid.cast_signed()));
@@ -185,7 +186,7 @@ impl Drop for Server {
     }
 }
 
-/// A query route whose programs may call the one service at this address.
+/// A query route whose programs may call the service at this address.
 pub(crate) fn query_route(slow: SocketAddr) -> String {
     format!(
         "services: {{ slow: {{ url: 'http://{slow}' }} }}\n\
@@ -194,14 +195,14 @@ pub(crate) fn query_route(slow: SocketAddr) -> String {
     )
 }
 
-/// A program on a core.
+/// A command pinned to a core.
 pub(crate) fn pinned(core: &str, binary: &Path) -> Command {
     let mut command = Command::new("taskset");
     command.args(["-c", core]).arg(binary);
     command
 }
 
-/// Raises the limit of open files, for ourselves and for what we start.
+/// Raises the limit of open files for this process and its children.
 pub(crate) fn allow_open_files(wanted: u64) -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     let (current, maximum) = (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX));

@@ -1,23 +1,23 @@
-//! Progress: each line with the time that is left, by the plan: of the bench, and of all that are to run.
+//! Progress lines with the estimated remaining time of the bench, and of all remaining benches.
 
 use std::time::{Duration, Instant};
 
 use crate::{Tools, say};
 
-/// The plan of a bench.
+/// The estimated end of a bench.
 pub(crate) struct Progress {
     end: Instant,
-    /// What the benches after this one take.
+    /// The duration of the benches after this one.
     later: Duration,
 }
 
 impl Progress {
-    /// A bench begins that takes this long.
+    /// Starts a bench with this estimated duration.
     pub(crate) fn new(tools: &Tools, takes: Duration) -> Self {
         Self { end: Instant::now() + takes, later: tools.later }
     }
 
-    /// A step is done.
+    /// Prints a completed step.
     pub(crate) fn say(&self, done: &str) {
         let left = self.end.saturating_duration_since(Instant::now());
         let all = if self.later.is_zero() {
@@ -29,7 +29,7 @@ impl Progress {
     }
 }
 
-/// `2 min 05 s`
+/// Formats a duration as in `2 min 05 s`.
 pub(crate) fn minutes(time: Duration) -> String {
     let seconds = time.as_secs();
     format!("{:>2} min {:02} s", seconds / 60, seconds % 60)

@@ -1,6 +1,6 @@
-//! The reverse proxy beside nginx and Envoy: requests per second of CPU, user and system, of all their
-//! processes. One worker each, kept connections to the same service, an access log of the same lines to a
-//! file. Rounds alternate.
+//! The reverse proxy next to nginx and Envoy: requests per second of CPU, user and system, of all their
+//! processes. Each has one worker, kept connections to the same service, and an access log with equivalent
+//! lines in a file. Rounds alternate.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::process::Server;
 use crate::progress::Progress;
 use crate::rivals::{Proxy, Speaks};
 
-/// What is asked: its name in the rows, how, and how many rounds of it.
+/// A case: its name in the rows, the protocol, the load, and the number of rounds.
 type Case = (&'static str, Speaks, Load<'static>, usize);
 
 const HEADLINE: &str = "http1, 1 KB";
@@ -27,12 +27,12 @@ const CASES: [Case; 3] = [
     ("http2, 1 KB", Speaks::Http2, Load::GetHttp2("/small"), 3),
     ("http1, 100 KB", Speaks::Http1, Load::Get("/large"), 3),
 ];
-/// The load that never sleeps: its name in the rows, and how many rounds of it.
+/// The load that never sleeps: its name in the rows, and the number of rounds.
 const AWAKE: &str = "http1, 1 KB, awake";
 const AWAKE_ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_secs(1);
-/// A load at which no server is busy.
+/// A rate at which no server is busy.
 const CALM: f64 = 500.0;
 
 #[derive(Serialize)]
@@ -72,7 +72,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     tools.results("proxy", &rows, scores.into_iter().flatten())
 }
 
-/// Rounds of the load that never sleeps, one proxy after the other.
+/// Runs rounds of the load that never sleeps, with the proxies in turn.
 fn awake(tools: &Tools, proxies: &[Proxy], progress: &Progress, rows: &mut Vec<Row>) -> Result<()> {
     let load = Awake::start()?;
     let mut servers = Vec::new();
@@ -89,7 +89,7 @@ fn awake(tools: &Tools, proxies: &[Proxy], progress: &Progress, rows: &mut Vec<R
     Ok(())
 }
 
-/// Rounds of one case, one proxy after the other.
+/// Runs rounds of one case, with the proxies in turn.
 fn busy(
     tools: &Tools,
     upstream: &Server,
@@ -122,7 +122,7 @@ fn row(server: &'static str, asked: &'static str, round: usize, measured: Round,
     Row::Busy { server, asked, round, requests, per_second, per_cpu_second }
 }
 
-/// What one request takes where nothing else is going on.
+/// The latency of a request without other load.
 fn calm(tools: &Tools, upstream: &Server, proxy: Proxy, progress: &Progress) -> Result<Row> {
     let server = proxy.start(tools, upstream.address, Speaks::Http1)?;
     let ask = || Ok(Request::get("/small").body(http_body_util::Full::default())?);
@@ -136,7 +136,7 @@ fn calm(tools: &Tools, upstream: &Server, proxy: Proxy, progress: &Progress) -> 
     Ok(Row::Calm { server, asked, p50_ms, p99_ms })
 }
 
-/// Our requests per CPU second by a rival's, round by round; nothing where the rival is not there.
+/// The ratio of our requests per CPU second to a rival's, by round; `None` if the rival is not installed.
 fn against(rows: &[Row], rival: Proxy, target: f64) -> Option<(String, Score)> {
     let of = |wanted: Proxy| -> Vec<f64> {
         let figure = |row: &Row| match row {

@@ -1,7 +1,7 @@
-//! "Hello world" as a query: what it costs above a bare server that answers a constant, and beside what a
-//! client would use instead: GraphQL as in the ORFA paper's table 5, and programs on workerd. In C and in
-//! JavaScript, in each of the three modes; limits and access log on, the rivals' logs off. And what
-//! a query takes of the system (`query/kernel.rs`).
+//! "Hello world" as a query: its cost compared with a bare server that responds with a constant, and with
+//! alternatives: GraphQL as in the ORFA paper's table 5, and programs on workerd. Programs in C and in
+//! JavaScript, in each of the three modes; limits and access log enabled, the rivals' logs disabled. Also the
+//! page faults and system calls of a query (`query/kernel.rs`).
 
 mod kernel;
 
@@ -25,21 +25,21 @@ use crate::rivals::{graphql, workerd};
 
 const ROUNDS: usize = 8;
 const ROUND: Duration = Duration::from_secs(1);
-/// Before anything is measured: so many that those who compile what runs often have done so.
+/// The number of requests before the measurement, enough for JIT compilers.
 const WARM_UPS: u64 = 40_000;
 const WARM_UP: Duration = Duration::from_secs(1);
-/// Rounds that this may take, on a slow machine.
+/// The maximum number of warm-up rounds, on a slow machine.
 const PATIENCE: usize = 12;
 const HELLO: &str = "hello world";
 
-/// A way to ask for "hello world", and who is asked.
+/// A variant of "hello world" with its server.
 struct Way<'a> {
     name: &'static str,
     server: &'a Server,
     asks: Asks,
 }
 
-/// A POST, over and over.
+/// A POST request that is repeated.
 #[derive(Clone, Debug)]
 struct Asks {
     path: &'static str,
@@ -47,7 +47,7 @@ struct Asks {
     body: Vec<u8>,
 }
 
-/// A line of the results.
+/// A row of the results.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Told {
@@ -97,7 +97,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     tools.results("query", &rows.collect::<Vec<_>>(), scores)
 }
 
-/// Rounds of all ways in turn.
+/// Runs rounds of all variants in turn.
 fn measure(tools: &Tools, ways: &[Way<'_>]) -> Result<Vec<Row>> {
     let rounds = tools.rounds(ROUNDS);
     let time = tools.time(ROUND);
@@ -145,7 +145,7 @@ impl Asks {
         Self { path: "/", headers: vec![("input", "0".to_owned())], body: program }
     }
 
-    /// The same program by ORFA's token in a mode.
+    /// Returns the request with ORFA's token in place of the program, in a mode.
     fn kept(&self, orfa: &Server, mode: &'static str) -> Result<Self> {
         let mut first = self.clone();
         first.headers.push(("orfa-cache", mode.to_owned()));
@@ -154,23 +154,23 @@ impl Asks {
         Ok(Self { path: self.path, headers, body: Vec::new() })
     }
 
-    /// The same program by workerd's token.
+    /// Returns the request with workerd's token in place of the program.
     fn token(&self, workerd: &Server) -> Result<Self> {
         let answer = self.ask(workerd)?;
         let token = answer.headers.get("token").context("workerd gave no token")?.to_str()?.to_owned();
         Ok(Self { path: self.path, headers: vec![("token", token)], body: Vec::new() })
     }
 
-    /// Whether the answer is the greeting.
+    /// Checks that the response is the greeting.
     fn check(&self, server: &Server) -> Result<()> {
         let answer = self.ask(server)?;
         let text = String::from_utf8_lossy(&answer.body);
         let graphql = format!(r#"{{"data":{{"hello":"{HELLO}"}}}}"#);
-        ensure!(text == HELLO || text == graphql, "the answer is {} {text}", answer.status);
+        ensure!(text == HELLO || text == graphql, "the response is {} {text}", answer.status);
         Ok(())
     }
 
-    /// Asks once.
+    /// Sends the request once.
     fn ask(&self, server: &Server) -> Result<Answer> {
         let mut request = Request::post(self.path);
         for (name, value) in &self.headers {
@@ -182,7 +182,7 @@ impl Asks {
         Ok(runtime.block_on(client.send(request))?)
     }
 
-    /// The same for wrk, in Lua.
+    /// The request as a Lua script for wrk.
     fn script(&self) -> String {
         let body: String = self.body.iter().map(|byte| format!("\\{byte:03}")).collect();
         let mut script = format!("wrk.method = 'POST'\nwrk.path = '{}'\nwrk.body = '{body}'\n", self.path);
@@ -193,7 +193,7 @@ impl Asks {
     }
 }
 
-/// The headlines; those of rivals that are not there are left out.
+/// The headlines, without those of rivals that are not installed.
 fn scores(rows: &[Row]) -> Vec<(String, Score)> {
     let over = |server, name, target| {
         let values = pairs(rows, server, "floor", |ours, floor| ours - floor);
@@ -221,12 +221,12 @@ fn scores(rows: &[Row]) -> Vec<(String, Score)> {
     scores.into_iter().flatten().collect()
 }
 
-/// `graphql: 96.0 us CPU a request`
+/// A description such as `graphql: 96.0 us CPU a request`.
 fn costs(rows: &[Row], server: &str) -> String {
     format!("{server}: {:.1} us CPU a request", median(&cpu(rows, server)))
 }
 
-/// CPU per request of two servers, round by round.
+/// A figure of the CPU time per request of two servers, by round.
 fn pairs(rows: &[Row], ours: &str, theirs: &str, figure: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     cpu(rows, ours).iter().zip(cpu(rows, theirs)).map(|(ours, theirs)| figure(*ours, theirs)).collect()
 }
@@ -251,13 +251,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_of_any_bytes_fits_into_a_script_of_wrk() {
+    fn wrk_scripts_escape_any_program() {
         let asks = Asks::query("application/wasm", vec![0, b'\'', b'\n', 255]);
         assert!(asks.script().contains(r"wrk.body = '\000\039\010\255'"), "{}", asks.script());
     }
 
     #[test]
-    fn a_rival_that_is_not_there_has_no_headline() {
+    fn missing_rivals_have_no_headline() {
         let measured = Round { requests: 1, per_second: 1.0, cpu_us: 20.0 };
         let floor = Round { cpu_us: 6.0, ..measured };
         let rows = [("floor", floor), ("query.c", measured)];

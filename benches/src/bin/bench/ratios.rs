@@ -1,18 +1,18 @@
-//! Headlines of servers that took turns: figures of the same round, one by the other.
+//! Headlines of servers that take turns: ratios of figures of the same round.
 
 use benches::scoreboard::{Better, Score};
 use benches::stats::{median, spread};
 
-/// A headline of this name.
+/// A headline with its name.
 pub(crate) type Headline = (String, Score);
 
-/// What more of the rounds has is better, or less.
+/// The direction of improvement, and the target.
 pub(crate) struct Wanted {
     pub(crate) better: Better,
     pub(crate) target: f64,
 }
 
-/// One by the other, round by round; none where one of them was not there.
+/// The headline for the ratio of two servers, by round; `None` if one of them was not measured.
 pub(crate) fn ratio(
     name: &str,
     over: &[f64],

@@ -1,8 +1,8 @@
-//! A hundred reloads by SIGHUP and ten changes of the binary under load: no request may fail, and none may
-//! be answered half by one config and half by another.
+//! A hundred reloads by SIGHUP and ten replacements of the binary under load: no request may fail, and none
+//! may be answered with a mixture of two configs.
 //!
-//! The two configs that take turns differ in the service behind the route and in a header that the gateway
-//! sets for it. The service answers its own name and the header: an answer with two names is mixed.
+//! The two alternating configs differ in the service of the route and in a header that the gateway adds for
+//! it. The service responds with its own name and the header: a response with two different names is mixed.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -28,9 +28,9 @@ use crate::{Tools, open};
 
 const RELOADS: usize = 100;
 const CHANGES: usize = 10;
-/// Clients that send one request after the other.
+/// The number of clients with sequential requests.
 const CLIENTS: usize = 16;
-/// What a service takes for every hundredth request, so that some are always under way.
+/// The latency of every hundredth request, so that some are always in flight.
 const SLOW: Duration = Duration::from_millis(300);
 const PAUSE: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -73,16 +73,16 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     tools.results("reload", &rows, [("gateway.reload.failed".to_owned(), score)])
 }
 
-/// Reloads that change what a filter is configured with.
+/// The results of reloads that change a filter's configuration.
 pub(crate) struct Filtered {
     pub(crate) times: usize,
     pub(crate) requests: u64,
     pub(crate) failed_or_mixed: u64,
-    /// What the second half of the reloads added to the gateway's memory.
+    /// The memory that the second half of the reloads added to the gateway.
     pub(crate) growth_mb: f64,
 }
 
-/// The same reloads, where a filter with this module sets the header: `programs/name.wat`.
+/// Reloads where a filter with this module sets the header: `programs/name.wat`.
 pub(crate) fn filtered(tools: &Tools, module: &Path) -> Result<Filtered> {
     let times = if tools.is_short { 10 } else { RELOADS };
     let progress = Progress::new(tools, PAUSE * 2 * times as u32);
@@ -105,7 +105,7 @@ pub(crate) fn filtered(tools: &Tools, module: &Path) -> Result<Filtered> {
     })?
 }
 
-/// Lets two configs take turns.
+/// Alternates between two configs.
 async fn reload(server: &Server, configs: &[String; 2], times: usize) -> Result<()> {
     for number in 1..=times {
         let (name, yaml) = [("one", &configs[0]), ("other", &configs[1])][number % 2];
@@ -140,7 +140,7 @@ async fn measure(tools: &Tools, reloads: usize, changes: usize, progress: &Progr
     Ok(rows)
 }
 
-/// One route to one service, with the service's name on every request.
+/// A config of one route to one service, with the service's name as a header of every request.
 fn config(name: &str, service: &Service) -> String {
     format!(
         "takeover: takeover.sock\ndrain: {{ delay: 500ms, timeout: 10s }}\n\
@@ -150,7 +150,7 @@ fn config(name: &str, service: &Service) -> String {
     )
 }
 
-/// The same, where a filter sets the name.
+/// Like `config`, with a filter that sets the header.
 fn with_filter(name: &str, service: &Service, module: &Path) -> String {
     format!(
         "services: {{ service: {{ url: 'http://{}' }} }}\n\
@@ -160,7 +160,7 @@ fn with_filter(name: &str, service: &Service, module: &Path) -> String {
     )
 }
 
-/// The service's own name, and the one that the gateway set.
+/// Responds with the service's own name, and the name that the gateway set.
 async fn answer(name: &'static str, request: Request<Incoming>) -> Answer {
     if request.uri().path() == "/slow" {
         tokio::time::sleep(SLOW).await;
@@ -220,7 +220,7 @@ async fn row(
     Ok(row)
 }
 
-/// Waits until the gateway answers by this config.
+/// Waits until the gateway uses this config.
 async fn answered_by(address: SocketAddr, name: &str) -> Result<()> {
     let (client, end) = (Client::new(address), Instant::now() + PATIENCE);
     while Instant::now() < end {

@@ -1,5 +1,5 @@
-//! The rivals that `scripts/rivals` could get, each with the config in `benches/rivals/`: proxies, beside ORFA
-//! as one, and what answers in place of a query. Those of S services are in `script/servers.rs`.
+//! The rivals that `scripts/rivals` has installed, each with the config in `benches/rivals/`: proxies, with
+//! ORFA as one of them, and alternatives to queries. Those of S services are in `script/servers.rs`.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -12,10 +12,10 @@ use serde::Serialize;
 use crate::process::{NOBODY, SERVER_CORE, Server, pinned};
 use crate::{Tools, say};
 
-/// What a gateway on Node may take to start.
+/// The start timeout of a gateway on Node.
 const SLOW_START: Duration = Duration::from_secs(60);
 
-/// A reverse proxy with one worker, before one service, that writes an access log to a file.
+/// A reverse proxy with one worker in front of one service, which writes an access log to a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Proxy {
     Orfa,
@@ -23,18 +23,18 @@ pub(crate) enum Proxy {
     Envoy,
 }
 
-/// What a server does to requests besides passing them on.
+/// The treatment of requests by a server besides proxying.
 #[derive(Clone, Copy)]
 pub(crate) enum Filter<'a> {
-    /// Nothing.
+    /// No treatment.
     None,
-    /// It answers itself.
+    /// A response of the server itself.
     Answer,
-    /// A Proxy-Wasm module, and the text that it is configured with.
+    /// A Proxy-Wasm module with its configuration.
     Module(&'a Path, &'a str),
 }
 
-/// What a client speaks.
+/// The protocol of a client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Speaks {
     Http1,
@@ -50,18 +50,18 @@ impl Proxy {
         }
     }
 
-    /// All that are there; says which are not.
+    /// All installed proxies. Reports missing ones.
     pub(crate) fn present(tools: &Tools) -> Vec<Self> {
         let is_there = |rival: &Self| *rival == Self::Orfa || present(tools, rival.name()).is_some();
         [Self::Orfa, Self::Nginx, Self::Envoy].into_iter().filter(is_there).collect()
     }
 
-    /// Starts it on the servers' core.
+    /// Starts the proxy on the servers' core.
     pub(crate) fn start(self, tools: &Tools, upstream: SocketAddr, speaks: Speaks) -> Result<Server> {
         self.start_with(tools, upstream, speaks, Filter::None)
     }
 
-    /// The same, where requests are not only passed on.
+    /// Like `start`, with a filter.
     pub(crate) fn start_with(
         self,
         tools: &Tools,
@@ -74,7 +74,7 @@ impl Proxy {
             Self::Nginx => {
                 let http2 = if speaks == Speaks::Http2 { "http2" } else { "" };
                 Server::start(|address, folder| {
-                    // Its worker is nobody's and has to reach the folder.
+                    // The worker runs as `nobody` and has to access the folder.
                     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))?;
                     let config = filled("nginx.conf", folder, address, upstream, &[("@HTTP2@", http2)])?;
                     let mut command = pinned(SERVER_CORE, &tools.rivals.join("nginx"));
@@ -102,7 +102,7 @@ impl Proxy {
     }
 }
 
-/// The gateway's config with one route, which passes everything on to a service, or answers itself.
+/// The gateway's config of one route, which proxies everything to a service, or answers itself.
 fn orfas(upstream: SocketAddr, filter: Filter<'_>) -> String {
     let path = if let Filter::Answer = filter { "/elsewhere" } else { "/*" };
     let mut yaml = format!(
@@ -115,7 +115,7 @@ fn orfas(upstream: SocketAddr, filter: Filter<'_>) -> String {
     yaml
 }
 
-/// Envoy's entry of a Wasm filter, one line of YAML; nothing without one.
+/// Envoy's entry of a Wasm filter as a line of YAML; empty without one.
 fn envoys(filter: Filter<'_>) -> String {
     let Filter::Module(module, config) = filter else { return String::new() };
     let kind = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
@@ -134,7 +134,7 @@ fn envoys(filter: Filter<'_>) -> String {
     format!("- {entry}")
 }
 
-/// What Envoy does with a request.
+/// Envoy's action for a request.
 fn envoys_route(filter: Filter<'_>) -> &'static str {
     match filter {
         Filter::Answer => "direct_response: { status: 503, body: { inline_string: fault injection } }",
@@ -142,7 +142,7 @@ fn envoys_route(filter: Filter<'_>) -> &'static str {
     }
 }
 
-/// Writes a config of `benches/rivals/` with its places filled in.
+/// Writes a config of `benches/rivals/` with its placeholders replaced.
 fn filled(
     name: &str,
     folder: &Path,
@@ -163,8 +163,8 @@ fn filled(
     Ok(path)
 }
 
-/// Starts workerd, which runs the programs that it is sent; they reach these services by their names. None where it is not
-/// there.
+/// Starts workerd, which runs the programs that it receives. They access these services by name. Returns
+/// `None` if it is not installed.
 pub(crate) fn workerd(tools: &Tools, cores: &str, services: &[(&str, SocketAddr)]) -> Result<Option<Server>> {
     let Some(binary) = present(tools, "workerd") else { return Ok(None) };
     let each = |line: fn(&str, SocketAddr) -> String| {
@@ -186,7 +186,8 @@ pub(crate) fn workerd(tools: &Tools, cores: &str, services: &[(&str, SocketAddr)
     Ok(Some(server))
 }
 
-/// Starts the marketplace's services as RPC classes of Cap'n Web, which call them there. None where it is not there.
+/// Starts the marketplace's services as RPC classes of Cap'n Web, in front of the services at these
+/// addresses. Returns `None` if it is not installed.
 pub(crate) fn capnweb(tools: &Tools, services: [SocketAddr; 3]) -> Result<Option<Server>> {
     let Some(script) = present(tools, "capnweb") else { return Ok(None) };
     let server = Server::start(|address, _| {
@@ -198,7 +199,8 @@ pub(crate) fn capnweb(tools: &Tools, services: [SocketAddr; 3]) -> Result<Option
     Ok(Some(server))
 }
 
-/// Starts openapi-to-graphql over the stand-ins for Memos and Gitea, which it calls there. None where it is not there.
+/// Starts openapi-to-graphql over the stand-ins for Memos and Gitea at this address. Returns `None` if it is
+/// not installed.
 pub(crate) fn openapi_to_graphql(tools: &Tools, upstream: SocketAddr) -> Result<Option<Server>> {
     let Some(script) = present(tools, "openapi-to-graphql") else { return Ok(None) };
     let server = Server::start_within(SLOW_START, |address, _| {
@@ -214,7 +216,7 @@ pub(crate) fn openapi_to_graphql(tools: &Tools, upstream: SocketAddr) -> Result<
     Ok(Some(server))
 }
 
-/// Starts GraphQL that answers "hello world". None where it is not there.
+/// Starts a GraphQL server that answers "hello world". Returns `None` if it is not installed.
 pub(crate) fn graphql(tools: &Tools) -> Result<Option<Server>> {
     let Some(script) = present(tools, "graphql") else { return Ok(None) };
     let server = Server::start(|address, _| {
@@ -226,8 +228,8 @@ pub(crate) fn graphql(tools: &Tools) -> Result<Option<Server>> {
     Ok(Some(server))
 }
 
-/// Starts tailcall before a service of posts and users, which it asks once or twice for what is asked at the same time. None
-/// where it is not there.
+/// Starts tailcall in front of a service of posts and users, with or without deduplication of concurrent
+/// calls. Returns `None` if it is not installed.
 pub(crate) fn tailcall(tools: &Tools, upstream: SocketAddr, dedupes: bool) -> Result<Option<Server>> {
     let Some(binary) = present(tools, "tailcall") else { return Ok(None) };
     let server = Server::start(|address, folder| {
@@ -242,7 +244,8 @@ pub(crate) fn tailcall(tools: &Tools, upstream: SocketAddr, dedupes: bool) -> Re
     server.map(Some)
 }
 
-/// Starts Hive Gateway, one worker, with the supergraph that Mesh composed of the same service. None where it is not there.
+/// Starts Hive Gateway with one worker and the supergraph that Mesh composed of the same service. Returns
+/// `None` if it is not installed.
 pub(crate) fn hive(tools: &Tools, upstream: SocketAddr) -> Result<Option<Server>> {
     let Some(binary) = present(tools, "hive") else { return Ok(None) };
     let supergraph = std::fs::read_to_string(tools.rivals.join("gateways/supergraph.graphql"))?;
@@ -259,7 +262,7 @@ pub(crate) fn hive(tools: &Tools, upstream: SocketAddr) -> Result<Option<Server>
     server.map(Some)
 }
 
-/// A rival that `scripts/rivals` looked for: its version, or that it could not be had.
+/// A rival that `scripts/rivals` looked for, with its version if it was available.
 #[derive(Serialize)]
 pub(crate) struct Rival {
     name: String,
@@ -267,7 +270,7 @@ pub(crate) struct Rival {
     version: Option<String>,
 }
 
-/// All that it looked for, by the lines `name<TAB>version` that it leaves; none where it never ran.
+/// All rivals, from the lines `name<TAB>version` that the script writes; `None` if it never ran.
 pub(crate) fn versions(tools: &Tools) -> Option<Vec<Rival>> {
     let text = std::fs::read_to_string(tools.rivals.join("versions")).ok()?;
     let rival = |line: &str| {
@@ -280,11 +283,11 @@ pub(crate) fn versions(tools: &Tools) -> Option<Vec<Rival>> {
     Some(text.lines().map(rival).collect())
 }
 
-/// Where a rival is; says so if it is not.
+/// The path of a rival. Reports a missing one.
 pub(crate) fn present(tools: &Tools, name: &str) -> Option<PathBuf> {
     let path = tools.rivals.join(name);
     if !path.exists() {
-        say(&format!("  no {name}: `scripts/rivals` says why; it is left out"));
+        say(&format!("  {name} is not installed and left out: run `scripts/rivals` for the reason"));
         return None;
     }
     Some(path)

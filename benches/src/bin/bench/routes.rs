@@ -1,5 +1,5 @@
-//! Ten thousand routes beside ten: CPU per request, on requests that are proxied, and on those that the
-//! gateway answers itself, where finding the route is more of the whole.
+//! Ten thousand routes compared with ten: CPU per request, for proxied requests, and for requests that the
+//! gateway answers itself, of whose cost the routing is a larger part.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     tools.results("routes", &rows, [("gateway.routes_10k_vs_10_cpu".to_owned(), score)])
 }
 
-/// As many as that over the ten, round by round.
+/// The ratio of many routes to few, by round.
 fn ratios(rows: &[Row], asked: &str) -> Vec<f64> {
     let of = |routes: usize| {
         let those = rows.iter().filter(move |row| row.asked == asked && row.routes == routes);
@@ -75,7 +75,7 @@ fn ratios(rows: &[Row], asked: &str) -> Vec<f64> {
     of(MANY).zip(of(FEW)).map(|(many, few)| many / few).collect()
 }
 
-/// Routes as a company has them: some words deep, half of them with something below.
+/// Realistic routes: a few segments deep, half of them with a wildcard.
 fn config(routes: usize, upstream: &Server) -> String {
     let mut yaml = format!(
         "services: {{ service: {{ url: 'http://{}' }} }}\ncors: {{ origins: ['https://shop.example.org'] }}\n\
@@ -90,7 +90,7 @@ fn config(routes: usize, upstream: &Server) -> String {
     yaml
 }
 
-/// Asks all routes in turn, neighbours far apart.
+/// Requests all routes in turn, such that consecutive requests are far apart.
 fn script(asked: &str, routes: usize) -> String {
     let head = match asked {
         "preflight" => {

@@ -1,6 +1,7 @@
-//! S services: what a handler costs beside the same in Fastify with undici and in Bun, what the paper's case studies
-//! cost beside the same programs on a cluster of Node, what state costs, how many connections are held, how long the
-//! compiler takes. CPU time is that of all processes of a server. `curves` draws the paper's figures 2 to 4.
+//! S services: the cost of a handler next to the same in Fastify with undici and in Bun, of the paper's case
+//! studies next to the same programs on a cluster of Node, of state, the capacity for connections, and the
+//! time of the compiler. CPU time is that of all processes of a server. `curves` draws the paper's figures 2
+//! to 4.
 
 mod cases;
 mod compile;
@@ -19,7 +20,7 @@ use crate::Tools;
 use crate::process::Server;
 use crate::progress::Progress;
 
-/// About as long as all of it takes.
+/// The approximate duration of the whole bench.
 const TAKES: Duration = Duration::from_secs(170);
 
 #[derive(Serialize)]

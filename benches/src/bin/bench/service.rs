@@ -1,4 +1,4 @@
-//! Services behind the gateway that a bench makes up for itself, within its own process.
+//! In-process services behind the gateway, defined by a bench.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -15,17 +15,17 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
-/// What a service answers.
+/// The response of a service.
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-/// A running service. When it is dropped it is dead: its port is closed, and so are its connections.
+/// A running service. Dropping it closes its port and its connections.
 pub(crate) struct Service {
     pub(crate) address: SocketAddr,
     _tasks: JoinSet<()>,
 }
 
 impl Service {
-    /// Starts a service; at port 0 it gets a free one.
+    /// Starts a service; port 0 selects a free one.
     pub(crate) fn start<F, A>(at: SocketAddr, answer: F) -> Result<Self>
     where
         F: Fn(Request<Incoming>) -> A + Clone + Send + 'static,
@@ -33,7 +33,7 @@ impl Service {
     {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
-        // Little waits in the system, so that what has been sent is what somebody wanted.
+        // Small socket buffers, so that the bytes sent are close to those received.
         socket.set_send_buffer_size(256 << 10)?;
         socket.set_recv_buffer_size(256 << 10)?;
         socket.bind(at)?;
@@ -67,7 +67,7 @@ where
     }
 }
 
-/// An answer of a text.
+/// A response with a text body.
 pub(crate) fn text(text: impl Into<Bytes>) -> Answer {
     Response::new(http_body_util::Full::new(text.into()).boxed_unsync())
 }

@@ -1,16 +1,17 @@
-//! The two workflows of the ORFA paper's table 4 that ask a Strapi: how long they take and what crosses
-//! the wire, for every way that a client has, at three distances (the paper's figures 7 to 9); and how many
-//! of the one that only reads are done a second where Strapi shares a core with what stands before it (its table 5b).
+//! The two workflows of the ORFA paper's table 4 that use Strapi: their latency and traffic, for every
+//! variant of a client, at three distances (the paper's figures 7 to 9); and the throughput of the reading
+//! one where Strapi shares a core with the servers in front of it (its table 5b).
 //!
-//! `workflow.rs` has what is asked, and how a client asks it by REST and by GraphQL; `way.rs` names the
-//! ways, `cell.rs` says which of them are asked where; `program.rs` sends programs, to ORFA and to workerd; `world.rs` runs all of it: the Strapi of
-//! `examples/strapi`, the two hosts beside it, and a distance before each; `figures.rs` makes the table
-//! and the headlines. Every request of every way carries the same credential, which ends up at Strapi.
+//! `workflow.rs` has the workflows, and how a client runs them with REST and GraphQL. `way.rs` names the
+//! variants, and `cell.rs` assigns them to cells. `program.rs` sends programs, to ORFA and to workerd.
+//! `world.rs` starts everything: the Strapi of `examples/strapi`, the two hosts next to it, and a simulated
+//! distance in front of each. `figures.rs` produces the table and the headlines. Every request of every
+//! variant carries the same credential, which reaches Strapi.
 //!
-//! The ways of a cell take turns, to and fro, so that none always follows the same one. All answers have to
-//! be equal, and after each run of the writing workflow Strapi has to have what it should, and loses it
-//! again. What gzip would save is counted on the bodies of the answers, for all ways alike, whether or not
-//! their server compresses.
+//! The variants of a cell take turns in alternating order, so that none always follows the same one. All
+//! responses have to be equal. After each run of the writing workflow the data in Strapi is checked and
+//! reset. The savings of gzip are computed from the response bodies, for all variants alike, even if their
+//! server does not compress.
 
 mod cell;
 mod figures;
@@ -41,14 +42,15 @@ use crate::{Tools, is_long, say};
 const ROUND_TRIPS_MS: [u64; 3] = [35, 93, 170];
 const SIZES: [usize; 4] = [2, 4, 8, 16];
 const ROUNDS: usize = 3;
-/// Further ones of the programs that are compared with each other: they differ by less than a Strapi's own answers do.
+/// Additional rounds for the programs that are compared with each other: they differ by less than Strapi's
+/// own response times vary.
 const MORE_ROUNDS: usize = 4;
 const TAKES: Duration = Duration::from_secs(350);
-/// The distance and the size that the paper varies the other one at.
+/// The distance, and the size, that are fixed while the paper varies the other one.
 const USUAL_MS: u64 = 93;
 const USUAL_SIZE: usize = 4;
 
-/// A line of the results.
+/// A row of the results.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Row {
@@ -56,15 +58,15 @@ enum Row {
     Busy(busy::Row),
 }
 
-/// What one run of a way took.
+/// The results of one run of a variant.
 struct Run {
     answer: Value,
     requests: usize,
     ms: f64,
-    /// How long a host waited for Strapi meanwhile.
+    /// The time for which a host waited for Strapi.
     strapi_ms: f64,
     traffic: Traffic,
-    /// Bytes by which gzip would have made the answers smaller.
+    /// The number of bytes that gzip would save.
     gzip_saves: u64,
 }
 
@@ -102,7 +104,7 @@ async fn measure(tools: &Tools, progress: &Progress, world: &mut World) -> Resul
     Ok(figures)
 }
 
-/// Rounds of every way of a cell.
+/// Runs rounds of every variant of a cell.
 async fn rounds_of(
     tools: &Tools,
     world: &World,
@@ -120,13 +122,13 @@ async fn rounds_of(
         for &way in &ways {
             let run = once(world, place, cell, way).await.with_context(|| format!("{way}, {cell:?}"))?;
             let expected = expected.get_or_insert_with(|| run.answer.clone());
-            ensure!(run.answer == *expected, "{way} answers {} and not {expected}, {cell:?}", run.answer);
+            ensure!(run.answer == *expected, "{way} responds {} and not {expected}, {cell:?}", run.answer);
             figures.add(cell, way, &run);
             if is_long(run.ms) && !matches!(way, Way::Program(..)) {
                 long.push(way);
             }
             if cell.workflow == Workflow::Write {
-                world.undo(cell.size).await.with_context(|| format!("what {way} has written, {cell:?}"))?;
+                world.undo(cell.size).await.with_context(|| format!("the effects of {way}, {cell:?}"))?;
             }
         }
         ways.retain(|way| !long.contains(way));
@@ -142,7 +144,7 @@ async fn once(world: &World, place: &Place, cell: Cell, way: Way) -> Result<Run>
     let (answer, requests, ms, gzip_saves) = match way {
         Way::Program(host, shape) => {
             let body = world.program(far, cell, host, shape).await?;
-            let answer = serde_json::from_slice(&body).context("a program answered no JSON")?;
+            let answer = serde_json::from_slice(&body).context("a program's response is not JSON")?;
             (answer, 1, ms(), gzip_saves(&body)?)
         }
         _ => {

@@ -1,5 +1,6 @@
-//! The three test cases of the study that the marketplace comes from: so many users, who begin one after the other within
-//! five seconds, and ask so often each. An error is an answer that is not 200, or not that of one who asks alone.
+//! The three test cases of the study that the marketplace comes from: a number of users who start one after
+//! the other within five seconds, and send several requests each. A response counts as an error if its status
+//! is not 200, or if it differs from the response to a single client.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -20,21 +21,21 @@ use crate::Tools;
 use crate::progress::Progress;
 use crate::ratios::Headline;
 
-/// The first user begins now, the last one after this.
+/// The time between the start of the first user and that of the last one.
 const RAMP_UP: Duration = Duration::from_secs(5);
-/// Users, and requests of each.
+/// The number of users, and of requests per user.
 pub(crate) const CASES: [(u32, u32); 3] = [(100, 5), (250, 2), (500, 1)];
-/// Who logs in, and is changed.
+/// The buyer that logs in and is changed.
 pub(crate) const BUYER: u32 = 9;
 
-/// What the study calls REST.
+/// The variant that the study calls REST.
 const AGGREGATE: &str = "aggregate";
 
-/// A query in one of the cases.
+/// The results of a query in one of the cases.
 #[derive(Serialize)]
 pub(crate) struct Row {
     pub(crate) query: &'static str,
-    /// How it is asked.
+    /// The variant.
     pub(crate) way: &'static str,
     pub(crate) users: u32,
     requests: usize,
@@ -51,13 +52,13 @@ pub(crate) struct Query {
     pub(crate) call: Call,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 struct Answered {
     is_right: bool,
     ms: f64,
 }
 
-/// What one sends who logs in, and what one who changes a buyer.
+/// The request bodies for logging in and for changing a buyer.
 pub(crate) async fn writes(marketplace: &Marketplace) -> Result<(Value, Value)> {
     let profile = Client::new(marketplace.address(Service::Profile));
     let buyer = Call::get(format!("/buyers/{BUYER}")).send(&profile).await?;
@@ -69,7 +70,7 @@ pub(crate) async fn writes(marketplace: &Marketplace) -> Result<(Value, Value)> 
     Ok((login, buyer))
 }
 
-/// The five by aggregates, as the study lists them.
+/// The five queries by aggregate, in the study's order.
 pub(crate) async fn queries(marketplace: &Marketplace) -> Result<[Query; 5]> {
     let (login, buyer) = writes(marketplace).await?;
     let by_aggregate = |name, call| Query { name, way: AGGREGATE, call };
@@ -82,7 +83,7 @@ pub(crate) async fn queries(marketplace: &Marketplace) -> Result<[Query; 5]> {
     ])
 }
 
-/// A query in all three cases.
+/// Runs a query in all three cases.
 pub(crate) async fn cases(
     address: SocketAddr,
     query: &Query,
@@ -135,7 +136,7 @@ async fn case(
     })
 }
 
-/// The errors of all cases, of which there should be none: of the aggregates, and of GraphQL.
+/// The numbers of errors in all cases, of aggregates and of GraphQL. Both should be zero.
 pub(crate) fn errors(rows: &[Row]) -> [Headline; 2] {
     let (aggregates, graphql): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.way == AGGREGATE);
     [("aggregate.marketplace.errors", aggregates), ("graphql.marketplace.errors", graphql)].map(

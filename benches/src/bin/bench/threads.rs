@@ -1,8 +1,8 @@
-//! Fresh instances on two threads against one, in process: what a request costs in CPU must not grow with
-//! the threads. Without memory that stays resident it does, by page faults and their locks.
+//! Fresh instances on two threads compared with one, in process: the CPU cost of a request must not grow with
+//! the number of threads. Without resident memory it does, because of page faults and their locks.
 //!
-//! Two cores may be halves of one, and slow each other whatever runs on them. What that does is seen by two threads apart,
-//! each with an engine, pools and a cache of its own.
+//! Two cores may be hyperthreads of one, and slow each other down with any load. This effect is measured with
+//! two separate threads, each with an engine, pools and a cache of its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const ROUND: Duration = Duration::from_millis(500);
 #[derive(Serialize)]
 struct Row {
     threads: usize,
-    /// Whether they share nothing.
+    /// Whether the threads share nothing.
     apart: bool,
     round: usize,
     requests: u64,
@@ -97,7 +97,7 @@ fn route() -> Result<Query> {
     Query::new(&config, &ground).map_err(|problems| anyhow!("{problems:?}"))
 }
 
-/// Requests, and CPU microseconds of each: a thread for each of the queries.
+/// Runs each query on a thread of its own. Returns the number of requests, and the CPU microseconds of each.
 fn measure(queries: &[&Arc<Query>], program: &Bytes) -> Result<(u64, f64)> {
     let workers: Vec<_> = queries
         .iter()
@@ -130,7 +130,7 @@ fn work(query: &Query, program: &Bytes) -> Result<(u64, f64)> {
     })
 }
 
-/// Microseconds of CPU that this thread has used.
+/// The CPU time of this thread in microseconds.
 fn thread_cpu() -> f64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as f64 * 1e6 + now.tv_nsec as f64 / 1e3

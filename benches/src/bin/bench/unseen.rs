@@ -1,5 +1,5 @@
-//! Programs that nobody has sent before: how long until the answer, compiling included; and how large the
-//! modules of the demo are.
+//! Programs that have never been sent before: the time to the response, including compilation; and the size
+//! of the demo's modules.
 
 use std::io::Write;
 use std::path::Path;
@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::process::{NOBODY, Server, query_route};
 use crate::{Tools, say};
 
-/// Distinct programs.
+/// The number of distinct programs.
 const PROGRAMS: u64 = 300;
 const DEMO: [&str; 3] = ["second.c", "notify_admins.c", "orders.c"];
 
@@ -34,7 +34,7 @@ struct Module {
 pub(crate) fn run(tools: &Tools) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let module = std::fs::read(programs::build(&tools.orfa, "constant.c", folder.path())?)?;
-    // One client sends more of them than it may by default.
+    // One client sends more of them than its default compile quota allows.
     let yaml = format!("runtime: {{ compile_time: 1m }}\n{}", query_route(NOBODY));
     let server = Server::gateway(&tools.orfa, "0", &yaml)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -54,7 +54,7 @@ fn score(value: f64, unit: &str, target: f64, against: &str, spread: f64) -> Sco
     Score { value, unit, better: Better::Lower, target: Some(target), against, spread }
 }
 
-/// Milliseconds of each.
+/// The response time of each program in milliseconds.
 async fn ask(server: &Server, module: &[u8]) -> Result<Vec<f64>> {
     let client = Client::new(server.address);
     let mut times = Vec::new();
@@ -69,7 +69,8 @@ async fn ask(server: &Server, module: &[u8]) -> Result<Vec<f64>> {
     Ok(times)
 }
 
-/// The same code under another content hash: a custom section with a number in it.
+/// Changes the content hash of a module without changing its code, with a custom section that contains a
+/// number.
 pub(crate) fn distinct(module: &[u8], number: u64) -> Bytes {
     let mut bytes = module.to_vec();
     bytes.extend_from_slice(&[0, 10, 1, b'n']);

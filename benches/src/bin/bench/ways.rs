@@ -1,8 +1,9 @@
-//! One job in all the ways that there are: the demo's three questions by plain REST, by ORFA's five ways, by Cap'n Web and by
-//! programs on workerd, from three distances. Requests, round trips, bytes, latency; and from near by the CPU time of all
-//! processes between the client and the services.
+//! The same jobs with all approaches: the demo's three questions with plain REST, with ORFA's five handlers,
+//! with Cap'n Web and with programs on workerd, from three distances. Measures requests, round trips, bytes
+//! and latency, and without a distance the CPU time of all processes between the client and the services.
 //!
-//! `asks.rs` says how each way asks; `world.rs` runs what is asked. The ways of a job take turns. All answers have to be equal.
+//! `asks.rs` implements the variants, and `world.rs` starts the servers. The variants of a job take turns.
+//! All responses have to be equal.
 
 mod asks;
 mod world;
@@ -23,16 +24,16 @@ use crate::progress::Progress;
 use crate::{Tools, is_long, open};
 
 const ROUND_TRIPS_MS: [u64; 3] = [35, 93, 170];
-/// The demo's distance.
+/// The distance of the demo.
 const USUAL_MS: u64 = 93;
 const ROUNDS: usize = 3;
-/// How long each way is asked from near by in a round.
+/// The time for which each variant runs without a distance in a round.
 const NEAR: Duration = Duration::from_millis(400);
-/// Before that, for those that compile what runs often.
+/// The warm-up before that, for JIT compilers.
 const WARM_UP: Duration = Duration::from_millis(300);
 const TAKES: Duration = Duration::from_secs(200);
 
-/// A way of a job.
+/// The results of a variant of a job.
 #[derive(Default, Serialize)]
 struct Row {
     job: &'static str,
@@ -42,53 +43,53 @@ struct Row {
     round_trips: usize,
     bytes_up: u64,
     bytes_down: u64,
-    /// `bytes_down` if the bodies of the answers were sent with gzip.
+    /// The value of `bytes_down` with gzipped response bodies.
     gzip_down: u64,
-    /// The latency by the round trip, both in milliseconds.
+    /// The latency in milliseconds by the round trip in milliseconds.
     ms: BTreeMap<String, f64>,
     spread_ms: BTreeMap<String, f64>,
-    /// From 93 ms away by connections that are set up first; none where that was not measured.
+    /// The latency from 93 ms away over new connections; `None` if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     cold_ms: Option<f64>,
-    /// Without a distance.
+    /// The latency without a distance.
     near_ms: f64,
-    /// Calls to services that the gateway made for one request, where it tells.
+    /// The number of calls to services for one request, if the gateway counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     upstream_calls: Option<f64>,
     cpu_us: f64,
     spread_cpu_us: f64,
 }
 
-/// Rounds of a way without a distance.
+/// The rounds of a variant without a distance.
 #[derive(Default)]
 struct Near {
     ms: Vec<f64>,
     cpu_us: Vec<f64>,
-    /// To services, for one request.
+    /// The number of calls to services for one request.
     calls: f64,
 }
 
-/// Rounds of a way from far away.
+/// The rounds of a variant from a distance.
 #[derive(Default)]
 struct Distant {
     ms: Vec<f64>,
     cold_ms: Vec<f64>,
-    /// Bytes of a run.
+    /// The bytes of a run.
     up: u64,
     down: u64,
     last: Runs,
 }
 
-/// Some runs of a way, one after the other.
+/// Sequential runs of a variant.
 #[derive(Default)]
 struct Runs {
     answer: Value,
-    /// Of one run.
+    /// The requests of one run.
     requests: usize,
     round_trips: usize,
     gzip_saves: u64,
     ms: Vec<f64>,
-    /// How many requests were made in all, those before the measured ones included.
+    /// The number of all runs, including warm-ups.
     all: usize,
 }
 
@@ -115,7 +116,8 @@ async fn measure(tools: &Tools, progress: &Progress) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The ways with the places of their rows, to and fro from round to round, so that none always follows the same one.
+/// The variants with the positions of their rows, in alternating order, so that none always follows the same
+/// one.
 fn in_turn(ways: &[Way], round: usize) -> Vec<(usize, &Way)> {
     let mut ways: Vec<(usize, &Way)> = ways.iter().enumerate().collect();
     if round % 2 == 1 {
@@ -124,7 +126,7 @@ fn in_turn(ways: &[Way], round: usize) -> Vec<(usize, &Way)> {
     ways
 }
 
-/// Asks in all ways without a distance; what they answer.
+/// Runs all variants without a distance. Returns the response.
 async fn near(tools: &Tools, world: &World, job: Job, ways: &[Way], rows: &mut [Row]) -> Result<Value> {
     let mut expected = None;
     let mut measured: Vec<Near> = ways.iter().map(|_| Near::default()).collect();
@@ -136,7 +138,7 @@ async fn near(tools: &Tools, world: &World, job: Job, ways: &[Way], rows: &mut [
             let runs = way.repeat(job, &far, time).await.with_context(|| way.name)?;
             let cpu = world.server(way.host)?.usage()?.cpu.saturating_sub(before.cpu).as_secs_f64();
             let expected = expected.get_or_insert_with(|| runs.answer.clone());
-            ensure!(runs.answer == *expected, "{} answers {} and not {expected}", way.name, runs.answer);
+            ensure!(runs.answer == *expected, "{} responds {} and not {expected}", way.name, runs.answer);
             let (all, calls) = (runs.all.max(1) as f64, (world.calls().await? - calls) as f64);
             if let Some(near) = measured.get_mut(place).filter(|_| round > 0) {
                 near.ms.extend(runs.ms);
@@ -150,10 +152,11 @@ async fn near(tools: &Tools, world: &World, job: Job, ways: &[Way], rows: &mut [
         row.upstream_calls = way.is_told().then_some(near.calls.round());
         (row.cpu_us, row.spread_cpu_us) = (rounded(median(&near.cpu_us)), rounded(spread(&near.cpu_us)));
     }
-    expected.context("a job can be done in no way")
+    expected.context("a job has no variants")
 }
 
-/// Asks in all ways from far away, by connections that stand; and where that is usual and takes not too long, by new ones.
+/// Runs all variants from a distance over existing connections, and at the usual distance, if they are fast
+/// enough, over new ones.
 async fn distant(
     tools: &Tools,
     world: &World,
@@ -175,7 +178,7 @@ async fn distant(
             };
             let before = far.traffic();
             let runs = way.times(job, far, 1).await.with_context(|| way.name)?;
-            ensure!(runs.answer == *expected, "{}: another answer: {}", way.name, runs.answer);
+            ensure!(runs.answer == *expected, "{}: a different response: {}", way.name, runs.answer);
             let traffic = far.traffic() - before;
             all.ms.extend_from_slice(&runs.ms);
             (all.up, all.down) = (traffic.up / runs.all.max(1) as u64, traffic.down / runs.all.max(1) as u64);
@@ -198,12 +201,13 @@ async fn distant(
     Ok(())
 }
 
-/// As the rows name it: in their order.
+/// The name of a distance in the rows, which sorts correctly.
 fn place(round_trip_ms: u64) -> String {
     format!("{round_trip_ms:03}")
 }
 
-/// What a query by program takes beyond the distance and what it takes without it, at worst.
+/// The headline: the latency of a query by program beyond the distance and its latency without a distance, at
+/// worst.
 fn over_ideal(rows: &[Row]) -> Option<(String, Score)> {
     let queries = rows.iter().filter(|row| BY_PROGRAM.contains(&row.way));
     let over = queries.filter_map(|row| Some(row.ms.get(&place(USUAL_MS))? - USUAL_MS as f64 - row.near_ms));
@@ -219,12 +223,12 @@ fn over_ideal(rows: &[Row]) -> Option<(String, Score)> {
     (!over.is_empty()).then(|| ("demo.over_ideal_ms.worst".to_owned(), score))
 }
 
-/// To a tenth of a thousandth, which is more than can be measured.
+/// Rounds to a thousandth.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// How long something took, in milliseconds.
+/// The elapsed time in milliseconds.
 fn millis(began: Instant) -> f64 {
     began.elapsed().as_secs_f64() * 1e3
 }

@@ -1,11 +1,12 @@
-//! The ORFA paper's workflows on Memos and Gitea, by stand-ins: services that answer the same calls, with answers as long as
-//! those two are known for. Latency and bytes by REST, by GraphQL as the paper has it (openapi-to-graphql), and by ORFA, where
-//! the paper's figures 7 to 9 are; and for its table 5b, workflows a second where all share a core.
+//! The ORFA paper's workflows on Memos and Gitea, with stand-ins: services that answer the same calls, with
+//! responses of realistic length. Measures latency and bytes with REST, with GraphQL as in the paper
+//! (openapi-to-graphql), and with ORFA, in the cells of the paper's figures 7 to 9; and for its table 5b,
+//! workflows per second where all servers share a core.
 //!
-//! Two more of the same kind ask the marketplace, which runs with its databases.
+//! Two more workflows of the same kind use the marketplace with its databases.
 //!
-//! `workflow.rs` has the workflows, `asks.rs` how each way does them, `world.rs` who is asked; `standins.rs` makes up Memos
-//! and Gitea.
+//! `workflow.rs` has the workflows, `asks.rs` the variants, `world.rs` the servers, and `standins.rs`
+//! implements Memos and Gitea.
 
 mod asks;
 mod standins;
@@ -29,7 +30,7 @@ use crate::process::{SERVER_CORE, Server, pinned};
 use crate::progress::Progress;
 use crate::{Tools, is_long, open};
 
-/// Where the paper's figures are: round trips in milliseconds, and N.
+/// The cells of the paper's figures: round trips in milliseconds, and N.
 const CELLS: [(u64, usize); 6] = [(93, 2), (93, 4), (93, 8), (93, 16), (35, 4), (170, 4)];
 const USUAL_SIZE: usize = 4;
 const ROUNDS: usize = 3;
@@ -44,7 +45,7 @@ enum Row {
     Busy(busy::Row),
 }
 
-/// A way of a workflow, from far away.
+/// The results of a variant of a workflow from a distance.
 #[derive(Default, Serialize)]
 struct Far {
     workflow: &'static str,
@@ -66,10 +67,10 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     tools.results("workflows", &rows, [])
 }
 
-/// The same on the marketplace, GraphQL by ORFA itself.
+/// The workflows on the marketplace, with GraphQL by ORFA itself.
 pub(crate) fn market(tools: &Tools) -> Result<()> {
     let progress = Progress::new(tools, tools.time(MARKET_TAKES));
-    // The services go on while another process makes the load.
+    // The services run in this process while another one generates the load.
     let _core = open::Pinned::to_the_load();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let world = runtime.block_on(World::market(tools, &MARKET))?;
@@ -102,7 +103,7 @@ async fn far(tools: &Tools, progress: &Progress, world: &World, workflows: &[Wor
     Ok(rows)
 }
 
-/// Rounds of all ways in turn, to and fro, so that none always follows the same one.
+/// Runs rounds of all variants in turn, in alternating order, so that none always follows the same one.
 async fn cell(
     tools: &Tools,
     world: &World,
@@ -152,7 +153,7 @@ async fn cell(
     Ok(())
 }
 
-/// Workflows a second, where the service is a process of its own on the servers' core.
+/// Measures workflows per second with the service as a separate process on the servers' core.
 fn busy_standins(tools: &Tools, progress: &Progress) -> Result<Vec<busy::Row>> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("answers.json");
@@ -167,7 +168,7 @@ fn busy_standins(tools: &Tools, progress: &Progress) -> Result<Vec<busy::Row>> {
     busy(tools, progress, &world, Some(&service), &reading)
 }
 
-/// Workflows a second, of those that only read.
+/// Measures workflows per second, for those that only read.
 fn busy(
     tools: &Tools,
     progress: &Progress,

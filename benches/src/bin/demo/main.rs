@@ -1,9 +1,9 @@
-//! `make demo`: the same questions asked in five ways, or up to nine, over a distance of 93 ms.
+//! `make demo`: the same questions in five to nine variants, over a distance of 93 ms.
 //!
-//! `world.rs` starts what is asked: the marketplace, the gateway as its release binary, and the distance.
-//! The questions, and how a REST client answers them, are `benches::jobs`; `measure.rs` runs the ways and checks
-//! that their answers are equal, `picture.rs` draws what came out, `stranger.rs` shows what a program
-//! without end does to its neighbours. The figures go to `target/demo.json`.
+//! `world.rs` starts the marketplace, the gateway as its release binary, and the simulated distance. The
+//! questions, and the way a REST client answers them, are in `benches::jobs`. `measure.rs` runs the variants
+//! and checks that their answers are equal, `picture.rs` formats the results, and `stranger.rs` shows the
+//! effect of an endless program on other clients. The figures are written to `target/demo.json`.
 
 mod measure;
 mod picture;
@@ -24,13 +24,13 @@ use clap::{Parser, ValueEnum};
 use crate::measure::Measured;
 use crate::world::World;
 
-/// Asks a marketplace the same questions by REST and by query, from 93 ms away.
+/// Asks a marketplace the same questions with REST and with queries, from 93 ms away.
 #[derive(Parser)]
 struct Arguments {
-    /// The gateway's binary [default: `orfa` beside this program].
+    /// The gateway's binary [default: `orfa` next to this executable].
     #[arg(long, value_name = "FILE")]
     orfa: Option<PathBuf>,
-    /// Only this part of it.
+    /// Only this part of the demo.
     #[arg(long)]
     only: Option<Part>,
 }
@@ -47,17 +47,17 @@ async fn main() -> ExitCode {
     match run(&Arguments::parse()).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {
-            terminal::complain("The answers are not equal: see the rows above.\n");
+            terminal::complain("The answers differ: see the rows above.\n");
             ExitCode::FAILURE
         }
         Err(error) => {
-            terminal::complain(&format!("The demo can't be shown: {error:#}\n"));
+            terminal::complain(&format!("The demo failed: {error:#}\n"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Shows all of it; whether every way gave the same answer.
+/// Shows the demo. Returns whether all variants gave the same answers.
 async fn run(arguments: &Arguments) -> Result<bool> {
     terminal::progress("starting the marketplace and the gateway");
     let world = World::start(&process::find(arguments.orfa.clone())?).await?;

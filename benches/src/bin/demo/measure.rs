@@ -1,9 +1,8 @@
-//! Runs a job in every way, several times, over connections that stand, and compares the answers.
+//! Runs a job in every variant, several times, over existing connections, and compares the answers.
 //!
-//! A way's first run is not among the measured ones: it opens the connections and, for a query, is the
-//! one in which the gateway has never seen the program, for a script the one that its worker has never run, for GraphQL
-//! the one that plans. All ways by REST share their connections, so that
-//! only the first of them needs such a run.
+//! The first run of a variant is not measured: it opens the connections. In it, the gateway receives a
+//! query's program for the first time, a worker runs a script for the first time, and a GraphQL request is
+//! planned. All REST variants share their connections, so only the first of them needs such a run.
 
 use std::time::{Duration, Instant};
 
@@ -24,32 +23,32 @@ use crate::timing::Timing;
 use crate::world::{Language, ROUND_TRIP, World};
 
 const RUNS: usize = 5;
-/// Of runs that take longer than this, three have to do: someone is watching.
+/// Three runs are enough if they take longer than this, since someone is watching.
 const LONG_MS: f64 = 3000.0;
 const LONG_RUNS: usize = 3;
 
-/// How a question is asked.
+/// A variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// REST, a call after the other.
+    /// REST with sequential calls.
     OneByOne,
-    /// REST, everything at once that does not depend on something else.
+    /// REST with all independent calls at once.
     AtOnce,
-    /// REST, with the fewest calls that the services allow.
+    /// REST with the fewest calls that the services allow.
     Bulk,
     /// A program.
     Query(Language),
     /// A script that is deployed on the gateway.
     Script,
-    /// Parts that the gateway's config puts together.
+    /// An aggregate that is declared in the gateway's config.
     Aggregate,
-    /// A document of GraphQL over the REST services.
+    /// A GraphQL document over the REST services.
     Graphql,
-    /// The same over the services' own GraphQL.
+    /// A GraphQL document over the services' own GraphQL.
     Stitched,
 }
 
-/// A line of `target/demo.json`.
+/// A row of `target/demo.json`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) job: &'static str,
@@ -61,47 +60,47 @@ pub(crate) struct Row {
     pub(crate) bytes_up: u64,
     pub(crate) bytes_down: u64,
     pub(crate) ms: f64,
-    /// Whether every run of it gave the answer that the first run by REST gave.
+    /// Whether every run gave the same answer as the first run with REST.
     pub(crate) equal: bool,
-    /// Calls that the gateway made for one request, where one does.
+    /// The number of calls that the gateway made for one request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) upstream_calls: Option<u64>,
-    /// What only aggregates have.
+    /// The sizes of an aggregate's response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) sizes: Option<Sizes>,
 }
 
-/// Bytes of an answer's body, by what the client says that it understands.
+/// The size of a response body, by the encodings that the client accepts.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Sizes {
     pub(crate) plain: usize,
     pub(crate) deduplicated: usize,
     pub(crate) compressed: usize,
-    /// First without duplicates, then compressed.
+    /// Deduplicated, then compressed.
     pub(crate) both: usize,
-    /// How the gateway compressed it, of all that a browser understands.
+    /// The content encoding that the gateway chose for a browser.
     pub(crate) encoding: String,
 }
 
-/// A way's figures.
+/// The figures of a variant.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) way: Way,
     pub(crate) row: Row,
-    /// `bytes_down` if the bodies of the answers were sent with gzip.
+    /// The value of `bytes_down` with gzipped response bodies.
     pub(crate) gzip_down: u64,
-    /// What only queries have.
+    /// Figures that only queries have.
     pub(crate) query: Option<QueryFigures>,
 }
 
-/// What only queries have.
+/// Figures that only queries have.
 #[derive(Clone, Debug)]
 pub(crate) struct QueryFigures {
-    /// The first time, when the gateway had not seen the program.
+    /// The time of the first run, with an uncached program.
     pub(crate) first_ms: f64,
-    /// Compiling it, that first time.
+    /// The compile time in the first run.
     pub(crate) compile_ms: Option<f64>,
-    /// The same query without the distance.
+    /// The time without the distance.
     pub(crate) near_ms: f64,
 }
 
@@ -118,7 +117,7 @@ struct Run {
 }
 
 impl Way {
-    /// In the order of the picture.
+    /// All variants, in the order of the output.
     const ALL: [Self; 9] = [
         Self::OneByOne,
         Self::AtOnce,
@@ -131,7 +130,7 @@ impl Way {
         Self::Stitched,
     ];
 
-    /// Those in which a job can be done.
+    /// The variants that are possible for a job.
     fn all(job: Job) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |way| match way {
             Self::Script => job.script().is_some(),
@@ -141,7 +140,7 @@ impl Way {
         })
     }
 
-    /// Its first run is another one than those that follow.
+    /// Whether the first run differs from later ones.
     fn has_first(self) -> bool {
         matches!(self, Self::Query(_) | Self::Script | Self::Graphql | Self::Stitched)
     }
@@ -166,14 +165,14 @@ impl Way {
 }
 
 impl Measured {
-    /// What a query takes beyond the distance and what it takes without it.
+    /// The latency of a query beyond the distance and its latency without a distance.
     pub(crate) fn over_ideal_ms(&self) -> Option<f64> {
         let query = self.query.as_ref()?;
         Some(self.row.ms - millis(ROUND_TRIP) - query.near_ms)
     }
 }
 
-/// All ways of a job.
+/// Measures all variants of a job.
 pub(crate) async fn measure(world: &World, job: Job) -> Result<Vec<Measured>> {
     let mut bench = Bench { world, job, runs: 0 };
     terminal::progress(&format!("{}: opening connections", job.name()));
@@ -186,7 +185,7 @@ pub(crate) async fn measure(world: &World, job: Job) -> Result<Vec<Measured>> {
     Ok(measured)
 }
 
-/// The program of a job as a request.
+/// The request that runs the program of a job.
 pub(crate) fn request(world: &World, job: Job, language: Language) -> Result<Request<Full<Bytes>>> {
     let (input, program) = (job.input().to_string(), world.program(job, language));
     let request = Request::post("/query")
@@ -199,7 +198,7 @@ pub(crate) fn request(world: &World, job: Job, language: Language) -> Result<Req
 struct Bench<'a> {
     world: &'a World,
     job: Job,
-    /// All that were done.
+    /// The number of all runs.
     runs: usize,
 }
 
@@ -209,7 +208,7 @@ impl Bench<'_> {
         terminal::progress(&format!("{}: {name} {}", self.job.name(), language.unwrap_or_default()));
         let first = if way.has_first() { Some(self.run(way, &self.world.far).await?) } else { None };
         let runs = self.repeat(way, &self.world.far).await?;
-        let last = runs.last().context("there were no runs")?;
+        let last = runs.last().context("no run was measured")?;
         let sizes = if way == Way::Aggregate { Some(self.sizes(expected).await?) } else { None };
         let upstream_calls = if way.is_rest() { None } else { Some(self.upstream_calls(way).await?) };
         let row = Row {
@@ -238,7 +237,7 @@ impl Bench<'_> {
         Ok(QueryFigures { first_ms: first.ms, compile_ms: first.timing.compile, near_ms: median(&near) })
     }
 
-    /// What the aggregate's answer comes to for clients that understand more.
+    /// The sizes of the aggregate's response with deduplication and compression.
     async fn sizes(&self, expected: &Value) -> Result<Sizes> {
         let duplicates = (ACCEPT, Answer::WITHOUT_DUPLICATES);
         let compressed = (ACCEPT_ENCODING, Answer::ENCODINGS);
@@ -252,19 +251,19 @@ impl Bench<'_> {
         })
     }
 
-    /// The aggregate's answer to a request with these headers, which has to say the same.
+    /// The aggregate's response to a request with these headers, whose content has to be the same.
     async fn sized(&self, headers: &[(HeaderName, &'static str)], expected: &Value) -> Result<Answer> {
-        let path = self.job.aggregate().context("this job is no aggregate")?;
+        let path = self.job.aggregate().context("this job has no aggregate")?;
         let mut request = Request::get(path).body(Full::default())?;
         let headers = headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value)));
         request.headers_mut().extend(headers);
         let answer = self.world.near.send(request).await?;
         let decoded: Value = serde_json::from_slice(&answer.decoded().await?)?;
-        ensure!(decoded == *expected, "the answer is another one with {:?}", answer.headers);
+        ensure!(decoded == *expected, "the response differs with {:?}", answer.headers);
         Ok(answer)
     }
 
-    /// The calls that the gateway makes for a run.
+    /// The number of calls that the gateway makes for a run.
     async fn upstream_calls(&mut self, way: Way) -> Result<u64> {
         let before = self.world.upstream_calls().await?;
         self.run(way, &self.world.near).await?;
@@ -288,7 +287,7 @@ impl Bench<'_> {
             Way::Script | Way::Aggregate => {
                 let (script, aggregate) = (self.job.script(), self.job.aggregate());
                 let path = if way == Way::Script { script } else { aggregate };
-                let path = path.with_context(|| format!("this job is no {}", way.names().0))?;
+                let path = path.with_context(|| format!("this job has no {}", way.names().0))?;
                 self.ask(Request::get(path).body(Full::default())?, client).await?
             }
             Way::Graphql => self.graphql("/graphql", client).await?,
@@ -312,7 +311,7 @@ impl Bench<'_> {
     }
 
     async fn graphql(&self, path: &str, client: &Client) -> Result<Run> {
-        let body = self.job.graphql().context("this job is no document")?.to_string();
+        let body = self.job.graphql().context("this job has no GraphQL document")?.to_string();
         let request =
             Request::post(path).header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
         let mut run = self.ask(request.body(Full::new(body.into()))?, client).await?;
@@ -321,7 +320,7 @@ impl Bench<'_> {
         Ok(run)
     }
 
-    /// By one request.
+    /// Makes a run of one request.
     async fn ask(&self, request: Request<Full<Bytes>>, client: &Client) -> Result<Run> {
         let answer = client.send(request).await?;
         let (timing, gzip_saves) = (Timing::of(&answer.headers), gzip_saves(&answer.body)?);
@@ -330,12 +329,12 @@ impl Bench<'_> {
     }
 }
 
-/// The JSON of an answer that went well.
+/// The JSON of a successful response.
 fn json(answer: &Answer) -> Result<Value> {
     if !answer.status.is_success() {
-        bail!("it failed: {} {}", answer.status, String::from_utf8_lossy(&answer.body));
+        bail!("the request failed: {} {}", answer.status, String::from_utf8_lossy(&answer.body));
     }
-    serde_json::from_slice(&answer.body).context("the answer is no JSON")
+    serde_json::from_slice(&answer.body).context("the response is not JSON")
 }
 
 fn median(runs: &[Run]) -> f64 {
@@ -346,7 +345,7 @@ pub(crate) fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
-/// To a thousandth, which is more than can be measured.
+/// Rounds to a thousandth.
 pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }

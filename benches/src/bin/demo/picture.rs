@@ -1,4 +1,4 @@
-//! What a visitor sees.
+//! The output of the demo.
 
 use std::fmt::Write;
 
@@ -13,23 +13,23 @@ use crate::terminal::{BOLD, CYAN, GREEN, RED, YELLOW, paint};
 use crate::timing::{Timed, Timing};
 use crate::world::{Language, ROUND_TRIP, World};
 
-/// Columns of the bars.
+/// The width of the bars in columns.
 const BARS: usize = 30;
-/// Columns before them.
+/// The width of the names in columns.
 const NAMES: usize = 19;
-/// Columns of all.
+/// The total width in columns.
 const WIDTH: usize = 98;
-/// Columns of the time axis of the gateway's calls, where their names leave that much.
+/// The maximum width of the time axis of the gateway's calls in columns.
 const AXIS: usize = 40;
 
-/// Who is asked, and from where.
+/// The heading, with the setup of client, gateway and services.
 pub(crate) fn heading() -> String {
     let title = paint(BOLD, "ORFA: one request for all");
     let distance = ROUND_TRIP.as_millis();
     format!("{title}          client --{distance} ms--> gateway --loopback--> 3 services\n")
 }
 
-/// A job: a bar for each way, and what only the queries have.
+/// The section of a job: a bar for each variant, and the figures that only queries have.
 pub(crate) fn bars(job: Job, ways: &[Measured]) -> String {
     let scale = Scale::fit(ways.iter().map(|way| way.row.ms).fold(0.0, f64::max));
     let checked = match ways.iter().all(|way| way.row.equal) {
@@ -45,19 +45,19 @@ pub(crate) fn bars(job: Job, ways: &[Measured]) -> String {
     text.push_str(&queries(ways));
     text.push_str(&sizes(ways));
     if job.graphql().is_none() {
-        text.push_str(" No GraphQL: a write that depends on what was read is not one request.\n");
+        text.push_str(" No GraphQL: a write that depends on a read takes more than one request.\n");
     }
     text
 }
 
-/// What one request makes the gateway call.
+/// The number of calls to services for one request, by variant.
 fn upstream_calls(ways: &[Measured]) -> String {
     let calls = |way: &Measured| Some(format!("{} {}", label(way.way).0, way.row.upstream_calls?));
     let calls: Vec<String> = ways.iter().filter_map(calls).collect();
     format!(" Calls to services: {}\n", calls.join(", ").replace("ORFA ", ""))
 }
 
-/// What aggregates come to for clients that understand more than JSON.
+/// The sizes of an aggregate's response for clients that accept deduplication and compression.
 fn sizes(ways: &[Measured]) -> String {
     let mut text = String::new();
     for Measured { way, row, .. } in ways {
@@ -67,7 +67,7 @@ fn sizes(ways: &[Measured]) -> String {
         let (name, _) = label(*way);
         let _ = writeln!(
             text,
-            " {name:<18}body {plain} kB, {deduplicated} without duplicates, {compressed} with {encoding}, {both} with both",
+            " {name:<18}body {plain} kB, {deduplicated} deduplicated, {compressed} with {encoding}, {both} with both",
         );
     }
     text
@@ -105,7 +105,7 @@ fn kilobytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / 1000.0)
 }
 
-/// How far from the ideal, and the first time.
+/// The difference to the ideal latency, and the time of the first run.
 fn queries(ways: &[Measured]) -> String {
     let mut text = String::new();
     for measured in ways {
@@ -121,7 +121,7 @@ fn queries(ways: &[Measured]) -> String {
     text
 }
 
-/// The program that was sent, and what the gateway did with it.
+/// The source of the program, and the timing of its calls at the gateway.
 pub(crate) async fn inside(world: &World, job: Job) -> Result<String> {
     let program = job.typescript();
     let mut request = measure::request(world, job, Language::Javascript)?;
@@ -139,7 +139,7 @@ pub(crate) async fn inside(world: &World, job: Job) -> Result<String> {
     Ok(text)
 }
 
-/// A line for each call, on a common axis that ends with the answer.
+/// A line for each call, on a common axis that ends with the response.
 fn calls(timing: &Timing) -> String {
     let name = timing.calls.iter().map(|call| call.name.len()).max().unwrap_or(0);
     let axis = WIDTH.saturating_sub(name + 15).clamp(10, AXIS);
@@ -154,19 +154,19 @@ fn call_line(call: &Timed, total: f64, name: usize, axis: usize) -> String {
     format!("  {:<name$} |{before}{bar}{after}| {:>5.1} ms\n", call.name, call.took)
 }
 
-/// What the stranger got, and what the neighbours noticed.
+/// The response to the abusive client, and the effect on other clients.
 pub(crate) fn stranger(met: &Met) -> String {
     let Met { status, code, after_ms, spun, alone_ms, meanwhile_ms, neighbours } = met;
-    let title = paint(BOLD, "\nA stranger sends");
+    let title = paint(BOLD, "\nAn abusive client sends");
     let answer = paint(RED, &format!("{status} {code}"));
     let p99 = paint(BOLD, &format!("{alone_ms:.1} -> {meanwhile_ms:.1} ms"));
     format!(
         "{title}  {SPIN}  ->  {answer} after {after_ms:.0} ms\n\
-         Its neighbours' p99 meanwhile: {p99} ({spun} such programs beside {neighbours} queries in C)\n"
+         The p99 of other clients meanwhile: {p99} ({spun} such programs next to {neighbours} queries in C)\n"
     )
 }
 
-/// What to try next.
+/// Suggestions for the reader.
 pub(crate) fn now_you() -> String {
     let lines = [
         "cargo run --release -p marketplace -- all",
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_axis_has_at_most_five_round_steps() {
+    fn axes_have_at_most_five_round_steps() {
         for (longest, end) in [(97.0, 100.0), (858.0, 1000.0), (412.0, 500.0), (8900.0, 10_000.0)] {
             assert_eq!(Scale::fit(longest).end(), end, "{longest}");
         }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_never_empty_nor_too_long() {
+    fn bars_are_never_empty_or_too_long() {
         let scale = Scale::fit(10_000.0);
         assert_eq!(scale.bar(0.0).trim_end(), "#");
         assert_eq!(scale.bar(20_000.0).len(), BARS);

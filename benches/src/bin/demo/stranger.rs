@@ -1,8 +1,8 @@
-//! What a program without end does to its neighbours: a light, steady load of queries is measured alone,
-//! and again while a stranger sends `while (true) {}`, one after the other, so that one is always running.
+//! The effect of an endless program on other clients: a light, steady load of queries is measured alone, and
+//! again while an abusive client sends `while (true) {}` repeatedly, so that one instance is always running.
 //!
-//! The neighbours' requests are sent when they are due, whether or not the earlier ones were answered, so
-//! that a gateway which stands still is not asked less.
+//! The other clients' requests are sent when they are due, whether earlier ones were answered or not, so that
+//! a gateway that stalls does not receive fewer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,44 +22,45 @@ use crate::measure::{self, millis};
 use crate::terminal;
 use crate::world::{Language, World};
 
-/// The stranger's program.
+/// The program of the abusive client.
 pub(crate) const SPIN: &str = "export default () => { while (true) {} }";
 const LOADED: Duration = Duration::from_secs(6);
 const EVERY: Duration = Duration::from_millis(10);
 
-/// What came of it.
+/// The results.
 #[derive(Debug)]
 pub(crate) struct Met {
-    /// What the stranger was answered.
+    /// The status of the response to the abusive client.
     pub(crate) status: u16,
     pub(crate) code: String,
     pub(crate) after_ms: f64,
-    /// How many such programs ran.
+    /// The number of endless programs.
     pub(crate) spun: usize,
-    /// The neighbours' 99th percentile, before and meanwhile.
+    /// The other clients' 99th percentile, alone and meanwhile.
     pub(crate) alone_ms: f64,
     pub(crate) meanwhile_ms: f64,
     pub(crate) neighbours: usize,
 }
 
-/// A program that was stopped.
+/// The response to an endless program that was stopped.
 struct Stopped {
     status: u16,
     code: String,
     ms: f64,
 }
 
-/// Lets a stranger's programs spin beside the neighbours.
+/// Measures the other clients alone, and together with the abusive client.
 pub(crate) async fn meet(world: &World) -> Result<Met> {
-    terminal::progress("the neighbours alone");
+    terminal::progress("the other clients alone");
     let client = Arc::new(Client::new(world.near.address()));
     let _warm = neighbours(world, &client, Duration::from_millis(500)).await?;
     let alone = neighbours(world, &client, LOADED).await?;
-    terminal::progress("the neighbours beside a stranger");
+    terminal::progress("the other clients next to an abusive one");
     let (meanwhile, stopped) = tokio::try_join!(neighbours(world, &client, LOADED), stranger(world))?;
     let after: Vec<f64> = stopped.iter().map(|stopped| stopped.ms).collect();
     let spun = stopped.len();
-    let Stopped { status, code, .. } = stopped.into_iter().next().context("the stranger was not answered")?;
+    let Stopped { status, code, .. } =
+        stopped.into_iter().next().context("the abusive client got no response")?;
     Ok(Met {
         status,
         code,
@@ -71,7 +72,7 @@ pub(crate) async fn meet(world: &World) -> Result<Met> {
     })
 }
 
-/// A query every 10 ms; how long each took.
+/// Sends a query every 10 ms. Returns the time of each.
 async fn neighbours(world: &World, client: &Arc<Client>, time: Duration) -> Result<Vec<f64>> {
     let (began, mut under_way, mut took) = (Instant::now(), JoinSet::new(), Vec::new());
     let mut ticks = interval(EVERY);
@@ -93,12 +94,12 @@ async fn neighbours(world: &World, client: &Arc<Client>, time: Duration) -> Resu
 async fn neighbour(client: Arc<Client>, request: Request<Full<Bytes>>, due: Instant) -> Result<f64> {
     let answer = client.send(request).await?;
     if !answer.status.is_success() {
-        bail!("a neighbour got {} {}", answer.status, String::from_utf8_lossy(&answer.body));
+        bail!("another client got {} {}", answer.status, String::from_utf8_lossy(&answer.body));
     }
     Ok(millis(due.elapsed()))
 }
 
-/// Sends programs without end, one after the other.
+/// Sends endless programs one after the other.
 async fn stranger(world: &World) -> Result<Vec<Stopped>> {
     let (client, mut stopped) = (Client::new(world.near.address()), Vec::new());
     let end = Instant::now() + LOADED;
@@ -112,7 +113,8 @@ async fn stranger(world: &World) -> Result<Vec<Stopped>> {
 }
 
 fn read(answer: &Answer, ms: f64) -> Result<Stopped> {
-    let problem: Value = serde_json::from_slice(&answer.body).context("the stranger got no problem")?;
+    let problem: Value = serde_json::from_slice(&answer.body)
+        .context("the response to the abusive client is not a problem document")?;
     let code = problem["code"].as_str().unwrap_or("no code").to_owned();
     Ok(Stopped { status: answer.status.as_u16(), code, ms })
 }

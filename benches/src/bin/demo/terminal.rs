@@ -1,4 +1,4 @@
-//! What is printed: results to the standard output, progress to the standard error where it is a terminal.
+//! Terminal output: results to stdout, and progress to stderr if it is a terminal.
 
 use std::io::{IsTerminal, Write};
 
@@ -10,19 +10,19 @@ pub(crate) const YELLOW: Style = coloured(AnsiColor::Yellow);
 pub(crate) const RED: Style = coloured(AnsiColor::Red);
 pub(crate) const CYAN: Style = coloured(AnsiColor::Cyan);
 
-/// Writes a result, where the progress stood.
+/// Writes a result in place of the progress.
 pub(crate) fn say(text: &str) {
     progress("");
     let _ = anstream::stdout().write_all(text.as_bytes());
 }
 
-/// Writes what went wrong.
+/// Writes an error.
 pub(crate) fn complain(text: &str) {
     progress("");
     let _ = anstream::stderr().write_all(text.as_bytes());
 }
 
-/// Shows what is being done now, in place of what was shown before.
+/// Shows the current step in place of the previous one.
 pub(crate) fn progress(text: &str) {
     let mut stderr = std::io::stderr();
     if stderr.is_terminal() {
@@ -31,7 +31,7 @@ pub(crate) fn progress(text: &str) {
     }
 }
 
-/// A text in a style.
+/// Applies a style to a text.
 pub(crate) fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }

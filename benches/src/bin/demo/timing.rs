@@ -1,17 +1,17 @@
-//! What the gateway tells of a query in `Server-Timing`: `cpu;dur=0.31`, and after `Prefer: calls` also
+//! Timings of a query in the gateway's `Server-Timing` header: `cpu;dur=0.31`, and after `Prefer: calls` also
 //! `call;desc="profile GET /buyers 200";dur=3.1;start=0.2` for each upstream call.
 
 use http::HeaderMap;
 use sfv::{BareItem, Item, List, ListEntry, Parser};
 
-/// A query as the gateway saw it; times are in milliseconds.
+/// The timings of a query in milliseconds.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Timing {
     /// CPU time of the program.
     pub(crate) cpu: f64,
-    /// Time to compile the program, where that was done.
+    /// The compile time, if the program was compiled.
     pub(crate) compile: Option<f64>,
-    /// The whole.
+    /// The total time.
     pub(crate) total: f64,
     /// Upstream calls.
     pub(crate) calls: Vec<Timed>,
@@ -26,7 +26,7 @@ pub(crate) struct Timed {
 }
 
 impl Timing {
-    /// What the header says; what is not understood is left out.
+    /// Parses the header. Unknown entries are ignored.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let value = headers.get("server-timing").map_or(&[][..], |value| value.as_bytes());
         let list = Parser::new(value).parse::<List>().unwrap_or_default();
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn measures_and_calls_are_read() {
+    fn reads_timings_and_calls() {
         let value = r#"compile;dur=1.5, cpu;dur=0.31, calls;desc=1, call;desc="a GET /x 200";dur=3;start=0.2, total;dur=9.8"#;
         let headers = [(http::HeaderName::from_static("server-timing"), value.parse().expect("a header"))];
         let timing = Timing::of(&HeaderMap::from_iter(headers));

@@ -1,8 +1,7 @@
-//! What the demo runs: the marketplace, the gateway beside it, and a client far away from both.
+//! The servers of the demo: the marketplace, the gateway next to it, and a client at a distance from both.
 //!
-//! Everything that the client does crosses the same proxy to the same port of the gateway: the REST calls
-//! go through its proxy routes, as they would through any gateway at a company's door. That costs each of
-//! them a tenth of a millisecond of the 93.
+//! All requests of the client cross the same proxy to the same port of the gateway: the REST calls use its
+//! proxy routes, as with any API gateway. That costs each of them a tenth of a millisecond out of 93.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -17,24 +16,24 @@ use benches::process::Orfa;
 use bytes::Bytes;
 use marketplace::{Data, Marketplace};
 
-/// From Tokyo to Oregon and back, as the paper has it.
+/// The round trip between Tokyo and Oregon, as in the paper.
 pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(93);
 
-/// What a program is written in.
+/// The language of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
     Javascript,
     C,
 }
 
-/// Everything that runs, until this is dropped.
+/// All servers, until this is dropped.
 pub(crate) struct World {
     /// A client at a distance.
     pub(crate) far: Client,
     /// A client on the gateway's own machine.
     pub(crate) near: Client,
     pub(crate) delay: Delay,
-    /// The gateway's metrics.
+    /// A client of the gateway's metrics.
     admin: Client,
     modules: BTreeMap<&'static str, Bytes>,
     _gateway: Orfa,
@@ -42,7 +41,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Starts all of it and builds the C programs.
+    /// Starts all servers and builds the C programs.
     pub(crate) async fn start(orfa: &Path) -> Result<Self> {
         let marketplace = Marketplace::start(Data::fresh()?).await?;
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -61,12 +60,12 @@ impl World {
         })
     }
 
-    /// How many calls the gateway has made so far.
+    /// The number of calls that the gateway has made so far.
     pub(crate) async fn upstream_calls(&self) -> Result<u64> {
         jobs::upstream_calls(&self.admin).await
     }
 
-    /// A job's program as it is sent: TypeScript as its file has it, C as the module built of it.
+    /// A job's program as it is sent: the TypeScript source, or the module built from C.
     pub(crate) fn program(&self, job: Job, language: Language) -> Bytes {
         match language {
             Language::Javascript => Bytes::from_static(job.typescript().as_bytes()),

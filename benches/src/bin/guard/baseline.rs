@@ -1,4 +1,4 @@
-//! `benches/guard.json`: what each path took when it was last looked at.
+//! `benches/guard.json`: the instructions of each path at the last update.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::callgrind::Cost;
 
-/// By what part a path may grow unnoticed.
+/// The growth of a path that is tolerated.
 pub(crate) const MORE: f64 = 0.05;
-/// Functions with less than this part of a path have no line of their own.
+/// The share of a path from which a function is listed.
 const LEAST: f64 = 0.01;
-/// How many of those that grew are named.
+/// The number of functions that are named when a path has grown.
 const NAMED: usize = 3;
 
-/// All paths, by their names.
+/// All paths by name.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Baseline(BTreeMap<String, Known>);
 
-/// Instructions of a request.
+/// The instructions of a request.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Known {
@@ -28,7 +28,7 @@ struct Known {
 }
 
 impl Baseline {
-    /// What is committed; where it is not there, every path is new.
+    /// Reads the committed baseline. Without one, every path counts as new.
     pub(crate) fn read() -> Result<Self> {
         let file = file();
         if !file.exists() {
@@ -38,25 +38,25 @@ impl Baseline {
         serde_json::from_str(&text).with_context(|| format!("{} is wrong", file.display()))
     }
 
-    /// Takes over what was counted.
+    /// Replaces the counts of paths.
     pub(crate) fn update(&mut self, counted: &[(&str, Cost)]) -> Result<()> {
         let known = counted.iter().map(|(path, cost)| ((*path).to_owned(), Known::of(cost)));
         self.0.extend(known);
         benches::scoreboard::write(&file(), self)
     }
 
-    /// What there is to say of each path that grew or shrank by much, and by what it did.
+    /// Remarks on each path that has changed significantly, with the functions that have grown.
     pub(crate) fn compare(&self, counted: &[(&str, Cost)]) -> Vec<String> {
         counted.iter().filter_map(|(path, cost)| self.remark(path, cost)).collect()
     }
 
-    /// Whether this is not more than a path may take.
+    /// Whether a path is within its limit.
     pub(crate) fn allows(&self, path: &str, cost: &Cost) -> bool {
         self.0.get(path).is_some_and(|known| share(cost.instructions, known.instructions) <= MORE)
     }
 
     /// # Errors
-    /// If a path grew by too much, or is new.
+    /// Fails if a path has grown too much, or is new.
     pub(crate) fn check(&self, counted: &[(&str, Cost)]) -> Result<()> {
         let over = counted.iter().filter(|(path, cost)| !self.allows(path, cost));
         let over: Vec<&str> = over.map(|(path, _)| *path).collect();
@@ -65,7 +65,7 @@ impl Baseline {
         }
         bail!(
             "more instructions than in benches/guard.json: {}. `make guard LIST=30` names the functions that take them; \
-             if it is worth that, `make guard UPDATE=1` writes the new counts, which belong into the same commit",
+             if the increase is justified, `make guard UPDATE=1` writes the new counts, which belong in the same commit",
             over.join(", ")
         )
     }
@@ -83,7 +83,7 @@ impl Baseline {
         if share < 0.0 {
             return Some(format!(
                 "{path} takes {percent:.1} % less than in benches/guard.json, {is} instructions and not {was}: \
-                 `make guard UPDATE=1` keeps it so"
+                 `make guard UPDATE=1` updates the baseline"
             ));
         }
         let grown = known
@@ -107,7 +107,7 @@ impl Known {
         }
     }
 
-    /// The functions that grew most. One that has no line took no more than the least.
+    /// The functions that have grown most. A function that is not listed counts with the minimum share.
     fn grown<'c>(&self, cost: &'c Cost) -> Vec<(&'c str, u64)> {
         let least = (self.instructions as f64 * LEAST) as u64;
         let by =
@@ -120,12 +120,12 @@ impl Known {
     }
 }
 
-/// By what part it is more; less than nothing where it is less.
+/// The relative growth; negative if the count has decreased.
 fn share(is: u64, was: u64) -> f64 {
     is as f64 / was.max(1) as f64 - 1.0
 }
 
-/// A number with commas between its thousands.
+/// Formats a number with separators.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_grew_by_more_than_a_twentieth_fails_and_says_where() {
+    fn growth_by_more_than_a_twentieth_fails_with_the_functions() {
         let counted = [("proxy", cost(&[("read", 600), ("write", 452), ("log", 8)]))];
         assert!(baseline().check(&counted).is_err());
         let remarks = baseline().compare(&counted).concat();
@@ -166,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_grew_by_less_is_no_word() {
+    fn ignores_smaller_growth() {
         let counted = [("proxy", cost(&[("read", 600), ("write", 449)]))];
         assert!(baseline().check(&counted).is_ok());
         assert!(baseline().compare(&counted).is_empty());
     }
 
     #[test]
-    fn what_became_cheaper_is_told_and_is_no_failure() {
+    fn reports_improvements_without_failing() {
         let counted = [("proxy", cost(&[("read", 600)]))];
         assert!(baseline().check(&counted).is_ok());
         assert!(baseline().compare(&counted).concat().contains("UPDATE=1"));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_told_apart() {
+    fn groups_thousands() {
         assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 }

@@ -1,9 +1,9 @@
-//! A gateway in callgrind, and what it counts.
+//! A gateway under callgrind, and its instruction counts.
 //!
-//! Counting is off until [`Callgrind::begin`]: starting up is most of the work, and tells nothing of requests. The
-//! gateway is told what to do by `vgdb`, which comes with valgrind, and each dump is a file in callgrind's format: for
-//! each function a line `fn=(1) name`, or `fn=(1)` where the name is known, and then lines of a place and a count;
-//! behind `calls=` stands one of another function's.
+//! Counting is disabled until [`Callgrind::begin`]: starting up takes most of the instructions, and is
+//! irrelevant for requests. The gateway is controlled with `vgdb`, which is part of valgrind. Each dump is a
+//! file in callgrind's format: for each function a line `fn=(1) name`, or `fn=(1)` if the name is known,
+//! followed by lines with a position and a count. A line after `calls=` has the count of a called function.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -17,10 +17,11 @@ use seccompiler::{
 use tempfile::TempDir;
 use tokio::process::Command;
 
-/// Dumps are files whose names begin so.
+/// The prefix of the dumps' names.
 const DUMP: &str = "counts";
 
-/// What a thread calls that does something every millisecond, however many requests come: it doesn't count.
+/// A function of threads with periodic work, which does not depend on the number of requests and is not
+/// counted.
 const BY_THE_CLOCK: &str = "std::thread::functions::sleep";
 /// `PR_GET_AUXV` of Linux 6.4 and newer.
 const GET_AUXV: u64 = 0x4155_5856;
@@ -31,23 +32,24 @@ pub(crate) struct Callgrind {
     folder: TempDir,
 }
 
-/// What a request takes.
+/// The cost of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Cost {
     pub(crate) instructions: u64,
-    /// By function, without what it calls.
+    /// The exclusive count of each function.
     pub(crate) functions: BTreeMap<String, u64>,
 }
 
-/// Keeps this process, and all that it starts from now on, from two things that valgrind does not bear. One is to ask the
-/// kernel itself where the vDSO is: `rustix` does, and valgrind has unmapped it; refused, it reads `/proc/self/auxv`, which is
-/// valgrind's. The other are timers with signals, which interrupt guests on their own stacks: callgrind loses count of such
-/// signals and ends; refused, guests have the ticker alone. To be called before there is a second thread.
+/// Protects this process and its children from two calls that valgrind does not support. The first one asks
+/// the kernel for the address of the vDSO: `rustix` does so, but valgrind has unmapped it. If the call is
+/// refused, `rustix` reads `/proc/self/auxv`, which valgrind provides. The second one creates timers with
+/// signals, which interrupt guests on their own stacks: callgrind loses track of such signals and aborts. If
+/// they are refused, guests use the ticker only. Must be called before there is a second thread.
 pub(crate) fn prepare() -> Result<()> {
     let asks = SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, GET_AUXV)?;
     let rules = BTreeMap::from([
         (libc::SYS_prctl, vec![SeccompRule::new(vec![asks])?]),
-        // However it is called.
+        // Refused for all arguments.
         (libc::SYS_timer_create, Vec::new()),
     ]);
     let refuse = SeccompAction::Errno(libc::EINVAL.cast_unsigned());
@@ -60,8 +62,8 @@ impl Callgrind {
     pub(crate) async fn start(orfa: &Path, config: &str) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let mut command = Command::new("taskset");
-        // One core, so that there is one thread for requests, wherever this runs; and no worker of a script interrupts it
-        // when it is woken (SCHED_BATCH).
+        // One core, so that there is one thread for requests on any machine. With SCHED_BATCH a worker of a
+        // script does not preempt the gateway when it is woken.
         command.args(["-c", &rustix::thread::sched_getcpu().to_string(), "chrt", "--batch", "0"]);
         command.args(["valgrind", "--tool=callgrind"]);
         command.args(["--instr-atstart=no", "--separate-threads=yes", "--quiet"]);
@@ -69,7 +71,7 @@ impl Callgrind {
         command.arg(option("--vgdb-prefix", &folder.path().join("vgdb")));
         command.arg(orfa).env("MIMALLOC_PURGE_DELAY", "-1");
         let orfa = Orfa::start_by(command, config).await.context(
-            "the gateway does not start in callgrind: `scripts/setup test` installs what is missing (valgrind, taskset, chrt)",
+            "the gateway does not start in callgrind: `scripts/setup test` installs missing tools (valgrind, taskset, chrt)",
         )?;
         Ok(Self { orfa, folder })
     }
@@ -78,17 +80,17 @@ impl Callgrind {
         self.orfa.address()
     }
 
-    /// Counts from now on.
+    /// Starts counting.
     pub(crate) async fn begin(&self) -> Result<()> {
         self.tell(&["instrumentation", "on"]).await
     }
 
-    /// Forgets what was counted.
+    /// Resets the counts.
     pub(crate) async fn zero(&self) -> Result<()> {
         self.tell(&["zero"]).await
     }
 
-    /// What was counted since, by so many requests.
+    /// The counts since the last reset, divided by the number of requests.
     pub(crate) async fn cost(&self, requests: u64) -> Result<Cost> {
         self.tell(&["dump"]).await?;
         let mut cost = Cost::default();
@@ -114,7 +116,11 @@ impl Callgrind {
         command.arg(option("--vgdb-prefix", &self.folder.path().join("vgdb"))).args(words);
         let told = command.output().await.context("`vgdb` of valgrind does not start")?;
         if !told.status.success() {
-            bail!("callgrind can't be told `{}`: {}", words.join(" "), String::from_utf8_lossy(&told.stderr));
+            bail!(
+                "the callgrind command `{}` failed: {}",
+                words.join(" "),
+                String::from_utf8_lossy(&told.stderr)
+            );
         }
         Ok(())
     }
@@ -125,7 +131,7 @@ fn option(name: &str, file: &Path) -> String {
 }
 
 impl Cost {
-    /// All functions, the costliest first.
+    /// All functions, the most expensive first.
     pub(crate) fn costliest(&self) -> Vec<(&str, u64)> {
         let mut all: Vec<_> = self.functions.iter().map(|(name, count)| (&**name, *count)).collect();
         all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -142,7 +148,8 @@ impl Cost {
                     names.insert(id, plain(name));
                 }
                 if line.starts_with("fn=") {
-                    function = names.get(id).with_context(|| format!("nothing said who {id} is"))?.clone();
+                    function =
+                        names.get(id).with_context(|| format!("the function {id} has no name"))?.clone();
                 }
             } else if line.starts_with("calls=") {
                 is_call = true;
@@ -159,7 +166,7 @@ impl Cost {
     }
 }
 
-/// A function's name without the hash that the compiler puts behind it, and without the depth of a recursion.
+/// A function's name without the compiler's hash suffix, and without the depth of recursion.
 fn plain(name: &str) -> String {
     let name = name
         .rsplit_once('\'')
@@ -176,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_function_calls_is_not_its_own() {
+    fn counts_exclude_called_functions() {
         let dump = "events: Ir\n\
             fl=(1) life.rs\nfn=(1) gateway::life::live::h0123456789abcdef\n10 5\n+2 7\n\
             cfn=(2) memcpy'2\ncalls=3 40\n* 100\n* 1\n\
@@ -189,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dump_that_is_cut_is_told() {
+    fn reports_truncated_dumps() {
         assert!(Cost::default().add("fn=(7)\n1 2\n").is_err());
         assert!(Cost::default().add("fn=(7) a\n1 many\n").is_err());
     }

@@ -1,10 +1,12 @@
-//! `make guard`: how many instructions a request takes on each hot path, beside those of `benches/guard.json`.
+//! `make guard`: the number of instructions that a request takes on each hot path, compared with
+//! `benches/guard.json`.
 //!
-//! Times depend on the machine and on who else uses it; instructions hardly do. The gateway runs in callgrind, on one core,
-//! with everything in its way that an operator has; what it asks is played here, outside. A path that takes
-//! more than a twentieth above the baseline fails, so that such a change is made on purpose: with `--update`, in the
-//! same commit. `paths.rs` has what is asked, `callgrind.rs` counts, `baseline.rs` compares. With `--exercise` nothing is
-//! counted: `scripts/dist` learns from what is asked then which code is hot.
+//! Times depend on the machine and its other load; instruction counts hardly do. The gateway runs under
+//! callgrind, on one core, with all features that operators use. Its upstream service runs in this process. A
+//! path that exceeds the baseline by more than a twentieth fails, so that such a change is made on purpose,
+//! with `--update`, in the same commit. `paths.rs` has the requests, `callgrind.rs` counts, `baseline.rs`
+//! compares. With `--exercise` nothing is counted: `scripts/dist` then uses the requests as a profile for
+//! code layout.
 
 mod baseline;
 mod callgrind;
@@ -21,33 +23,34 @@ use baseline::Baseline;
 use callgrind::{Callgrind, Cost};
 use paths::{Path, World};
 
-/// Requests before it is counted: until what is made once has been made, and what is kept is warm.
+/// The number of requests before counting, until one-time work is done and caches are warm.
 const WARM_UPS: usize = 8;
-/// How often a path is counted, and by so many requests each time: what else goes on now and then, and whether an answer is
-/// there already when it is looked for, makes a difference of a hundredth or two. The one in the middle counts.
+/// The number of rounds for a path, and of requests per round. Periodic work, and whether a response has
+/// arrived when it is first polled, change the result by a hundredth or two, so the median round counts.
 const ROUNDS: usize = 3;
 const REQUESTS: usize = 12;
-/// How often a path is counted that takes more than it may.
+/// The number of attempts for a path that exceeds its limit.
 const TIMES: usize = 3;
-/// So many ask at once where nothing is counted.
+/// The number of concurrent clients when nothing is counted.
 const CLIENTS: usize = 8;
 
 /// Counts the instructions of a request on each hot path.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// The gateway; by default the one beside this program.
+    /// The gateway. Default: the one next to this executable.
     #[arg(long)]
     orfa: Option<PathBuf>,
     /// Only these paths.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Lists so many functions of each path, the costliest first, and compares nothing.
+    /// Lists this number of functions of each path, the most expensive first, without a comparison.
     #[arg(long, value_name = "FUNCTIONS", conflicts_with = "update")]
     list: Option<usize>,
     /// Writes the baseline.
     #[arg(long)]
     update: bool,
-    /// Counts nothing: asks for each path so many times, of a gateway as an operator has it, and ends that.
+    /// Counts nothing: sends this number of requests on each path to a gateway without callgrind, and
+    /// terminates it.
     #[arg(long, value_name = "REQUESTS", conflicts_with_all = ["list", "update", "only"])]
     exercise: Option<usize>,
 }
@@ -71,7 +74,7 @@ fn main() -> Result<()> {
     baseline.check(&counted)
 }
 
-/// All paths, one after the other, in one gateway.
+/// Counts all paths one after the other in one gateway.
 async fn count(arguments: &Arguments, baseline: &Baseline) -> Result<Vec<(&'static str, Cost)>> {
     let orfa = benches::process::find(arguments.orfa.clone())?;
     let world = World::new(&orfa, true).await?;
@@ -104,11 +107,11 @@ async fn count(arguments: &Arguments, baseline: &Baseline) -> Result<Vec<(&'stat
     Ok(counted)
 }
 
-/// Asks for all paths, of a gateway that then ends as it does when it is asked to.
+/// Sends requests on all paths to a gateway, and terminates it gracefully.
 async fn exercise(arguments: &Arguments, requests: usize) -> Result<()> {
     let orfa = benches::process::find(arguments.orfa.clone())?;
     let has_scripts = paths::has_node();
-    // What builds programs is not what is asked: only that may leave counts behind.
+    // Programs are built with another binary: only requests may contribute to the profile.
     let world = World::new(&benches::process::find(None)?, has_scripts).await?;
     let gateway = Orfa::start(&orfa, &world.config).await?;
     for path in world.paths(gateway.address()).await? {
@@ -117,12 +120,12 @@ async fn exercise(arguments: &Arguments, requests: usize) -> Result<()> {
         try_join_all(clients).await.with_context(|| path.name)?;
     }
     if !has_scripts {
-        say("handlers in S were not asked: there is no Node.js 20 or newer");
+        say("handlers in S are skipped: they need Node.js 20 or newer");
     }
     gateway.end().await
 }
 
-/// What a request takes, and where.
+/// The cost of a request.
 async fn measure(gateway: &Callgrind, path: &Path) -> Result<Cost> {
     path.ask(WARM_UPS).await?;
     let mut rounds = Vec::new();
@@ -142,7 +145,7 @@ fn list(path: &str, cost: &Cost, functions: usize) {
     }
 }
 
-/// What it found, for whoever waits.
+/// Prints a result.
 #[expect(clippy::print_stdout, reason = "this is what the program is for")]
 fn say(line: &str) {
     println!("{line}");

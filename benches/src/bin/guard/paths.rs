@@ -1,7 +1,8 @@
-//! The hot paths: what is asked, and of what gateway.
+//! The hot paths: the requests, and the config of the gateway.
 //!
-//! One service stands behind all of them, played in this process: posts and their users, after `benches/rivals/gateways`. It
-//! is some way off, so that an answer is never there before the gateway waits for it.
+//! All of them use one service, which runs in this process: posts and their users, as in
+//! `benches/rivals/gateways`. It has a simulated distance, so that a response never arrives before the
+//! gateway waits for it.
 
 use std::net::SocketAddr;
 use std::path::Path as File;
@@ -30,16 +31,16 @@ parts:
     join: { into: posts, on: userId = id, as: user, one: true }
 answer: posts
 ";
-/// To the service.
+/// The round trip to the service.
 const ROUND_TRIP: Duration = Duration::from_millis(10);
-/// What a worker's start may take.
+/// The timeout for the start of a worker.
 const PATIENCE: Duration = Duration::from_secs(60);
 const HELLO: &str = "hello world";
 const C: &str = "application/wasm";
 const JAVASCRIPT: &str = "text/javascript";
 const ORFA_CACHE: HeaderName = HeaderName::from_static("orfa-cache");
 
-/// What a gateway is started with, and what it asks.
+/// The gateway's config and its upstream service.
 pub(crate) struct World {
     pub(crate) config: String,
     has_scripts: bool,
@@ -49,17 +50,17 @@ pub(crate) struct World {
     _folder: TempDir,
 }
 
-/// A request, over and over.
+/// A request that is repeated.
 pub(crate) struct Path {
     pub(crate) name: &'static str,
     client: Client,
     call: Call,
-    /// What stands in each answer.
+    /// A text that each response contains.
     expected: &'static str,
 }
 
 impl World {
-    /// Handlers in S need [Node.js](has_node).
+    /// Prepares the config and starts the service. Handlers in S need [Node.js](has_node).
     pub(crate) async fn new(orfa: &File, has_scripts: bool) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let file = |name: &str| folder.path().join(name);
@@ -104,7 +105,7 @@ fn query(content_type: &'static str, program: Vec<u8>) -> Call {
     Call::post("/query", program).with(CONTENT_TYPE, HeaderValue::from_static(content_type))
 }
 
-/// By the token of an instance that goes on living, which a program is given that is sent once.
+/// A request with the token of a live instance, which the gateway returns when the program is first sent.
 async fn live(client: &Client, program: Call) -> Result<Call> {
     const MODE: &str = "instance";
     let answer = program.with(ORFA_CACHE, HeaderValue::from_static(MODE)).send(client).await?;
@@ -113,7 +114,8 @@ async fn live(client: &Client, program: Call) -> Result<Call> {
 }
 
 impl Path {
-    /// Asks until there is an answer: once, or again while that is not ready which starts beside the gateway.
+    /// Sends the request until it is answered, repeatedly while components that start in the background are
+    /// not ready.
     pub(crate) async fn begin(&self) -> Result<()> {
         let end = Instant::now() + PATIENCE;
         while self.answer().await?.status == 503 && Instant::now() < end {
@@ -122,13 +124,13 @@ impl Path {
         self.ask(1).await
     }
 
-    /// Asks so many times, on one connection, and looks at each answer.
+    /// Sends the request repeatedly on one connection, and checks each response.
     pub(crate) async fn ask(&self, times: usize) -> Result<()> {
         for _ in 0..times {
             let answer = self.answer().await?;
             let text = String::from_utf8_lossy(&answer.body);
             let is_good = answer.status == 200 && text.contains(self.expected);
-            ensure!(is_good, "the answer is {} {text}", answer.status);
+            ensure!(is_good, "the response is {} {text}", answer.status);
         }
         Ok(())
     }
@@ -138,7 +140,8 @@ impl Path {
     }
 }
 
-/// The routes, with limits that nothing here comes near, and nothing that depends on how fast the machine is.
+/// The routes, with limits that are never reached, and without settings that depend on the speed of the
+/// machine.
 fn config(service: SocketAddr, folder: &File, document: &File) -> String {
     let (folder, document) = (folder.display(), document.display());
     format!(
@@ -161,7 +164,7 @@ routes:
     )
 }
 
-/// The last route, and what it needs.
+/// The script route with its settings.
 fn scripts() -> String {
     let file = program("handlers.sjs");
     format!(
@@ -173,7 +176,7 @@ scripts: {{ engine: node, durability: process }}
     )
 }
 
-/// Whether there is a Node.js that runs handlers.
+/// Whether a supported Node.js is installed.
 pub(crate) fn has_node() -> bool {
     let version = std::process::Command::new("node").args(["-p", "process.versions.node"]).output();
     let major = |text: &str| text.split('.').next()?.parse::<u32>().ok();
@@ -181,7 +184,7 @@ pub(crate) fn has_node() -> bool {
         .is_ok_and(|output| major(&String::from_utf8_lossy(&output.stdout)).is_some_and(|major| major >= 20))
 }
 
-/// Starts the service, which answers as long as this process lives.
+/// Starts the service, which runs as long as this process.
 async fn service() -> Result<SocketAddr> {
     let users: Vec<Value> = (1..=USERS).map(user).collect();
     let ids: Vec<String> = (1..=USERS).map(|id| id.to_string()).collect();

@@ -1,34 +1,34 @@
-//! The paper's table 5, under load, and the long JSON that lost it one of the workflows.
+//! The paper's table 5, under load, and the long JSON that explains its slowest workflow.
 
 use super::{BENCHES, KINDS};
 use crate::page::results::{Results, ratio};
 use crate::page::table::{cell, missing, number, row, spread, table, times};
 
-/// The paper's table 5a: its name, requests a second, milliseconds, percent of a CPU; and our row.
+/// The paper's table 5a: name, requests per second, milliseconds, percent of a CPU, and the name of our row.
 const HELLO: [(&str, f64, f64, u32, &str); 4] = [
     ("GraphQL", 909.09, 1.1, 88, "graphql"),
     ("ORFA-base", 222.22, 4.5, 100, "query.c"),
     ("ORFA-code", 384.62, 2.6, 100, "query.c.code"),
     ("ORFA-inst", 1111.11, 0.9, 20, "query.c.instance"),
 ];
-/// What it has no row for.
+/// Our rows without a counterpart in the table.
 const HELLO_RIVALS: [(&str, &str); 6] = [
     ("JavaScript, base", "query.js"),
     ("JavaScript, code", "query.js.code"),
     ("JavaScript, instance", "query.js.instance"),
     ("workerd, by program", "workerd.program"),
     ("workerd, by token", "workerd.token"),
-    ("a bare server that answers a constant", "floor"),
+    ("a bare server with a constant response", "floor"),
 ];
-/// The paper's table 5b: workflows a second by REST, GraphQL, ORFA-base, -code and -inst.
+/// The paper's table 5b: workflows per second with REST, GraphQL, ORFA-base, -code and -inst.
 const BESIDE: [(&str, [f64; 5]); 3] = [
     ("memos.r", [260.2, 97.24, 77.48, 120.12, 130.52]),
     ("strapi.r", [42.1, 53.34, 18.9, 23.058, 23.352]),
     ("gitea.r", [3.88, 2.761, 2.379, 3.678, 4.017]),
 ];
-/// The benches that count workflows a second.
+/// The benches that measure workflows per second.
 const IN_TABLE_5B: [&str; 3] = ["strapi", "workflows", "market"];
-/// Who reads JSON, and what of it: the paper's defeat in gitea.r.
+/// JSON readers with their display names, for the workflow in which the paper's ORFA is slower.
 const READERS: [(&str, &str); 6] = [
     ("query.c", "ORFA, C"),
     ("query.js", "ORFA, JavaScript"),
@@ -38,10 +38,10 @@ const READERS: [(&str, &str); 6] = [
     ("sonic-rs lazy", "sonic-rs, lazy"),
 ];
 
-/// "Hello world" under load.
+/// Table 5a, "hello world" under load.
 pub(super) fn table_5a(results: &Results) -> String {
     let rows = results.of("query");
-    let heading = "### Table 5a: \"hello world\" under load\n\nOne core for the server, 32 connections; ours in C, log and limits on.\n\n";
+    let heading = "### Table 5a: \"hello world\" under load\n\nOne core for the server, 32 connections; ours in C, with log and limits.\n\n";
     let figure = |server: &str, place| rows.with("server", server).figure(place);
     let cpu = |server: &str| rows.with("server", server).median("cpu_us");
     let gain = |server: &str| times(ratio(cpu("graphql"), cpu(server)));
@@ -55,22 +55,22 @@ pub(super) fn table_5a(results: &Results) -> String {
         HELLO_RIVALS.map(|(name, server)| row(name, std::iter::repeat_n(cell(None), 4).chain(ours(server))));
     let head = [
         "",
-        "theirs: a second",
+        "theirs: per second",
         "ms",
         "CPU",
         "by GraphQL",
-        "ours: a second",
-        "CPU us a request",
+        "ours: per second",
+        "CPU us per request",
         "less CPU than GraphQL",
     ];
     let text = if rows.is_empty() { missing("query") } else { String::new() };
     heading.to_owned() + &text + &table(&head, theirs.into_iter().chain(others)) + &kernel(results)
 }
 
-/// Page faults and system calls of the same.
+/// Page faults and system calls of the same requests.
 fn kernel(results: &Results) -> String {
     let rows = results.of("query").having("page_faults");
-    let heading = "What the same takes of the system, for each request, by 4 connections:\n\n";
+    let heading = "Page faults and system calls per request, over 4 connections:\n\n";
     if rows.is_empty() {
         return heading.to_owned() + &missing("query");
     }
@@ -82,12 +82,12 @@ fn kernel(results: &Results) -> String {
     heading.to_owned() + &table(&head, rows.names("server").into_iter().map(line))
 }
 
-/// Workflows a second where gateway and service share a core.
+/// Table 5b, workflows per second where the gateway and the service share a core.
 pub(super) fn table_5b(results: &Results) -> String {
-    let mut text = "### Table 5b: workflows a second, all on one machine\n\nREST alone, and the others beside the service that they \
-        call, on one core; N = 4; ours in C, with Strapi itself, and with stand-ins for Memos and Gitea that cost next to nothing \
-        themselves, so that what stands between shows. The marketplace's services and databases have the load's core, and its \
-        REST is proxied by ORFA. Each as a part of REST alone, too.\n\n".to_owned();
+    let mut text = "### Table 5b: workflows a second, all on one machine\n\nREST alone, and the others together with the service that they \
+        call, on one core; N = 4; ours in C, with Strapi itself, and with stand-ins for Memos and Gitea of minimal cost, \
+        so that the servers in between dominate. The marketplace's services and databases share the load's core, and its \
+        REST is proxied by ORFA. Each figure is also given relative to REST alone.\n\n".to_owned();
     let part = |value: String, part: f64| format!("{value}, {}×", number(part));
     let mut lines: Vec<Vec<String>> = Vec::new();
     for (workflow, figures) in BESIDE {
@@ -120,12 +120,12 @@ pub(super) fn table_5b(results: &Results) -> String {
     text + &table(&head, lines)
 }
 
-/// Long JSON, which lost the paper gitea.r.
+/// Long JSON, the reason for the paper's result on gitea.r.
 pub(super) fn json(results: &Results) -> String {
     let rows = results.of("json");
-    let heading = "### Long JSON, the cause of the defeat in gitea.r\n\nMicroseconds of CPU for a megabyte of issues, as Gitea \
-        answers them: to read three members of one in a hundred (rows), one member of each (column), the open ones (open), or \
-        the text alone (parse).\n\n";
+    let heading = "### Long JSON, the cause of the defeat in gitea.r\n\nMicroseconds of CPU for a megabyte of issues in Gitea's \
+        format: to read three members of one issue in a hundred (rows), one member of each (column), the open issues (open), or \
+        for parsing alone (parse).\n\n";
     if rows.is_empty() {
         return heading.to_owned() + &missing("json");
     }

@@ -1,4 +1,5 @@
-//! The paper's figures 7 to 9 as it draws them, of our rows: bars for each workflow, our programs with a call for each row.
+//! The paper's figures 7 to 9 in its layout, for our rows: bars for each workflow, for our programs with a
+//! call for each row.
 
 use super::{BENCHES, INSTANCE, KINDS, PLACES, SIZES, USUAL_SIZE, bytes, distances, latencies, traffic};
 use crate::page::Plot;
@@ -43,7 +44,7 @@ pub(in crate::page) fn plots(results: &Results) -> Vec<Plot> {
     plots.map(|(name, kinds, panels, height)| (name, Bars { kinds, panels, height }.draw())).collect()
 }
 
-/// Figures of each workflow.
+/// The figures of each workflow.
 fn by_workflow(
     results: &Results,
     figures: impl Fn(&Rows<'_>) -> Vec<Option<f64>>,

@@ -1,7 +1,7 @@
-/* The Proxy-Wasm ABI as the specification's documents for 0.1.0, 0.2.0 and 0.2.1 have it, for modules in C.
+/* The Proxy-Wasm ABI for modules in C, following the specifications of 0.1.0, 0.2.0 and 0.2.1.
  *
- * ABI is 10, 20 or 21. What a version lacks isn't declared, so that a module of it can't import it. Addresses are
- * 32 bits wide; `size` is what the specification calls size_t. */
+ * ABI is 10, 20 or 21. Functions that a version lacks are not declared, so that its module cannot import them.
+ * Addresses are 32 bits wide; `size` corresponds to size_t in the specification. */
 #pragma once
 #include <stdint.h>
 

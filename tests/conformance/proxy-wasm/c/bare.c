@@ -1,4 +1,4 @@
-/* The least that is a module: a marker, an allocator and nothing else. Every callback is optional. */
+/* The smallest module: a version marker and an allocator. Every callback is optional. */
 #define EXPORT(name) __attribute__((export_name(#name)))
 
 static char heap[65536];

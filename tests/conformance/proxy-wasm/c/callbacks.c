@@ -1,8 +1,8 @@
-/* What a host calls: every callback of the specification, each logged and given to the script.
+/* All callbacks of the specification. Each is logged and runs its section of the script.
  *
- * How a module starts and where its memory comes from differ on purpose by version, so that the three modules stand
- * for every kind there is: 0.1.0 has `_start` and `malloc`, 0.2.0 neither of the starts and `malloc`, 0.2.1
- * `_initialize`, `main` and `proxy_on_memory_allocate`. */
+ * The start function and the allocator differ by version on purpose, so that the three modules cover every variant:
+ * 0.1.0 has `_start` and `malloc`, 0.2.0 no start function and `malloc`, 0.2.1 `_initialize`, `main` and
+ * `proxy_on_memory_allocate`. */
 #include "abi.h"
 #include "script.h"
 #include <stdio.h>
@@ -29,7 +29,7 @@ EXPORT(proxy_on_memory_allocate) void *allocate(size length) { return malloc(len
 EXPORT(malloc) void *allocate(size length) { return malloc(length); }
 #endif
 
-/* With `_initialize` the host calls it next, and `_start` calls it: so it says how the module was started. */
+/* Set by `main`, which is called by the host after `_initialize`, or by `_start`. */
 static bool main_ran;
 #if ABI == 10
 int main(void) { main_ran = true; return 0; }
@@ -37,7 +37,7 @@ int main(void) { main_ran = true; return 0; }
 EXPORT(__main_void) int ran(void) { main_ran = true; return 0; }
 #endif
 
-/* Contexts are found by their number. */
+/* The contexts, by id modulo the size. */
 static run *runs[65536];
 
 static run *context(uint32_t id) {
@@ -88,7 +88,7 @@ EXPORT(proxy_on_response_trailers) uint32_t response_trailers(uint32_t id, uint3
     return pass(context(id), "response_trailers", true, "response_trailers n=%u", count);
 }
 
-/* The host enters with the plugin's context; the stream that asked is the last that called. */
+/* Returns the context that made a call. The host enters the callback with the plugin's context. */
 uint32_t caller_of(uint32_t call);
 
 EXPORT(proxy_on_http_call_response)
@@ -138,7 +138,7 @@ EXPORT(proxy_on_done) uint32_t done(uint32_t id) {
 EXPORT(proxy_on_log) void logged(uint32_t id) { enter(context(id), "log", "log"); }
 EXPORT(proxy_on_delete) void deleted(uint32_t id) { enter(context(id), "delete", "delete"); }
 
-/* Called by no host today; AssemblyScript's SDK exports them. */
+/* Current hosts don't call these; the AssemblyScript SDK exports them. */
 EXPORT(proxy_validate_configuration) uint32_t validate(uint32_t id, size length) { return 1; }
 EXPORT(proxy_on_request_metadata) uint32_t request_metadata(uint32_t id, uint32_t count) { return 0; }
 EXPORT(proxy_on_response_metadata) uint32_t response_metadata(uint32_t id, uint32_t count) { return 0; }

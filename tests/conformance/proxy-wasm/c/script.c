@@ -1,4 +1,4 @@
-/* Reads scripts and runs their sections. */
+/* Parses scripts and runs their sections. */
 #include "abi.h"
 #include "script.h"
 #include <stdarg.h>
@@ -8,14 +8,14 @@
 
 static void say(const char *text) { proxy_log(2, text, strlen(text)); }
 
-/* A copy of the text from `from` to `to` without blanks at its ends. */
+/* Returns a copy of the text from `from` to `to` without leading and trailing spaces. */
 static char *trimmed(const char *from, const char *to) {
     while (from < to && *from == ' ') from++;
     while (to > from && to[-1] == ' ') to--;
     return strndup(from, to - from);
 }
 
-/* How often each section of each context was entered, for `at`. */
+/* The number of times that each section of each context was entered, for `at`. */
 static struct entry { uint32_t id; char section[40]; uint32_t times; } entries[4096];
 static uint32_t entered;
 
@@ -28,7 +28,7 @@ static uint32_t times(uint32_t id, const char *section) {
     return entry->times = 1;
 }
 
-/* Whether a header of the request is as `when NAME VALUE` says. */
+/* Whether a header of the request satisfies `when NAME VALUE`. */
 static bool holds(const char *condition) {
     size name = strcspn(condition, " "), length;
     const char *wanted = condition + name + 1;
@@ -37,7 +37,7 @@ static bool holds(const char *condition) {
            memcmp(value, wanted, length) == 0;
 }
 
-/* The steps of one line; false if `at` or `when` says that the section ends here. */
+/* Runs the steps of one line. Returns false if an `at` or `when` ends the section. */
 static bool steps(run *run, const char *line, const char *end, uint32_t time) {
     while (line < end) {
         const char *stop = memchr(line, ';', end - line);

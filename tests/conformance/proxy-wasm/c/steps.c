@@ -1,7 +1,7 @@
-/* The steps of a script: a host function each, with its status or what it gave as text.
+/* The steps of a script: each calls a host function and returns its status or its result as text.
  *
- * The steps that other modules have too are first; `raw ...` are calls that no SDK makes: types that don't exist,
- * addresses outside of the memory, calls out of place. */
+ * Steps shared with other modules come first; `raw ...` are calls that no SDK makes: unknown types, addresses outside
+ * the memory, and calls at the wrong time. */
 #include "abi.h"
 #include "script.h"
 #include <stdio.h>
@@ -25,7 +25,7 @@ static const char *name_of(status status) {
 
 static char out[1 << 16];
 
-/* Bytes as text, \xNN where they can't be printed. */
+/* Returns bytes as text, with \xNN for unprintable ones. */
 static const char *quoted(const char *bytes, size length) {
     if (length == 0) return "(empty)";
     char *at = out;
@@ -52,7 +52,7 @@ const char *buffer(uint32_t type) {
     return strndup(bytes, length);
 }
 
-/* Calls that are under way: who asked, and by which name. */
+/* Calls in flight, with their context and their name. */
 static struct { uint32_t call, caller; char name[32]; } calls[1024];
 static uint32_t called;
 
@@ -91,7 +91,7 @@ static const char *const BUFFERS[] = { "request", "response", "downstream", "ups
 static const char *const LEVELS[] = { "trace", "debug", "info", "warn", "error", "critical", NULL };
 static const char *const KINDS[] = { "counter", "gauge", "histogram", NULL };
 
-/* `a=1,b=2` as the ABI has pairs: their number, all lengths, then names and values, each with a zero. */
+/* Encodes `a=1,b=2` as pairs of the ABI: their number, all lengths, then names and values, each zero-terminated. */
 static size pairs_of(const char *text, char *to) {
     char *copy = strdup(text), *save;
     uint32_t count = 0, lengths[128];
@@ -164,8 +164,8 @@ static const char *http_call(run *run, const char *const *words, const char *tex
     return name_of(status);
 }
 
-/* The upstream of a gRPC call is Envoy's GrpcService as a protobuf: envoy_grpc (1) with cluster_name (1). With
- * `grpc_call_by_name` it is the name itself. */
+/* The upstream of a gRPC call is Envoy's GrpcService as a protobuf: envoy_grpc (1) with cluster_name (1). For
+ * `grpc_call_by_name` it is the plain name. */
 static const char *grpc(run *run, const char *const *words, const char *text) {
     char upstream[128];
     size name = strlen(words[1]), length = name;
@@ -375,7 +375,7 @@ const char *step(run *run, const char *step) {
     return "no such step";
 }
 
-/* Outside of any memory that a module has here. */
+/* An address outside the memory of every module here. */
 #define NOWHERE ((char *)0xffffff00)
 
 static const char *raw(run *run, const char *const *words) {
@@ -403,7 +403,7 @@ static const char *raw(run *run, const char *const *words) {
         return value(proxy_get_buffer_bytes(99, 0, 10, &bytes, &length), bytes, length);
     if (strcmp(what, "buffer_overflow") == 0)
         return value(proxy_get_buffer_bytes(7, UINT32_MAX - 1, UINT32_MAX - 1, &bytes, &length), bytes, length);
-    if (strcmp(what, "buffer_clip") == 0) /* all but the first four bytes, asked for with more than there are */
+    if (strcmp(what, "buffer_clip") == 0) /* everything after four bytes, with a length beyond the end */
         return value(proxy_get_buffer_bytes(7, 4, 1 << 20, &bytes, &length), bytes, length);
     if (strcmp(what, "set_configuration") == 0) return name_of(proxy_set_buffer_bytes(7, 0, 1, "x", 1));
     if (strcmp(what, "set_call_header") == 0) return name_of(proxy_add_header_map_value(6, "a", 1, "b", 1));

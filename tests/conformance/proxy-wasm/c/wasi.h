@@ -1,5 +1,5 @@
-/* What modules import of WASI, in the namespace that WASI names: `wasi_snapshot_preview1`, or `wasi_unstable`, which
- * AssemblyScript's runtime uses. Arguments of 64 bits stand where they do in the interface. */
+/* WASI functions, imported from the namespace in the macro WASI: `wasi_snapshot_preview1`, or `wasi_unstable`, which
+ * the AssemblyScript runtime uses. 64-bit arguments have the same positions as in the interface. */
 #pragma once
 #include <stdint.h>
 

@@ -1,9 +1,9 @@
-// The conformance module in Go: it does what its configuration says, and logs what came of it.
+// The conformance module in Go: it runs the script in its configuration, and logs the results.
 //
-// The configuration is a script (README.md beside the table of rows has its language): a line for each callback with
-// the host functions that it calls. Every callback that comes and every result is logged, so that a row of the table
-// is a script and the lines that must come. script.go reads scripts and runs them; steps.go has the steps. The same
-// language is spoken by the modules in AssemblyScript and in C, by other SDKs and none.
+// The script has a line for each callback, with the host functions to call (README.md in the parent folder describes
+// the language). Every callback and every result is logged, so that a row of the table consists of a script and the
+// expected lines. script.go parses and runs scripts; steps.go has the steps. The modules in AssemblyScript (another
+// SDK) and in C (no SDK) support the same language.
 package main
 
 import (
@@ -17,7 +17,7 @@ func init() { proxywasm.SetVMContext(&vm{}) }
 
 type vm struct{ types.DefaultVMContext }
 
-// The script of the VM is its own configuration; it has one section, `vm_start`.
+// The VM's script is the VM's configuration, with only the section `vm_start`.
 func (*vm) OnVMStart(size int) types.OnVMStartStatus {
 	text, _ := proxywasm.GetVMConfiguration()
 	run := newRun(parse(text))
@@ -87,5 +87,5 @@ func (s *stream) OnHttpResponseTrailers(count int) types.Action {
 	return s.run.pass("response_trailers", true, "response_trailers n=%d", count)
 }
 
-// The SDK calls it from proxy_on_log; it keeps proxy_on_done and proxy_on_delete of streams to itself.
+// The SDK calls it from proxy_on_log; it does not expose proxy_on_done and proxy_on_delete of streams.
 func (s *stream) OnHttpStreamDone() { s.run.enter("log", "log") }

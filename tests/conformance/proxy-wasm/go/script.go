@@ -8,10 +8,10 @@ import (
 	"github.com/proxy-wasm/proxy-wasm-go-sdk/proxywasm/types"
 )
 
-// A script: the steps of each section, as they are written.
+// A script: the texts of the steps of each section.
 type script map[string][]string
 
-// Reads `section: step; step` lines.
+// Parses lines of `section: step; step`.
 func parse(text []byte) script {
 	script := script{}
 	for _, line := range strings.Split(string(text), "\n") {
@@ -26,13 +26,13 @@ func parse(text []byte) script {
 	return script
 }
 
-// What a context remembers while it runs its script.
+// The state of a context while it runs its script.
 type run struct {
 	script  script
 	entered map[string]int
 	action  types.Action
 	refused bool
-	// What the last steps of a kind gave.
+	// Results of earlier steps.
 	cas     uint32
 	queue   uint32
 	metrics map[string]metric
@@ -42,7 +42,7 @@ func newRun(script script) *run {
 	return &run{script: script, entered: map[string]int{}, metrics: map[string]metric{}}
 }
 
-// A callback that decides whether the stream goes on. `section/end` and `section/more` are sections of their own.
+// Runs a callback that may pause the stream, and its section `section/end` or `section/more`.
 func (r *run) pass(section string, end bool, format string, values ...any) types.Action {
 	r.action = types.ActionContinue
 	r.enter(section, format, values...)
@@ -54,7 +54,7 @@ func (r *run) pass(section string, end bool, format string, values ...any) types
 	return r.action
 }
 
-// A callback: it is logged, then its section runs.
+// Logs a callback and runs its section.
 func (r *run) enter(section, format string, values ...any) {
 	proxywasm.LogInfo("on " + fmt.Sprintf(format, values...))
 	r.steps(section)
@@ -76,7 +76,7 @@ func (r *run) steps(section string) {
 	}
 }
 
-// Whether a header of the request is as `when NAME VALUE` says.
+// Whether a header of the request satisfies `when NAME VALUE`.
 func (r *run) holds(condition string) bool {
 	name, wanted, _ := strings.Cut(condition, " ")
 	value, err := proxywasm.GetHttpRequestHeader(name)

@@ -1,6 +1,6 @@
-// The steps of a script: a host function each, by the SDK, with its result as text.
+// The steps of a script: each calls a host function through the SDK and returns its result as text.
 //
-// A status has the name that the specification gives it; bytes that can't be printed are written as \xNN.
+// Statuses have their names in the specification; unprintable bytes are written as \xNN.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/proxy-wasm/proxy-wasm-go-sdk/proxywasm/types"
 )
 
-// Runs a step; the empty text is not logged.
+// Runs a step. An empty result is not logged.
 func (r *run) step(step string) string {
 	words := strings.Split(step, " ")
 	word := func(n int) string {
@@ -119,7 +119,7 @@ func (r *run) step(step string) string {
 		}
 		return value(proxywasm.CallForeignFunction(word(1), bytes))
 	case "time":
-		// A clock that stands still or begins at 1970 is none.
+		// A clock that does not advance or starts at 1970 is broken.
 		if time.Now().Year() > 2020 {
 			return "OK"
 		}
@@ -286,7 +286,7 @@ func logAt(level, text string) {
 	levels[level](text)
 }
 
-// `a=1,b=2`, or `-` for none.
+// Parses `a=1,b=2`, or `-` for an empty list.
 func pairs(text string) [][2]string {
 	pairs := [][2]string{}
 	for _, pair := range strings.Split(text, ",") {
@@ -341,7 +341,7 @@ func status(err error) string {
 	case errors.Is(err, types.ErrorUnimplemented):
 		return "UNIMPLEMENTED"
 	}
-	// The SDK has no name for the others.
+	// The SDK has no names for other statuses.
 	if err.Error() == "unknown status code: 3" {
 		return "SERIALIZATION_FAILURE"
 	}

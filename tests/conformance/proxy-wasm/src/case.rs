@@ -1,4 +1,4 @@
-//! A case: a row on one of the modules, with the service that stands behind it and what it has logged.
+//! A case: a row on one of the modules, with its service and its log.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::service::Service;
 pub(crate) struct Case {
     pub(crate) row: Row,
     pub(crate) module: Module,
-    /// The module's file.
+    /// The module's path.
     pub(crate) wasm: PathBuf,
-    /// One word that names it everywhere: path, service, filter, metrics.
+    /// A unique word for the case, used as path prefix and as the name of service, filter and metrics.
     pub(crate) id: String,
     pub(crate) service: Service,
     pub(crate) log: Arc<Log>,
@@ -36,7 +36,7 @@ impl Case {
         format!("{}/{}", self.module, self.row.id)
     }
 
-    /// A text of the row as it is for this case.
+    /// Fills in the placeholders of a text of the row.
     pub(crate) fn fill(&self, text: &str) -> String {
         let address = self.service.address.to_string();
         text.replace("$ID", &self.id).replace("$SERVICE", &self.id).replace("$ADDRESS", &address)
@@ -47,18 +47,18 @@ impl Case {
         self.fill(&self.row.script)
     }
 
-    /// What the row expects of every host.
+    /// Returns the row's expectations for every host.
     pub(crate) fn expected(&self) -> &Expected {
         &self.row.expected
     }
 
-    /// Whether the host takes its configuration.
+    /// Whether the host is expected to accept the configuration.
     pub(crate) fn loads(&self, host: Kind) -> bool {
         let difference = self.row.difference(host, self.module);
         difference.and_then(|difference| difference.starts).unwrap_or(self.row.starts)
     }
 
-    /// What a host is known to do instead, with the reason: its differences laid over the row.
+    /// Returns the known different behaviour of a host, merged with the row's expectations, and its reason.
     pub(crate) fn known(&self, host: Kind) -> Option<(Expected, &str)> {
         let difference = self.row.difference(host, self.module)?;
         let (common, own) = (self.expected().clone(), difference.expected.clone());

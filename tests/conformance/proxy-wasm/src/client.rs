@@ -1,4 +1,4 @@
-//! The client: sends a row's request and reads what comes.
+//! The client: sends the requests of a row and reads the answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::log::PATIENCE;
 use crate::rows::Exchange;
 use crate::service;
 
-/// How long a client that is expected to wait in vain does.
+/// The time that a client waits for an answer that is expected not to arrive.
 const HANGING: Duration = Duration::from_secs(2);
 
-/// What the client got.
+/// The result of a request.
 #[derive(Debug)]
 pub(crate) enum Got {
     Answer {
@@ -29,18 +29,18 @@ pub(crate) enum Got {
         body: String,
         trailers: HeaderMap,
     },
-    /// It ended before the answer was whole.
+    /// The connection or stream ended before the answer was complete.
     Broken {
         _why: String,
     },
-    /// Nothing came.
+    /// Nothing arrived in time.
     Nothing,
 }
 
-/// Sends the request of an exchange to a host.
+/// Sends the request of an exchange to a host and returns the result.
 pub(crate) async fn send(case: &Arc<Case>, to: SocketAddr, exchange: &Exchange) -> Got {
     if let Some(line) = &exchange.after {
-        // What does not come in time shows in the log that the row expects.
+        // A missing line is reported by the comparison of logs.
         let _ = case.log.wait(std::slice::from_ref(line)).await;
     }
     let patience = if exchange.answer.hangs { HANGING } else { PATIENCE };

@@ -1,4 +1,4 @@
-//! A host of filters: how it is started with all cases, and what it tells.
+//! A host of filters: starting it with all cases, and reading its output.
 
 mod envoy;
 mod orfa;
@@ -19,29 +19,29 @@ use tokio::sync::watch;
 use crate::case::Case;
 use crate::log::{Line, PATIENCE};
 
-/// How long a host may take to start: it compiles every module.
+/// The time limit for a host's start, which compiles every module.
 const START: Duration = Duration::from_secs(120);
 
-/// Which hosts there are.
+/// The supported hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     Envoy,
     Orfa,
 }
 
-/// What a start comes to: the host running, or what it said when it refused.
+/// The result of a start: the running host, or its output if it refused to start.
 pub(crate) type Started = Result<Running, String>;
 type Starting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Started>> + 'a>>;
 
 pub(crate) trait Host {
-    /// Which it is: whose differences the table has.
+    /// Returns the kind of the host, which selects the known differences in the table.
     fn kind(&self) -> Kind;
-    /// Starts it with a filter and a service for each case, and waits until it listens.
+    /// Starts the host with a filter and a service for each case, and waits until it listens.
     fn start<'a>(&'a self, cases: &'a [Arc<Case>]) -> Starting<'a>;
 }
 
 impl Kind {
-    /// Its name in lower case.
+    /// Returns the name in lower case.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Envoy => "envoy",
@@ -58,11 +58,11 @@ impl Kind {
     }
 }
 
-/// A host that listens. It is killed when dropped.
+/// A listening host, killed on drop.
 pub(crate) struct Running {
-    /// Where each case is, by its id.
+    /// The address for each case, by its id.
     addresses: BTreeMap<String, SocketAddr>,
-    /// Where metrics are: an address and a path.
+    /// The address and the path of the metrics.
     metrics: (SocketAddr, &'static str),
     _process: Process,
 }
@@ -72,7 +72,7 @@ impl Running {
         self.addresses[&case.id]
     }
 
-    /// Waits until a metric has this value; the last value where it does not get it.
+    /// Waits until a metric has this value. Returns the last values as an error if it does not.
     pub(crate) async fn metric(&self, name: &str, value: i64) -> Result<(), String> {
         let mut shown = String::new();
         let until = async {
@@ -81,7 +81,7 @@ impl Running {
                 if shown.lines().any(|line| shows(line, name, value)) {
                     return;
                 }
-                // Hosts gather what their workers count from time to time: asked again until it is there.
+                // Hosts aggregate the metrics of their workers periodically, so poll until the value appears.
                 tokio::task::yield_now().await;
             }
         };
@@ -90,21 +90,21 @@ impl Running {
     }
 }
 
-/// Whether a line of metrics has this name as a word of its own, and this value last.
+/// Whether a line of metrics contains a name with this ending and has this value last.
 fn shows(line: &str, name: &str, value: i64) -> bool {
     let is_of_a_name = |letter: char| letter.is_alphanumeric() || letter == '_';
     line.rsplit([' ', ':']).next() == Some(&value.to_string())
         && line.split(|letter| !is_of_a_name(letter)).any(|word| word.ends_with(name))
 }
 
-/// A host's process: what it prints is read, and given to cases.
+/// A host's process. Its output is parsed and distributed to the cases.
 pub(crate) struct Process {
     child: Child,
     said: Arc<watch::Sender<Vec<String>>>,
 }
 
 impl Process {
-    /// Starts it. `read` makes a line into a case's id and what its module logged.
+    /// Starts the process. `read` parses a line into a case's id and the line that its module logged.
     fn start(
         command: &mut Command,
         cases: &[Arc<Case>],
@@ -135,7 +135,8 @@ impl Process {
         Ok(Self { child, said })
     }
 
-    /// Waits for a line of which something can be made; what it said if it ends before.
+    /// Waits for a line from which `make` returns a value. If the process ends before, returns its output as an
+    /// error.
     async fn wait<T>(&mut self, make: impl Fn(&str) -> Option<T>) -> Result<T, String> {
         let mut receiver = self.said.subscribe();
         let child = &mut self.child;
@@ -155,7 +156,7 @@ impl Process {
     }
 }
 
-/// The body of an answer, by a request of its own.
+/// Fetches a body over a new connection.
 async fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
     use http_body_util::{BodyExt, Empty};
     let stream = tokio::net::TcpStream::connect(address).await?;
@@ -172,7 +173,7 @@ mod tests {
     use super::shows;
 
     #[test]
-    fn a_metric_is_found_in_both_notations() {
+    fn finds_metrics_in_both_notations() {
         assert!(shows("wasmcustom.a_count: 3", "a_count", 3));
         assert!(shows("orfa_filter_a_count{route=\"/a/*\"} 3", "a_count", 3));
         assert!(shows("orfa_filter_metric{name=\"a_count\"} 3", "a_count", 3));

@@ -1,7 +1,7 @@
 //! Plays a case on a host and judges it.
 //!
-//! A case can't be played twice: modules keep what they counted. So what came is noted once, and compared with what
-//! every host should do, then with what this one is known to do instead.
+//! A case can't be played twice, because modules keep their state. So the results are collected once, and
+//! compared first with the behaviour expected of every host, then with the known differences of this host.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::log;
 use crate::rows::{Exchange, Expect, Expected, Seen};
 use crate::service::Came;
 
-/// How a case went.
+/// The result of a case.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// As on every host.
+    /// The behaviour expected of every host.
     Same,
-    /// As this host is known to do instead, and why.
+    /// A known difference of this host, with its reason.
     Differs(String),
-    /// As neither.
+    /// Any other behaviour, with the problems.
     Fails(Vec<String>),
 }
 
-/// Plays a case on a host that took its configuration.
+/// Plays a case on a host that accepted its configuration.
 pub(crate) async fn play(host: Kind, running: &Running, case: &Arc<Case>) -> Verdict {
     let known = case.known(host);
     let expected = known.as_ref().map_or(case.expected(), |(expected, _)| expected);
@@ -43,20 +43,20 @@ pub(crate) async fn play(host: Kind, running: &Running, case: &Arc<Case>) -> Ver
     if !problems.is_empty() {
         return Verdict::Fails(problems);
     }
-    // What is said to differ has to: else the table is out of date.
+    // A known difference must occur: otherwise the table is out of date.
     let common = case.expected();
     let same =
         case.row.starts && compare(case, running, common, &self::exchanges(common), &got).await.is_empty();
     match same {
-        true => Verdict::Fails(vec!["it is said to differ and does not".into()]),
+        true => Verdict::Fails(vec!["the table lists a difference that does not occur".into()]),
         false => Verdict::Differs(why.to_owned()),
     }
 }
 
-/// Judges a start that had to be refused, by what the host said at its end.
+/// Judges a start that must be refused, by the host's output.
 pub(crate) fn refusal(host: Kind, refused: Option<String>, case: &Case) -> Verdict {
     match refused {
-        None => Verdict::Fails(vec!["the host took what it has to refuse".into()]),
+        None => Verdict::Fails(vec!["the host accepted a configuration that it must refuse".into()]),
         Some(_) if !case.row.starts => Verdict::Same,
         Some(_) => {
             let why = case.row.difference(host, case.module).map(|difference| difference.why.clone());
@@ -69,7 +69,7 @@ fn exchanges(expected: &Expected) -> Vec<Exchange> {
     expected.exchange.clone().unwrap_or_else(|| vec![Exchange::default()])
 }
 
-/// What is not as expected.
+/// Returns the differences from the expectations.
 async fn compare(
     case: &Case,
     running: &Running,
@@ -136,7 +136,7 @@ fn answered(case: &Case, expect: &Expect, got: &Got) -> Vec<String> {
     problems
 }
 
-/// What is wrong with headers; several values of a name are one, with commas.
+/// Returns the differences of headers. Several values of a name are joined with commas.
 fn has(case: &Case, what: &str, wanted: &BTreeMap<String, Option<String>>, there: &HeaderMap) -> Vec<String> {
     let mut problems = Vec::new();
     for (name, wanted) in wanted {

@@ -1,13 +1,13 @@
-//! What a case's module has logged so far, to be waited for.
+//! The log of a case's module, which can be waited for.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Longer than anything here takes.
+/// The default time limit for waiting: longer than any correct behaviour takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A line of a module.
+/// A line that a module logged.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) level: String,
@@ -28,22 +28,22 @@ impl Log {
         self.0.send_modify(|lines| lines.push(line));
     }
 
-    /// The text of all lines.
+    /// Returns the text of all lines.
     pub(crate) fn text(&self) -> Vec<String> {
         self.0.borrow().iter().map(|line| format!("[{}] {}", line.level, line.text)).collect()
     }
 
-    /// Whether such a line has come.
+    /// Whether a line that matches was logged.
     pub(crate) fn has(&self, wanted: &str) -> bool {
         self.0.borrow().iter().any(|line| line.is(wanted))
     }
 
-    /// Waits for these lines in this order; the first that did not come in time.
+    /// Waits for these lines in this order. Returns the first one that did not come in time as an error.
     pub(crate) async fn wait(&self, wanted: &[String]) -> Result<(), String> {
         self.wait_for(wanted, PATIENCE).await
     }
 
-    /// The same for so long.
+    /// Like `wait`, with this time limit.
     pub(crate) async fn wait_for(&self, wanted: &[String], patience: Duration) -> Result<(), String> {
         let mut receiver = self.0.subscribe();
         let all = async {
@@ -51,7 +51,7 @@ impl Log {
                 if first_missing(&receiver.borrow_and_update(), wanted).is_none() {
                     return;
                 }
-                // The sender lives as long as the case: there is always more to wait for.
+                // The sender lives as long as the case, so more lines may come.
                 if receiver.changed().await.is_err() {
                     std::future::pending::<()>().await;
                 }
@@ -80,7 +80,7 @@ impl Line {
     }
 }
 
-/// Whether a text is as the pattern says, where `*` stands for anything.
+/// Whether a text matches a pattern, where `*` matches any text.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let Some((before, after)) = pattern.split_once('*') else { return pattern == text };
     let Some(rest) = text.strip_prefix(before) else { return false };
@@ -98,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_anything() {
+    fn a_star_matches_any_text() {
         assert!(matches("on tick", "on tick") && !matches("on tick", "on tick 2"));
         assert!(matches("on *", "on tick") && matches("*b*d", "abcd") && !matches("*b*d", "abc"));
         assert!(matches("a*", "a") && !matches("a*", "ba"));
     }
 
     #[tokio::test]
-    async fn lines_come_in_their_order() {
+    async fn waits_for_lines_in_order() {
         let log = lines(&["a", "b", "c"]);
         let wanted = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         assert_eq!(log.wait(&wanted(&["a", "[info] c"])).await, Ok(()));

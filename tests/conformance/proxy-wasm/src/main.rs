@@ -1,10 +1,10 @@
 //! `proxy-wasm-conformance`: runs the rows of `rows/` against a Proxy-Wasm host, and keeps the score.
 //!
-//! A row is a script, an exchange and what must come out (`rows.rs` has its fields, README.md says it for
-//! writers). For each module that can run it, it becomes a case: a filter of its own before a service of its own
-//! (`service.rs`). A host (`host.rs`) starts one process for all cases that load, and one each for those that it
-//! has to refuse; then each case is played (`client.rs`) and judged (`judge.rs`). Nothing sleeps: a chunk that has
-//! to come later waits for a line of the module's log.
+//! A row is a script, an exchange and the expected results (`rows.rs` defines its fields, README.md describes
+//! them for authors). For each module that can run it, it becomes a case with its own filter and its own
+//! service (`service.rs`). A host (`host.rs`) starts one process for all cases that load, and one process for
+//! each case that it has to refuse. Each case is then played (`client.rs`) and judged (`judge.rs`). Nothing
+//! sleeps: a chunk that has to come later waits for a line of the module's log.
 
 mod case;
 mod client;
@@ -33,27 +33,27 @@ use score::Score;
 /// Run the Proxy-Wasm conformance rows against a host.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Which host it is.
+    /// The host to test
     #[arg(long)]
     host: host::Kind,
-    /// Its binary.
+    /// The host's binary
     #[arg(long)]
     binary: PathBuf,
-    /// Where the built modules are.
+    /// The folder of the built modules
     #[arg(long)]
     modules: PathBuf,
-    /// Only cases whose name has this in it; the score is then neither compared nor written.
+    /// Run only cases whose name contains this text; the score is then neither compared nor written
     #[arg(long)]
     only: Option<String>,
-    /// Write the score instead of comparing it.
+    /// Write the score instead of comparing it
     #[arg(long)]
     update: bool,
-    /// Print every line that the host logs.
+    /// Print every line that the host logs
     #[arg(long)]
     verbose: bool,
 }
 
-/// The folder of the table and the score.
+/// The folder of the table and of the scores.
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
 #[tokio::main]
@@ -78,10 +78,10 @@ async fn main() -> anyhow::Result<ExitCode> {
     Ok(score.close(&path, arguments.only.is_some(), arguments.update)?.into())
 }
 
-/// How many cases are played at once: waiting for what does not come is most of the time that they take.
+/// The number of cases played at once. Most of their time is spent waiting for absent events.
 const AT_ONCE: usize = 16;
 
-/// Plays every case: those that load on one process, meanwhile the others on one each.
+/// Plays every case: those that load in one process, and at the same time the others in one process each.
 async fn play(host: &dyn Host, cases: &[Arc<Case>]) -> anyhow::Result<Vec<Verdict>> {
     let kind = host.kind();
     let (load, refused): (Vec<_>, Vec<_>) =
@@ -107,7 +107,7 @@ async fn play(host: &dyn Host, cases: &[Arc<Case>]) -> anyhow::Result<Vec<Verdic
     Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())
 }
 
-/// A line a case that is not as everywhere, and why.
+/// Prints a line for every case that did not pass, with the reason.
 fn report(cases: &[Arc<Case>], verdicts: &[Verdict]) {
     for (case, verdict) in cases.iter().zip(verdicts) {
         match verdict {

@@ -1,4 +1,4 @@
-//! The table: what a row has, and how it is read from YAML.
+//! The table of rows, and its parser for YAML.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,12 +15,12 @@ use crate::host::Kind;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Row {
-    /// Its name, unique, in kebab-case.
+    /// The unique name of the row, in kebab-case.
     pub(crate) id: String,
-    /// What a module may rely on, in a sentence.
+    /// The behaviour that modules may rely on, in a sentence.
     #[serde(rename = "rule")]
     pub(crate) _rule: String,
-    /// What runs it; by default every module that speaks the common language.
+    /// The modules that run the row; by default every module that supports the common script language.
     #[serde(default = "Module::common")]
     pub(crate) modules: Vec<Module>,
     /// The plugin's configuration.
@@ -28,56 +28,56 @@ pub(crate) struct Row {
     pub(crate) script: String,
     /// The VM's configuration.
     pub(crate) vm_script: Option<String>,
-    /// It runs in a VM of its own, where a host shares VMs: it traps, or looks at what starts once.
+    /// Whether the row needs its own VM where a host shares VMs: because it traps, or depends on one-time events.
     #[serde(default)]
     pub(crate) alone: bool,
-    /// The filter asks to see bodies while headers are paused (Envoy: `allow_on_headers_stop_iteration`).
+    /// Whether the filter receives bodies while headers are paused (Envoy: `allow_on_headers_stop_iteration`).
     #[serde(default)]
     pub(crate) body_while_paused: bool,
-    /// HTTP/2 towards both sides, as trailers and gRPC need.
+    /// Whether both sides use HTTP/2, as trailers and gRPC require.
     #[serde(default)]
     pub(crate) http2: bool,
-    /// What the service answers, by path; anything else gets 200 and `hello`.
+    /// The service's answers by path; any other path gets 200 and `hello`.
     #[serde(default)]
     pub(crate) service: BTreeMap<String, Answer>,
-    /// Whether the host takes the configuration at all.
+    /// Whether the host has to accept the configuration.
     #[serde(default = "yes")]
     pub(crate) starts: bool,
     #[serde(flatten)]
     pub(crate) expected: Expected,
-    /// What Envoy does instead.
+    /// Envoy's known difference.
     pub(crate) envoy: Option<Difference>,
-    /// What ORFA does instead.
+    /// ORFA's known difference.
     pub(crate) orfa: Option<Difference>,
 }
 
-/// What must come out.
+/// The expected results.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Expected {
-    /// The requests, one after another, each with its answer; one plain GET by default.
+    /// The requests, one after another, each with its answer; by default one plain GET.
     pub(crate) exchange: Option<Vec<Exchange>>,
     /// Requests that must have reached the service.
     pub(crate) seen: Option<Vec<Seen>>,
-    /// Paths of requests that must not have.
+    /// Paths of requests that must not reach the service.
     pub(crate) unseen: Option<Vec<String>>,
-    /// Lines that the module must log, in this order; others may stand between them. `*` stands for anything, and
-    /// `[warn]` before a line for its level.
+    /// Lines that the module must log in this order, with other lines allowed in between. `*` matches any text,
+    /// and `[warn]` before a line requires that level.
     pub(crate) log: Option<Vec<String>>,
-    /// Lines that must not come.
+    /// Lines that must not be logged.
     pub(crate) never: Option<Vec<String>>,
-    /// What metrics the host must show.
+    /// Metrics that the host must show.
     pub(crate) metrics: Option<BTreeMap<String, i64>>,
 }
 
-/// Where a host differs.
+/// A known difference of a host.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Difference {
-    /// How, and who is right for what reason.
+    /// A description of the difference, and the reason why one of the two is right.
     pub(crate) why: String,
-    /// Which modules see it; all by default.
+    /// The modules with this difference; by default all.
     #[serde(default)]
     pub(crate) modules: Vec<Module>,
-    /// It takes or refuses the configuration where the row says the opposite.
+    /// Whether the host accepts the configuration, if that differs from the row.
     pub(crate) starts: Option<bool>,
     #[serde(flatten)]
     pub(crate) expected: Expected,
@@ -87,10 +87,10 @@ pub(crate) struct Difference {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Exchange {
-    /// It is sent once the module has logged this.
+    /// The log line after which the request is sent.
     pub(crate) after: Option<String>,
     pub(crate) method: Option<String>,
-    /// After the case's own prefix.
+    /// The path after the case's own prefix.
     pub(crate) path: Option<String>,
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Vec<Chunk>,
@@ -98,30 +98,30 @@ pub(crate) struct Exchange {
     pub(crate) answer: Expect,
 }
 
-/// A piece of a body.
+/// A chunk of a body.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Chunk {
-    /// Some text.
+    /// A text.
     Text(String),
-    /// Nothing goes on before the module has logged this.
+    /// Waits until the module has logged this line.
     Until { until: String },
-    /// So many bytes.
+    /// This number of bytes.
     Bytes { bytes: usize },
 }
 
-/// What the client must get.
+/// The answer that the client must receive.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Expect {
     pub(crate) status: u16,
-    /// A header that must be there with this value, or must not be there (`null`).
+    /// Headers that must have a value, or must be absent (`null`).
     pub(crate) headers: BTreeMap<String, Option<String>>,
     pub(crate) body: Option<String>,
     pub(crate) trailers: BTreeMap<String, String>,
-    /// No whole answer: the connection or the stream ends before.
+    /// Whether the connection or the stream must end before the answer is complete.
     pub(crate) broken: bool,
-    /// No answer at all for two seconds.
+    /// Whether there must be no answer for two seconds.
     pub(crate) hangs: bool,
 }
 
@@ -132,7 +132,7 @@ impl Default for Expect {
     }
 }
 
-/// What the service answers.
+/// An answer of the service.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Answer {
@@ -140,11 +140,11 @@ pub(crate) struct Answer {
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Vec<Chunk>,
     pub(crate) trailers: BTreeMap<String, String>,
-    /// The body of the request comes back as it comes in.
+    /// Whether the request's body is echoed as it arrives.
     pub(crate) echo: bool,
-    /// It takes the request and never answers.
+    /// Whether the service accepts the request and never answers.
     pub(crate) silent: bool,
-    /// It takes the request and ends the connection.
+    /// Whether the service accepts the request and closes the connection.
     pub(crate) gone: bool,
 }
 
@@ -155,7 +155,7 @@ impl Default for Answer {
     }
 }
 
-/// A request as the service must have seen it.
+/// A request that the service must have received.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Seen {
@@ -168,7 +168,7 @@ pub(crate) struct Seen {
     pub(crate) trailers: BTreeMap<String, String>,
 }
 
-/// The modules that there are.
+/// The modules.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Module {
     #[serde(rename = "go")]
@@ -192,7 +192,7 @@ pub(crate) enum Module {
 }
 
 impl Row {
-    /// What a host is known to do instead, as far as this module sees it.
+    /// Returns the known difference of a host, if it applies to this module.
     pub(crate) fn difference(&self, host: Kind, module: Module) -> Option<&Difference> {
         let difference = match host {
             Kind::Envoy => self.envoy.as_ref()?,
@@ -228,7 +228,7 @@ fn yes() -> bool {
     true
 }
 
-/// All rows of the files in a folder, in the order of the files' names.
+/// Reads all rows of the files in a folder, in the order of the files' names.
 pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<Row>> {
     let entries = std::fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
     let mut files: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();
@@ -238,7 +238,7 @@ pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<Row>> {
         let read = read_file(&file).with_context(|| file.display().to_string())?;
         for row in read {
             if rows.iter().any(|other| other.id == row.id) {
-                bail!("two rows are called {}", row.id);
+                bail!("two rows have the id {}", row.id);
             }
             rows.push(row);
         }
@@ -257,7 +257,7 @@ fn read_file(file: &Path) -> anyhow::Result<Vec<Row>> {
     rows.into_iter().map(row).collect()
 }
 
-/// YAML as JSON, which serde knows.
+/// Converts YAML to JSON, which serde can read.
 fn value(yaml: &Yaml<'_>) -> Value {
     match yaml {
         Yaml::Value(Scalar::Boolean(is)) => Value::Bool(*is),
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_can_be_read_and_expects_something() {
+    fn every_row_is_valid_and_expects_something() {
         let rows = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("rows")).expect("a table");
         assert!(rows.len() > 150);
         for row in &rows {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_there_is_not_is_a_mistake() {
+    fn rejects_unknown_fields() {
         let folder = tempfile::tempdir().expect("a folder");
         for row in ["- { id: a, rule: b, exchange: [{ answr: {} }] }", "- { id: a, rule: b, lgo: [] }"] {
             std::fs::write(folder.path().join("a.yaml"), row).expect("written");

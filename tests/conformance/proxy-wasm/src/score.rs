@@ -1,5 +1,5 @@
-//! The score: how many cases went as everywhere, and how many as a host is known to differ. It is committed, so that
-//! nobody loses a row without saying so.
+//! The score: the numbers of cases that passed and of cases with known differences. It is committed, so that a
+//! lost row is always visible.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,19 +12,19 @@ use crate::judge::Verdict;
 
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Score {
-    /// Rows of the table.
+    /// The number of rows in the table.
     rows: usize,
-    /// Rows that went as everywhere on every module that runs them.
+    /// The number of rows that passed on every module that runs them.
     rows_passed: usize,
-    /// Rows times the modules that run each.
+    /// The number of cases: rows times the modules that run each.
     cases: usize,
     passed: usize,
-    /// Went as the table says that this host does instead.
+    /// The number of cases with a known difference of this host.
     differ: usize,
     failed: usize,
 }
 
-/// How a run ends.
+/// The result of a run, compared with the committed score.
 pub(crate) enum End {
     AsBefore,
     NotAsBefore,
@@ -57,10 +57,10 @@ impl Score {
         }
     }
 
-    /// Prints the score, and compares it with the committed one or writes that.
+    /// Prints the score. Compares it with the committed one, or writes it.
     pub(crate) fn close(&self, path: &Path, partial: bool, update: bool) -> anyhow::Result<End> {
         anstream::println!(
-            "{} of {} rows passed; {} of {} cases, {} differ as known, {} failed",
+            "{} of {} rows passed; {} of {} cases passed, {} with known differences, {} failed",
             self.rows_passed,
             self.rows,
             self.passed,
@@ -81,7 +81,7 @@ impl Score {
             return Ok(End::AsBefore);
         }
         anstream::println!(
-            "that is not the committed score ({}): if it should be, add --update (make conformance UPDATE=1)",
+            "the score differs from the committed one ({}): to commit it, add --update (make conformance UPDATE=1)",
             path.display()
         );
         Ok(End::NotAsBefore)

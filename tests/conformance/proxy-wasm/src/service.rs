@@ -1,7 +1,7 @@
-//! The service behind a case: it answers as the row says, and remembers what it was asked.
+//! The service behind a case: answers as configured by the row, and records the requests.
 //!
-//! One listener a case, so that what modules send on their own, on ticks and in calls, can't be taken for another
-//! case's.
+//! Each case has its own listener, so that requests that modules send on their own, on ticks and in calls,
+//! belong to the right case.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -26,10 +26,11 @@ use crate::rows::{Answer, Chunk, Row};
 
 type Body = BoxBody<Bytes, hyper::Error>;
 
-/// How long a chunk waits for its line at most. A row may count on that: the line then never comes on a host that is right.
+/// The maximum time that a chunk waits for its line. Rows may depend on the timeout: on a correct host the line
+/// never comes.
 const CHUNK: Duration = Duration::from_secs(2);
 
-/// A request that came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Came {
     pub(crate) method: String,
@@ -44,9 +45,9 @@ pub(crate) struct Service {
     came: Arc<Mutex<Vec<Came>>>,
 }
 
-/// What a connection needs to answer.
+/// The shared state of a service's connections.
 struct Answers {
-    /// What stands before a path that went through the filter.
+    /// The path prefix of requests that went through the filter.
     prefix: String,
     by_path: BTreeMap<String, Answer>,
     came: Arc<Mutex<Vec<Came>>>,
@@ -67,7 +68,7 @@ impl Service {
         Ok(Self { address, came })
     }
 
-    /// What has come so far.
+    /// Returns all requests received so far.
     pub(crate) fn came(&self) -> Vec<Came> {
         self.came.lock().map(|came| came.clone()).unwrap_or_default()
     }
@@ -79,7 +80,7 @@ async fn listen(listener: TcpListener, answers: Arc<Answers>) {
         let answers = Arc::clone(&answers);
         tokio::spawn(async move {
             let service = service_fn(|request| Arc::clone(&answers).answer(request));
-            // A host may leave in the middle, as rows ask it to.
+            // The host may disconnect in the middle, as some rows require.
             let _ = auto::Builder::new(TokioExecutor::new())
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
@@ -126,7 +127,7 @@ impl Answers {
         }
     }
 
-    /// A body that comes chunk by chunk; one without chunks or trailers is empty from the start.
+    /// Returns a body that is sent chunk by chunk, or an empty body if there are no chunks and trailers.
     fn body(&self, answer: Answer) -> Body {
         if answer.body.is_empty() && answer.trailers.is_empty() {
             return Full::default().map_err(|never| match never {}).boxed();
@@ -145,7 +146,7 @@ fn response(answer: &Answer, body: Body) -> Response<Body> {
     response
 }
 
-/// Sends chunks, waiting for the log where the row says so. It ends early if nobody reads.
+/// Sends chunks, and waits for log lines where the row requires it. Stops early if the receiver is gone.
 pub(crate) async fn send(
     sender: &mut Sender<Bytes>,
     chunks: &[Chunk],
@@ -157,7 +158,7 @@ pub(crate) async fn send(
             Chunk::Text(text) => Bytes::from(text.clone()),
             Chunk::Bytes { bytes } => Bytes::from(vec![b'x'; *bytes]),
             Chunk::Until { until } => {
-                // What does not come in time shows in the log that the row expects.
+                // A missing line is reported by the comparison of logs.
                 let _ = log.wait_for(std::slice::from_ref(until), CHUNK).await;
                 continue;
             }
@@ -170,7 +171,7 @@ pub(crate) async fn send(
     Some(())
 }
 
-/// Headers of the table, which are well-formed or left out.
+/// Converts headers of the table, leaving out malformed ones.
 pub(crate) fn map(headers: &BTreeMap<String, String>) -> HeaderMap {
     let header =
         |(name, value): (&String, &String)| Some((name.parse().ok()?, HeaderValue::from_str(value).ok()?));

@@ -1,4 +1,4 @@
-//! The rows of filters.
+//! Rows of the table of bounds for filters.
 
 use super::{Bound, KIB, MIB, bound};
 
@@ -10,7 +10,7 @@ pub(super) const ROWS: &[Bound] = &[
         "thread",
         "`limits.memory`",
         "crates/filter/src/host.rs",
-        "crates/filter/src/tests/bad.rs: a_loop_ends_with_the_time_and_growth_with_the_memory",
+        "crates/filter/src/tests/bad.rs: limits_end_endless_loops_and_memory_growth",
     ),
     bound(
         "body held by a filter",
@@ -18,7 +18,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`limits.buffer`",
         "crates/filter/src/body.rs",
-        "crates/filter/src/tests/bodies.rs: too_large_a_body_to_hold_back_is_refused",
+        "crates/filter/src/tests/bodies.rs: refuses_held_bodies_above_the_buffer_limit",
     ),
     bound(
         "head made by a filter",
@@ -26,7 +26,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`MAX_PAIRS`, `MAX_BYTES`",
         "crates/filter/src/message.rs",
-        "crates/filter/src/tests/bad.rs: headers_without_end_are_refused",
+        "crates/filter/src/tests/bad.rs: limits_number_of_headers",
     ),
     bound(
         "calls of a filter",
@@ -34,7 +34,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`limits.calls`, `buffer` each",
         "crates/filter/src/host/calls.rs",
-        "crates/filter/src/tests/refusals.rs: a_request_does_not_pass_when_calls_are_used_up",
+        "crates/filter/src/tests/refusals.rs: exhausted_calls_block_the_request",
     ),
     bound(
         "calls of a filter after their requests",
@@ -42,7 +42,7 @@ pub(super) const ROWS: &[Bound] = &[
         "thread",
         "`MAX_DETACHED`, `buffer` each",
         "crates/filter/src/host/calls.rs",
-        "crates/filter/src/tests/calls.rs: refuses_a_call_at_the_end_of_a_request_when_too_many_of_those_are_under_way",
+        "crates/filter/src/tests/calls.rs: limits_calls_in_flight_after_their_requests",
     ),
     bound(
         "messages of a gRPC stream of a filter",
@@ -50,7 +50,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`limits.buffer`, `WAITING` messages",
         "crates/filter/src/host/grpc.rs",
-        "crates/filter/src/host/grpc.rs: refuses_a_message_when_as_many_wait_as_may_or_as_many_bytes",
+        "crates/filter/src/host/grpc.rs: refuses_messages_beyond_queue_length_or_bytes",
     ),
     bound(
         "foreign function of a filter",
@@ -58,7 +58,7 @@ pub(super) const ROWS: &[Bound] = &[
         "thread",
         "`limits.buffer` each for argument and result, 1 MiB for its state",
         "crates/filter/src/host/foreign.rs",
-        "crates/filter/src/tests/shared.rs: refuses_to_decompress_more_than_the_buffer_takes",
+        "crates/filter/src/tests/shared.rs: refuses_decompression_beyond_the_buffer_limit",
     ),
     bound(
         "argument of a filter's signature",
@@ -74,7 +74,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`MAX_PROPERTIES`, `MAX_BYTES`",
         "crates/filter/src/host/properties.rs",
-        "crates/filter/src/tests/bad.rs: an_exchange_has_so_many_properties_and_no_more",
+        "crates/filter/src/tests/bad.rs: limits_properties_per_exchange",
     ),
     bound(
         "requests that wait for a filter",
@@ -82,7 +82,7 @@ pub(super) const ROWS: &[Bound] = &[
         "thread",
         "`MAX_WAITING`, a `request` each",
         "crates/filter/src/entry.rs",
-        "crates/filter/src/tests/slices.rs: a_full_line_is_refused_and_no_further",
+        "crates/filter/src/tests/slices.rs: refuses_requests_only_while_the_queue_is_full",
     ),
     bound(
         "streams that a filter is not done with",
@@ -90,7 +90,7 @@ pub(super) const ROWS: &[Bound] = &[
         "thread",
         "`MAX_LINGERING`, a `request` each",
         "crates/filter/src/instance.rs",
-        "crates/filter/src/tests/bad.rs: the_oldest_of_too_many_streams_that_are_not_done_ends",
+        "crates/filter/src/tests/bad.rs: ends_the_oldest_of_too_many_lingering_streams",
     ),
     bound(
         "shared data",
@@ -98,7 +98,7 @@ pub(super) const ROWS: &[Bound] = &[
         "vm_id",
         "`MAX_BYTES`",
         "crates/filter/src/shared.rs",
-        "crates/filter/src/shared.rs: shared_data_is_bounded_and_room_comes_back",
+        "crates/filter/src/shared.rs: shared_data_is_bounded_and_space_is_reclaimed",
     ),
     bound(
         "shared queues",
@@ -114,6 +114,6 @@ pub(super) const ROWS: &[Bound] = &[
         "process",
         "`MAX_METRICS`, `MAX_NAME`",
         "crates/filter/src/metrics.rs",
-        "crates/filter/src/metrics.rs: there_are_so_many_metrics_with_names_so_long_and_no_more",
+        "crates/filter/src/metrics.rs: limits_number_and_name_length_of_metrics",
     ),
 ];

@@ -1,17 +1,17 @@
-//! The rows, area by area. A bound that is an estimate says in `setting` of what it is made.
+//! Rows of the table of bounds, by area. For an estimate, the column `setting` gives its terms.
 
 use super::{Bound, KIB, MIB, bound};
 
-/// The rows of all areas but filters.
+/// The rows of all areas except filters.
 pub(super) const ROWS: &[Bound] = &[
     // Connections and HTTP.
     bound(
         "request",
         512 * KIB,
         "request",
-        "`MAX_HEAD`, `AHEAD`, the same towards a service",
+        "`MAX_HEAD`, `AHEAD`, and as much for the service",
         "crates/gateway/src/server/http1.rs",
-        "crates/gateway/src/server/http1/tests.rs: reads_no_further_ahead_of_an_answer_than_it_may",
+        "crates/gateway/src/server/http1/tests.rs: limits_how_far_it_reads_ahead",
     ),
     bound(
         "requests under way",
@@ -19,7 +19,7 @@ pub(super) const ROWS: &[Bound] = &[
         "process",
         "`shed.max_in_flight` times `request`",
         "crates/gateway/src/shed.rs",
-        "crates/gateway/src/shed/tests.rs: a_place_is_given_back_and_too_many_at_once_are_refused",
+        "crates/gateway/src/shed/tests.rs: limits_requests_in_flight_and_releases_permits",
     ),
     bound(
         "connections",
@@ -43,7 +43,7 @@ pub(super) const ROWS: &[Bound] = &[
         "process",
         "`connections.handshakes`, 64 KiB of messages each",
         "crates/gateway/src/server/limiter.rs",
-        "crates/gateway/src/server/limiter/tests.rs: handshakes_and_requests_are_bounded_by_address_and_in_all",
+        "crates/gateway/src/server/limiter/tests.rs: limits_handshakes_and_requests_by_address_and_in_total",
     ),
     bound(
         "TLS handshakes of an address",
@@ -57,9 +57,9 @@ pub(super) const ROWS: &[Bound] = &[
         "unsent bytes",
         512 * MIB,
         "process",
-        "`connections.unsent`, an encoder counts 1 MiB, a composed answer all that it holds",
+        "`connections.unsent`, an encoder counts 1 MiB, a composed answer all its memory",
         "crates/gateway/src/unsent.rs",
-        "crates/gateway/src/server/limiter/tests.rs: bytes_that_nobody_takes_are_bounded_by_connection_by_address_and_in_all",
+        "crates/gateway/src/server/limiter/tests.rs: limits_unsent_bytes_by_connection_by_address_and_in_total",
     ),
     bound(
         "unsent bytes of an address",
@@ -67,7 +67,7 @@ pub(super) const ROWS: &[Bound] = &[
         "address",
         "`connections.unsent_per_address`",
         "crates/gateway/src/unsent.rs",
-        "crates/gateway/src/tests/limits.rs: resets_answers_above_the_bytes_that_a_connection_may_leave",
+        "crates/gateway/src/tests/limits.rs: resets_responses_above_the_limit_of_unsent_bytes",
     ),
     bound(
         "unsent bytes of a connection",
@@ -75,7 +75,7 @@ pub(super) const ROWS: &[Bound] = &[
         "connection",
         "`connections.unsent_per_connection`",
         "crates/gateway/src/unsent.rs",
-        "crates/gateway/src/tests/limits.rs: resets_answers_above_the_bytes_that_a_connection_may_leave",
+        "crates/gateway/src/tests/limits.rs: resets_responses_above_the_limit_of_unsent_bytes",
     ),
     bound(
         "HTTP/1.1 request head",
@@ -83,7 +83,7 @@ pub(super) const ROWS: &[Bound] = &[
         "connection",
         "`MAX_HEAD`",
         "crates/gateway/src/server/http1/head.rs",
-        "crates/gateway/src/tests/wire.rs: what_is_no_http_ends_at_once",
+        "crates/gateway/src/tests/wire.rs: ends_connections_that_are_not_http",
     ),
     bound(
         "HTTP/1.1 read ahead",
@@ -91,7 +91,7 @@ pub(super) const ROWS: &[Bound] = &[
         "connection",
         "`AHEAD`",
         "crates/gateway/src/server/http1.rs",
-        "crates/gateway/src/server/http1/tests.rs: reads_no_further_ahead_of_an_answer_than_it_may",
+        "crates/gateway/src/server/http1/tests.rs: limits_how_far_it_reads_ahead",
     ),
     bound(
         "HTTP/1.1 body in one piece",
@@ -99,7 +99,7 @@ pub(super) const ROWS: &[Bound] = &[
         "connection",
         "`Input::PIECE`",
         "crates/services/src/http1/input.rs",
-        "crates/services/src/http1/tests.rs: a_body_that_has_come_lies_in_one_piece_unless_it_is_long",
+        "crates/services/src/http1/tests.rs: reads_an_available_body_into_one_piece_unless_it_is_long",
     ),
     bound(
         "HTTP/1.1 chunk line",
@@ -123,7 +123,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`MAX_HEAD`, table of references included",
         "crates/gateway/src/server/http2.rs",
-        "crates/gateway/src/tests/frames.rs: heads_that_grow_once_they_are_read_are_refused",
+        "crates/gateway/src/tests/frames.rs: refuses_heads_that_are_too_large_after_decompression",
     ),
     bound(
         "HTTP/2 streams",
@@ -131,7 +131,7 @@ pub(super) const ROWS: &[Bound] = &[
         "connection",
         "`MAX_STREAMS`, a head each",
         "crates/gateway/src/server/http2.rs",
-        "crates/gateway/src/tests/frames.rs: more_requests_at_once_than_are_allowed_are_refused",
+        "crates/gateway/src/tests/frames.rs: refuses_streams_above_the_limit",
     ),
     bound(
         "HTTP/2 requests of an address",
@@ -139,7 +139,7 @@ pub(super) const ROWS: &[Bound] = &[
         "address",
         "`connections.requests_per_address`, a `request` each",
         "crates/gateway/src/server/limiter.rs",
-        "crates/gateway/src/tests/limits.rs: requests_of_an_address_over_http2_are_bounded",
+        "crates/gateway/src/tests/limits.rs: limits_http2_requests_of_an_address",
     ),
     bound(
         "HTTP/2 unread body",
@@ -147,7 +147,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`STREAM_WINDOW`",
         "crates/gateway/src/server/http2.rs",
-        "crates/gateway/src/server/http2/tests.rs: a_body_that_nobody_reads_is_taken_up_to_its_window_and_no_further",
+        "crates/gateway/src/server/http2/tests.rs: accepts_an_unread_body_only_up_to_the_stream_window",
     ),
     bound(
         "HTTP/2 unread bodies",
@@ -155,15 +155,15 @@ pub(super) const ROWS: &[Bound] = &[
         "connection",
         "`CONNECTION_WINDOW`",
         "crates/gateway/src/server/http2.rs",
-        "crates/gateway/src/server/http2/tests.rs: bodies_that_nobody_reads_are_taken_up_to_the_window_of_the_connection",
+        "crates/gateway/src/server/http2/tests.rs: accepts_unread_bodies_only_up_to_the_connection_window",
     ),
     bound(
         "HTTP/2 frames without use",
         128 * KIB,
         "connection",
-        "`USELESS`, and an eighth of what comes",
+        "`USELESS`, and an eighth of all bytes",
         "crates/gateway/src/server/http2/traffic.rs",
-        "crates/gateway/src/tests/frames.rs: a_flood_of_useless_frames_ends_the_connection",
+        "crates/gateway/src/tests/frames.rs: ends_connections_that_flood_useless_frames",
     ),
     bound(
         "HTTP/2 requests taken back",
@@ -171,7 +171,7 @@ pub(super) const ROWS: &[Bound] = &[
         "connection",
         "`MAX_PENDING_RESETS`, a head each",
         "crates/gateway/src/server/http2.rs",
-        "crates/gateway/src/tests/frames.rs: requests_that_are_taken_back_at_once_end_the_connection",
+        "crates/gateway/src/tests/frames.rs: ends_connections_that_reset_requests_at_once",
     ),
     bound(
         "decoder of a body",
@@ -185,9 +185,9 @@ pub(super) const ROWS: &[Bound] = &[
         "encoded answer of a service",
         64 * MIB,
         "request",
-        "what is left of `received`, until it is decoded",
+        "the rest of `received`, until decoding",
         "crates/services/src/receive.rs",
-        "crates/services/src/client/tests/limits.rs: a_gigabyte_and_a_bomb_end_at_the_allowance",
+        "crates/services/src/client/tests/limits.rs: huge_responses_and_compression_bombs_end_at_the_limit",
     ),
     bound(
         "encoders of answers",
@@ -195,7 +195,7 @@ pub(super) const ROWS: &[Bound] = &[
         "connection",
         "`connections.unsent_per_connection`, `ENCODER` each",
         "crates/gateway/src/encode.rs",
-        "crates/gateway/src/encode/tests.rs: an_answer_goes_plain_when_its_connection_has_as_many_encoders_as_it_may",
+        "crates/gateway/src/encode/tests.rs: sends_plain_text_above_the_encoder_limit_of_a_connection",
     ),
     bound(
         "answer to be deduplicated",
@@ -203,7 +203,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`dedup::Limits::max`",
         "crates/gateway/src/encode/dedup.rs",
-        "crates/gateway/src/encode/tests/dedup.rs: an_answer_that_is_too_long_goes_on_plain",
+        "crates/gateway/src/encode/tests/dedup.rs: passes_long_responses_through",
     ),
     bound(
         "tunnel",
@@ -211,7 +211,7 @@ pub(super) const ROWS: &[Bound] = &[
         "connection",
         "a buffer of 8 KiB for each side",
         "crates/services/src/upgrade.rs",
-        "crates/services/src/upgrade/tests.rs: a_side_that_takes_nothing_more_is_silent",
+        "crates/services/src/upgrade/tests.rs: a_side_that_stops_reading_counts_as_idle",
     ),
     bound(
         "admin connections",
@@ -219,7 +219,7 @@ pub(super) const ROWS: &[Bound] = &[
         "process",
         "`CONNECTIONS`, `MAX_HEAD` each",
         "crates/gateway/src/admin.rs",
-        "crates/gateway/src/admin/tests.rs: one_too_many_waits_until_another_has_left",
+        "crates/gateway/src/admin/tests.rs: excess_connection_waits_for_a_free_slot",
     ),
     // Identity, rates, logs.
     bound(
@@ -228,7 +228,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`LONGEST`",
         "crates/gateway/src/identity/tokens.rs",
-        "crates/gateway/src/identity/tests.rs: tokens_that_are_not_good_are_refused",
+        "crates/gateway/src/identity/tests.rs: refuses_invalid_tokens",
     ),
     bound(
         "good tokens",
@@ -236,7 +236,7 @@ pub(super) const ROWS: &[Bound] = &[
         "process",
         "`KEPT`, claims of at most 8 KiB each",
         "crates/gateway/src/identity/tokens.rs",
-        "crates/gateway/src/identity/tokens.rs: forgets_good_tokens_when_there_are_too_many",
+        "crates/gateway/src/identity/tokens.rs: bounds_the_cache_of_valid_tokens",
     ),
     bound(
         "key set of an issuer",
@@ -244,7 +244,7 @@ pub(super) const ROWS: &[Bound] = &[
         "process",
         "`LARGEST`",
         "crates/gateway/src/identity/jwks.rs",
-        "crates/services/src/fetch/tests.rs: an_answer_is_bounded_in_size_and_time",
+        "crates/services/src/fetch/tests.rs: limits_the_size_and_time_of_a_response",
     ),
     bound(
         "rate accounts",
@@ -252,7 +252,7 @@ pub(super) const ROWS: &[Bound] = &[
         "process",
         "`ACCOUNTS`, 128 bytes each",
         "crates/gateway/src/rights/rates.rs",
-        "crates/gateway/src/rights/rates/tests.rs: many_addresses_fill_no_memory_and_do_not_excuse_the_greedy",
+        "crates/gateway/src/rights/rates/tests.rs: bounds_accounts_and_forgets_heavy_users_last",
     ),
     bound(
         "quota accounts",
@@ -260,7 +260,7 @@ pub(super) const ROWS: &[Bound] = &[
         "process",
         "`MAX_ACCOUNTS`, 64 bytes each",
         "crates/offload/src/quota.rs",
-        "crates/offload/src/quota.rs: bounds_its_accounts_though_each_of_them_owes",
+        "crates/offload/src/quota.rs: bounds_the_accounts_even_if_all_have_debts",
     ),
     bound(
         "access log",
@@ -268,7 +268,7 @@ pub(super) const ROWS: &[Bound] = &[
         "process",
         "`MAX_PENDING`, twice",
         "crates/gateway/src/access/writer.rs",
-        "crates/gateway/src/access/writer.rs: lines_that_a_stuck_sink_cannot_take_are_counted_not_waited_for",
+        "crates/gateway/src/access/writer.rs: counts_lines_dropped_by_a_stuck_sink",
     ),
     bound(
         "spans",
@@ -276,7 +276,7 @@ pub(super) const ROWS: &[Bound] = &[
         "process",
         "`MAX_PENDING`, 4 KiB each, twice",
         "crates/gateway/src/trace/export.rs",
-        "crates/gateway/src/trace/tests.rs: a_collector_that_is_gone_costs_spans_that_are_counted_and_nothing_else",
+        "crates/gateway/src/trace/tests.rs: an_unreachable_collector_only_costs_spans_which_are_counted",
     ),
     // Services.
     bound(
@@ -285,7 +285,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`MAX_HEAD`, `MAX_HEADERS`",
         "crates/services/src/transport/http1/response.rs",
-        "crates/services/src/transport/http1/response.rs: a_head_has_so_many_bytes_and_headers_and_no_more",
+        "crates/services/src/transport/http1/response.rs: limits_the_size_and_the_header_count_of_a_head",
     ),
     bound(
         "head of a service's answer over HTTP/2",
@@ -293,7 +293,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`MAX_HEAD`, table of references included",
         "crates/services/src/transport/http2.rs",
-        "crates/services/src/transport/tests/http2.rs: refuses_an_answer_whose_head_is_above_the_bound",
+        "crates/services/src/transport/tests/http2.rs: refuses_a_response_with_a_too_large_head",
     ),
     bound(
         "unread body of a service's answer over HTTP/2",
@@ -301,7 +301,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`STREAM_WINDOW`; `CONNECTION_WINDOW` for all on a connection",
         "crates/services/src/transport/http2.rs",
-        "crates/services/src/transport/tests/http2.rs: refuses_a_body_above_the_window_that_nobody_reads",
+        "crates/services/src/transport/tests/http2.rs: refuses_an_unread_body_beyond_the_window",
     ),
     bound(
         "idle connections to an address of a service",
@@ -309,7 +309,7 @@ pub(super) const ROWS: &[Bound] = &[
         "address",
         "`MAX_IDLE`, 2 KiB each",
         "crates/services/src/transport/pool.rs",
-        "crates/services/src/transport/tests/pool.rs: keeps_as_many_idle_connections_of_an_address_as_it_may_and_closes_one_more",
+        "crates/services/src/transport/tests/pool.rs: limits_idle_connections_per_address",
     ),
     bound(
         "shared connections to an address of a service",
@@ -317,7 +317,7 @@ pub(super) const ROWS: &[Bound] = &[
         "address",
         "`MAX_SHARED`, `CONNECTION_WINDOW` each",
         "crates/services/src/transport/pool.rs",
-        "crates/services/src/transport/tests/http2.rs: a_request_waits_when_there_are_as_many_shared_connections_to_an_address_as_there_may_be",
+        "crates/services/src/transport/tests/http2.rs: requests_wait_at_the_limit_of_shared_connections",
     ),
     bound(
         "bytes received",
@@ -325,7 +325,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`received` of the route, over all calls",
         "crates/services/src/call.rs",
-        "crates/services/src/client/tests/limits.rs: bytes_count_over_all_calls",
+        "crates/services/src/client/tests/limits.rs: counts_bytes_over_all_calls",
     ),
     bound(
         "kept hosts",
@@ -333,7 +333,7 @@ pub(super) const ROWS: &[Bound] = &[
         "route",
         "`KEPT`",
         "crates/services/src/hosts.rs",
-        "crates/services/src/hosts/tests.rs: as_many_hosts_are_kept_as_there_is_room_for",
+        "crates/services/src/hosts/tests.rs: evicts_the_least_recently_used_host",
     ),
     bound(
         "URL of a call",
@@ -341,7 +341,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`LONGEST_URL`",
         "crates/graphql/src/rest/request.rs",
-        "crates/graphql/src/rest/tests.rs: a_deep_object_writes_no_url_longer_than_any_can_be",
+        "crates/graphql/src/rest/tests.rs: a_deep_object_does_not_exceed_the_url_limit",
     ),
     // Background work.
     bound(
@@ -350,7 +350,7 @@ pub(super) const ROWS: &[Bound] = &[
         "process",
         "`MAX_QUEUED`, with their input",
         "crates/offload/src/queue.rs",
-        "crates/offload/src/pool/tests.rs: bounds_the_whole_queue_and_displaces_whoever_owes_most",
+        "crates/offload/src/pool/tests.rs: bounds_the_queue_and_displaces_the_job_with_the_worst_rank",
     ),
     bound(
         "jobs of a payer that wait",
@@ -364,9 +364,9 @@ pub(super) const ROWS: &[Bound] = &[
         "module being compiled",
         64 * MIB,
         "thread",
-        "`program/check/cost.rs`: what may be compiled",
+        "the limits in `program/check/cost.rs`",
         "crates/query/src/program/check/cost.rs",
-        "crates/query/src/program/check/tests.rs: refuses_one_more_than_the_limit_of_each_number",
+        "crates/query/src/program/check/tests.rs: rejects_one_item_above_each_limit",
     ),
     bound(
         "syntax tree of a program",
@@ -383,7 +383,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`limits.body`",
         "crates/query/src/ask.rs",
-        "tests/query/http.rs: a_body_of_100_mb_is_refused_and_not_kept",
+        "tests/query/http.rs: a_body_of_100_mb_is_refused_without_buffering",
     ),
     bound(
         "decoded query body",
@@ -399,7 +399,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`limits.program`",
         "crates/query/src/ask.rs",
-        "tests/query/http.rs: a_request_has_a_program_of_decent_size_and_in_utf_8",
+        "tests/query/http.rs: rejects_missing_oversized_and_non_utf8_programs",
     ),
     bound(
         "memory of a program",
@@ -415,7 +415,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`limits.memory`, the same account",
         "crates/query/src/guest.rs",
-        "tests/query/limits.rs: memory_that_the_host_holds",
+        "tests/query/limits.rs: memory_held_by_the_host",
     ),
     bound(
         "index of an answer that a program reads",
@@ -423,7 +423,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`limits.memory`, the same account",
         "crates/query/src/host/documents.rs",
-        "tests/query/memory.rs: the_index_of_an_answer_is_counted_while_it_is_made",
+        "tests/query/memory.rs: the_index_of_a_response_is_counted_while_it_is_built",
     ),
     bound(
         "long text of an answer that a program reads",
@@ -431,7 +431,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`limits.memory`, the same account; twice its length",
         "crates/query/src/host/documents.rs",
-        "tests/query/memory.rs: a_long_text_of_an_answer_is_counted_before_it_is_read",
+        "tests/query/memory.rs: a_long_text_of_a_response_is_counted_before_it_is_read",
     ),
     bound(
         "bytes received by a program",
@@ -471,7 +471,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`CONSOLE`",
         "crates/query/src/guest.rs",
-        "crates/query/src/guest.rs: the_console_keeps_its_end",
+        "crates/query/src/guest.rs: keeps_the_end_of_the_console",
     ),
     bound(
         "recording",
@@ -479,7 +479,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`recordings.size`",
         "crates/query/src/record/recorder.rs",
-        "tests/query/recordings.rs: a_recording_has_a_size_that_holds",
+        "tests/query/recordings.rs: recordings_are_limited_in_size",
     ),
     bound(
         "running programs",
@@ -487,15 +487,15 @@ pub(super) const ROWS: &[Bound] = &[
         "process",
         "`runtime.instances`, `memory` each",
         "crates/query/src/lanes.rs",
-        "tests/query/upstream.rs: a_full_pool_makes_others_wait_for_their_turn_until_their_deadline",
+        "tests/query/upstream.rs: runs_queue_for_a_full_pool_until_their_deadline",
     ),
     bound(
         "compiled programs",
         64 * MIB,
         "process",
-        "`runtime.cache`, half of it an owner",
+        "`runtime.cache`, half of it for one owner",
         "crates/sandbox/src/cache.rs",
-        "crates/sandbox/src/cache.rs: it_is_never_larger_than_it_may_be_even_if_nobody_sweeps",
+        "crates/sandbox/src/cache.rs: never_exceeds_the_capacity_without_sweeps",
     ),
     bound(
         "compiled programs on disk",
@@ -503,7 +503,7 @@ pub(super) const ROWS: &[Bound] = &[
         "process",
         "`runtime.folder_size`",
         "crates/sandbox/src/disk.rs",
-        "crates/sandbox/src/disk/tests.rs: what_was_not_used_for_longest_goes_first",
+        "crates/sandbox/src/disk/tests.rs: evicts_the_least_recently_used_first",
     ),
     // GraphQL.
     bound(
@@ -512,7 +512,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`limits.body`",
         "crates/graphql/src/serve/ask.rs",
-        "crates/graphql/src/serve/ask/tests.rs: more_than_the_limit_is_refused_in_body_and_url",
+        "crates/graphql/src/serve/ask/tests.rs: rejects_bodies_and_urls_above_the_limit",
     ),
     bound(
         "GraphQL document",
@@ -520,15 +520,15 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`DOCUMENT_BYTES`",
         "crates/graphql/src/plan/limits/text.rs",
-        "crates/graphql/src/plan/tests.rs: refuses_names_operations_and_documents_beyond_all_measure",
+        "crates/graphql/src/plan/tests.rs: rejects_oversized_names_operations_and_documents",
     ),
     bound(
         "GraphQL document being planned",
         32 * MIB,
         "thread",
-        "`limits`, `NODES`, `STEPS`: what may be planned",
+        "the planning limits: `limits`, `NODES`, `STEPS`",
         "crates/graphql/src/plan/work.rs",
-        "crates/graphql/src/plan/tests.rs: refuses_what_expands_to_more_than_can_be_planned",
+        "crates/graphql/src/plan/tests.rs: rejects_documents_that_expand_beyond_the_planning_limits",
     ),
     bound(
         "GraphQL plans",
@@ -536,7 +536,7 @@ pub(super) const ROWS: &[Bound] = &[
         "route",
         "`plan::KEPT`",
         "crates/graphql/src/plan/kept.rs",
-        "crates/graphql/src/plan/kept/tests.rs: a_flood_of_documents_that_come_once_leaves_those_that_are_used",
+        "crates/graphql/src/plan/kept/tests.rs: keeps_used_plans_during_a_flood_of_one_time_documents",
     ),
     bound(
         "persisted documents",
@@ -544,7 +544,7 @@ pub(super) const ROWS: &[Bound] = &[
         "route",
         "`ALL`",
         "crates/graphql/src/serve/persisted.rs",
-        "crates/graphql/src/serve/persisted.rs: many_owners_take_no_more_than_there_is",
+        "crates/graphql/src/serve/persisted.rs: many_owners_stay_within_the_total_limit",
     ),
     bound(
         "persisted documents of a caller",
@@ -552,7 +552,7 @@ pub(super) const ROWS: &[Bound] = &[
         "caller",
         "`OWN`",
         "crates/graphql/src/serve/persisted.rs",
-        "crates/graphql/src/serve/persisted.rs: who_leaves_thousands_pushes_out_their_own_first_ones_alone",
+        "crates/graphql/src/serve/persisted.rs: an_owner_above_its_limit_evicts_only_its_own_oldest_documents",
     ),
     bound(
         "persisted documents of a network",
@@ -560,7 +560,7 @@ pub(super) const ROWS: &[Bound] = &[
         "address",
         "`BLOCK`: 48 bits of an IPv6 address",
         "crates/graphql/src/serve/persisted.rs",
-        "crates/graphql/src/serve/persisted.rs: a_client_with_many_networks_pushes_out_no_other_network",
+        "crates/graphql/src/serve/persisted.rs: a_client_with_many_networks_evicts_no_documents_of_other_blocks",
     ),
     bound(
         "arguments of calls",
@@ -568,7 +568,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`ARGUMENTS`",
         "crates/graphql/src/execute/variables/long.rs",
-        "crates/graphql/src/execute/tests/large.rs: refuses_long_values_that_go_into_very_many_calls",
+        "crates/graphql/src/execute/tests/large.rs: rejects_long_variables_that_are_sent_in_many_calls",
     ),
     bound(
         "bytes received by GraphQL",
@@ -576,7 +576,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`limits.received`",
         "crates/services/src/call.rs",
-        "crates/graphql/src/rest/tests.rs: a_service_that_breaks_off_or_is_none_is_told_by_the_codes_of_calls",
+        "crates/graphql/src/rest/tests.rs: reports_broken_responses_and_unknown_services_by_call_codes",
     ),
     bound(
         "indexes of answers to GraphQL",
@@ -584,7 +584,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "three times `limits.received`",
         "crates/graphql/src/answer.rs",
-        "crates/graphql/src/answer.rs: refuses_an_answer_whose_index_takes_several_times_its_length",
+        "crates/graphql/src/answer.rs: rejects_a_response_whose_index_is_several_times_its_length",
     ),
     bound(
         "answer of GraphQL",
@@ -592,7 +592,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`limits.response_body`",
         "crates/graphql/src/execute/answer.rs",
-        "crates/graphql/src/execute/tests/large.rs: refuses_aliases_below_a_long_list_by_the_size_of_the_answer",
+        "crates/graphql/src/execute/tests/large.rs: rejects_aliases_in_a_long_list_by_the_response_size",
     ),
     bound(
         "errors of GraphQL",
@@ -600,7 +600,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`ERRORS`, 1 KiB each",
         "crates/graphql/src/execute/answer/told.rs",
-        "crates/graphql/src/execute/tests/large.rs: tells_some_of_very_many_errors",
+        "crates/graphql/src/execute/tests/large.rs: limits_the_number_of_reported_errors",
     ),
     // Aggregates.
     bound(
@@ -609,7 +609,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`limits.body`",
         "crates/aggregate/src/aggregate.rs",
-        "crates/aggregate/src/tests/bad.rs: methods_and_bodies_that_do_not_fit_are_refused_before_any_call",
+        "crates/aggregate/src/tests/bad.rs: rejects_invalid_methods_and_bodies_before_any_call",
     ),
     bound(
         "bytes received by an aggregate",
@@ -617,7 +617,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`limits.received`",
         "crates/services/src/call.rs",
-        "crates/aggregate/src/tests/bad.rs: limits_on_calls_fan_out_and_bytes_hold",
+        "crates/aggregate/src/tests/bad.rs: enforces_limits_on_calls_fan_out_and_bytes",
     ),
     bound(
         "memory of an aggregate",
@@ -625,7 +625,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`limits.memory`, indexes included",
         "crates/aggregate/src/memory.rs",
-        "crates/aggregate/src/tests/hostile.rs: an_index_that_is_longer_than_its_text_is_part_of_a_requests_memory",
+        "crates/aggregate/src/tests/hostile.rs: charges_json_indexes_to_the_memory_limit",
     ),
     bound(
         "answer of an aggregate",
@@ -633,7 +633,7 @@ pub(super) const ROWS: &[Bound] = &[
         "request",
         "`limits.response_body`",
         "crates/aggregate/src/answer.rs",
-        "crates/aggregate/src/tests/hostile.rs: rows_that_many_items_share_make_no_answer_longer_than_answers_may_be",
+        "crates/aggregate/src/tests/hostile.rs: shared_rows_are_bounded_by_the_response_limit",
     ),
     // S scripts.
     bound(
@@ -658,7 +658,7 @@ pub(super) const ROWS: &[Bound] = &[
         "worker",
         "`LONGEST`",
         "crates/script-runtime/src/frame/incoming.rs",
-        "crates/script-runtime/src/frame/tests.rs: what_is_no_frame_is_refused",
+        "crates/script-runtime/src/frame/tests.rs: invalid_frames_are_refused",
     ),
     bound(
         "index of what a worker sends",
@@ -674,7 +674,7 @@ pub(super) const ROWS: &[Bound] = &[
         "worker",
         "`LINE`",
         "crates/script-runtime/src/workers/process.rs",
-        "crates/script-runtime/src/workers/process.rs: a_line_that_never_ends_is_logged_in_parts",
+        "crates/script-runtime/src/workers/process.rs: an_endless_line_is_logged_in_parts",
     ),
     bound(
         "heap of a worker",
@@ -682,7 +682,7 @@ pub(super) const ROWS: &[Bound] = &[
         "worker",
         "`scripts.memory`",
         "crates/script-runtime/src/workers/process.rs",
-        "crates/script-runtime/src/tests/lost.rs: whoever_is_answered_by_nobody_since_a_heap_was_full_is_told_its_limit_and_what_to_do",
+        "crates/script-runtime/src/tests/lost.rs: a_full_heap_is_reported_with_its_limit_and_a_hint",
     ),
     bound(
         "value of S state",
@@ -690,7 +690,7 @@ pub(super) const ROWS: &[Bound] = &[
         "route",
         "`store::LARGEST`",
         "crates/store/src/log.rs",
-        "crates/store/src/tests/faults.rs: what_is_too_large_is_refused_before_it_is_written",
+        "crates/store/src/tests/faults.rs: rejects_values_that_are_too_large_before_writing",
     ),
     bound(
         "state of an S service",
@@ -698,14 +698,14 @@ pub(super) const ROWS: &[Bound] = &[
         "route",
         "`state.size`, keys and the JSON text of values",
         "crates/script-runtime/src/state/sizes.rs",
-        "crates/script-runtime/src/state/tests/sizes.rs: refuses_a_write_that_makes_the_state_larger_than_its_bound",
+        "crates/script-runtime/src/state/tests/sizes.rs: refuses_a_write_that_grows_the_state_beyond_its_limit",
     ),
     bound(
         "resources made by S",
         256 * MIB,
         "route",
-        "`state.size`, of which their paths and captures are part; `resources.most`, `MAX_PATH` and `MAX_CAPTURES`",
+        "`state.size`, which includes their paths and captures; `resources.most`, `MAX_PATH` and `MAX_CAPTURES`",
         "crates/script-runtime/src/state/instances.rs",
-        "crates/script-runtime/src/state/tests/sizes.rs: refuses_a_resource_whose_captures_and_path_have_no_room_in_the_state",
+        "crates/script-runtime/src/state/tests/sizes.rs: refuses_a_resource_whose_captures_and_path_exceed_the_limit",
     ),
 ];

@@ -1,4 +1,4 @@
-//! Aggregates that are asked for too much, or whose services answer with it.
+//! Aggregates with excessive requests or excessive responses from services.
 
 use super::Holds;
 use super::http2::{ENHANCE_YOUR_CALM, UNTAKEN_COMPOSED};
@@ -7,7 +7,7 @@ use crate::http2::{END_HEADERS, END_STREAM, HEADERS, frame, get, reset_untaken};
 
 const INPUT: Ending = Ending::problem(400, "input-invalid");
 
-/// The items, and what is made of them before the first call too many.
+/// The items, and the data derived from them before the call that exceeds the limit.
 const ITEMS: Holds = &[("bytes received by an aggregate", 1), ("memory of an aggregate", 1)];
 
 pub(super) const CASES: &[Case] = &[
@@ -44,8 +44,8 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// A request for 1.6 MB that no other stream asks for: equal calls would share their memory. The answer holds the service's
-/// texts and its own.
+/// Requests an answer of 1.6 MB that differs from those of other streams, because equal calls would share their
+/// memory. The answer holds the service's texts and its own.
 fn long_texts(stream: u32) -> Vec<u8> {
     let path = format!("/texts?text={}", 100_000 + stream);
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &get(&path, &[]))

@@ -1,24 +1,24 @@
-//! Bodies that are small as they come and large as they are meant.
+//! Decompression bombs: bodies that are small as sent and large when decoded.
 
 use std::io::Write;
 
-/// What a bomb stands for, in bytes.
+/// The decoded size of a bomb, in bytes.
 const SIZE: usize = 64 << 20;
 
-/// Zeros in gzip.
+/// Returns zeros compressed with gzip.
 pub(super) fn gzip() -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     fill(&mut encoder);
     encoder.finish().unwrap_or_default()
 }
 
-/// Zeros in zstd.
+/// Returns zeros compressed with zstd.
 pub(super) fn zstd() -> Vec<u8> {
     let zeros = vec![0; SIZE];
     zstd::bulk::compress(&zeros, 1).unwrap_or_default()
 }
 
-/// A frame of zstd whose header asks for a window of 2 GiB (RFC 8878, section 3.1.1.1.2), with one raw block in it.
+/// Returns a zstd frame whose header requests a window of 2 GiB (RFC 8878, section 3.1.1.1.2), with one raw block.
 pub(super) fn wide_window() -> Vec<u8> {
     let magic = 0xFD2F_B528_u32.to_le_bytes();
     let descriptor = [0x00, (31 - 10) << 3];
@@ -26,7 +26,7 @@ pub(super) fn wide_window() -> Vec<u8> {
     [&magic[..], &descriptor, &block].concat()
 }
 
-/// Zeros in brotli.
+/// Returns zeros compressed with brotli.
 pub(super) fn brotli() -> Vec<u8> {
     let mut encoder = brotli::CompressorWriter::new(Vec::new(), 4096, 5, 22);
     fill(&mut encoder);
@@ -36,7 +36,7 @@ pub(super) fn brotli() -> Vec<u8> {
 fn fill(encoder: &mut impl Write) {
     let zeros = vec![0; 1 << 20];
     for _ in 0..SIZE >> 20 {
-        // A vector takes everything.
+        // Writing to a vector cannot fail.
         let _ = encoder.write_all(&zeros);
     }
 }

@@ -1,4 +1,4 @@
-//! Requests through filters that are made to work hard.
+//! Requests that are expensive for filters.
 
 use anyhow::Result;
 

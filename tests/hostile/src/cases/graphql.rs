@@ -1,4 +1,4 @@
-//! GraphQL documents and variables that are dear to read, validate, plan or answer.
+//! GraphQL documents and variables that are expensive to parse, validate, plan or answer.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -14,14 +14,14 @@ const INVALID: Ending = Ending::errors("graphql-invalid");
 const SYNTAX: Ending = Ending::errors("graphql-syntax");
 const OPERATION: Ending = Ending::errors("graphql-operation");
 const VARIABLES: Ending = Ending::errors("graphql-variables");
-/// The attacker has caused as much planning as it may.
+/// The attacker has used up its budget for planning.
 const RATE: Ending = Ending::problem(429, "plan-rate");
 
-/// A body, twice while it comes, and what it is read as.
+/// The memory of a body: twice while it is received, and again for its parsed form.
 const BODY: Holds = &[("GraphQL body", 4)];
-/// A document on its way to a plan, and the plans that are kept.
+/// The memory of a document while it is planned, and the cached plans.
 const PLANNED: Holds = &[("GraphQL body", 4), ("GraphQL document being planned", 1), ("GraphQL plans", 1)];
-/// What a service sent, and the answer that is written of it.
+/// The memory of responses from services and of the answer composed from them.
 const ANSWER: Holds = &[
     ("GraphQL document being planned", 1),
     ("GraphQL plans", 1),
@@ -312,12 +312,12 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// A document for the route over REST.
+/// Sends a document to the route over REST.
 async fn rest(target: &Target, document: String) -> Result<Ending> {
     target.graphql("/graphql", &document, json!({})).await
 }
 
-/// A document for the route over a supergraph.
+/// Sends a document to the route over a supergraph.
 async fn federated(target: &Target, document: String) -> Result<Ending> {
     target.graphql("/federated", &document, json!({})).await
 }
@@ -330,7 +330,7 @@ async fn variables(target: &Target, document: &str, variables: Value) -> Result<
     target.graphql("/graphql", document, variables).await
 }
 
-/// A request's body as it is.
+/// Sends a request with this body.
 async fn raw(target: &Target, body: String) -> Result<Ending> {
     target.ending("POST", "/graphql", &[("content-type", "application/json")], body).await
 }
@@ -339,8 +339,8 @@ fn repeated(times: usize, make: impl Fn(usize) -> String) -> String {
     (0..times).map(make).collect()
 }
 
-/// An operation whose answer of 1.6 MB no other stream asks for: equal operations would share theirs. All have one document,
-/// which is planned once.
+/// Returns an operation with an answer of 1.6 MB that differs from those of other streams, because equal
+/// operations would share theirs. All have one document, which is planned once.
 fn long_texts(stream: u32) -> Vec<u8> {
     let document = "query($text: Int) { items(n: 16, text: $text) { text } }";
     let body = json!({ "query": document, "variables": { "text": 100_000 + stream } }).to_string();
@@ -348,7 +348,7 @@ fn long_texts(stream: u32) -> Vec<u8> {
     [frame(HEADERS, END_HEADERS, stream, &head), frame(DATA, END_STREAM, stream, body.as_bytes())].concat()
 }
 
-/// A chain of fragments that each spread the next one twice; the last one is there or undefined.
+/// Returns a chain of fragments that each spread the next one twice; the last one is defined only if `is_closed`.
 fn fragment_chain(levels: usize, is_closed: bool) -> String {
     let link = |level: usize| {
         let next = level + 1;
@@ -358,7 +358,7 @@ fn fragment_chain(levels: usize, is_closed: bool) -> String {
     format!("query {{ items(n: 1) {{ ...f0 }} }} {}{last}", repeated(levels, link))
 }
 
-/// Fields of two subgraphs at every level of a type that leads to itself twice.
+/// Returns fields of two subgraphs at every level of a type that refers to itself twice.
 fn recursive(levels: usize) -> String {
     let inner = (0..levels)
         .fold("weight".to_owned(), |inner, _| format!("name weight next {{ {inner} }} all {{ {inner} }}"));

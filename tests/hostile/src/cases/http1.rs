@@ -1,4 +1,4 @@
-//! HTTP/1.1 requests that are malformed, contradictory, endless, or more than one.
+//! HTTP/1.1 requests that are malformed, contradictory, endless, or contain a smuggled request.
 
 use anyhow::{Result, ensure};
 use tokio::io::AsyncWriteExt;
@@ -211,21 +211,22 @@ pub(super) const CASES: &[Case] = &[
     case!("http1/client that leaves before its answer", |it| leaves(&it), [Ending::Closed]),
 ];
 
-/// Sends bytes; how the first answer ends.
+/// Sends bytes and returns the ending of the first answer.
 async fn first(target: &Target, bytes: &str) -> Result<Ending> {
     Ok(target.raw(bytes.as_bytes()).await?.0)
 }
 
-/// Sends a request with this rest of its head and its body, and another request behind it, which must not be answered.
+/// Sends a request with this rest of its head and its body, followed by another request, which must not be
+/// answered.
 async fn smuggled(target: &Target, rest: &str) -> Result<Ending> {
     let first = format!("POST /up/echo HTTP/1.1\r\nHost: localhost\r\n{rest}");
     let second = "GET /up/status/299 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let (ending, text) = target.raw(format!("{first}{second}").as_bytes()).await?;
-    ensure!(wire::answers(&text) <= 1, "the request behind it was answered: {text}");
+    ensure!(wire::answers(&text) <= 1, "the smuggled request was answered: {text}");
     Ok(ending)
 }
 
-/// A megabyte between two texts.
+/// Sends a megabyte between two texts.
 async fn long(target: &Target, before: &str, after: &str) -> Result<Ending> {
     first(target, &format!("{before}{}{after}", "a".repeat(1 << 20))).await
 }
@@ -235,7 +236,7 @@ async fn many_fields(target: &Target) -> Result<Ending> {
     first(target, &format!("GET /up/json HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).await
 }
 
-/// A body of which the rest never comes: the client closes its half.
+/// Sends an incomplete body and closes the client's half of the connection.
 async fn broken_off(target: &Target, rest: &str) -> Result<Ending> {
     let mut stream = target.connect().await?;
     stream.write_all(format!("POST /up/echo HTTP/1.1\r\nHost: a\r\n{rest}").as_bytes()).await?;
@@ -243,7 +244,7 @@ async fn broken_off(target: &Target, rest: &str) -> Result<Ending> {
     Ok(wire::ending(&wire::read_all(&mut stream).await))
 }
 
-/// Requests that are all sent before an answer is read.
+/// Sends all requests before reading an answer.
 async fn pipelined(target: &Target) -> Result<Ending> {
     const COUNT: usize = 1000;
     let one = "GET /up/json?n=1 HTTP/1.1\r\nHost: localhost\r\n";
@@ -253,11 +254,11 @@ async fn pipelined(target: &Target) -> Result<Ending> {
     Ok(ending)
 }
 
-/// Requests whose service never answers, of clients that are gone.
+/// Sends requests that the service never answers, and disconnects.
 async fn leaves(target: &Target) -> Result<Ending> {
     for _ in 0..100 {
         let mut stream = target.connect().await?;
-        // Without it this machine, which is the neighbour's too, would have no port left to connect by.
+        // Resets the connection: otherwise the ports of this machine, which the neighbour needs too, would run out.
         stream.set_zero_linger()?;
         stream.write_all(b"GET /up/hang HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
     }

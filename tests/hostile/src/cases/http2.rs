@@ -1,4 +1,4 @@
-//! HTTP/2 connections that flood, starve, contradict themselves or read nothing.
+//! HTTP/2 connections that flood, starve, contradict themselves, or read nothing.
 
 use anyhow::{Context, Result, ensure};
 
@@ -18,10 +18,10 @@ const FRAME_SIZE_ERROR: u32 = 6;
 const COMPRESSION_ERROR: u32 = 9;
 pub(super) const ENHANCE_YOUR_CALM: u32 = 11;
 const MALFORMED: &[Ending] = &[Ending::StreamReset(PROTOCOL_ERROR), Ending::GoAway(PROTOCOL_ERROR)];
-/// The head ends here, and there is no body.
+/// The flags of a complete head without a body.
 const WHOLE: u8 = END_STREAM | END_HEADERS;
 
-/// A request with one field that it may not have.
+/// Defines a case for a request with one forbidden field.
 macro_rules! malformed {
     ($name:literal, $field:expr) => {
         Case {
@@ -37,16 +37,16 @@ macro_rules! malformed {
     };
 }
 
-/// The streams of a connection, each with a request under way.
+/// The streams of a connection, each with a request in flight.
 const REQUESTS: Holds = &[
     ("HTTP/2 streams", 1),
     ("HTTP/2 requests taken back", 1),
     ("HTTP/2 unread bodies", 1),
     ("request", 100),
 ];
-/// As many requests whose answers wait for a window.
+/// The same number of requests whose answers wait for a window.
 const UNTAKEN: Holds = &[("HTTP/2 streams", 1), ("unsent bytes of a connection", 1), ("request", 100)];
-/// The streams of [`crate::http2::reset_untaken`]. Their answers hold more than these rows where they are not counted.
+/// The streams of [`crate::http2::reset_untaken`]. Uncounted answers would exceed these rows.
 pub(super) const UNTAKEN_COMPOSED: Holds =
     &[("HTTP/2 streams", 1), ("unsent bytes of a connection", 1), ("request", 40)];
 
@@ -271,21 +271,21 @@ pub(super) const CASES: &[Case] = &[
     case!("http2/a hundred requests whose client is gone", |it| gone(&it), [Ending::Closed], UNTAKEN),
 ];
 
-/// Sends frames on a connection of its own; how stream 1 ends.
+/// Sends frames on a new connection and returns how stream 1 ends.
 async fn one(target: &Target, bytes: &[u8]) -> Result<Ending> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     connection.send(bytes).await;
     Ok(connection.ending(1).await)
 }
 
-/// Sends frames on a connection of its own; how the connection ends.
+/// Sends frames on a new connection and returns how the connection ends.
 async fn connection(target: &Target, bytes: &[u8]) -> Result<Ending> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     connection.send(bytes).await;
     Ok(connection.end().await)
 }
 
-/// Sends so many of a kind, until the gateway has had enough; how the connection ends.
+/// Sends up to `count` frames until the gateway ends the connection, and returns how it ends.
 async fn flood(target: &Target, count: u32, make: impl Fn(u32) -> Vec<u8>) -> Result<Ending> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     for number in 0..count {
@@ -296,7 +296,8 @@ async fn flood(target: &Target, count: u32, make: impl Fn(u32) -> Vec<u8>) -> Re
     Ok(connection.end().await)
 }
 
-/// Sends a frame a hundred thousand times, and then a request, which is answered unless the connection was ended.
+/// Sends a frame a hundred thousand times and then a request, which must be answered unless the connection has
+/// ended.
 async fn borne(target: &Target, bytes: &[u8]) -> Result<Ending> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     for _ in 0..100 {
@@ -311,11 +312,13 @@ async fn borne(target: &Target, bytes: &[u8]) -> Result<Ending> {
     })
 }
 
-/// One field of 4 KB in the table, and references to it: each takes a byte and stands for all of it.
+/// Returns a head with one field of 4 KB in the dynamic table and references to it: each takes one byte and
+/// expands to the whole field.
 fn swelling() -> Vec<u8> {
     let mut head = get("/up/json?n=1", &[]);
     let value = vec![b'a'; 3900];
-    // Indexed, 62 from now on (RFC 7541, 6.2.1); the length in an integer of two bytes more.
+    // A field with incremental indexing, which gets index 62 (RFC 7541, 6.2.1). Its length is an integer with
+    // two more bytes.
     head.extend([0x40, 1, b'x', 0x7f]);
     head.extend([(((3900 - 127) & 0x7f) | 0x80) as u8, ((3900 - 127) >> 7) as u8]);
     head.extend(value);
@@ -335,7 +338,7 @@ async fn empty_data(target: &Target) -> Result<Ending> {
     Ok(connection.ending(1).await)
 }
 
-/// A hundred requests whose answers find no window; the client leaves once all have their heads.
+/// Sends a hundred requests whose answers have no window, and disconnects once all heads have arrived.
 async fn untaken(target: &Target) -> Result<Ending> {
     let mut connection = hundred(target).await?;
     let mut heads = 0;
@@ -346,7 +349,7 @@ async fn untaken(target: &Target) -> Result<Ending> {
     Ok(Ending::Closed)
 }
 
-/// The same, but the client leaves at once.
+/// Like `untaken`, but disconnects immediately.
 async fn gone(target: &Target) -> Result<Ending> {
     hundred(target).await?;
     Ok(Ending::Closed)

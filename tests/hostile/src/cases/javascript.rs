@@ -1,4 +1,4 @@
-//! Query programs in JavaScript and TypeScript that spin, swell, nest, or ask for too much.
+//! Query programs in JavaScript and TypeScript that spin, grow, nest, or exceed limits.
 
 use anyhow::Result;
 
@@ -12,14 +12,14 @@ const SYNTAX: Ending = Ending::problem(422, "program-syntax");
 const THREW: Ending = Ending::problem(422, "program-threw");
 const TRAPPED: Ending = Ending::problem(422, "program-trapped");
 
-/// A program and how it may end.
+/// Defines a case for a program and its allowed endings.
 macro_rules! program {
     ($name:literal, $source:expr, [$($ending:expr),+ $(,)?] $(,)?) => {
         case!($name, |it| it.program($source), [$($ending),+], RUN)
     };
 }
 
-/// A run: what the host holds for it, what it receives and answers, and its program among those that are kept.
+/// The memory of a run: held by the host, received, answered, and the program in the cache.
 const RUN: Holds = &[
     ("query body", 2),
     ("memory held for a program", 1),
@@ -27,11 +27,11 @@ const RUN: Holds = &[
     ("answer of a program", 2),
     ("calls of a program", 1),
 ];
-/// A program that is read, and perhaps run.
+/// The memory of a program that is compiled, and perhaps run.
 const SOURCE: Holds = &[("query body", 4), ("memory held for a program", 1)];
-/// A program whose types are taken out.
+/// The memory of a program whose types are stripped.
 const TYPES: Holds = &[("query body", 4), ("syntax tree of a program", 1), ("memory held for a program", 1)];
-/// A body that is decoded as far as it may go on.
+/// The memory of a body that is decoded up to the limit.
 const BOMB: Holds = &[("query body", 2), ("decoded query body", 4), ("decoder of a body", 1)];
 
 pub(super) const CASES: &[Case] = &[
@@ -262,7 +262,7 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// A program of one text over and over.
+/// Sends a program that repeats one text.
 async fn nested(target: &Target, text: &str, times: usize, language: &str) -> Result<Ending> {
     target.ending("POST", "/query", &[("content-type", language)], text.repeat(times)).await
 }

@@ -1,4 +1,4 @@
-//! Proxied requests that want past their route: paths, upgrades, forwarded headers, hosts, bodies.
+//! Proxied requests that try to escape their route: paths, upgrades, forwarding headers, hosts and bodies.
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
@@ -96,7 +96,8 @@ async fn raw_path(target: &Target, path: &str) -> Result<Ending> {
     Ok(target.raw(request.as_bytes()).await?.0)
 }
 
-/// A request that offers another protocol: it is answered as if it did not, and the service hears nothing of it.
+/// Sends a request that offers another protocol. It must be answered as if it did not, and the offer must not
+/// reach the service.
 async fn upgrade(target: &Target, protocol: &str) -> Result<Ending> {
     let request = format!(
         "GET /up/echo HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: {protocol}\r\n\
@@ -111,10 +112,10 @@ async fn upgrade(target: &Target, protocol: &str) -> Result<Ending> {
     Ok(ending)
 }
 
-/// A header by which a client says where it is: the service does not hear it.
+/// Sends a request with a header that claims a client address. The claim must not reach the service.
 async fn spoofed(target: &Target, name: &str, value: &str) -> Result<Ending> {
     let answer = target.ask("GET", "/filtered/echo", &[(name, value)], "").await?;
     let echo: Value = serde_json::from_slice(&answer.body)?;
-    ensure!(!echo["headers"].to_string().contains("203.0.113.9"), "the service hears it: {echo}");
+    ensure!(!echo["headers"].to_string().contains("203.0.113.9"), "the claim reached the service: {echo}");
     Ok(Ending::of(&answer))
 }

@@ -1,4 +1,4 @@
-//! Requests to S scripts: state that swells, keys that mean something in JavaScript, bodies that nest.
+//! Requests to S scripts: state that grows, keys with a meaning in JavaScript, nested bodies.
 
 use anyhow::Result;
 

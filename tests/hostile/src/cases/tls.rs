@@ -1,4 +1,4 @@
-//! TLS handshakes that stall, break off, or turn out to be something else.
+//! TLS handshakes that stall, break off, or are not TLS.
 
 use anyhow::{Result, ensure};
 use futures_util::future::try_join_all;
@@ -35,7 +35,7 @@ pub(super) const CASES: &[Case] = &[
     case!("tls/protocol that is not spoken", |it| protocol(&it), [Ending::Closed]),
 ];
 
-/// Sends bytes to the port for TLS, closes, and reads how that ends.
+/// Sends bytes to the TLS port, closes the connection and returns how it ends.
 async fn sent(target: &Target, bytes: &[u8]) -> Result<Ending> {
     let mut stream = TcpStream::connect(target.secure).await?;
     stream.write_all(bytes).await?;
@@ -43,7 +43,7 @@ async fn sent(target: &Target, bytes: &[u8]) -> Result<Ending> {
     Ok(wire::ending(&wire::read_all(&mut stream).await))
 }
 
-/// Handshakes that begin and stop: the next client is served meanwhile.
+/// Opens handshakes that stall, and checks that the next client is still served.
 async fn half_open(target: &Target) -> Result<Ending> {
     let open = try_join_all((0..50).map(|_| async {
         let mut stream = TcpStream::connect(target.secure).await?;
@@ -58,9 +58,9 @@ async fn half_open(target: &Target) -> Result<Ending> {
     Ok(ending)
 }
 
-/// Where the client and the gateway share no protocol, no connection comes about (RFC 7301, section 3.2).
+/// A handshake without a common protocol must fail (RFC 7301, section 3.2).
 async fn protocol(target: &Target) -> Result<Ending> {
     let connected = target.connect_tls(&[b"spdy/3"]).await;
-    ensure!(connected.is_err(), "the handshake went well");
+    ensure!(connected.is_err(), "the handshake succeeded");
     Ok(Ending::Closed)
 }

@@ -1,5 +1,5 @@
-//! Q4 and Q5, all buyers and all orders, in turns with the rivals. The services are played: each answers from its
-//! memory what the marketplace answered once, so that their databases take no part in what is measured.
+//! Q4 and Q5, all buyers and all orders, in turns with the rivals. The services are replayed from recorded
+//! responses, so that their databases do not take part in the measurement.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -28,9 +28,10 @@ use crate::{Tools, open};
 const ROUNDS: usize = 4;
 const ROUND: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_secs(2);
-/// All of the orders.
+/// The number of all orders.
 pub(crate) const LIMIT: usize = 2000;
-/// More is asked than can be done, on purpose: what a request costs is measured, and a refusal costs nothing.
+/// The load exceeds the capacity on purpose: the bench measures the cost of a request, and a refusal costs
+/// nothing.
 pub(crate) const UNSHED: &str = "shed: { automatic: false }\n";
 const PLAIN: &str = "application/json";
 
@@ -44,7 +45,7 @@ pub(super) struct Row {
     measured: Round,
 }
 
-/// Who is asked, and for what kind of answer.
+/// A server with the requested response format.
 struct Way<'a> {
     name: &'static str,
     server: &'a Server,
@@ -71,7 +72,7 @@ pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<H
     Ok((rows, headlines))
 }
 
-/// The three services, played beside the load, and where they listen.
+/// Starts the three services with recorded responses, next to the load. Returns them with their addresses.
 pub(crate) fn services(tools: &Tools) -> Result<(Vec<Server>, [SocketAddr; 3])> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("answers.json");
@@ -81,7 +82,7 @@ pub(crate) fn services(tools: &Tools) -> Result<(Vec<Server>, [SocketAddr; 3])> 
     Ok((played, services))
 }
 
-/// What the marketplace answers to all that is asked for Q4 and Q5.
+/// Records the marketplace's responses to all calls of Q4 and Q5.
 async fn recorded() -> Result<Played> {
     let marketplace = Marketplace::start(Data::fresh()?).await?;
     let orders = format!("/orders?limit={LIMIT}");
@@ -121,7 +122,7 @@ async fn ask(address: SocketAddr, path: &str, accept: &str) -> Result<Answer> {
     Ok(answer)
 }
 
-/// A service that answers out of a file, beside the load.
+/// Starts a service that serves responses from a file, next to the load.
 pub(crate) fn played(tools: &Tools, file: &Path) -> Result<Server> {
     Server::start(|address, _| {
         let mut command = pinned(LOAD_CORE, &tools.upstream);
@@ -138,7 +139,7 @@ fn handwritten(tools: &Tools, services: [SocketAddr; 3]) -> Result<Server> {
     })
 }
 
-/// Fastify with undici. None where it is not there.
+/// Starts Fastify with undici, if it is installed.
 fn fastify(tools: &Tools, services: [SocketAddr; 3]) -> Result<Option<Server>> {
     let Some(program) = present(tools, "aggregate") else { return Ok(None) };
     let server = Server::start(|address, _| {
@@ -150,7 +151,7 @@ fn fastify(tools: &Tools, services: [SocketAddr; 3]) -> Result<Option<Server>> {
     server.map(Some)
 }
 
-/// Rounds of all ways in turn, after each has answered as the first does.
+/// Runs rounds of all variants in turn, after checking that their responses are equal.
 fn measure(
     tools: &Tools,
     query: &'static str,
@@ -162,7 +163,7 @@ fn measure(
     for way in ways {
         let (answer, length) = way.answer(path).with_context(|| way.name)?;
         let expected = expected.get_or_insert_with(|| answer.clone());
-        ensure!(answer == *expected, "{} answers {query} otherwise", way.name);
+        ensure!(answer == *expected, "{} has a different response to {query}", way.name);
         bytes.push(length);
         load(way.server, Load::Script(&way.script(path)), tools.time(WARM_UP)).with_context(|| way.name)?;
     }
@@ -183,14 +184,14 @@ fn measure(
 }
 
 impl Way<'_> {
-    /// What is answered, and its length as it came.
+    /// The response, and its length on the wire.
     fn answer(&self, path: &str) -> Result<(Value, usize)> {
         let answer = open::run(ask(self.server.address, path, self.accept))??;
         let plain = open::run(answer.decoded())??;
         Ok((serde_json::from_slice(&plain)?, answer.body.len()))
     }
 
-    /// The same for wrk, in Lua.
+    /// The request as a Lua script for wrk.
     fn script(&self, path: &str) -> String {
         format!("wrk.path = '{path}'\nwrk.headers['Accept'] = '{}'\n", self.accept)
     }

@@ -1,5 +1,6 @@
-//! Answers of 10 MB: what they add to resident memory. One service's answer as it is, which goes on while it comes: the
-//! service holds its last piece back until the client has the first one. And the same joined with another answer.
+//! Responses of 10 MB: the growth of resident memory. One case is a service's response that is streamed: the
+//! service holds its last piece back until the client has the first one. The other is the same response
+//! joined with another one.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -28,16 +29,16 @@ use crate::ratios::Headline;
 use crate::service::{Answer, Service, text};
 use crate::{Tools, open};
 
-/// Bytes of the answer, about.
+/// The approximate length of the response.
 const LENGTH: usize = 10_000_000;
 const PIECE: usize = 64 << 10;
 const SAMPLE: Duration = Duration::from_millis(2);
-/// How long the last piece is held back at most.
+/// The longest time for which the last piece is held back.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Those who wrote the rows.
+/// The number of authors of the rows.
 const AUTHORS: usize = 100;
 
-/// A shape, and its declaration.
+/// The name of a case, with its declaration.
 const SHAPES: [(&str, &str); 2] = [
     ("as it comes", "parts:\n  rows: { get: service/rows }\nanswer: rows\n"),
     (
@@ -53,20 +54,20 @@ pub(super) struct Row {
     bytes: usize,
     rss_before_mb: f64,
     rss_highest_mb: f64,
-    /// By the length of the answer.
+    /// The growth relative to the length of the response.
     rss_ratio: f64,
-    /// Whether the client had the first byte before the service had sent its last.
+    /// Whether the client received the first byte before the service had sent the last one.
     first_before_last: bool,
 }
 
-/// Between the service and the client.
+/// Coordination between the service and the client.
 #[derive(Default)]
 struct Gate {
     first_came: Notify,
     last_sent: AtomicBool,
 }
 
-/// What came.
+/// The received response.
 struct Came {
     bytes: usize,
     first_before_last: bool,
@@ -102,14 +103,14 @@ async fn measure(tools: &Tools, shape: &'static str, declaration: &str, progress
     let (at, held) = (SocketAddr::from(([127, 0, 0, 1], 0)), Arc::clone(&gate));
     let service = Service::start(at, move |request| answer(request, rows.clone(), Arc::clone(&held)))?;
     let server = Server::gateway(&tools.orfa, SERVER_CORE, &config(service.address, &file))?;
-    // What is there before anything is asked is there whatever is asked.
+    // A warm-up, so that memory that every request needs is not counted.
     let warm = Client::new(server.address).send(Request::get("/authors").body(Full::default())?).await?;
     ensure!(warm.status == 200, "{}", warm.status);
     let before = server.usage()?.rss;
     let asked = ask(server.address, gate);
     let (came, highest) = open::with_highest(&server, SAMPLE, asked).await?;
     let Came { bytes, first_before_last } = came?;
-    ensure!(bytes >= LENGTH, "only {bytes} bytes came");
+    ensure!(bytes >= LENGTH, "only {bytes} bytes arrived");
     let (rss_before_mb, rss_highest_mb) = (before as f64 / 1e6, highest as f64 / 1e6);
     let rss_ratio = (highest - before) as f64 / bytes as f64;
     let first = if first_before_last { "before" } else { "after" };
@@ -127,7 +128,7 @@ fn config(service: SocketAddr, declaration: &Path) -> String {
     )
 }
 
-/// The service: `/rows` stops before its last piece until somebody has the first one.
+/// The service. `/rows` stops before its last piece until the client has the first one.
 async fn answer(request: Request<Incoming>, rows: Bytes, gate: Arc<Gate>) -> Answer {
     let mut answer = match request.uri().path() {
         "/rows" => {
@@ -136,7 +137,7 @@ async fn answer(request: Request<Incoming>, rows: Bytes, gate: Arc<Gate>) -> Ans
                 let (is_last, gate) = (from + PIECE >= rows.len(), Arc::clone(&gate));
                 async move {
                     if is_last {
-                        // A gateway that wants all of it before it answers gets all of it, later.
+                        // A gateway that buffers the whole response gets the last piece later.
                         let _ = tokio::time::timeout(PATIENCE, gate.first_came.notified()).await;
                         gate.last_sent.store(true, Relaxed);
                     }
@@ -170,7 +171,7 @@ fn authors() -> String {
     format!("[{}]", (0..AUTHORS).map(author).collect::<Vec<_>>().join(","))
 }
 
-/// Asks, says when the first byte has come, and counts them all.
+/// Sends the request, signals the arrival of the first byte, and counts the bytes.
 async fn ask(address: SocketAddr, gate: Arc<Gate>) -> Result<Came> {
     let (mut client, connection) = handshake(TokioIo::new(TcpStream::connect(address).await?)).await?;
     tokio::spawn(connection);

@@ -1,8 +1,8 @@
-//! The answer to a GraphQL query for the history of a repository, as GitHub gives it.
+//! The response to a GraphQL query for the history of a repository, in GitHub's format.
 
 use serde_json::{Value, json};
 
-/// A history of so many commits. Their authors take turns.
+/// A history with this number of commits, by the authors in turn.
 pub(super) fn history(nodes: usize, authors: usize) -> Value {
     let edges: Vec<Value> = (0..nodes).map(|node| json!({ "node": commit(node, node % authors) })).collect();
     let history = json!({ "edges": edges });

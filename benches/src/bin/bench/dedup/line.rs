@@ -1,6 +1,7 @@
-//! The paper's table 1 again, with our ways beside its three: what an answer costs a client far away, on a line that
-//! carries a megabit in a second. A proxied service gives the history; the gateway deduplicates and compresses it. The ways are
-//! measured one after the other: nearly all that they take is the line's.
+//! The paper's table 1 with our variants next to its three: the cost of a response for a distant client on a
+//! line of one megabit per second. A proxied service serves the history; the gateway deduplicates and
+//! compresses it. The variants are measured one after the other, since nearly all of their time is that of
+//! the line.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -25,22 +26,22 @@ use crate::progress::Progress;
 use crate::service::{self, Service};
 
 const ROUND_TRIP: Duration = Duration::from_millis(100);
-/// A megabit in a second: about what the paper's response times tell of its line.
+/// A megabit per second, which matches the paper's response times.
 const RATE: u64 = 125_000;
 const REQUESTS: usize = 5;
-/// Clients that ask at once where throughput is measured, and for how long.
+/// The number of concurrent clients when throughput is measured, and the duration.
 const CLIENTS: usize = 4;
 const ROUND: Duration = Duration::from_millis(1500);
 const DEDUP: &str = "application/vnd.orfa.dedup+json";
 
-/// A way to send the answer.
+/// A variant of sending the response.
 struct Way {
     name: &'static str,
-    /// What the service gives.
+    /// The form that the service sends.
     form: &'static str,
     accept: &'static str,
     coding: &'static str,
-    /// The paper's own figures for 10, 50 and 100 nodes, where it has this way.
+    /// The paper's own figures for 10, 50 and 100 nodes, if it has this variant.
     paper: Option<[Paper; 3]>,
 }
 
@@ -52,20 +53,20 @@ struct Paper {
     per_second: f64,
 }
 
-/// One answer, one way.
+/// The results of one response in one variant.
 #[derive(Serialize)]
 pub(super) struct Cell {
     nodes: usize,
     way: &'static str,
-    /// Of the body.
+    /// The size of the body.
     bytes: usize,
     response_ms: f64,
-    /// In Node, to the whole object; none where Node can't read the coding.
+    /// The time to read it in Node as the whole object; `None` if Node can't read the coding.
     parsing_ms: Option<f64>,
-    /// Until the client has the object.
+    /// The time until the client has the object.
     all_ms: Option<f64>,
     per_second: f64,
-    /// How much more there is of it than without treatment, and than with gzip, in percent: the paper's tables 2 to 4.
+    /// The gain over no treatment and over gzip, in percent, as in the paper's tables 2 to 4.
     gain: Option<[Gain; 2]>,
     paper: Option<Paper>,
 }
@@ -95,7 +96,7 @@ const fn way(name: &'static str, accept: &'static str, coding: &'static str) -> 
     Way { name, form: "plain", accept, coding, paper: None }
 }
 
-/// The first two are what the others are compared with.
+/// The first two are the baselines.
 const WAYS: [Way; 9] = [
     Way { paper: Some(NONE), ..way("plain", "*/*", "identity") },
     Way { paper: Some(GZIP), ..way("gzip", "*/*", "gzip") },
@@ -188,7 +189,7 @@ async fn cell(tools: &Tools, gateway: SocketAddr, way: &Way, text: &Text) -> Res
     })
 }
 
-/// Asks for the answer; the length of its body. It has to come the way that it was asked for.
+/// Requests the response and returns the length of its body. Fails if it has another form than requested.
 async fn ask(client: &Client, way: &Way, path: &str) -> Result<usize> {
     let request = Request::get(path).header(ACCEPT, way.accept).header(ACCEPT_ENCODING, way.coding);
     let answer = client.send(request.body(Full::new(Bytes::new()))?).await?;

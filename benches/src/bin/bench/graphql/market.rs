@@ -1,5 +1,6 @@
-//! Q4 and Q5, all buyers and all orders, by GraphQL and by the aggregates of the same gateway, in turns. The services are
-//! played: they know no other calls than those that the aggregates make, so that GraphQL answers with as many or not at all.
+//! Q4 and Q5, all buyers and all orders, with GraphQL and with the aggregates of the same gateway, in turns.
+//! The services are replayed and know only the calls that the aggregates make, so GraphQL has to make the
+//! same ones.
 
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ use crate::ratios::{Headline, at_most, ratio};
 use crate::study::Query;
 use crate::{Tools, open};
 
-/// Short ones, many of them: machines are shared, and what others do hits one of two ways that take turns.
+/// Many short rounds: the machine is shared, and other processes may affect one of two variants that take
+/// turns.
 const ROUNDS: usize = 9;
 const ROUND: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_secs(2);
@@ -52,7 +54,7 @@ pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<H
     Ok((rows, headlines))
 }
 
-/// Rounds of both ways in turn, after each has answered the same.
+/// Runs rounds of both variants in turn, after checking that their responses are equal.
 fn measure(
     tools: &Tools,
     orfa: &Server,
@@ -65,7 +67,7 @@ fn measure(
     let (aggregate, graphql) = (aggregate?.body, graphql?.body);
     let (expected, mut answer): (Value, Value) =
         (serde_json::from_slice(&aggregate)?, serde_json::from_slice(&graphql)?);
-    ensure!(answer["data"][root].take() == expected, "GraphQL answers otherwise: {answer:.300}");
+    ensure!(answer["data"][root].take() == expected, "GraphQL has a different response: {answer:.300}");
     let bytes = [aggregate.len(), graphql.len()];
     let mut rows = Vec::new();
     for round in 0..=tools.rounds(ROUNDS) {

@@ -1,6 +1,7 @@
-//! Posts and their users, after the benchmark that tailcall publishes: 100 posts, 10 users, a service that answers out of its
-//! memory. Two queries: the titles of all posts, and with each the name of its user. Coalescing is what tailcall calls
-//! `dedupe`: calls that are equal and under way at the same time are one, across requests too.
+//! Posts and their users, modelled on the benchmark that tailcall publishes: 100 posts, 10 users, and a
+//! service that responds from memory. There are two queries: the titles of all posts, and additionally the
+//! name of each post's user. Coalescing is `dedupe` in tailcall: equal calls that are in flight at the same
+//! time are combined, even across requests.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,7 +26,8 @@ use crate::{Tools, open};
 
 const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_secs(2);
-/// The same of one that answers less often than this: of what is asked of it, much is under way when a round is over.
+/// The duration of a round for slower servers: a large part of their requests is still in flight at the end
+/// of a round.
 const LONG_ROUND: Duration = Duration::from_secs(6);
 const SELDOM: f64 = 200.0;
 const WARM_UP: Duration = Duration::from_secs(2);
@@ -44,7 +46,7 @@ pub(super) struct Row {
     measured: Round,
 }
 
-/// Who is asked, and where.
+/// A server with a path.
 struct Way<'a> {
     name: &'static str,
     server: &'a Server,
@@ -78,7 +80,7 @@ pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<H
     Ok((rows, headlines))
 }
 
-/// The gateway over the service's OpenAPI document, once with and once without coalescing.
+/// The gateway over the service's OpenAPI document, with a route without and one with coalescing.
 fn orfa(tools: &Tools, upstream: &Server, folder: &Path) -> Result<Server> {
     let links = folder.join("links.yaml");
     std::fs::write(&links, LINKS)?;
@@ -93,7 +95,7 @@ fn orfa(tools: &Tools, upstream: &Server, folder: &Path) -> Result<Server> {
     Server::gateway(&tools.orfa, SERVER_CORE, &config)
 }
 
-/// What the service answers.
+/// The responses of the service.
 fn answers() -> Result<Played> {
     let posts: Vec<Value> = (1..=POSTS).map(post).collect();
     let users = (1..=USERS).map(|id| (format!("/users/{id}"), user(id)));
@@ -103,7 +105,7 @@ fn answers() -> Result<Played> {
     Ok(texts?)
 }
 
-/// About as long as a post of the original.
+/// A post with about the length of the original ones.
 fn post(id: usize) -> Value {
     let user = (id - 1) / (POSTS / USERS) + 1;
     let words = |from: usize, count: usize| {
@@ -142,7 +144,7 @@ fn user(id: usize) -> Value {
     })
 }
 
-/// Rounds of all ways in turn, after each has answered as the first does.
+/// Runs rounds of all variants in turn, after checking that their responses are equal.
 fn measure(
     tools: &Tools,
     query: &'static str,
@@ -154,7 +156,7 @@ fn measure(
     for way in ways {
         let answer = open::run(way.answer(document))?.with_context(|| way.name)?;
         let expected = expected.get_or_insert_with(|| answer.clone());
-        ensure!(answer == *expected, "{} answers {query} otherwise: {answer:.300}", way.name);
+        ensure!(answer == *expected, "{} has a different response to {query}: {answer:.300}", way.name);
         let warm = load(way.server, Load::Script(&way.script(document)?), tools.time(WARM_UP))
             .with_context(|| way.name)?;
         times.push(if warm.per_second < SELDOM { LONG_ROUND } else { ROUND });
@@ -179,7 +181,7 @@ impl Way<'_> {
         Call::script(&[Call::graphql(self.path, document)])
     }
 
-    /// The data of the answer, of which there is to be all.
+    /// The data of the response, which has to be complete.
     async fn answer(&self, document: &str) -> Result<Value> {
         let answer = Call::graphql(self.path, document).send(&Client::new(self.server.address)).await?;
         let value: Value = serde_json::from_slice(&answer.body)?;

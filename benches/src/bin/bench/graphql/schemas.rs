@@ -1,8 +1,8 @@
-//! What schemas and plans take: a document of Gitea's size, a hundred services, and a query of twenty levels, each of which
-//! is another service's.
+//! The cost of schemas and plans: a document of Gitea's size, a hundred services, and a query with twenty
+//! levels, each in another service than the one before.
 //!
-//! A plan is what a query that nobody asked before takes longer than the same query again; its first list is empty, so that
-//! nothing else is done.
+//! The time of a plan is the difference between the first execution of a query and a repetition. The query's
+//! first list is empty, so that no other work is done.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::progress::Progress;
 use crate::ratios::Headline;
 use crate::{Tools, open};
 
-/// As many as Gitea's document has, and about as many types.
+/// The numbers of operations and types in Gitea's document.
 const GITEA: Shape = Shape { operations: 471, types: 230, fields: 11 };
 const SERVICES: usize = 100;
 const SERVICE: Shape = Shape { operations: 50, types: 25, fields: 8 };
@@ -32,7 +32,7 @@ const STARTS: usize = 5;
 const PLANS: usize = 40;
 const LEVELS: usize = 20;
 const MB: f64 = 1e6;
-/// What a hundred services may take before it is given up.
+/// The timeout for the start with a hundred services.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Each level leads to one row of another service.
 const LINKS: &str = "links:\n  \
@@ -47,7 +47,7 @@ pub(super) struct Row {
     value: f64,
 }
 
-/// How large a document is.
+/// The size of a document.
 #[derive(Clone, Copy)]
 struct Shape {
     operations: usize,
@@ -104,7 +104,7 @@ pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<H
     Ok((rows, scores.collect()))
 }
 
-/// Milliseconds that the command line takes to print the schema of one large document.
+/// The time that the command line takes to print the schema of one large document, in milliseconds.
 fn gitea(tools: &Tools) -> Result<f64> {
     let folder = tempfile::tempdir()?;
     let config = config(folder.path(), 1, GITEA)?;
@@ -122,7 +122,7 @@ fn gitea(tools: &Tools) -> Result<f64> {
     Ok(took.as_secs_f64() * 1e3)
 }
 
-/// Seconds until a gateway over many services listens, and its most memory.
+/// The time until a gateway over many services listens, in seconds, and its peak memory.
 fn many(tools: &Tools) -> Result<(f64, f64)> {
     let folder = tempfile::tempdir()?;
     let config = config(folder.path(), SERVICES, SERVICE)?;
@@ -136,7 +136,7 @@ fn many(tools: &Tools) -> Result<(f64, f64)> {
     Ok((took.as_secs_f64(), server.peak()? as f64))
 }
 
-/// A config of one GraphQL route over so many services, with their documents in the folder.
+/// A config of one GraphQL route over this many services, with their documents in the folder.
 fn config(folder: &Path, services: usize, shape: Shape) -> Result<String> {
     let mut text = "services:\n".to_owned();
     for service in 0..services {
@@ -154,7 +154,7 @@ fn config(folder: &Path, services: usize, shape: Shape) -> Result<String> {
     Ok(text)
 }
 
-/// A document as companies have them: most operations read or write one of the types, which refer to each other.
+/// A realistic document: most operations read or write one of the types, which refer to each other.
 fn document(service: usize, shape: Shape) -> Value {
     let name = |place: usize| format!("T{}s{service}", place % shape.types);
     let reference = |place: usize| json!({ "$ref": format!("#/components/schemas/{}", name(place)) });
@@ -201,7 +201,7 @@ fn document(service: usize, shape: Shape) -> Value {
     })
 }
 
-/// Milliseconds of each plan.
+/// The time of each plan in milliseconds.
 async fn plans(tools: &Tools) -> Result<Vec<f64>> {
     let marketplace = Marketplace::start(Data::fresh()?).await?;
     let folder = tempfile::tempdir()?;
@@ -236,7 +236,7 @@ async fn plans(tools: &Tools) -> Result<Vec<f64>> {
     Ok(plans)
 }
 
-/// A query of so many levels that nobody asked before: its operation has a name of its own.
+/// A query with many levels that is new to the gateway because of its operation name.
 fn levels(place: usize) -> String {
     let names =
         ["listOrders(limit: 0)", "catalog"].into_iter().chain(["buyer", "catalog"].into_iter().cycle());

@@ -1,5 +1,5 @@
-//! The study's cases by GraphQL: over the REST services and stitched, beside the aggregates, which are what the study calls
-//! REST. The services are the marketplace with its databases.
+//! The study's cases with GraphQL, over the REST services and stitched, next to the aggregates, which
+//! correspond to the study's REST. The services are the marketplace with its databases.
 
 use anyhow::{Context, Result, ensure};
 use benches::call::Call;
@@ -15,9 +15,9 @@ use crate::ratios::Headline;
 use crate::study::{self, BUYER, Query, Row, cases, queries, writes};
 use crate::{Tools, open};
 
-/// How GraphQL is asked, and where.
+/// The GraphQL variants with their paths.
 const WAYS: [(&str, &str); 2] = [("graphql", "/graphql"), ("stitched", "/stitched")];
-/// The field of `Query` or `Mutation` that answers each of the five.
+/// The field of `Query` or `Mutation` for each of the five questions.
 const ROOTS: [&str; 5] = ["login", "updateBuyer", "freelancers", "buyers", "orders"];
 
 pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, [Headline; 2])> {
@@ -38,19 +38,19 @@ async fn rows(tools: &Tools, progress: &Progress) -> Result<Vec<Row>> {
         let expected = value(&aggregate, orfa.address, "").await?;
         let body = asked(aggregate.name, variables)?;
         rows.extend(cases(orfa.address, &aggregate, tools, progress).await?);
-        // What writes differs by the gateway alone, which is the same one.
+        // Writes are not repeated for stitching: they differ only in the gateway, which is the same.
         let ways = if *aggregate.call.method() == Method::GET { &WAYS[..] } else { &WAYS[..1] };
         for (way, path) in ways.iter().copied() {
             let query = Query { name: aggregate.name, way, call: Call::json(Method::POST, path, &body) };
             let answer = value(&query, orfa.address, &format!("/data/{root}")).await?;
-            ensure!(answer == expected, "{} is another answer by {way}", aggregate.name);
+            ensure!(answer == expected, "{} has a different response with {way}", aggregate.name);
             rows.extend(cases(orfa.address, &query, tools, progress).await?);
         }
     }
     Ok(rows)
 }
 
-/// A part of the answer to one who asks alone.
+/// A part of the response to a single request.
 async fn value(query: &Query, address: std::net::SocketAddr, pointer: &str) -> Result<Value> {
     let answer: Value = serde_json::from_slice(&query.call.send(&Client::new(address)).await?.body)?;
     answer.pointer(pointer).cloned().with_context(|| format!("{} answers {answer:.300}", query.name))

@@ -1,7 +1,7 @@
-//! What a query takes of the system: page faults and system calls, for each request, over a few connections. System calls are
-//! counted by strace, which makes the server so slow that it would refuse what comes over many; a slow machine is that of itself,
-//! for programs in JavaScript. System calls are more there: what is done each millisecond, the ticks of guests, falls on fewer
-//! requests.
+//! Page faults and system calls per request of a query, over a few connections. System calls are counted by
+//! strace, which slows the server down so much that it would shed load over many connections; on a slow
+//! machine this happens for programs in JavaScript even so. The counts are higher than without strace, since
+//! periodic work such as the ticks of guests is divided by fewer requests.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,18 +17,18 @@ use crate::process::Server;
 use crate::{Tools, say};
 
 const ROUND: Duration = Duration::from_secs(1);
-/// What strace may take to attach itself.
+/// The timeout for strace to attach.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Serialize)]
 pub(super) struct Kernel {
     server: &'static str,
     page_faults: f64,
-    /// None where there is no strace.
+    /// `None` if strace is not installed.
     system_calls: Option<f64>,
 }
 
-/// Of ORFA, and of the floor.
+/// Measures ORFA and the bare server.
 pub(super) fn measure(tools: &Tools, ways: &[Way<'_>]) -> Result<Vec<Kernel>> {
     let ours = ways.iter().filter(|way| way.name == "floor" || way.name.starts_with("query."));
     ours.map(|way| kernel(tools, way).context(way.name)).collect()
@@ -44,11 +44,11 @@ fn kernel(tools: &Tools, way: &Way<'_>) -> Result<Kernel> {
     let system_calls = traced(way.server, round)?;
     let told =
         system_calls.map_or_else(|| "no strace".to_owned(), |calls| format!("{calls:.2} system calls"));
-    say(&format!("  {:<17} {page_faults:.3} page faults, {told} a request", way.name));
+    say(&format!("  {:<17} {page_faults:.3} page faults, {told} per request", way.name));
     Ok(Kernel { server: way.name, page_faults, system_calls })
 }
 
-/// System calls of a server by the requests that some work makes.
+/// The number of system calls of a server, divided by the number of requests of some work.
 fn traced(server: &Server, work: impl FnOnce() -> Result<u64>) -> Result<Option<f64>> {
     let folder = tempfile::tempdir()?;
     let table = folder.path().join("table");
@@ -64,7 +64,7 @@ fn traced(server: &Server, work: impl FnOnce() -> Result<u64>) -> Result<Option<
     let pid = Pid::from_raw(strace.id().cast_signed()).context("no process")?;
     kill_process(pid, Signal::INT)?;
     strace.wait()?;
-    let calls = total(&std::fs::read_to_string(&table)?).context("strace tells no total")?;
+    let calls = total(&std::fs::read_to_string(&table)?).context("the output of strace has no total")?;
     Ok(Some(rounded(calls as f64 / requests?.max(1) as f64)))
 }
 
@@ -80,7 +80,7 @@ fn total(table: &str) -> Option<u64> {
     last.split_whitespace().nth(3)?.parse().ok()
 }
 
-/// To a thousandth.
+/// Rounds to a thousandth.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_total_is_read_with_errors_and_without() {
+    fn reads_the_total_with_and_without_errors() {
         let head = "% time     seconds  usecs/call     calls    errors syscall\n";
         let line = " 50.00    0.000100           1       100        20 read\n";
         let with = format!("{head}{line}100.00    0.000200           1       200        20 total\n");

@@ -1,5 +1,5 @@
-//! The paper's case studies, in turns with the same programs on a cluster of Node: a crawl of a binary tree, and words
-//! counted in five pages for each client. What was found is compared with what is there.
+//! The paper's case studies, in turns with the same programs on a cluster of Node: a crawl of a binary tree,
+//! and word counts of five pages for each client. The results are checked.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -17,12 +17,12 @@ pub(super) mod crawl;
 pub(super) mod mapreduce;
 
 const ROUNDS: usize = 5;
-/// 1023 pages.
+/// A depth of 10, for 1023 pages.
 const DEPTH: u32 = 10;
-/// Of five pages each.
+/// The number of jobs, with five pages each.
 const JOBS: usize = 200;
-/// Each worker, ours and the cluster's, compiles the program for itself, and is done with that after about so many rounds. A
-/// server runs for days.
+/// The number of warm-up rounds. Each worker, ours and the cluster's, compiles the program for itself, which
+/// takes about this many rounds, whereas a server runs for days.
 const WARM_UPS: usize = 15;
 
 /// A case study.
@@ -43,7 +43,7 @@ pub(super) struct Row {
     cpu_us: f64,
 }
 
-/// A server that plays a case.
+/// A server of a case.
 struct Player {
     name: &'static str,
     workers: u32,
@@ -60,16 +60,16 @@ impl Case {
         }
     }
 
-    /// A gateway with the example, on all cores.
+    /// Starts a gateway with the example on all cores.
     pub(super) fn start(self, tools: &Tools, service: SocketAddr, workers: u32) -> Result<Server> {
         let name = self.name();
         let script = example(&format!("{name}/{name}.sjs"));
-        // In a long crawl most of 65,535 pages are waited for at once, and that they are noted.
+        // In a long crawl most of the 65,535 pages, and the writes for them, are awaited at the same time.
         let more = if tools.is_long { ", memory: 4GiB, internal_calls: 200000" } else { "" };
         Scripted { cores: ALL_CORES, workers, more, ..Scripted::by(script, service) }.start(tools)
     }
 
-    /// Plays it once; the number of pages.
+    /// Runs the case once. Returns the number of pages.
     fn play(self, server: &Server, service: SocketAddr) -> Result<u64> {
         match self {
             Self::Crawler => open::run_anywhere(crawl::crawl(server.address, service, DEPTH))?,
@@ -77,11 +77,11 @@ impl Case {
         }
     }
 
-    /// Compares what it left behind with what is there.
+    /// Checks the state after the runs.
     fn check(self, server: &Server, plays: usize) -> Result<()> {
         match self {
             Self::Crawler => open::run_anywhere(crawl::check(server.address, DEPTH, plays))?,
-            // Each sum is compared while it is waited for.
+            // Each sum is checked while it is polled.
             Self::MapReduce => Ok(()),
         }
     }

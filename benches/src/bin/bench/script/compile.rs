@@ -1,5 +1,5 @@
-//! How long the compiler takes for a thousand lines: the paper's two case studies and the handlers of these benches, over
-//! and over, under names of their own.
+//! The time that the compiler takes for a thousand lines: the paper's two case studies and the handlers of
+//! these benches, repeated under distinct names.
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -44,7 +44,7 @@ pub(super) fn run(progress: &Progress) -> Result<Headline> {
     Ok(("script.compile_1000_lines_ms".into(), score))
 }
 
-/// Services until there are as many lines; comments fill what is left.
+/// Generates services up to the number of lines, padded with comments.
 fn source() -> String {
     let (mut text, mut lines) = (String::new(), 0);
     for number in 0.. {

@@ -1,4 +1,4 @@
-//! Connections that are held open, with a request on each at the same time.
+//! Open connections with a concurrent request on each.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use crate::ratios::Headline;
 use crate::{Tools, open};
 
 const CONNECTIONS: usize = 2_000;
-/// Requests on each of them.
+/// The number of requests on each connection.
 const TURNS: usize = 10;
-/// Before each of them.
+/// The pause before each request.
 const BREATH: Duration = Duration::from_millis(500);
 const SAMPLE: Duration = Duration::from_millis(20);
 
@@ -37,8 +37,9 @@ pub(super) struct Row {
 
 pub(super) fn run(tools: &Tools, service: SocketAddr, progress: &Progress) -> Result<(Row, Vec<Headline>)> {
     allow_open_files(CONNECTIONS as u64 + 1_000)?;
-    // Those who ask have the same cores as the gateway, whose threads so wait for longer than its 50 ms: it would be right
-    // to refuse some. What is asked here is whether all are held and answered, as servers do that refuse nobody.
+    // The clients share the cores with the gateway, so its threads wait longer than its limit of 50 ms, and
+    // load shedding would be justified. This bench measures whether all connections are served, as by servers
+    // without load shedding.
     let scripted =
         Scripted { cores: ALL_CORES, sheds: false, ..Scripted::by(program("handlers.sjs"), service) };
     let server = scripted.start(tools)?;
@@ -70,13 +71,13 @@ pub(super) fn run(tools: &Tools, service: SocketAddr, progress: &Progress) -> Re
     Ok((row, headlines.map(|(name, score)| (name.to_owned(), score)).into()))
 }
 
-/// Asks on all connections at once, turn by turn; what came in place of a good answer.
+/// Sends a request on all connections at once, several times. Returns descriptions of unsuccessful responses.
 async fn ask(server: SocketAddr) -> Result<Vec<String>> {
     let client = Client::new(server);
     client.open(CONNECTIONS).await?;
     let mut bad = Vec::new();
     for _ in 0..TURNS {
-        // So that each turn is a burst, and all of them no load that would have to be shed.
+        // The pauses make each round a burst, without an average load that has to be shed.
         tokio::time::sleep(BREATH).await;
         let request = || Request::get("/hello").body(Full::<Bytes>::default());
         let requests = (0..CONNECTIONS).map(|_| request()).collect::<Result<Vec<_>, _>>()?;
@@ -86,7 +87,7 @@ async fn ask(server: SocketAddr) -> Result<Vec<String>> {
     Ok(bad)
 }
 
-/// What is wrong with an answer.
+/// A description of an unsuccessful response.
 fn problem(answer: Result<Answer, Error>) -> Option<String> {
     match answer {
         Ok(answer) if answer.status == 200 => None,

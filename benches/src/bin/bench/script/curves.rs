@@ -1,6 +1,6 @@
-//! The paper's figures 2 to 4 from runs of our own: what more workers bring the two case studies, beside what more
-//! processes bring mere arithmetic on this machine; and how requests and answers come and go in a crawl. The load and
-//! the pages share the cores with the workers.
+//! The paper's figures 2 to 4 from our own runs: the speed-up of the two case studies with more workers, next
+//! to the speed-up of pure arithmetic with more threads on this machine; and the requests and responses
+//! during a crawl. The load and the pages share the cores with the workers.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -28,11 +28,11 @@ use crate::{Tools, open};
 
 const WORKERS: [u32; 4] = [1, 2, 4, 8];
 const DEPTHS: &[u32] = &[10, 12, 14];
-/// 65,535 pages.
+/// A depth of 16, for 65,535 pages.
 const LONG_DEPTH: u32 = 16;
-/// Of the crawl that is looked at while it goes on.
+/// The depth of the crawl that is observed while it runs.
 const WATCHED_DEPTH: u32 = 12;
-/// Of five pages each.
+/// The number of jobs, with five pages each.
 const JOBS: usize = 400;
 const WARM_UP_DEPTH: u32 = 9;
 const TURNS: usize = 3;
@@ -77,7 +77,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     tools.results("curves", &rows, [])
 }
 
-/// The middle of some runs; the first one is not among them.
+/// The median of several runs after a first one that is not counted.
 fn case(
     case: Case,
     workers: u32,
@@ -101,14 +101,14 @@ fn case(
     Ok(Row::Case { case, workers, depth, pages, per_second })
 }
 
-/// Pages, and seconds.
+/// Runs some work. Returns the number of pages, and seconds.
 fn timed(work: impl Future<Output = Result<u64>>) -> Result<(u64, f64)> {
     let began = Instant::now();
     let pages = open::run_anywhere(work)??;
     Ok((pages, began.elapsed().as_secs_f64()))
 }
 
-/// How much more arithmetic so many threads do than one.
+/// The speed-up of arithmetic on this many threads over one.
 fn speed_up(threads: u32) -> f64 {
     let work = |threads: u32| -> u64 {
         let threads: Vec<_> = (0..threads).map(|_| std::thread::spawn(arithmetic)).collect();
@@ -118,7 +118,7 @@ fn speed_up(threads: u32) -> f64 {
     median(&turns)
 }
 
-/// How often a sum is made in a while.
+/// The number of sums that are computed in a fixed time.
 fn arithmetic() -> u64 {
     let (end, mut turns) = (Instant::now() + ARITHMETIC, 0);
     while Instant::now() < end {
@@ -128,14 +128,15 @@ fn arithmetic() -> u64 {
     turns
 }
 
-/// What the pages have seen: requests for them, and crawls that were about to answer.
+/// Counters of the pages: requests, and crawls that were about to respond.
 #[derive(Default)]
 struct Seen {
     requests: AtomicU64,
     answers: AtomicU64,
 }
 
-/// A crawl whose requests and answers are counted by the pages: the script tells them when it is about to answer.
+/// Runs a crawl whose requests and responses are counted by the page server: the script makes a call to it
+/// before it responds.
 fn watched(tools: &Tools, workers: u32) -> Result<Vec<Row>> {
     let seen = Arc::<Seen>::default();
     open::run_anywhere(async {
@@ -154,12 +155,12 @@ fn watched(tools: &Tools, workers: u32) -> Result<Vec<Row>> {
         .await??;
         crawl::crawl(server.address, pages.address, WARM_UP_DEPTH).await?;
         let [requests, answers] = [seen.requests.swap(0, Relaxed), seen.answers.swap(0, Relaxed)];
-        ensure!(requests == answers, "{requests} pages were read, and {answers} crawls answered");
+        ensure!(requests == answers, "{requests} pages were read, but {answers} crawls responded");
         watch(workers, &seen, crawl::crawl(server.address, pages.address, WATCHED_DEPTH)).await
     })?
 }
 
-/// Looks from time to time, until it is over.
+/// Records the counters periodically until the crawl ends.
 async fn watch(workers: u32, seen: &Seen, crawl: impl Future<Output = Result<u64>>) -> Result<Vec<Row>> {
     let (mut crawl, began, mut rows) = (std::pin::pin!(crawl), Instant::now(), Vec::new());
     loop {
@@ -173,11 +174,11 @@ async fn watch(workers: u32, seen: &Seen, crawl: impl Future<Output = Result<u64
     }
 }
 
-/// The example, with a call more at its end.
+/// The example with an additional call at its end.
 fn telling(pages: SocketAddr) -> Result<String> {
     let text = std::fs::read_to_string(example("crawler/crawler.sjs"))?;
     let end = "    res '/urlsDiscovered' {";
-    ensure!(text.contains(end), "the crawler has become another one");
+    ensure!(text.contains(end), "the source of the crawler has changed");
     Ok(text.replacen(end, &format!("    res told = 'http://{pages}/told'\n    told.get()\n{end}"), 1))
 }
 
@@ -194,7 +195,7 @@ async fn page(request: Request<Incoming>, seen: Arc<Seen>) -> Answer {
     page
 }
 
-/// The three figures.
+/// Draws the three figures.
 fn write(rows: &[Row], speed_up: &[f64], depths: &[u32]) -> Result<()> {
     let folder = scoreboard::folder();
     let curve = |wanted: Case, of: Option<u32>, name: String| {

@@ -1,5 +1,5 @@
-//! Two handlers, each in turns with the rivals: one puts two answers of services together, one looks through a page of
-//! 100 KB. A core for the server with all its processes; one worker.
+//! Two handlers, each in turns with the rivals: one combines the responses of two services, one searches a
+//! page of 100 KB. The server has one core for all its processes, and one worker.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -46,7 +46,10 @@ pub(super) fn run(
         let expected = answer(&servers[0].1, path)?;
         for (name, server) in &servers {
             let answer = answer(server, path)?;
-            ensure!(answer == expected, "{name} answers {path} otherwise: {answer} and not {expected}");
+            ensure!(
+                answer == expected,
+                "{name} has a different response to {path}: {answer} and not {expected}"
+            );
             load(server, Load::Get(path), tools.time(WARM_UP)).with_context(|| *name)?;
         }
         for round in 0..tools.rounds(ROUNDS) {
@@ -64,7 +67,7 @@ pub(super) fn run(
     Ok((rows, headlines))
 }
 
-/// Ours first; those that are there.
+/// The installed servers, ours first.
 fn servers(tools: &Tools, service: SocketAddr) -> Result<Vec<(&'static str, Server)>> {
     let ours = || Scripted::by(program("handlers.sjs"), service);
     let mut servers = vec![("orfa.node", ours().start(tools)?)];

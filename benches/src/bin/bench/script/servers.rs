@@ -1,4 +1,4 @@
-//! Gateways with one script, and who answers the same otherwise.
+//! Gateways with one script, and rivals with the same responses.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,27 +9,27 @@ use crate::Tools;
 use crate::process::{SERVER_CORE, Server, pinned};
 use crate::rivals::present;
 
-/// Where what uses several processes runs, beside the load.
+/// The cores of servers with several processes, shared with the load.
 pub(super) const ALL_CORES: &str = "0,1";
 
-/// A gateway with a script at `/*`, before a service.
+/// A gateway with a script at `/*`, in front of a service.
 pub(super) struct Scripted<'a> {
     pub(super) script: PathBuf,
     pub(super) service: SocketAddr,
     pub(super) cores: &'a str,
-    /// So many workers, always.
+    /// The fixed number of workers.
     pub(super) workers: u32,
-    /// What `engine` says.
+    /// The value of `engine`.
     pub(super) engine: String,
     pub(super) durability: &'a str,
-    /// What else is said of all scripts, with a comma before.
+    /// Further settings of `scripts`, with a leading comma.
     pub(super) more: &'a str,
-    /// Whether requests are refused that would have to wait for the gateway's own threads.
+    /// Whether load shedding is enabled.
     pub(super) sheds: bool,
 }
 
 impl Scripted<'_> {
-    /// One worker, on Node, on the servers' core.
+    /// A script with one worker on Node, on the servers' core.
     pub(super) fn by(script: PathBuf, service: SocketAddr) -> Self {
         let (engine, durability) = ("node".to_owned(), "process");
         Self { script, service, cores: SERVER_CORE, workers: 1, engine, durability, more: "", sheds: true }
@@ -49,29 +49,29 @@ impl Scripted<'_> {
     }
 }
 
-/// A script of `examples/`.
+/// A script in `examples/`.
 pub(super) fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name)
 }
 
-/// Fastify with undici. None where it is not there.
+/// Starts Fastify with undici. Returns `None` if it is not installed.
 pub(super) fn fastify(tools: &Tools, service: SocketAddr) -> Result<Option<Server>> {
     let Some(program) = present(tools, "fastify") else { return Ok(None) };
     rival(Path::new("node"), &program, SERVER_CORE, &format!("http://{service}")).map(Some)
 }
 
-/// `Bun.serve` with `fetch`. None where Bun is not there.
+/// Starts `Bun.serve` with `fetch`. Returns `None` if Bun is not installed.
 pub(super) fn bun(tools: &Tools, service: SocketAddr) -> Result<Option<Server>> {
     let Some(bun) = present(tools, "bun") else { return Ok(None) };
     rival(&bun, &source("bun.mjs"), SERVER_CORE, &format!("http://{service}")).map(Some)
 }
 
-/// A program on a cluster of Node, on all cores.
+/// Starts a program on a cluster of Node processes, on all cores.
 pub(super) fn cluster(name: &str, workers: u32) -> Result<Server> {
     rival(Path::new("node"), &source(name), ALL_CORES, &workers.to_string())
 }
 
-/// Starts a program with its host, its port, and something else.
+/// Starts a program with its host, its port, and another argument.
 fn rival(engine: &Path, program: &Path, cores: &str, more: &str) -> Result<Server> {
     Server::start(|address, _| {
         let mut command = pinned(cores, engine);

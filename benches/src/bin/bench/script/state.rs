@@ -1,5 +1,5 @@
-//! What state costs: increments of one counter by many clients, in both durabilities; and an append to a long list
-//! beside one to a short list.
+//! The cost of state: increments of one counter by many clients, with both durabilities; and an append to a
+//! long list compared with one to a short list.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -27,7 +27,7 @@ const WARM_UP: Duration = Duration::from_secs(2);
 const INCREMENT: &str = "wrk.method = 'POST'\nwrk.path = '/count'\n";
 const SHORT: u64 = 100;
 const LONG: u64 = 100_000;
-/// Appends to a list before it is made anew.
+/// The number of appends to a list before it is recreated.
 const APPENDS: u64 = 400;
 const TURNS: usize = 8;
 
@@ -47,7 +47,7 @@ pub(super) struct Appends {
     cpu_us: f64,
 }
 
-/// Increments in both durabilities, in turns; each that was answered is there afterwards.
+/// Measures increments with both durabilities in turns, and checks that no acknowledged increment is lost.
 pub(super) fn commits(tools: &Tools, progress: &Progress) -> Result<(Vec<Commits>, Headline)> {
     let start =
         |durability| Scripted { durability, ..Scripted::by(program("state.sjs"), NOBODY) }.start(tools);
@@ -68,7 +68,7 @@ pub(super) fn commits(tools: &Tools, progress: &Progress) -> Result<(Vec<Commits
     }
     for ((name, server), answered) in servers.iter().zip(answered) {
         let kept: u64 = ask(server.address, Method::GET, "/count")?.parse()?;
-        ensure!(kept >= answered, "{name}: {answered} increments were answered, and {kept} are kept");
+        ensure!(kept >= answered, "{name}: {answered} increments were acknowledged, but {kept} are stored");
     }
     let of = |durability| -> Vec<f64> {
         rows.iter().filter(|row| row.durability == durability).map(|row| row.per_second).collect()
@@ -85,7 +85,8 @@ pub(super) fn commits(tools: &Tools, progress: &Progress) -> Result<(Vec<Commits
     Ok((rows, ("script.state.commits_per_s".into(), score)))
 }
 
-/// Appends to both lists, in turns. Those of a turn are counted as one figure, since the system counts CPU in steps.
+/// Measures appends to both lists in turns. The appends of a turn are measured together, since the system
+/// counts CPU time in steps.
 pub(super) fn appends(tools: &Tools, progress: &Progress) -> Result<(Vec<Appends>, Headline)> {
     let server = Scripted::by(program("state.sjs"), NOBODY).start(tools)?;
     append(&server, SHORT)?;
@@ -101,10 +102,10 @@ pub(super) fn appends(tools: &Tools, progress: &Progress) -> Result<(Vec<Appends
     progress.say(&format!("an append to {SHORT} entries: {few:.1} us CPU, to {LONG}: {many:.1} us"));
     let against = format!("an append to a list of {SHORT} entries: {few:.1} us CPU");
     let headline = ratio("script.state.append_ratio", &long, &short, at_most(2.0), against);
-    Ok((rows, headline.context("there were no turns")?))
+    Ok((rows, headline.context("no turn was measured")?))
 }
 
-/// Appends to a list of this length; CPU time of each in microseconds.
+/// Appends to a list of this length. Returns the CPU time of each append in microseconds.
 fn append(server: &Server, length: u64) -> Result<f64> {
     ask(server.address, Method::PUT, &format!("/list?length={length}"))?;
     let before = server.usage()?;

@@ -1,10 +1,10 @@
-//! What is asked from where, and in which ways.
+//! The combinations of workflow, size and distance, and their variants.
 
 use super::way::{Host, Shape, Way};
 use super::workflow::Workflow;
 use super::{USUAL_MS, USUAL_SIZE};
 
-/// What is asked from where.
+/// A workflow with a size and a distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cell {
     pub(super) workflow: Workflow,
@@ -13,12 +13,13 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// The programs of the paper's shape, and calls one by one, run where the paper's figures are.
+    /// The variants of the cell. Programs with the paper's calls, and sequential calls, run only in the cells
+    /// of the paper's figures.
     pub(super) fn ways(self) -> Vec<Way> {
         let is_theirs = self.size == USUAL_SIZE || self.round_trip_ms == USUAL_MS;
         let mut ways = if is_theirs { vec![Way::OneByOne] } else { Vec::new() };
         ways.extend([Way::AtOnce, Way::Graphql]);
-        // What a write needs to know first can't be nested into it.
+        // A write that depends on a previous read can't be nested.
         if self.workflow == Workflow::Read {
             ways.push(Way::Nested);
         }
@@ -38,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_has_a_name_of_its_own() {
+    fn variants_have_unique_names() {
         let cell = Cell { workflow: Workflow::Read, size: USUAL_SIZE, round_trip_ms: USUAL_MS };
         let names: BTreeSet<String> = cell.ways().iter().map(Way::to_string).collect();
         assert_eq!(names.len(), cell.ways().len());
@@ -46,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_programs_run_where_the_papers_figures_are() {
+    fn runs_the_papers_programs_in_the_cells_of_its_figures() {
         let shapes = |size, round_trip_ms| {
             let ways = Cell { workflow: Workflow::Write, size, round_trip_ms }.ways();
             ways.iter().filter(|way| matches!(way, Way::Program(_, Shape::Calls))).count()

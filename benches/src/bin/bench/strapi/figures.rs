@@ -1,4 +1,4 @@
-//! What came out: the table, the rows of the results, and the headlines.
+//! The output: the table, the rows of the results, and the headlines.
 
 use std::collections::BTreeMap;
 
@@ -12,26 +12,26 @@ use super::workflow::Workflow;
 use super::{Run, SIZES, USUAL_MS};
 use crate::say;
 
-/// All that was measured.
+/// All measurements.
 #[derive(Default)]
 pub(super) struct Figures {
     of: BTreeMap<(Cell, Way), Figure>,
 }
 
-/// A way in a cell.
+/// The measurements of a variant in a cell.
 #[derive(Default)]
 struct Figure {
     ms: Vec<f64>,
-    /// What of it was Strapi's, where a host asked it.
+    /// The part of Strapi, if a host called it.
     strapi_ms: Vec<f64>,
     requests: usize,
     up: Vec<f64>,
     down: Vec<f64>,
-    /// `down` if the bodies of the answers were sent with gzip.
+    /// The value of `down` with gzipped response bodies.
     gzip_down: Vec<f64>,
 }
 
-/// A line of the results.
+/// A row of the results.
 #[derive(Serialize)]
 pub(super) struct Row {
     workflow: &'static str,
@@ -41,10 +41,10 @@ pub(super) struct Row {
     bytes_up: f64,
     bytes_down: f64,
     gzip_down: f64,
-    /// The latency by the round trip, both in milliseconds.
+    /// The latency in milliseconds by the round trip in milliseconds.
     ms: BTreeMap<String, f64>,
     spread_ms: BTreeMap<String, f64>,
-    /// What of `ms` a host waited for Strapi; 0 where the client asked Strapi itself.
+    /// The part of `ms` for which a host waited for Strapi; 0 if the client called Strapi directly.
     strapi_ms: BTreeMap<String, f64>,
 }
 
@@ -59,7 +59,8 @@ impl Figures {
         figure.gzip_down.push((run.traffic.down - run.gzip_saves) as f64);
     }
 
-    /// A cell in short: GraphQL as in the paper, the best without programs, and ours, slowest first.
+    /// A summary of a cell: GraphQL as in the paper, the best variant without programs, and the slowest of
+    /// ours.
     pub(super) fn line(&self, cell: Cell) -> String {
         let ms = |way| self.get(cell, way).map_or(0.0, Figure::ms);
         let ours = self.ours(cell).map(|(_, _, figure)| figure.ms()).fold(0.0, f64::max);
@@ -71,7 +72,7 @@ impl Figures {
         )
     }
 
-    /// The table of one distance, as `rivals.md` of old had it.
+    /// Prints the table of one distance.
     pub(super) fn print(&self) {
         let round_trip_ms = if self.of.keys().any(|(cell, _)| cell.round_trip_ms == USUAL_MS) {
             USUAL_MS
@@ -134,7 +135,7 @@ impl Figures {
         })
     }
 
-    /// The headlines. Ours are the programs that let Strapi do what it can.
+    /// The headlines. Ours are the programs that use Strapi's bulk queries.
     pub(super) fn scores(&self) -> Vec<(String, Score)> {
         let against_graphql = "GraphQL as in the paper; the worst of 24 cells";
         let latency =
@@ -200,7 +201,7 @@ impl Figures {
             .collect()
     }
 
-    /// A figure of each of our ways in each cell.
+    /// A figure of each of our variants in each cell.
     fn worst(
         &self,
         wanted: impl Fn(Mode) -> bool,
@@ -220,7 +221,7 @@ impl Figures {
         })
     }
 
-    /// The fastest way without programs.
+    /// The latency of the fastest variant without programs.
     fn best(&self, wanted: Cell) -> Option<f64> {
         let without =
             self.of.iter().filter(|((cell, way), _)| *cell == wanted && !matches!(way, Way::Program(..)));
@@ -232,7 +233,7 @@ impl Figures {
         self.get(cell, Way::Program(host, Shape::Bulk))
     }
 
-    /// How long Strapi usually takes for what programs ask of it in a cell.
+    /// The typical time of Strapi for the calls of programs in a cell.
     fn strapi_ms(&self, wanted: Cell) -> f64 {
         let programs = self
             .of
@@ -245,7 +246,7 @@ impl Figures {
         self.of.get(&(cell, way))
     }
 
-    /// The ways of a workflow, in the order of the table.
+    /// The variants of a workflow, in the order of the table.
     fn ways(&self, workflow: Workflow) -> Vec<Way> {
         let of = self.of.keys().filter(|(cell, _)| cell.workflow == workflow).map(|(_, way)| *way);
         of.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
@@ -257,7 +258,7 @@ impl Figure {
         median(&self.ms)
     }
 
-    /// The latency if Strapi took this long each time: its own answers differ by more than the hosts before it do.
+    /// The latency, normalised to this time of Strapi: its response times vary by more than the hosts differ.
     fn ms_by(&self, strapi_ms: f64) -> f64 {
         let runs = self.ms.iter().zip(&self.strapi_ms).map(|(ms, strapis)| ms - strapis + strapi_ms);
         median(&runs.collect::<Vec<_>>())
@@ -287,21 +288,21 @@ mod tests {
     }
 
     #[test]
-    fn what_strapi_itself_takes_longer_is_no_hosts_fault() {
+    fn latency_comparison_excludes_the_time_of_strapi() {
         let mut figures = Figures::default();
         let cell = Cell { workflow: Workflow::Read, size: 2, round_trip_ms: 35 };
         let workerd = Way::Program(Host::WorkerdByProgram, Shape::Bulk);
-        // All but Strapi's own time: 41 of ours, 42 of workerd's.
+        // Without Strapi's time: 41 of ours, 42 of workerd's.
         for (way, ms, strapi_ms) in [(BASE, 51.0, 10.0), (BASE, 59.0, 18.0), (workerd, 52.0, 10.0)] {
             figures.add(cell, way, &Run { strapi_ms, ..run(ms, 300, 0) });
         }
         let scores: BTreeMap<String, Score> = figures.scores().into_iter().collect();
         assert_eq!(scores["strapi.latency_vs_workerd.worst"].value, 51.0 / 52.0);
-        assert_eq!(figures.get(cell, BASE).map(Figure::ms), Some(55.0), "the table has what was measured");
+        assert_eq!(figures.get(cell, BASE).map(Figure::ms), Some(55.0), "the table has the measured times");
     }
 
     #[test]
-    fn a_headline_is_the_worst_cell_and_the_worse_of_plain_and_gzip() {
+    fn headlines_use_the_worst_cell_and_encoding() {
         let mut figures = Figures::default();
         for (size, ours) in [(2, run(50.0, 300, 0)), (4, run(60.0, 500, 100))] {
             let cell = Cell { workflow: Workflow::Read, size, round_trip_ms: 35 };
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_distances_of_a_way_stand_in_one_row() {
+    fn distances_of_a_variant_share_one_row() {
         let mut figures = Figures::default();
         for (round_trip_ms, ms) in [(35, 40.0), (93, 100.04)] {
             figures.add(Cell { workflow: Workflow::Write, size: 2, round_trip_ms }, BASE, &run(ms, 300, 0));

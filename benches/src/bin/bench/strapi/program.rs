@@ -1,4 +1,4 @@
-//! Programs and how they are sent, to ORFA and to workerd. The programs in JavaScript are the same.
+//! The programs, and sending them to ORFA and to workerd. Both run the same programs in JavaScript.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,18 +13,18 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use super::way::{Host, Language, Mode, Shape};
 use super::workflow::Workflow;
 
-/// Where the first answer has the token: at workerd the name of a header, at ORFA it is in `ORFA-Cache`.
+/// The response headers with the token: workerd's own, and `ORFA-Cache` of ORFA.
 const WORKERD_TOKEN: HeaderName = HeaderName::from_static("token");
 const ORFA_CACHE: HeaderName = HeaderName::from_static("orfa-cache");
 
-/// The programs, as they are sent, and the tokens of those that a host has.
+/// The programs, and the tokens of those that a host has cached.
 pub(super) struct Programs {
     texts: BTreeMap<(Workflow, Shape, Language), Bytes>,
     tokens: BTreeMap<(Workflow, Shape, Host), HeaderValue>,
 }
 
 impl Programs {
-    /// Those of `examples/strapi/queries`, C built as its author would.
+    /// Loads the programs of `examples/strapi/queries`, with C built as its author would.
     pub(super) fn build(orfa: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let mut texts = BTreeMap::new();
@@ -39,7 +39,7 @@ impl Programs {
         Ok(Self { texts, tokens: BTreeMap::new() })
     }
 
-    /// Sends a program for the first time, and keeps the token that its answer has.
+    /// Sends a program for the first time, and stores the token in the response.
     pub(super) async fn learn(
         &mut self,
         client: &Client,
@@ -62,7 +62,7 @@ impl Programs {
         Ok(())
     }
 
-    /// What runs a program.
+    /// The request that runs a program.
     pub(super) fn call(
         &self,
         authorization: &HeaderValue,
@@ -78,7 +78,7 @@ impl Programs {
 
     fn by_program(&self, (workflow, shape, host): (Workflow, Shape, Host), input: &str) -> Result<Call> {
         let language = host.language();
-        let text = self.texts.get(&(workflow, shape, language)).context("there is no such program")?;
+        let text = self.texts.get(&(workflow, shape, language)).context("the program does not exist")?;
         let (body, length) = ([input.as_bytes(), text].concat(), input.len().into());
         Ok(match host {
             Host::WorkerdByProgram | Host::WorkerdByToken => {
@@ -102,7 +102,7 @@ fn query(language: Language, body: impl Into<Bytes>) -> Call {
     Call::post("/query", body).with(CONTENT_TYPE, HeaderValue::from_static(language.content_type()))
 }
 
-/// `examples/strapi/queries/r_calls.js`
+/// The path of a source such as `examples/strapi/queries/r_calls.js`.
 fn source(workflow: Workflow, shape: Shape, extension: &str) -> PathBuf {
     let name = match (workflow, shape) {
         (Workflow::Read, Shape::Bulk) => "r",

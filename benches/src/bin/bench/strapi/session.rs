@@ -1,4 +1,4 @@
-//! A client's run by Strapi's REST or GraphQL, both of which put what was asked for into `data`.
+//! A client's run with Strapi's REST or GraphQL, which both return results in `data`.
 
 use anyhow::{Result, bail};
 use benches::call::Call;
@@ -16,45 +16,45 @@ impl<'a> Session<'a> {
         Self(jobs::Session::new(client, at_once).with(AUTHORIZATION, authorization))
     }
 
-    /// Requests so far.
+    /// The number of requests so far.
     pub(super) fn requests(&self) -> usize {
         self.0.requests()
     }
 
-    /// Bytes by which gzip would have made the answers smaller.
+    /// The number of bytes that gzip would have saved.
     pub(super) fn gzip_saves(&self) -> std::io::Result<u64> {
         self.0.gzip_saves()
     }
 
-    /// One call, which has to be waited for; the `data` of its answer.
+    /// Makes one call that later ones depend on. Returns the `data` of its response.
     pub(super) async fn one(&mut self, call: Call) -> Result<Value> {
         data(self.0.one(call).await?)
     }
 
-    /// Calls that don't depend on one another; the `data` of their answers in the same order.
+    /// Makes independent calls. Returns the `data` of their responses in the same order.
     pub(super) async fn all(&mut self, calls: Vec<Call>) -> Result<Vec<Value>> {
         self.0.all(calls).await?.into_iter().map(data).collect()
     }
 
-    /// A GraphQL request; the `data` of its answer.
+    /// Makes a GraphQL request. Returns the `data` of its response.
     pub(super) async fn graphql(&mut self, query: &str) -> Result<Value> {
         self.one(graphql(query)).await
     }
 }
 
-/// What a GraphQL client sends to Strapi.
+/// A GraphQL request to Strapi.
 pub(super) fn graphql(query: &str) -> Call {
     Call::json(Method::POST, "/graphql", &json!({ "query": query }))
 }
 
-/// What a call changes.
+/// A PUT request.
 pub(super) fn put(path: impl Into<String>, body: &Value) -> Call {
     Call::json(Method::PUT, path, body)
 }
 
 fn data(mut answer: Value) -> Result<Value> {
     if let Some(errors) = answer.get("errors") {
-        bail!("Strapi answered errors: {errors}");
+        bail!("Strapi responded with errors: {errors}");
     }
     Ok(answer["data"].take())
 }

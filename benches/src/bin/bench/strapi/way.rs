@@ -1,35 +1,35 @@
-//! The ways in which a client can ask.
+//! The variants of a client.
 
 use std::fmt;
 
-/// A way to ask.
+/// A variant of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Way {
-    /// REST, a call after the other.
+    /// REST with sequential calls.
     OneByOne,
-    /// REST, everything at once that does not depend on something else.
+    /// REST with all independent calls at once.
     AtOnce,
-    /// GraphQL as in the paper: a list, then one request that does something for each of its rows.
+    /// GraphQL as in the paper: a list, then one request with an action for each row.
     Graphql,
-    /// One GraphQL query, nested.
+    /// A single nested GraphQL query.
     Nested,
-    /// REST, by the fewest calls and with the fewest fields that Strapi allows.
+    /// REST with the fewest calls and fields that Strapi allows.
     Best,
-    /// A program, which a host beside Strapi runs.
+    /// A program that a host next to Strapi runs.
     Program(Host, Shape),
 }
 
-/// Who runs a program, and how it gets there.
+/// The host that runs a program, and how the program gets there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Host {
-    /// workerd, the program in every request.
+    /// workerd, with the program in every request.
     WorkerdByProgram,
-    /// workerd, which has the program already.
+    /// workerd, with the program cached.
     WorkerdByToken,
     Orfa(Mode, Language),
 }
 
-/// What ORFA keeps of a program.
+/// The caching of a program by ORFA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Mode {
     Base,
@@ -37,19 +37,19 @@ pub(super) enum Mode {
     Instance,
 }
 
-/// What a program is written in.
+/// The language of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Language {
     C,
     Javascript,
 }
 
-/// How a program asks Strapi.
+/// The way that a program calls Strapi.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Shape {
-    /// Strapi does what it can.
+    /// Uses Strapi's bulk queries.
     Bulk,
-    /// A call for each row, as the paper's programs have it.
+    /// Makes a call for each row, like the paper's programs.
     Calls,
 }
 
@@ -72,14 +72,14 @@ impl Host {
         }
     }
 
-    /// Whether the program is not in every request.
+    /// Whether requests carry a token instead of the program.
     pub(super) fn has_token(self) -> bool {
         !matches!(self, Self::WorkerdByProgram | Self::Orfa(Mode::Base, _))
     }
 }
 
 impl Mode {
-    /// As `ORFA-Cache` says it.
+    /// The name in `ORFA-Cache`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Base => "base",
@@ -105,7 +105,7 @@ impl Language {
     }
 }
 
-/// The name in tables and results: `orfa.code.js.calls`.
+/// The name in tables and results, such as `orfa.code.js.calls`.
 impl fmt::Display for Way {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {

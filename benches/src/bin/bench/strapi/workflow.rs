@@ -1,4 +1,4 @@
-//! The workflows, and how a client without programs does them.
+//! The workflows, and their implementation in clients without programs.
 
 use anyhow::{Result, bail};
 use benches::call::Call;
@@ -26,7 +26,7 @@ impl Workflow {
         }
     }
 
-    /// What a program gets as its input.
+    /// The input of a program.
     pub(super) fn input(self, size: usize, tag: &str) -> Value {
         match self {
             Self::Read => json!({ "n": size }),
@@ -34,7 +34,7 @@ impl Workflow {
         }
     }
 
-    /// Does it in a way without programs; its answer.
+    /// Runs the workflow in a variant without programs. Returns its result.
     pub(super) async fn ask(
         self,
         session: &mut Session<'_>,
@@ -50,12 +50,14 @@ impl Workflow {
             (Self::Write, Way::OneByOne | Way::AtOnce) => write_rest(session, size, tag).await,
             (Self::Write, Way::Graphql) => write_graphql(session, size, tag).await,
             (Self::Write, Way::Best) => write_best(session, size, tag).await,
-            (Self::Write, Way::Nested) | (_, Way::Program(..)) => bail!("{way} is no such way"),
+            (Self::Write, Way::Nested) | (_, Way::Program(..)) => {
+                bail!("{way} does not support this workflow")
+            }
         }
     }
 }
 
-/// All that a client sends for `strapi.r` by REST, when it knows already what the list has; and the same by GraphQL.
+/// The requests of a client for `strapi.r` with REST, given the list, and with GraphQL.
 pub(super) async fn read_calls(session: &mut Session<'_>, size: usize) -> Result<[Vec<Call>; 2]> {
     let list = session.one(categories(size)).await?;
     let rest = std::iter::once(categories(size)).chain(items(&list).iter().map(articles)).collect();
@@ -155,7 +157,7 @@ fn pluck(rows: &Value, field: &str) -> Value {
     items(rows).iter().map(|row| row[field].clone()).collect()
 }
 
-/// The elements of an array; none where it is something else, which the comparison will tell.
+/// The elements of an array. Any other value gives none, which the comparison of results then reports.
 fn items(list: &Value) -> &[Value] {
     list.as_array().map_or(&[], Vec::as_slice)
 }

@@ -1,5 +1,6 @@
-//! What the ways run over: Strapi with a database of its own, ORFA and workerd beside it, and a distance
-//! before each of the three. The two ask Strapi through a proxy without a distance, which knows how long Strapi took.
+//! The servers of the bench: Strapi with a database of its own, ORFA and workerd next to it, and a simulated
+//! distance in front of each. ORFA and workerd call Strapi through a proxy without a distance, which measures
+//! Strapi's time.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -26,25 +27,25 @@ use crate::busy::Asked;
 use crate::process::{SERVER_CORE, Server, pinned};
 use crate::rivals::workerd;
 
-/// Both cores: what waits for one another is not measured apart.
+/// Both cores: processes that wait for each other are not measured separately.
 const CORES: &str = "0,1";
-/// Strapi makes its tables and rows before it listens.
+/// Strapi creates its tables and rows before it listens.
 const STRAPI_PATIENCE: Duration = Duration::from_secs(120);
-/// Each program so many times before anything is measured, for those that compile what runs often.
+/// The number of runs of each program before the measurement, for JIT compilers.
 const WARM_UPS: usize = 10;
 
 pub(super) struct World {
     strapi: Server,
-    /// Between Strapi and the two hosts.
+    /// The proxy between Strapi and the two hosts.
     between: Delay,
     orfa: Server,
     workerd: Option<Server>,
-    /// A client of Strapi's without a distance.
+    /// A client of Strapi without a distance.
     near: Client,
     programs: Programs,
-    /// What Strapi lets its callers in by.
+    /// The credential of callers of Strapi.
     pub(super) authorization: HeaderValue,
-    /// The tag that articles get.
+    /// The tag that is added to articles.
     pub(super) tag: String,
     _data: TempDir,
 }
@@ -63,7 +64,7 @@ pub(super) struct Far {
 }
 
 impl World {
-    /// Starts all of it; none without Strapi.
+    /// Starts the servers. Returns `None` without Strapi.
     pub(super) async fn start(tools: &Tools) -> Result<Option<Self>> {
         let folder = tools.orfa.with_file_name("../strapi");
         if !folder.join("installed").exists() {
@@ -86,8 +87,8 @@ impl World {
         }))
     }
 
-    /// Runs everything that is measured some times from near by: programs that hosts have to know, code
-    /// that gets faster with use.
+    /// Runs every variant several times without a distance, so that hosts cache the programs and JIT
+    /// compilers have finished.
     pub(super) async fn warm_up(&mut self) -> Result<()> {
         let mut session = Session::new(&self.near, self.authorization.clone(), false);
         let tags = session.one(Call::get("/api/tags")).await?;
@@ -111,7 +112,7 @@ impl World {
         self.detach().await
     }
 
-    /// The ways of a cell that can be had.
+    /// The available variants of a cell.
     pub(super) fn ways(&self, cell: Cell) -> Vec<Way> {
         let is_there =
             |way: &Way| self.workerd.is_some() || !matches!(way, Way::Program(host, _) if host.is_workerd());
@@ -137,13 +138,14 @@ impl World {
         learnt.with_context(|| format!("{host}, {}", workflow.name()))
     }
 
-    /// Leaves Strapi the servers' core alone, with a gateway that starts there anew.
+    /// Confines Strapi to the servers' core, and starts a new gateway there.
     pub(super) fn share_a_core(&self, tools: &Tools) -> Result<Server> {
         self.strapi.confine(SERVER_CORE)?;
         Server::gateway(&tools.orfa, SERVER_CORE, &(UNSHED.to_owned() + &config(self.strapi.address)))
     }
 
-    /// All that is sent for one run of `strapi.r` by the ways of the paper's table 5b: to Strapi, or to this gateway.
+    /// The requests for one run of `strapi.r` in the variants of the paper's table 5b, to Strapi or to this
+    /// gateway.
     pub(super) async fn read_calls<'a>(&'a mut self, orfa: &'a Server) -> Result<Vec<Asked<'a>>> {
         let (workflow, shape, client) = (Workflow::Read, Shape::Calls, Client::new(orfa.address));
         let modes = [Mode::Base, Mode::Code, Mode::Instance];
@@ -170,7 +172,7 @@ impl World {
         plain.chain(programs).collect()
     }
 
-    /// Runs a program from far away; the body of its answer.
+    /// Runs a program from a distance. Returns the body of the response.
     pub(super) async fn program(&self, far: &Far, cell: Cell, host: Host, shape: Shape) -> Result<Bytes> {
         let input = cell.workflow.input(cell.size, &self.tag).to_string();
         let program = (cell.workflow, shape, host);
@@ -178,12 +180,12 @@ impl World {
         Ok(call.send(&far.client).await.context("the program failed")?.body)
     }
 
-    /// How long hosts have waited for Strapi so far.
+    /// The total time for which hosts have waited for Strapi.
     pub(super) fn waited_ms(&self) -> f64 {
         self.between.waited().as_secs_f64() * 1e3
     }
 
-    /// Checks that so many articles have the tag, and takes it from them.
+    /// Checks that this number of articles has the tag, and removes it from them.
     pub(super) async fn undo(&self, size: usize) -> Result<()> {
         let path = format!("/api/tags/{}?populate[articles][fields]=title", self.tag);
         let mut session = Session::new(&self.near, self.authorization.clone(), false);
@@ -199,7 +201,7 @@ impl World {
         session.one(put(format!("/api/tags/{}", self.tag), &nothing)).await.map(drop)
     }
 
-    /// All of it from this far.
+    /// Puts all servers at a distance.
     pub(super) async fn place(&self, round_trip_ms: u64) -> Result<Place> {
         let most = SIZES.into_iter().max().unwrap_or(1);
         let workerd = match &self.workerd {
@@ -215,7 +217,7 @@ impl World {
 }
 
 impl Place {
-    /// The server that a way asks.
+    /// The server of a variant.
     pub(super) fn far(&self, way: Way) -> Result<&Far> {
         match way {
             Way::Program(Host::Orfa(..), _) => Ok(&self.orfa),
@@ -234,13 +236,12 @@ impl Far {
     }
 }
 
-/// A folder for the database that is no disk's, where there is such a thing: what others do to the disk would
-/// be in every write.
+/// A folder for the database in memory, if available: other use of the disk would affect every write.
 fn in_memory() -> std::io::Result<TempDir> {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
 }
 
-/// Starts Strapi as it runs in production.
+/// Starts Strapi in production mode.
 fn strapi(folder: &Path, data: &Path) -> Result<Server> {
     let folder = folder.canonicalize()?;
     let strapi = Server::start_within(STRAPI_PATIENCE, |address, _| {
@@ -251,12 +252,12 @@ fn strapi(folder: &Path, data: &Path) -> Result<Server> {
         Ok(command)
     });
     match strapi {
-        Err(error) => bail!("{error:#}; `scripts/setup strapi` installs Strapi anew"),
+        Err(error) => bail!("{error:#}; `scripts/setup strapi` reinstalls Strapi"),
         strapi => strapi,
     }
 }
 
-/// The gateway beside Strapi.
+/// The config of the gateway next to Strapi.
 fn config(strapi: SocketAddr) -> String {
     format!(
         "services: {{ strapi: {{ url: 'http://{strapi}', forward: [authorization] }} }}\n\

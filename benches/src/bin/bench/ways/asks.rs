@@ -1,4 +1,4 @@
-//! How each way asks.
+//! The implementations of the variants.
 
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,14 @@ use tokio::process::Command;
 use super::world::{Far, Host, World};
 use super::{Runs, millis};
 
-/// The ways that send a program with each request.
+/// The variants that send a program with each request.
 pub(super) const BY_PROGRAM: [&str; 2] = ["ORFA query, JavaScript", "ORFA query, C"];
-/// Runs of a client of Cap'n Web before those that it tells of.
+/// The warm-up runs of a Cap'n Web client, which it does not report.
 const CAPNWEB_WARM_UPS: usize = 4;
-/// Runs of it, which is a process of its own, for so long.
+/// The number of runs per second of a Cap'n Web client, which is a separate process.
 const CAPNWEB_RUNS_PER_S: f64 = 100.0;
 
-/// A way to ask, and who is asked.
+/// A variant with its host.
 pub(super) struct Way {
     pub(super) name: &'static str,
     pub(super) host: Host,
@@ -31,19 +31,19 @@ pub(super) struct Way {
 }
 
 pub(super) enum Ask {
-    /// REST, a call after the other or all at once.
+    /// REST with sequential or concurrent calls.
     Calls { at_once: bool },
-    /// REST, with the fewest calls that the services allow.
+    /// REST with the fewest calls that the services allow.
     Bulk,
-    /// One request.
+    /// A single request.
     One(Call),
-    /// The same, of GraphQL.
+    /// A single GraphQL request.
     Graphql(Call),
-    /// By its own client.
+    /// The Cap'n Web client.
     Capnweb,
 }
 
-/// What a client of Cap'n Web says.
+/// The output of a Cap'n Web client.
 #[derive(Deserialize)]
 struct Told {
     ms: Vec<f64>,
@@ -52,7 +52,7 @@ struct Told {
     gzip_saves: u64,
 }
 
-/// The ways in which a job can be done.
+/// The variants of a job.
 pub(super) async fn of(job: Job, world: &World) -> Result<Vec<Way>> {
     let rest = |name, ask| Way { name, host: Host::Orfa, ask };
     let orfa = |name, one| rest(name, Ask::One(one));
@@ -102,19 +102,19 @@ pub(super) async fn of(job: Job, world: &World) -> Result<Vec<Way>> {
 
 const ORFA_CACHE: HeaderName = HeaderName::from_static("orfa-cache");
 
-/// A program behind its input.
+/// A request with the input followed by the program.
 fn program(path: &str, length: &'static str, input: &str, program: &[u8]) -> Call {
     let call = Call::post(path, [input.as_bytes(), program].concat());
     call.with(HeaderName::from_static(length), input.len().into())
 }
 
 impl Way {
-    /// Whether the gateway tells how many calls it makes.
+    /// Whether the gateway counts the calls to services.
     pub(super) fn is_told(&self) -> bool {
         self.host == Host::Orfa
     }
 
-    /// Asks for a while.
+    /// Runs the variant repeatedly for a time.
     pub(super) async fn repeat(&self, job: Job, far: &Far, time: Duration) -> Result<Runs> {
         if matches!(self.ask, Ask::Capnweb) {
             let runs = (time.as_secs_f64() * CAPNWEB_RUNS_PER_S).ceil();
@@ -131,7 +131,7 @@ impl Way {
         }
     }
 
-    /// Asks so often.
+    /// Runs the variant a number of times.
     pub(super) async fn times(&self, job: Job, far: &Far, times: usize) -> Result<Runs> {
         let mut runs = Runs::default();
         if let Ask::Capnweb = self.ask {
@@ -166,15 +166,15 @@ impl Way {
     }
 }
 
-/// By one request.
+/// Runs a variant with one request.
 async fn one(call: &Call, far: &Far) -> Result<Runs> {
     let answer = call.send(&far.client).await?;
     let gzip_saves = gzip_saves(&answer.body)?;
-    let value = serde_json::from_slice(&answer.body).context("the answer is no JSON")?;
+    let value = serde_json::from_slice(&answer.body).context("the response is not JSON")?;
     Ok(Runs { answer: value, requests: 1, round_trips: 1, gzip_saves, ..Runs::default() })
 }
 
-/// Has its client ask. Its first runs are not among those that it tells of, but make requests too.
+/// Runs the Cap'n Web client. Its warm-up runs are not reported, but make requests too.
 async fn capnweb(job: Job, far: &Far, times: usize) -> Result<Runs> {
     let script = far.capnweb.as_ref().context("there is no Cap'n Web")?;
     let mut node = Command::new("node");

@@ -1,4 +1,5 @@
-//! What is asked: the marketplace, and beside it ORFA, Cap'n Web and workerd, each on the servers' core.
+//! The servers of the bench: the marketplace, with ORFA, Cap'n Web and workerd next to it, each on the
+//! servers' core.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -17,7 +18,7 @@ use crate::aggregate::joins::UNSHED;
 use crate::process::{SERVER_CORE, Server};
 use crate::rivals::{capnweb, present, workerd};
 
-/// Who is asked.
+/// A server of a variant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Host {
     Orfa,
@@ -33,15 +34,15 @@ pub(super) struct World {
     orfa: Server,
     workerd: Option<Server>,
     capnweb: Option<Server>,
-    /// What Cap'n Web's client is.
+    /// The script of the Cap'n Web client.
     script: Option<PathBuf>,
-    /// ORFA's metrics.
+    /// A client of ORFA's metrics.
     admin: Client,
     modules: BTreeMap<&'static str, Bytes>,
     _marketplace: Marketplace,
 }
 
-/// A server, near or at a distance.
+/// A server, with or without a distance.
 pub(super) struct Far {
     pub(super) client: Client,
     pub(super) capnweb: Option<PathBuf>,
@@ -82,10 +83,10 @@ impl World {
 
     /// A job's program in C.
     pub(super) fn module(&self, job: Job) -> Result<Bytes> {
-        self.modules.get(job.name()).cloned().context("there is no such program")
+        self.modules.get(job.name()).cloned().context("the program does not exist")
     }
 
-    /// Calls that ORFA has made so far.
+    /// The number of calls that ORFA has made so far.
     pub(super) async fn calls(&self) -> Result<u64> {
         jobs::upstream_calls(&self.admin).await
     }
@@ -95,7 +96,7 @@ impl World {
         Ok(Far { client, capnweb: self.script.clone(), delay: None })
     }
 
-    /// All servers at a distance, to which as many connections stand as any job needs.
+    /// All servers at a distance, with as many open connections as any job needs.
     pub(super) async fn far(&self, round_trip_ms: u64) -> Result<BTreeMap<Host, Far>> {
         let mut far = BTreeMap::new();
         for host in Host::ALL.into_iter().filter(|host| self.has(*host)) {
@@ -110,12 +111,12 @@ impl World {
 }
 
 impl Far {
-    /// The same without a connection: whoever asks has to set one up first.
+    /// Returns the server without open connections, so that a client has to set one up first.
     pub(super) fn cold(&self) -> Self {
         Self { client: Client::new(self.client.address()), capnweb: self.capnweb.clone(), delay: None }
     }
 
-    /// What has crossed the distance so far.
+    /// The traffic over the distance so far.
     pub(super) fn traffic(&self) -> Traffic {
         self.delay.as_ref().map(Delay::traffic).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! How each way does a workflow.
+//! The implementations of the variants of a workflow.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::workflow::Workflow;
 use crate::Tools;
 
-/// A way to do them; programs by what ORFA keeps of them, and their language.
+/// A variant. A program has a cache mode of ORFA and a language.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     OneByOne,
@@ -36,19 +36,19 @@ pub(super) const WAYS: [Way; 9] = [
     Way::Program("instance", "js"),
 ];
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Default)]
 pub(super) struct Answered {
     pub(super) answer: Value,
     pub(super) requests: usize,
-    /// Of the answers, for what gzip would save to be counted when nobody takes the time.
+    /// The response bodies, for computing the savings of gzip outside of the measured time.
     pub(super) bodies: Vec<Bytes>,
 }
 
-/// The programs as they are sent, the first time and later: in the modes that keep them, by token.
+/// The requests that run programs: by token in the modes with a cache, or else with the program.
 pub(super) struct Programs(BTreeMap<Which, Kept>);
 
-/// What a request has beside its input: headers, and the program where it has no token.
+/// The parts of a request besides its input: headers, and the program if there is no token.
 #[derive(Clone)]
 struct Kept {
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -61,7 +61,7 @@ type Which = (&'static str, &'static str, &'static str);
 const ORFA_CACHE: HeaderName = HeaderName::from_static("orfa-cache");
 
 impl Way {
-    /// As the rows of Strapi have it: the programs make a call for each row.
+    /// The name of the variant, as in the rows of Strapi. The programs make a call for each row.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::OneByOne => "rest.sequential",
@@ -76,7 +76,7 @@ impl Way {
         }
     }
 
-    /// Whether it is done for every N: the paper compares the last of its modes with GraphQL there.
+    /// Whether the variant runs for every N, as the paper compares only ORFA-inst with GraphQL there.
     pub(super) fn is_in_figure_9(self) -> bool {
         matches!(self, Self::AtOnce | Self::Graphql | Self::Program("instance", _))
     }
@@ -87,7 +87,7 @@ impl Way {
 }
 
 impl Workflow {
-    /// Whether it changes nothing.
+    /// Whether the workflow is read-only.
     pub(super) fn reads(&self) -> bool {
         self.method == Method::GET
     }
@@ -115,7 +115,7 @@ impl Workflow {
         Ok(Answered { answer, requests: 2, bodies: vec![first, second] })
     }
 
-    /// All that a way sends for one run, when it knows already what the list has.
+    /// The requests of a variant for one run, given the list.
     pub(super) async fn all(
         &self,
         service: &Client,
@@ -144,7 +144,7 @@ impl Workflow {
         if self.body.is_some() { call.with(CONTENT_TYPE, json).accepting_json() } else { call }
     }
 
-    /// All calls as one document.
+    /// All calls combined in one document.
     fn batch(&self, keys: &[String]) -> Call {
         let call = |(place, key): (usize, &String)| format!("a{place}:{}", (self.document.1)(key));
         let calls: String = keys.iter().enumerate().map(call).collect();
@@ -156,14 +156,14 @@ fn graphql(query: &str) -> Call {
     Call::graphql("/graphql", query)
 }
 
-/// The JSON of an answer, and its body.
+/// Sends a call. Returns the JSON of the response, and its body.
 async fn ask(client: &Client, call: &Call) -> Result<(Value, Bytes)> {
     let body = call.send(client).await?.body;
     Ok((serde_json::from_slice(&body)?, body))
 }
 
 impl Programs {
-    /// Builds them, and sends each in the modes that keep it.
+    /// Builds the programs, and sends each one in the modes with a cache to get its token.
     pub(super) async fn learn(tools: &Tools, orfa: &Client, workflows: &[Workflow]) -> Result<Self> {
         let (folder, mut programs) = (tempfile::tempdir()?, BTreeMap::new());
         for workflow in workflows.iter().map(|workflow| workflow.name) {
@@ -195,7 +195,7 @@ impl Programs {
     }
 
     fn call(&self, which: Which, size: usize) -> Result<Call> {
-        Ok(self.0.get(&which).context("there is no such program")?.call(size))
+        Ok(self.0.get(&which).context("the program does not exist")?.call(size))
     }
 }
 

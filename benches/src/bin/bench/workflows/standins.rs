@@ -1,6 +1,6 @@
-//! The services: what Memos and Gitea answer to the calls of the workflows, made up. A branch's commits are 30 of some
-//! 3.5 KB each, with their trees, signatures, statistics and files, which is what Gitea answers to one who asks for no less:
-//! the long JSON that defeated the paper.
+//! Stand-ins for Memos and Gitea, with made-up responses to the calls of the workflows. A branch's commits
+//! are 30 of about 3.5 KB each, with trees, signatures, statistics and files, which is Gitea's default
+//! response and the long JSON of the paper's slowest workflow.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 use super::CELLS;
 use crate::service::{Service, text};
 
-/// Accounts beside those that are deleted.
+/// The number of accounts that are not deleted.
 pub(super) const OTHERS: usize = 4;
 const NOTES: usize = 5;
 const COMMITS: usize = 30;
 
-/// Starts both as one service, within this process.
+/// Starts both as one in-process service.
 pub(super) fn start() -> Result<Service> {
     let mut played = Played::new();
     for (_, size) in CELLS {
@@ -31,7 +31,7 @@ pub(super) fn start() -> Result<Service> {
         let played = Arc::clone(&played);
         async move {
             let (head, body) = request.into_parts();
-            // A body has to be read before the answer is sent.
+            // The body has to be read before the response is sent.
             let _ = body.collect().await;
             let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
             let answered = match head.method {
@@ -53,7 +53,7 @@ pub(super) fn start() -> Result<Service> {
     })
 }
 
-/// All GETs of workflows of a size.
+/// The responses to all GET requests of the workflows for this size.
 pub(super) fn reads(size: usize) -> Played {
     let mut played = Played::new();
     let mut play = |path: String, value: Value| played.insert(path, value.to_string());
@@ -95,7 +95,7 @@ fn note(id: usize) -> Value {
     })
 }
 
-/// What a change of a note answers.
+/// The response to a change of a note.
 fn changed(id: usize) -> String {
     let mut note = note(id);
     note["visibility"] = "PRIVATE".into();

@@ -1,5 +1,5 @@
-//! The workflows, which all are a list and then a call for some of its rows: the paper's table 4, and two of the same kind on
-//! the marketplace.
+//! The workflows, which all consist of a list and a call for some of its rows: those of the paper's table 4,
+//! and two similar ones on the marketplace.
 
 use http::Method;
 use serde_json::Value;
@@ -9,14 +9,14 @@ use super::standins::OTHERS;
 /// A workflow.
 pub(super) struct Workflow {
     pub(super) name: &'static str,
-    /// The list's path, by N.
+    /// The path of the list, by N.
     pub(super) list: fn(usize) -> String,
-    /// What is called for a row; none where the row is not meant.
+    /// The key for the call of a row; `None` to skip the row.
     pub(super) key: fn(&Value) -> Option<String>,
     pub(super) method: Method,
     pub(super) call: fn(&str) -> String,
     pub(super) body: Option<&'static str>,
-    /// What is wanted of an answer, by the row's key.
+    /// The part of a response that belongs to the result, by the row's key.
     pub(super) wanted: fn(&str, &Value) -> Value,
     pub(super) document: Document,
 }
@@ -24,7 +24,7 @@ pub(super) struct Workflow {
 /// The list and a call in GraphQL.
 type Document = (fn(usize) -> String, fn(&str) -> String);
 
-/// Those of Memos and Gitea.
+/// The workflows of Memos and Gitea.
 pub(super) const THEIRS: [Workflow; 4] = [
     Workflow {
         name: "memos.r",
@@ -80,7 +80,8 @@ pub(super) const THEIRS: [Workflow; 4] = [
     },
 ];
 
-/// Through the gateway, which has a route for each service. What they read is another service's than what they list.
+/// The workflows through the gateway, which has a route for each service. The reading one lists rows of one
+/// service and calls another one.
 pub(super) const MARKET: [Workflow; 2] = [
     Workflow {
         name: "market.r",

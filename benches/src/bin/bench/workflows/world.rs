@@ -1,4 +1,4 @@
-//! Who is asked: a service, GraphQL over it, and ORFA.
+//! The servers of the bench: a service, GraphQL over it, and ORFA.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -14,19 +14,19 @@ use crate::aggregate::joins::UNSHED;
 use crate::process::{SERVER_CORE, Server};
 use crate::rivals::openapi_to_graphql;
 
-/// Who is asked.
+/// The servers of the bench.
 pub(super) struct World {
     rest: SocketAddr,
     graphql: Option<SocketAddr>,
     orfa: Server,
-    /// What GraphQL is of, where that is not ORFA.
+    /// The separate GraphQL server; `None` if ORFA serves GraphQL.
     rival: Option<Server>,
     pub(super) programs: Programs,
     _marketplace: Option<Marketplace>,
 }
 
 impl World {
-    /// Over one service.
+    /// Starts the servers over one service.
     pub(super) async fn start(tools: &Tools, service: SocketAddr, workflows: &[Workflow]) -> Result<Self> {
         let yaml = format!(
             "{UNSHED}services: {{ api: {{ url: 'http://{service}' }} }}\n\
@@ -40,7 +40,7 @@ impl World {
         Ok(Self { rest: service, graphql, orfa, rival, programs, _marketplace: None })
     }
 
-    /// Over the marketplace, of which a client knows the gateway alone.
+    /// Starts the servers over the marketplace, which clients access through the gateway only.
     pub(super) async fn market(tools: &Tools, workflows: &[Workflow]) -> Result<Self> {
         let marketplace = Marketplace::start(Data::fresh()?).await?;
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -51,7 +51,7 @@ impl World {
         Ok(Self { rest: at, graphql: Some(at), orfa, rival: None, programs, _marketplace: marketplace })
     }
 
-    /// The ways that can be had.
+    /// The available variants.
     pub(super) fn ways(&self) -> impl Iterator<Item = Way> {
         let has_graphql = self.graphql.is_some();
         WAYS.into_iter().filter(move |way| has_graphql || *way != Way::Graphql)
@@ -65,7 +65,8 @@ impl World {
         }
     }
 
-    /// The same as servers: the service itself, where it is one, and what GraphQL is of; ORFA otherwise.
+    /// The server of a variant: the service itself if it is a separate process, the GraphQL server, or else
+    /// ORFA.
     pub(super) fn server<'a>(&'a self, way: Way, service: Option<&'a Server>) -> &'a Server {
         match way {
             Way::OneByOne | Way::AtOnce => service.unwrap_or(&self.orfa),

@@ -1,9 +1,9 @@
-// The conformance module in AssemblyScript: it does what its configuration says, and logs what came of it.
+// The conformance module in AssemblyScript: it runs the script in its configuration, and logs the results.
 //
-// Scripts are the same as those of the module in Go, as far as this SDK goes: it can't change bodies or set all
-// headers (`set_headers` doesn't compile), its shared data, queues and metrics can't be read, and it has neither gRPC nor
-// foreign functions. What it reads comes as an empty
-// buffer where there is nothing, so NOT_FOUND stands for both here. README.md, a folder up, has the language.
+// Scripts have the same language as for the module in Go, within the limits of this SDK: it can't change bodies or set
+// all headers (`set_headers` doesn't compile), can't read shared data, queues and metrics, and has neither gRPC nor
+// foreign functions. It returns an empty buffer for a missing value, so NOT_FOUND means missing or empty here.
+// README.md in the parent folder describes the language.
 export * from "@solo-io/proxy-runtime/proxy";
 import {
   BaseContext,
@@ -36,7 +36,7 @@ import {
   stream_context,
 } from "@solo-io/proxy-runtime/runtime";
 
-// A line of a script: when, and what.
+// A line of a script: a section and its steps.
 class Section {
   constructor(public name: string, public steps: string[]) {}
 }
@@ -54,7 +54,7 @@ function parse(text: string): Section[] {
   return sections;
 }
 
-// What a context remembers while it runs its script.
+// The state of a context while it runs its script.
 class Run {
   script: Section[] = [];
   entered: Map<string, i32> = new Map();
@@ -63,7 +63,7 @@ class Run {
   root: RootContext | null = null;
   context: BaseContext | null = null;
 
-  // A callback that decides whether the stream goes on: true pauses it.
+  // Runs a callback that may pause the stream. Returns true to pause it.
   pass(section: string, end: bool, text: string): bool {
     this.pausing = false;
     this.enter(section, text);
@@ -103,8 +103,8 @@ class Plugin extends RootContext {
   }
 
   onConfigure(size: u32): bool {
-    // The SDK's own reads the configuration only under a root id that is not empty: its length is written to the
-    // wrong place, and that of the property before it is taken.
+    // The SDK's own function works only with a non-empty root id: it writes the configuration's length to the wrong
+    // place and uses the length of the previous property.
     this.run.root = this;
     this.run.context = this;
     this.run.script = parse(String.UTF8.decode(get_buffer_bytes(BufferTypeValues.PluginConfiguration, 0, size)));
@@ -170,7 +170,7 @@ class Stream extends Context {
   }
 }
 
-// The SDK gives a call's answer to a function and a context: one of ours that knows the call's name.
+// A context for the SDK's callback of a call; it has the call's name.
 class Call extends Context {
   constructor(public name: string, public run: Run, id: u32, root: RootContext) {
     super(id, root);
@@ -234,7 +234,7 @@ function headers(verb: string, words: string[]): string {
     : stream_context.trailers.http_callback;
   if (verb == "get") return found(String.UTF8.encode(from.get(words[2])));
   if (verb == "pairs") return listed(from.get_headers());
-  // The SDK says nothing of what came of these.
+  // The SDK does not return the status of these.
   if (verb == "add") from.add(words[2], rest(words, 3));
   else if (verb == "set") from.replace(words[2], rest(words, 3));
   else if (verb == "remove") from.remove(words[2]);
@@ -256,7 +256,7 @@ function local(code: string, headers: Headers, body: string, grpc: GrpcStatusVal
   return status(send_local_response(number(code), "script", String.UTF8.encode(body), headers, grpc));
 }
 
-// `a=1,b=2`, or `-` for none.
+// Parses `a=1,b=2`, or `-` for an empty list.
 function pairs(text: string): Headers {
   const headers: Headers = [];
   const all = text.split(",");

@@ -1,7 +1,7 @@
-//! Envoy: a listener and a cluster a case, all in one process with one worker.
+//! Envoy: one listener and one cluster per case, all in one process with one worker.
 //!
-//! Filters of the same module share a VM, as operators who follow Envoy's advice have it; a case that is `alone` has
-//! its own. Listeners get any free port, which the admin interface tells.
+//! Filters of the same module share a VM, as Envoy recommends; a case that is `alone` has its own. Listeners
+//! get any free port, which the admin interface reports.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ fn address(listener: &Value) -> Option<(String, SocketAddr)> {
     Some((listener["name"].as_str()?.to_owned(), SocketAddr::from(([127, 0, 0, 1], port))))
 }
 
-/// `info wasm log ID VM: text`, or `info wasm log ID: text` where the VM is the case's own.
+/// Parses `info wasm log ID VM: text`, or `info wasm log ID: text` where the case has its own VM.
 fn logged(line: &str) -> Option<(String, Line)> {
     let (level, rest) = line.split_once(" wasm log ")?;
     let (names, text) = rest.split_once(": ")?;
@@ -115,8 +115,8 @@ fn listener(case: &Case) -> Value {
     })
 }
 
-/// Lines of the log begin with the root id and the VM's id. The SDK of AssemblyScript knows root ids at build time
-/// only, so those modules have a VM each.
+/// Log lines start with the root id and the VM id. The AssemblyScript SDK supports only root ids known at build
+/// time, so each of its modules has its own VM.
 fn filter(case: &Case) -> Value {
     let text =
         |text: &str| json!({ "@type": "type.googleapis.com/google.protobuf.StringValue", "value": text });

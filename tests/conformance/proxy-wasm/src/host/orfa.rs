@@ -1,7 +1,7 @@
-//! ORFA: a route and a service a case, with the filter on the route.
+//! ORFA: one route and one service per case, with the filter on the route.
 //!
-//! All cases share one listener and are told apart by path. A module's line is one of the gateway's log, with the
-//! filter's name, which is the case's.
+//! All cases share one listener and are distinguished by path. A module's line is a line in the gateway's log
+//! with the filter's name, which is the case's id.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ impl Host for Orfa {
 fn config(cases: &[Arc<Case>]) -> Value {
     let services: Map<String, Value> = cases.iter().map(|case| (case.id.clone(), service(case))).collect();
     let routes: Vec<Value> = cases.iter().map(|case| route(case)).collect();
-    // The machine may have much to do; what is played here is not how the gateway takes that.
+    // Load shedding is off, because the machine may be busy and overload is not tested here.
     let shed = json!({ "automatic": false });
     json!({ "listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "shed": shed, "services": services, "routes": routes })
 }
@@ -78,7 +78,7 @@ fn route(case: &Case) -> Value {
     })
 }
 
-/// The fields of a line of the log, wherever they stand.
+/// Returns the fields of a log line, at the top level or below `fields`.
 fn fields(line: &str) -> Option<Value> {
     let mut line: Value = serde_json::from_str(line).ok()?;
     Some(match line.get_mut("fields") {
@@ -92,7 +92,8 @@ fn address(line: &str, message: &str) -> Option<SocketAddr> {
     (fields["message"] == message).then(|| fields["address"].as_str()?.parse().ok())?
 }
 
-/// `{"level":"INFO","message":"text","filter":"ID"}`; the log knows no level above `ERROR` and says `severity` then.
+/// Parses `{"level":"INFO","message":"text","filter":"ID"}`. The log has no level above `ERROR` and uses
+/// `severity` for it.
 fn logged(line: &str) -> Option<(String, Line)> {
     let fields = fields(line)?;
     let level = match fields["severity"].as_str() {

@@ -1,4 +1,4 @@
-//! A crawl, as a client sees it.
+//! A crawl from a client's point of view.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 
-/// Crawls a tree of this depth from its root; the number of its pages.
+/// Crawls a tree of this depth from its root. Returns the number of its pages.
 pub(in super::super) async fn crawl(server: SocketAddr, service: SocketAddr, depth: u32) -> Result<u64> {
     let path = format!("/crawl?startFrom=http%3A%2F%2F{service}%2Ftree%3Fn%3D1&depth={depth}");
     let answer = Client::new(server).send(Request::put(path).body(Full::<Bytes>::default())?).await?;
@@ -18,7 +18,7 @@ pub(in super::super) async fn crawl(server: SocketAddr, service: SocketAddr, dep
     Ok((1 << depth) - 1)
 }
 
-/// That so many crawls have found each page below the root as often, and nothing else.
+/// Checks that the crawls have found each page below the root once per crawl, and nothing else.
 pub(in super::super) async fn check(server: SocketAddr, depth: u32, crawls: usize) -> Result<()> {
     let request = Request::get("/urlsDiscovered").body(Full::<Bytes>::default())?;
     let answer = Client::new(server).send(request).await?;

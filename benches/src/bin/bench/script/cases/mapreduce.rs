@@ -1,4 +1,4 @@
-//! Jobs of the map-reduce service, as its clients see them: each asks for its sum until it is whole.
+//! Jobs of the map-reduce service from a client's point of view: each polls its sum until it is complete.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use http::Request;
 use http::header::{CONTENT_TYPE, LOCATION};
 use http_body_util::Full;
 
-/// Pages of a job, as in the paper.
+/// The number of pages of a job, as in the paper.
 const PAGES: usize = 5;
-/// Jobs that are under way at once.
+/// The number of concurrent jobs.
 const AT_ONCE: usize = 32;
-/// From one question for a sum to the next: long enough that most need one.
+/// The polling interval, long enough that most jobs are complete at the first poll.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Does so many jobs; the number of their pages.
+/// Runs jobs. Returns the number of their pages.
 pub(in super::super) async fn count(server: SocketAddr, service: SocketAddr, jobs: usize) -> Result<u64> {
     let client = Client::new(server);
     let jobs = stream::iter(0..jobs).map(|number| job(&client, service, number));
