@@ -195,7 +195,9 @@ async fn give_back(store: &mut Store<Guest>, is_plain: bool) {
 
 /// Drops the instance of a cancelled run. It keeps its pool slot until its memory has been discarded.
 fn abandon(mut staged: (Store<Guest>, Within, Option<OwnedSemaphorePermit>), is_plain: bool) {
-    // Ends its upstream calls and releases the run permit.
+    // Ends its upstream calls and releases the run permit. Calls are cancelled one by one, and a waiting one must not
+    // take the place of a cancelled one.
+    staged.0.data().call.budget.close();
     staged.0.data_mut().rest();
     if staged.0.data().memory.is_some()
         && let Ok(runtime) = Handle::try_current()

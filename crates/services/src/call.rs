@@ -294,7 +294,12 @@ impl Budget {
         self.parallel.try_acquire().ok()
     }
 
-    /// Waits for a concurrency permit for a call. It is released on drop.
+    /// Stops waiting calls from starting: there is no client left for their responses.
+    pub fn close(&self) {
+        self.parallel.close();
+    }
+
+    /// Waits for a concurrency permit for a call. It is released on drop. `None` once the budget is closed.
     pub async fn place(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
         self.parallel.acquire().await.ok()
     }

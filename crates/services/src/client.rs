@@ -417,7 +417,7 @@ async fn place(budget: &Budget) -> Result<Option<SemaphorePermit<'_>>, CallError
     // The fast path needs no timer: usually a permit is free.
     let place = match budget.try_place() {
         Some(place) => Some(place),
-        None => by(budget.deadline, pin!(budget.place())).await.ok_or(OVER)?,
+        None => Some(by(budget.deadline, pin!(budget.place())).await.flatten().ok_or(OVER)?),
     };
     // The permit may have been released by a call that ran into the deadline just now.
     if std::time::Instant::now() >= budget.deadline { Err(OVER) } else { Ok(place) }
