@@ -52,6 +52,12 @@ impl QuotaKey {
         Self { is_exempt: true, ..self }
     }
 
+    /// Whether the payer is exempt from charges.
+    #[must_use]
+    pub fn is_exempt(self) -> bool {
+        self.is_exempt
+    }
+
     /// Whether both belong to the same block.
     #[must_use]
     pub fn shares_block(self, other: Self) -> bool {

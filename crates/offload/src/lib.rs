@@ -23,7 +23,7 @@ mod worker;
 pub use clock::CpuClock;
 pub use job::{JobContext, JobRequest, OffloadError};
 pub use key::QuotaKey;
-pub use movable::{Movable, leave};
+pub use movable::{Movable, leave, leave_for};
 pub use pool::{OffloadConfig, OffloadPool, SHORT_TEXT};
 pub use quota::QuotaBook;
 pub use stats::{JobKindStats, OffloadStats};

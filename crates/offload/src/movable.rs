@@ -10,6 +10,10 @@
 //! continues on its serving thread, or at its [`leave`], which queues and charges a new job behind those of
 //! other payers. The work between two calls of [`leave`] is one unit whatever its duration: callers must
 //! bound it by the size of a text.
+//!
+//! Pieces of work that are short each can be long together: sixteen short texts may arrive before a request
+//! is polled again. A request therefore calls [`leave_for`] with the size of each piece, which adds up the
+//! work of a poll and leaves only before it becomes too much.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -24,7 +28,7 @@ use tokio::task::coop::poll_proceed;
 
 use crate::job::{JobRequest, OffloadError};
 use crate::key::QuotaKey;
-use crate::pool::OffloadPool;
+use crate::pool::{OffloadPool, SHORT_TEXT};
 
 /// The estimated CPU time of a move.
 const ESTIMATE: Duration = Duration::from_millis(2);
@@ -33,12 +37,13 @@ const ESTIMATE: Duration = Duration::from_millis(2);
 enum Seat {
     /// The future cannot move.
     Fixed,
-    /// The future is on a serving thread.
-    Serving,
+    /// The future is on a serving thread, and this poll has done this work, as counted by [`leave_for`].
+    Serving(usize),
     /// The future is on a serving thread and has requested to move.
     Leaving,
-    /// The future is in the pool. The flag is set if it was dropped meanwhile.
-    Pool(Arc<AtomicBool>),
+    /// The future is in the pool, and has done this work since its last [`leave`]. The flag is set if it was
+    /// dropped meanwhile.
+    Pool(Arc<AtomicBool>, usize),
 }
 
 thread_local! {
@@ -79,10 +84,13 @@ struct Mover {
 pub async fn leave() {
     poll_fn(|context| {
         SEAT.with_borrow_mut(|seat| match seat {
-            Seat::Pool(is_dropped) if is_dropped.load(Relaxed) => Poll::Pending,
+            Seat::Pool(is_dropped, _) if is_dropped.load(Relaxed) => Poll::Pending,
             Seat::Fixed => Poll::Ready(()),
-            Seat::Pool(_) => poll_proceed(context).map(|unit| unit.made_progress()),
-            Seat::Serving | Seat::Leaving => {
+            Seat::Pool(_, work) => {
+                *work = 0;
+                poll_proceed(context).map(|unit| unit.made_progress())
+            }
+            Seat::Serving(_) | Seat::Leaving => {
                 *seat = Seat::Leaving;
                 // Wake the task, since combinators poll only those of their futures that were woken.
                 context.waker().wake_by_ref();
@@ -91,6 +99,23 @@ pub async fn leave() {
         })
     })
     .await;
+}
+
+/// Counts the work that follows, in bytes of text, which take up to ten nanoseconds each. Moves the rest of
+/// this poll to the pool, as [`leave`] does, if the work of the poll would exceed [`SHORT_TEXT`]. In the
+/// pool, it calls [`leave`] whenever that much is done.
+pub async fn leave_for(work: usize) {
+    let is_short = SEAT.with_borrow_mut(|seat| match seat {
+        Seat::Serving(done) | Seat::Pool(_, done) => {
+            *done = done.saturating_add(work);
+            *done <= SHORT_TEXT
+        }
+        Seat::Fixed => true,
+        Seat::Leaving => false,
+    });
+    if !is_short {
+        leave().await;
+    }
 }
 
 impl OffloadPool {
@@ -113,7 +138,7 @@ impl Mover {
         let Self { pool, kind, payer, deadline, is_dropped } = self;
         let request = JobRequest { kind, payer: *payer, estimate: ESTIMATE, deadline: *deadline };
         let (pool, waker, handle) = (pool.clone(), context.waker().clone(), Handle::current());
-        let seat = Seat::Pool(Arc::clone(is_dropped));
+        let seat = Seat::Pool(Arc::clone(is_dropped), 0);
         Box::pin(async move {
             let poll = move || {
                 // The future needs the timers and sockets of its own runtime. Unlike `Handle::enter`,
@@ -138,7 +163,7 @@ impl<T: Send + 'static> Future for Movable<T> {
         loop {
             match &mut this.state {
                 State::Here(future) => {
-                    let (polled, seat) = seated(Seat::Serving, || future.as_mut().poll(context));
+                    let (polled, seat) = seated(Seat::Serving(0), || future.as_mut().poll(context));
                     match (polled, seat) {
                         (Poll::Ready(output), _) => {
                             this.state = State::Nowhere;
@@ -259,6 +284,50 @@ mod tests {
         let seats = movable(&pool(), parts).await.unwrap();
         assert_eq!(seats.len(), 40);
         assert!(seats.iter().flatten().all(|seat| *seat != serving));
+    }
+
+    #[tokio::test]
+    async fn adds_up_the_work_of_a_poll() {
+        let serving = here();
+        let parts = |count| {
+            join_all((0..count).map(|_| async {
+                leave_for(SHORT_TEXT / 4).await;
+                here()
+            }))
+        };
+        let seats = movable(&pool(), parts(4)).await.unwrap();
+        assert!(seats.iter().all(|seat| *seat == serving), "short together");
+        let seats = movable(&pool(), parts(16)).await.unwrap();
+        assert_eq!(seats.iter().filter(|seat| **seat == serving).count(), 4, "the rest leaves");
+        let one_by_one = movable(&pool(), async {
+            let mut seats = Vec::new();
+            for _ in 0..8 {
+                leave_for(SHORT_TEXT).await;
+                seats.push(here());
+                tokio::task::yield_now().await;
+            }
+            seats
+        });
+        assert!(one_by_one.await.unwrap().iter().all(|seat| *seat == serving), "a poll each");
+        let seats = movable(&pool(), async {
+            leave_for(SHORT_TEXT + 1).await;
+            here()
+        });
+        assert_ne!(seats.await.unwrap(), serving);
+    }
+
+    #[tokio::test]
+    async fn small_work_in_the_pool_uses_up_no_budget() {
+        let serving = here();
+        let is_away = movable(&pool(), async move {
+            leave().await;
+            // One unit of 128 is used up.
+            for _ in 0..127 {
+                leave_for(1).await;
+            }
+            here() != serving && tokio::task::coop::has_budget_remaining()
+        });
+        assert_eq!(is_away.await, Ok(true));
     }
 
     #[tokio::test]

@@ -20,7 +20,7 @@ use crate::worker::{self, Assignment, Delivery, Work};
 
 /// The maximum length in bytes of a text that is parsed or written inline on the request's thread, which
 /// takes some tenths of a millisecond. Longer texts are processed in jobs ([`OffloadPool::run_paced`]).
-pub const SHORT_TEXT: usize = 512 << 10;
+pub const SHORT_TEXT: usize = 128 << 10;
 
 /// The settings of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

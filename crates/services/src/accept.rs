@@ -2,6 +2,11 @@
 
 use http::{HeaderMap, HeaderName};
 
+use crate::headers::MAX_MEMBERS;
+
+/// The number of parameters of an item that are read.
+const MAX_PARAMETERS: usize = 16;
+
 /// An item of a weighted list, such as `br;q=0.8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
@@ -20,20 +25,21 @@ pub fn weight(headers: &HeaderMap, list: HeaderName, names: &[&str]) -> Option<u
     items(headers, list).find(is_it).map(|item| item.weight)
 }
 
-/// Returns the items of a weighted list.
+/// Returns the first [`MAX_MEMBERS`] items of a weighted list.
 pub fn items(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = Item<'_>> {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(|item| {
+    values.flat_map(|value| value.split(',')).take(MAX_MEMBERS).map(|item| {
         let (name, parameters) = item.split_once(';').unwrap_or((item, ""));
         let weight = parameter(parameters, "q").map_or(1000, thousandths);
         Item { name: name.trim(), weight, parameters }
     })
 }
 
-/// Returns a parameter from the part after a name: `charset` from `charset=utf-8; q=1`.
+/// Returns a parameter from the part after a name: `charset` from `charset=utf-8; q=1`. Only the first
+/// parameters are read.
 #[must_use]
 pub fn parameter<'a>(parameters: &'a str, name: &str) -> Option<&'a str> {
-    parameters.split(';').find_map(|part| {
+    parameters.split(';').take(MAX_PARAMETERS).find_map(|part| {
         let (known, value) = part.split_once('=')?;
         known.trim().eq_ignore_ascii_case(name).then(|| value.trim().trim_matches('"'))
     })
@@ -52,5 +58,27 @@ fn thousandths(weight: &str) -> u16 {
         ("1", 0) => 1000,
         ("0", fraction) => fraction,
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use http::header::ACCEPT;
+
+    use super::*;
+
+    #[test]
+    fn reads_a_bounded_number_of_items_and_parameters() {
+        let behind = |items: usize| {
+            let list = "a,".repeat(items) + "text/html";
+            HeaderMap::from_iter([(ACCEPT, HeaderValue::try_from(list).unwrap())])
+        };
+        assert_eq!(items(&behind(30_000), ACCEPT).count(), MAX_MEMBERS);
+        assert_eq!(weight(&behind(MAX_MEMBERS - 1), ACCEPT, &["text/html"]), Some(1000));
+        assert_eq!(weight(&behind(MAX_MEMBERS), ACCEPT, &["text/html"]), None);
+        let many = |parameters: usize| "a;".repeat(parameters) + "q=1";
+        assert_eq!(parameter(&many(MAX_PARAMETERS - 1), "q"), Some("1"));
+        assert_eq!(parameter(&many(MAX_PARAMETERS), "q"), None);
     }
 }

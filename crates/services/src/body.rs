@@ -8,7 +8,12 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
 
-use crate::turn::Turn;
+use crate::turn::{TURN_BYTES, Turn};
+
+/// The capacity of a block of a [`BodyBuffer`].
+const BLOCK: usize = 256 << 10;
+/// The largest buffer to reserve in advance for a body, whatever its declared length.
+const ROOM: u64 = 1 << 20;
 
 /// The error of an incomplete body.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -54,7 +59,7 @@ pub async fn read_within(mut body: Body, limit: u64) -> Result<Bytes, ReadBodyEr
         }
         buffer.put(data);
     }
-    Ok(buffer.finish())
+    Ok(buffer.finish().await)
 }
 
 /// An error from reading a body.
@@ -68,28 +73,72 @@ pub enum ReadBodyError {
     Broken(#[source] Error),
 }
 
-/// The pieces of a body, copied into one buffer from the second piece on.
+/// The pieces of a body, to be joined in one buffer. A single piece is not copied. Several are copied into
+/// blocks: they may be of one byte each, and a single buffer would be copied as a whole each time it grows.
 #[derive(Debug, Default)]
 pub struct BodyBuffer {
+    /// The first piece, as long as it is the only one.
     first: Bytes,
-    all: BytesMut,
+    /// The full blocks, and pieces as long as a block.
+    full: Vec<Bytes>,
+    full_length: usize,
+    /// The block that pieces are copied to.
+    last: BytesMut,
 }
 
 impl BodyBuffer {
     /// Adds a piece.
     pub fn put(&mut self, piece: Bytes) {
+        self.put_before(piece, || 0);
+    }
+
+    /// Adds a piece. If it is the second one, `to_come` returns the declared length of the rest of the body,
+    /// for which room is reserved.
+    pub(crate) fn put_before(&mut self, piece: Bytes, to_come: impl FnOnce() -> u64) {
         if self.is_empty() {
             self.first = piece;
             return;
         }
-        self.all.extend_from_slice(&std::mem::take(&mut self.first));
-        self.all.extend_from_slice(&piece);
+        if !self.first.is_empty() {
+            let first = std::mem::take(&mut self.first);
+            self.last.reserve(first.len() + piece.len() + to_come().min(ROOM) as usize);
+            self.append(first);
+        }
+        self.append(piece);
+    }
+
+    fn append(&mut self, piece: Bytes) {
+        if piece.len() < BLOCK {
+            self.room(piece.len()).extend_from_slice(&piece);
+        } else {
+            self.seal();
+            self.full_length += piece.len();
+            self.full.push(piece);
+        }
+    }
+
+    /// Returns the block that pieces are copied to, with room for `length` bytes. A small block grows.
+    pub(crate) fn room(&mut self, length: usize) -> &mut BytesMut {
+        if self.last.len() >= BLOCK / 2 && self.last.capacity() - self.last.len() < length {
+            self.seal();
+            self.last = BytesMut::with_capacity(BLOCK);
+        }
+        self.last.reserve(length);
+        &mut self.last
+    }
+
+    fn seal(&mut self) {
+        let block = std::mem::take(&mut self.last).freeze();
+        if !block.is_empty() {
+            self.full_length += block.len();
+            self.full.push(block);
+        }
     }
 
     /// The number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.first.len() + self.all.len()
+        self.first.len() + self.full_length + self.last.len()
     }
 
     /// Whether the buffer is empty.
@@ -98,10 +147,25 @@ impl BodyBuffer {
         self.len() == 0
     }
 
-    /// Returns all bytes.
-    #[must_use]
-    pub fn finish(self) -> Bytes {
-        if self.all.is_empty() { self.first } else { self.all.freeze() }
+    /// Returns all bytes. Yields to other tasks while it joins blocks.
+    pub async fn finish(mut self) -> Bytes {
+        if self.full.is_empty() {
+            return if self.last.is_empty() { self.first } else { self.last.freeze() };
+        }
+        self.seal();
+        if let [only] = self.full.as_mut_slice() {
+            return std::mem::take(only);
+        }
+        let mut all = BytesMut::with_capacity(self.full_length);
+        let mut turn = Turn::default();
+        // Each block is freed as soon as it is copied.
+        for block in self.full {
+            for part in block.chunks(TURN_BYTES) {
+                all.extend_from_slice(part);
+                turn.took(part.len()).await;
+            }
+        }
+        all.freeze()
     }
 }
 
@@ -169,13 +233,46 @@ mod tests {
         assert!(polls > COUNT / 1_000, "{polls} polls");
     }
 
-    #[test]
-    fn joins_pieces_in_one_buffer_without_copying_a_single_piece() {
+    #[tokio::test]
+    async fn joins_pieces_in_one_buffer_without_copying_a_single_piece() {
         let (mut one, mut many) = (BodyBuffer::default(), BodyBuffer::default());
         let piece = Bytes::from(vec![b'x'; 100]);
         one.put(piece.clone());
-        assert_eq!(one.finish().as_ptr(), piece.as_ptr());
+        assert_eq!(one.finish().await.as_ptr(), piece.as_ptr());
         (0..10_000).for_each(|_| many.put(piece.slice(..1)));
-        assert!(many.len() == 10_000 && many.all.capacity() <= 4 * 10_000);
+        assert!(many.len() == 10_000 && many.full.is_empty() && many.last.capacity() <= 4 * 10_000);
+        let block = many.last.as_ptr();
+        assert_eq!(many.finish().await.as_ptr(), block, "a single block is not copied");
+    }
+
+    #[tokio::test]
+    async fn copies_a_long_body_in_short_steps() {
+        const LENGTH: usize = 8 << 20;
+        for piece in [1000, 60 << 10, 300 << 10] {
+            let text: Vec<u8> = (0..LENGTH).map(|place| (place / 1000) as u8).collect();
+            let mut buffer = BodyBuffer::default();
+            for piece in text.chunks(piece) {
+                buffer.put(Bytes::copy_from_slice(piece));
+                assert!(buffer.last.capacity() <= 2 * BLOCK, "a block that grows is copied at once");
+            }
+            assert_eq!(buffer.len(), LENGTH);
+            let (mut joining, mut polls) = (pin!(buffer.finish()), 0);
+            let joined = poll_fn(|context| {
+                polls += 1;
+                joining.as_mut().poll(context)
+            });
+            assert!(joined.await == text, "pieces of {piece} bytes");
+            assert!(polls > LENGTH / (4 * TURN_BYTES), "{polls} polls");
+        }
+    }
+
+    #[tokio::test]
+    async fn reserves_room_for_a_declared_length_up_to_a_limit() {
+        for (declared, expected) in [(1000, 1000), (64 << 20, ROOM)] {
+            let mut buffer = BodyBuffer::default();
+            (0..3).for_each(|_| buffer.put_before(Bytes::from_static(b"x"), || declared));
+            let room = buffer.last.capacity() as u64;
+            assert!((expected..2 * expected).contains(&room), "{room} bytes for {declared}");
+        }
     }
 }

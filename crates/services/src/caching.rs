@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use http::header::{AGE, CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, VARY};
 
 use crate::call::Caller;
+use crate::headers::MAX_MEMBERS;
 
 /// The combined caching directives of a request's services. The strictest ones apply.
 #[derive(Debug)]
@@ -146,7 +147,7 @@ impl CacheNotes {
 pub fn vary<'n>(headers: &mut HeaderMap, names: impl Iterator<Item = &'n HeaderName>) {
     let has = |headers: &HeaderMap, name: &str| {
         let values = headers.get_all(VARY).iter().filter_map(|value| value.to_str().ok());
-        let mut words = values.flat_map(|value| value.split(',')).map(str::trim);
+        let mut words = values.flat_map(|value| value.split(',')).take(MAX_MEMBERS).map(str::trim);
         words.any(|word| word == "*" || word.eq_ignore_ascii_case(name))
     };
     for name in names {
@@ -161,7 +162,8 @@ impl Directives {
         let mut directives = Self::default();
         // An unreadable line may contain `private`.
         let lines = headers.get_all(CACHE_CONTROL).iter().map(|line| line.to_str().unwrap_or("private"));
-        for directive in lines.flat_map(|line| line.split(',')) {
+        let mut members = lines.flat_map(|line| line.split(','));
+        for directive in members.by_ref().take(MAX_MEMBERS) {
             let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
             // An unreadable value counts as stale; of repeated values the shortest applies (RFC 9111, section 4.2.1).
             let seconds = || value.trim().trim_matches('"').parse().unwrap_or(0);
@@ -179,6 +181,8 @@ impl Directives {
                 directives.shared_max_age = least(directives.shared_max_age);
             }
         }
+        // The directives that are not read may restrict caching.
+        directives.is_no_store |= members.next().is_some();
         directives
     }
 }
@@ -249,6 +253,18 @@ mod tests {
         let mut headers = HeaderMap::new();
         notes.mark(&mut headers, &Caller::Anonymous, std::iter::empty());
         assert_eq!(headers[CACHE_CONTROL], "private");
+    }
+
+    #[test]
+    fn a_response_with_too_many_directives_is_not_stored() {
+        for (public, expected) in [(MAX_MEMBERS, "public, max-age=0"), (MAX_MEMBERS + 1, "no-store")] {
+            let notes = CacheNotes::default();
+            let control = vec!["public"; public].join(",");
+            notes.note(&HeaderMap::from_iter([(CACHE_CONTROL, HeaderValue::try_from(control).unwrap())]));
+            let mut headers = HeaderMap::new();
+            notes.mark(&mut headers, &Caller::Anonymous, std::iter::empty());
+            assert_eq!(headers[CACHE_CONTROL], expected);
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use http::{HeaderMap, Method};
 
 use crate::call::{Budget, Call};
 use crate::client::{CallError, Request, Response, Services};
-use crate::flights::Flights;
+use crate::flights::{Fingerprint, Flights};
 use crate::retry::is_safe;
 use crate::service::Service;
 
@@ -31,18 +31,12 @@ pub struct Calls<T = Response> {
     services: Services,
     call: Call,
     coalescer: Option<Arc<Coalescer<T>>>,
-    known: Mutex<HashMap<Key, Vec<Known<T>>>>,
+    /// The calls without side effects that were made or are in flight.
+    known: Mutex<HashMap<Key, Shared<BoxFuture<'static, Answered<T>>>>>,
 }
 
-/// The parts of a call that are compared by hash; headers and bodies are compared one by one.
-type Key = (Arc<str>, Method, PathAndQuery);
-
-/// A call without side effects that was made or is in flight.
-struct Known<T> {
-    headers: HeaderMap,
-    body: Bytes,
-    answer: Shared<BoxFuture<'static, Answered<T>>>,
-}
+/// The parts of a call that distinguish it from others, with the fingerprint of its headers and its body.
+type Key = (Arc<str>, Method, PathAndQuery, Fingerprint);
 
 /// Request coalescing across requests: equal calls that are in flight at the same time are made once. Calls
 /// are equal if they have the same method, URL and body, and the same headers as sent to the service,
@@ -117,14 +111,17 @@ impl<T: From<Response> + Clone + Send + Sync + 'static> Calls<T> {
         service: &Arc<Service>,
         request: Request,
     ) -> impl Future<Output = Answered<T>> + Send + 'static + use<T> {
-        let key = (Arc::clone(service.name()), request.method.clone(), request.path_and_query.clone());
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = known.entry(key).or_default();
-        let is_same = |known: &&Known<T>| known.headers == request.headers && known.body == request.body;
-        if let Some(same) = known.iter().find(is_same) {
-            return same.answer.clone();
+        let mut rest = Fingerprint::default();
+        for (name, value) in &request.headers {
+            rest.add(name.as_str().as_bytes());
+            rest.add(value.as_bytes());
         }
-        let (headers, body) = (request.headers.clone(), request.body.clone());
+        rest.add(&request.body);
+        let key = (Arc::clone(service.name()), request.method.clone(), request.path_and_query.clone(), rest);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(same) = known.get(&key) {
+            return same.clone();
+        }
         let answer = match &self.coalescer {
             Some(coalescer) => self.services.send_together(coalescer, &self.call, service, request).boxed(),
             None => {
@@ -133,7 +130,7 @@ impl<T: From<Response> + Clone + Send + Sync + 'static> Calls<T> {
             }
         };
         let answer = answer.shared();
-        known.push(Known { headers, body, answer: answer.clone() });
+        known.insert(key, answer.clone());
         answer
     }
 }

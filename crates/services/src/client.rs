@@ -24,7 +24,7 @@ use offload::OffloadPool;
 use tokio::sync::SemaphorePermit;
 
 use crate::body::Body;
-use crate::call::{Budget, Call, Outcome};
+use crate::call::{Budget, Call, Outcome, quota_key};
 use crate::config::{ConfigProblem, ServiceConfig};
 use crate::deadline::by;
 use crate::decompress::DecoderPool;
@@ -243,12 +243,12 @@ impl Services {
         })
     }
 
-    /// Reads the response to [`Services::start_streamed`] to its end, counts it, and decodes it on the
-    /// current thread.
+    /// Reads the response to [`Services::start_streamed`] to its end, counts it, and decodes it.
     ///
     /// # Errors
     /// The errors of an incomplete response, and [`CallError::Limit`].
     pub async fn finish(
+        &self,
         call: &Call,
         service: &Service,
         response: http::Response<Body>,
@@ -261,7 +261,11 @@ impl Services {
             Stopped::Broken(source) => CallError::Broken { service: service.name().clone(), source },
         };
         let received = receive(&mut headers, body, &call.budget).await.map_err(wrong)?;
-        let body = received.decoded(&call.budget, None).await.map_err(wrong)?;
+        let decoders = || {
+            let (payer, deadline) = (call.quota_key(), call.budget.deadline);
+            self.outside.offload.as_ref().map(|pool| DecoderPool { pool, payer, deadline })
+        };
+        let body = received.decoded(&call.budget, decoders).await.map_err(wrong)?;
         Ok(Response { status: head.status, headers, body })
     }
 
@@ -331,7 +335,8 @@ impl Services {
 
     fn exchange(&self, call: &Call, service: &Arc<Service>, number: usize) -> Exchange {
         let (outside, service) = (Arc::clone(&self.outside), Arc::clone(service));
-        Exchange { outside, service, number, payer: Some(call.quota_key()) }
+        let client = call.arrival.map(|arrival| arrival.client);
+        Exchange { outside, service, number, caller: call.caller.clone(), client, is_shared: false }
     }
 }
 
@@ -369,7 +374,8 @@ impl Exchange {
                 None => self.broken(source),
             },
         };
-        let body = received?.map_err(wrong)?.decoded(budget, self.decoders(budget)).await.map_err(wrong)?;
+        let body =
+            received?.map_err(wrong)?.decoded(budget, || self.decoders(budget)).await.map_err(wrong)?;
         // Recorded only now: to the program, an incomplete response is an error.
         budget.note(self.number, Outcome::Status(head.status.as_u16()));
         budget.cache().note(&headers);
@@ -378,7 +384,9 @@ impl Exchange {
 
     /// Returns the pool that decodes large responses.
     fn decoders(&self, budget: &Budget) -> Option<DecoderPool<'_>> {
-        let (pool, payer) = (self.outside.offload.as_ref()?, self.payer?);
+        let pool = self.outside.offload.as_ref()?;
+        let payer = quota_key(&self.caller, self.client);
+        let payer = if self.is_shared { payer.exempt() } else { payer };
         Some(DecoderPool { pool, payer, deadline: budget.deadline })
     }
 

@@ -13,10 +13,12 @@ use std::time::{Duration, Instant};
 
 use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder};
 use async_compression::zstd::DParameter;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, HeaderMap};
 use offload::{JobContext, JobRequest, OffloadError, OffloadPool, QuotaKey};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncReadExt, ReadBuf};
+
+use crate::body::BodyBuffer;
 
 /// The number of bytes decoded at a time.
 const STEP: usize = 16 << 10;
@@ -199,10 +201,9 @@ pub(crate) async fn read_decoded(
     mut decoder: Box<dyn AsyncRead + Send + Unpin + '_>,
     mut take: impl FnMut(u64) -> bool,
 ) -> io::Result<Option<Bytes>> {
-    let mut all = BytesMut::new();
+    let mut all = BodyBuffer::default();
     for step in 1.. {
-        all.reserve(STEP);
-        match (&mut decoder).take(STEP as u64).read_buf(&mut all).await? {
+        match (&mut decoder).take(STEP as u64).read_buf(all.room(STEP)).await? {
             0 => break,
             read if !take(read as u64) => return Ok(None),
             _ => {}
@@ -211,7 +212,7 @@ pub(crate) async fn read_decoded(
             tokio::task::yield_now().await;
         }
     }
-    Ok(Some(all.freeze()))
+    Ok(Some(all.finish().await))
 }
 
 /// A reader that yields to other tasks after each portion of input.

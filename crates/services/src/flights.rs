@@ -7,13 +7,21 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
 use futures_util::future::{Shared, WeakShared};
+use offload::polls::{PollSite, watched};
 use tokio::task::JoinHandle;
+
+/// The maximum length in bytes of a part that a fingerprint contains as it is.
+const SHORT_PART: usize = 256;
+
+/// The hashes are keyed per process, so that clients cannot choose texts with equal hashes.
+static HASHERS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
 
 /// The work in flight, by fingerprint.
 #[derive(Debug)]
@@ -26,15 +34,23 @@ struct UnderWay<T> {
     count: u64,
 }
 
-/// The identity of a piece of work: everything that its result depends on, part by part.
+/// The identity of a piece of work: everything that its result depends on, part by part. It is short, since it
+/// is copied and compared while the work in flight is locked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fingerprint(Vec<u8>);
 
 impl Fingerprint {
-    /// Adds a part. Parts are length-prefixed: `ab` and `c` differ from `a` and `bc`.
+    /// Adds a part. Parts are length-prefixed: `ab` and `c` differ from `a` and `bc`. A long part is represented
+    /// by a hash of 128 bits.
     pub fn add(&mut self, part: &[u8]) {
         self.0.extend_from_slice(&part.len().to_le_bytes());
-        self.0.extend_from_slice(part);
+        if part.len() <= SHORT_PART {
+            self.0.extend_from_slice(part);
+            return;
+        }
+        for hasher in &*HASHERS {
+            self.0.extend_from_slice(&hasher.hash_one(part).to_le_bytes());
+        }
     }
 }
 
@@ -47,7 +63,15 @@ impl<T> Default for Flights<T> {
 impl<T: Clone + Send + Sync + 'static> Flights<T> {
     /// Waits for the result of the work with this key, started by `begin` unless it is in flight. The result
     /// is `None` if the work panicked. Must be called in a runtime.
-    pub fn join<F>(self: &Arc<Self>, key: &Fingerprint, begin: impl FnOnce() -> F) -> Shared<Flight<T>>
+    ///
+    /// The work runs in a task of its own, whose long polls count for this site. It leaves its serving thread
+    /// only if it is movable itself ([`offload::OffloadPool::movable`]), whatever the requests that wait for it.
+    pub fn join<F>(
+        self: &Arc<Self>,
+        key: &Fingerprint,
+        site: PollSite,
+        begin: impl FnOnce() -> F,
+    ) -> Shared<Flight<T>>
     where
         F: Future<Output = T> + Send + 'static,
     {
@@ -58,10 +82,11 @@ impl<T: Clone + Send + Sync + 'static> Flights<T> {
         under_way.count += 1;
         let landing = Landing { flights: Arc::clone(self), key: key.clone(), number: under_way.count };
         let work = begin();
-        let task = tokio::spawn(async move {
+        let task = async move {
             let _landing = landing;
             work.await
-        });
+        };
+        let task = tokio::spawn(watched(site, task));
         let flight = Flight(task).shared();
         let number = under_way.count;
         under_way.by_key.extend(flight.downgrade().map(|weak| (key.clone(), (number, weak))));

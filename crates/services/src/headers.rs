@@ -27,6 +27,9 @@ use forwarded::{Forwarded, is_claim};
 pub const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 /// The number of ORFA gateways that a request may pass before it is considered a loop.
 pub const MAX_HOPS: u8 = 8;
+/// The number of members of a list field that are read; further ones are ignored. A head has room for 60,000,
+/// and a request reads some of its lists several times.
+pub const MAX_MEMBERS: usize = 256;
 /// The maximum size in bytes of a call's request line and headers. Headers of the connection, the trace and
 /// the hops are added on top.
 pub const MAX_CALL_HEAD: usize = 64 << 10;
@@ -284,8 +287,12 @@ impl<'a> Only<'a> {
     }
 }
 
-/// Returns the members of a list field (RFC 9110, section 5.6.1), from all its lines.
+/// Returns the first [`MAX_MEMBERS`] members of a list field (RFC 9110, section 5.6.1), from all its lines.
 pub fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    members(headers, name).take(MAX_MEMBERS)
+}
+
+fn members<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> + use<'a> {
     let lines = values(headers, name).map(HeaderValue::as_bytes);
     lines.flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
 }
@@ -297,14 +304,16 @@ pub fn lists(headers: &HeaderMap, name: &HeaderName, member: &[u8]) -> bool {
 }
 
 /// Returns the number of ORFA gateways that a request has passed, from its `CDN-Loop`. For
-/// [`crate::Call::hops`].
+/// [`crate::Call::hops`]. A list of more than [`MAX_MEMBERS`] members counts as a loop.
 #[must_use]
 pub fn hops(headers: &HeaderMap) -> u8 {
-    let ours = tokens(headers, &CDN_LOOP).filter(|info| {
+    let mut infos = members(headers, &CDN_LOOP);
+    let ours = infos.by_ref().take(MAX_MEMBERS).filter(|info| {
         let name = info.split(|byte| *byte == b';').next().unwrap_or_default();
         name.trim_ascii().eq_ignore_ascii_case(NAME.as_bytes())
     });
-    u8::try_from(ours.count()).unwrap_or(u8::MAX)
+    let count = ours.count();
+    if infos.next().is_some() { u8::MAX } else { u8::try_from(count).unwrap_or(u8::MAX) }
 }
 
 /// Removes hop-by-hop headers, including those listed in `Connection`. `Trailer` remains, since the trailers

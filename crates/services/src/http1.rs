@@ -12,6 +12,8 @@ mod sending;
 pub(crate) mod tests;
 
 pub use decoder::{Decoder, Framing, Part, Wrong};
-pub use fields::{Doubt, announced, content_length, fields, has_bare_line_feed, is_chunked, put};
+pub use fields::{
+    Doubt, MAX_TRAILERS, announced, content_length, fields, has_bare_line_feed, is_chunked, put,
+};
 pub use input::Input;
 pub use sending::Sending;

@@ -62,4 +62,4 @@ pub use targets::{Resolve, SystemResolver};
 pub use trace::Trace;
 pub use transport::{Transport, TransportError};
 pub use upgrade::Tunnel;
-pub use work::{movable, work_on_text};
+pub use work::{movable, uncomposed, work_on_text};

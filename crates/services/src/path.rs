@@ -106,7 +106,13 @@ pub fn check(path: &str) -> Result<(), PathError> {
     if !path.bytes().any(|byte| matches!(byte, b'%' | b'.' | b'\\')) {
         return Ok(());
     }
-    path.split('/').try_for_each(check_segment)
+    // One buffer for all segments, since there may be tens of thousands.
+    let mut text = Vec::new();
+    path.split('/').try_for_each(|segment| {
+        text.clear();
+        decode_onto(&mut text, segment)?;
+        check_segment(&text)
+    })
 }
 
 /// Checks the start of a path that passed [`check`]. With an empty first segment, `//admin/x` is a host and a
@@ -154,13 +160,12 @@ pub fn reading(path: &str) -> Result<Option<String>, PathError> {
     check_twice(path)?;
     let decoded = String::from_utf8_lossy(&decode(path)?).into_owned();
     let mut reading = String::with_capacity(decoded.len());
-    for (index, segment) in decoded.split('/').enumerate() {
-        let name = segment.split(';').next().unwrap_or_default();
-        // The first segment precedes the leading slash; the last one follows a trailing slash.
-        if index > 0 && !reading.ends_with('/') {
-            reading.push('/');
+    let mut is_parameter = false;
+    for byte in decoded.bytes() {
+        is_parameter = byte == b';' || (is_parameter && byte != b'/');
+        if !is_parameter && (byte != b'/' || !reading.ends_with('/')) {
+            push_ascii(&mut reading, byte);
         }
-        name.bytes().for_each(|byte| push_ascii(&mut reading, byte));
     }
     Ok((reading != path).then_some(reading))
 }
@@ -294,9 +299,8 @@ fn to_path_and_query(rest: &str) -> Result<PathAndQuery, PathError> {
 
 /// Checks one segment as a server may interpret it: decoded once, and split at `;`, where some servers begin
 /// parameters, and at encoded slashes.
-fn check_segment(segment: &str) -> Result<(), PathError> {
-    let text = decode(segment)?;
-    if has_dots(&text) {
+fn check_segment(text: &[u8]) -> Result<(), PathError> {
+    if has_dots(text) {
         return Err(PathError::DotSegment);
     }
     match text.iter().find(|byte| matches!(byte, b'/' | b'\\' | 0..0x20 | 0x7F)) {
@@ -309,15 +313,21 @@ fn check_segment(segment: &str) -> Result<(), PathError> {
 
 /// Percent-decodes once. The result need not be UTF-8.
 fn decode(text: &str) -> Result<Vec<u8>, PathError> {
-    let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());
+    decode_onto(&mut decoded, text)?;
+    Ok(decoded)
+}
+
+/// Like [`decode`], but appends the result to `decoded`.
+fn decode_onto(decoded: &mut Vec<u8>, text: &str) -> Result<(), PathError> {
+    let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
         decoded.push(match byte {
             b'%' => hex(bytes.next())? << 4 | hex(bytes.next())?,
             other => other,
         });
     }
-    Ok(decoded)
+    Ok(())
 }
 
 fn hex(digit: Option<u8>) -> Result<u8, PathError> {

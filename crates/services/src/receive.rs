@@ -6,20 +6,18 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, TRAILER};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use offload::OffloadError;
 
-use crate::body::{Body, Error};
+use crate::body::{Body, BodyBuffer, Error};
 use crate::call::Budget;
 use crate::decompress::{ContentCoding, DecoderPool, read_decoded};
 use crate::headers::strip_hop_by_hop;
 use crate::turn::Turn;
 
-/// The largest buffer to reserve in advance for a body, whatever its declared length.
-const ROOM: u64 = 1 << 20;
 /// The reason for not reading a response to its end.
 pub(crate) enum Stopped {
     /// The allowance is used up.
@@ -66,48 +64,44 @@ pub(crate) async fn receive(
 
 impl Received {
     /// Returns the decoded body. Large bodies are decoded in the pool, if there is one.
-    pub(crate) async fn decoded(
+    pub(crate) async fn decoded<'p>(
         self,
         budget: &Arc<Budget>,
-        pool: Option<DecoderPool<'_>>,
+        pool: impl FnOnce() -> Option<DecoderPool<'p>>,
     ) -> Result<Bytes, Stopped> {
         let Self { bytes, coding } = self;
         let Some(coding) = coding else { return Ok(bytes) };
         let length = bytes.len();
-        // Boxed, since most responses are not encoded.
-        let decoding = Box::pin(decode(coding, bytes, Arc::clone(budget)));
-        match pool {
-            Some(pool) if !coding.is_short(length) => {
-                pool.run_paced(length, decoding).await.map_err(Stopped::Refused)?
+        let decoding = || decode(coding, bytes.clone(), Arc::clone(budget));
+        let Some(pool) = pool().filter(|_| !coding.is_short(length)) else {
+            // Boxed, since most responses are not encoded.
+            return Box::pin(decoding()).await;
+        };
+        let is_shared = pool.payer.is_exempt();
+        match Box::pin(pool.run_paced(length, decoding())).await {
+            Ok(decoded) => decoded,
+            // The queue of the caller who was first must not fail the others.
+            Err(OffloadError::QuotaExceeded { .. } | OffloadError::QueueFull) if is_shared => {
+                Box::pin(decoding()).await
             }
-            _ => decoding.await,
+            Err(refused) => Err(Stopped::Refused(refused)),
         }
     }
 }
 
-/// Collects the frames of a body. A single frame, the common case, is not copied; several are copied once.
+/// Collects the frames of a body. A single frame, the common case, is not copied. Yields to other tasks between
+/// frames that are available at once, and while it joins them.
 async fn collect(mut body: Body, mut take: impl FnMut(u64) -> bool) -> Result<Bytes, Stopped> {
-    let mut first = Bytes::new();
-    let mut all = BytesMut::new();
-    let mut turn = Turn::default();
+    let (mut buffer, mut turn) = (BodyBuffer::default(), Turn::default());
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(Stopped::Broken)?.into_data() else { continue };
         turn.took(data.len()).await;
         if !take(data.len() as u64) {
             return Err(Stopped::Limit);
         }
-        if all.is_empty() && first.is_empty() {
-            first = data;
-        } else {
-            if all.is_empty() {
-                let to_come = body.size_hint().lower().min(ROOM) as usize;
-                all.reserve(first.len() + data.len() + to_come);
-                all.extend_from_slice(&std::mem::take(&mut first));
-            }
-            all.extend_from_slice(&data);
-        }
+        buffer.put_before(data, || body.size_hint().lower());
     }
-    Ok(if all.is_empty() { first } else { all.freeze() })
+    Ok(buffer.finish().await)
 }
 
 /// Returns the declared coding. Unknown codings, and those that were not requested, are passed on with their header.
@@ -120,4 +114,38 @@ async fn decode(coding: ContentCoding, encoded: Bytes, budget: Arc<Budget>) -> R
     let decoder = coding.decoder(&*encoded);
     let decoded = read_decoded(decoder, |length| budget.take_received(length)).await;
     decoded.map_err(|error| Stopped::Broken(error.into()))?.ok_or(Stopped::Limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+
+    use super::*;
+    use crate::body::pieces;
+    use crate::turn::TURN_BYTES;
+
+    #[tokio::test]
+    async fn collects_a_long_body_in_short_steps() {
+        const COUNT: usize = 128;
+        let frame = Bytes::from(vec![b'x'; TURN_BYTES / 2]);
+        let length = COUNT * frame.len();
+        let mut collecting = pin!(collect(pieces(length, std::iter::repeat_n(frame, COUNT)), |_| true));
+        let mut polls = 0;
+        let text = poll_fn(|context| {
+            polls += 1;
+            collecting.as_mut().poll(context)
+        });
+        let text = text.await.ok().unwrap();
+        assert!(text.len() == length && text.iter().all(|byte| *byte == b'x'));
+        // Half of the steps read the frames, and the other half join them.
+        assert!(polls > length / TURN_BYTES * 3 / 2, "{polls} polls");
+    }
+
+    #[tokio::test]
+    async fn does_not_copy_a_single_frame() {
+        let frame = Bytes::from(vec![b'x'; 1 << 20]);
+        let text = collect(crate::body::full(frame.clone()), |_| true).await.ok().unwrap();
+        assert_eq!(text.as_ptr(), frame.as_ptr());
+    }
 }

@@ -1,9 +1,17 @@
 //! Cooperative scheduling for tasks that process data which is available at once.
 
-use tokio::task::{coop::consume_budget, yield_now};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop::{consume_budget, poll_proceed};
+use tokio::task::yield_now;
 
 /// The bytes that a task processes before it yields: receiving and copying them takes a small part of a millisecond.
 pub const TURN_BYTES: usize = 128 * 1024;
+/// The bytes read from or written to a [`CooperativeStream`] for one unit of tokio's budget, which has 128 units.
+const UNIT_BYTES: usize = 4 * 1024;
 
 /// A counter of the bytes processed since the last yield. Tokio's budget counts pieces, which may be of one
 /// byte or one mebibyte each.
@@ -25,27 +33,127 @@ impl Turn {
     }
 }
 
+/// A socket whose bytes count towards tokio's cooperative budget. A read or a write takes one unit whatever
+/// its length, and a fast peer takes megabytes at once, each of which costs a millisecond with encryption. So
+/// every [`UNIT_BYTES`] bytes take another unit, and a write is at most [`TURN_BYTES`] bytes long.
+#[derive(Debug)]
+pub struct CooperativeStream<S>(S);
+
+impl<S> CooperativeStream<S> {
+    /// Wraps a socket.
+    #[must_use]
+    pub fn new(stream: S) -> Self {
+        Self(stream)
+    }
+
+    /// The socket.
+    #[must_use]
+    pub fn get_ref(&self) -> &S {
+        &self.0
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for CooperativeStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.0).poll_read(context, buffer))?;
+        consume_units(context, buffer.filled().len() - before);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for CooperativeStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let part = bytes.get(..TURN_BYTES).unwrap_or(bytes);
+        let written = ready!(Pin::new(&mut self.0).poll_write(context, part))?;
+        consume_units(context, written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let (mut count, mut length) = (0, 0);
+        for slice in slices {
+            if length + slice.len() > TURN_BYTES {
+                break;
+            }
+            (count, length) = (count + 1, length + slice.len());
+        }
+        if let Some(long) = slices.get(count).filter(|_| length == 0) {
+            return self.poll_write(context, long);
+        }
+        let fitting = slices.get(..count).unwrap_or(slices);
+        let written = ready!(Pin::new(&mut self.0).poll_write_vectored(context, fitting))?;
+        consume_units(context, written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+/// Consumes the units of the budget for these bytes, as far as there are any.
+fn consume_units(context: &mut Context<'_>, bytes: usize) {
+    for _ in 0..bytes / UNIT_BYTES {
+        match poll_proceed(context) {
+            Poll::Ready(unit) => unit.made_progress(),
+            Poll::Pending => return,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
     use std::pin::pin;
 
+    use bytes::Buf;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
+    /// The bytes that a task reads or writes in one poll.
+    const BUDGET_BYTES: usize = 128 * UNIT_BYTES;
+
+    /// Returns the number of polls that a future takes.
+    async fn polls_of(future: impl Future) -> usize {
+        let (mut future, mut polls) = (pin!(future), 0);
+        poll_fn(|context| {
+            polls += 1;
+            future.as_mut().poll(context)
+        })
+        .await;
+        polls
+    }
+
     async fn polls(pieces: usize, bytes: usize) -> usize {
-        let taking = async {
+        polls_of(async {
             let mut turn = Turn::default();
             for _ in 0..pieces {
                 turn.took(bytes).await;
             }
-        };
-        let (mut taking, mut polls) = (pin!(taking), 0);
-        poll_fn(|context| {
-            polls += 1;
-            taking.as_mut().poll(context)
         })
-        .await;
-        polls
+        .await
     }
 
     #[tokio::test]
@@ -54,5 +162,39 @@ mod tests {
         assert_eq!(polls(8, TURN_BYTES / 2).await, 5);
         assert_eq!(polls(1, TURN_BYTES - 1).await, 1);
         assert!(polls(10_000, 1).await > 10);
+    }
+
+    #[tokio::test]
+    async fn reads_and_writes_a_bounded_number_of_bytes_in_a_poll() {
+        let bytes = vec![b'x'; 16 * BUDGET_BYTES];
+        let mut writer = CooperativeStream::new(tokio::io::sink());
+        assert!(polls_of(writer.write_all(&bytes)).await >= 12);
+        let mut message = Buf::chain(&b"head"[..], &bytes[..]);
+        assert!(polls_of(writer.write_all_buf(&mut message)).await >= 12);
+        let mut reader = CooperativeStream::new(tokio::io::repeat(b'x'));
+        let mut room = vec![0; 16 * BUDGET_BYTES];
+        let reading = async {
+            for part in room.chunks_mut(BUDGET_BYTES / 4) {
+                reader.read_exact(part).await.unwrap();
+            }
+        };
+        assert!(polls_of(reading).await >= 12);
+    }
+
+    #[tokio::test]
+    async fn writes_slices_of_any_length_in_order() {
+        let long = vec![b'x'; 3 * TURN_BYTES + 1];
+        let parts =
+            [&b""[..], &b"head"[..], &b""[..], &long[..], &b""[..], &b"end"[..], &long[..], &long[..]];
+        let mut slices = parts.map(IoSlice::new);
+        let mut left = &mut slices[..];
+        let mut writer = CooperativeStream::new(Vec::new());
+        while !left.is_empty() {
+            let writing = poll_fn(|context| Pin::new(&mut writer).poll_write_vectored(context, left));
+            let written = writing.await.unwrap();
+            assert!((1..=TURN_BYTES).contains(&written), "{written} bytes");
+            IoSlice::advance_slices(&mut left, written);
+        }
+        assert!(*writer.get_ref() == parts.concat());
     }
 }

@@ -26,12 +26,17 @@ pub fn movable<T: Send + 'static>(
 ) -> impl Future<Output = Result<T, Box<dyn Problem>>> + Send + 'static {
     let movable = pool.movable(kind, payer.for_answers(), budget.deadline, answer);
     let budget = Arc::clone(budget);
-    async move {
-        movable.await.map_err(|error| match unfinished(error) {
-            CallError::Limit(_) => AnswerTimeout.into(),
-            _ if !budget.see_made(has_sent) => Overloaded.into(),
-            error => error.into(),
-        })
+    async move { movable.await.map_err(|error| uncomposed(error, &budget)) }
+}
+
+/// Returns the error of a response that the pool did not compose. `budget` is the budget of the calls made for
+/// it; see [`movable`].
+#[must_use]
+pub fn uncomposed(error: OffloadError, budget: &Budget) -> Box<dyn Problem> {
+    match unfinished(error) {
+        CallError::Limit(_) => AnswerTimeout.into(),
+        _ if !budget.see_made(has_sent) => Overloaded.into(),
+        error => error.into(),
     }
 }
 

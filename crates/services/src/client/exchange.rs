@@ -6,6 +6,7 @@
 //! endpoint, within the service's retry budget and before the deadline. If there is no other endpoint, a
 //! request that was refused unprocessed is retried on another connection to the same endpoint.
 
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,13 +14,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use http::{Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use offload::QuotaKey;
 
 use super::clock::{Clock, Late};
 use super::message::{End, Message, Upload};
 use super::watched::Watched;
 use crate::body::Body;
-use crate::call::{Budget, Outcome};
+use crate::call::{Budget, Caller, Outcome};
 use crate::config::Duration;
 use crate::error::{CallError, Waited};
 use crate::hosts::is_private;
@@ -38,8 +38,11 @@ pub(super) struct Exchange {
     pub(super) service: Arc<Service>,
     /// The index of the call among the calls of the request.
     pub(super) number: usize,
-    /// The account that is charged for decoding the response; `None` for a response shared by several callers.
-    pub(super) payer: Option<QuotaKey>,
+    /// The caller, and the address of its client, who are charged for decoding the response.
+    pub(super) caller: Caller,
+    pub(super) client: Option<IpAddr>,
+    /// Whether several callers share the response, so that none of them is charged.
+    pub(super) is_shared: bool,
 }
 
 /// A response whose head has arrived, with the lease of its endpoint.

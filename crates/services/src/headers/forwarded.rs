@@ -214,7 +214,7 @@ pub fn is_claim(name: &str) -> bool {
                 | [.., b'-' | b'_', b'h', b'o', b's', b't']
         )
     };
-    if !begins && !ends() {
+    if !begins && !ends() || matches!(name, "content-type" | "content-length" | "cookie" | "traceparent") {
         return false;
     }
     let dashed = canonical(name);

@@ -98,6 +98,19 @@ fn counts_hops_by_name_only() {
 }
 
 #[test]
+fn reads_a_bounded_number_of_members() {
+    let long = HeaderValue::try_from("a,".repeat(30_000) + "close").unwrap();
+    let mut came = HeaderMap::from_iter([(CONNECTION, long.clone()), (CDN_LOOP, long)]);
+    assert_eq!(tokens(&came, &CONNECTION).count(), MAX_MEMBERS);
+    assert!(!lists(&came, &CONNECTION, b"close"));
+    assert_eq!(hops(&came), u8::MAX, "the members that are not read may be hops");
+    settle(&mut came, false);
+    assert!(!came.contains_key(CONNECTION));
+    came.insert(CDN_LOOP, HeaderValue::try_from("a,".repeat(MAX_MEMBERS - 1) + "orfa").unwrap());
+    assert_eq!(hops(&came), 1);
+}
+
+#[test]
 fn removes_headers_listed_in_connection() {
     let mut map = headers(&[
         ("connection", "close, X-Private"),

@@ -11,7 +11,7 @@ use httparse::Status;
 use crate::headers::{strip_hop_by_hop, tokens};
 
 /// The maximum number of trailer fields.
-const MAX_TRAILERS: usize = 64;
+pub const MAX_TRAILERS: usize = 64;
 /// Fields that are not permitted in trailers (RFC 9110, section 6.5.1).
 const NOT_AFTERWARDS: [HeaderName; 6] = [AUTHORIZATION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING];
 
@@ -62,12 +62,12 @@ pub(super) fn trailers(text: &Bytes) -> Option<HeaderMap> {
     Some(trailers)
 }
 
-/// Returns the permitted names that `Trailer` announces. Recipients may use it to decide whether to
-/// wait for trailers.
+/// Returns the permitted names that `Trailer` announces, up to [`MAX_TRAILERS`]. Recipients may use it to decide
+/// whether to wait for trailers.
 #[must_use]
 pub fn announced(headers: &HeaderMap) -> Box<[HeaderName]> {
     let names = tokens(headers, &TRAILER).filter_map(|name| HeaderName::from_bytes(name).ok());
-    names.filter(|name| !NOT_AFTERWARDS.contains(name)).collect()
+    names.filter(|name| !NOT_AFTERWARDS.contains(name)).take(MAX_TRAILERS).collect()
 }
 
 /// Parses `Content-Length`. Repeated fields are permitted if they are equal.

@@ -5,10 +5,11 @@ use std::future::poll_fn;
 use std::task::{Context, Waker};
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::header::TRAILER;
+use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 
-use super::{Decoder, Framing, Input, Part, Wrong};
+use super::{Decoder, Framing, Input, MAX_TRAILERS, Part, Wrong, announced};
 
 /// A body, its trailers, and the unconsumed bytes after it.
 pub(crate) type Found = (Vec<u8>, Option<HeaderMap>, Vec<u8>);
@@ -98,6 +99,13 @@ proptest! {
         let (data, _, rest) = decode(decoder, &cut(&text, &places)).unwrap();
         prop_assert_eq!((data, rest), (body, b"more".to_vec()));
     }
+}
+
+#[test]
+fn announces_a_bounded_number_of_trailers() {
+    let names: Vec<String> = (0..1000).map(|number| format!("x-{number}")).collect();
+    let headers = HeaderMap::from_iter([(TRAILER, HeaderValue::try_from(names.join(",")).unwrap())]);
+    assert_eq!(announced(&headers).len(), MAX_TRAILERS);
 }
 
 #[test]

@@ -6,6 +6,9 @@
 
 use super::decode;
 
+/// The maximum number of segments of a pattern, and of a path that matches one.
+const MAX_SEGMENTS: usize = 256;
+
 /// A path pattern: `/buyers/*`, `/v*/items`, `/**/public`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob {
@@ -24,13 +27,17 @@ impl Glob {
     /// Parses a pattern; the error describes the mistake.
     ///
     /// # Errors
-    /// Patterns that do not begin with `/`, that contain `//`, `?`, `#` or `%`, or `**` next to other text.
+    /// Patterns that do not begin with `/`, that contain `//`, `?`, `#` or `%`, or `**` next to other text, and
+    /// patterns of too many segments.
     pub fn parse(pattern: &str) -> Result<Self, &'static str> {
         let below = pattern.strip_prefix('/').ok_or("a path pattern begins with `/`")?;
         if pattern.contains(['?', '#', '%']) {
             return Err("a path pattern is matched against the decoded path: no `?`, `#` or `%`");
         }
         let texts: Vec<&str> = below.split('/').collect();
+        if texts.len() > MAX_SEGMENTS {
+            return Err("a path pattern has at most 256 segments");
+        }
         let mut segments = Vec::with_capacity(texts.len() + 1);
         for (index, text) in texts.iter().enumerate() {
             match *text {
@@ -48,7 +55,8 @@ impl Glob {
         Ok(Self { segments })
     }
 
-    /// Whether a path, as written in a URL, matches. A path that cannot be decoded matches nothing.
+    /// Whether a path, as written in a URL, matches. A path that cannot be decoded, or that has hundreds of
+    /// segments, matches nothing.
     #[must_use]
     pub fn matches(&self, path: &str) -> bool {
         let collapsed = path.split('/').enumerate();
@@ -56,10 +64,12 @@ impl Glob {
         let segments: Result<Vec<Vec<u8>>, _> = collapsed
             .filter(|(index, text)| !text.is_empty() || (*index == last && last > 0))
             .map(|(_, text)| decode(text))
+            .take(MAX_SEGMENTS + 1)
             .collect();
         segments.is_ok_and(|path| {
             let is_any = |segment: &Segment| *segment == Segment::Any;
-            wildcard(&self.segments, &path, is_any, |segment, text| segment.fits(text))
+            path.len() <= MAX_SEGMENTS
+                && wildcard(&self.segments, &path, is_any, |segment, text| segment.fits(text))
         })
     }
 }

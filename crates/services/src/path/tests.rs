@@ -120,6 +120,10 @@ fn globs_match_paths() {
     ] {
         assert!(!open(pattern, path), "{pattern} should not match {path}");
     }
+    let deep = |segments: usize| "/a".repeat(segments);
+    assert!(open("/a/**", &deep(256)));
+    assert!(!open("/a/**", &deep(257)));
+    assert!(Glob::parse(&deep(256)).is_ok() && Glob::parse(&deep(257)).is_err());
 }
 
 #[test]

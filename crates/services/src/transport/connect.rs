@@ -19,6 +19,7 @@ use super::{Endpoint, Origin, http1, http2, tls};
 use crate::body::Error;
 use crate::config::Protocol;
 use crate::hosts::Reach;
+use crate::turn::CooperativeStream;
 
 /// The connection settings in a service's config.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +64,7 @@ fn bare(host: &str) -> &str {
 }
 
 /// A connection to a target below HTTP: TCP, or TLS over TCP.
-pub(crate) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+pub(crate) type Stream = Either<CooperativeStream<TcpStream>, Box<TlsStream<CooperativeStream<TcpStream>>>>;
 
 /// A connection that is ready for requests.
 pub(crate) enum Connection {
@@ -120,6 +121,7 @@ async fn any(origin: &Origin, end: Instant) -> io::Result<TcpStream> {
 }
 
 async fn secure(origin: &Origin, socket: TcpStream) -> io::Result<Stream> {
+    let socket = CooperativeStream::new(socket);
     let Some(tls) = &origin.tls else { return Ok(Either::Left(socket)) };
     let connector = TlsConnector::from(Arc::clone(&tls.config));
     Ok(Either::Right(Box::new(connector.connect(tls.name.clone(), socket).await?)))
@@ -128,8 +130,8 @@ async fn secure(origin: &Origin, socket: TcpStream) -> io::Result<Stream> {
 /// Returns the socket of a connection.
 pub(crate) fn tcp(stream: &Stream) -> &TcpStream {
     match stream {
-        Either::Left(socket) => socket,
-        Either::Right(tls) => tls.get_ref().0,
+        Either::Left(socket) => socket.get_ref(),
+        Either::Right(tls) => tls.get_ref().0.get_ref(),
     }
 }
 

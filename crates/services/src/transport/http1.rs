@@ -35,6 +35,10 @@ use request::Outgoing;
 use response::Head;
 pub(crate) use socket::Socket;
 
+/// The maximum number of interim responses to a request. A service that reports its progress sends one every
+/// 20 seconds or so (RFC 2518, section 10.1).
+const MAX_INTERIM: usize = 64;
+
 /// An idle connection, or a new one. Dropping it closes it, or resets it in the middle of an exchange.
 pub(crate) struct Connection(Box<Parts>);
 
@@ -47,6 +51,11 @@ struct Parts {
 #[derive(Debug, thiserror::Error)]
 #[error("the connection was closed, or received unexpected data")]
 struct Gone;
+
+/// The error for a service that keeps sending interim responses.
+#[derive(Debug, thiserror::Error)]
+#[error("the service sends more than {MAX_INTERIM} interim responses")]
+struct TooManyInterim;
 
 impl Connection {
     pub(crate) fn new(stream: Stream) -> Self {
@@ -65,24 +74,34 @@ impl Connection {
         self.0.stream.may_close(false);
         let host = home.origin.host(request.uri());
         let mut outgoing = Outgoing::new(request, &host);
-        match poll_fn(|context| self.poll_answer(&mut outgoing, context)).await {
+        let mut interim = 0;
+        match poll_fn(|context| self.poll_answer(&mut outgoing, &mut interim, context)).await {
             Ok(head) => Ok(self.hand_over(head, outgoing, home)),
             Err(error) => Err(outgoing.unsent(error)),
         }
     }
 
-    /// Drives the request until the head of the response has arrived.
+    /// Drives the request until the head of the response has arrived. Counts interim responses.
     fn poll_answer(
         &mut self,
         outgoing: &mut Outgoing,
+        interim: &mut usize,
         context: &mut Context<'_>,
     ) -> Poll<Result<Head, Error>> {
         let Parts { stream, input } = &mut *self.0;
         outgoing.go_on(stream, context)?;
         loop {
             match response::read(input, outgoing.method())? {
-                // Skip interim responses (RFC 9110, section 15.2).
-                Some(head) if head.is_interim() => {}
+                // Interim responses are skipped (RFC 9110, section 15.2), one in each poll: the input may
+                // contain many.
+                Some(head) if head.is_interim() => {
+                    *interim += 1;
+                    if *interim > MAX_INTERIM {
+                        return Poll::Ready(Err(TooManyInterim.into()));
+                    }
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 Some(head) => {
                     if let Framing::Length(length) = head.framing {
                         input.fill(length, stream, context);

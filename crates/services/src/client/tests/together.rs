@@ -49,7 +49,7 @@ async fn a_request_does_not_wait_for_the_quota_of_another() {
     let (first, second) = (call(10, 1 << 20, 1), call(10, 1 << 20, 1));
     let months = std::time::Duration::from_secs(1 << 24);
     pool.quota().charge(first.quota_key().for_answers(), months, std::time::Instant::now());
-    let bench = Bench { upstream, services: services.with_offload(pool), shop };
+    let bench = Bench { upstream, services: services.with_offload(pool.clone()), shop };
     let coalescer = coalescer();
     let (first, second) = (calls(&bench, &coalescer, first), calls(&bench, &coalescer, second));
     let path = "/encoded?with=br";
@@ -58,6 +58,7 @@ async fn a_request_does_not_wait_for_the_quota_of_another() {
     let both = patiently("a shared response", both).await;
     assert!(both.0.is_ok_and(|answer| answer.status == 200) && both.1.is_ok());
     assert_eq!(bench.upstream.hits("/encoded"), 1);
+    assert_eq!(pool.stats().kinds.get("decompress").map(|kind| kind.jobs), Some(1), "decoded in the pool");
 }
 
 #[tokio::test]

@@ -1,5 +1,8 @@
 //! HTTP/1.1: the format of requests, and responses that arrive before the end of the request.
 
+use std::future::poll_fn;
+use std::pin::pin;
+
 use http::{HeaderMap, Method};
 use http_body::Frame;
 use http_body_util::{StreamBody, channel::Channel};
@@ -101,6 +104,27 @@ async fn accepts_a_response_before_the_end_of_the_request() {
         assert_eq!(all(response).await, "large");
         upload.await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn yields_after_each_interim_response_and_accepts_a_bounded_number() {
+    const MOST: usize = 64;
+    let target = Target::accepting(|mut socket| async move {
+        while let Some(asked) = head(&mut socket).await {
+            let count = if asked.contains("/endless") { MOST + 1 } else { MOST };
+            say(&mut socket, "HTTP/1.1 102 Processing\r\n\r\n".repeat(count) + SHORT).await;
+        }
+    })
+    .await;
+    let shop = Shop::new(at(target.url(), Protocol::Http1));
+    let (mut asking, mut polls) = (pin!(shop.begin("/slow")), 0);
+    let response = poll_fn(|context| {
+        polls += 1;
+        asking.as_mut().poll(context)
+    });
+    assert_eq!(all(response.await.unwrap()).await, "ok");
+    assert!(polls > MOST, "{polls} polls");
+    assert_eq!(shop.fails("/endless").await, "upstream-broken");
 }
 
 #[tokio::test]

@@ -12,8 +12,10 @@ use tokio_util::either::Either;
 use super::target::{Target, head, say};
 use super::*;
 use crate::body::full;
+use crate::transport::connect::Stream;
 use crate::transport::pool::{MAX_IDLE, MAX_SHARED, Pool};
 use crate::transport::{http1, http2};
+use crate::turn::CooperativeStream;
 
 const SHORT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
@@ -34,6 +36,10 @@ async fn saying(text: &'static str) -> (Target, Shop, Arc<[AtomicUsize; 2]>) {
     .await;
     let shop = Shop::new(at(target.url(), Protocol::Auto));
     (target, shop, counts)
+}
+
+fn stream(socket: TcpStream) -> Stream {
+    Either::Left(CooperativeStream::new(socket))
 }
 
 fn counted(counts: &[AtomicUsize; 2]) -> (usize, usize) {
@@ -212,7 +218,7 @@ async fn limits_idle_connections_per_address() {
     let mut last = None;
     for _ in 0..=MAX_IDLE {
         let (socket, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
-        pool.keep(Some(address), http1::Connection::new(Either::Left(socket.unwrap())));
+        pool.keep(Some(address), http1::Connection::new(stream(socket.unwrap())));
         last = Some(accepted.unwrap().0);
     }
     assert_eq!(format!("{pool:?}"), format!("[(Some({address}), {MAX_IDLE}, 0)]"));
@@ -230,7 +236,7 @@ async fn limits_shared_connections_per_address() {
     for _ in 0..=MAX_SHARED {
         let (socket, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
         peers.push(accepted.unwrap());
-        let connection = http2::Connection::new(Either::Left(socket.unwrap())).await.unwrap();
+        let connection = http2::Connection::new(stream(socket.unwrap())).await.unwrap();
         pool.share(Some(address), connection);
     }
     assert_eq!(format!("{pool:?}"), format!("[(Some({address}), 0, {MAX_SHARED})]"));
