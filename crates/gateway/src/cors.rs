@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use services::headers::values;
+use services::headers::{tokens, values};
 use services::{Body, body};
 
 use config::CorsConfig;
@@ -157,14 +157,14 @@ impl Origins {
         response
     }
 
-    /// The headers that a page may send: those that are always allowed, and the gateway's own among the
+    /// The headers that a page may send: those that are always allowed, and the gateway's own among the first
     /// requested ones.
     fn allowed_headers(&self, asked: &HeaderMap) -> String {
-        let asked = asked.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();
-        let asked = asked.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-        let ours = asked.filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok());
-        let ours = ours.filter(|name| name.as_str().starts_with(OURS));
-        ours.fold(self.0.headers.clone(), |all, name| format!("{all}, {name}"))
+        let asked = tokens(asked, &header::ACCESS_CONTROL_REQUEST_HEADERS);
+        let asked = asked.filter_map(|name| HeaderName::from_bytes(name).ok());
+        let ours = asked.map(|name| name.as_str().to_owned()).filter(|name| name.starts_with(OURS));
+        let always: Vec<&str> = self.0.headers.split(", ").collect();
+        names(&always, &ours.collect::<Vec<_>>())
     }
 
     /// Sets the headers that let the page read the response, if it may. The service's own cross-origin headers

@@ -37,9 +37,6 @@ pub(crate) use head::vary;
 
 /// The unsent bytes that an encoder counts for while its response is in flight: its window and its tables.
 const ENCODER: u64 = 1 << 20;
-/// The maximum size of a text that is compressed at once. A longer one is compressed in chunks, with yields in
-/// between.
-const WHOLE: u64 = 64 << 10;
 
 /// The encoding settings of a route.
 #[derive(Clone, Debug)]
@@ -162,8 +159,8 @@ fn size(response: &Response<Body>, is_head: bool) -> Option<u64> {
     if is_head { said() } else { response.body().size_hint().exact() }
 }
 
-/// Compresses the body: at once if it is complete and short, or else as it arrives. It stays plain if the
-/// client already has too many unsent bytes.
+/// Compresses the body: at once if it is complete and short, or else in chunks as it arrives, with yields in
+/// between. It stays plain if the client already has too many unsent bytes.
 fn compressed(
     coding: Coding,
     size: Option<u64>,
@@ -171,7 +168,7 @@ fn compressed(
     client: &Client,
 ) -> Response<Body> {
     let (mut head, mut body) = response.into_parts();
-    let is_short = size.is_some_and(|size| size <= WHOLE);
+    let is_short = size.is_some_and(|size| size <= coding.turn() as u64);
     let first = if is_short { body.frame().now_or_never().flatten() } else { None };
     if body.is_end_stream()
         && let Some(Ok(frame)) = &first

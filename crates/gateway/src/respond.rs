@@ -13,6 +13,8 @@ use services::{Body, Fault, Overloaded, Problem, body};
 
 /// The prefix of a problem's `type`, followed by its code. It never changes.
 const TYPE: &str = "urn:orfa:error:";
+/// The maximum length of a problem's `detail` in bytes. It may quote from a request's body.
+const MAX_DETAIL: usize = 32 << 10;
 
 /// The facts about a problem response that the access log records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +74,12 @@ fn document(problem: &dyn Problem, request_id: Option<&str>) -> Value {
         put("request_id", id.into());
         return Value::Object(document);
     }
-    put("detail", problem.to_string().into());
+    let mut detail = problem.to_string();
+    if detail.len() > MAX_DETAIL {
+        detail.truncate(detail.floor_char_boundary(MAX_DETAIL));
+        detail.push('…');
+    }
+    put("detail", detail.into());
     let hint = problem.hint();
     if !hint.is_empty() {
         put("hint", hint.into());
@@ -108,4 +115,37 @@ fn request_id() -> String {
     static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("{:016x}", KEY.hash_one(NEXT.fetch_add(1, Relaxed)))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Quoting(String);
+
+    impl Problem for Quoting {
+        fn code(&self) -> &'static str {
+            "quoting"
+        }
+
+        fn status(&self) -> StatusCode {
+            StatusCode::BAD_REQUEST
+        }
+
+        fn fault(&self) -> Fault {
+            Fault::Client
+        }
+    }
+
+    #[test]
+    fn cuts_a_detail_of_any_length() {
+        let detail = |text: String| document(&Quoting(text), None)["detail"].as_str().unwrap().to_owned();
+        let short = "é".repeat(MAX_DETAIL / 2);
+        assert_eq!(detail(short.clone()), short);
+        assert_eq!(detail(format!("x{short}{short}")).len(), MAX_DETAIL - 1 + '…'.len_utf8());
+    }
 }

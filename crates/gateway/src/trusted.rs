@@ -22,6 +22,8 @@ use crate::cors::host_of;
 
 /// The maximum number of proxies in a row.
 const MAX_PROXIES: usize = 32;
+/// The maximum number of elements of a line of `Forwarded`, and of pairs of an element.
+const MAX_PARTS: usize = 64;
 
 /// The trusted proxies, and the header in which they report the client's address.
 #[derive(Clone, Debug)]
@@ -258,16 +260,21 @@ fn address(node: &str) -> Option<IpAddr> {
     }
 }
 
-/// The elements of `Forwarded`, across all its lines. A malformed line yields one empty element.
+/// The last elements of `Forwarded`, across its lines: more than there can be proxies, or all of them. A
+/// malformed line yields one empty element.
 fn elements(headers: &HeaderMap) -> Vec<Element<'_>> {
-    let mut all = Vec::new();
-    for line in headers.get_all(header::FORWARDED) {
+    let mut last = Vec::new();
+    for line in headers.get_all(header::FORWARDED).iter().rev() {
         match line.to_str().ok().and_then(line_elements) {
-            Some(elements) => all.extend(elements),
-            None => all.push(Element::default()),
+            Some(elements) => last.extend(elements.into_iter().rev()),
+            None => last.push(Element::default()),
+        }
+        if last.len() > MAX_PROXIES {
+            break;
         }
     }
-    all
+    last.reverse();
+    last
 }
 
 /// Parses `for="[2001:db8::1]:4711";proto=https, for=192.0.2.1` (RFC 7239, section 4).
@@ -323,7 +330,8 @@ fn unquoted(value: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(text))
 }
 
-/// Splits a text at separators outside of quotes. Returns `None` if a quote is not closed.
+/// Splits a text at separators outside of quotes. Returns `None` if a quote is not closed, or if there are more
+/// than [`MAX_PARTS`] parts.
 fn split(text: &str, separator: char) -> Option<Vec<&str>> {
     let (mut is_quoted, mut is_escaped, mut begin, mut parts) = (false, false, 0, Vec::new());
     for (index, letter) in text.char_indices() {
@@ -332,6 +340,9 @@ fn split(text: &str, separator: char) -> Option<Vec<&str>> {
             '\\' if is_quoted => is_escaped = true,
             '"' => is_quoted = !is_quoted,
             letter if letter == separator && !is_quoted => {
+                if parts.len() + 1 == MAX_PARTS {
+                    return None;
+                }
                 parts.push(text.get(begin..index)?);
                 begin = index + separator.len_utf8();
             }

@@ -1,6 +1,7 @@
 //! Classification of origins, and the invariant that unlisted origins are never allowed.
 
 use proptest::prelude::*;
+use services::headers::MAX_MEMBERS;
 
 use super::config::is_pattern;
 use super::*;
@@ -207,6 +208,19 @@ fn allows_the_gateways_and_configured_headers() {
         assert!(names.contains(&name), "{name} is not in {names:?}");
     }
     assert!(!names.iter().any(|name| name.contains("other") || name.contains("bad")), "{names:?}");
+}
+
+#[test]
+fn allows_a_bounded_number_of_requested_headers_once_each() {
+    let allowed = |headers: &str| {
+        let origins = Origins::new(Some(&CorsConfig::of(["http://a"])), &Arc::default());
+        let answer = origins.preflight(&asking("http://a", headers), "POST");
+        let names = answer.headers()[header::ACCESS_CONTROL_ALLOW_HEADERS].to_str().unwrap().to_owned();
+        names.split(", ").count() - ALLOWED_HEADERS.len()
+    };
+    assert_eq!(allowed("orfa-a,ORFA-B,orfa-input,Orfa-A"), 2);
+    let many: Vec<String> = (0..6_000).map(|number| format!("orfa-{number}")).collect();
+    assert_eq!(allowed(&many.join(",")), MAX_MEMBERS);
 }
 
 #[test]

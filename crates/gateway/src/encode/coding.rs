@@ -53,6 +53,15 @@ impl Coding {
         }
     }
 
+    /// The bytes that are encoded before other tasks run. Of texts that are hard to compress, a byte takes up to
+    /// 8 ns with zstd, 20 ns with brotli and 33 ns with gzip: half a millisecond, or a whole one with gzip.
+    pub(super) fn turn(self) -> usize {
+        match self {
+            Self::Zstd => 64 << 10,
+            Self::Brotli | Self::Gzip => 32 << 10,
+        }
+    }
+
     /// Encodes a complete text; `None` if it would not become shorter.
     pub(super) fn whole(self, text: &[u8]) -> Option<Vec<u8>> {
         let encoded = match self {

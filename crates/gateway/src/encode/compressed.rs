@@ -16,10 +16,8 @@ use services::body::Error;
 use super::coding::{Coding, Encoder};
 use crate::server::limiter::UnsentPermit;
 
-/// The input that is compressed before yielding: half a millisecond for zstd, somewhat more for the others.
-const TURN: usize = 128 << 10;
 /// The input that is compressed before the output is checked.
-const STEP: usize = 32 << 10;
+const STEP: usize = 16 << 10;
 /// The output that is worth sending.
 const ENOUGH: usize = 16 << 10;
 
@@ -31,8 +29,9 @@ pub(super) struct Compressed {
     body: Body,
     /// Input that is still to be compressed.
     piece: Bytes,
-    /// The input compressed in this turn.
+    /// The input compressed in this turn, and the input after which the turn ends.
     done: usize,
+    turn: usize,
     /// Whether some input may not have reached the output.
     is_held: bool,
     /// The reservation for the encoder's memory.
@@ -58,7 +57,8 @@ impl Compressed {
         permit: Option<UnsentPermit>,
     ) -> Self {
         let state = State::New(coding, size);
-        Self { state, first, body, piece: Bytes::new(), done: 0, is_held: false, _permit: permit }
+        let turn = coding.turn();
+        Self { state, first, body, piece: Bytes::new(), done: 0, turn, is_held: false, _permit: permit }
     }
 
     fn encoder(&mut self) -> io::Result<&mut Encoder> {
@@ -116,7 +116,7 @@ impl http_body::Body for Compressed {
             open => self.state = open,
         }
         loop {
-            if self.done >= TURN {
+            if self.done >= self.turn {
                 self.done = 0;
                 context.waker().wake_by_ref();
                 return Poll::Pending;

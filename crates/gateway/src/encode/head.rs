@@ -5,6 +5,7 @@ use http::header::{
     HeaderName, VARY,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use services::headers::lists;
 
 use super::coding::Coding;
 
@@ -53,7 +54,7 @@ pub(super) fn is_open<B>(response: &Response<B>) -> bool {
         );
     has_text
         && !headers.keys().any(|name| SETTLED.contains(name))
-        && !words(headers, CACHE_CONTROL, "no-transform")
+        && !lists(headers, &CACHE_CONTROL, b"no-transform")
 }
 
 /// Whether compressing pays. It doesn't for compressed formats, nor for event streams, whose events must arrive
@@ -106,21 +107,17 @@ fn weak(tag: &HeaderValue) -> Option<HeaderValue> {
 /// Sets the tag of a 304 to the weak one that the client received with the encoded response.
 pub(super) fn name_as_known(headers: &mut HeaderMap, known: &HeaderValue) {
     let Some(weak) = headers.get(ETAG).and_then(weak) else { return };
-    let is_known = |tag: &HeaderValue| known.as_bytes().windows(tag.len()).any(|part| part == tag.as_bytes());
-    if is_known(&weak) {
+    // Searching text takes linear time. Both may be as long as a head.
+    if let (Ok(known), Ok(tag)) = (known.to_str(), weak.to_str())
+        && known.contains(tag)
+    {
         headers.insert(ETAG, weak);
     }
 }
 
 /// Adds a request header to `Vary` (RFC 9110, section 12.5.5).
 pub(crate) fn vary(headers: &mut HeaderMap, field: &'static str) {
-    if !headers.contains_key(VARY) || !(words(headers, VARY, field) || words(headers, VARY, "*")) {
+    if !(lists(headers, &VARY, field.as_bytes()) || lists(headers, &VARY, b"*")) {
         headers.append(VARY, HeaderValue::from_static(field));
     }
-}
-
-/// Whether a comma-separated list contains a word.
-fn words(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
-    let mut values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    values.any(|value| value.split(',').any(|item| item.trim().eq_ignore_ascii_case(word)))
 }

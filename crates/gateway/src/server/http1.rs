@@ -22,6 +22,7 @@ use http::{Request, Response, StatusCode, header};
 use services::body::Error;
 use services::headers::lists;
 use services::http1::{Framing, Sending, announced};
+use services::turn::Turn;
 use services::{Body, Tunnel};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
@@ -78,10 +79,11 @@ where
     let wire = Shared::new(stream, begun);
     let (patience, unread) = (Patience::default(), Stall::default());
     let mut conversation = Conversation { wire, client, ending, patience, unread };
+    let mut turn = Turn::default();
     loop {
-        let (request, asked) = match conversation.next().await? {
+        let (request, asked, length) = match conversation.next().await? {
             None => break,
-            Some(Ok(Head { request, asked })) => (request, asked),
+            Some(Ok(Head { request, asked, length })) => (request, asked, length),
             Some(Err(refusal)) => {
                 conversation.refuse(&refusal).await?;
                 break;
@@ -95,6 +97,9 @@ where
         let Some(response) = conversation.wait(answering).await? else { return Ok(()) };
         if is_prompt() {
             after_others().await;
+        } else {
+            // Several requests may have arrived together, with long heads.
+            turn.took(length).await;
         }
         match conversation.answer(response, &asked).await? {
             Next::Request => {}

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use services::turn::CooperativeStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
@@ -24,9 +25,9 @@ const LINGER: Duration = Duration::from_secs(2);
 const GULP: usize = 64 << 10;
 const BETWEEN: Duration = Duration::from_millis(5);
 
-/// A connection with a lingering close.
+/// A connection with a lingering close, whose bytes count towards the budget of its task.
 pub(super) struct Lingering {
-    stream: TcpStream,
+    stream: CooperativeStream<TcpStream>,
     link: Arc<Link>,
     until: Option<Pin<Box<Sleep>>>,
     pause: Option<Pin<Box<Sleep>>>,
@@ -34,7 +35,7 @@ pub(super) struct Lingering {
 
 impl Lingering {
     pub(super) fn new(stream: TcpStream, link: Arc<Link>) -> Self {
-        Self { stream, link, until: None, pause: None }
+        Self { stream: CooperativeStream::new(stream), link, until: None, pause: None }
     }
 
     /// Reads and discards bytes until the client is done or the time is up.

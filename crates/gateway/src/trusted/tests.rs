@@ -253,6 +253,20 @@ fn follows_a_bounded_number_of_proxies() {
     assert_eq!(all(&request, "x-forwarded-for")[0].split(", ").count(), MAX_PROXIES + 1);
 }
 
+#[test]
+fn reads_a_bounded_number_of_elements() {
+    let row = |count: usize| vec!["for=10.0.0.9"; count].join(",");
+    let (most, more) = (row(MAX_PARTS), row(MAX_PARTS + 1));
+    let (found, settled) = settled("forwarded", "10.0.0.1", &[("forwarded", &most)]);
+    assert_eq!(found, "10.0.0.9");
+    assert_eq!(all(&settled, "forwarded")[0].split(", ").count(), MAX_PROXIES + 1);
+    assert_eq!(client("forwarded", "10.0.0.1", &[("forwarded", &more)]), "10.0.0.1", "a malformed line");
+    let lines = [("forwarded", more.as_str()), ("forwarded", "for=198.51.100.7")];
+    assert_eq!(client("forwarded", "10.0.0.1", &lines), "198.51.100.7");
+    let many = request(&[("forwarded", most.as_str()); 50]);
+    assert_eq!(elements(many.headers()).len(), MAX_PARTS);
+}
+
 proptest! {
     #[test]
     fn header_families_agree_for_any_input(

@@ -16,6 +16,8 @@ use crate::conform::MAX_FIELDS;
 use crate::refusal::Refusal;
 use crate::server::MAX_HEAD;
 
+/// The maximum number of empty lines before a request. Some clients send one after a body (RFC 9112, 2.2).
+const MAX_EMPTY_LINES: usize = 8;
 /// The headers that affect the connection or the framing and trailers of bodies.
 static SPECIAL: [HeaderName; 4] = [CONNECTION, EXPECT, TE, TRANSFER_ENCODING];
 
@@ -24,6 +26,8 @@ static SPECIAL: [HeaderName; 4] = [CONNECTION, EXPECT, TE, TRANSFER_ENCODING];
 pub(super) struct Head {
     pub(super) request: request::Parts,
     pub(super) asked: Asked,
+    /// The size in bytes.
+    pub(super) length: usize,
 }
 
 /// The properties of a request that determine the connection's behaviour and the response's framing.
@@ -81,10 +85,14 @@ impl Asked {
     }
 }
 
-/// Takes a head from the input, if it is complete.
-pub(super) fn read(input: &mut Input) -> Option<Result<Head, Refusal>> {
-    // Empty lines before a request are skipped (RFC 9112, section 2.2).
+/// Takes a head from the input, if it is complete. Skips empty lines before it, and counts them.
+pub(super) fn read(input: &mut Input, empty_lines: &mut usize) -> Option<Result<Head, Refusal>> {
     while input.bytes().starts_with(b"\r\n") {
+        *empty_lines += 1;
+        if *empty_lines > MAX_EMPTY_LINES {
+            let reason = format!("more than {MAX_EMPTY_LINES} empty lines precede it");
+            return Some(Err(Refusal::Malformed { reason }));
+        }
         input.skip(2);
     }
     let Some(length) = input.head_length() else {
@@ -122,7 +130,7 @@ fn parse(text: &Bytes) -> Result<Head, Refusal> {
         fields(text, parsed.headers).ok_or_else(|| malformed("one of its headers is invalid"))?;
     let (head, ()) = request.into_parts();
     let asked = Asked::of(&head, has_bare_line_feed(text));
-    Ok(Head { request: head, asked })
+    Ok(Head { request: head, asked, length: text.len() })
 }
 
 /// Returns the framing of the body, or `None` if it is ambiguous.

@@ -1,5 +1,6 @@
 //! Tests of request parsing, with input split in any way, and of the responses.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
@@ -140,6 +141,21 @@ async fn answers_invalid_http_without_calling_the_handler() {
     }
 }
 
+#[tokio::test]
+async fn skips_a_bounded_number_of_empty_lines_before_each_request() {
+    let lines = "\r\n".repeat(8);
+    let several = format!("{lines}{GOOD}{lines}{LAST}");
+    for pieces in [vec![several.as_bytes()], several.as_bytes().chunks(3).collect()] {
+        let seen = talk(&pieces).await.seen;
+        assert_eq!(seen, [hello("/a"), ("/last".to_owned(), false, Some(vec![]))]);
+    }
+    for lines in ["\r\n".repeat(100_000), format!("\r\n{lines}{GOOD}")] {
+        let Talk { seen, said } = talk(&[lines.as_bytes()]).await;
+        assert!(seen.is_empty(), "{seen:?}");
+        assert!(said.starts_with("HTTP/1.1 400 ") && said.contains("request-malformed"), "{said}");
+    }
+}
+
 /// Returns chunked bodies that are refused at their end, because two parsers could disagree on them.
 pub(crate) fn refused_chunks() -> Vec<String> {
     let fields = "a: b\r\n".repeat(65);
@@ -201,7 +217,11 @@ async fn never_reads_on_after_a_refused_body_that_was_not_read() {
 
 #[tokio::test]
 async fn announces_close_if_the_body_is_not_read() {
+    let chunks = [999, 1001].map(|count| "1\r\nx\r\n".repeat(count));
+    let [few, many] = chunks.map(|chunks| format!("Transfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"));
     for (body, stays) in [
+        (few.as_str(), true),
+        (many.as_str(), false),
         ("Content-Length: 5\r\n\r\nhello", true),
         ("Content-Length: 50000\r\n\r\nhello", false),
         ("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", true),
@@ -537,6 +557,26 @@ async fn sends_responses_to_simultaneous_requests_together() {
         request.await.unwrap();
     }
     assert_eq!(*order.lock().unwrap(), "abcABC");
+}
+
+#[tokio::test]
+async fn yields_between_requests_with_long_heads_that_arrived_together() {
+    const COUNT: usize = 30;
+    let long = format!("GET / HTTP/1.1\r\na: {}\r\n\r\n", "x".repeat(60_000));
+    let begun = long.repeat(COUNT) + LAST;
+    let (mut peer, theirs) = duplex(1 << 20);
+    let answer = |_, _| std::future::ready(Response::new(full("x")));
+    let serving = serve(theirs, begun.as_bytes(), Client::for_tests(), Awaited::never(), answer, || false);
+    let (mut serving, mut polls) = (pin!(serving), 0);
+    let served = poll_fn(|context| {
+        polls += 1;
+        serving.as_mut().poll(context)
+    });
+    served.await.unwrap();
+    assert!(polls > COUNT / 4, "{polls} polls");
+    let mut said = String::new();
+    peer.read_to_string(&mut said).await.unwrap();
+    assert_eq!(said.matches("HTTP/1.1 200").count(), COUNT + 1);
 }
 
 #[tokio::test]

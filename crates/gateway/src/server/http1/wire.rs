@@ -24,6 +24,8 @@ use crate::refusal::Refusal;
 
 /// The interim response for a client that waits for it before it sends the body (RFC 9110, 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// The maximum number of chunks of an unread body that are discarded, so that the connection can stay open.
+const MAX_DISCARDED: usize = 1000;
 
 /// The connection, shared between its task and a request's body.
 pub(super) struct Shared<S>(Arc<Mutex<Wire<S>>>);
@@ -32,6 +34,8 @@ struct Wire<S> {
     /// `None` once the connection is closed for reads and writes.
     stream: Option<S>,
     input: Input,
+    /// The number of empty lines before the next request.
+    empty_lines: usize,
     /// The decoder of the current request's body.
     decoder: Decoder,
     /// The number of the current request. Bodies of earlier requests may still exist, and must not read.
@@ -72,6 +76,7 @@ impl<S> Shared<S> {
         Self(Arc::new(Mutex::new(Wire {
             stream: Some(stream),
             input,
+            empty_lines: 0,
             decoder: Decoder::Done,
             turn: 0,
             has_reader: false,
@@ -114,13 +119,14 @@ impl<S> Shared<S> {
             // A body that still exists sees a broken-off body, and not its end.
             *turn += 1;
         }
-        while *decoder != Decoder::Done {
+        for _ in 0..MAX_DISCARDED {
             match decoder.next(input) {
+                Ok(Part::End) => return true,
                 Ok(Part::More) | Err(_) => return false,
-                Ok(Part::Data(_) | Part::Trailers(_) | Part::End) => {}
+                Ok(Part::Data(_) | Part::Trailers(_)) => {}
             }
         }
-        true
+        *decoder == Decoder::Done
     }
 
     /// Whether the number of unread bytes is below the limit, for the body or for the bytes after it. If the
@@ -159,11 +165,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
         &self,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<Option<Result<Head, Refusal>>>> {
-        let mut wire = self.lock();
+        let mut guard = self.lock();
+        let wire = &mut *guard;
         loop {
-            if let Some(found) = head::read(&mut wire.input) {
+            if let Some(found) = head::read(&mut wire.input, &mut wire.empty_lines) {
                 // The body of the earlier request ends here, if it still exists.
                 wire.turn += 1;
+                wire.empty_lines = 0;
                 return Poll::Ready(Ok(Some(found)));
             }
             let more = ready!(wire.poll_more(context))?;

@@ -12,7 +12,7 @@ use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use services::Body;
 use services::body::{Error, empty};
-use services::http1::{Wrong, content_length};
+use services::http1::{MAX_TRAILERS, Wrong, content_length};
 use tokio::task::coop::poll_proceed;
 
 use super::traffic::Traffic;
@@ -60,7 +60,8 @@ impl http_body::Body for Incoming {
         }
         let trailers = ready!(self.stream.poll_trailers(context))?;
         budget.made_progress();
-        if trailers.as_ref().is_some_and(has_padded_value) {
+        let is_wrong = |trailers: &HeaderMap| trailers.len() > MAX_TRAILERS || has_padded_value(trailers);
+        if trailers.as_ref().is_some_and(is_wrong) {
             return Poll::Ready(Some(Err(Wrong::Trailers.into())));
         }
         Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))

@@ -18,7 +18,7 @@ use http_body::{Body as _, Frame};
 use rustix::time::{ClockId, clock_gettime};
 use services::body::Error;
 use services::headers::strip_hop_by_hop;
-use tokio::task::coop::consume_budget;
+use services::turn::Turn;
 
 use super::MAX_SEND_BUFFER;
 use super::traffic::RequestGuard;
@@ -115,10 +115,11 @@ fn complete(mut head: response::Parts, body: &Logged, has_body: bool) -> Respons
 
 impl Sender<'_> {
     async fn send(&mut self, mut body: Logged) -> Result<(), Failure> {
+        let mut turn = Turn::default();
         loop {
             let frame = poll_fn(|context| self.poll_body(&mut body, context)).await?;
             // A body that is available and a window that is open never make the task wait, so it yields here.
-            consume_budget().await;
+            turn.took(frame.as_ref().and_then(Frame::data_ref).map_or(0, Bytes::len)).await;
             match frame.map(Frame::into_data) {
                 Some(Ok(data)) => {
                     let is_last = body.is_end_stream();
