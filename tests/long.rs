@@ -15,7 +15,7 @@ admin: 127.0.0.1:0
 services: { up: { url: '{up}', openapi: up.yaml } }
 routes:
   - { path: '/up/*', proxy: up, dedup: true }
-  - { path: /query, query: { services: [up], methods: [GET] } }
+  - { path: /query, query: { services: [up], methods: [GET], limits: { cpu: 1s } } }
   - { path: /items, aggregate: { file: items.yaml } }
   - { path: /graphql, graphql: { services: [up] } }
 ";

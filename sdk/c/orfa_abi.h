@@ -142,7 +142,7 @@ int32_t orfa_host_Response_json(orfa_handle future, const char *pointer, uint32_
 
 /* Fills value with the JSON value of the whole body, and returns ORFA_OK. The first call validates the
  * body and builds an index of it, which counts towards the run's memory until Handle_del. For a
- * response of more than 512 KiB it has to precede the functions below, which return ORFA_NOT_READY
+ * response of more than 128 KiB it has to precede the functions below, which return ORFA_NOT_READY
  * until then. With ORFA_NOT_JSON and ORFA_TOO_DEEP, node of value is the position in bytes. A text is
  * copied to data if len bytes can hold it and a trailing NUL. */
 __attribute__((import_module("orfa"), import_name("Json_root")))

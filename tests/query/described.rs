@@ -48,6 +48,18 @@ async fn get(gateway: &Gateway, path: &str, headers: &[(&str, &str)]) -> Respons
 }
 
 #[tokio::test]
+async fn makes_each_description_once_in_the_offload_pool() {
+    let config = format!("admin: 127.0.0.1:0\n{}", CONFIG.trim_start());
+    let gateway = Gateway::start_with(crate::orfa(), &config, FILES).await;
+    for headers in [&[][..], &[], &[KEY], &[KEY]] {
+        assert_eq!(get(&gateway, "/query", headers).await.status, 200);
+    }
+    let page = crate::support::metrics(&gateway).await;
+    let jobs = page.lines().find(|line| line.contains("orfa_offload_jobs_total{kind=\"describe\"}"));
+    assert_eq!(jobs, Some("orfa_offload_jobs_total{kind=\"describe\"} 2"));
+}
+
+#[tokio::test]
 async fn a_route_describes_itself() {
     let gateway = gateway().await;
     let answer = get(&gateway, "/query", &[KEY]).await;

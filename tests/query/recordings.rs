@@ -40,6 +40,25 @@ async fn replays_javascript_with_overlapping_calls_clock_and_randomness() {
 }
 
 #[tokio::test]
+async fn replays_long_bodies_and_answers() {
+    let routes = "  - path: /query
+    query:
+      services: [up]
+      methods: [GET, POST]
+      recordings: { callers: [anyone], size: 8MiB }
+      limits: { cpu: 5s, deadline: 30s }";
+    let house = House::own(routes).await;
+    let program = "export default async (_, { up }) => {
+  const answer = await up.fetch('/body', { method: 'POST', body: 'é\\n'.repeat(100000) });
+  return (await answer.text()).length + 'x'.repeat(300000);
+}";
+    let recorded = Query::javascript(program).header("orfa-debug", "?1").send(&house).await;
+    assert_eq!(recorded.status, 200, "{}", recorded.text().chars().take(300).collect::<String>());
+    let output = replay(&recorded.body, "q.js", program.as_bytes()).await;
+    assert_eq!(output.stdout.len(), "200000".len() + 300_000, "{}", text(&output.stderr));
+}
+
+#[tokio::test]
 async fn replays_typescript() {
     let program =
         "export default async ({ n }: { n: number }, { up }): Promise<unknown> => up.get('/json', { n });";

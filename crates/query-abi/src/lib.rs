@@ -141,7 +141,7 @@ pub const HOST_FUNCTIONS: &[HostFunction] = &[
             ("len", "uint32_t", I32),
         ],
         result: Some(("int32_t", I32)),
-        doc: "Fills `value` with the JSON value of the whole body, and returns ORFA_OK. The first call validates the body and builds an index of it, which counts towards the run's memory until `Handle_del`. For a response of more than 512 KiB it has to precede the functions below, which return ORFA_NOT_READY until then. With ORFA_NOT_JSON and ORFA_TOO_DEEP, `node` of `value` is the position in bytes. A text is copied to `data` if `len` bytes can hold it and a trailing NUL.",
+        doc: "Fills `value` with the JSON value of the whole body, and returns ORFA_OK. The first call validates the body and builds an index of it, which counts towards the run's memory until `Handle_del`. For a response of more than 128 KiB it has to precede the functions below, which return ORFA_NOT_READY until then. With ORFA_NOT_JSON and ORFA_TOO_DEEP, `node` of `value` is the position in bytes. A text is copied to `data` if `len` bytes can hold it and a trailing NUL.",
     },
     HostFunction {
         name: "Json_member",

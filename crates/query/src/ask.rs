@@ -4,10 +4,16 @@
 //! `ORFA-Input`; a form with the parts `program` and `input`; or only the input, if the headers name the
 //! program. Nothing runs before the whole request is read and parsed.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use futures_util::FutureExt;
+use http::Uri;
 use http::header::{HeaderMap, HeaderName};
 use http::request::Parts;
+use offload::{JobRequest, SHORT_TEXT};
 use services::body::{ReadBodyError, read_within};
+use services::headers::lists;
 use services::{Body, DecoderPool};
 
 use crate::cached::CacheAsk;
@@ -110,7 +116,7 @@ impl Ask {
                 let (input, program) = split(fields.input, body, is_named)?;
                 (language, input, program)
             }
-            Layout::Form(boundary) => Box::pin(form(boundary, body)).await?,
+            Layout::Form(boundary) => Box::pin(read_form(boundary, body, pool)).await?,
         };
         let program = Some(program).filter(|program| !program.is_empty() || !is_named);
         program.iter().try_for_each(|program| check_size(program, config.program.0))?;
@@ -129,7 +135,7 @@ impl Ask {
     ) -> Result<Self, QueryError> {
         let rest = Rest::read(&head.headers, &Fields::of(&head.headers), config)?;
         let (input, safe_only) = match head.method.as_str() {
-            "GET" | "HEAD" => (parameters(head.uri.query().unwrap_or_default()), true),
+            "GET" | "HEAD" => (read_parameters(&head.uri, pool).await?, true),
             "POST" => (read_body(&head.headers, body, config, pool).await?, false),
             "QUERY" => (read_body(&head.headers, body, config, pool).await?, true),
             _ => return Err(QueryError::Method { method: head.method.clone(), allowed: METHODS }),
@@ -154,7 +160,7 @@ impl Rest {
     fn read(headers: &HeaderMap, fields: &Fields<'_>, config: &LimitsConfig) -> Result<Self, QueryError> {
         let granted = fields.limit.text()?;
         granted.map(|text| Limits::caps(config).granted(text)).transpose()?;
-        let list_calls = fields.has_preferences && prefers_calls(headers);
+        let list_calls = fields.has_preferences && lists(headers, &PREFER, b"calls");
         Ok(Self { granted: granted.map(str::to_owned), list_calls, records: records(fields.debug)? })
     }
 
@@ -162,6 +168,35 @@ impl Rest {
         let Self { granted, list_calls, records } = self;
         Ask { input, granted, safe_only, list_calls, records }
     }
+}
+
+/// The longest query of a URL that is read inline, in bytes: a parameter takes two of them, and up to half a
+/// microsecond.
+const SHORT_QUERY: usize = 4 << 10;
+/// The estimated CPU time per byte of a query, and of a form.
+const QUERY_BYTE: Duration = Duration::from_nanos(100);
+const FORM_BYTE: Duration = Duration::from_nanos(10);
+
+/// Reads a long part of a request in the pool, charged to the client.
+async fn read_long<T: Send + 'static>(
+    pool: Option<DecoderPool<'_>>,
+    (bytes, byte): (usize, Duration),
+    read: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, QueryError> {
+    let Some(DecoderPool { pool, payer, deadline }) = pool else { return Ok(read()) };
+    let estimate = byte.saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX));
+    let request = JobRequest { kind: "request", payer, estimate, deadline };
+    Ok(pool.run_paced(request, move |_| read()).await?)
+}
+
+/// Returns [`parameters`], of a long query from the pool.
+async fn read_parameters(uri: &Uri, pool: Option<DecoderPool<'_>>) -> Result<Bytes, QueryError> {
+    let query = uri.query().unwrap_or_default();
+    if query.len() <= SHORT_QUERY {
+        return Ok(parameters(query));
+    }
+    let (query, cost) = (query.to_owned(), (query.len(), QUERY_BYTE));
+    Box::pin(read_long(pool, cost, move || parameters(&query))).await
 }
 
 /// Returns the parameters of a URL as a JSON object. Values are strings, or lists of strings for repeated
@@ -222,13 +257,6 @@ fn language(essence: &str) -> Option<Language> {
     }
 }
 
-fn prefers_calls(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(&PREFER).iter().filter_map(|value| value.to_str().ok());
-    values
-        .flat_map(|value| value.split(','))
-        .any(|preference| preference.trim().eq_ignore_ascii_case("calls"))
-}
-
 /// Splits the body into input and program. Without `ORFA-Input`, all of it is the program, or the input if
 /// the headers name the program.
 fn split(input: Field<'_>, mut body: Bytes, is_named: bool) -> Result<(Bytes, Bytes), QueryError> {
@@ -243,6 +271,21 @@ fn split(input: Field<'_>, mut body: Bytes, is_named: bool) -> Result<(Bytes, By
         return Err(QueryError::InputLength { input, body: body.len() });
     }
     Ok((body.split_to(input), body))
+}
+
+/// Reads a form, a long one in the pool.
+async fn read_form(
+    boundary: String,
+    body: Bytes,
+    pool: Option<DecoderPool<'_>>,
+) -> Result<(Language, Bytes, Bytes), QueryError> {
+    if body.len() <= SHORT_TEXT {
+        return form(boundary, body).await;
+    }
+    // All of the body is there, so that reading it waits for nothing.
+    let cost = (body.len(), FORM_BYTE);
+    let read = move || form(boundary, body).now_or_never().unwrap_or(Err(QueryError::BrokenBody));
+    read_long(pool, cost, read).await?
 }
 
 /// Reads the form. The program's language follows from the extension of its file name, or from its part's
@@ -290,5 +333,55 @@ fn check_size(program: &Bytes, limit: u64) -> Result<(), QueryError> {
         0 => Err(QueryError::NoProgram),
         size if size as u64 > limit => Err(QueryError::ProgramSize { size, limit }),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use http::Request;
+    use offload::{OffloadConfig, OffloadPool, QuotaKey};
+
+    use super::*;
+
+    /// Reads a request, and returns its input and the number of jobs in the pool.
+    async fn read(request: Request<Vec<u8>>) -> (Bytes, u64) {
+        let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(3600);
+        let decoders = Some(DecoderPool { pool: &pool, payer: QuotaKey::new(&1), deadline });
+        let (head, body) = request.into_parts();
+        let (config, body) = (LimitsConfig::default(), services::body::full(body));
+        let ask = match head.method.as_str() {
+            "GET" => Ask::read_input(&head, body, &config, decoders).await,
+            _ => Ask::read(&head, body, &config, decoders).await.map(|(_, ask)| ask),
+        };
+        (ask.unwrap().input, pool.stats().kinds.get("request").map_or(0, |kind| kind.jobs))
+    }
+
+    #[tokio::test]
+    async fn reads_a_long_query_in_the_pool() {
+        for (count, in_pool) in [(10, 0), (1000, 1)] {
+            let names: Vec<String> = (0..count).map(|number| format!("n{number}=1")).collect();
+            let request = Request::get(format!("/q?{}", names.join("&"))).body(Vec::new()).unwrap();
+            let (input, jobs) = read(request).await;
+            let input: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&input).unwrap();
+            assert_eq!((input.len(), jobs), (count, in_pool));
+        }
+    }
+
+    #[tokio::test]
+    async fn reads_a_long_form_in_the_pool() {
+        for (bytes, in_pool) in [(1000, 0), (SHORT_TEXT, 1)] {
+            let part = |name: &str, content: &str| {
+                format!("--x\r\ncontent-disposition: form-data; name=\"{name}\"{content}\r\n")
+            };
+            let program = part("program", "\r\ncontent-type: text/javascript\r\n\r\n1");
+            let input = part("input", &format!("\r\n\r\n{}", "a".repeat(bytes)));
+            let request = Request::post("/q").header("content-type", "multipart/form-data; boundary=x");
+            let body = format!("{program}{input}--x--\r\n").into_bytes();
+            let (input, jobs) = read(request.body(body).unwrap()).await;
+            assert_eq!((input.len(), jobs), (bytes, in_pool));
+        }
     }
 }

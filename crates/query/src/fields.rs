@@ -6,6 +6,10 @@ use services::headers::Only;
 
 use crate::problem::QueryError;
 
+/// The maximum length of a field's text in bytes, many times that of the longest field that clients need. A
+/// longer one takes milliseconds to parse, since each of its parameters is an entry in a map.
+const MOST: usize = 4096;
+
 /// A field that may occur once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field<'a> {
@@ -63,9 +67,12 @@ impl<'a> Field<'a> {
     /// Returns the field's text, if the field is present.
     ///
     /// # Errors
-    /// If the field occurs more than once, or is not text.
+    /// If the field occurs more than once, is too long, or is not text.
     pub(crate) fn text(self) -> Result<Option<&'a str>, QueryError> {
         let value = self.only.value().map_err(|_| self.wrong("it occurs more than once"))?;
+        if value.is_some_and(|value| value.len() > MOST) {
+            return Err(self.wrong(&format!("it is longer than {MOST} bytes")));
+        }
         let text = value.map(HeaderValue::to_str).transpose();
         text.map_err(|_| self.wrong("it is not ASCII text"))
     }
@@ -101,5 +108,17 @@ mod tests {
             let error = Fields::of(&headers).cache.text().unwrap_err();
             assert_eq!(error.to_string(), "the header ORFA-Cache: it occurs more than once");
         }
+    }
+
+    #[test]
+    fn rejects_long_fields() {
+        let mut headers = HeaderMap::new();
+        let mut text = |length: usize| {
+            headers.insert("orfa-limit", "a".repeat(length).parse().unwrap());
+            let text = Fields::of(&headers).limit.text();
+            text.map(|text| text.map(str::len)).map_err(|error| error.to_string())
+        };
+        assert_eq!(text(MOST), Ok(Some(MOST)));
+        assert_eq!(text(MOST + 1), Err("the header ORFA-Limit: it is longer than 4096 bytes".to_owned()));
     }
 }

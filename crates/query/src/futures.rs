@@ -58,7 +58,7 @@ impl Futures {
             let _ = sender.send((number, call.await));
         });
         self.slots.push(Slot::Pending { task: task.abort_handle(), safe, sent });
-        i32::try_from(self.base + self.slots.len()).unwrap_or(i32::MAX)
+        self.handle(number)
     }
 
     /// Finishes a call with a recorded response.
@@ -70,9 +70,14 @@ impl Futures {
         &self.channel.get_or_insert_with(unbounded_channel).0
     }
 
+    /// Returns the handle of a call.
+    pub(crate) fn handle(&self, number: usize) -> i32 {
+        i32::try_from(self.base + number + 1).unwrap_or(i32::MAX)
+    }
+
     /// Returns the handle of a call that is still in flight.
     pub(crate) fn pending(&self, number: usize) -> Option<i32> {
-        let handle = i32::try_from(self.base + number + 1).ok()?;
+        let handle = self.handle(number);
         matches!(self.get(handle)?, Slot::Pending { .. }).then_some(handle)
     }
 

@@ -310,6 +310,18 @@ impl<'a> View<'a> {
 }
 
 #[cfg(test)]
+impl Guest {
+    /// Returns a guest that can't call any service.
+    pub(crate) fn isolated() -> Self {
+        let services = Services::new(&BTreeMap::new()).unwrap();
+        let access = Arc::new(Access::new(HashMap::new(), services, Vec::new()));
+        let pool = OffloadPool::start(offload::OffloadConfig::default()).unwrap();
+        let limits = Limits::caps(&crate::LimitsConfig::default());
+        Self::new(access, Call::unlimited(), pool, limits, true)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::Console;
 

@@ -11,6 +11,7 @@ mod steps;
 mod values;
 
 pub(crate) use documents::Documents;
+pub(crate) use steps::COPIED;
 
 pub(crate) use calls::{HEADERS, code, head_len, header_text, most_waited};
 use query_abi::{Failure, HOST_MODULE};

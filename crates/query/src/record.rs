@@ -26,7 +26,7 @@ use crate::stored::hex;
 pub(crate) use data::Data;
 pub use recorder::ANYONE;
 pub(crate) use recorder::{Recorder, Recordings};
-pub(crate) use tape::Tape;
+pub(crate) use tape::{Tape, note_bytes};
 
 /// The version of the format. Changes with incompatible revisions.
 const VERSION: u64 = 1;

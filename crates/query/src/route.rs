@@ -3,16 +3,19 @@
 mod describe;
 
 use std::collections::{BTreeMap, HashMap};
-use std::future::ready;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
-use services::{Body, Call, Caller, ConfigProblem, DecoderPool, Fault, Made, Problem, Report, Services, by};
+use offload::{JobContext, JobRequest};
+use services::{
+    Body, Call, Caller, ConfigProblem, DecoderPool, Fault, Made, Problem, Report, Services, Unfinished, by,
+};
 
 use crate::answer::{self, Times};
 use crate::ask::{Ask, METHODS, Which};
@@ -34,6 +37,10 @@ use describe::Pages;
 /// The services' OpenAPI documents, by service name.
 pub type Documents = BTreeMap<String, Arc<openapi::Document>>;
 
+/// The maximum time to complete a recording, and the estimated CPU time per byte.
+const RECORDING_TIME: Duration = Duration::from_secs(10);
+const RECORDING_BYTE: Duration = Duration::from_nanos(10);
+
 /// A query route.
 pub struct Query {
     /// The route's path. The names of stored programs follow it.
@@ -45,7 +52,6 @@ pub struct Query {
     trusted: Arc<Trusted>,
     blocked: Arc<BlockedPrograms>,
     stored: Stored,
-    documents: Documents,
     pages: Pages,
     runtime: Arc<Runtime>,
 }
@@ -109,16 +115,19 @@ impl Query {
         });
         let (Ok(stored), true) = (stored, problems.is_empty()) else { return Err(problems) };
         let by_key = trusted.all().map(|key| (Arc::clone(&key.name), Arc::new(access.narrowed(&key.config))));
+        let by_key = by_key.collect();
+        let path: Box<str> = path.trim_end_matches("/*").into();
+        let access = Arc::new(access);
+        let pages = Pages::new(Box::clone(&path), config, &access, documents, &stored);
         Ok(Self {
-            path: path.trim_end_matches("/*").into(),
-            by_key: by_key.collect(),
-            access: Arc::new(access),
+            path,
+            by_key,
+            access,
             trusted: Arc::clone(trusted),
             blocked: Arc::clone(blocked),
             stored,
             config: config.clone(),
-            documents: documents.clone(),
-            pages: Pages::default(),
+            pages,
             runtime: Arc::clone(runtime),
         })
     }
@@ -158,10 +167,11 @@ impl Query {
         request: Request<Body>,
         seen: Call,
     ) -> BoxFuture<'_, Result<Response<Body>, Box<dyn Problem>>> {
-        if let Some(description) = self.describe(&request, &seen) {
-            return Box::pin(ready(Ok(description)));
-        }
+        let wants_types = self.wants_description(&request);
         let (mut head, body) = request.into_parts();
+        if let Some(wants_types) = wants_types {
+            return Box::pin(async move { self.describe(&head, wants_types, &seen).await });
+        }
         // A block instead of an async function, which would store its arguments twice in the boxed future.
         Box::pin(async move {
             let mut ready = self.prepare(&mut head, body, &seen).await?;
@@ -197,6 +207,9 @@ impl Query {
         let is_reused = ended.is_reused;
         let (made, total) = (budget.take_made(), now.saturating_duration_since(started));
         let times = Times { total, compiled: *compiled, cpu: ended.cpu, list_calls: ask.list_calls };
+        if let Tape::Records(recorder) = std::mem::take(&mut ended.tape) {
+            ended = Box::pin(self.recorded(*recorder, ended, seen)).await;
+        }
         let answer = finish(ended, access, &times, &made);
         seen.budget.report(Report { made, since: Some(started), cpu: times.cpu });
         let mut response = answer?;
@@ -215,6 +228,30 @@ impl Query {
             response.headers_mut().extend(told.map(|told| (cached::CACHE, told)));
         }
         Ok(response)
+    }
+
+    /// Replaces the answer by the recording, which the pool completes. Failures of the gateway or of the
+    /// recording itself are not replaced.
+    async fn recorded(&self, recorder: Recorder, mut ended: Ended, seen: &Call) -> Ended {
+        let size = matches!(ended.result, Err(QueryError::RecordingSize(_)));
+        if size || ended.result.as_ref().is_err_and(|error| error.fault() == Fault::Gateway) {
+            return ended;
+        }
+        let failed = ended.result.as_ref().err().map(|error| recorder.failed(error));
+        let answer = std::mem::take(&mut ended.answer);
+        let bytes = recorder.size() + answer.body.as_ref().map_or(0, Bytes::len);
+        let request = JobRequest {
+            kind: "recording",
+            payer: seen.quota_key().for_answers(),
+            estimate: RECORDING_BYTE.saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX)),
+            deadline: Instant::now() + RECORDING_TIME,
+        };
+        let finish = move |_: &JobContext| recorder.finish(failed, &answer);
+        let document = self.runtime.offload().run_paced(request, finish).await;
+        match document.unwrap_or(Err(Unfinished.into())) {
+            Ok(document) => Ended { result: Ok(()), answer: Answer::recording(document), ..ended },
+            Err(error) => Ended { result: Err(error), ..ended },
+        }
     }
 
     /// Reads the request and resolves its program.
@@ -332,32 +369,17 @@ fn granted(config: &LimitsConfig, ask: &Ask) -> Result<Limits, QueryError> {
 }
 
 fn finish(
-    mut ended: Ended,
+    ended: Ended,
     access: &Access,
     times: &Times,
     made: &[Made],
 ) -> Result<Response<Body>, Box<dyn Problem>> {
     let timing = answer::timing(times, made);
-    if let Tape::Records(recorder) = std::mem::take(&mut ended.tape) {
-        ended = recorded(*recorder, ended);
-    }
     if let Err(error) = ended.result {
         return Err(failed(error, &timing, ended.console.into_text(), made).into());
     }
     let vary = answer::vary(access, made);
     Ok(answer::respond(ended.answer, timing, vary))
-}
-
-/// Replaces the answer by the recording. Failures of the gateway or of the recording itself are not replaced.
-fn recorded(recorder: Recorder, ended: Ended) -> Ended {
-    let size = matches!(ended.result, Err(QueryError::RecordingSize(_)));
-    if size || ended.result.as_ref().is_err_and(|error| error.fault() == Fault::Gateway) {
-        return ended;
-    }
-    match recorder.finish(ended.result.as_ref().map(drop), &ended.answer) {
-        Ok(document) => Ended { result: Ok(()), answer: Answer::recording(document), ..ended },
-        Err(error) => Ended { result: Err(error), ..ended },
-    }
 }
 
 pub(crate) fn access(config: &QueryConfig, services: &Services, problems: &mut Vec<ConfigProblem>) -> Access {

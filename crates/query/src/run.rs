@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::environment::{CEnvironment, Environment, JavascriptEnvironment};
 use crate::guest::{Answer, Console, Guest};
+use crate::host::COPIED;
 use crate::limits::Limit;
 use crate::live::{Live, Seat, has_outgrown};
 use crate::problem::QueryError;
@@ -24,6 +25,7 @@ use serde_json::Value;
 use services::{Budget, Call, Overloaded, Payer, by};
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::coop::consume_budget;
 
 /// The result of a run.
 pub(crate) struct Ended {
@@ -309,7 +311,9 @@ async fn enter_again(entry: &Entry, store: &mut Store<Guest>, input: &Bytes) -> 
 /// host call.
 async fn settle_unsafe(guest: &mut Guest) -> GuestResult<()> {
     guest.called("return", Value::Null).map_err(Trapped::new)?;
-    while guest.futures.unsafe_pending() && guest.settle_next().await.map_err(Trapped::new)? {}
+    while guest.futures.unsafe_pending() && guest.settle_next().await.map_err(Trapped::new)?.is_some() {
+        consume_budget().await;
+    }
     guest.tape.gave(None).map_err(Trapped::new)
 }
 
@@ -430,7 +434,7 @@ impl Alloc {
             Self::Function(alloc) => alloc.call_async(&mut *store, len).await?,
             Self::Growing => grow(store, bytes.len()).await?,
         };
-        write(store, address, bytes)?;
+        write(store, address, bytes).await?;
         Ok((address, len))
     }
 }
@@ -445,12 +449,20 @@ async fn grow(store: &mut Store<Guest>, bytes: usize) -> GuestResult<u32> {
     u32::try_from(at).map_err(|_| over(store.data()))
 }
 
-fn write(store: &mut Store<Guest>, address: u32, bytes: &[u8]) -> GuestResult<()> {
+/// Copies bytes to an address of the guest. Yields between parts of long ones.
+async fn write(store: &mut Store<Guest>, address: u32, bytes: &[u8]) -> GuestResult<()> {
     let memory = store.data().memory.ok_or_else(|| gateway("the module has no memory"))?;
-    let over = store.data().limits.exceeded(Limit::Memory);
-    let range = address as usize..(address as usize).saturating_add(bytes.len());
-    let place = memory.data_mut(&mut *store).get_mut(range).filter(|_| address != 0);
-    place.ok_or_else(|| Trapped::new(over))?.copy_from_slice(bytes);
+    let mut at = address as usize;
+    for part in bytes.chunks(COPIED) {
+        if at > address as usize {
+            store.data_mut().ticked();
+            tokio::task::yield_now().await;
+        }
+        let over = store.data().limits.exceeded(Limit::Memory);
+        let place = memory.data_mut(&mut *store).get_mut(at..at + part.len()).filter(|_| address != 0);
+        place.ok_or_else(|| Trapped::new(over))?.copy_from_slice(part);
+        at += part.len();
+    }
     Ok(())
 }
 
@@ -466,5 +478,39 @@ fn reason(error: Trapped) -> QueryError {
     match error.downcast_ref::<Trap>() {
         Some(trap) => QueryError::Trapped(trap.to_string()),
         None => QueryError::Gateway(format!("{error:#}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use sandbox::{Class, Sandbox};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn yields_between_the_parts_of_a_long_input() {
+        let sandbox = Sandbox::unpooled(Class::Plain).unwrap();
+        let wasm = wat::parse_str(r#"(module (memory (export "memory") 40))"#).unwrap();
+        let module = sandbox.compile(&wasm).unwrap();
+        let mut store = Store::new(sandbox.engine(), Guest::isolated());
+        let linker = Linker::new(sandbox.engine());
+        let instance = linker.instantiate_async(&mut store, &module).await.unwrap();
+        store.data_mut().memory = instance.get_memory(&mut store, MEMORY);
+        for (bytes, expected) in [(COPIED, 1), (3 * COPIED + 1, 4)] {
+            let (input, mut polls) = (vec![7; bytes], 0);
+            let mut writing = pin!(write(&mut store, 65536, &input));
+            let written = poll_fn(|context| {
+                polls += 1;
+                writing.as_mut().poll(context)
+            });
+            written.await.unwrap();
+            assert_eq!(polls, expected);
+        }
+        let memory = store.data().memory.unwrap();
+        let end = 65536 + 3 * COPIED + 1;
+        assert_eq!(memory.data(&store)[end - 1..=end], [7, 0]);
+        assert!(write(&mut store, 65536, &vec![7; 40 << 16]).await.is_err());
     }
 }

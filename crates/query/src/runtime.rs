@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use offload::{CpuClock, JobContext, JobRequest, OffloadPool, QuotaBook, QuotaKey};
+use query_abi::ENVIRONMENT_C;
 use sandbox::{Cache, CacheStats, Content, Disk, Gate, Key, Label, Line, Module, Name, Sandbox, Ticker};
 use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -20,6 +21,9 @@ use crate::program::{self, Program, check};
 use crate::start::StartError;
 use crate::token::Sealer;
 
+/// The longest module whose compile time is estimated inline, in bytes. A local that is set takes two of
+/// them, and up to a tenth of a microsecond for each loop around it.
+const SHORT_MODULE: usize = 16 << 10;
 /// The deadline for compiling a program for another shard.
 const REPLICATION_TIME: Duration = Duration::from_secs(60);
 
@@ -248,7 +252,12 @@ impl Runtime {
         self.disk.as_ref()?;
         let (runtime, name, lane) = (Arc::clone(self), order.name, order.lane);
         let request = order.request("restore", order.payer.exempt(), Duration::ZERO);
-        self.offload.run(request, move |_| runtime.restore(&name, lane)).await.ok()?
+        let restore = move |_: &JobContext| {
+            let restored = runtime.restore(&name, lane);
+            runtime.cache.make_room(name.owner, restored.as_ref().map_or(0, |(_, weight)| *weight));
+            restored
+        };
+        self.offload.run(request, restore).await.ok()?
     }
 
     /// Writes a program to the disk cache if this request asks for caching and the one that compiled it did
@@ -266,10 +275,9 @@ impl Runtime {
     /// the program again.
     async fn made(self: &Arc<Self>, order: Order) -> Result<(Arc<Known>, usize), QueryError> {
         let runtime = Arc::clone(self);
-        let estimate =
-            estimate(order.language, order.sent.as_deref().unwrap_or_default()).inspect_err(|_| {
-                self.offload.quota().charge(order.payer, Duration::ZERO, Instant::now());
-            })?;
+        let estimate = self.estimate(&order).await.inspect_err(|_| {
+            self.offload.quota().charge(order.payer, Duration::ZERO, Instant::now());
+        })?;
         let request = order.request("compile", order.payer, estimate);
         let job = move |job: &JobContext| {
             let Order { name, lane, language, is_kept, sent, .. } = order;
@@ -284,13 +292,23 @@ impl Runtime {
             if let (Ok((known, _)), true) = (&made, is_kept) {
                 runtime.keep(&name, known);
             }
+            runtime.cache.make_room(name.owner, made.as_ref().map_or(0, |(_, weight)| *weight));
             if let (Ok((known, weight)), true) = (&made, job.is_cancelled()) {
                 runtime.cache.put(name.key, name.owner, Arc::clone(known), *weight);
             }
-            runtime.cache.sweep(name.owner);
             made
         };
         self.offload.run(request, job).await?
+    }
+
+    /// Estimates the CPU time to compile a program, that of a long module in the pool.
+    async fn estimate(&self, order: &Order) -> Result<Duration, QueryError> {
+        let (language, sent) = (order.language, order.sent.clone().unwrap_or_default());
+        if language != Language::Wasm || sent.len() <= SHORT_MODULE {
+            return Ok(estimate(language, &sent)?);
+        }
+        let request = order.request("estimate", order.payer, Duration::ZERO);
+        Ok(self.offload.run(request, move |_| estimate(language, &sent)).await??)
     }
 
     /// Compiles a stored program of the operator, without the pool.
@@ -317,7 +335,7 @@ impl Runtime {
         let lane = self.lanes.at(home);
         let facts = check::check(bytes, &|name| lane.c.export(name).is_some())?;
         let sandbox = if facts.environment { &lane.c.sandbox } else { &lane.plain.0 };
-        let module = sandbox.compile(bytes);
+        let module = sandbox.compile_untrusted(bytes, facts.environment.then_some(ENVIRONMENT_C));
         let module = module.map_err(|error| check::Refusal::Malformed(error.to_string()))?;
         if facts.environment {
             let program = program::link(&lane.c, module)?;

@@ -2,10 +2,10 @@
 //!
 //! The value of an item is its uses divided by the time since the last one (the ORFA paper, section 3.4).
 //! Above nine tenths of the capacity, the items with the lowest values are evicted until four fifths are
-//! left. The thread that compiled a program calls [`Cache::sweep`], outside of the request threads. No owner
-//! may hold more than half of the cache, so that a stream of one owner's programs evicts that owner's own
-//! items. Two requests for the same new program compile it once: [`Cache::get_or_make`] gives both the same
-//! cell.
+//! left. The thread that compiled a program calls [`Cache::make_room`], outside of the request threads. No
+//! owner may hold more than half of the cache, so that a stream of one owner's programs evicts that owner's
+//! own items. Two requests for the same new program compile it once: [`Cache::get_or_make`] gives both the
+//! same cell.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -122,19 +122,21 @@ impl<T: Clone> Cache<T> {
         }
     }
 
-    /// Evicts the items with the lowest values if the cache is too full, or if this owner exceeds its share.
-    pub fn sweep(&self, owner: OwnerId) {
+    /// Evicts the items with the lowest values if the cache is too full with a new item of this weight, or if
+    /// its owner exceeds its share.
+    pub fn make_room(&self, owner: OwnerId, weight: usize) {
         let (now, share) = (Instant::now(), self.capacity / 2);
         let mut inner = self.lock();
         let mut gone = Vec::new();
-        let held = inner.owners.get(&owner).copied().unwrap_or_default();
+        let held = inner.owners.get(&owner).copied().unwrap_or_default() + weight;
         if held > share {
             let over = held - share / 10 * FULL;
-            let left = inner.stats.bytes - over;
+            let left = inner.stats.bytes.saturating_sub(over);
             gone = inner.shrink(left, now, |item| item.owner == owner);
         }
-        if inner.stats.bytes > self.capacity / 10 * FULL {
-            gone.extend(inner.shrink(self.capacity / 10 * SWEPT, now, |_| true));
+        if inner.stats.bytes + weight > self.capacity / 10 * FULL {
+            let left = (self.capacity / 10 * SWEPT).saturating_sub(weight);
+            gone.extend(inner.shrink(left, now, |_| true));
         }
         // Freeing code takes time, so the lock is released first.
         drop(inner);
@@ -270,8 +272,8 @@ mod tests {
             assert_eq!(cache.get([1; 32], Instant::now()), Some(1));
         }
         for key in 2..=60 {
+            cache.make_room(key.into(), 10);
             put(&cache, key, u64::from(key), 10).await;
-            cache.sweep(key.into());
         }
         assert_eq!(cache.get([1; 32], Instant::now()), Some(1), "59 others were used only once");
         assert!(cache.stats().bytes <= 90, "{:?}", cache.stats());
@@ -285,8 +287,8 @@ mod tests {
             put(&cache, key, 1, 10).await;
         }
         for key in 10..=15 {
+            cache.make_room(2, 10);
             put(&cache, key, 2, 10).await;
-            cache.sweep(2);
         }
         assert!(
             (1..=3).all(|key| cache.get([key; 32], Instant::now()).is_some()),
@@ -294,6 +296,19 @@ mod tests {
         );
         let held = (10..=15).filter(|key| cache.get([*key; 32], Instant::now()).is_some()).count();
         assert!(held <= 5, "{held} of 6");
+    }
+
+    #[tokio::test]
+    async fn inserting_an_item_after_making_room_evicts_nothing() {
+        let cache = Cache::new(100);
+        for key in 0..9 {
+            put(&cache, key, u64::from(key), 10).await;
+        }
+        cache.make_room(50, 40);
+        let evicted = cache.stats().evictions;
+        assert!(evicted > 0, "40 more bytes do not fit");
+        put(&cache, 50, 50, 40).await;
+        assert_eq!(cache.stats().evictions, evicted);
     }
 
     #[tokio::test]

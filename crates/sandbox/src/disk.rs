@@ -31,7 +31,7 @@ const LABEL: usize = 1 + size_of::<u32>();
 const SHARE: u64 = 2;
 /// The extension of program files.
 const ENDING: &str = "code";
-const VERSION: &str = concat!("orfa code 2, ", env!("CARGO_PKG_VERSION"));
+const VERSION: &str = concat!("orfa code 3, ", env!("CARGO_PKG_VERSION"));
 /// The file with the secret, used if the config has none.
 const SECRET: &str = "secret";
 

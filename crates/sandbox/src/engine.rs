@@ -4,7 +4,7 @@ use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, Module, Pool
 
 use crate::class::{Class, Pool, STACK_KEPT, TABLE_KEPT};
 use crate::disk::Kept;
-use crate::steps::in_steps;
+use crate::steps::{in_steps, with_checks};
 
 /// Stack for host functions, which run on the guest's stack, beyond the guest's own limit.
 const HOST_STACK: usize = 256 << 10;
@@ -68,8 +68,20 @@ impl Sandbox {
     /// # Errors
     /// If the module is not valid WebAssembly, or uses a disabled feature.
     pub fn compile(&self, wasm: &[u8]) -> Result<Module, Error> {
-        Module::from_binary(&self.engine, &in_steps(wasm))
-            .map_err(Error::because("the module does not compile"))
+        let module = Module::from_binary(&self.engine, &in_steps(wasm));
+        module.and_then(with_image).map_err(Error::because(NOT_COMPILED))
+    }
+
+    /// Like [`Sandbox::compile`], for a client's module, which also yields before each call of the host and
+    /// within long code without loops. `environment` is the name by which it imports functions of another
+    /// module; all other imports are the host's.
+    ///
+    /// # Errors
+    /// As for [`Sandbox::compile`].
+    pub fn compile_untrusted(&self, wasm: &[u8], environment: Option<&str>) -> Result<Module, Error> {
+        let module = with_checks(wasm, environment).map_err(wasmtime::Error::new);
+        let module = module.and_then(|wasm| Module::from_binary(&self.engine, &wasm));
+        module.and_then(with_image).map_err(Error::because(NOT_COMPILED))
     }
 
     /// Loads a module that [`precompile`] produced when this program was built. Compiles it again if this
@@ -96,7 +108,7 @@ impl Sandbox {
         // settings and CPU features.
         #[expect(unsafe_code, reason = "compiled code that this process runs already")]
         let loaded = unsafe { Module::deserialize(&self.engine, &code) };
-        loaded.ok()
+        loaded.and_then(with_image).ok()
     }
 
     /// Loads a module from a [`crate::Disk`]. Returns `None` if it was compiled by another version or for
@@ -110,7 +122,7 @@ impl Sandbox {
         // does not match.
         #[expect(unsafe_code, reason = "compiled code that this gateway wrote itself, authenticated")]
         let loaded = unsafe { Module::deserialize(&self.engine, kept.code()?) };
-        loaded.ok()
+        loaded.and_then(with_image).ok()
     }
 }
 
@@ -120,10 +132,18 @@ impl Sandbox {
 /// If the module does not compile.
 pub fn precompile(class: Class, wasm: &[u8]) -> Result<Vec<u8>, Error> {
     let engine = Engine::new(&settings(class)).map_err(Error::because(NO_ENGINE))?;
-    engine.precompile_module(&in_steps(wasm)).map_err(Error::because("the module does not compile"))
+    engine.precompile_module(&in_steps(wasm)).map_err(Error::because(NOT_COMPILED))
 }
 
 const NO_ENGINE: &str = "the engine can't be created";
+const NOT_COMPILED: &str = "the module does not compile";
+
+/// Makes the image of a module's initial memory, which may have 16 MiB. Otherwise its first instance would do
+/// it, on a request thread.
+fn with_image(module: Module) -> wasmtime::Result<Module> {
+    module.initialize_copy_on_write_image()?;
+    Ok(module)
+}
 
 impl Error {
     /// Whether the system refused the resources of a pool, so that a smaller one may fit.
@@ -177,4 +197,36 @@ fn pooling(class: Class, pool: Pool) -> PoolingAllocationConfig {
         .async_stack_keep_resident(STACK_KEPT)
         .pagemap_scan(Enabled::Auto);
     pooling
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+
+    /// Returns the number of this process's memory images of a size.
+    fn images(bytes: u64) -> usize {
+        let files = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok);
+        let is_image = |file: &std::fs::DirEntry| {
+            let name = std::fs::read_link(file.path()).unwrap_or_default();
+            let size = std::fs::metadata(file.path()).map_or(0, |data| data.len());
+            name.to_string_lossy().contains("memory-image") && size == bytes
+        };
+        files.filter(is_image).count()
+    }
+
+    #[test]
+    fn makes_the_memory_image_of_a_module_when_it_is_compiled() {
+        let text = r#"(module (memory 100) (func) (data (i32.const 0) "a") (data (i32.const 3014655) "b"))"#;
+        let wasm = wat::parse_str(text).unwrap();
+        let sandbox = Sandbox::unpooled(Class::Plain).unwrap();
+        let bytes = 3_014_656;
+        assert_eq!(images(bytes), 0);
+        let module = sandbox.compile(&wasm).unwrap();
+        let untrusted = sandbox.compile_untrusted(&wasm, None).unwrap();
+        assert_eq!(images(bytes), 2);
+        let again = sandbox.again(&module).unwrap();
+        assert_eq!(images(bytes), 3);
+        drop((module, untrusted, again));
+    }
 }

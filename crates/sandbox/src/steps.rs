@@ -1,4 +1,4 @@
-//! Compiles bulk memory operations as loops of steps.
+//! Rewrites modules so that their guests yield often enough.
 //!
 //! A guest yields at loops and function entries, but not within an instruction: a single `memory.fill` of all
 //! of its memory would block its thread for milliseconds. Before a module is compiled, its `memory.fill` and
@@ -6,6 +6,11 @@
 //! in steps of [`STEP`] bytes and yield in between. Short operations and those that trap still use the single
 //! instruction, so that nothing is written before a trap. `memory.init` is not replaced, as it copies from
 //! the module itself, which is short. Neither are table operations, since tables are short as well.
+//!
+//! Code without loops does not yield either, and 64 KiB of it can touch 16 MiB of memory for the first time,
+//! or call the host six thousand times. Modules of clients therefore get checks: calls of an empty function,
+//! whose entry is a place to yield. There is one after each [`RUN`] instructions and after each call, and
+//! functions of the host are called through functions of the module.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -16,11 +21,15 @@ use wasm_encoder::{
     ValType,
 };
 use wasmparser::{
-    CodeSectionReader, FunctionSectionReader, Operator, Parser, Payload, TypeRef, TypeSectionReader,
+    CodeSectionReader, CompositeInnerType, CustomSectionReader, FunctionBody, FunctionSectionReader,
+    Operator, Parser, Payload, TypeRef, TypeSectionReader,
 };
 
 /// The bytes per step: some hundredths of a millisecond, even if the memory is touched for the first time.
 const STEP: i32 = 64 << 10;
+/// The number of instructions of a client's module between two checks: some tenths of a millisecond, even if
+/// each touches a page of memory for the first time.
+const RUN: u32 = 256;
 /// The prefix and opcodes of `memory.copy` and `memory.fill`.
 const PREFIX: u8 = 0xfc;
 const COPY: u32 = 10;
@@ -32,12 +41,34 @@ pub(crate) fn in_steps(wasm: &[u8]) -> Cow<'_, [u8]> {
     if !may_have_bulk(wasm) {
         return Cow::Borrowed(wasm);
     }
-    let Ok(counts) = Counts::of(wasm) else { return Cow::Borrowed(wasm) };
-    let mut module = Module::new();
-    match Steps(counts).parse_core_module(&mut module, Parser::new(0), wasm) {
-        Ok(()) => Cow::Owned(module.finish()),
-        Err(_) => Cow::Borrowed(wasm),
+    let rewritten = Counts::of(wasm).map_err(Error::from).and_then(|counts| {
+        let mut steps = Steps::new(&counts);
+        steps.add_bulk();
+        steps.rewrite(wasm)
+    });
+    rewritten.map_or(Cow::Borrowed(wasm), Cow::Owned)
+}
+
+/// Returns a client's module with bulk memory operations in steps and with checks. The functions of
+/// `environment` are those of another module of WebAssembly; all others that it imports are the host's.
+///
+/// # Errors
+/// If the module can't be parsed.
+pub(crate) fn with_checks<'a>(
+    wasm: &'a [u8],
+    environment: Option<&str>,
+) -> Result<Cow<'a, [u8]>, Error<Infallible>> {
+    let counts = Counts::of(wasm)?;
+    if counts.defined == 0 {
+        return Ok(Cow::Borrowed(wasm));
     }
+    let mut steps = Steps::new(&counts);
+    // Without a memory, the bytes are a number such as 1532, and the added functions would be invalid.
+    if counts.has_memory && may_have_bulk(wasm) {
+        steps.add_bulk();
+    }
+    steps.add_checks(&counts, environment);
+    steps.rewrite(wasm).map(Cow::Owned)
 }
 
 /// Whether the bytes contain one of the instructions, in any encoding. May be a false positive.
@@ -64,28 +95,43 @@ fn number(bytes: &[u8]) -> Option<u32> {
     None
 }
 
-/// The number of types and functions of a module.
-struct Counts {
-    types: u32,
-    functions: u32,
+/// The types and functions of a module.
+#[derive(Default)]
+struct Counts<'a> {
+    /// The number of parameters of each type, 0 for types other than functions.
+    types: Vec<u32>,
+    /// The imported functions: the name of the module that each comes from, and its type.
+    imports: Vec<(&'a str, u32)>,
+    /// The number of functions that the module defines.
+    defined: u32,
+    /// Whether it has a memory, its own or an imported one.
+    has_memory: bool,
 }
 
-impl Counts {
-    fn of(wasm: &[u8]) -> wasmparser::Result<Self> {
-        let mut counts = Self { types: 0, functions: 0 };
+impl<'a> Counts<'a> {
+    fn of(wasm: &'a [u8]) -> wasmparser::Result<Self> {
+        let mut counts = Self::default();
         for payload in Parser::new(0).parse_all(wasm) {
             match payload? {
                 Payload::TypeSection(section) => {
                     for group in section {
-                        counts.types += u32::try_from(group?.types().len()).unwrap_or(u32::MAX);
+                        counts.types.extend(group?.types().map(|ty| match &ty.composite_type.inner {
+                            CompositeInnerType::Func(ty) => ty.params().len() as u32,
+                            _ => 0,
+                        }));
                     }
                 }
                 Payload::ImportSection(section) => {
                     for import in section.into_imports() {
-                        counts.functions += u32::from(matches!(import?.ty, TypeRef::Func(_)));
+                        let import = import?;
+                        if let TypeRef::Func(ty) | TypeRef::FuncExact(ty) = import.ty {
+                            counts.imports.push((import.module, ty));
+                        }
+                        counts.has_memory |= matches!(import.ty, TypeRef::Memory(_));
                     }
                 }
-                Payload::FunctionSection(section) => counts.functions += section.count(),
+                Payload::FunctionSection(section) => counts.defined += section.count(),
+                Payload::MemorySection(section) => counts.has_memory |= section.count() > 0,
                 // Function bodies are not needed.
                 Payload::CodeSectionStart { .. } => break,
                 _ => {}
@@ -93,22 +139,68 @@ impl Counts {
         }
         Ok(counts)
     }
+}
 
-    /// The indices of the appended functions.
-    fn fill(&self) -> u32 {
-        self.functions
+/// Rewrites a module. Two types and some functions are appended to it.
+struct Steps {
+    /// The index of the first appended type, that of fill and copy. The second one is that of the check.
+    types: u32,
+    /// The index of the first appended function.
+    first: u32,
+    /// The appended functions, each with the index of its type.
+    appended: Vec<(u32, Function)>,
+    /// The indices of appended functions.
+    fill: u32,
+    copy: u32,
+    check: Option<u32>,
+    /// For each imported function, the appended one that is called in its place.
+    wrappers: Vec<Option<u32>>,
+}
+
+impl Steps {
+    fn new(counts: &Counts<'_>) -> Self {
+        let first = counts.imports.len() as u32 + counts.defined;
+        let types = counts.types.len() as u32;
+        let (appended, wrappers) = (Vec::new(), Vec::new());
+        Self { types, first, appended, fill: first, copy: first, check: None, wrappers }
     }
 
-    fn copy(&self) -> u32 {
-        self.functions + 1
+    fn add_bulk(&mut self) {
+        self.fill = self.append(self.types, fill());
+        self.copy = self.append(self.types, copy());
+    }
+
+    fn add_checks(&mut self, counts: &Counts<'_>, environment: Option<&str>) {
+        let mut check = Function::new([]);
+        check.instructions().end();
+        self.check = Some(self.append(self.types + 1, check));
+        for ((module, ty), index) in counts.imports.iter().zip(0..) {
+            let parameters = counts.types.get(*ty as usize).copied().unwrap_or_default();
+            let is_host = environment != Some(*module);
+            let wrapper = is_host.then(|| self.append(*ty, wrapper(index, parameters)));
+            self.wrappers.push(wrapper);
+        }
+    }
+
+    /// Appends a function of this type and returns its index.
+    fn append(&mut self, ty: u32, function: Function) -> u32 {
+        self.appended.push((ty, function));
+        self.first + self.appended.len() as u32 - 1
+    }
+
+    fn rewrite(mut self, wasm: &[u8]) -> Result<Vec<u8>, Error<Infallible>> {
+        let mut module = Module::new();
+        self.parse_core_module(&mut module, Parser::new(0), wasm)?;
+        Ok(module.finish())
     }
 }
 
-/// Rewrites a module.
-struct Steps(Counts);
-
 impl Reencode for Steps {
     type Error = Infallible;
+
+    fn function_index(&mut self, function: u32) -> Result<u32, Error<Infallible>> {
+        Ok(self.wrappers.get(function as usize).copied().flatten().unwrap_or(function))
+    }
 
     fn parse_type_section(
         &mut self,
@@ -117,6 +209,7 @@ impl Reencode for Steps {
     ) -> Result<(), Error<Infallible>> {
         utils::parse_type_section(self, types, section)?;
         types.ty().function([ValType::I32; 3], []);
+        types.ty().function([], []);
         Ok(())
     }
 
@@ -126,7 +219,7 @@ impl Reencode for Steps {
         section: FunctionSectionReader<'_>,
     ) -> Result<(), Error<Infallible>> {
         utils::parse_function_section(self, functions, section)?;
-        functions.function(self.0.types).function(self.0.types);
+        self.appended.iter().for_each(|(ty, _)| _ = functions.function(*ty));
         Ok(())
     }
 
@@ -136,17 +229,105 @@ impl Reencode for Steps {
         section: CodeSectionReader<'_>,
     ) -> Result<(), Error<Infallible>> {
         utils::parse_code_section(self, code, section)?;
-        code.function(&fill()).function(&copy());
+        self.appended.iter().for_each(|(_, function)| _ = code.function(function));
+        Ok(())
+    }
+
+    fn parse_function_body(
+        &mut self,
+        code: &mut CodeSection,
+        body: FunctionBody<'_>,
+    ) -> Result<(), Error<Infallible>> {
+        let Some(check) = self.check else { return utils::parse_function_body(self, code, body) };
+        let mut function = self.new_function_with_parsed_locals(&body)?;
+        let mut operators = body.get_operators_reader()?;
+        let mut checks = Checks::default();
+        while !operators.eof() {
+            let operator = operators.read()?;
+            let is_due = checks.is_due_after(&operator);
+            function.instruction(&self.instruction(operator)?);
+            if is_due {
+                function.instruction(&Instruction::Call(check));
+            }
+        }
+        code.function(&function);
         Ok(())
     }
 
     fn instruction<'a>(&mut self, operator: Operator<'a>) -> Result<Instruction<'a>, Error<Infallible>> {
         match operator {
-            Operator::MemoryFill { mem: 0 } => Ok(Instruction::Call(self.0.fill())),
-            Operator::MemoryCopy { dst_mem: 0, src_mem: 0 } => Ok(Instruction::Call(self.0.copy())),
+            Operator::MemoryFill { mem: 0 } => Ok(Instruction::Call(self.fill)),
+            Operator::MemoryCopy { dst_mem: 0, src_mem: 0 } => Ok(Instruction::Call(self.copy)),
             _ => utils::instruction(self, operator),
         }
     }
+
+    /// Copies custom sections without parsing them: the compiler ignores malformed ones.
+    fn parse_custom_section(
+        &mut self,
+        module: &mut Module,
+        section: CustomSectionReader<'_>,
+    ) -> Result<(), Error<Infallible>> {
+        module.section(&self.custom_section(section)?);
+        Ok(())
+    }
+}
+
+/// The places of a function's checks. Branches lead to the ends of blocks, and may pass by the checks in
+/// them: such a block is followed by another check.
+#[derive(Default)]
+struct Checks {
+    /// The number of instructions since the last check that no branch passes by.
+    since: u32,
+    /// Whether there is a check in each open block.
+    open: Vec<bool>,
+}
+
+impl Checks {
+    /// Reads an instruction and returns whether a check has to follow it.
+    fn is_due_after(&mut self, operator: &Operator<'_>) -> bool {
+        self.since += 1;
+        let is_passed = match operator {
+            Operator::Loop { .. } => {
+                self.add();
+                self.open.push(false);
+                false
+            }
+            Operator::Block { .. } | Operator::If { .. } | Operator::TryTable { .. } => {
+                self.open.push(false);
+                false
+            }
+            Operator::Else => self.open.last().copied().unwrap_or_default(),
+            // A deep recursion returns through thousands of functions, each with fewer instructions than a run.
+            Operator::Call { .. } | Operator::CallIndirect { .. } | Operator::CallRef { .. } => true,
+            Operator::End => match self.open.pop() {
+                Some(has_check) => has_check,
+                // The end of the function.
+                None => return false,
+            },
+            _ => false,
+        };
+        let is_due = is_passed || self.since >= RUN;
+        if is_due {
+            self.add();
+        }
+        is_due
+    }
+
+    /// Adds a check here. The head of a loop is one, too.
+    fn add(&mut self) {
+        self.since = 0;
+        self.open.last_mut().into_iter().for_each(|has_check| *has_check = true);
+    }
+}
+
+/// Builds a function that only calls another one.
+fn wrapper(index: u32, parameters: u32) -> Function {
+    let mut function = Function::new([]);
+    let mut code = function.instructions();
+    (0..parameters).for_each(|parameter| _ = code.local_get(parameter));
+    code.call(index).end();
+    function
 }
 
 /// The parameters of both functions: destination, byte or source, and length.
@@ -233,7 +414,7 @@ fn function(
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use wasmtime::{Config, Engine, Instance, Memory, Store, TypedFunc};
+    use wasmtime::{Config, Engine, Instance, Linker, Memory, Store, TypedFunc};
 
     use super::*;
 
@@ -275,39 +456,124 @@ mod tests {
             is_fill: bool, to in near_steps(), from in near_steps(), length in near_steps(),
         ) {
             let wasm = wat::parse_str(BULK).unwrap();
-            let stepped = in_steps(&wasm);
-            prop_assert!(*stepped != *wasm);
-            let after = [&wasm[..], &stepped].map(|wasm| {
+            let (stepped, checked) = (in_steps(&wasm), with_checks(&wasm, None).unwrap());
+            prop_assert!(*stepped != *wasm && *checked != *stepped);
+            let after = [&wasm[..], &stepped, &checked].map(|wasm| {
                 let mut guest = guest(wasm);
                 let function = if is_fill { &guest.fill } else { &guest.copy };
                 let ended = function.call(&mut guest.store, (to, from, length)).is_ok();
                 (ended, guest.memory.data(&guest.store).to_vec())
             });
-            prop_assert!(after[0] == after[1], "of {} steps", length / STEP);
+            prop_assert!(after[0] == after[1] && after[0] == after[2], "of {} steps", length / STEP);
         }
+    }
+
+    /// Returns the number of places where a guest may yield that a call of `run` passes.
+    fn yields(wasm: &[u8]) -> u32 {
+        let mut config = Config::new();
+        config.epoch_interruption(true);
+        let engine = Engine::new(&config).unwrap();
+        let module = wasmtime::Module::from_binary(&engine, wasm).unwrap();
+        let mut store = Store::new(&engine, 0);
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_callback(|mut store| {
+            *store.data_mut() += 1;
+            Ok(wasmtime::UpdateDeadline::Continue(0))
+        });
+        let mut linker = Linker::new(&engine);
+        linker.func_wrap("host", "f", |_: i32, _: i64| 7_i32).unwrap();
+        let instance = linker.instantiate(&mut store, &module).unwrap();
+        let run = instance.get_typed_func::<(), ()>(&mut store, "run").unwrap();
+        engine.increment_epoch();
+        run.call(&mut store, ()).unwrap();
+        *store.data()
+    }
+
+    /// Returns the yields of a text's module as it is, and as a client's.
+    fn yields_of(text: &str, environment: Option<&str>) -> (u32, u32) {
+        let wasm = wat::parse_str(text).unwrap();
+        (yields(&wasm), yields(&with_checks(&wasm, environment).unwrap()))
     }
 
     #[test]
     fn guests_yield_within_bulk_memory_operations() {
-        let mut config = Config::new();
-        config.epoch_interruption(true);
-        let engine = Engine::new(&config).unwrap();
-        let ends = |wasm: &[u8]| {
-            let module = wasmtime::Module::from_binary(&engine, wasm).unwrap();
-            let mut store = Store::new(&engine, 0);
-            store.set_epoch_deadline(1);
-            store.epoch_deadline_callback(|mut store| {
-                *store.data_mut() += 1;
-                Ok(wasmtime::UpdateDeadline::Continue(0))
-            });
-            let instance = Instance::new(&mut store, &module, &[]).unwrap();
-            let fill = instance.get_typed_func::<(i32, i32, i32), ()>(&mut store, "fill").unwrap();
-            engine.increment_epoch();
-            fill.call(&mut store, (0, 1, 4 * STEP)).unwrap();
-            *store.data()
-        };
-        let wasm = wat::parse_str(BULK).unwrap();
-        assert!(ends(&in_steps(&wasm)) >= ends(&wasm) + 4);
+        let fill = format!("(memory.fill (i32.const 0) (i32.const 1) (i32.const {}))", 4 * STEP);
+        let text = format!(r#"(module (memory 4) (func (export "run") {fill}))"#);
+        let wasm = wat::parse_str(&text).unwrap();
+        assert!(yields(&in_steps(&wasm)) >= yields(&wasm) + 4);
+    }
+
+    #[test]
+    fn guests_yield_within_long_code_without_loops() {
+        let body = |code: &str| format!(r#"(module (func (export "run") {code}))"#);
+        let runs = 20_u32;
+        let straight = "(drop (i32.const 1))".repeat((runs * RUN) as usize / 2);
+        let (before, after) = yields_of(&body(&straight), None);
+        assert_eq!((before, after), (1, 1 + runs));
+        let (long, times) = ("nop ".repeat(RUN as usize), runs as usize);
+        for passes_by in [
+            format!("(block (br_if 0 (i32.const 1)) {long})"),
+            format!("(block (block (br 1) {long}))"),
+            format!("(block (block (br_table 0 1 (i32.const 1))) {long})"),
+            format!("(if (i32.const 0) (then {long}))"),
+            format!("(if (i32.const 0) (then {long}) (else nop))"),
+            format!("(if (i32.const 1) (then nop) (else {long}))"),
+        ] {
+            let (before, after) = yields_of(&body(&passes_by.repeat(times)), None);
+            assert!(before == 1 && after > runs, "{after} yields: {}", &passes_by[..40]);
+        }
+    }
+
+    #[test]
+    fn guests_yield_while_a_deep_recursion_returns() {
+        let rest = "nop ".repeat(RUN as usize / 2);
+        let deeper = "(if (local.get 0) (then (call $f (i32.sub (local.get 0) (i32.const 1)))))";
+        let text = format!(
+            r#"(module (func $f (param i32) {deeper} {rest}) (func (export "run") (call $f (i32.const 1000))))"#
+        );
+        let (before, after) = yields_of(&text, None);
+        assert!(after > before + 1000, "{after} yields instead of {before}");
+    }
+
+    #[test]
+    fn guests_yield_before_each_call_of_the_host() {
+        let call = "(drop (call $f (i32.const 1) (i64.const 2)))";
+        let indirect = "(drop (call_indirect (type $t) (i32.const 1) (i64.const 2) (i32.const 0)))";
+        for call in [call, indirect] {
+            let text = format!(
+                r#"(module (type $t (func (param i32 i64) (result i32))) (import "host" "f" (func $f (type $t)))
+                    (table 1 funcref) (elem (i32.const 0) $f) (export "f" (func $f))
+                    (func (export "run") {}))"#,
+                call.repeat(30)
+            );
+            assert_eq!(yields_of(&text, None), (1, 61), "before and after each call");
+            assert_eq!(yields_of(&text, Some("host")), (1, 31), "another module's functions yield themselves");
+        }
+    }
+
+    #[test]
+    fn rewrites_modules_with_malformed_names() {
+        let mut wasm = wat::parse_str(BULK).unwrap();
+        wasm.extend(b"\0\x08\x04name\x01\xff\xff");
+        assert!(wasmtime::Module::from_binary(&Engine::default(), &wasm).is_ok());
+        assert!(matches!(in_steps(&wasm), Cow::Owned(_)));
+        assert!(with_checks(&wasm, None).is_ok());
+        assert!(with_checks(b"\0asm\x01\0\0\0\xff", None).is_err());
+    }
+
+    #[test]
+    fn adds_no_bulk_operations_without_a_memory() {
+        let wasm = wat::parse_str("(module (func (drop (i32.const 1532))))").unwrap();
+        assert!(may_have_bulk(&wasm), "1532 is encoded like `memory.fill`");
+        let checked = with_checks(&wasm, None).unwrap();
+        assert!(wasmtime::Module::from_binary(&Engine::default(), &checked).is_ok());
+    }
+
+    #[test]
+    fn adds_no_checks_without_functions() {
+        let text = r#"(module (import "host" "f" (func $f)) (export "f" (func $f)))"#;
+        let wasm = wat::parse_str(text).unwrap();
+        assert_eq!(*with_checks(&wasm, None).unwrap(), *wasm);
     }
 
     #[test]

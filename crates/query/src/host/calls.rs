@@ -8,14 +8,16 @@ use serde_json::{Value, json};
 use services::headers::{HeaderError, MAX_CALL_HEAD};
 use services::problem::Kind;
 use services::{CallError, Made, Request, Response, Target};
+use tokio::task::coop::consume_budget;
 
 use super::documents::{Pointed, follow};
-use super::steps::{Step, call_in_steps, copy_in, copy_out};
+use super::steps::{Step, call_in_steps, copy_in, copy_out, copy_whole, in_steps};
 use super::{TEXT, call, called};
 use crate::futures::{Ended, Slot};
 use crate::guest::{Guest, View};
 use crate::limits::Limit;
 use crate::problem::{QueryError, short};
+use crate::record::{Tape, note_bytes};
 
 /// The maximum number of headers of a request: more than services accept.
 pub(crate) const HEADERS: u32 = 100;
@@ -26,9 +28,15 @@ const WAITED: u32 = 4096;
 pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     linker.func_wrap_async(HOST_MODULE, "http", |mut caller: Caller<'_, Guest>, (request,): (u32,)| {
         Box::new(async move {
-            let with = move |view: &mut View<'_>| view.note_request(request);
+            let long = View::new(&mut caller, "http")?.long_body(request);
+            if let Some(body) = long {
+                Box::pin(record_long(&mut caller, request, body)).await?;
+            } else {
+                let mut view = View::new(&mut caller, "http")?;
+                called(&mut view, |view| view.note_request(request)).map_err(Trapped::new)?;
+            }
             let mut body = BytesMut::new();
-            call_in_steps(&mut caller, "http", with, move |view| http(view, request, &mut body)).await
+            in_steps(&mut caller, "http", move |view| http(view, request, &mut body)).await
         })
     })?;
     linker.func_wrap(HOST_MODULE, "Handle_del", |mut caller: Caller<'_, Guest>, handle: i32| {
@@ -89,6 +97,14 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
         },
     )?;
     Ok(())
+}
+
+/// Records a call of `http` with a long body: copies the body in parts, and has it written in the pool.
+async fn record_long(caller: &mut Caller<'_, Guest>, request: u32, body: (u32, u32)) -> GuestResult<()> {
+    let with = View::new(caller, "http")?.note_request(request).map_err(Trapped::new)?;
+    // A request whose head is too large is recorded as null, and its body was not checked against the limit.
+    let body = if with.is_null() { Bytes::new() } else { copy_whole(caller, "http", body).await? };
+    caller.data_mut().called_with_body("http", with, body).await.map_err(Trapped::new)
 }
 
 fn http(view: &mut View<'_>, request: u32, body: &mut BytesMut) -> GuestResult<Step<i32>> {
@@ -213,9 +229,9 @@ impl Guest {
         Ok(())
     }
 
-    /// Waits for the next call to finish. Fails if a recording has no further finished call; returns `false`
-    /// if no call is in flight.
-    pub(crate) async fn settle_next(&mut self) -> Result<bool, QueryError> {
+    /// Waits for the next call to finish and returns its handle. Fails if a recording has no further finished
+    /// call; returns `None` if no call is in flight.
+    pub(crate) async fn settle_next(&mut self) -> Result<Option<i32>, QueryError> {
         let ended = match self.futures.try_next() {
             None => {
                 self.tape.waits()?;
@@ -224,7 +240,10 @@ impl Guest {
             }
             ended => ended,
         };
-        ended.map_or(Ok(false), |ended| self.settle_one(ended).map(|()| true))
+        let Some(ended) = ended else { return Ok(None) };
+        let handle = self.futures.handle(ended.0);
+        self.settle_one(ended)?;
+        Ok(Some(handle))
     }
 
     /// Returns the run's error if a failed call ends the run: because of a limit of the run, or because the
@@ -265,6 +284,27 @@ impl Guest {
         let ended = self.tape.called(function, with)?;
         ended.into_iter().for_each(|ended| self.futures.end(ended));
         Ok(())
+    }
+
+    /// Records a call whose argument `body` is long. The pool writes it.
+    async fn called_with_body(
+        &mut self,
+        function: &'static str,
+        mut with: Value,
+        body: Bytes,
+    ) -> Result<(), QueryError> {
+        let Some(mut recorder) = self.tape.take_recorder() else { return Ok(()) };
+        let bytes = body.len();
+        let write = move || {
+            if let Some(with) = with.as_object_mut() {
+                with.insert("body".to_owned(), note_bytes(body));
+            }
+            let called = recorder.called(function, with);
+            (recorder, called)
+        };
+        let (recorder, called) = self.away("recording", bytes, write).await?;
+        self.tape = Tape::Records(recorder);
+        called
     }
 
     /// Returns the body of a response, or no bytes if there is none yet.
@@ -388,7 +428,7 @@ fn response_json(
     };
     let found = match view.guest.document("Response_json", handle)? {
         Ok(opened) => followed.cloned().unwrap_or_else(|| follow(opened.document, &text)),
-        Err(error) => return Ok(Step::Done(error.code as i32)),
+        Err(error) => return Ok(error.step()),
     };
     match found {
         Ok(Some(value)) => {
@@ -420,14 +460,42 @@ async fn wait(guest: &mut Guest, handles: &[i32], all: bool) -> Result<i32, Quer
         return Ok(Code::Missing as i32);
     }
     guest.settle()?;
-    loop {
-        if let Some(index) = waited(guest, handles, all)? {
+    if all { wait_all(guest, handles).await } else { wait_any(guest, handles).await }
+}
+
+/// Waits for the first future and returns its index.
+async fn wait_any(guest: &mut Guest, handles: &[i32]) -> Result<i32, QueryError> {
+    for (index, handle) in (0..).zip(handles) {
+        if has_ended(guest, *handle)? {
             return Ok(index);
         }
-        if !guest.settle_next().await? {
-            return Ok(Code::Missing as i32);
+    }
+    while let Some(ended) = guest.settle_next().await? {
+        let mut waited = (0..).zip(handles);
+        if let Some((index, _)) = waited.find(|(_, handle)| **handle == ended) {
+            return Ok(index);
+        }
+        consume_budget().await;
+    }
+    Ok(Code::Missing as i32)
+}
+
+/// Waits for all futures. Returns the index of the first one that has ended, which is the first of the list.
+async fn wait_all(guest: &mut Guest, handles: &[i32]) -> Result<i32, QueryError> {
+    for handle in handles {
+        while !has_ended(guest, *handle)? {
+            if guest.settle_next().await?.is_none() {
+                return Ok(Code::Missing as i32);
+            }
+            consume_budget().await;
         }
     }
+    Ok(0)
+}
+
+fn has_ended(guest: &Guest, handle: i32) -> Result<bool, QueryError> {
+    let slot = guest.futures.get(handle).ok_or(QueryError::BadHandle { function: "Future_wait", handle })?;
+    Ok(matches!(slot, Slot::Ended(_)))
 }
 
 /// Returns the maximum number of handles in a call of `Future_wait`.
@@ -447,17 +515,72 @@ fn read_handles(view: &View<'_>, futures: u32, count: u32) -> GuestResult<Vec<i3
     Ok(words.iter().map(|word| i32::from_le_bytes(*word)).collect())
 }
 
-/// Returns the index of the first finished future, once the wait is over.
-fn waited(guest: &Guest, handles: &[i32], all: bool) -> Result<Option<i32>, QueryError> {
-    let mut first = None;
-    for (index, handle) in (0..).zip(handles) {
-        let slot = guest.futures.get(*handle);
-        match slot.ok_or(QueryError::BadHandle { function: "Future_wait", handle: *handle })? {
-            Slot::Ended(_) if !all => return Ok(Some(index)),
-            Slot::Ended(_) => first = first.or(Some(index)),
-            _ if all => return Ok(None),
-            _ => {}
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+
+    use http::StatusCode;
+
+    use super::*;
+
+    /// Returns a guest with calls that have ended but are not stored in their slots, and their handles.
+    fn guest_with_ended_calls(count: usize) -> (Guest, Vec<i32>) {
+        let mut guest = Guest::isolated();
+        let handles = (0..count).map(|_| guest.futures.start(true, 0, std::future::pending())).collect();
+        for number in 0..count {
+            guest.futures.end((number, Ok(response("1".into()))));
+        }
+        (guest, handles)
+    }
+
+    fn response(body: Bytes) -> Response {
+        Response { status: StatusCode::OK, headers: HeaderMap::new(), body }
+    }
+
+    async fn polls(waiting: impl Future<Output = Result<i32, QueryError>>) -> (i32, usize) {
+        let (mut waiting, mut polls) = (pin!(waiting), 0);
+        let index = poll_fn(|context| {
+            polls += 1;
+            waiting.as_mut().poll(context)
+        });
+        let index = index.await.unwrap();
+        (index, polls)
+    }
+
+    #[tokio::test]
+    async fn waiting_for_many_calls_yields() {
+        let (mut guest, handles) = guest_with_ended_calls(1000);
+        let (index, count) = polls(wait_all(&mut guest, &handles)).await;
+        assert!(index == 0 && count > 3, "{count} polls");
+        let (mut guest, handles) = guest_with_ended_calls(1000);
+        let (index, count) = polls(wait_any(&mut guest, &handles[999..])).await;
+        assert!(index == 0 && count > 3, "{count} polls");
+    }
+
+    #[tokio::test]
+    async fn returns_the_index_of_the_call_that_ended() {
+        let (mut guest, handles) = guest_with_ended_calls(3);
+        let pending = guest.futures.start(true, 0, std::future::pending());
+        assert_eq!(wait_any(&mut guest, &[pending, handles[2]]).await.unwrap(), 1);
+        assert_eq!(wait(&mut guest, &[pending, handles[2], handles[0]], false).await.unwrap(), 1);
+        assert_eq!(wait(&mut guest, &handles, true).await.unwrap(), 0);
+        assert_eq!(wait(&mut guest, &[], true).await.unwrap(), Code::Missing as i32);
+        let unknown = wait(&mut guest, &[pending, 77], false).await;
+        assert!(matches!(unknown, Err(QueryError::BadHandle { handle: 77, .. })));
+    }
+
+    #[tokio::test]
+    async fn yields_before_it_indexes_a_longer_response() {
+        use crate::host::documents::NoDocument;
+        for (bytes, is_due) in [(64 << 10, false), (65 << 10, true)] {
+            let (mut guest, _) = guest_with_ended_calls(0);
+            let handle = guest.futures.start(true, 0, std::future::pending());
+            let body = format!("\"{}\"", "a".repeat(bytes - 2));
+            guest.futures.end((0, Ok(response(body.into()))));
+            let first = guest.document("Json_text", handle).unwrap();
+            assert_eq!(matches!(first, Err(NoDocument::Due)), is_due, "{bytes} bytes");
+            assert!(guest.document("Json_text", handle).unwrap().is_ok());
         }
     }
-    Ok(first)
 }

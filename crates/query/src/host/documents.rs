@@ -7,12 +7,18 @@ use query_abi::Code;
 use sandbox::{GuestResult, Trapped};
 
 use super::calls::code;
-use super::steps::PART;
+use super::steps::Step;
 use super::values::LongScalar;
 use crate::futures::Slot;
 use crate::guest::Guest;
 use crate::limits::Limit;
 use crate::problem::QueryError;
+
+/// The longest scalar that is read with others, in bytes. Escapes take a hundredth of a microsecond per byte.
+const SHORT_SCALAR: usize = 32 << 10;
+/// The longest response that is indexed at once, in bytes. A longer one, up to [`SHORT_TEXT`], is indexed in
+/// the next part of the call, since the guest may have run for a millisecond before.
+const SHORT_INDEX: usize = 64 << 10;
 
 /// The documents of a run, or the errors of parsing them.
 #[derive(Debug, Default)]
@@ -21,6 +27,8 @@ pub(crate) struct Documents {
     /// The most recently read long scalar. Programs ask for a scalar twice: first for its length, then for
     /// its text.
     scalar: Option<(ScalarPlace, LongScalar)>,
+    /// The handle whose response is indexed in the next part of a call.
+    due: Option<i32>,
 }
 
 /// The position of a scalar: the handle of its response, and the offset in the document.
@@ -45,10 +53,12 @@ pub(super) enum Found<'a> {
     Unread(ScalarPlace),
 }
 
-/// The reason why a response has no document: an error code, and the position in the body.
-pub(super) struct NoDocument {
-    pub(super) code: Code,
-    pub(super) place: usize,
+/// The reason why a response has no document.
+pub(super) enum NoDocument {
+    /// An error code, and the position in the body.
+    Failed { code: Code, place: usize },
+    /// It is indexed in the next part of the call.
+    Due,
 }
 
 /// The result of resolving a JSON Pointer.
@@ -90,15 +100,11 @@ impl Documents {
 }
 
 impl<'a> OpenDocument<'a> {
-    /// Whether traversing the document takes more than one part.
-    pub(super) fn is_long(&self) -> bool {
-        self.document.text().len() > PART
-    }
-
     /// Returns a value. Only the index of arrays and objects is used, not their contents.
     pub(super) fn value(&self, node: Node<'a>) -> Found<'a> {
         let is_container = matches!(node.kind(), Kind::Array | Kind::Object);
-        if !self.is_long() || is_container || !node.is_longer(PART) {
+        let is_short = self.document.text().len() <= SHORT_SCALAR;
+        if is_short || is_container || !node.is_longer(SHORT_SCALAR) {
             return Found::Short(node);
         }
         let place = ScalarPlace { handle: self.handle, start: node.start() };
@@ -109,17 +115,27 @@ impl<'a> OpenDocument<'a> {
     }
 }
 
+impl NoDocument {
+    /// Returns the next step of a call that needs the document.
+    pub(super) fn step(self) -> Step<i32> {
+        match self {
+            Self::Failed { code, .. } => Step::Done(code as i32),
+            Self::Due => Step::Turn,
+        }
+    }
+}
+
 impl From<Code> for NoDocument {
     fn from(code: Code) -> Self {
-        Self { code, place: 0 }
+        Self::Failed { code, place: 0 }
     }
 }
 
 impl From<json::Error> for NoDocument {
     fn from(error: json::Error) -> Self {
         match error {
-            json::Error::TooDeep(place) => Self { code: Code::TooDeep, place },
-            json::Error::NotJson(place) => Self { code: Code::NotJson, place },
+            json::Error::TooDeep(place) => Self::Failed { code: Code::TooDeep, place },
+            json::Error::NotJson(place) => Self::Failed { code: Code::NotJson, place },
             json::Error::TooLong | json::Error::IndexTooLarge(_) | json::Error::NotPointer => {
                 Code::Invalid.into()
             }
@@ -177,14 +193,16 @@ impl Guest {
         Ok(())
     }
 
-    /// Runs work on a long text in the pool, without the run permit.
-    async fn away<T: Send + 'static>(
+    /// Runs work on a text; on a long one in the pool, without the run permit.
+    pub(super) async fn away<T: Send + 'static>(
         &mut self,
         kind: &'static str,
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, QueryError> {
-        self.steps_aside();
+        if bytes > SHORT_TEXT {
+            self.steps_aside();
+        }
         let done = services::work_on_text(&self.offload, kind, &self.call, bytes, work);
         done.await
             .map_err(|error| self.end_of_run(&error).unwrap_or_else(|| self.limits.exceeded(Limit::Deadline)))
@@ -201,8 +219,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Returns the document of a response, parsed on first use. A long response has to be parsed by
-    /// [`Guest::index`] first.
+    /// Returns the document of a response, parsed on first use, which may take another part of the call. A
+    /// long response has to be parsed by [`Guest::index`] first.
     pub(super) fn document(
         &mut self,
         function: &'static str,
@@ -216,6 +234,9 @@ impl Guest {
             };
             if body.len() > SHORT_TEXT {
                 return Ok(Err(Code::NotReady.into()));
+            }
+            if body.len() > SHORT_INDEX && self.documents.due.replace(handle) != Some(handle) {
+                return Ok(Err(NoDocument::Due));
             }
             let document = Document::within(body, self.rest_memory());
             self.keep(handle, document).map_err(Trapped::new)?;

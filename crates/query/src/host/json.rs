@@ -10,10 +10,10 @@ use query_abi::{Code, HOST_MODULE, JSON_VALUE_BYTES};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::json;
 
-use super::documents::{Found, OpenDocument};
+use super::TEXT;
+use super::documents::{Found, NoDocument, OpenDocument};
 use super::steps::{Pass, Step, call_in_steps, copy_out};
 use super::values::{Out, Written, word};
-use super::{TEXT, call};
 use crate::guest::{Guest, View};
 
 pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
@@ -59,27 +59,32 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
             })
         },
     )?;
-    linker.func_wrap(
+    linker.func_wrap_async(
         HOST_MODULE,
         "Json_column",
         |mut caller: Caller<'_, Guest>,
-         future: i32,
-         node: u32,
-         name: u32,
-         name_len: u32,
-         last: i32,
-         values: u32,
-         count: u32,
-         data: u32,
-         len: u32| {
-            let with = |view: &mut View<'_>| {
-                let name = view.note_text(name, name_len)?;
-                let (last, count) = (last != 0, count);
-                Ok(json!({ "future": future, "node": node, "name": name, "last": last, "count": count, "len": len }))
-            };
-            let wanted = Wanted { node, name: (name, name_len), last: last != 0 };
-            call(&mut caller, "Json_column", with, |view| {
-                json_column(view, future, &wanted, (values, count), (data, len))
+         (future, node, name, name_len, last, values, count, data, len): (
+            i32,
+            u32,
+            u32,
+            u32,
+            i32,
+            u32,
+            u32,
+            u32,
+            u32,
+        )| {
+            Box::new(async move {
+                let with = move |view: &mut View<'_>| {
+                    let name = view.note_text(name, name_len)?;
+                    let (last, count) = (last != 0, count);
+                    Ok(json!({ "future": future, "node": node, "name": name, "last": last, "count": count, "len": len }))
+                };
+                let wanted = Wanted { node, name: (name, name_len), last: last != 0 };
+                call_in_steps(&mut caller, "Json_column", with, move |view| {
+                    json_column(view, future, &wanted, (values, count), (data, len))
+                })
+                .await
             })
         },
     )?;
@@ -116,7 +121,7 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
 /// The maximum number of values per call of `Json_column`. A program that needs more calls again.
 const COLUMN: u32 = 1024;
 /// The maximum length of the text that one call of `Json_column` traverses, and of one item: members may be short.
-const NEAR: usize = 96 << 10;
+const NEAR: usize = 48 << 10;
 
 /// The requested member.
 struct Wanted {
@@ -142,7 +147,7 @@ fn json_root(
     view.slice(data, len)?;
     view.slice(value, JSON_VALUE_BYTES)?;
     let is_taped = !view.guest.tape.is_off();
-    let mut out = Out { bytes: view.bytes, text: data, end: data + len };
+    let mut out = Out::new(view.bytes, data, data + len);
     let (code, place) = match view.guest.document("Json_root", future)? {
         Ok(opened) => {
             let root = opened.document.root();
@@ -151,7 +156,8 @@ fn json_root(
             }
             (Code::Ok, 0)
         }
-        Err(error) => (error.code, word(error.place)),
+        Err(NoDocument::Failed { code, place }) => (code, word(place)),
+        Err(NoDocument::Due) => return Ok(Step::Turn),
     };
     out.no_document(value, place);
     view.guest.tape.gives(&place.to_le_bytes(), &[]).map_err(Trapped::new)?;
@@ -204,7 +210,7 @@ fn json_member(
     view.slice(name, name_len)?;
     let opened = match view.guest.document("Json_member", future)? {
         Ok(opened) => opened,
-        Err(error) => return Ok(Step::Done(error.code as i32)),
+        Err(error) => return Ok(error.step()),
     };
     if name_len > TEXT {
         return Ok(Step::Done(Code::Invalid as i32));
@@ -219,7 +225,7 @@ fn json_member(
     let Some(found) = search.found.and_then(|spot| opened.document.at(spot)) else {
         return Ok(Step::Done(Code::Missing as i32));
     };
-    let mut out = Out { bytes: view.bytes, text: data, end: data + len };
+    let mut out = Out::new(view.bytes, data, data + len);
     Ok(out.write(value, opened.value(found)).last(Code::Ok as i32))
 }
 
@@ -231,7 +237,7 @@ fn json_column(
     wanted: &Wanted,
     (values, count): (u32, u32),
     (data, len): (u32, u32),
-) -> GuestResult<i32> {
+) -> GuestResult<Step<i32>> {
     view.slice(data, len)?;
     let room = count.saturating_mul(JSON_VALUE_BYTES);
     view.slice(values, room)?;
@@ -239,13 +245,13 @@ fn json_column(
     view.slice(wanted.name.0, wanted.name.1)?;
     let opened = match view.guest.document("Json_column", future)? {
         Ok(opened) => opened,
-        Err(error) => return Ok(error.code as i32),
+        Err(error) => return Ok(error.step()),
     };
     if wanted.name.1 > TEXT {
-        return Ok(Code::Invalid as i32);
+        return Ok(Step::Done(Code::Invalid as i32));
     }
     let name = view.bytes[wanted.name.0 as usize..][..wanted.name.1 as usize].to_vec();
-    let mut out = Out { bytes: view.bytes, text: data, end: data + len };
+    let mut out = Out::new(view.bytes, data, data + len);
     let places = (values..values + room).step_by(JSON_VALUE_BYTES as usize);
     let first = wanted.node as usize;
     let items = opened.document.node(first).into_iter().flat_map(Node::and_following);
@@ -261,7 +267,7 @@ fn json_column(
         };
         matches!(out.write(*at, opened.value(found)), Written::Whole)
     });
-    Ok(length(filled.count()))
+    Ok(Step::Done(length(filled.count())))
 }
 
 /// The progress of writing a container's children.
@@ -305,6 +311,7 @@ impl Filling {
             }
             for node in [Some(name), value].into_iter().flatten().skip(self.written) {
                 let written = out.write(self.at, opened.value(node));
+                pass.count_escaped(out.take_escaped());
                 if let Written::Unread(place) = written {
                     return Some(Step::Read(place));
                 }
@@ -332,7 +339,7 @@ fn json_children(
     view.slice(data, len)?;
     let opened = match view.guest.document("Json_children", future)? {
         Ok(opened) => opened,
-        Err(error) => return Ok(Step::Done(error.code as i32)),
+        Err(error) => return Ok(error.step()),
     };
     let filling = match filling {
         Some(filling) => filling,
@@ -346,7 +353,7 @@ fn json_children(
             none.insert(Filling::new(node, data, records))
         }
     };
-    let mut out = Out { bytes: view.bytes, text: filling.text, end: data + len };
+    let mut out = Out::new(view.bytes, filling.text, data + len);
     let step = filling.goes_on(&opened, &mut out);
     filling.text = out.text;
     Ok(step.unwrap_or_else(|| Step::Done(length((filling.text - data) as usize + filling.missing))))
@@ -355,10 +362,10 @@ fn json_children(
 fn json_text(view: &mut View<'_>, future: i32, node: u32, out: (u32, u32)) -> GuestResult<Step<i32>> {
     let opened = match view.guest.document("Json_text", future)? {
         Ok(opened) => opened,
-        Err(error) => return Ok(Step::Done(error.code as i32)),
+        Err(error) => return Ok(error.step()),
     };
     let text = match opened.document.node(node as usize).map(|node| opened.value(node)) {
-        Some(Found::Short(node)) => node.slice(),
+        Some(Found::Short(node)) => spelt(node),
         Some(Found::Long(scalar)) => scalar.text(),
         Some(Found::Unread(place)) => return Ok(Step::Read(place)),
         None => Bytes::new(),
@@ -366,6 +373,34 @@ fn json_text(view: &mut View<'_>, future: i32, node: u32, out: (u32, u32)) -> Gu
     copy_out(view, &text, out)
 }
 
+/// Returns the JSON text of a short value. A program may point to a colon, which is not a value: its text
+/// would extend to the next comma, within a string of any length.
+fn spelt(node: Node<'_>) -> Bytes {
+    match node.kind() {
+        Kind::Array | Kind::Object => node.slice(),
+        _ => {
+            let text = node.with_space();
+            text.slice(..text.trim_ascii_end().len())
+        }
+    }
+}
+
 fn length(bytes: usize) -> i32 {
     i32::try_from(bytes).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_colon_ends_at_the_next_token() {
+        let text = r#"{ "a" : "b; c" , "d": 1 }"#;
+        let document = Document::new(text.into()).unwrap();
+        let text_at = |start: usize| spelt(document.node(start).unwrap());
+        assert_eq!(text_at(0), text);
+        assert_eq!(text_at(6), ":");
+        assert_eq!(text_at(8), r#""b; c""#);
+        assert_eq!(text_at(22), "1");
+    }
 }

@@ -4,25 +4,35 @@
 //! copy all of it. Scalars of that length are read in the pool.
 
 use bytes::{Bytes, BytesMut};
+use offload::SHORT_TEXT;
 use sandbox::{Caller, GuestResult, Trapped};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use super::documents::ScalarPlace;
 use super::{Gives, called};
 use crate::guest::{Guest, View};
+use crate::limits::Limit;
 use crate::problem::QueryError;
+use crate::stored::hex;
 
-/// The bytes that are traversed or copied per part.
-pub(super) const PART: usize = 512 << 10;
+/// The bytes that are copied per part: some tenths of a millisecond, even to pages that are touched for the
+/// first time.
+pub(crate) const COPIED: usize = 512 << 10;
+/// The bytes that are traversed or hashed per part. A guest may have run for a millisecond before the call.
+const PART: usize = SHORT_TEXT;
 
 /// The weight of each value in bytes, in addition to its text: the time to read its record is about the same.
-pub(super) const VALUE: usize = 128;
+const VALUE: usize = 128;
+/// The weight of each byte of a string with escapes, in addition to its text.
+const ESCAPED: usize = 8;
 
 /// The values that one part of a host call traverses.
 #[derive(Default)]
 pub(super) struct Pass {
     begin: Option<usize>,
     values: usize,
+    escaped: usize,
 }
 
 impl Pass {
@@ -30,7 +40,12 @@ impl Pass {
     pub(super) fn is_over(&mut self, start: usize) -> bool {
         let begin = *self.begin.get_or_insert(start);
         self.values += 1;
-        self.values > 1 && start - begin + VALUE * self.values > PART
+        self.values > 1 && start - begin + VALUE * self.values + ESCAPED * self.escaped > PART
+    }
+
+    /// Counts the content of strings that had escapes, in bytes.
+    pub(super) fn count_escaped(&mut self, bytes: usize) {
+        self.escaped += bytes;
     }
 }
 
@@ -51,14 +66,26 @@ pub(super) async fn call_in_steps<R: Gives + Send>(
     caller: &mut Caller<'_, Guest>,
     function: &'static str,
     with: impl FnOnce(&mut View<'_>) -> Result<Value, QueryError> + Send,
-    mut step: impl FnMut(&mut View<'_>) -> GuestResult<Step<R>> + Send,
+    step: impl FnMut(&mut View<'_>) -> GuestResult<Step<R>> + Send,
 ) -> GuestResult<R> {
     called(&mut View::new(caller, function)?, with).map_err(Trapped::new)?;
+    in_steps(caller, function, step).await
+}
+
+/// Runs a host function whose call has been recorded.
+pub(super) async fn in_steps<R: Gives + Send>(
+    caller: &mut Caller<'_, Guest>,
+    function: &'static str,
+    mut step: impl FnMut(&mut View<'_>) -> GuestResult<Step<R>> + Send,
+) -> GuestResult<R> {
     let result = loop {
         match step(&mut View::new(caller, function)?)? {
             Step::Done(result) => break result,
             Step::Turn => turn(caller).await,
-            Step::Read(place) => caller.data_mut().read_scalar(place).await.map_err(Trapped::new)?,
+            Step::Read(place) => {
+                turn(caller).await;
+                caller.data_mut().read_scalar(place).await.map_err(Trapped::new)?;
+            }
             Step::Copy { bytes, to, then } => {
                 copy(caller, function, &bytes, to).await?;
                 if let Some(result) = then {
@@ -76,7 +103,7 @@ pub(super) fn copy_in(view: &View<'_>, (data, len): (u32, u32), copied: &mut Byt
     let text = view.slice(data, len)?;
     copied.reserve(text.len() - copied.len());
     let rest = &text[copied.len()..];
-    copied.extend_from_slice(&rest[..rest.len().min(PART)]);
+    copied.extend_from_slice(&rest[..rest.len().min(COPIED)]);
     Ok(copied.len() == text.len())
 }
 
@@ -95,7 +122,7 @@ async fn copy(
     bytes: &[u8],
     mut to: u32,
 ) -> GuestResult<()> {
-    for (number, part) in bytes.chunks(PART).enumerate() {
+    for (number, part) in bytes.chunks(COPIED).enumerate() {
         if number > 0 {
             turn(caller).await;
         }
@@ -105,8 +132,59 @@ async fn copy(
     Ok(())
 }
 
+/// Copies bytes out of the guest's memory.
+pub(super) async fn copy_whole(
+    caller: &mut Caller<'_, Guest>,
+    function: &'static str,
+    text: (u32, u32),
+) -> GuestResult<Bytes> {
+    let mut copied = BytesMut::new();
+    while !copy_in(&View::new(caller, function)?, text, &mut copied)? {
+        turn(caller).await;
+    }
+    Ok(copied.freeze())
+}
+
+/// Returns the hash of an answer, which a replay reproduces, in the format of recordings. Answers above the
+/// size limit are not hashed, and none is if the run is not recorded or replayed.
+pub(super) async fn answer_hash(
+    caller: &mut Caller<'_, Guest>,
+    function: &'static str,
+    (mut data, mut len): (u32, u32),
+) -> GuestResult<String> {
+    let guest = caller.data();
+    if guest.tape.is_off() {
+        return Ok(String::new());
+    }
+    let is_small = len as usize <= guest.limits.size(Limit::Output);
+    if !is_small || View::new(caller, function)?.slice(data, len).is_err() {
+        len = 0;
+    }
+    let mut hash = Sha256::new();
+    while len > 0 {
+        let part = len.min(PART as u32);
+        hash.update(View::new(caller, function)?.slice(data, part)?);
+        (data, len) = (data + part, len - part);
+        turn(caller).await;
+    }
+    Ok(hex(&hash.finalize().into()))
+}
+
 /// Yields like an epoch tick does.
 async fn turn(caller: &mut Caller<'_, Guest>) {
     caller.data_mut().ticked();
     tokio::task::yield_now().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_has_fewer_strings_with_escapes() {
+        let mut pass = Pass::default();
+        assert!(!pass.is_over(0) && !pass.is_over(PART / 2));
+        pass.count_escaped(PART / ESCAPED / 2);
+        assert!(pass.is_over(PART / 2 + 1));
+    }
 }

@@ -97,10 +97,12 @@ impl LongScalar {
 
 /// Guest memory for values. The range has been checked.
 pub(super) struct Out<'a> {
-    pub(super) bytes: &'a mut [u8],
+    bytes: &'a mut [u8],
     /// The address of the next text, and the end of the space for texts.
     pub(super) text: u32,
-    pub(super) end: u32,
+    end: u32,
+    /// The content of strings with escapes, in bytes.
+    escaped: usize,
 }
 
 /// The result of writing a value.
@@ -125,7 +127,16 @@ impl Written {
     }
 }
 
-impl Out<'_> {
+impl<'a> Out<'a> {
+    pub(super) fn new(bytes: &'a mut [u8], text: u32, end: u32) -> Self {
+        Self { bytes, text, end, escaped: 0 }
+    }
+
+    /// Returns the bytes of strings with escapes since the last call.
+    pub(super) fn take_escaped(&mut self) -> usize {
+        std::mem::take(&mut self.escaped)
+    }
+
     /// Writes a value at `at`, and its text if there is enough space.
     pub(super) fn write(&mut self, at: u32, found: Found<'_>) -> Written {
         match found {
@@ -154,6 +165,9 @@ impl Out<'_> {
     fn node(&mut self, at: u32, node: Node<'_>) -> Written {
         let record = ValueRecord::of(node, word(node.start()));
         let Some(text) = &record.text else { return self.plain(at, &record) };
+        if let Cow::Owned(text) = text {
+            self.escaped += text.len();
+        }
         let Some(to) = self.reserve(at, &record, text.len()) else { return Written::Short(text.len() + 1) };
         self.bytes[to as usize..][..text.len()].copy_from_slice(text);
         Written::Whole

@@ -1,7 +1,7 @@
 //! Writes a recording while its program runs, within a size limit.
 //!
 //! Host calls are serialised at once: other representations take many times the memory of the text, and a
-//! program may make very many calls.
+//! program may make very many calls. Long arguments, and the document as a whole, are serialised in the pool.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -68,15 +68,28 @@ impl Recordings {
 pub(crate) struct Recorder {
     /// The recording without its calls.
     recording: Recording,
-    /// The calls, as a JSON array without its closing bracket.
+    /// The calls, as a JSON array without its closing bracket. The last one has no closing bracket either.
     calls: Bounded,
-    /// The last call, which may still be incomplete.
-    last: Option<HostCall>,
+    /// The rest of the last call, which may still be incomplete.
+    last: Option<CallEnd>,
     /// The bytes of all other stored data, and the bytes that were copied for the next call.
     kept: usize,
     noted: usize,
     /// Whether the program is within the last host call.
     inside: bool,
+}
+
+/// The members of a [`HostCall`] that follow its arguments.
+#[derive(Default, Serialize)]
+struct CallEnd {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ended: Vec<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Data>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    part: Option<(usize, usize)>,
 }
 
 /// Text with a maximum size.
@@ -100,6 +113,15 @@ impl Write for Bounded {
 }
 
 impl Bounded {
+    /// Creates a text of at most `limit` bytes, and reserves them: to grow it would copy megabytes at a time.
+    /// Pages that are not written to take no memory.
+    fn new(limit: usize) -> Self {
+        let mut text = Vec::new();
+        // A limit that the system refuses is not reserved.
+        let _ = text.try_reserve_exact(limit);
+        Self { text, limit }
+    }
+
     /// Appends a value as JSON.
     fn add(&mut self, value: &impl Serialize) -> Result<(), QueryError> {
         serde_json::to_writer(&mut *self, value).map_err(|error| match error.io_error_kind() {
@@ -123,7 +145,8 @@ impl Recorder {
             responses: BTreeMap::new(),
             end: End::Answer { status: 200, headers: Data::default(), length: 0, sha256: String::new() },
         };
-        let calls = Bounded { text: b"[".into(), limit: usize::try_from(size).unwrap_or(usize::MAX) };
+        let mut calls = Bounded::new(usize::try_from(size).unwrap_or(usize::MAX));
+        calls.text.push(b'[');
         Self { recording, calls, last: None, kept: ask.input.len(), noted: 0, inside: false }
     }
 
@@ -140,21 +163,31 @@ impl Recorder {
         self.fits(0)
     }
 
-    pub(super) fn called(&mut self, function: &str, with: Value) -> Result<(), QueryError> {
-        self.write_last()?;
+    pub(crate) fn called(&mut self, function: &str, with: Value) -> Result<(), QueryError> {
+        self.end_last()?;
         self.noted = 0;
         self.inside = true;
-        self.last = Some(HostCall { function: function.to_owned(), with, ..HostCall::default() });
-        self.fits(0)
-    }
-
-    /// Writes the last call, which is complete now.
-    fn write_last(&mut self) -> Result<(), QueryError> {
-        let Some(call) = self.last.take() else { return Ok(()) };
         if self.calls.text.len() > 1 {
             self.calls.text.push(b',');
         }
-        self.calls.add(&call)
+        self.calls.add(&HostCall { function: function.to_owned(), with, ..HostCall::default() })?;
+        // The rest of the call follows in place of its closing bracket.
+        self.calls.text.pop();
+        self.last = Some(CallEnd::default());
+        self.fits(0)
+    }
+
+    /// Writes the rest of the last call, which is complete now.
+    fn end_last(&mut self) -> Result<(), QueryError> {
+        let Some(end) = self.last.take() else { return Ok(()) };
+        let start = self.calls.text.len();
+        self.calls.add(&end)?;
+        if self.calls.text.len() == start + "{}".len() {
+            self.calls.text.remove(start);
+        } else if let Some(bracket) = self.calls.text.get_mut(start) {
+            *bracket = b',';
+        }
+        Ok(())
     }
 
     /// Records the result of an upstream call.
@@ -191,23 +224,26 @@ impl Recorder {
         self.last(|call| call.result = result);
     }
 
-    fn last(&mut self, note: impl FnOnce(&mut HostCall)) {
+    fn last(&mut self, note: impl FnOnce(&mut CallEnd)) {
         if let Some(call) = &mut self.last {
             note(call);
         }
     }
 
-    /// Completes the document after the run.
-    pub(crate) fn finish(
-        mut self,
-        result: Result<(), &QueryError>,
-        answer: &Answer,
-    ) -> Result<Bytes, QueryError> {
-        self.recording.end = match result {
-            Ok(()) => End::of(answer),
-            Err(error) => End::failed(error, self.inside),
-        };
-        self.write_last()?;
+    /// Returns the end of a run that failed.
+    pub(crate) fn failed(&self, error: &QueryError) -> End {
+        End::failed(error, self.inside)
+    }
+
+    /// Returns the size of the document so far, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.calls.text.len().saturating_add(self.kept)
+    }
+
+    /// Completes the document after the run. `failed` is the end of a run without an answer.
+    pub(crate) fn finish(mut self, failed: Option<End>, answer: &Answer) -> Result<Bytes, QueryError> {
+        self.recording.end = failed.unwrap_or_else(|| End::of(answer));
+        self.end_last()?;
         self.calls.text.push(b']');
         let Recording {
             version, program, services, methods, safe_only, limits, input, responses, end, ..
@@ -215,7 +251,7 @@ impl Recorder {
         let calls = String::from_utf8(std::mem::take(&mut self.calls.text)).unwrap_or_default();
         let calls = RawValue::from_string(calls);
         let calls = &*calls.map_err(|error| QueryError::Gateway(error.to_string()))?;
-        let mut document = Bounded { text: Vec::new(), limit: self.calls.limit };
+        let mut document = Bounded::new(self.calls.limit);
         document.add(&Document {
             version,
             program,
@@ -276,4 +312,76 @@ fn part(bytes: &[u8], body: &[u8]) -> Option<(usize, usize)> {
     let start = bytes.as_ptr().addr().checked_sub(body.as_ptr().addr())?;
     let inside = start.checked_add(bytes.len()).is_some_and(|end| end <= body.len());
     (inside && !bytes.is_empty()).then_some((start, bytes.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use serde_json::json;
+    use services::Services;
+
+    use super::*;
+    use crate::config::LimitsConfig;
+
+    fn recorder() -> Recorder {
+        let facts = ProgramFacts { media_type: String::new(), sha256: String::new(), environment: None };
+        let input = Bytes::from_static(b"in");
+        let ask = Ask { input, granted: None, safe_only: true, list_calls: false, records: true };
+        let access = Access::new(HashMap::new(), Services::new(&BTreeMap::new()).unwrap(), Vec::new());
+        Recorder::new(facts, &ask, &access, &Limits::caps(&LimitsConfig::default()), 10_000)
+    }
+
+    #[test]
+    fn writes_the_arguments_of_a_call_when_it_begins() {
+        let mut recorder = recorder();
+        recorder.called("log", json!({ "text": "a".repeat(1000) })).unwrap();
+        assert!(recorder.size() > 1000, "{}", recorder.size());
+        let before = recorder.size();
+        recorder.gave(Some(7));
+        recorder.called("clock", Value::Null).unwrap();
+        assert!(recorder.size() < before + 100, "only the result and the next call follow");
+        assert!(recorder.called("log", json!({ "text": "a".repeat(10_000) })).is_err());
+    }
+
+    #[test]
+    fn writes_every_member_of_a_call() {
+        let mut recorder = recorder();
+        recorder.called("clock", Value::Null).unwrap();
+        recorder.called("random", json!({ "len": 3 })).unwrap();
+        recorder.gives(b"abc", &[]).unwrap();
+        recorder.gave(None);
+        recorder.called("Future_wait", json!({ "futures": [1, 2] })).unwrap();
+        for handle in [2, 1] {
+            recorder.ended(handle, &Err(CallError::Limit("limit-calls"))).unwrap();
+        }
+        recorder.gave(Some(1));
+        recorder.called("Response_json", json!({ "future": 1 })).unwrap();
+        let body = b"[1,22]";
+        recorder.gives(&body[3..5], body).unwrap();
+        recorder.gave(Some(2));
+        let document = recorder.finish(None, &Answer::default()).unwrap();
+        let call = |function: &str| HostCall { function: function.to_owned(), ..HostCall::default() };
+        let expected = [
+            call("clock"),
+            HostCall {
+                with: json!({ "len": 3 }),
+                data: Some(Data(Bytes::from_static(b"abc"))),
+                ..call("random")
+            },
+            HostCall {
+                with: json!({ "futures": [1, 2] }),
+                ended: vec![2, 1],
+                result: Some(1),
+                ..call("Future_wait")
+            },
+            HostCall {
+                with: json!({ "future": 1 }),
+                result: Some(2),
+                part: Some((3, 2)),
+                ..call("Response_json")
+            },
+        ];
+        assert_eq!(Recording::read(&document).unwrap().calls, expected);
+    }
 }

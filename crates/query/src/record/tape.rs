@@ -1,5 +1,7 @@
 //! The interface between host functions and recordings: writes a recording, replays one, or does nothing.
 
+use bytes::Bytes;
+use offload::SHORT_TEXT;
 use serde_json::{Value, json};
 use services::headers::MAX_CALL_HEAD;
 use services::{CallError, Response};
@@ -8,7 +10,6 @@ use super::{HostCall, Recorder};
 use crate::futures::Ended;
 use crate::guest::View;
 use crate::host::{HEADERS, head_len, most_waited};
-use crate::limits::Limit;
 use crate::problem::QueryError;
 use crate::record::Data;
 use crate::replay::Player;
@@ -31,6 +32,17 @@ pub(crate) enum Tape {
 impl Tape {
     pub(crate) fn is_off(&self) -> bool {
         matches!(self, Self::Off)
+    }
+
+    /// Takes the recorder of a recorded run. It has to be put back.
+    pub(crate) fn take_recorder(&mut self) -> Option<Box<Recorder>> {
+        match std::mem::take(self) {
+            Self::Records(recorder) => Some(recorder),
+            other => {
+                *self = other;
+                None
+            }
+        }
     }
 
     /// Reports a host call. In a replay, returns the upstream calls that finish at this point.
@@ -105,6 +117,11 @@ impl Tape {
     }
 }
 
+/// Returns bytes in the form that recordings have: as text if they are UTF-8.
+pub(crate) fn note_bytes(bytes: Bytes) -> Value {
+    serde_json::to_value(Data(bytes)).unwrap_or_default()
+}
+
 /// Reads arguments for a recording. Arguments out of bounds are recorded as empty, since the host function
 /// itself reports the error.
 impl View<'_> {
@@ -112,19 +129,12 @@ impl View<'_> {
     pub(crate) fn note(&mut self, address: u32, len: u32) -> Result<Value, QueryError> {
         self.guest.tape.fits(len)?;
         let bytes = self.slice(address, len).unwrap_or_default();
-        Ok(serde_json::to_value(Data(bytes.to_vec().into())).unwrap_or_default())
+        Ok(note_bytes(bytes.to_vec().into()))
     }
 
     /// Returns a text, cut to the maximum length in recordings.
     pub(crate) fn note_text(&mut self, address: u32, len: u32) -> Result<Value, QueryError> {
         self.note(address, len.min(NOTED))
-    }
-
-    /// Returns the hash of bytes that a replay reproduces. Answers above the size limit are not hashed.
-    pub(crate) fn note_hash(&self, address: u32, len: u32) -> Value {
-        let is_small = len as usize <= self.guest.limits.size(Limit::Output);
-        let bytes = self.slice(address, len).ok().filter(|_| is_small);
-        json!({ "length": len, "sha256": super::sha256(bytes.unwrap_or_default()) })
     }
 
     /// Returns an array of numbers.
@@ -136,7 +146,17 @@ impl View<'_> {
         Ok(words.iter().map(|word| i32::from_le_bytes(*word)).collect())
     }
 
-    /// Returns an `orfa_request`, or null if its head is out of bounds or too large.
+    /// Returns the body of an `orfa_request`, if it is too long to be recorded inline.
+    pub(crate) fn long_body(&self, address: u32) -> Option<(u32, u32)> {
+        if !matches!(self.guest.tape, Tape::Records(_)) {
+            return None;
+        }
+        let [.., body, len] = self.words::<8>(address).ok()?;
+        (len as usize > SHORT_TEXT && self.slice(body, len).is_ok()).then_some((body, len))
+    }
+
+    /// Returns an `orfa_request`, or null if its head is out of bounds or too large. Leaves out a body that
+    /// is too long to be recorded inline.
     pub(crate) fn note_request(&mut self, address: u32) -> Result<Value, QueryError> {
         let Ok(words) = self.words(address) else { return Ok(Value::Null) };
         if !head_len(self, words).is_ok_and(|len| len <= MAX_CALL_HEAD) {
@@ -145,7 +165,11 @@ impl View<'_> {
         let [method, method_len, url, url_len, headers, count, body, body_len] = words;
         let (method, url) = (self.note_text(method, method_len)?, self.note_text(url, url_len)?);
         let headers = self.note_headers(headers, count)?;
-        Ok(json!({ "method": method, "url": url, "headers": headers, "body": self.note(body, body_len)? }))
+        let body = match self.long_body(address) {
+            Some((_, len)) => self.guest.tape.fits(len).map(|()| Value::Null)?,
+            None => self.note(body, body_len)?,
+        };
+        Ok(json!({ "method": method, "url": url, "headers": headers, "body": body }))
     }
 
     fn note_headers(&mut self, address: u32, count: u32) -> Result<Vec<(Value, Value)>, QueryError> {

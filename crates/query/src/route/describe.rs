@@ -1,30 +1,36 @@
 //! A query route's description, for GET requests: the services and operations that the caller may use, with
 //! the limits. Also available as TypeScript types, for programs.
 //!
-//! Pages are built once for each set of rights and cached for the lifetime of the route, so that repeated
-//! requests do not process large OpenAPI documents again.
+//! Pages are built once for each set of rights, in the pool, and cached for the lifetime of the route, so
+//! that repeated requests do not process large OpenAPI documents again.
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, HeaderName, HeaderValue, IF_NONE_MATCH, VARY,
 };
+use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body as _;
+use offload::{JobContext, JobRequest};
 use openapi::{Document, Open, Operation};
 use serde_json::{Map, Value, json};
-use services::{Body, Call, Rights, Service};
+use services::headers::tokens;
+use services::{Body, Call, Problem, Rights, Service};
 use sha2::{Digest, Sha256};
 
-use super::{METHODS, Query};
+use super::{Documents, METHODS, Query, in_time};
 use crate::ask::{FORM, Language};
-use crate::config::{CallerLimits, LimitsConfig, Programs};
+use crate::config::{CallerLimits, LimitsConfig, Programs, QueryConfig};
+use crate::guest::Access;
 use crate::limits::{Limit, Limits};
-use crate::stored::hex;
+use crate::owner::Hash;
+use crate::stored::{Stored, hex};
 
 /// The path of the types, relative to the route's path.
 pub(crate) const TYPES: &str = "types.d.ts";
@@ -35,16 +41,29 @@ const ACCEPT_QUERY: HeaderName = HeaderName::from_static("accept-query");
 const NOSNIFF: (HeaderName, HeaderValue) =
     (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 
-/// The cached pages, by rights and limits.
-#[derive(Default)]
-pub(super) struct Pages(Mutex<Vec<(Row, Arc<Page>)>>);
+/// The pages of a route, by rights and limits.
+pub(super) struct Pages {
+    route: Arc<DescribedRoute>,
+    made: Mutex<Vec<(Row, Arc<Page>)>>,
+}
+
+/// The parts of a route that its pages are made of.
+struct DescribedRoute {
+    path: Box<str>,
+    config: QueryConfig,
+    access: Arc<Access>,
+    documents: Documents,
+    /// The names and hashes of the stored programs, sorted by name.
+    stored: Vec<(String, Hash)>,
+}
 
 /// The key of a page. Its parts are rows of the config, so there are few different keys.
 type Row = (Option<Arc<Rights>>, Option<Arc<CallerLimits>>);
 
 /// A description without the example, which depends on the request's host.
 struct Page {
-    about: Map<String, Value>,
+    /// A JSON object.
+    about: String,
     program: Option<String>,
     types: Bytes,
     /// The hash of the description and the types.
@@ -59,25 +78,74 @@ struct Visible<'a> {
     operations: Vec<&'a Operation>,
 }
 
+impl Pages {
+    pub(super) fn new(
+        path: Box<str>,
+        config: &QueryConfig,
+        access: &Arc<Access>,
+        documents: &Documents,
+        stored: &Stored,
+    ) -> Self {
+        let stored = stored.listed().map(|(name, hash)| (name.to_owned(), *hash)).collect();
+        let (config, access, documents) = (config.clone(), Arc::clone(access), documents.clone());
+        let route = Arc::new(DescribedRoute { path, config, access, documents, stored });
+        Self { route, made: Mutex::default() }
+    }
+
+    fn get(&self, row: &Row) -> Option<Arc<Page>> {
+        let made = self.made();
+        made.iter().find(|(known, _)| is_same_row(known, row)).map(|(_, page)| Arc::clone(page))
+    }
+
+    fn put(&self, row: Row, page: &Arc<Page>) {
+        let mut made = self.made();
+        // Concurrent requests may have made the same page.
+        if !made.iter().any(|(known, _)| is_same_row(known, &row)) {
+            made.push((row, Arc::clone(page)));
+        }
+    }
+
+    fn made(&self) -> MutexGuard<'_, Vec<(Row, Arc<Page>)>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_same_row((rights, limits): &Row, (other_rights, other_limits): &Row) -> bool {
+    same(rights.as_ref(), other_rights.as_ref()) && same(limits.as_ref(), other_limits.as_ref())
+}
+
 impl Query {
-    /// Returns the description, if the request asks for it.
-    pub(super) fn describe(&self, request: &Request<Body>, seen: &Call) -> Option<Response<Body>> {
+    /// Whether a request asks for the description, and if so, whether for the types.
+    pub(super) fn wants_description(&self, request: &Request<Body>) -> Option<bool> {
         let is_reading = matches!(*request.method(), Method::GET | Method::HEAD);
         if !is_reading || !is_bodiless(request.body()) {
             return None;
         }
-        let below = self.stored_name(request.uri().path());
-        let wants_types = match below {
-            Some(name) => (name == TYPES && !self.stored.has(name)).then_some(true)?,
-            None => prefers_types(request.headers()),
-        };
-        let page = self.page(request.extensions().get(), seen);
+        match self.stored_name(request.uri().path()) {
+            Some(name) => (name == TYPES && !self.stored.has(name)).then_some(true),
+            None => Some(prefers_types(request.headers())),
+        }
+    }
+
+    /// Returns the description or the types.
+    pub(super) async fn describe(
+        &self,
+        head: &Parts,
+        wants_types: bool,
+        seen: &Call,
+    ) -> Result<Response<Body>, Box<dyn Problem>> {
+        let page = self.page((seen.rights.clone(), head.extensions.get().cloned()), seen).await?;
         let (body, content_type) = match wants_types {
             true => (page.types.clone(), TYPESCRIPT),
-            false => (self.whole(&page, request, seen), "application/json"),
+            false => (self.whole(&page, head, seen), "application/json"),
         };
-        let tag = tag(&page, &body, wants_types);
-        let mut response = match is_known(request.headers(), &tag) {
+        // The types do not depend on the host.
+        let differs = match wants_types {
+            true => &b"types"[..],
+            false => body.get(page.about.len()..).unwrap_or_default(),
+        };
+        let tag = tag(&page, differs);
+        let mut response = match is_known(&head.headers, &tag) {
             true => not_modified(),
             false => Response::new(services::body::full(body)),
         };
@@ -88,32 +156,61 @@ impl Query {
         headers.insert(VARY, HeaderValue::from_static("accept"));
         headers.extend([NOSNIFF]);
         headers.extend(HeaderValue::from_str(&media_types().join(", ")).map(|types| (ACCEPT_QUERY, types)));
-        Some(response)
+        Ok(response)
     }
 
-    fn page(&self, limits: Option<&Arc<CallerLimits>>, seen: &Call) -> Arc<Page> {
-        let is_same = |(rights, theirs): &Row| {
-            same(rights.as_ref(), seen.rights.as_ref()) && same(theirs.as_ref(), limits)
-        };
-        let mut pages = self.pages.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, page)) = pages.iter().find(|(row, _)| is_same(row)) {
-            return Arc::clone(page);
+    /// Returns the page of a row. The first request of each row has it made in the pool.
+    async fn page(&self, row: Row, seen: &Call) -> Result<Arc<Page>, Box<dyn Problem>> {
+        if let Some(page) = self.pages.get(&row) {
+            return Ok(page);
         }
-        let page = Arc::new(self.make(limits.map(|limits| &**limits), seen));
-        pages.push(((seen.rights.clone(), limits.cloned()), Arc::clone(&page)));
-        page
+        let caps = Limits::caps(&self.config.limits);
+        let request = JobRequest {
+            kind: "describe",
+            payer: seen.quota_key(),
+            estimate: Duration::ZERO,
+            deadline: seen.budget.started + caps.millis(Limit::Deadline),
+        };
+        let (route, limits, seen) = (Arc::clone(&self.pages.route), row.1.clone(), seen.clone());
+        let make = move |_: &JobContext| Arc::new(route.page(limits.as_deref(), &seen));
+        let made = self.runtime.offload().run_paced(request, make).await;
+        let page = in_time(Some(made.map_err(Into::into)), &caps)?;
+        self.pages.put(row, &page);
+        Ok(page)
     }
 
-    fn make(&self, limits: Option<&CallerLimits>, seen: &Call) -> Page {
+    /// Returns the description with an example that can be copied into a shell.
+    fn whole(&self, page: &Page, head: &Parts, seen: &Call) -> Bytes {
+        let route = &*self.pages.route;
+        let url = format!("{}{}", origin(head, seen), route.path);
+        let stored = route.stored.first().map(|(name, _)| name);
+        let example = match (route.config.programs, stored, &page.program) {
+            (Programs::Stored, Some(name), _) => json!({ "curl": format!("curl '{url}/{name}'") }),
+            (Programs::Any, _, Some(program)) => json!({
+                "program": program,
+                "curl": format!("curl '{url}' -H 'content-type: text/javascript' --data-binary '{program}'"),
+                "orfa": format!("echo '{program}' > query.js && orfa call query.js --url '{url}'"),
+            }),
+            (Programs::Signed, _, Some(program)) => json!({
+                "program": program,
+                "orfa": "orfa query sign --help",
+            }),
+            _ => return page.about.clone().into(),
+        };
+        let about = page.about.strip_suffix('}').unwrap_or(&page.about);
+        format!("{about},\"example\":{example}}}").into()
+    }
+}
+
+impl DescribedRoute {
+    fn page(&self, limits: Option<&CallerLimits>, seen: &Call) -> Page {
         let visible = self.visible(seen);
         let open: Vec<Open<'_>> = visible.iter().map(Visible::open).collect();
         let limits = limits.map_or(self.config.limits, |caller| self.config.limits.and(caller));
-        let about = self.about(&visible, &limits);
+        let about = Value::Object(self.about(&visible, &limits)).to_string();
         let types = openapi::types(&open);
-        let mut hash = Sha256::new();
-        hash.update(Value::Object(about.clone()).to_string());
-        hash.update(&types);
-        Page { about, program: example(&visible), types: types.into(), hash: hash.finalize().into() }
+        let hash = Sha256::new().chain_update(&about).chain_update(&types).finalize().into();
+        Page { about, program: example(&visible), types: types.into(), hash }
     }
 
     /// Returns the services that a caller may use on this route, sorted by name.
@@ -145,7 +242,7 @@ impl Query {
         sizes.insert("program".to_owned(), limits.program.0.into());
         sizes.insert("body".to_owned(), limits.body.0.into());
         let modes: Vec<&str> = self.config.modes.iter().map(|mode| mode.word()).collect();
-        let stored = self.stored.listed();
+        let stored = self.stored.iter();
         let stored: Vec<Value> =
             stored.map(|(name, hash)| json!({ "name": name, "hash": hex(hash) })).collect();
         let services = visible.iter().map(|visible| (visible.service.name().to_string(), visible.about()));
@@ -163,28 +260,6 @@ impl Query {
             ("types", json!(format!("{}/{TYPES}", self.path))),
         ];
         about.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-    }
-
-    /// Returns the description with an example that can be copied into a shell.
-    fn whole(&self, page: &Page, request: &Request<Body>, seen: &Call) -> Bytes {
-        let url = format!("{}{}", origin(request, seen), self.path);
-        let mut about = page.about.clone();
-        let stored = self.stored.listed().map(|(name, _)| name).min();
-        let example = match (self.config.programs, stored, &page.program) {
-            (Programs::Stored, Some(name), _) => Some(json!({ "curl": format!("curl '{url}/{name}'") })),
-            (Programs::Any, _, Some(program)) => Some(json!({
-                "program": program,
-                "curl": format!("curl '{url}' -H 'content-type: text/javascript' --data-binary '{program}'"),
-                "orfa": format!("echo '{program}' > query.js && orfa call query.js --url '{url}'"),
-            })),
-            (Programs::Signed, _, Some(program)) => Some(json!({
-                "program": program,
-                "orfa": "orfa query sign --help",
-            })),
-            _ => None,
-        };
-        about.extend(example.map(|example| ("example".to_owned(), example)));
-        Value::Object(about).to_string().into()
     }
 }
 
@@ -253,9 +328,9 @@ fn media_types() -> [&'static str; 4] {
 }
 
 /// Returns the origin as the client sees it, or a placeholder if its host is not safe within shell quotes.
-fn origin(request: &Request<Body>, seen: &Call) -> String {
-    let host = || request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    let host = request.uri().authority().map(http::uri::Authority::as_str).or_else(host);
+fn origin(head: &Parts, seen: &Call) -> String {
+    let host = || head.headers.get(HOST).and_then(|host| host.to_str().ok());
+    let host = head.uri.authority().map(http::uri::Authority::as_str).or_else(host);
     let plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']');
     let host = host.filter(|host| host.bytes().all(plain)).unwrap_or("localhost");
@@ -268,10 +343,9 @@ fn is_bodiless(body: &Body) -> bool {
 }
 
 fn prefers_types(headers: &HeaderMap) -> bool {
-    let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    accepted.flat_map(|value| value.split(',')).any(|media| {
-        let media = media.split(';').next().unwrap_or_default().trim();
-        matches!(media, "text/typescript" | "application/typescript")
+    tokens(headers, &ACCEPT).any(|media| {
+        let media = media.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        matches!(media, b"text/typescript" | b"application/typescript")
     })
 }
 
@@ -283,22 +357,16 @@ fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     }
 }
 
-/// Returns the entity tag of a page. The types do not depend on the host.
-fn tag(page: &Page, body: &Bytes, is_types: bool) -> String {
-    let mut hash = Sha256::new();
-    hash.update(page.hash);
-    hash.update(if is_types { &b"types"[..] } else { body });
-    let digest: [u8; 32] = hash.finalize().into();
+/// Returns the entity tag of a page with what differs between its responses.
+fn tag(page: &Page, differs: &[u8]) -> String {
+    let digest = Sha256::new().chain_update(page.hash).chain_update(differs).finalize().into();
     format!("\"{}\"", &hex(&digest)[..32])
 }
 
 /// Whether the client has this version (RFC 9110, section 13.1.2).
 fn is_known(headers: &HeaderMap, tag: &str) -> bool {
-    let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-    known
-        .flat_map(|value| value.split(','))
-        .map(str::trim)
-        .any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag)
+    let is_it = |known: &[u8]| known == b"*" || known.strip_prefix(b"W/").unwrap_or(known) == tag.as_bytes();
+    tokens(headers, &IF_NONE_MATCH).any(is_it)
 }
 
 fn not_modified() -> Response<Body> {

@@ -118,7 +118,8 @@ impl CompileCost {
             Payload::TypeSection(section) => self.types(section),
             Payload::ImportSection(section) => {
                 let count = section.into_imports().count() as u64;
-                self.items("imports", count, price::TYPE)
+                // Functions of the host are called through functions that are added to the module.
+                self.items("imports", count, price::TYPE + price::FUNCTION)
             }
             Payload::FunctionSection(section) => {
                 self.items("functions", u64::from(section.count()), price::FUNCTION)?;
@@ -238,10 +239,11 @@ impl FunctionCost {
             }
             Operator::End => {
                 self.end();
-                price::OPERATOR
+                // A check may be added after a block (`Sandbox::compile_untrusted`).
+                price::OPERATOR + self.call(price::CALL)
             }
-            Operator::Else
-            | Operator::Br { .. }
+            Operator::Else => self.branch(1) + self.call(price::CALL),
+            Operator::Br { .. }
             | Operator::BrIf { .. }
             | Operator::BrOnNull { .. }
             | Operator::BrOnNonNull { .. }
@@ -259,11 +261,15 @@ impl FunctionCost {
                 self.change(*local_index);
                 price::OPERATOR
             }
-            Operator::Call { .. } | Operator::ReturnCall { .. } => self.call(price::CALL),
-            Operator::CallIndirect { .. }
-            | Operator::CallRef { .. }
-            | Operator::ReturnCallIndirect { .. }
-            | Operator::ReturnCallRef { .. } => self.call(price::INDIRECT_CALL),
+            Operator::ReturnCall { .. } => self.call(price::CALL),
+            Operator::ReturnCallIndirect { .. } | Operator::ReturnCallRef { .. } => {
+                self.call(price::INDIRECT_CALL)
+            }
+            // A check is added after a call.
+            Operator::Call { .. } => self.call(price::CALL) + self.call(price::CALL),
+            Operator::CallIndirect { .. } | Operator::CallRef { .. } => {
+                self.call(price::INDIRECT_CALL) + self.call(price::CALL)
+            }
             operator => plain(operator, self),
         };
         self.nanos = self.nanos.saturating_add(price);
