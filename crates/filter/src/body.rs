@@ -6,6 +6,9 @@
 //! that the bytes shown stay linear in the body's length. A body that exceeds `limits.buffer` fails the
 //! exchange. Large pieces of a body that is not held back are not copied.
 //!
+//! A handler's response may be a single frame of megabytes. The module copies what it is shown, so a long frame
+//! is shown in parts, each in a poll of its own.
+//!
 //! Trailers end a body. Without them the module sees the end in the last piece. With them Envoy calls
 //! `on_request_trailers` instead, and a module without that callback never sees the end, which would release
 //! a body that it holds back. So the end is shown in an empty piece first, unless the filter is strict and
@@ -20,6 +23,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body as _, Frame, SizeHint};
 use services::body::Error;
+use services::turn::TURN_BYTES;
 use services::{Body, Problem};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
@@ -44,6 +48,10 @@ pub(crate) struct Filtered {
     stream: Arc<Stream>,
     side: Side,
     inner: Body,
+    /// The bytes of a long frame that have not been taken yet.
+    rest: Bytes,
+    /// Whether the body has yielded since it took the last part of a long frame.
+    has_yielded: bool,
     paused: bool,
     /// Whether the inner body has been read to its end.
     ended: bool,
@@ -76,6 +84,8 @@ impl Filtered {
             stream: Arc::clone(stream),
             side,
             inner,
+            rest: Bytes::new(),
+            has_yielded: false,
             paused: false,
             ended: false,
             is_end_shown: false,
@@ -166,7 +176,7 @@ impl Filtered {
         }
         let mut has_come = false;
         while !self.ended && !self.is_grown() {
-            match Pin::new(&mut self.inner).poll_frame(context) {
+            match self.poll_inner(context) {
                 Poll::Pending => break,
                 Poll::Ready(Some(Ok(frame))) => self.add(frame),
                 Poll::Ready(Some(Err(error))) => {
@@ -184,10 +194,26 @@ impl Filtered {
         Ok(has_come)
     }
 
+    /// Returns the next frame of the inner body, or the next part of a long one after a yield.
+    fn poll_inner(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if self.rest.is_empty() {
+            return Pin::new(&mut self.inner).poll_frame(context);
+        }
+        if !std::mem::replace(&mut self.has_yielded, true) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.rest)))))
+    }
+
     fn add(&mut self, frame: Frame<Bytes>) {
         match frame.into_data() {
-            Ok(piece) => {
-                self.ended = self.inner.is_end_stream();
+            Ok(mut piece) => {
+                if piece.len() > TURN_BYTES {
+                    self.rest = piece.split_off(TURN_BYTES);
+                    self.has_yielded = false;
+                }
+                self.ended = self.rest.is_empty() && self.inner.is_end_stream();
                 if !piece.is_empty() {
                     if self.counts {
                         self.stream.exchange.count(self.side, piece.len());

@@ -95,7 +95,7 @@ impl ModuleCallback for OpenStream {
         let stream = instance.open(&self.spec, &self.exchange).await?;
         let action = instance.on_headers(&stream, Side::Request, self.count, self.is_end).await?;
         instance.note_served();
-        Ok((StreamGuard(stream), action))
+        Ok((StreamGuard::new(stream), action))
     }
 }
 

@@ -60,6 +60,11 @@ impl CallbackClock {
         lock(&self.slice).get_or_insert_with(|| Slice { since: CpuClock::now(), _permit: None });
     }
 
+    /// Counts CPU time that the callback has used on another thread.
+    pub(crate) fn add(&mut self, cpu: Duration) {
+        self.spent += cpu;
+    }
+
     /// Handles a tick: ends a slice. The next one begins when the returned future is ready.
     ///
     /// # Errors

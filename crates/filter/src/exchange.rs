@@ -18,9 +18,11 @@ use http::header::CONTENT_LENGTH;
 use http::{Extensions, Request, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
+use offload::polls::{PollSite, watched};
 use services::body::Error;
 use services::headers::Named;
 use services::{Body, Call, body};
+use tokio::runtime::Handle;
 
 use crate::abi::{Action, Side};
 use crate::body::{Filtered, Held};
@@ -39,7 +41,7 @@ use crate::stream::{Local, Stream, StreamGuard, Verdict, Waiter};
 
 /// An exchange in progress. When it is dropped, its streams end.
 struct Run {
-    /// Dropped before the chain: the end of the streams has to reach instances that the chain may own.
+    /// Ended before the chain is dropped: the end has to reach instances that the chain may own.
     streams: Vec<StreamGuard>,
     /// Keeps the filters of requests in flight alive across a reload.
     chain: Arc<Chain>,
@@ -189,7 +191,7 @@ impl Run {
         let mut passing = if is_end || !stream.has.body(side) {
             Passing::Plain(body)
         } else {
-            let before = self.streams.iter().take_while(|before| !Arc::ptr_eq(&before.0, stream));
+            let before = self.streams.iter().take_while(|before| !Arc::ptr_eq(before, stream));
             let counts = side == Side::Request && before.into_iter().all(|before| !before.has.body(side));
             Passing::Filtered(Box::new(Filtered::new(stream, side, body, counts)))
         };
@@ -404,10 +406,23 @@ fn no_head() -> Failed {
     Failed::Head("its head is missing".to_owned())
 }
 
-/// Marks the exchange as over, on every path. The end of its streams follows.
+/// Marks the exchange as over, on every path, and ends its streams. If the end of one takes until a tick, those
+/// after it end in a task, each in a poll of its own.
 impl Drop for Run {
     fn drop(&mut self) {
         self.exchange.messages().is_over = true;
+        let Some(long) = self.streams.iter_mut().position(StreamGuard::end) else { return };
+        let left = self.streams.split_off(long + 1);
+        if let (Ok(runtime), false) = (Handle::try_current(), left.is_empty()) {
+            let chain = Arc::clone(&self.chain);
+            runtime.spawn(watched(PollSite::Filters, async move {
+                let _chain = chain;
+                for stream in left {
+                    tokio::task::yield_now().await;
+                    drop(stream);
+                }
+            }));
+        }
     }
 }
 

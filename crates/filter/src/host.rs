@@ -53,6 +53,8 @@ const TABLE_ELEMENTS: usize = 1 << 20;
 /// The maximum number of tables and of memories: each could have the maximum size.
 const TABLES: usize = 16;
 const MEMORIES: usize = 1;
+/// The number of streams, and of calls, that end in one poll when their instance is gone.
+pub(crate) const ENDED_AT_ONCE: usize = 1024;
 
 /// The host data of an instance.
 pub(crate) struct Host {
@@ -359,18 +361,28 @@ impl Host {
         }
     }
 
-    /// Notifies every stream of the instance that it is gone, marks the one that trapped, and ends calls and
-    /// timers.
-    pub(crate) fn bury(&mut self) {
+    /// Marks every stream of the instance as dead, and the one that trapped, and ends timers. Returns the
+    /// streams, whose waiting futures have to be woken ([`Self::end_some`]).
+    pub(crate) fn bury(&mut self) -> Vec<Arc<Stream>> {
         self.served_stream().iter().for_each(|stream| stream.state().trapped = true);
         self.core.filters.queues.leave(&self.slot, self.generation, None);
-        for (_, context) in self.contexts.drain() {
-            if let Context::Stream(stream) = context {
-                stream.die();
-            }
-        }
-        self.calls.drop_all();
         self.current = None;
+        let streams = self.contexts.drain().filter_map(|(_, context)| match context {
+            Context::Stream(stream) => Some(stream),
+            Context::Root(_) => None,
+        });
+        let streams: Vec<_> = streams.collect();
+        streams.iter().for_each(|stream| stream.state().dead = true);
+        streams
+    }
+
+    /// Wakes some of the dead streams and ends some of the calls. Returns whether any are left: there may be
+    /// tens of thousands.
+    pub(crate) fn end_some(&mut self, dead: &mut Vec<Arc<Stream>>) -> bool {
+        let part = dead.split_off(dead.len().saturating_sub(ENDED_AT_ONCE));
+        part.iter().for_each(|stream| stream.wake());
+        let has_calls = self.calls.drop_some(ENDED_AT_ONCE);
+        has_calls || !dead.is_empty()
     }
 
     pub(crate) fn is_observed(&self) -> bool {

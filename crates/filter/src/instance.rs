@@ -74,7 +74,8 @@ impl Instance {
             let turn = context.data_mut().clock.tick()?;
             Ok(UpdateDeadline::YieldCustom(1, Box::pin(turn)))
         });
-        arm(&mut store, first.limits.start.0);
+        store.data_mut().clock.arm(first.limits.start.0);
+        store.set_epoch_deadline(1);
         store.data_mut().starting = Some(Arc::clone(first));
         let (guest, allocator) = link(&mut store, core).await?;
         let memory = guest.get_memory(&mut store, "memory").ok_or(NotReady::Refused(Reason::Memory))?;
@@ -91,6 +92,12 @@ impl Instance {
         store.data_mut().starting = None;
         store.data_mut().clock.rest();
         Ok(Self { store, exports, roots: HashMap::default() })
+    }
+
+    /// Makes the next callbacks yield at the next tick. Callbacks that follow each other in one poll share
+    /// the tick: if it is due while none of them runs, the next one yields at its start.
+    pub(crate) fn begin_turn(&mut self) {
+        self.store.set_epoch_deadline(1);
     }
 
     pub(crate) fn has_root(&self, spec: &Spec) -> bool {
@@ -458,11 +465,15 @@ impl Instance {
         }
     }
 
-    /// Notifies every stream in the instance, and ends its calls and timers. The returned future releases its
-    /// memory.
+    /// Marks every stream in the instance as dead, and ends calls and timers. The returned future notifies the
+    /// streams that are not notified at once, and releases the instance's memory.
     pub(crate) fn bury(mut self) -> impl Future<Output = ()> + Send {
-        self.store.data_mut().bury();
+        let mut dead = self.store.data_mut().bury();
+        self.store.data_mut().end_some(&mut dead);
         async move {
+            while self.store.data_mut().end_some(&mut dead) {
+                tokio::task::yield_now().await;
+            }
             if let Some(memory) = self.store.data().memory {
                 discard_memory(&mut self.store, memory, 0).await;
             }
@@ -483,7 +494,7 @@ async fn call<P: Arguments, R: WasmResults + Returned + Copy + Sync>(
 ) -> GuestResult<R> {
     let Some(callback) = callback else { return Ok(missing) };
     store.data_mut().enter(context);
-    arm(store, time);
+    store.data_mut().clock.arm(time);
     if store.data().is_observed() {
         let (list, count) = arguments.list();
         store.data().see_callback(name, list.get(..count).unwrap_or_default());
@@ -514,12 +525,6 @@ async fn link(store: &mut Store<Host>, core: &Core) -> Result<(Guest, sandbox::T
     }
     let guest = Guest::new_async(&mut *store, module, &imports).await.map_err(NotReady::Trapped)?;
     Ok((guest, allocator))
-}
-
-/// Resets the clock and the epoch deadline for the next callback.
-fn arm(store: &mut Store<Host>, time: Duration) {
-    store.data_mut().clock.arm(time);
-    store.set_epoch_deadline(1);
 }
 
 /// The text of a trap, limited to its first twelve lines.

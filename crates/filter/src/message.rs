@@ -10,7 +10,8 @@ use crate::spelling::WrittenNames;
 
 /// The maximum number of headers that a module may read or write at once, and that a message may have.
 pub(crate) const MAX_PAIRS: usize = 1024;
-/// The maximum number of bytes of headers that a module may write in one exchange.
+/// The maximum number of bytes of headers that a module may write at once, and in one exchange.
+pub(crate) const MAX_LIST: usize = 256 << 10;
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// A message head, or headers alone.
@@ -303,8 +304,11 @@ pub(crate) type Pairs<'a> = Vec<(&'a [u8], &'a [u8])>;
 /// Parses a list of names and values that a module has written.
 ///
 /// # Errors
-/// Returns [`Status::BadArgument`] if lengths and bytes do not match, or there are too many pairs.
+/// Returns [`Status::BadArgument`] if lengths and bytes do not match, or there are too many pairs or bytes.
 pub(crate) fn read(bytes: &[u8]) -> Result<Pairs<'_>, Status> {
+    if bytes.len() > MAX_LIST {
+        return Err(Status::BadArgument);
+    }
     read_pairs(bytes).ok_or(Status::BadArgument)
 }
 
@@ -367,6 +371,7 @@ mod tests {
         assert_eq!(read(b"\0\0\0\0"), Ok(vec![]));
         assert_eq!(read(b"\x01"), Err(Status::BadArgument));
         assert_eq!(read(b"\xff\xff\xff\xff"), Err(Status::BadArgument));
+        assert_eq!(read(&[0; MAX_LIST + 1]), Err(Status::BadArgument));
     }
 
     #[test]

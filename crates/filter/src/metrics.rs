@@ -3,7 +3,7 @@
 //! Modules that define the same name with the same type share the metric, as instances on several threads
 //! have to. The number of metrics is bounded.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -54,13 +54,8 @@ pub(crate) struct Metrics {
 
 #[derive(Default)]
 struct Inner {
-    by_name: HashMap<String, u32>,
-    all: Vec<Arc<Entry>>,
-}
-
-struct Entry {
-    name: String,
-    cell: Cell,
+    by_name: BTreeMap<String, u32>,
+    all: Vec<Arc<Cell>>,
 }
 
 enum Cell {
@@ -79,17 +74,20 @@ struct Histogram {
 impl Metrics {
     /// Returns the id of the metric with this name, created if there is none.
     pub(crate) fn define(&self, kind: u32, name: &[u8]) -> Result<u32, Status> {
+        if name.len() > MAX_NAME {
+            return Err(Status::InternalFailure);
+        }
         let name = std::str::from_utf8(name).map_err(|_| Status::BadArgument)?;
         let cell = Cell::new(kind).ok_or(Status::BadArgument)?;
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(id) = inner.by_name.get(name).copied() {
-            let same = inner.get(id).is_some_and(|entry| entry.cell.kind() == kind);
+            let same = inner.get(id).is_some_and(|cell| cell.kind() == kind);
             return if same { Ok(id) } else { Err(Status::BadArgument) };
         }
-        if inner.all.len() >= MAX_METRICS || name.len() > MAX_NAME {
+        if inner.all.len() >= MAX_METRICS {
             return Err(Status::InternalFailure);
         }
-        inner.all.push(Arc::new(Entry { name: name.to_owned(), cell }));
+        inner.all.push(Arc::new(cell));
         let id = u32::try_from(inner.all.len()).map_err(|_| Status::InternalFailure)?;
         inner.by_name.insert(name.to_owned(), id);
         Ok(id)
@@ -97,7 +95,7 @@ impl Metrics {
 
     /// Adds to a counter or a gauge. A counter never decreases.
     pub(crate) fn increment(&self, id: u32, by: i64) -> Result<(), Status> {
-        match (&self.find(id)?.cell, u64::try_from(by)) {
+        match (&*self.find(id)?, u64::try_from(by)) {
             (Cell::Counter(counter), Ok(by)) => drop(counter.fetch_add(by, Relaxed)),
             (Cell::Gauge(gauge), _) => drop(gauge.fetch_add(by, Relaxed)),
             (Cell::Counter(_), Err(_)) | (Cell::Histogram(_), _) => return Err(Status::BadArgument),
@@ -107,7 +105,7 @@ impl Metrics {
 
     /// Sets a gauge, records a value in a histogram, or adds to a counter.
     pub(crate) fn record(&self, id: u32, value: u64) -> Result<(), Status> {
-        match &self.find(id)?.cell {
+        match &*self.find(id)? {
             Cell::Counter(counter) => drop(counter.fetch_add(value, Relaxed)),
             Cell::Gauge(gauge) => gauge.store(value.cast_signed(), Relaxed),
             Cell::Histogram(histogram) => {
@@ -119,7 +117,7 @@ impl Metrics {
 
     /// The value of a counter or a gauge.
     pub(crate) fn get(&self, id: u32) -> Result<u64, Status> {
-        match &self.find(id)?.cell {
+        match &*self.find(id)? {
             Cell::Counter(counter) => Ok(counter.load(Relaxed)),
             Cell::Gauge(gauge) => Ok(gauge.load(Relaxed).cast_unsigned()),
             Cell::Histogram(_) => Err(Status::BadArgument),
@@ -129,22 +127,18 @@ impl Metrics {
     /// All metrics with their current values, in alphabetical order.
     pub(crate) fn snapshot(&self) -> Vec<Metric> {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<Metric> = inner
-            .all
-            .iter()
-            .map(|entry| Metric { name: entry.name.clone(), value: entry.cell.value() })
-            .collect();
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        all
+        let metric =
+            |(name, id): (&String, &u32)| Some(Metric { name: name.clone(), value: inner.get(*id)?.value() });
+        inner.by_name.iter().filter_map(metric).collect()
     }
 
-    fn find(&self, id: u32) -> Result<Arc<Entry>, Status> {
+    fn find(&self, id: u32) -> Result<Arc<Cell>, Status> {
         self.inner.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned().ok_or(Status::NotFound)
     }
 }
 
 impl Inner {
-    fn get(&self, id: u32) -> Option<&Arc<Entry>> {
+    fn get(&self, id: u32) -> Option<&Arc<Cell>> {
         self.all.get((id as usize).checked_sub(1)?)
     }
 }

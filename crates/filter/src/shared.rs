@@ -1,7 +1,7 @@
 //! Data and queues that modules share across threads, instances and reloads. Both are bounded, so that a
 //! module that never removes anything can't exhaust the memory.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, LinkedList, VecDeque};
 use std::sync::{Mutex, Weak};
 
 use bytes::Bytes;
@@ -14,6 +14,8 @@ use crate::slot::Slot;
 
 /// The maximum number of bytes of data per `vm_id`, and of all its queues together.
 pub(crate) const MAX_BYTES: usize = 32 << 20;
+/// The maximum length of a key in bytes.
+const MAX_KEY: usize = 64 << 10;
 /// The overhead of an item in bytes.
 const OVERHEAD: usize = 64;
 /// The maximum number of queues of one `vm_id`.
@@ -31,7 +33,9 @@ pub(crate) struct Shared {
 
 #[derive(Default)]
 struct Data {
-    values: HashMap<Vec<u8>, (Bytes, u32)>,
+    /// A tree, since clients may cause hundreds of thousands of keys, and a growing hash table would move all
+    /// of them at once.
+    values: BTreeMap<Vec<u8>, (Bytes, u32)>,
     bytes: usize,
     version: u32,
 }
@@ -59,7 +63,8 @@ struct QueueUse {
 #[derive(Default)]
 struct Queue {
     vm_id: String,
-    items: VecDeque<Bytes>,
+    /// A list, since a growing deque of hundreds of thousands of items would move all of them at once.
+    items: LinkedList<Bytes>,
     consumers: VecDeque<Consumer>,
 }
 
@@ -84,23 +89,30 @@ impl Shared {
     }
 
     /// Sets a value if its version is still this one; 0 matches any version.
-    pub(crate) fn set(&self, key: &[u8], value: &[u8], cas: u32) -> Result<(), Status> {
-        let mut data = lock(&self.data);
-        let before = data.values.get(key);
+    pub(crate) fn set(&self, key: &[u8], value: Bytes, cas: u32) -> Result<(), Status> {
+        let before = lock(&self.data).set(key, value, cas)?;
+        // Freeing a long value takes time, so it follows the unlocking.
+        drop(before);
+        Ok(())
+    }
+}
+
+impl Data {
+    /// Sets a value, and returns the previous one.
+    fn set(&mut self, key: &[u8], value: Bytes, cas: u32) -> Result<Option<(Bytes, u32)>, Status> {
+        let before = self.values.get(key);
         if cas != 0 && before.is_some_and(|(_, version)| *version != cas) {
             return Err(Status::CasMismatch);
         }
         let freed = before.map_or(0, |(value, _)| key.len() + value.len() + OVERHEAD);
-        let bytes = data.bytes - freed + key.len() + value.len() + OVERHEAD;
-        if bytes > MAX_BYTES {
+        let bytes = self.bytes - freed + key.len() + value.len() + OVERHEAD;
+        if bytes > MAX_BYTES || key.len() > MAX_KEY {
             return Err(Status::InternalFailure);
         }
-        data.bytes = bytes;
+        self.bytes = bytes;
         // 0 is reserved for "any version".
-        data.version = data.version.checked_add(1).unwrap_or(1);
-        let version = data.version;
-        data.values.insert(key.to_vec(), (Bytes::copy_from_slice(value), version));
-        Ok(())
+        self.version = self.version.checked_add(1).unwrap_or(1);
+        Ok(self.values.insert(key.to_vec(), (value, self.version)))
     }
 }
 
@@ -224,22 +236,25 @@ mod tests {
     #[test]
     fn set_requires_the_current_version() {
         let shared = Shared::default();
-        assert_eq!(shared.set(b"k", b"1", 0), Ok(()));
+        assert_eq!(shared.set(b"k", "1".into(), 0), Ok(()));
         let (_, version) = shared.get(b"k").unwrap();
-        assert_eq!(shared.set(b"k", b"2", version), Ok(()));
-        assert_eq!(shared.set(b"k", b"3", version), Err(Status::CasMismatch));
+        assert_eq!(shared.set(b"k", "2".into(), version), Ok(()));
+        assert_eq!(shared.set(b"k", "3".into(), version), Err(Status::CasMismatch));
         assert_eq!(shared.get(b"k").unwrap().0, "2");
-        assert_eq!(shared.set(b"new", b"1", 77), Ok(()));
+        assert_eq!(shared.set(b"new", "1".into(), 77), Ok(()));
+        let longest = [b'k'; MAX_KEY + 1];
+        assert_eq!(shared.set(&longest, Bytes::new(), 0), Err(Status::InternalFailure));
+        assert_eq!(shared.set(&longest[1..], Bytes::new(), 0), Ok(()));
     }
 
     #[test]
     fn shared_data_is_bounded_and_space_is_reclaimed() {
         let shared = Shared::default();
-        let large = vec![0; MAX_BYTES - 1024];
-        assert_eq!(shared.set(b"k", &large, 0), Ok(()));
-        assert_eq!(shared.set(b"l", &large, 0), Err(Status::InternalFailure));
-        assert_eq!(shared.set(b"k", b"", 0), Ok(()));
-        assert_eq!(shared.set(b"l", &large, 0), Ok(()));
+        let large = Bytes::from(vec![0; MAX_BYTES - 1024]);
+        assert_eq!(shared.set(b"k", large.clone(), 0), Ok(()));
+        assert_eq!(shared.set(b"l", large.clone(), 0), Err(Status::InternalFailure));
+        assert_eq!(shared.set(b"k", Bytes::new(), 0), Ok(()));
+        assert_eq!(shared.set(b"l", large, 0), Ok(()));
     }
 
     #[test]

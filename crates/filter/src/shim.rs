@@ -9,9 +9,11 @@
 //! (func (export "proxy_get_property") (param i32 i32 i32 i32) (result i32)
 //!     ;; call the first half: the number of bytes to give, or a status if there are none
 //!     ;; call the allocator, through a table that the host has filled
-//!     ;; call the second half with the address: a status
+//!     ;; call the second half with the address, until it returns a status
 //! )
 //! ```
+//!
+//! The second half copies a part at a time, and the loop around it is in Wasm so that it yields at the tick.
 //!
 //! `host/memory.rs` implements the halves, `host/link.rs` lists the functions.
 
@@ -26,6 +28,9 @@ pub(crate) const BEGIN: &str = "orfa:begin";
 pub(crate) const FINISH: (&str, &str) = ("orfa:finish", "finish");
 /// The table with one entry, the allocator.
 pub(crate) const ALLOCATOR: &str = "allocator";
+
+/// The result of a second half that has to be called again. No status has this value.
+pub(crate) const AGAIN: u32 = u32::MAX;
 
 /// A host function that returns bytes to the module: its name and the number of its parameters.
 pub(crate) type GivingFunction = (&'static str, u32);
@@ -71,12 +76,15 @@ pub(crate) fn encode(functions: &[GivingFunction]) -> Vec<u8> {
 
 /// Generates a function around the first half with this index.
 fn body(begin: u32, parameters: u32) -> Function {
-    let (outcome, length) = (parameters, parameters + 1);
-    let mut function = Function::new([(1, ValType::I64), (1, ValType::I32)]);
+    let (outcome, length, address, status) = (parameters, parameters + 1, parameters + 2, parameters + 3);
+    let mut function = Function::new([(1, ValType::I64), (3, ValType::I32)]);
     let mut code: InstructionSink<'_> = function.instructions();
     (0..parameters).for_each(|index| _ = code.local_get(index));
     code.call(begin).local_tee(outcome).i64_const(32).i64_shr_u().i32_wrap_i64().local_tee(length).i32_eqz();
     code.if_(BlockType::Result(ValType::I32)).local_get(outcome).i32_wrap_i64().else_();
-    code.local_get(length).i32_const(0).call_indirect(0, 0).call(0).end().end();
+    code.local_get(length).i32_const(0).call_indirect(0, 0).local_set(address);
+    code.loop_(BlockType::Empty).local_get(address).call(0).local_tee(status);
+    code.i32_const(AGAIN.cast_signed()).i32_eq().br_if(0).end();
+    code.local_get(status).end().end();
     function
 }

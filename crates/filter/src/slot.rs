@@ -307,6 +307,9 @@ impl StateGuard {
         if state.is_entered {
             slot.replace(state, &Trapped::new(LeftHalfway), None);
         }
+        if let Some(instance) = &mut state.instance {
+            instance.begin_turn();
+        }
         if let Target::With(spec) = &target
             && !state.instance.as_ref().is_some_and(|instance| instance.has_root(spec))
         {

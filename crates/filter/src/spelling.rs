@@ -2,7 +2,7 @@
 //! character, so a client's `x_user` could be taken for a filter's `x-user`. A field that a filter changes
 //! therefore keeps only the filters' spellings.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 use http::header::{HeaderMap, HeaderName};
@@ -13,7 +13,7 @@ const MAX_NAMES: usize = 1024;
 
 /// The names of a request's headers that filters have written.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct WrittenNames(Vec<HeaderName>);
+pub(crate) struct WrittenNames(HashSet<HeaderName, RandomState>);
 
 impl WrittenNames {
     /// Notes that a filter has written a field, and removes the client's other spellings of it.
@@ -59,8 +59,8 @@ impl WrittenNames {
     }
 
     fn insert(&mut self, name: &HeaderName) {
-        if self.0.len() < MAX_NAMES && !self.0.contains(name) {
-            self.0.push(name.clone());
+        if self.0.len() < MAX_NAMES {
+            self.0.insert(name.clone());
         }
     }
 }

@@ -39,29 +39,49 @@ pub(crate) struct Stream {
 }
 
 /// Owns a stream of an exchange. The stream ends when it is dropped.
-pub(crate) struct StreamGuard(pub(crate) Arc<Stream>);
+pub(crate) struct StreamGuard {
+    stream: Arc<Stream>,
+    has_ended: bool,
+}
 
 impl std::ops::Deref for StreamGuard {
     type Target = Arc<Stream>;
 
     fn deref(&self) -> &Arc<Stream> {
-        &self.0
+        &self.stream
+    }
+}
+
+impl StreamGuard {
+    pub(crate) fn new(stream: Arc<Stream>) -> Self {
+        Self { stream, has_ended: false }
+    }
+
+    /// Ends the stream, unless it has ended. Returns whether its callbacks ran until a tick and continue in a
+    /// task.
+    pub(crate) fn end(&mut self) -> bool {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return false;
+        }
+        // If the instance is gone, there is nothing to notify.
+        let Some(slot) = self.stream.slot.upgrade() else { return false };
+        let stream = &self.stream;
+        let end = || EndStream(Arc::clone(stream));
+        match slot.try_take() {
+            Some(mut state) if !stream.has.end => state.forget(stream.generation, stream.id),
+            Some(state) => {
+                let ending = CallbackFuture::begin(state, Target::Generation(stream.generation), end());
+                return matches!(ending, CallbackFuture::Task(_));
+            }
+            None => drop(stream.enter(end())),
+        }
+        false
     }
 }
 
 impl Drop for StreamGuard {
     fn drop(&mut self) {
-        // If the instance is gone, there is nothing to notify.
-        let Some(slot) = self.0.slot.upgrade() else { return };
-        let Self(stream) = self;
-        match slot.try_take() {
-            Some(mut state) if !stream.has.end => state.forget(stream.generation, stream.id),
-            Some(state) => {
-                let end = EndStream(Arc::clone(stream));
-                drop(CallbackFuture::begin(state, Target::Generation(stream.generation), end));
-            }
-            None => drop(stream.enter(EndStream(Arc::clone(stream)))),
-        }
+        self.end();
     }
 }
 
@@ -183,12 +203,6 @@ impl Stream {
     /// Wakes all waiting futures.
     pub(crate) fn wake(&self) {
         self.wakers.iter().for_each(AtomicWaker::wake);
-    }
-
-    /// Marks the instance as gone.
-    pub(crate) fn die(&self) {
-        self.state().dead = true;
-        self.wake();
     }
 
     /// Ends the exchange with a problem, unless it has one already.

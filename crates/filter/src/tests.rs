@@ -10,6 +10,7 @@ mod calls;
 mod heads;
 mod hostile;
 mod loading;
+mod pieces;
 mod refusals;
 mod restarts;
 mod shared;
@@ -17,7 +18,7 @@ mod slices;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -144,7 +145,17 @@ fn pairs(text: &str) -> Vec<u8> {
 
 /// Records the events of a module as text.
 #[derive(Default)]
-struct Seen(Mutex<Vec<String>>);
+struct Seen {
+    events: Mutex<Vec<String>>,
+    /// The engine for which a tick is due after each callback, if there is one.
+    ticking: OnceLock<sandbox::Engine>,
+}
+
+impl Seen {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.events.lock().unwrap())
+    }
+}
 
 impl Observe for Seen {
     fn see(&self, event: &Event<'_>) {
@@ -153,14 +164,17 @@ impl Observe for Seen {
             Event::HostCall { name, status, .. } => format!("{name} {status}"),
             Event::Log { message, .. } => format!("log {message}"),
             Event::Trapped { .. } => "trapped".to_owned(),
-            Event::Returned { .. } => return,
+            Event::Returned { .. } => {
+                self.ticking.get().iter().for_each(|engine| engine.increment_epoch());
+                return;
+            }
         };
-        self.0.lock().unwrap().push(words);
+        self.events.lock().unwrap().push(words);
     }
 }
 
 /// A service: `GET /path` is answered with the path, `/wait` never; gRPC with the messages of the request,
-/// `/s/no` with a status.
+/// `/s/no` with a status, `/s/many` with [`MESSAGES`] empty messages.
 #[derive(Default)]
 struct Answers {
     asked: Mutex<Vec<String>>,
@@ -215,7 +229,13 @@ impl Transport for Answers {
     }
 }
 
-fn grpc_answer(request: Request<Body>) -> Response<Body> {
+/// The number of messages in the response to `/s/many`.
+const MESSAGES: usize = 1000;
+
+fn grpc_answer(mut request: Request<Body>) -> Response<Body> {
+    if request.uri().path() == "/s/many" {
+        *request.body_mut() = body::full(vec![0; 5 * MESSAGES]);
+    }
     let response = Response::builder().header("content-type", "application/grpc").header("x-from", "service");
     if request.uri().path() == "/s/no" {
         let response = response.header("grpc-status", "7").header("grpc-message", "denied");
@@ -283,7 +303,7 @@ impl Bench {
     }
 
     fn seen(&self) -> Vec<String> {
-        std::mem::take(&mut *self.seen.0.lock().unwrap())
+        self.seen.take()
     }
 
     /// Yields until background work has reached a state.

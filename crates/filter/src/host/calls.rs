@@ -4,16 +4,19 @@
 //! A call on behalf of a request shares the request's budget and trace. It is made in the name of the
 //! gateway's operator, so the rights of the caller do not restrict it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{CONNECTION, HOST, HeaderValue, UPGRADE};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
+use sandbox::GuestResult;
+use services::body::BodyBuffer;
 use services::headers::{self, Named};
+use services::turn::Turn;
 use services::{Body, Call, CallError, Problem, Service, body};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -35,6 +38,11 @@ pub(crate) const MAX_DETACHED: usize = 1024;
 #[derive(Default)]
 pub(crate) struct Calls {
     pending: HashMap<u32, Pending>,
+    /// The contexts that made the calls, each with its call's token. A context's calls are found without a
+    /// look at those of all other requests.
+    by_context: BTreeSet<(u32, u32)>,
+    /// The number of detached calls.
+    detached: usize,
     last: u32,
 }
 
@@ -78,9 +86,18 @@ impl Calls {
         }
     }
 
+    fn insert(&mut self, token: u32, pending: Pending) {
+        self.by_context.insert((pending.context, token));
+        self.detached += usize::from(pending.detached);
+        self.pending.insert(token, pending);
+    }
+
     /// Removes a call that has ended. Returns `None` if it was cancelled.
     pub(crate) fn take(&mut self, token: u32) -> Option<Pending> {
-        self.pending.remove(&token)
+        let pending = self.pending.remove(&token)?;
+        self.by_context.remove(&(pending.context, token));
+        self.detached -= usize::from(pending.detached);
+        Some(pending)
     }
 
     /// A copy of the entry of a call that continues.
@@ -94,80 +111,87 @@ impl Calls {
 
     /// Cancels a call.
     pub(super) fn cancel(&mut self, token: u32) -> Option<Pending> {
-        let pending = self.pending.remove(&token)?;
+        let pending = self.take(token)?;
         pending.task.abort();
         Some(pending)
     }
 
     /// Cancels the calls of a context, except detached ones.
     pub(crate) fn drop_of(&mut self, context: u32) {
-        self.pending.retain(|_, pending| {
-            let goes = pending.context == context && !pending.detached;
-            if goes {
-                pending.task.abort();
-            }
-            !goes
-        });
+        let is_attached = |token: &u32| self.pending.get(token).is_some_and(|pending| !pending.detached);
+        let tokens: Vec<u32> = self.of_context(context).filter(is_attached).collect();
+        for token in tokens {
+            self.cancel(token);
+        }
     }
 
-    pub(crate) fn drop_all(&mut self) {
-        self.pending.drain().for_each(|(_, pending)| pending.task.abort());
+    /// Cancels at most `most` calls, detached ones too. Returns whether any are left.
+    pub(crate) fn drop_some(&mut self, most: usize) -> bool {
+        let tokens: Vec<u32> = self.by_context.iter().take(most).map(|(_, token)| *token).collect();
+        for token in tokens {
+            self.cancel(token);
+        }
+        !self.pending.is_empty()
     }
 
-    fn detached(&self) -> usize {
-        self.pending.values().filter(|pending| pending.detached).count()
-    }
-
-    fn of_context(&self, context: u32) -> usize {
-        self.pending.values().filter(|pending| pending.context == context).count()
+    /// The tokens of the calls of a context.
+    fn of_context(&self, context: u32) -> impl Iterator<Item = u32> {
+        self.by_context.range((context, 0)..=(context, u32::MAX)).map(|(_, token)| *token)
     }
 }
 
 /// Tasks must not outlive the instance, however it ends.
 impl Drop for Calls {
     fn drop(&mut self) {
-        self.drop_all();
+        self.drop_some(usize::MAX);
     }
 }
 
+/// The parameters of `proxy_http_call`: pointer and length of the upstream, the headers, the body and the
+/// trailers, the timeout, and the address to which the token is written.
+type HttpCallParameters = (u32, u32, u32, u32, u32, u32, u32, u32, u32, u32);
+
 /// `proxy_http_call`
-#[expect(clippy::too_many_arguments, reason = "the ABI has as many")]
-pub(super) fn http_call(
+///
+/// # Errors
+/// Traps if the callback's time limit is exceeded.
+pub(super) async fn http_call(
     guest: &mut Guest<'_>,
-    upstream_at: u32,
-    upstream_length: u32,
-    headers: u32,
-    headers_length: u32,
-    body: u32,
-    body_length: u32,
-    trailers: u32,
-    trailers_length: u32,
-    timeout: u32,
-    to: u32,
-) -> Done {
+    (
+        upstream_at,
+        upstream_length,
+        headers,
+        headers_length,
+        body,
+        body_length,
+        trailers,
+        trailers_length,
+        timeout,
+        to,
+    ): HttpCallParameters,
+) -> GuestResult<Done> {
     let upstream = guest.text((upstream_at, upstream_length)).unwrap_or_default();
     guest.about(|| upstream.clone());
-    let spans = [
-        (upstream_at, upstream_length),
-        (headers, headers_length),
-        (body, body_length),
-        (trailers, trailers_length),
-    ];
-    let made = make(guest, &upstream, spans, timeout, to);
-    guest.host_mut().note_call("proxy_http_call", &upstream, made)
+    let spans = [(upstream_at, upstream_length), (headers, headers_length), (trailers, trailers_length)];
+    let body = match check_payload(guest, (body, body_length)) {
+        Ok(()) => guest.copy((body, body_length)).await?.map_err(CallRefusal::from),
+        Err(refusal) => Err(refusal),
+    };
+    let made = body.and_then(|body| make(guest, &upstream, spans, body, timeout, to));
+    Ok(guest.host_mut().note_call("proxy_http_call", &upstream, made))
 }
 
 fn make(
     guest: &mut Guest<'_>,
     upstream: &str,
-    [named, headers, body, trailers]: [(u32, u32); 4],
+    [named, headers, trailers]: [(u32, u32); 3],
+    body: Bytes,
     timeout: u32,
     to: u32,
 ) -> Result<(), CallRefusal> {
-    guest.bytes(named)?;
+    guest.short_bytes(named)?;
     let is_lenient = guest.host().is_lenient();
     let (mut head, scheme) = head(guest.bytes(headers)?, address(upstream), is_lenient)?;
-    let body = payload_of(guest, body)?;
     let trailers = trailers_of(guest.bytes(trailers)?)?;
     let timeout = i32::try_from(timeout).map_err(|_| CallRefusal::Timeout)?.unsigned_abs();
     // Written before anything is sent, since the module has to learn the token.
@@ -192,14 +216,10 @@ fn make(
     Ok(guest.put_u32(to, token)?)
 }
 
-/// Copies the payload of a call, which is limited to the filter's buffer limit.
-pub(super) fn payload_of(guest: &Guest<'_>, span: (u32, u32)) -> Result<Bytes, CallRefusal> {
-    let bytes = guest.bytes(span)?;
+/// Checks that the payload of a call is within the filter's buffer limit.
+pub(super) fn check_payload(guest: &Guest<'_>, span: (u32, u32)) -> Result<(), CallRefusal> {
     let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
-    if bytes.len() as u64 > limit {
-        return Err(CallRefusal::TooLarge);
-    }
-    Ok(Bytes::copy_from_slice(bytes))
+    if guest.bytes(span)?.len() as u64 > limit { Err(CallRefusal::TooLarge) } else { Ok(()) }
 }
 
 /// Logs the reason for a failed call. The module learns only that there is no response.
@@ -222,14 +242,14 @@ impl Maker {
         let (context, current) = host.current.clone().ok_or(CallRefusal::Moment)?;
         let spec = Arc::clone(current.spec());
         let (root, call, detached, era) = match &current {
-            Context::Root(_) if host.calls.of_context(context) >= spec.limits.calls as usize => {
+            Context::Root(_) if host.calls.of_context(context).count() >= spec.limits.calls as usize => {
                 return Err(CallRefusal::TooMany);
             }
             Context::Root(root) => (root.id, Call::unlimited(), false, None),
             Context::Stream(stream) => {
                 let is_over = stream.exchange.messages().is_over;
                 let mut state = stream.state();
-                let is_full = is_over && host.calls.detached() >= MAX_DETACHED;
+                let is_full = is_over && host.calls.detached >= MAX_DETACHED;
                 if is_full || state.calls >= spec.limits.calls {
                     return Err(CallRefusal::TooMany);
                 }
@@ -267,7 +287,7 @@ impl Maker {
     ) {
         let task = self.runtime.spawn(task).abort_handle();
         let Self { context, root, detached, era, token, .. } = self;
-        host.calls.pending.insert(token, Pending { context, root, task, detached, era, messages });
+        host.calls.insert(token, Pending { context, root, task, detached, era, messages });
     }
 }
 
@@ -371,18 +391,19 @@ fn payload(body: Bytes, trailers: HeaderMap) -> Body {
 /// Reads a whole response. Returns `None` if it is too large or breaks off.
 async fn receive(answer: http::Response<Body>, limit: u64) -> Option<Received> {
     let (head, mut body) = answer.into_parts();
-    let mut data = BytesMut::new();
+    let (mut data, mut turn) = (BodyBuffer::default(), Turn::default());
     let mut trailers = HeaderMap::new();
     while let Some(frame) = body.frame().await {
         match frame.ok()?.into_data() {
             Ok(piece) => {
+                turn.took(piece.len()).await;
                 if (data.len() + piece.len()) as u64 > limit {
                     return None;
                 }
-                data.extend_from_slice(&piece);
+                data.put(piece);
             }
             Err(frame) => trailers = frame.into_trailers().unwrap_or_default(),
         }
     }
-    Some(Received { head: Some(head), trailers, body: data.freeze(), ..Received::default() })
+    Some(Received { head: Some(head), trailers, body: data.finish().await, ..Received::default() })
 }

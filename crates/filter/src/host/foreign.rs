@@ -2,7 +2,8 @@
 //!
 //! Their cost depends on data from clients. So arguments and results are limited by `limits.buffer`, the time
 //! counts as the callback's own, and long operations run in steps, between which the callback yields.
-//! Signatures can't be computed in steps; their arguments have a smaller limit.
+//! Signatures can't be computed in steps; their arguments have a smaller limit, and those that take long are
+//! computed on a thread that serves no requests.
 
 mod signatures;
 mod zlib;
@@ -10,7 +11,8 @@ mod zlib;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use sandbox::GuestResult;
+use sandbox::{CpuClock, GuestResult};
+use tokio::runtime::Handle;
 
 use self::zlib::Conversion;
 use super::memory::Span;
@@ -25,6 +27,18 @@ const SLICE: Duration = Duration::from_micros(500);
 /// The parameters of `proxy_call_foreign_function`: pointer and length of the name and of the argument, and
 /// the addresses to which the result's address and length are written.
 pub(super) type Parameters = (u32, u32, u32, u32, u32, u32);
+
+/// A foreign function.
+#[derive(Clone, Copy)]
+enum Function {
+    /// A function without effect here.
+    Nothing,
+    Compress,
+    Uncompress,
+    Sign,
+    Verify,
+    SetFilterState,
+}
 
 /// The result of a foreign function, or its remaining work.
 enum Work {
@@ -42,11 +56,20 @@ pub(super) async fn call(
 ) -> GuestResult<Done> {
     guest.host_mut().clock.begin_slice();
     let mut since = Instant::now();
-    let mut work = begin(guest, (name, name_length), (argument, argument_length));
+    let mut work = match find(guest, (name, name_length), (argument, argument_length)) {
+        Ok(Function::Nothing) => Ok(Work::Done(Bytes::new())),
+        Ok(function) => match guest.copy((argument, argument_length)).await? {
+            Ok(argument) => match function.long_signature(&argument) {
+                Some(signature) => aside(guest, move || signature(&argument)).await?.map(Work::Done),
+                None => begin(guest, function, argument),
+            },
+            Err(status) => Err(status),
+        },
+        Err(status) => Err(status),
+    };
     loop {
         if since.elapsed() >= SLICE {
-            let turn = guest.host_mut().clock.tick()?;
-            turn.await;
+            guest.turn().await?;
             since = Instant::now();
         }
         let mut conversion = match work {
@@ -61,38 +84,86 @@ pub(super) async fn call(
     }
 }
 
-/// Performs short operations, including signatures, whose size is limited since they can't run in steps.
-fn begin(guest: &mut Guest<'_>, name: Span, argument: Span) -> Done<Work> {
+/// Returns the function with this name, if the argument is not too long for it.
+fn find(guest: &mut Guest<'_>, name: Span, argument: Span) -> Done<Function> {
     let name = guest.bytes(name)?;
     if name.len() > LONGEST_NAME {
         return Err(Status::NotFound);
     }
     let name = String::from_utf8_lossy(name).into_owned();
     guest.about(|| name.clone());
-    let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
-    let argument = guest.bytes(argument)?;
-    let is_too_long = argument.len() as u64 > limit;
-    let argument = if is_too_long { Bytes::new() } else { Bytes::copy_from_slice(argument) };
-    let result = match name.as_str() {
+    let length = guest.bytes(argument)?.len() as u64;
+    let buffer = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
+    let (function, limit) = match name.as_str() {
         // The route is chosen before filters run, and properties need no declaration.
-        "clear_route_cache" | "declare_property" => Vec::new(),
-        "compress" | "uncompress" | "sign" | "verify_signature" | "set_envoy_filter_state" if is_too_long => {
-            return Err(Status::BadArgument);
-        }
-        "compress" => return Ok(Work::Conversion(Conversion::compress(argument))),
-        "uncompress" => {
+        "clear_route_cache" | "declare_property" => (Function::Nothing, u64::MAX),
+        "compress" => (Function::Compress, buffer),
+        "uncompress" => (Function::Uncompress, buffer),
+        "sign" => (Function::Sign, buffer),
+        "verify_signature" => (Function::Verify, buffer),
+        // A longer message has a path and a value that can't be stored.
+        "set_envoy_filter_state" => (Function::SetFilterState, buffer.min(properties::MAX_BYTES as u64)),
+        _ => return Err(Status::NotFound),
+    };
+    if length > limit { Err(Status::BadArgument) } else { Ok(function) }
+}
+
+/// Performs short operations, and prepares the others.
+fn begin(guest: &mut Guest<'_>, function: Function, argument: Bytes) -> Done<Work> {
+    let result = match function {
+        Function::Nothing => Vec::new(),
+        Function::Compress => return Ok(Work::Conversion(Conversion::compress(argument))),
+        Function::Uncompress => {
+            let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
             return Ok(Work::Conversion(Conversion::uncompress(argument, limit)));
         }
-        "sign" => signatures::sign(&argument)?,
-        "verify_signature" => signatures::verify(&argument)?,
-        "set_envoy_filter_state" => {
+        Function::Sign => signatures::sign(&argument)?,
+        Function::Verify => signatures::verify(&argument)?,
+        Function::SetFilterState => {
             set_filter_state(guest, &argument)?;
             Vec::new()
         }
-        _ => return Err(Status::NotFound),
     };
     Ok(Work::Done(result.into()))
+}
+
+/// Does work that takes milliseconds in one piece on a thread that serves no requests. Its CPU time counts as
+/// the callback's. The threads of the offload pool have a low priority, and other requests wait for the
+/// instance meanwhile, so the work is done on one of the runtime's threads for blocking work. An instance has
+/// one callback at a time, so these threads are few.
+///
+/// # Errors
+/// Traps if the callback's time limit is exceeded.
+async fn aside(
+    guest: &mut Guest<'_>,
+    work: impl FnOnce() -> Done<Vec<u8>> + Send + 'static,
+) -> GuestResult<Done<Bytes>> {
+    let Ok(runtime) = Handle::try_current() else { return Ok(work().map(Bytes::from)) };
+    // The callback's slice ends before the work, and the next one begins after it.
+    let turn = guest.host_mut().clock.tick()?;
+    let measured = runtime.spawn_blocking(move || {
+        let clock = CpuClock::now();
+        (work(), clock.elapsed())
+    });
+    let (done, cpu) = measured.await.unwrap_or((Err(Status::InternalFailure), Duration::ZERO));
+    turn.await;
+    guest.host_mut().clock.add(cpu);
+    Ok(done.map(Bytes::from))
+}
+
+/// Makes or verifies a signature.
+type SignatureFunction = fn(&[u8]) -> Done<Vec<u8>>;
+
+impl Function {
+    /// The operation, if it makes or verifies a signature and takes milliseconds.
+    fn long_signature(self, argument: &[u8]) -> Option<SignatureFunction> {
+        match self {
+            Self::Sign if signatures::takes_long_to_sign(argument) => Some(signatures::sign),
+            Self::Verify if signatures::takes_long_to_verify(argument) => Some(signatures::verify),
+            _ => None,
+        }
+    }
 }
 
 /// Handles `set_envoy_filter_state`: a message with the path as field 1 and the value as field 2.

@@ -13,10 +13,13 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE};
 use http::{Method, Request, Uri};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
+use sandbox::GuestResult;
+use services::turn::Turn;
 use services::{Body, body};
 use tokio::sync::mpsc;
 
-use super::calls::{Maker, payload_of, service};
+use super::calls::{Maker, check_payload, service};
+use super::memory::Span;
 use super::refusals::CallRefusal;
 use super::system::grpc_status;
 use super::{Done, Guest, Received};
@@ -51,32 +54,43 @@ struct Told {
 /// The status code and message of a call that has ended.
 struct Failure(u32, String);
 
+/// The parameters of `proxy_grpc_call`: pointer and length of the upstream, the service, the method, the
+/// metadata and the message, the timeout, and the address to which the token is written.
+type GrpcCallParameters = (u32, u32, u32, u32, u32, u32, u32, u32, u32, u32, u32, u32);
+
 /// `proxy_grpc_call`
-#[expect(clippy::too_many_arguments, reason = "the ABI has as many")]
-pub(super) fn call(
+///
+/// # Errors
+/// Traps if the callback's time limit is exceeded.
+pub(super) async fn call(
     guest: &mut Guest<'_>,
-    upstream: u32,
-    upstream_length: u32,
-    name: u32,
-    name_length: u32,
-    method: u32,
-    method_length: u32,
-    metadata: u32,
-    metadata_length: u32,
-    message: u32,
-    message_length: u32,
-    timeout: u32,
-    to: u32,
-) -> Done {
+    (
+        upstream,
+        upstream_length,
+        name,
+        name_length,
+        method,
+        method_length,
+        metadata,
+        metadata_length,
+        message,
+        message_length,
+        timeout,
+        to,
+    ): GrpcCallParameters,
+) -> GuestResult<Done> {
     let parts = CallParts {
         name: "proxy_grpc_call",
         target: [(upstream, upstream_length), (name, name_length), (method, method_length)],
         metadata: (metadata, metadata_length),
         to,
     };
-    let message = payload_of(guest, (message, message_length));
-    let payload = message.and_then(|message| framed(&message).ok_or(CallRefusal::TooLarge)).map(body::full);
-    begin(guest, &parts, payload, None, Duration::from_millis(timeout.into()))
+    let message = (message, message_length);
+    let payload = match check_payload(guest, message) {
+        Ok(()) => framed(guest, message).await?.map(body::full).map_err(CallRefusal::from),
+        Err(refusal) => Err(refusal),
+    };
+    Ok(begin(guest, &parts, payload, None, Duration::from_millis(timeout.into())))
 }
 
 /// `proxy_grpc_stream`
@@ -136,7 +150,7 @@ fn start(
     time: Duration,
 ) -> Result<(), CallRefusal> {
     for span in parts.target {
-        guest.bytes(span)?;
+        guest.short_bytes(span)?;
     }
     guest.put_u32(parts.to, 0)?;
     // Envoy accepts a cluster name or a whole configuration; only a cluster name is meaningful here.
@@ -222,17 +236,27 @@ impl Outbox {
 }
 
 /// `proxy_grpc_send`
-pub(super) fn send(guest: &mut Guest<'_>, token: u32, message: u32, length: u32, end: u32) -> Done {
+///
+/// # Errors
+/// Traps if the callback's time limit is exceeded.
+pub(super) async fn send(
+    guest: &mut Guest<'_>,
+    (token, message, length, end): (u32, u32, u32, u32),
+) -> GuestResult<Done> {
+    let message = match check_payload(guest, (message, length)) {
+        Ok(()) => framed(guest, (message, length)).await?,
+        Err(refusal) => Err(refusal.status()),
+    };
+    Ok(message.and_then(|message| queue(guest, token, message, end != 0)))
+}
+
+/// Queues a message on a stream, the last one if `is_end` is set.
+fn queue(guest: &mut Guest<'_>, token: u32, message: Bytes, is_end: bool) -> Done {
     let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
-    let message = guest.bytes((message, length))?;
-    if message.len() as u64 > limit {
-        return Err(Status::BadArgument);
-    }
-    let message = framed(message).ok_or(Status::BadArgument)?;
     let pending = guest.host_mut().calls.get_mut(token).ok_or(Status::BadArgument)?;
     let outbox = pending.messages.as_ref().ok_or(Status::BadArgument)?;
     let sent = outbox.send(message, limit.saturating_add(FRAME));
-    if end != 0 {
+    if is_end {
         pending.messages = None;
     }
     sent
@@ -262,14 +286,17 @@ pub(super) fn get_status(guest: &mut Guest<'_>, code: u32, text: u32, length: u3
     guest.give_bytes(message, (text, length))
 }
 
-/// A message with its prefix: a zero for "not compressed", and its length.
-fn framed(message: &[u8]) -> Option<Bytes> {
-    let length = u32::try_from(message.len()).ok()?;
-    let mut framed = BytesMut::with_capacity(message.len() + 5);
-    framed.put_u8(0);
-    framed.put_u32(length);
-    framed.extend_from_slice(message);
-    Some(framed.freeze())
+/// Copies a message, with its prefix.
+async fn framed(guest: &mut Guest<'_>, message: Span) -> GuestResult<Done<Bytes>> {
+    Ok(guest.append(prefix(message.1), message).await?.map(BytesMut::freeze))
+}
+
+/// The prefix of a message: a zero for "not compressed", and its length.
+fn prefix(length: u32) -> BytesMut {
+    let mut prefix = BytesMut::with_capacity(FRAME as usize);
+    prefix.put_u8(0);
+    prefix.put_u32(length);
+    prefix
 }
 
 /// Removes the next complete message, if there is one.
@@ -306,13 +333,15 @@ impl Told {
             let received = Received { metadata: head.headers, ..Received::default() };
             self.tell(Grpc::InitialMetadata(number), false, received).await;
         }
-        let mut data = BytesMut::new();
+        let (mut data, mut turn) = (BytesMut::new(), Turn::default());
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| Failure(UNAVAILABLE, error.to_string()))?;
             match frame.into_data() {
                 Ok(piece) => {
+                    turn.took(piece.len()).await;
                     data.extend_from_slice(&piece);
                     while let Some(message) = unframe(&mut data, self.limit)? {
+                        turn.took(message.len()).await;
                         let size = u32::try_from(message.len()).unwrap_or(u32::MAX);
                         let received = Received { body: message, ..Received::default() };
                         self.tell(Grpc::Message(size), !self.is_stream, received).await;
@@ -391,9 +420,14 @@ mod tests {
 
     #[test]
     fn reassembles_messages_from_any_split() {
+        let framed = |message: &[u8]| {
+            let mut framed = prefix(message.len() as u32);
+            framed.extend_from_slice(message);
+            framed
+        };
         let mut sent = BytesMut::new();
         for message in [b"one".as_slice(), b"", b"three"] {
-            sent.extend_from_slice(&framed(message).unwrap());
+            sent.extend_from_slice(&framed(message));
         }
         let (mut data, mut messages) = (BytesMut::new(), Vec::new());
         for byte in sent {
@@ -403,8 +437,7 @@ mod tests {
             }
         }
         assert_eq!(messages, ["one", "", "three"]);
-        let mut large = BytesMut::from(&*framed(b"123456").unwrap());
-        assert!(unframe(&mut large, 5).is_err());
+        assert!(unframe(&mut framed(b"123456"), 5).is_err());
         assert!(unframe(&mut BytesMut::from(&b"\x01\0\0\0\0"[..]), 5).is_err());
     }
 }

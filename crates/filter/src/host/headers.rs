@@ -164,7 +164,7 @@ fn change(host: &Host, map: MapType, change: Change<'_>) -> Result<(), Status> {
         Change::Remove(_) => 0,
         Change::SetAll(pairs) => pairs.iter().map(|(name, value)| name.len() + value.len()).sum(),
     };
-    if !stream.may_write(written) {
+    if written > message::MAX_LIST || !stream.may_write(written) {
         return Err(Status::BadArgument);
     }
     let side = match map {
@@ -195,10 +195,12 @@ fn change_head(
     if is_request || !stream.is_lenient() || messages.is_over || messages.has_left {
         return Err(Status::BadArgument);
     }
-    if messages.early.len() >= message::MAX_PAIRS {
+    let change = change.early()?;
+    let kept = if let Early::Remove(name) = &change { name.len() } else { 0 };
+    if messages.early.len() >= message::MAX_PAIRS || !stream.may_write(kept) {
         return Err(Status::BadArgument);
     }
-    messages.early.push(change.early()?);
+    messages.early.push(change);
     Ok(())
 }
 
@@ -226,7 +228,8 @@ impl Change<'_> {
         Ok(match self {
             Self::Add(name, value) => Early::Add(checked(name, value)?),
             Self::Replace(name, value) => Early::Replace(checked(name, value)?),
-            Self::Remove(name) => Early::Remove(name.to_vec()),
+            Self::Remove(name) if name.len() <= message::MAX_LIST => Early::Remove(name.to_vec()),
+            Self::Remove(_) => return Err(Status::BadArgument),
             Self::SetAll(_) => return Err(Status::BadArgument),
         })
     }

@@ -7,15 +7,26 @@ use super::{Guest, Host, buffers, calls, foreign, grpc, headers, memory, propert
 use crate::abi::Status;
 use crate::shim::{self, GivingFunction};
 
-/// Links functions of the namespace `env`, each with the types of its parameters.
+/// Links functions of the namespace `env`, each with the types of its parameters. Functions after `async` may
+/// yield, and receive their parameters as a tuple.
 macro_rules! link {
-    ($linker:ident: $($name:literal ($($parameter:ident: $type:ty),*) => $function:path;)*) => {$(
-        $linker.func_wrap("env", $name, |caller: Caller<'_, Host>, $($parameter: $type),*| -> u32 {
+    (
+        $linker:ident: $($name:literal ($($parameter:ident: $type:ty),*) => $function:path;)*
+        async $($slow:literal => $slow_function:path;)*
+    ) => {
+        $($linker.func_wrap("env", $name, |caller: Caller<'_, Host>, $($parameter: $type),*| -> u32 {
             let mut guest = Guest::new(caller);
             let done = $function(&mut guest, $($parameter),*);
             guest.finish($name, done)
-        })?;
-    )*};
+        })?;)*
+        $($linker.func_wrap_async("env", $slow, |caller: Caller<'_, Host>, parameters| {
+            Box::new(async move {
+                let mut guest = Guest::new(caller);
+                let done = $slow_function(&mut guest, parameters).await?;
+                GuestResult::Ok(guest.finish($slow, done))
+            })
+        })?;)*
+    };
 }
 
 /// Defines the functions that return bytes to the module: their names for the shim, their first halves, and
@@ -95,41 +106,32 @@ pub(crate) fn add(linker: &mut Linker<Host>) -> GuestResult<()> {
         "proxy_replace_header_map_value" (map: u32, name: u32, of: u32, value: u32, length: u32) => headers::replace;
         "proxy_remove_header_map_value" (map: u32, name: u32, of: u32) => headers::remove;
         "proxy_set_property" (path: u32, of: u32, value: u32, length: u32) => properties::set;
-        "proxy_send_local_response" (
-            status: u32, details: u32, details_length: u32, body: u32, body_length: u32, headers: u32,
-            headers_length: u32, grpc: u32
-        ) => system::send_local_response;
         "proxy_continue_stream" (stream: u32) => system::continue_stream;
         "proxy_close_stream" (stream: u32) => system::close_stream;
         "proxy_continue_request" () => system::continue_request;
         "proxy_continue_response" () => system::continue_response;
         "proxy_clear_route_cache" () => system::clear_route_cache;
-        "proxy_http_call" (
-            upstream: u32, upstream_length: u32, headers: u32, headers_length: u32, body: u32, body_length: u32,
-            trailers: u32, trailers_length: u32, timeout: u32, to: u32
-        ) => calls::http_call;
-        "proxy_grpc_call" (
-            upstream: u32, upstream_length: u32, service: u32, service_length: u32, method: u32,
-            method_length: u32, metadata: u32, metadata_length: u32, message: u32, message_length: u32,
-            timeout: u32, to: u32
-        ) => grpc::call;
         "proxy_grpc_stream" (
             upstream: u32, upstream_length: u32, service: u32, service_length: u32, method: u32,
             method_length: u32, metadata: u32, metadata_length: u32, to: u32
         ) => grpc::stream;
-        "proxy_grpc_send" (token: u32, message: u32, length: u32, end: u32) => grpc::send;
         "proxy_grpc_cancel" (token: u32) => grpc::cancel;
         "proxy_grpc_close" (token: u32) => grpc::close;
-        "proxy_set_shared_data" (key: u32, of: u32, value: u32, length: u32, cas: u32) => share::set_data;
         "proxy_register_shared_queue" (name: u32, length: u32, to: u32) => share::register_queue;
         "proxy_resolve_shared_queue" (
             vm_id: u32, vm_id_length: u32, name: u32, length: u32, to: u32
         ) => share::resolve_queue;
-        "proxy_enqueue_shared_queue" (queue: u32, data: u32, length: u32) => share::enqueue;
         "proxy_define_metric" (kind: u32, name: u32, length: u32, to: u32) => share::define_metric;
         "proxy_increment_metric" (metric: u32, by: u64) => share::increment_metric;
         "proxy_record_metric" (metric: u32, value: u64) => share::record_metric;
         "proxy_get_metric" (metric: u32, to: u32) => share::get_metric;
+        async
+        "proxy_send_local_response" => system::send_local_response;
+        "proxy_http_call" => calls::http_call;
+        "proxy_grpc_call" => grpc::call;
+        "proxy_grpc_send" => grpc::send;
+        "proxy_set_shared_data" => share::set_data;
+        "proxy_enqueue_shared_queue" => share::enqueue;
     }
     add_giving(linker)?;
     wasi::add(linker)

@@ -1,15 +1,21 @@
 //! The memory of a module. Every pointer from a module is checked here. Bytes for a module are written to
-//! memory from its own allocator, between the two halves of a host function (`shim.rs`).
+//! memory from its own allocator, between the two halves of a host function (`shim.rs`). Long copies in both
+//! directions are made in parts, between which the callback yields.
 
-use bytes::Bytes;
-use sandbox::Caller;
+use bytes::{Bytes, BytesMut};
+use sandbox::{Caller, GuestResult};
+use services::turn::TURN_BYTES;
 
 use super::{Done, Guest, Host};
 use crate::abi::Status;
 use crate::observe::Event;
+use crate::shim;
 
 /// The capacity of the scratch buffer that is retained, in bytes.
 const SCRATCH_KEPT: usize = 64 << 10;
+
+/// The maximum length of a name, a target or a similar text in bytes.
+const LONGEST_TEXT: usize = 64 << 10;
 
 /// The number of returned bytes that are shown to an observer.
 const SHOWN: usize = 512;
@@ -22,6 +28,8 @@ pub(crate) struct Gift {
     /// The bytes. Without them, the data is in the host's scratch buffer.
     bytes: Option<Bytes>,
     length: u32,
+    /// The number of bytes that have been written.
+    written: usize,
     place: Place,
     /// The host function that returns the bytes, once its first half has ended.
     name: Option<&'static str>,
@@ -71,7 +79,54 @@ impl Guest<'_> {
 
     /// The text at a span, with invalid UTF-8 replaced. For logs and names.
     pub(crate) fn text(&self, span: Span) -> Done<String> {
-        Ok(String::from_utf8_lossy(self.bytes(span)?).into_owned())
+        Ok(String::from_utf8_lossy(self.short_bytes(span)?).into_owned())
+    }
+
+    /// The bytes at a span, if it is not longer than a text may be.
+    pub(crate) fn short_bytes(&self, span: Span) -> Done<&[u8]> {
+        let bytes = self.bytes(span)?;
+        if bytes.len() > LONGEST_TEXT { Err(Status::BadArgument) } else { Ok(bytes) }
+    }
+
+    /// Copies the bytes at a span. A long copy is made in parts, between which the callback yields.
+    ///
+    /// # Errors
+    /// Traps if the callback's time limit is exceeded.
+    pub(crate) async fn copy(&mut self, span: Span) -> GuestResult<Done<Bytes>> {
+        Ok(self.append(BytesMut::new(), span).await?.map(BytesMut::freeze))
+    }
+
+    /// Like `copy`, with the copy appended to `to`.
+    pub(crate) async fn append(
+        &mut self,
+        mut to: BytesMut,
+        (address, length): Span,
+    ) -> GuestResult<Done<BytesMut>> {
+        if let Err(status) = self.bytes((address, length)) {
+            return Ok(Err(status));
+        }
+        to.reserve(length as usize);
+        for from in (0..length).step_by(TURN_BYTES) {
+            if from > 0 {
+                self.turn().await?;
+            }
+            let part = (length - from).min(TURN_BYTES as u32);
+            match self.bytes((address + from, part)) {
+                Ok(part) => to.extend_from_slice(part),
+                Err(status) => return Ok(Err(status)),
+            }
+        }
+        Ok(Ok(to))
+    }
+
+    /// Yields as at a tick.
+    ///
+    /// # Errors
+    /// Traps if the callback's time limit is exceeded.
+    pub(crate) async fn turn(&mut self) -> GuestResult<()> {
+        let turn = self.host_mut().clock.tick()?;
+        turn.await;
+        Ok(())
     }
 
     /// Writes bytes to an address of the module.
@@ -130,7 +185,7 @@ impl Guest<'_> {
             self.put_u32(place.0, 0)?;
             return self.put_u32(place.1, 0);
         }
-        self.host_mut().gift = Some(Gift { bytes, length, place, name: None, observed: None });
+        self.host_mut().gift = Some(Gift { bytes, length, written: 0, place, name: None, observed: None });
         Ok(())
     }
 
@@ -143,14 +198,23 @@ impl Guest<'_> {
 }
 
 /// The second half of all host functions that return bytes: the module has allocated memory at this address.
+/// Writes the next part, and returns [`shim::AGAIN`] if further ones are left.
 pub(super) fn finish(mut caller: Caller<'_, Host>, address: u32) -> u32 {
     let host = caller.data_mut();
-    let (Some(gift), Some(memory)) = (host.gift.take(), host.memory) else {
+    let (Some(mut gift), Some(memory)) = (host.gift.take(), host.memory) else {
         return Status::InternalFailure as u32;
     };
     let (memory, host) = memory.data_and_store_mut(&mut caller);
     let bytes = gift.bytes.as_deref().unwrap_or(&host.scratch);
-    let status = deliver(memory, address, bytes, gift.place).err().unwrap_or(Status::Ok);
+    let status = match deliver(memory, address, bytes, gift.written, gift.place) {
+        Ok(written) if written < bytes.len() => {
+            gift.written = written;
+            host.gift = Some(gift);
+            return shim::AGAIN;
+        }
+        Ok(_) => Status::Ok,
+        Err(status) => status,
+    };
     if host.scratch.capacity() > SCRATCH_KEPT {
         host.scratch = Vec::new();
     }
@@ -163,13 +227,53 @@ pub(super) fn finish(mut caller: Caller<'_, Host>, address: u32) -> u32 {
     status as u32
 }
 
-fn deliver(memory: &mut [u8], address: u32, bytes: &[u8], place: Place) -> Result<(), Status> {
+/// Writes the part of the bytes that follows the first `written` ones, and with the last part their address
+/// and length. Returns the number of bytes that are written then.
+fn deliver(
+    memory: &mut [u8],
+    address: u32,
+    bytes: &[u8],
+    written: usize,
+    place: Place,
+) -> Result<usize, Status> {
     let length = u32::try_from(bytes.len()).map_err(|_| Status::InternalFailure)?;
     if address == 0 {
         return Err(Status::InvalidMemoryAccess);
     }
-    at_mut(memory, (address, length))?.copy_from_slice(bytes);
-    at_mut(memory, (place.0, 4))?.copy_from_slice(&address.to_le_bytes());
-    at_mut(memory, (place.1, 4))?.copy_from_slice(&length.to_le_bytes());
-    Ok(())
+    let to = at_mut(memory, (address, length))?;
+    let end = bytes.len().min(written + TURN_BYTES);
+    if let (Some(to), Some(part)) = (to.get_mut(written..end), bytes.get(written..end)) {
+        to.copy_from_slice(part);
+    }
+    if end == bytes.len() {
+        at_mut(memory, (place.0, 4))?.copy_from_slice(&address.to_le_bytes());
+        at_mut(memory, (place.1, 4))?.copy_from_slice(&length.to_le_bytes());
+    }
+    Ok(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delivers_long_bytes_in_parts_and_their_place_at_the_end() {
+        const PAGE: usize = 64 << 10;
+        let bytes: Vec<u8> = (0..2 * TURN_BYTES + 5).map(|number| (number % 251) as u8).collect();
+        let mut memory = vec![0; PAGE + bytes.len()];
+        let (mut written, mut ends) = (0, Vec::new());
+        while written < bytes.len() {
+            assert_eq!(memory[..8], [0; 8], "the place of bytes that are incomplete");
+            written = deliver(&mut memory, PAGE as u32, &bytes, written, (0, 4)).unwrap();
+            ends.push(written);
+        }
+        assert_eq!(ends, [TURN_BYTES, 2 * TURN_BYTES, bytes.len()]);
+        assert_eq!(memory[PAGE..], bytes);
+        assert_eq!(memory[..4], (PAGE as u32).to_le_bytes());
+        assert_eq!(memory[4..8], (bytes.len() as u32).to_le_bytes());
+        assert_eq!(
+            deliver(&mut memory, 1 + PAGE as u32, &bytes, 0, (0, 4)),
+            Err(Status::InvalidMemoryAccess)
+        );
+    }
 }

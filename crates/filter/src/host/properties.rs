@@ -22,7 +22,9 @@ use crate::stream::Stream;
 
 /// The maximum number of properties that modules may set in an exchange, and their maximum total size.
 const MAX_PROPERTIES: usize = 256;
-const MAX_BYTES: usize = 256 << 10;
+pub(super) const MAX_BYTES: usize = 256 << 10;
+/// The maximum number of elements of a path that are looked at: no known path has as many.
+const MAX_ELEMENTS: usize = 4;
 
 /// `proxy_get_property`
 pub(super) fn get(guest: &mut Guest<'_>, path: u32, of: u32, address: u32, length: u32) -> Done {
@@ -64,21 +66,25 @@ pub(super) fn keep(host: &Host, path: &[u8], value: &[u8]) -> Result<(), Status>
     let mut messages = stream.exchange.messages();
     let known = &mut messages.properties;
     let bytes: usize = known.iter().map(|(path, value)| path.len() + value.len()).sum();
-    let is_full = known.len() >= MAX_PROPERTIES && !known.contains_key(path);
-    if is_full || bytes + path.len() + value.len() > MAX_BYTES {
+    let is_over = bytes + path.len() + value.len() > MAX_BYTES;
+    if is_over || (known.len() >= MAX_PROPERTIES && !known.contains_key(path)) {
         return Err(Status::InternalFailure);
     }
     known.insert(path.to_vec(), Bytes::copy_from_slice(value));
     Ok(())
 }
 
-/// Splits a path into its elements.
+/// Splits a path into its elements, at most [`MAX_ELEMENTS`].
 pub(crate) fn parse(path: &[u8]) -> Vec<&[u8]> {
     let path = path.strip_suffix(&[0]).unwrap_or(path);
-    path.split(|byte| *byte == 0).collect()
+    path.split(|byte| *byte == 0).take(MAX_ELEMENTS).collect()
 }
 
 fn find(host: &Host, raw: &[u8]) -> Option<Bytes> {
+    // No property with a longer path can be set.
+    if raw.len() > MAX_BYTES {
+        return None;
+    }
     let path = parse(raw);
     let spec = host.spec()?;
     match path[..] {

@@ -47,7 +47,8 @@ impl From<Status> for CallRefusal {
 }
 
 impl CallRefusal {
-    fn status(self) -> Status {
+    /// The status for the module.
+    pub(super) fn status(self) -> Status {
         match self {
             Self::TooMany | Self::NoRuntime => Status::InternalFailure,
             Self::Memory => Status::InvalidMemoryAccess,

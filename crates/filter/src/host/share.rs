@@ -1,6 +1,6 @@
 //! Host functions for shared data, queues and metrics, which are implemented in `shared.rs` and `metrics.rs`.
 
-use bytes::Bytes;
+use sandbox::GuestResult;
 
 use super::{Done, Guest};
 use crate::abi::Status;
@@ -22,10 +22,16 @@ pub(super) fn get_data(
 }
 
 /// `proxy_set_shared_data`
-pub(super) fn set_data(guest: &mut Guest<'_>, key: u32, of: u32, value: u32, length: u32, cas: u32) -> Done {
+///
+/// # Errors
+/// Traps if the callback's time limit is exceeded.
+pub(super) async fn set_data(
+    guest: &mut Guest<'_>,
+    (key, of, value, length, cas): (u32, u32, u32, u32, u32),
+) -> GuestResult<Done> {
     guest.about_text((key, of));
-    let (key, value) = (guest.bytes((key, of))?, guest.bytes((value, length))?);
-    guest.host().core.shared.set(key, value, cas)
+    let value = guest.copy((value, length)).await?;
+    Ok(value.and_then(|value| guest.host().core.shared.set(guest.bytes((key, of))?, value, cas)))
 }
 
 /// `proxy_register_shared_queue`: the caller is notified of new items.
@@ -55,10 +61,16 @@ pub(super) fn resolve_queue(
 }
 
 /// `proxy_enqueue_shared_queue`
-pub(super) fn enqueue(guest: &mut Guest<'_>, queue: u32, data: u32, length: u32) -> Done {
+///
+/// # Errors
+/// Traps if the callback's time limit is exceeded.
+pub(super) async fn enqueue(
+    guest: &mut Guest<'_>,
+    (queue, data, length): (u32, u32, u32),
+) -> GuestResult<Done> {
     guest.about(|| queue.to_string());
-    let item = Bytes::copy_from_slice(guest.bytes((data, length))?);
-    guest.host().core.filters.queues.enqueue(queue, item)
+    let item = guest.copy((data, length)).await?;
+    Ok(item.and_then(|item| guest.host().core.filters.queues.enqueue(queue, item)))
 }
 
 /// `proxy_dequeue_shared_queue`

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
+use sandbox::GuestResult;
 use tracing::Level;
 
 use super::{Done, Guest, Host};
@@ -16,6 +17,8 @@ use crate::stream::Local;
 
 /// The maximum length of a logged message in bytes.
 const LONGEST_MESSAGE: usize = 16 << 10;
+/// The maximum length of the details of a local response, and of the message of one for a gRPC client, in bytes.
+const LONGEST_DETAILS: usize = 4 << 10;
 /// The shortest time between ticks, in milliseconds.
 const SHORTEST_PERIOD: u64 = 1;
 
@@ -152,32 +155,37 @@ pub(super) fn clear_route_cache(_: &mut Guest<'_>) -> Done {
     Ok(())
 }
 
+/// The parameters of `proxy_send_local_response`: the status, pointer and length of the details, the body and
+/// the headers, and the gRPC status.
+type LocalResponseParameters = (u32, u32, u32, u32, u32, u32, u32, u32);
+
 /// `proxy_send_local_response`: the first response counts, and is sent after the callback has returned. It
 /// has no effect after the response head has left.
-#[expect(clippy::too_many_arguments, reason = "the ABI has as many")]
-pub(super) fn send_local_response(
+///
+/// # Errors
+/// Traps if the callback's time limit is exceeded.
+pub(super) async fn send_local_response(
     guest: &mut Guest<'_>,
-    status: u32,
-    details: u32,
-    details_length: u32,
-    body: u32,
-    body_length: u32,
-    headers: u32,
-    headers_length: u32,
-    grpc: u32,
-) -> Done {
+    (status, details, details_length, body, body_length, headers, headers_length, grpc): LocalResponseParameters,
+) -> GuestResult<Done> {
     guest.about(|| status.to_string());
-    let parts = [(details, details_length), (body, body_length), (headers, headers_length)];
-    let done = answer(guest, status, parts, grpc);
+    let body = guest.copy((body, body_length)).await?;
+    let parts = [(details, details_length), (headers, headers_length)];
+    let done = body.and_then(|body| answer(guest, status, parts, body, grpc));
     guest.host_mut().note_answerable(done.is_ok());
-    done
+    Ok(done)
 }
 
-fn answer(guest: &Guest<'_>, status: u32, [details, body, headers]: [(u32, u32); 3], grpc: u32) -> Done {
+fn answer(
+    guest: &Guest<'_>,
+    status: u32,
+    [details, headers]: [(u32, u32); 2],
+    body: Bytes,
+    grpc: u32,
+) -> Done {
     let code = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
     let code = code.filter(|code| code.as_u16() >= 200 && code.as_u16() < 600).ok_or(Status::BadArgument)?;
-    let details = guest.text(details)?;
-    let body = Bytes::copy_from_slice(guest.bytes(body)?);
+    let details = beginning(guest.bytes(details)?);
     let mut fields = HeaderMap::new();
     for (name, value) in message::read(guest.bytes(headers)?)? {
         Head::Plain(&mut fields).add(name, value)?;
@@ -201,10 +209,15 @@ fn answer(guest: &Guest<'_>, status: u32, [details, body, headers]: [(u32, u32);
 /// Converts a local response for a gRPC client into a trailers-only response.
 fn as_grpc(local: &mut Local, grpc: u32) {
     let status = if grpc == u32::MAX { grpc_status(local.status) } else { grpc };
-    let message = String::from_utf8_lossy(&local.body).into_owned();
+    let message = beginning(&local.body);
     grpc_headers(&mut local.headers, status, &message);
     local.status = StatusCode::OK;
     local.body = Bytes::new();
+}
+
+/// The first [`LONGEST_DETAILS`] bytes of a text, with invalid UTF-8 replaced.
+fn beginning(text: &[u8]) -> String {
+    String::from_utf8_lossy(text.get(..LONGEST_DETAILS).unwrap_or(text)).into_owned()
 }
 
 /// Maps an HTTP status to a gRPC status, as in the gRPC documentation.

@@ -23,8 +23,9 @@ const NOTSUP: u32 = 58;
 const MAX_RANDOM: u32 = 64 << 10;
 /// The maximum number of pieces of one write, and of subscriptions of one wait.
 const MAX_PIECES: u32 = 1024;
-/// The maximum number of bytes of one write. The rest is left to the next write.
+/// The maximum number of bytes and of lines of one write. The rest is left to the next write.
 const MAX_WRITE: u32 = 64 << 10;
+const MAX_LINES: usize = 64;
 /// The length at which an unfinished line is logged.
 const LONGEST_LINE: usize = 8 << 10;
 
@@ -168,14 +169,17 @@ fn fd_write(guest: &mut Guest<'_>, fd: u32, pieces: u32, count: u32, to: u32) ->
     if count > MAX_PIECES {
         return Err(Status::BadArgument);
     }
-    let mut written: u32 = 0;
+    let (mut written, mut lines): (u32, usize) = (0, MAX_LINES);
     let (memory, host) = guest.split()?;
     let list = at(memory, (pieces, count * 8))?;
     for piece in list.chunks_exact(8) {
         let (address, length) = piece.split_at(4);
-        let length = word(length).min(MAX_WRITE - written);
-        write(host, level, at(memory, (word(address), length))?);
-        written += length;
+        let text = at(memory, (word(address), word(length).min(MAX_WRITE - written)))?;
+        let taken = write(host, level, text, &mut lines);
+        written += taken as u32;
+        if taken < text.len() {
+            break;
+        }
     }
     guest.put_u32(to, written)
 }
@@ -184,18 +188,23 @@ fn word(four: &[u8]) -> u32 {
     four.try_into().map_or(0, u32::from_le_bytes)
 }
 
-fn write(host: &mut Host, level: u32, text: &[u8]) {
+/// Logs a text until no more lines are left. Returns the number of bytes taken.
+fn write(host: &mut Host, level: u32, text: &[u8], lines: &mut usize) -> usize {
     let index = usize::from(level == 4);
+    let mut taken = 0;
     for part in text.split_inclusive(|byte| *byte == b'\n') {
-        let Some(line) = host.lines.get_mut(index) else { return };
+        let Some(line) = host.lines.get_mut(index).filter(|_| *lines > 0) else { break };
+        taken += part.len();
         let room = LONGEST_LINE.saturating_sub(line.len());
         line.extend_from_slice(part.get(..room).unwrap_or(part));
         if part.ends_with(b"\n") || line.len() >= LONGEST_LINE {
             let line = std::mem::take(line);
             let text = String::from_utf8_lossy(&line);
             system::write_log(host, level, text.trim_end());
+            *lines -= 1;
         }
     }
+    taken
 }
 
 /// Reports all subscriptions as ready immediately: nothing waits here.

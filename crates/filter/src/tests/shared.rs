@@ -207,6 +207,34 @@ async fn foreign_functions_do_not_block_other_requests() {
     assert_eq!(*ended.lock().unwrap(), ["fast", "slow"]);
 }
 
+/// Encodes a field of a Protocol Buffers message, with a length in three bytes.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let length = [bytes.len() as u8 | 0x80, (bytes.len() >> 7) as u8 | 0x80, (bytes.len() >> 14) as u8];
+    [&[number << 3 | 2][..], &length, bytes].concat()
+}
+
+#[tokio::test]
+async fn long_signatures_are_made_beside_the_serving_thread() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (func (export "proxy_on_request_body") (param i32) (param $length i32) (param $end i32) (result i32)
+            (if (i32.eqz (local.get $end)) (then (return (i32.const 1))))
+            (call $want (i32.const 0) (call $buffer (i32.const 0) (i32.const 0) (local.get $length)
+                (i32.const 0) (i32.const 4)))
+            (call $want (i32.const 0) (call $foreign «sign»
+                (i32.load (i32.const 0)) (i32.load (i32.const 4)) (i32.const 8) (i32.const 12)))
+            (call $want (i32.const 0x0108) (i32.load16_u (i32.load (i32.const 8))))
+            (i32.const 0))"#);
+    let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    let argument = [field(1, b"sha256"), field(4, key.as_bytes()), field(3, &[b'x'; 40_000])].concat();
+    let is_over = || bench.seen().contains(&"proxy_call_foreign_function OK".to_owned());
+    let mut asked = Box::pin(send(&chain, post(argument)));
+    assert!((&mut asked).now_or_never().is_none());
+    assert!(!is_over());
+    assert_eq!(asked.await.unwrap().status, 200);
+    assert!(is_over());
+}
+
 #[tokio::test(start_paused = true)]
 async fn timers_resume_after_a_trap_without_requests() {
     let bench = Bench::new();

@@ -118,6 +118,29 @@ async fn callbacks_at_the_end_of_a_request_yield() {
 }
 
 #[tokio::test]
+async fn after_a_long_end_of_a_stream_the_others_end_in_polls_of_their_own() {
+    let bench = Bench::new();
+    let code = format!(
+        "{} (func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) (i32.const 0))",
+        spinning_in("proxy_on_log", "(param i32)", "")
+    );
+    let slow = bench.chain(&[patient(&bench, "slow", &code), patient(&bench, "also", &code)]);
+    let fast = releasing(&bench, "go");
+    let begun = Mutex::new(0);
+    let count = |bench: &Bench| {
+        let mut begun = begun.lock().unwrap();
+        *begun += bench.seen().iter().filter(|words| *words == "proxy_on_log").count();
+        *begun
+    };
+    assert_eq!(send(&slow, get("/spin")).await.unwrap().status, 200);
+    assert_eq!(count(&bench), 1);
+    bench.until(|bench| count(bench) == 2).await;
+    send(&fast, get("/")).await.unwrap();
+    assert_eq!(send(&slow, get("/next")).await.unwrap().status, 200);
+    assert_eq!(traps(&bench), 0);
+}
+
+#[tokio::test]
 async fn background_callbacks_yield() {
     let tick = r#"
         (func (export "proxy_on_configure") (param i32 i32) (result i32)

@@ -75,6 +75,30 @@ fn refuses_arguments_above_the_bound() {
 }
 
 #[test]
+fn long_keys_and_arguments_take_long() {
+    let private: [(&[u8], usize, bool); 4] = [
+        (RSA_KEY, 4, false),
+        (&[b'x'; 1704], 4, false),
+        (&[0; 1794], 4, true),
+        (RSA_KEY, SHORT_ARGUMENT, true),
+    ];
+    for (key, text, is_long) in private {
+        for number in [2, 4] {
+            let arguments = message(&[(1, b"sha256"), (number, key), (3, &vec![b'x'; text])]);
+            assert_eq!(takes_long_to_sign(&arguments), is_long, "{} {text}", key.len());
+        }
+    }
+    let public: [(&[u8], usize, bool); 3] =
+        [(RSA_PUBLIC, 2000, false), (&[0; 1062], 2000, true), (RSA_PUBLIC, SHORT_ARGUMENT, true)];
+    for (key, text, is_long) in public {
+        for number in [2, 5] {
+            let arguments = message(&[(1, b"sha256"), (number, key), (4, &vec![b'x'; text])]);
+            assert_eq!(takes_long_to_verify(&arguments), is_long, "{} {text}", key.len());
+        }
+    }
+}
+
+#[test]
 fn verifies_openssl_signature_with_sha1() {
     let with = |text: &[u8]| verified(&[(1, b"sha1"), (5, RSA_PUBLIC), (3, RSA_SHA1), (4, text)]);
     assert!(with(b"hello world") && !with(b"hello"));
