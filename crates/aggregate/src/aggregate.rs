@@ -9,12 +9,13 @@ use futures_util::future::BoxFuture;
 use http::header::HeaderMap;
 use http::{Method, Request, Response};
 use json::Document;
-use offload::{OffloadPool, SHORT_TEXT};
+use offload::OffloadPool;
 use services::body::{ReadBodyError, read_within};
 use services::caching::{self, CacheNotes};
 use services::{Body, Budget, Call, Caller, Calls, Problem, Report, Services};
 
 use crate::answer;
+use crate::assemble;
 use crate::config::LimitsConfig;
 use crate::declaration::Declaration;
 use crate::mistake::Mistake;
@@ -136,6 +137,8 @@ impl Aggregate {
             return Err(AggregateError::Method { method: method.clone(), allow: self.methods() });
         }
         let (head, body) = request.into_parts();
+        // A query may have a parameter for every two bytes.
+        offload::leave_for(3 * head.uri.query().map_or(0, str::len)).await;
         let inputs = self.plan.inputs.read(&head)?;
         let body = match self.plan.reads_body {
             true => Some(self.document(self.read(body).await?).await?),
@@ -145,30 +148,28 @@ impl Aggregate {
         let budget = Arc::clone(&call.budget);
         let calls = Calls::new(self.services.clone(), call);
         let failures = Run { known: &known, calls, is_head }.all().await?;
-        if known.is_large() {
-            offload::leave().await;
-        }
+        offload::leave_for(assemble::estimated_work(&known)).await;
         let left = known.memory.left();
-        let mut response = match answer::streamed(&known, &failures)? {
-            Some(response) => response,
+        let (mut response, is_written) = match answer::streamed(&known, &failures).await? {
+            Some(response) => (response, false),
             None => {
                 let (tree, failures) = answer::tree(&known, failures)?;
-                answer::response(tree, &failures, &self.plan, is_head)?
+                answer::response(tree, &failures, &self.plan, is_head).await?
             }
         };
         // The texts that services sent, and the tree.
         let texts = self.plan.limits.received.0.saturating_sub(budget.received_left());
         let tree = left.saturating_sub(known.memory.left());
-        answer::note_held(&mut response, &self.plan, texts.saturating_add(tree as u64));
+        let sources = texts.saturating_add(tree as u64);
+        answer::note_held(&mut response, &self.plan, (!is_written).then_some(sources));
         Ok(response)
     }
 
     /// Parses the client's body as JSON, and rejects ambiguous JSON. Otherwise a service could read another
     /// value than the one that a preceding part was called with.
     async fn document(&self, text: Bytes) -> Result<Document, AggregateError> {
-        if text.len() > SHORT_TEXT {
-            offload::leave().await;
-        }
+        // The text is indexed, and the names of each object are compared.
+        offload::leave_for(3 * text.len()).await;
         let most = usize::try_from(self.plan.limits.memory.0).unwrap_or(usize::MAX);
         let document = Document::within(text, most).map_err(AggregateError::BodyJson)?;
         document.root().check_unambiguous().map_err(|found| AggregateError::BodyInvalid {

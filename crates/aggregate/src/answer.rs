@@ -26,6 +26,9 @@ pub(crate) const PARTS: HeaderName = HeaderName::from_static("orfa-parts");
 const MOST: usize = 20;
 /// Shorter responses are copied when their first piece is taken, and then hold no text of the services.
 const COPIED: u64 = 4 << 10;
+/// The maximum number of values of a response's tree. To free more of them one by one, after the response is
+/// sent or its client has left, would block the serving thread.
+const MOST_VALUES: usize = 8 << 10;
 
 /// Returns the tree of the response, and the failures of optional parts.
 pub(crate) fn tree(known: &Known<'_>, failed: Vec<Failure>) -> Result<(Tree, Vec<Failure>), AggregateError> {
@@ -52,7 +55,7 @@ pub(crate) fn tree(known: &Known<'_>, failed: Vec<Failure>) -> Result<(Tree, Vec
 }
 
 /// Returns a response with long parts that are still arriving, or `None` if there are none.
-pub(crate) fn streamed(
+pub(crate) async fn streamed(
     known: &Known<'_>,
     failed: &[Failure],
 ) -> Result<Option<Response<Body>>, AggregateError> {
@@ -76,14 +79,15 @@ pub(crate) fn streamed(
     for (place, (name, part)) in parts.iter().enumerate() {
         let before = if place == 0 { &b"{"[..] } else { b"," };
         segments.push(Segment::Text([before, name, b":"].concat().into()));
-        segments.push(match long(*part) {
+        let segment = match long(*part) {
             Some(long) => Segment::Long(long),
             None => {
                 let tree = assembly.tree(*part)?;
-                length(&tree, known.plan)?;
-                Segment::Tree(tree)
+                let SizedTree { tree, length, .. } = sized(tree, known.plan).await?;
+                Segment::Tree(tree, length)
             }
-        });
+        };
+        segments.push(segment);
     }
     let failures = assembly.failures.into_inner();
     let end = match failures.is_empty() {
@@ -172,14 +176,14 @@ fn said(name: &Bytes) -> Vec<u8> {
         .unwrap_or_else(|| name.to_vec())
 }
 
-/// Returns the response for a tree.
-pub(crate) fn response(
+/// Returns the response for a tree, and whether it was written to a text of its own.
+pub(crate) async fn response(
     tree: Tree,
     failures: &[Failure],
     plan: &Plan,
     is_head: bool,
-) -> Result<Response<Body>, AggregateError> {
-    let length = length(&tree, plan)?;
+) -> Result<(Response<Body>, bool), AggregateError> {
+    let SizedTree { tree, length, is_written } = sized(tree, plan).await?;
     let body = match is_head {
         true => services::body::empty(),
         false => services::body::pieces(length, tree.clone().pieces_of(length)),
@@ -191,24 +195,44 @@ pub(crate) fn response(
     head(response.headers_mut(), failures);
     response.headers_mut().insert(CONTENT_LENGTH, length.into());
     response.extensions_mut().insert(tree);
-    Ok(response)
+    Ok((response, is_written))
 }
 
-/// Notes how much memory a response holds until it is sent. A single streamed part holds none.
-pub(crate) fn note_held(response: &mut Response<Body>, plan: &Plan, bytes: u64) {
-    let is_held = match response.body().size_hint().exact() {
+/// Notes how much memory a response holds until it is sent. A single streamed part holds none. `sources` is
+/// the size of the data that it was composed of, unless it holds only its own text.
+pub(crate) fn note_held(response: &mut Response<Body>, plan: &Plan, sources: Option<u64>) {
+    let length = response.body().size_hint().exact();
+    let is_held = match length {
         Some(length) => length >= COPIED,
         None => !matches!(plan.answer, Shape::Part(_)),
     };
-    if is_held {
-        response.extensions_mut().insert(HeldBytes(bytes));
+    if let Some(held) = sources.or(length).filter(|_| is_held) {
+        response.extensions_mut().insert(HeldBytes(held));
     }
 }
 
-/// Returns the length of a response, or an error if it exceeds the limit.
-fn length(tree: &Tree, plan: &Plan) -> Result<usize, AggregateError> {
+/// A tree, with the length of its text.
+struct SizedTree {
+    tree: Tree,
+    length: usize,
+    /// Whether it is a text that was written for it.
+    is_written: bool,
+}
+
+/// Measures a tree, and writes one of many values to a text.
+///
+/// # Errors
+/// If the text exceeds the limit of a response.
+async fn sized(tree: Tree, plan: &Plan) -> Result<SizedTree, AggregateError> {
     let most = plan.limits.response_body;
-    tree.len_within(most.as_usize()).ok_or(AggregateError::AnswerSize(most.0))
+    let length = tree.len_within(most.as_usize()).ok_or(AggregateError::AnswerSize(most.0))?;
+    if !tree.has_more_than(MOST_VALUES) {
+        return Ok(SizedTree { tree, length, is_written: false });
+    }
+    offload::leave_for(length).await;
+    let mut text = Vec::with_capacity(length);
+    tree.write(&mut text);
+    Ok(SizedTree { tree: Tree::Text(text.into()), length, is_written: true })
 }
 
 fn head(headers: &mut http::HeaderMap, failures: &[Failure]) {

@@ -10,22 +10,75 @@ mod weave;
 
 use std::cell::RefCell;
 
-use json::{Kind, Member, Node, Tree};
+use json::{Kind, Member, Node, Path, Tree};
+use offload::SHORT_TEXT;
 
 use self::fields::Selected;
 use self::join::Join;
 use self::weave::{Patch, Weaver, shaped};
 use crate::memory::{BudgetedVec, MemoryExhausted};
-use crate::plan::Part;
+use crate::plan::{Joins, Part, Shape};
 use crate::problem::{AggregateError, Failure, Reason};
 use crate::run::failure;
 use crate::value::{Fan, Known, Value, targets};
+use crate::work;
+
+/// The weight of each row of a key, in bytes of text, if items have several keys.
+const ROW: usize = 8;
 
 /// The builder of the trees of a request's parts.
 pub(crate) struct Assembly<'a> {
     pub(crate) known: &'a Known<'a>,
     /// Failures of optional parts that are found during composition.
     pub(crate) failures: RefCell<Vec<Failure>>,
+}
+
+/// Returns the estimated work of composing the response (see `work.rs`).
+pub(crate) fn estimated_work(known: &Known<'_>) -> usize {
+    let parts = known.plan.parts.iter().enumerate();
+    work::total(parts.map(|(number, part)| part_work(known, part, known.value(number))))
+}
+
+/// Returns the estimated work for a part's value. A value that is passed on unchanged takes none.
+fn part_work(known: &Known<'_>, part: &Part, value: Option<&Value>) -> usize {
+    let Some(value) = value else { return 0 };
+    let root = value.root();
+    let of_items = |node| work::of_targets(node, &Path::default());
+    let is_merged = matches!(known.plan.answer, Shape::Merged(..));
+    let has_changes = part.fields.is_some() || !part.children.is_empty();
+    let own = match value {
+        Value::Each(fan) => {
+            let answers = fan.answers.iter().map(|body| match part.fields {
+                Some(_) => of_items(body.root()),
+                None => work::VALUE,
+            });
+            work::VALUE * fan.of_item.len() + work::total(answers)
+        }
+        // The name of each member is parsed and looked up.
+        _ if is_merged => of_items(root) + 2 * work::VALUE * root.count(),
+        _ if has_changes || part.joins.is_some() => of_items(root),
+        _ => 0,
+    };
+    let children = part.children.iter().filter_map(|child| known.plan.parts[*child].goes_into());
+    let into = work::total(children.map(|into| work::of_targets(root, &into.path)));
+    let keys = part.joins.as_ref().map_or(0, |joins| key_work(known, joins, root));
+    work::total([own, into, keys])
+}
+
+/// Returns the estimated work for items that have several keys each. Each key may be that of all rows.
+fn key_work(known: &Known<'_>, joins: &Joins, rows: Node<'_>) -> usize {
+    if !joins.item_key.is_many() {
+        return 0;
+    }
+    let Some(items) = known.value(joins.into.part).map(Value::root) else { return 0 };
+    let to_items = work::of_targets(items, &joins.into.path);
+    if to_items > SHORT_TEXT {
+        return to_items;
+    }
+    let mut keys = 0;
+    // A path that leads to no array is reported by the join.
+    let _ = targets(items, &joins.into.path, &mut |item| keys += work::keys(item, &joins.item_key));
+    ROW.saturating_mul(keys).saturating_mul(rows.count())
 }
 
 impl<'a> Assembly<'a> {

@@ -98,27 +98,39 @@ impl Inputs {
 
     /// Reads the values of a request.
     pub(crate) fn read(&self, request: &Parts) -> Result<Values, AggregateError> {
-        let mut pairs: Option<Vec<(Vec<u8>, Vec<u8>)>> = None;
+        let mut parameters = self.parameters(request.uri.query().unwrap_or_default()).into_iter();
         let mut values = Values::with_capacity(self.all.len());
         for input in &self.all {
-            let texts: Vec<Vec<u8>> = match &input.place {
+            let mut texts = parameters.next().unwrap_or_default();
+            match &input.place {
                 Place::Path(segment) => {
-                    request.uri.path().split('/').nth(*segment).map(unescaped).into_iter().collect()
+                    let segment = request.uri.path().split('/').nth(*segment);
+                    texts.extend(segment.map(|text| unescaped(text, b'+').collect::<Vec<u8>>()));
                 }
-                Place::Query(name) => {
-                    let query = request.uri.query().unwrap_or_default();
-                    let pairs = pairs.get_or_insert_with(|| parameters(query).collect());
-                    let named = pairs.iter().filter(|(known, _)| *known == name.as_bytes());
-                    named.map(|(_, value)| value.clone()).collect()
-                }
+                Place::Query(_) => {}
                 Place::Header(name) => {
-                    request.headers.get_all(name).iter().map(|value| value.as_bytes().to_vec()).collect()
+                    texts.extend(request.headers.get_all(name).iter().map(|value| value.as_bytes().to_vec()));
                 }
-            };
+            }
             let texts = texts.into_iter().map(String::from_utf8).collect::<Result<_, _>>();
             values.push(input.value(texts.map_err(|_| input.invalid("be in UTF-8".to_owned()))?)?);
         }
         Ok(values)
+    }
+
+    /// Returns the decoded query parameters of each input. Others, of which there may be thousands, are not
+    /// decoded.
+    fn parameters(&self, query: &str) -> Vec<Vec<Vec<u8>>> {
+        let mut values = vec![Vec::new(); self.all.len()];
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        for (name, value) in pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))) {
+            for (input, values) in self.all.iter().zip(&mut values) {
+                if matches!(&input.place, Place::Query(known) if is_named(name, known)) {
+                    values.push(unescaped(value, b' ').collect());
+                }
+            }
+        }
+        values
     }
 }
 
@@ -133,17 +145,18 @@ impl Input {
             };
         }
         let is_list = self.declared.kind == InputType::List;
+        let longest = self.declared.longest.unwrap_or(LONGEST);
         let texts: Vec<String> = match is_list {
             true => texts
                 .iter()
                 .flat_map(|text| text.split(','))
                 .filter(|text| !text.is_empty())
+                .take(longest.saturating_add(1))
                 .map(str::to_owned)
                 .collect(),
             false if texts.len() > 1 => return Err(self.invalid("occur once".to_owned())),
             false => texts,
         };
-        let longest = self.declared.longest.unwrap_or(LONGEST);
         if is_list && texts.len() > longest {
             return Err(self.invalid(format!("have at most {longest} items")));
         }
@@ -316,29 +329,28 @@ fn is_number(text: &str) -> bool {
         && !text.ends_with([' ', '\n', '\r', '\t'])
 }
 
-/// Returns the decoded parameters of a query.
-fn parameters(query: &str) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
-    let plain = |text: &str| unescaped(&text.replace('+', " "));
-    query.split('&').map(move |pair| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (plain(name), plain(value))
-    })
+/// Whether the encoded name of a query parameter is this name.
+fn is_named(encoded: &str, name: &str) -> bool {
+    encoded.len() >= name.len() && unescaped(encoded, b' ').eq(name.bytes())
 }
 
-/// Decodes percent-encoding. Invalid escapes remain unchanged.
-fn unescaped(text: &str) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
+/// Decodes percent-encoding, with `plus` for each `+`. Invalid escapes remain unchanged.
+fn unescaped(text: &str, plus: u8) -> impl Iterator<Item = u8> {
     let mut rest = text.as_bytes();
-    while let [byte, behind @ ..] = rest {
+    std::iter::from_fn(move || {
+        let (byte, behind) = rest.split_first()?;
         let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        let escaped = match rest {
-            [b'%', high, low, ..] => digit(*high).zip(digit(*low)).map(|(high, low)| high << 4 | low),
+        let escape = match behind {
+            [high, low, behind @ ..] if *byte == b'%' => {
+                digit(*high).zip(digit(*low)).map(|(high, low)| (high << 4 | low, behind))
+            }
             _ => None,
         };
-        out.push(escaped.unwrap_or(*byte));
-        rest = if escaped.is_some() { &behind[2..] } else { behind };
-    }
-    out
+        let plain = if *byte == b'+' { plus } else { *byte };
+        let (byte, behind) = escape.unwrap_or((plain, behind));
+        rest = behind;
+        Some(byte)
+    })
 }
 
 #[cfg(test)]
@@ -367,6 +379,16 @@ mod tests {
             "tenant":{"type":"string","in":"header","name":"x-tenant"},"page":{"type":"integer"}}"#;
         let values = read(declared, "/a/{id}/b", "/a/caf%C3%A9/b?ids=1,2&ids=3&other=x").unwrap();
         assert_eq!(texts(values), [vec!["café"], vec!["1", "2", "3"], vec!["20"], vec!["acme"], vec![]]);
+    }
+
+    #[test]
+    fn decodes_names_and_values_of_parameters() {
+        let declared = r#"{"ab":{"type":"list","name":"a b"},"x":{"type":"string"}}"#;
+        let target = "/a?a+b=1+2&a%20b=%2B&%61%20b=%2&a%2Bb=4&A+b=5&&=6&a%20b&x=%C3%A9%ZZ+%25";
+        let values = read(declared, "/a", target).unwrap();
+        assert_eq!(texts(values), [vec!["1 2", "+", "%2"], vec!["é%ZZ %"]]);
+        let values = read(r#"{"id":{"type":"string"}}"#, "/a/{id}", "/a/b+%2b").unwrap();
+        assert_eq!(texts(values), [["b++"]]);
     }
 
     #[test]

@@ -42,6 +42,11 @@ impl MemoryBudget {
         done
     }
 
+    /// Releases memory that was charged.
+    pub(crate) fn give_back(&self, bytes: usize) {
+        self.0.store(self.left().saturating_add(bytes), Ordering::Relaxed);
+    }
+
     /// Charges the memory of `count` values.
     pub(crate) fn take_for<T>(&self, count: usize) -> Result<(), MemoryExhausted> {
         self.take(count.saturating_mul(size_of::<T>()))
@@ -64,6 +69,11 @@ impl<'b, T> BudgetedVec<'b, T> {
             self.items.reserve_exact(more);
         }
         self.items.push(item);
+    }
+
+    /// Whether an item was dropped.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
     }
 
     /// Returns all items, or an error if some were dropped.

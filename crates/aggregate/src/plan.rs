@@ -19,7 +19,7 @@ use crate::config::LimitsConfig;
 use crate::declaration::{Answer, Conflict, Declaration, Join, Missing, One};
 use crate::input::Inputs;
 use crate::mistake::{Kind, Mistake, Mistakes};
-use crate::template::{self, BodyTemplate, Names, Template, Url};
+use crate::template::{self, BodyTemplate, Names, Slot, Template, Url};
 
 /// The member of the response that lists failed parts.
 pub(crate) const ERRORS: &str = "errors";
@@ -129,6 +129,12 @@ impl Part {
     pub(crate) fn goes_into(&self) -> Option<&Target> {
         let joins = self.joins.as_ref().map(|joins| &joins.into);
         joins.or_else(|| self.each.as_ref()?.into.as_ref())
+    }
+
+    /// Returns the placeholders of its headers and body.
+    pub(crate) fn slots_beside_url(&self) -> impl Iterator<Item = &Slot> {
+        let headers = self.headers.iter().flat_map(|(_, template)| template::slots(template));
+        headers.chain(self.body.iter().flat_map(BodyTemplate::slots))
     }
 }
 

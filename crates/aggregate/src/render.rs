@@ -4,6 +4,7 @@
 mod found;
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -19,6 +20,7 @@ use crate::plan::Part;
 use crate::problem::{AggregateError, Reason};
 use crate::template::{BodyTemplate, Pair, Piece, Slot, Source, Template, slots};
 use crate::value::Known;
+use crate::work;
 
 /// A reason why there is no request.
 pub(crate) enum Stop {
@@ -42,6 +44,15 @@ pub(crate) enum Item<'a> {
     Text(&'a str, bool),
 }
 
+/// The values for the URLs of a part's requests.
+struct UrlValues<'a> {
+    found: Vec<Found<'a>>,
+    /// The encoded values of the list, if there is one.
+    values: Vec<String>,
+    /// The values of each request.
+    chunks: Vec<Range<usize>>,
+}
+
 /// The renderer of a part's requests, for an item or without one.
 pub(crate) struct Renderer<'a> {
     pub(crate) known: &'a Known<'a>,
@@ -51,19 +62,28 @@ pub(crate) struct Renderer<'a> {
 
 impl<'a> Renderer<'a> {
     /// Returns the requests, at most `most`: none for an empty list, several for a long one.
-    pub(crate) fn requests(&self, most: u32) -> Result<Vec<Request>, Stop> {
+    pub(crate) async fn requests(&self, most: u32) -> Result<Vec<Request>, Stop> {
+        let slots = self.part.url.slots().chain(self.part.slots_beside_url());
+        offload::leave_for(work::VALUE + self.work(slots)).await;
         let memory = &self.known.memory;
-        let requests = memory.lend(|| self.rendered(most))?;
-        let bytes = |request: &Request| request.path_and_query.as_str().len() + request.body.len();
-        memory.take(requests.iter().map(bytes).sum()).map_err(Reason::from)?;
-        Ok(requests)
+        let left = memory.left();
+        let values = self.url_values(most);
+        let lent = left.saturating_sub(memory.left());
+        let requests = match values {
+            Ok(values) => self.rendered(values).await,
+            Err(stop) => Err(stop),
+        };
+        memory.give_back(lent);
+        requests
     }
 
     /// Returns the values that an item puts into the URL. Items with equal keys have equal requests.
-    pub(crate) fn item_key(&self) -> Result<Vec<u8>, Stop> {
+    pub(crate) async fn item_key(&self) -> Result<Vec<u8>, Stop> {
+        let of_item = || self.part.url.slots().filter(|slot| matches!(slot.source, Source::Each(_)));
+        offload::leave_for(work::VALUE + self.work(of_item())).await;
         let mut key = Vec::new();
         let memory = &self.known.memory;
-        for slot in self.part.url.slots().filter(|slot| matches!(slot.source, Source::Each(_))) {
+        for slot in of_item() {
             let texts = memory.lend(|| match self.find(slot)? {
                 Found::Nothing => Ok::<_, Stop>(Vec::new()),
                 Found::One(text) => Ok(vec![text]),
@@ -78,13 +98,28 @@ impl<'a> Renderer<'a> {
         Ok(key)
     }
 
-    fn rendered(&self, most: u32) -> Result<Vec<Request>, Stop> {
+    /// Returns the estimated work to find and write the values of placeholders.
+    fn work<'s>(&self, slots: impl Iterator<Item = &'s Slot>) -> usize {
+        work::total(slots.map(|slot| match (&slot.source, self.root(&slot.source)) {
+            (_, Some((root, path))) => work::of_values(root, path),
+            (Source::Input(input), None) => {
+                let value = self.known.inputs.get(*input).and_then(Option::as_ref);
+                value.map_or(0, |value| value.texts.iter().map(|text| text.len() + work::VALUE).sum())
+            }
+            (_, None) => 0,
+        }))
+    }
+
+    /// Finds the values for the URL, and divides a list of them.
+    fn url_values(&self, most: u32) -> Result<UrlValues<'a>, Stop> {
         let found = self.part.url.slots().map(|slot| self.find(slot)).collect::<Result<Vec<_>, _>>()?;
         let is_many = |found: &Found<'_>| matches!(found, Found::Many(_));
         let Some(place) = found.iter().position(is_many) else {
-            return Ok(vec![self.request(&self.url(&found, &[])?)?]);
+            return Ok(UrlValues { found, values: Vec::new(), chunks: vec![Range::default()] });
         };
-        let Found::Many(values) = &found[place] else { return Ok(Vec::new()) };
+        let Found::Many(values) = &found[place] else {
+            return Ok(UrlValues { found, values: Vec::new(), chunks: Vec::new() });
+        };
         let in_path = slots(&self.part.url.path).nth(place);
         let encoded = |value: &Text<'_>| match in_path {
             Some(slot) => self.segment(slot, &value.text),
@@ -101,7 +136,25 @@ impl<'a> Renderer<'a> {
                 None => Reason::Call(Arc::new(CallError::Limit("limit-calls"))),
             }));
         }
-        chunks.into_iter().map(|chunk| self.request(&self.url(&found, &values[chunk])?)).collect()
+        Ok(UrlValues { found, values, chunks })
+    }
+
+    async fn rendered(&self, values: UrlValues<'a>) -> Result<Vec<Request>, Stop> {
+        let UrlValues { found, values, chunks } = values;
+        let memory = &self.known.memory;
+        // The first request is counted by the caller. Each further one takes as long, except for its list.
+        let further = if chunks.len() > 1 { self.work(self.part.slots_beside_url()) } else { 0 };
+        let mut requests = Vec::with_capacity(chunks.len());
+        for chunk in chunks {
+            let url = self.url(&found, values.get(chunk).unwrap_or_default())?;
+            if !requests.is_empty() {
+                offload::leave_for(further + url.len()).await;
+            }
+            let request = memory.lend(|| self.request(&url))?;
+            memory.take(url.len() + request.body.len()).map_err(Reason::from)?;
+            requests.push(request);
+        }
+        Ok(requests)
     }
 
     /// Returns the number of bytes that precede each value of the list at a placeholder.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use http::{Method, StatusCode};
-use offload::SHORT_TEXT;
 use services::calls::at_once;
 use services::{Calls, Duration, Request};
 use tokio::time::{timeout, timeout_at};
@@ -18,6 +17,7 @@ use crate::problem::{AggregateError, Failure, Reason};
 use crate::render::{Renderer, Stop};
 use crate::stream::{self, Begun, Held};
 use crate::value::{Body, Known, Value, indexed, joined};
+use crate::work;
 
 /// A request in flight.
 pub(crate) struct Run<'a> {
@@ -93,7 +93,7 @@ impl<'a> Run<'a> {
 
     async fn single(&self, part: &'a Part) -> Result<Value, Stop> {
         let most = self.known.plan.limits.calls;
-        let mut requests = Renderer { known: self.known, part, item: None }.requests(most)?;
+        let mut requests = Renderer { known: self.known, part, item: None }.requests(most).await?;
         Ok(Value::One(match (requests.pop(), requests.is_empty()) {
             (None, _) => Body::literal("[]"),
             (Some(request), true) if part.streams && !self.is_head => return self.begun(part, request).await,
@@ -102,9 +102,7 @@ impl<'a> Run<'a> {
                 requests.push(last);
                 let calls = requests.into_iter().map(|request| self.call(part, request));
                 let bodies = at_once(calls, self.known.plan.parallel).await?;
-                if bodies.iter().map(|body| body.root().text().len()).sum::<usize>() > SHORT_TEXT {
-                    offload::leave().await;
-                }
+                offload::leave_for(work::of_texts(&bodies)).await;
                 joined(&bodies, &self.known.memory)?
             }
         }))
@@ -138,9 +136,7 @@ async fn read(part: &Part, answer: services::Response, memory: &MemoryBudget) ->
     if answer.body.is_empty() {
         return Err(Reason::NoBody);
     }
-    if answer.body.len() > SHORT_TEXT {
-        offload::leave().await;
-    }
+    offload::leave_for(answer.body.len()).await;
     let document = indexed(answer.body, memory)?;
     let spot = match document.root().pointer(&part.at) {
         Ok(Some(node)) => node.spot(),

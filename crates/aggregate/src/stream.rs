@@ -85,7 +85,7 @@ pub(crate) async fn begin(
     };
     let is_plain = response.status().is_success() && !response.headers().contains_key(CONTENT_ENCODING);
     if !is_plain {
-        let whole = timeout_at(until, Services::finish(call, &part.service, response)).await.map_err(late)?;
+        let whole = timeout_at(until, services.finish(call, &part.service, response)).await.map_err(late)?;
         return Ok(Begun::Whole(whole.map_err(wrong)?));
     }
     timeout_at(until, first(call, part, response)).await.map_err(late)?
@@ -163,7 +163,8 @@ impl Long {
 /// A segment of a streamed response.
 pub(crate) enum Segment {
     Text(Bytes),
-    Tree(Tree),
+    /// A tree, and the length of its text.
+    Tree(Tree, usize),
     Long(Long),
 }
 
@@ -210,7 +211,7 @@ impl http_body::Body for Streaming {
             match this.segments.pop_front() {
                 None => return Poll::Ready(None),
                 Some(Segment::Text(text)) => return Poll::Ready(Some(Ok(Frame::data(text)))),
-                Some(Segment::Tree(tree)) => this.pieces = Some(tree.pieces()),
+                Some(Segment::Tree(tree, length)) => this.pieces = Some(tree.pieces_of(length)),
                 Some(Segment::Long(_)) => {}
             }
         }

@@ -6,6 +6,7 @@ mod declared;
 mod documented;
 mod hostile;
 mod joins;
+mod moves;
 pub(crate) mod rig;
 mod shapes;
 mod streams;

@@ -11,9 +11,7 @@ use crate::memory::MemoryBudget;
 use crate::plan::Plan;
 use crate::problem::Reason;
 use crate::stream::Held;
-
-/// The memory usage above which walking through a request's data takes some tenths of a millisecond.
-const LARGE: usize = 128 << 10;
+use crate::work;
 
 /// The data of a request that is available so far.
 pub(crate) struct Known<'a> {
@@ -56,12 +54,6 @@ impl<'a> Known<'a> {
     pub(crate) fn new(plan: &'a Plan, inputs: Values, body: Option<Document>) -> Self {
         let values = plan.parts.iter().map(|_| OnceLock::new()).collect();
         Self { plan, inputs, body, values, memory: MemoryBudget::new(plan.limits.memory.0) }
-    }
-
-    /// Whether the request has so much data that walking through it takes long.
-    pub(crate) fn is_large(&self) -> bool {
-        let most = usize::try_from(self.plan.limits.memory.0).unwrap_or(usize::MAX);
-        most.saturating_sub(self.memory.left()) > LARGE
     }
 
     /// Returns the value of a completed part.
@@ -116,15 +108,18 @@ impl Fan {
     }
 
     /// Builds the list of all responses. One response can belong to several items.
-    pub(crate) fn with_list(self, memory: &MemoryBudget) -> Result<Self, Reason> {
-        let texts = self.of_item.iter().map(|answer| {
-            answer
-                .and_then(|answer| self.answers.get(answer as usize))
-                .map_or(&b"null"[..], |body| body.root().text())
-        });
-        memory.take(texts.clone().map(|text| text.len() + 1).sum())?;
-        let list = Body::whole(Arc::new(indexed(array(texts), memory)?));
-        Ok(Self { list, ..self })
+    pub(crate) async fn with_list(mut self, memory: &MemoryBudget) -> Result<Self, Reason> {
+        offload::leave_for(work::of_texts(&self.answers)).await;
+        let answers: Vec<&[u8]> = self.answers.iter().map(|body| body.root().text()).collect();
+        let texts = self
+            .of_item
+            .iter()
+            .map(|answer| answer.and_then(|answer| answers.get(answer as usize)).copied().unwrap_or(b"null"));
+        let length: usize = texts.clone().map(|text| text.len() + 1).sum();
+        memory.take(length)?;
+        offload::leave_for(length).await;
+        self.list = Body::whole(Arc::new(indexed(array(length, texts), memory)?));
+        Ok(self)
     }
 }
 
@@ -143,14 +138,16 @@ pub(crate) fn joined(bodies: &[Body], memory: &MemoryBudget) -> Result<Body, Rea
     if bodies.iter().any(|body| body.root().kind() != Kind::Array) {
         return Err(Reason::BatchNotArray);
     }
-    memory.take(bodies.iter().map(|body| body.root().text().len()).sum())?;
-    let text = array(bodies.iter().flat_map(|body| body.root().items()).map(Node::text));
+    let length = bodies.iter().map(|body| body.root().text().len()).sum();
+    memory.take(length)?;
+    let text = array(length, bodies.iter().flat_map(|body| body.root().items()).map(Node::text));
     Ok(Body::whole(Arc::new(indexed(text, memory)?)))
 }
 
-/// Returns the text of an array.
-fn array<'a>(items: impl Iterator<Item = &'a [u8]>) -> Bytes {
-    let mut text = vec![b'['];
+/// Returns the text of an array of about this length.
+fn array<'a>(length: usize, items: impl Iterator<Item = &'a [u8]>) -> Bytes {
+    let mut text = Vec::with_capacity(length + 1);
+    text.push(b'[');
     for item in items {
         if text.len() > 1 {
             text.push(b',');

@@ -80,6 +80,36 @@ impl Path {
     pub fn visit<'a>(&self, from: Node<'a>, see: &mut dyn FnMut(Node<'a>)) -> Result<(), NotArray> {
         walk(&self.0, from, false, see)
     }
+
+    /// Returns the number of values that [`Path::visit`] passes, or more, as an estimate of its work: each
+    /// selected value, each item of an array, and the children of other containers on the way. It is `most` if
+    /// there are more. Counting takes a small part of the time of a visit.
+    #[must_use]
+    pub fn count_within(&self, from: Node<'_>, most: usize) -> usize {
+        count(&self.0, from, most)
+    }
+}
+
+fn count(steps: &[Step], node: Node<'_>, most: usize) -> usize {
+    let counted = match steps {
+        [] => 1,
+        [Step::Each, rest @ ..] if !rest.contains(&Step::Each) => match node.kind() {
+            Kind::Array => node.count(),
+            _ => 0,
+        },
+        [Step::Each, rest @ ..] => {
+            let mut counted = 0;
+            for item in node.items() {
+                if counted >= most {
+                    break;
+                }
+                counted += 1 + count(rest, item, most - counted);
+            }
+            counted
+        }
+        [step, rest @ ..] => node.count() + child(node, step).map_or(0, |node| count(rest, node, most)),
+    };
+    counted.min(most)
 }
 
 fn walk<'a>(
@@ -172,6 +202,27 @@ mod tests {
         assert!(found(r#"{"a":null}"#, ".a[*]").unwrap().is_empty());
         // Below an item, an array may be missing.
         assert_eq!(found(r#"[{"x":[1]},{},{"x":null}]"#, "[*].x[*]").unwrap(), ["1"]);
+    }
+
+    #[test]
+    fn counts_at_least_the_values_of_a_visit() {
+        let text = r#"{"a":[{"ids":[1,2,3]},{"ids":[]},{},{"ids":[4]}],"b":7}"#;
+        let document = Document::new(Bytes::from_static(text.as_bytes())).unwrap();
+        for (path, selected, counted) in [
+            ("", 1, 1),
+            (".b", 1, 3),
+            (".c", 0, 2),
+            (".a[*]", 4, 6),
+            (".a[*].ids", 3, 6),
+            (".a[*].ids[*]", 4, 13),
+            (".a[0].ids[1]", 1, 11),
+            (".b[*]", 0, 2),
+        ] {
+            let (path, mut found) = (Path::parse(path).unwrap(), 0);
+            let _ = path.visit(document.root(), &mut |_| found += 1);
+            assert_eq!((found, path.count_within(document.root(), 100)), (selected, counted), "{path:?}");
+            assert_eq!(path.count_within(document.root(), 2), counted.min(2), "{path:?}");
+        }
     }
 
     #[test]

@@ -2,13 +2,15 @@
 //! before it is written. A part that occurs in several places shares its memory, so that deduplication can
 //! detect it without comparisons.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes};
 
 /// The approximate length up to which parts are gathered into one piece.
 const PIECE: usize = 16 * 1024;
+/// The maximum number of steps in which a piece is gathered, each of up to some tens of nanoseconds.
+const STEPS: usize = 512;
 /// The minimum length of a text that becomes a piece of its own, since copying it would cost more.
 const LONG: usize = 4 * 1024;
 
@@ -66,6 +68,32 @@ impl Tree {
     #[must_use]
     pub fn len_within(&self, most: usize) -> Option<usize> {
         self.measured(most, &mut HashMap::new())
+    }
+
+    /// Whether it is composed of more than `most` values. The children of a value that occurs in several places
+    /// count once.
+    #[must_use]
+    pub fn has_more_than(&self, most: usize) -> bool {
+        let mut left = most;
+        !self.is_counted(&mut left, &mut HashSet::new())
+    }
+
+    /// Subtracts its values from `left`; returns `false` if there are more. `known` contains the addresses of
+    /// shared values.
+    fn is_counted(&self, left: &mut usize, known: &mut HashSet<usize>) -> bool {
+        let Some(rest) = left.checked_sub(1) else { return false };
+        *left = rest;
+        match self {
+            Self::Text(_) | Self::Repeating(..) => true,
+            Self::Object(members) | Self::Extended(_, members) => {
+                shared(members).is_some_and(|key| !known.insert(key))
+                    || members.iter().all(|(_, value)| value.is_counted(left, known))
+            }
+            Self::Array(items) => {
+                shared(items).is_some_and(|key| !known.insert(key))
+                    || items.iter().all(|item| item.is_counted(left, known))
+            }
+        }
     }
 
     /// `known` contains the lengths of shared values, by their addresses.
@@ -288,10 +316,12 @@ impl Iterator for Pieces {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
+        let mut steps = 0;
         loop {
             let done = self.next.is_none() && self.open.is_empty();
             let full = self.gathered.len() >= PIECE || self.long.is_some() || done;
-            if full {
+            steps += 1;
+            if full || (steps > STEPS && !self.gathered.is_empty()) {
                 let gathered = Some(std::mem::take(&mut self.gathered)).filter(|text| !text.is_empty());
                 let piece = gathered.map(Bytes::from).or_else(|| self.long.take());
                 self.rest -= piece.as_ref().map_or(0, Bytes::len).min(self.rest);

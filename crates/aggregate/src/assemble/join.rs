@@ -43,8 +43,16 @@ impl Join<'_> {
                 let visited = joins.item_key.visit(item, &mut |node| {
                     let Some(key) = key(node) else { return };
                     kinds = kinds | key.kind();
-                    let places = grouped.find(&key).into_iter().flat_map(|group| grouped.items(group));
-                    places.filter_map(|place| rows.get(place).cloned()).for_each(|row| list.push(row));
+                    let Some(group) = grouped.find(&key) else { return };
+                    for place in grouped.items(group) {
+                        // To pass over the rows of further keys would take quadratic time.
+                        if list.is_full() {
+                            return;
+                        }
+                        if let Some(row) = rows.get(place) {
+                            list.push(row.clone());
+                        }
+                    }
                 });
                 let list = list.finish()?;
                 if let Err(NotArray(Some(kind))) = visited {

@@ -117,6 +117,9 @@ impl<'m> Weaver<'m> {
         patches: &mut [&mut Patch<'_>],
         goes_on: impl Fn(&[Step]) -> bool,
     ) -> Tree {
+        if !patches.iter().any(|patch| goes_on(patch.steps)) {
+            return Tree::Text(node.slice());
+        }
         let steps: Vec<&[Step]> = patches.iter().map(|patch| patch.steps).collect();
         let of_these = patches.iter_mut().filter(|patch| goes_on(patch.steps));
         let mut below: Vec<&mut Patch<'_>> = of_these.map(|patch| &mut **patch).collect();

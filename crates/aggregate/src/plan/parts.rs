@@ -35,9 +35,7 @@ pub(super) fn reads_body(part: &Part) -> bool {
 
 /// Returns all placeholders of a part.
 pub(crate) fn slots(part: &Part) -> Vec<&Slot> {
-    let headers = part.headers.iter().flat_map(|(_, template)| template::slots(template));
-    let body = part.body.iter().flat_map(BodyTemplate::slots);
-    part.url.slots().chain(headers).chain(body).collect()
+    part.url.slots().chain(part.slots_beside_url()).collect()
 }
 
 impl Reader<'_> {

@@ -14,11 +14,9 @@ use crate::memory::{BudgetedVec, MemoryBudget};
 use crate::plan::{Over, Part, is_safe};
 use crate::problem::{Failure, Reason};
 use crate::render::{Item, Renderer, Stop};
-use crate::template::{BodyTemplate, Source, slots};
+use crate::template::Source;
 use crate::value::{Body, Fan, Value, joined, targets};
-
-/// The number of items after which the work leaves the serving thread.
-const TURN: usize = 512;
+use crate::work;
 
 /// The calls of all items.
 #[derive(Default)]
@@ -55,11 +53,6 @@ impl Calls {
         self.sets.push(start..self.numbers.len());
         Ok(self.sets.len() as u32 - 1)
     }
-
-    fn numbers(&self, set: u32) -> &[u32] {
-        let range = self.sets.get(set as usize).cloned().unwrap_or_default();
-        self.numbers.get(range).unwrap_or_default()
-    }
 }
 
 impl<'a> Run<'a> {
@@ -70,7 +63,7 @@ impl<'a> Run<'a> {
         over: &'a Over,
         is_looked_into: bool,
     ) -> Result<(Value, Option<Failure>), Stop> {
-        let items = self.items(over)?;
+        let items = self.items(over).await?;
         let memory = &self.known.memory;
         let are_alike = is_safe(&part.method) && !looks_at_items_beside_the_url(part);
         let most = self.known.plan.limits.fan_out;
@@ -79,15 +72,12 @@ impl<'a> Run<'a> {
         memory.take_for::<([Option<u32>; 2], usize)>(items.len()).map_err(Reason::from)?;
         let (mut of_item, mut wrong) = (Vec::with_capacity(items.len()), None::<Failure>);
         for (number, item) in items.into_iter().enumerate() {
-            if number % TURN == TURN - 1 {
-                offload::leave().await;
-            }
             let Some(item) = item else {
                 of_item.push(None);
                 continue;
             };
             let renderer = Renderer { known: self.known, part, item: Some(item) };
-            let set = match self.set(&renderer, &mut calls, are_alike, most) {
+            let set = match self.set(&renderer, &mut calls, are_alike, most).await {
                 Err(Stop::Part(reason)) if reason.is_of_an_item() && !part.is_required() => {
                     wrong.get_or_insert_with(|| failure(part, reason)).items.push(number);
                     None
@@ -96,21 +86,22 @@ impl<'a> Run<'a> {
             };
             of_item.push(set);
         }
-        let made = std::mem::take(&mut calls.requests).into_iter().map(|request| async {
+        // The keys of many items are freed here, and not when a client leaves during the calls.
+        let Calls { requests, by_url, numbers, sets, by_item } = calls;
+        drop((by_url, by_item));
+        let made = requests.into_iter().map(|request| async {
             match self.call(part, request).await {
                 Err(reason) if part.is_required() => Err(reason),
                 answer => Ok(answer),
             }
         });
         let made = at_once(made, self.known.plan.parallel).await?;
-        if of_item.len() > TURN || self.known.is_large() {
-            offload::leave().await;
-        }
+        offload::leave_for(work::VALUE * of_item.len()).await;
         let mut answers = Answers { made, joined: HashMap::new(), memory };
         let instead = fallback(part).unwrap_or_else(|| Body::literal("null"));
-        let mut places: Vec<u32> = Vec::with_capacity(calls.sets.len());
-        for set in 0..calls.sets.len() as u32 {
-            places.push(answers.of(calls.numbers(set)));
+        let mut places: Vec<u32> = Vec::with_capacity(sets.len());
+        for set in sets {
+            places.push(answers.of(numbers.get(set).unwrap_or_default()).await);
         }
         let mut found = Vec::with_capacity(of_item.len());
         for (item, set) in of_item.into_iter().enumerate() {
@@ -128,12 +119,12 @@ impl<'a> Run<'a> {
         }
         let answers = answers.made.into_iter().map(|answer| answer.unwrap_or_else(|_| instead.clone()));
         let fan = Fan::new(answers.collect(), found);
-        let fan = if is_looked_into { fan.with_list(memory)? } else { fan };
+        let fan = if is_looked_into { fan.with_list(memory).await? } else { fan };
         Ok((Value::Each(fan), wrong))
     }
 
     /// Returns the set of an item's requests. Items that put the same values into the URL share a set.
-    fn set(
+    async fn set(
         &self,
         renderer: &Renderer<'a>,
         calls: &mut Calls,
@@ -141,13 +132,13 @@ impl<'a> Run<'a> {
         most: u32,
     ) -> Result<u32, Stop> {
         if !are_alike {
-            return Ok(calls.add(renderer.requests(most)?, false, most)?);
+            return Ok(calls.add(renderer.requests(most).await?, false, most)?);
         }
-        let key = renderer.item_key()?;
+        let key = renderer.item_key().await?;
         if let Some(known) = calls.by_item.get(&key) {
             return Ok(*known);
         }
-        let set = calls.add(renderer.requests(most)?, true, most)?;
+        let set = calls.add(renderer.requests(most).await?, true, most)?;
         // A key and its entry. Services control the number of distinct items, even if these have no calls or
         // equal ones.
         self.known
@@ -159,7 +150,7 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the items of an `each`. An item is `None` for `null`, for which no call is made.
-    fn items(&'a self, over: &'a Over) -> Result<Vec<Option<Item<'a>>>, Stop> {
+    async fn items(&self, over: &'a Over) -> Result<Vec<Option<Item<'a>>>, Stop> {
         let (part, path) = match over {
             Over::Part(part, path) => (*part, path),
             Over::Input(input) => {
@@ -172,6 +163,7 @@ impl<'a> Run<'a> {
         let name = &self.known.plan.parts[part].name;
         let not_array = |kind: &'static str| Stop::from(Reason::EachNotArray(format!("$.{name}"), kind));
         let Some(value) = self.known.value(part) else { return Ok(Vec::new()) };
+        offload::leave_for(work::of_targets(value.root(), path)).await;
         let (mut wrong, mut items) = (None, BudgetedVec::new(&self.known.memory));
         let visited = path.visit(value.root(), &mut |node| match node.kind() {
             Kind::Array | Kind::Null => {}
@@ -196,7 +188,7 @@ struct Answers<'b> {
 
 impl Answers<'_> {
     /// Returns the index of the response of a set of calls.
-    fn of(&mut self, numbers: &[u32]) -> u32 {
+    async fn of(&mut self, numbers: &[u32]) -> u32 {
         if let [only] = numbers {
             return *only;
         }
@@ -204,8 +196,13 @@ impl Answers<'_> {
             return *place;
         }
         let bodies = numbers.iter().filter_map(|number| self.made.get(*number as usize).cloned());
-        let bodies = bodies.collect::<Result<Vec<Body>, Reason>>();
-        let answer = bodies.and_then(|bodies| joined(&bodies, self.memory));
+        let answer = match bodies.collect::<Result<Vec<Body>, Reason>>() {
+            Ok(bodies) => {
+                offload::leave_for(work::VALUE + work::of_texts(&bodies)).await;
+                joined(&bodies, self.memory)
+            }
+            Err(reason) => Err(reason),
+        };
         self.made.push(answer);
         let place = self.made.len() as u32 - 1;
         self.joined.insert(numbers.to_vec(), place);
@@ -215,7 +212,5 @@ impl Answers<'_> {
 
 /// Whether the calls for two items may differ in more than the URL.
 fn looks_at_items_beside_the_url(part: &Part) -> bool {
-    let headers = part.headers.iter().flat_map(|(_, template)| slots(template));
-    let mut beside = headers.chain(part.body.iter().flat_map(BodyTemplate::slots));
-    beside.any(|slot| matches!(slot.source, Source::Each(_)))
+    part.slots_beside_url().any(|slot| matches!(slot.source, Source::Each(_)))
 }

@@ -7,7 +7,7 @@ use super::rig::Rig;
 use crate::LimitsConfig;
 
 /// Returns the text of an array that repeats an item.
-fn many(item: &str, count: usize) -> String {
+pub(super) fn many(item: &str, count: usize) -> String {
     format!("[{}]", vec![item; count].join(","))
 }
 

@@ -31,6 +31,8 @@ pub(crate) enum Answer {
     Never,
     /// A body that the test sends.
     Sends(Arc<Mutex<Option<Body>>>),
+    /// A body with this `Content-Encoding`.
+    Encoded(&'static str, &'static [u8]),
 }
 
 /// A recorded call.
@@ -44,6 +46,7 @@ pub(crate) struct Seen {
 pub(crate) struct Rig {
     pub(crate) stage: Arc<Stage>,
     pub(crate) aggregate: Arc<Aggregate>,
+    pub(crate) pool: OffloadPool,
 }
 
 /// A response as the client receives it.
@@ -89,6 +92,10 @@ impl Transport for Wire {
                 Some(Answer::Keeps(control, text)) => {
                     let body = services::body::full(Bytes::from(text));
                     Ok(Response::builder().header("cache-control", control).body(body).unwrap())
+                }
+                Some(Answer::Encoded(coding, body)) => {
+                    let body = services::body::full(Bytes::from_static(body));
+                    Ok(Response::builder().header("content-encoding", coding).body(body).unwrap())
                 }
                 Some(Answer::Sends(body)) => Ok(Response::new(body.lock().unwrap().take().unwrap())),
                 Some(Answer::Never) => std::future::pending().await,
@@ -139,11 +146,12 @@ impl Rig {
         };
         let answers = Mutex::new(answers.iter().map(says).collect());
         let stage = Arc::new(Stage { answers, seen: Mutex::default() });
-        let ground =
-            Ground { path, services: &services(&stage), documents: &BTreeMap::new(), offload: &pool() };
+        let pool = pool();
+        let services = services(&stage).with_offload(pool.clone());
+        let ground = Ground { path, services: &services, documents: &BTreeMap::new(), offload: &pool };
         let aggregate = Aggregate::new(&declaration(text), &limits, &ground);
         let aggregate = aggregate.unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
-        Self { stage, aggregate: Arc::new(aggregate) }
+        Self { stage, aggregate: Arc::new(aggregate), pool }
     }
 
     /// Lets the test send the response body of a call.
@@ -185,6 +193,11 @@ impl Rig {
         let request = Request::get(target).body("").unwrap();
         let problem = self.send(request).await.err().expect("a problem");
         (problem.code(), problem.status().as_u16(), problem.to_string())
+    }
+
+    /// Returns the number of jobs of this kind that ran in the pool.
+    pub(crate) fn jobs(&self, kind: &str) -> u64 {
+        self.pool.stats().kinds.get(kind).map_or(0, |kind| kind.jobs)
     }
 
     /// Returns the calls, in order.

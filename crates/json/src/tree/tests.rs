@@ -68,6 +68,24 @@ fn measures_highly_repetitive_trees_without_writing_them() {
     assert_eq!(tree.len_within(1 << 30), None);
 }
 
+#[test]
+fn counts_the_children_of_shared_values_once() {
+    let row = || Tree::Extended("{}".into(), [member("a", text("1"))].into());
+    let rows = Tree::Array([row(), row(), row()].into());
+    let tree = Tree::Object([member("x", rows.clone()), member("y", rows)].into());
+    assert!(tree.has_more_than(8) && !tree.has_more_than(9));
+    assert!(text("1").has_more_than(0) && !text("1").has_more_than(1));
+}
+
+#[test]
+fn gathers_a_piece_in_a_limited_number_of_steps() {
+    let rows = Tree::Array(vec![text("1"); 1_000].into());
+    let tree = Tree::Array(vec![rows; 10].into());
+    let pieces: Vec<Bytes> = tree.clone().pieces().collect();
+    assert!(pieces.len() >= 10_000 / STEPS, "{} pieces", pieces.len());
+    assert_eq!(pieces.concat(), written(&tree).into_bytes());
+}
+
 fn any_tree() -> impl Strategy<Value = Tree> {
     let leaf = prop_oneof![
         Just(Tree::NULL),
