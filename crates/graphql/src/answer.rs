@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use http::StatusCode;
 use json::Document;
-use offload::SHORT_TEXT;
 use services::Response;
 
 use crate::reason::Reason;
@@ -44,15 +43,15 @@ impl Answer {
         &self.0.body
     }
 
-    /// Returns the body as JSON, which is checked and indexed on first use. The index of a long body is built
-    /// off the serving thread.
+    /// Returns the body as JSON, which is checked and indexed on first use, off the serving thread if it is long
+    /// or one of many.
     pub(crate) async fn document(&self) -> Result<&Arc<Document>, Reason> {
         let body = &self.0.body;
         if body.is_empty() {
             return Err(Reason::NoBody);
         }
-        if body.len() > SHORT_TEXT {
-            offload::leave().await;
+        if self.0.document.get().is_none() {
+            offload::leave_for(body.len()).await;
         }
         let read = || Document::within(body.clone(), most_index_bytes(body.len())).map(Arc::new);
         let is_html = || self.0.body.trim_ascii_start().starts_with(b"<");
@@ -63,9 +62,11 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
+    use futures_util::future::join_all;
     use http::HeaderMap;
 
     use super::*;
+    use crate::rig::moves;
 
     fn read(text: String) -> Result<(), Reason> {
         let answer =
@@ -83,5 +84,20 @@ mod tests {
     fn rejects_a_response_whose_index_is_several_times_its_length() {
         assert!(read(nested(2)).is_ok());
         assert!(matches!(read(nested(1000)), Err(Reason::NotJson(json::Error::IndexTooLarge(_), false))));
+    }
+
+    #[tokio::test]
+    async fn parses_many_short_responses_of_one_poll_in_the_pool() {
+        let parsed = |count: usize| async move {
+            let text: Bytes = format!("\"{}\"", "x".repeat(20_000)).into();
+            let answer = |_| {
+                let body = text.clone();
+                Answer::from(Response { status: StatusCode::OK, headers: HeaderMap::new(), body })
+            };
+            let answers: Vec<Answer> = (0..count).map(answer).collect();
+            join_all(answers.iter().map(Answer::document)).await.iter().all(Result::is_ok)
+        };
+        assert_eq!(moves(parsed(4)).await, (true, 0));
+        assert_eq!(moves(parsed(16)).await, (true, 1));
     }
 }

@@ -17,6 +17,7 @@ use json::{Kind, Node};
 use services::Service;
 
 use crate::fetched::{Fetched, Found, Place, SourceError};
+use crate::poll_work;
 use crate::reason::Reason;
 use crate::rest::{self, Key, Renderer, Value};
 use crate::sources::{Arguments, Endpoint, Ground, Keys};
@@ -77,6 +78,8 @@ impl<'a> Asking<'a> {
             if !has_key(row) {
                 return Ok(None);
             }
+            let key_bytes: usize = row.iter().map(|node| node.text().len()).sum();
+            offload::leave_for(poll_work::of_text(self.arguments.text()) + key_bytes).await;
             let key = Key::One(self.keys.fields, row);
             let request = Renderer { operation, arguments: self.arguments, key }.request()?;
             rest::one(self.ground, self.service, operation, request).await

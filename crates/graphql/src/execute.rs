@@ -29,7 +29,7 @@ use answer::Writer;
 pub(crate) use introspect::{IntrospectionLimits, values as introspected};
 use run::Run;
 pub(crate) use source::Source;
-pub(crate) use variables::{Variables, is_short};
+pub(crate) use variables::Variables;
 
 /// The complete GraphQL response to a client.
 #[derive(Clone, Debug)]

@@ -18,6 +18,7 @@ mod execute;
 mod fetched;
 mod mistake;
 mod plan;
+mod poll_work;
 mod reason;
 mod recipe;
 mod remote;

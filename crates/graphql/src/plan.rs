@@ -49,7 +49,7 @@ use services::Flights;
 use crate::error::{Code, GraphqlError};
 use crate::{GraphqlLimits, OperationKind, Subgraph};
 use data::{Position, Step};
-use kept::Kept;
+use kept::{EvictedPlans, Kept};
 use lifted::lifted;
 use limits::fragments::FragmentIndex;
 pub(crate) use limits::text::check_size;
@@ -109,6 +109,8 @@ pub(crate) struct Plan {
     pub(crate) scans: usize,
     pub(crate) root: ShapeId,
     pub(crate) types: Arc<Types>,
+    /// The estimated memory of the plan.
+    pub(crate) bytes: usize,
 }
 
 /// A document that is ready to be planned.
@@ -198,7 +200,7 @@ impl Planner {
                 let Some(checked) = self.check(text, name, u64::MAX)? else {
                     unreachable!("the number of selections is unlimited")
                 };
-                self.make(&checked, &CancellationToken::with_timeout(TIMEOUT))
+                Ok(self.make(&checked, &CancellationToken::with_timeout(TIMEOUT))?.0)
             }
         }
     }
@@ -239,12 +241,13 @@ impl Planner {
         Ok(Some(CheckedDocument { text: text.into(), name: name.map(Into::into), document, work }))
     }
 
-    /// Plans a checked document, and caches the plan.
+    /// Plans a checked document, and caches the plan. Also returns the plans that were evicted for it, whose
+    /// drop may take long.
     pub(crate) fn make(
         &self,
         checked: &CheckedDocument,
         token: &CancellationToken,
-    ) -> Result<Arc<Plan>, Vec<GraphqlError>> {
+    ) -> Result<(Arc<Plan>, EvictedPlans), Vec<GraphqlError>> {
         let one = |error: Box<GraphqlError>| vec![*error];
         let CheckedDocument { text, name, document, .. } = checked;
         let operation = Operation::chosen(document, name.as_deref()).map_err(one)?;
@@ -266,7 +269,7 @@ impl Planner {
             return Err(one(work::too_much()));
         }
         let (shapes, scans) = (std::mem::take(&mut shaping.shapes), shaping.scans);
-        let plan = Arc::new(Plan {
+        let mut plan = Plan {
             kind: operation.kind,
             introspects: introspects(&shapes),
             variables,
@@ -276,9 +279,12 @@ impl Planner {
             scans,
             root,
             types: Arc::clone(&self.types),
-        });
-        self.kept.keep(text, name.as_deref(), &plan);
-        Ok(plan)
+            bytes: 0,
+        };
+        plan.bytes = weight::of(&plan);
+        let plan = Arc::new(plan);
+        let evicted = self.kept.keep(text, name.as_deref(), &plan);
+        Ok((plan, evicted))
     }
 
     fn parse(&self, text: &str) -> Result<Document, Box<GraphqlError>> {

@@ -15,6 +15,7 @@ use serde_json::Value;
 use services::{CallError, PathError, Request};
 
 use crate::fetched::{Fetched, Found, Place};
+use crate::poll_work;
 use crate::reason::Reason;
 use crate::sources::{Endpoint, Ground};
 
@@ -84,7 +85,9 @@ pub(crate) async fn entities(
             write_list(out, batch.representations.iter().map(|text| &text[..]));
         }
     });
-    let response = match ask(ground, endpoint, body, true).await {
+    let response = ask(ground, endpoint, body, true).await;
+    offload::leave_for(poll_work::RESULT * count).await;
+    let response = match response {
         Ok(response) => response,
         Err(reason) => return failed(ground, endpoint, count, reason),
     };
@@ -125,6 +128,10 @@ pub(crate) async fn ask(
     is_query: bool,
 ) -> Result<Response, Reason> {
     let service = ground.service(endpoint.service)?;
+    if is_query {
+        // The fingerprint of the body takes less time per byte than parsing.
+        offload::leave_for(body.len() / 4).await;
+    }
     let request = request(endpoint.path, body)?;
     let answer = match is_query {
         true => ground.calls.ask(service, request).await,

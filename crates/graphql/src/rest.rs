@@ -77,6 +77,7 @@ async fn read(operation: &Operation, answer: &Answer) -> Result<Option<Value>, R
         return Ok(None);
     }
     if operation.is_text {
+        offload::leave_for(body.len()).await;
         let text = std::str::from_utf8(body).map_err(|_| Reason::NotText)?;
         return whole(serde_json::Value::from(text).to_string().into()).map(Some);
     }

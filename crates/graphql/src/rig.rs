@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderValue};
@@ -12,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use offload::{OffloadConfig, OffloadPool, QuotaKey};
 use services::{Call, ServiceConfig, Services};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -122,6 +124,14 @@ async fn answer(stage: Arc<Stage>, request: Request<Incoming>) -> Result<Respons
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(control));
     }
     Ok(response)
+}
+
+/// Runs a future as a request is run, and returns its output and the number of its moves to the pool.
+pub(crate) async fn moves<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> (T, u64) {
+    let hour = Duration::from_secs(3600);
+    let pool = OffloadPool::start(OffloadConfig { threads: 1, quota: hour }).expect("a thread");
+    let moved = pool.movable("test", QuotaKey::new(&1), Instant::now() + hour, future).await;
+    (moved.expect("an output"), pool.stats().kinds.get("test").map_or(0, |kind| kind.jobs))
 }
 
 /// Formats the result of each target: the text of its value, or the code of its error, or both.

@@ -4,13 +4,14 @@ mod answer;
 mod planning;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
-use offload::OffloadPool;
+use offload::polls::{PollSite, watched};
+use offload::{OffloadError, OffloadPool, QuotaKey};
 use services::{Body, Budget, Call, Flights, Problem, Report, Services};
 
 use crate::config::{GraphqlConfig, GraphqlLimits, Introspection};
@@ -24,11 +25,15 @@ use crate::schemas::{Remote, Schemas};
 use crate::serve::{DocumentFile, Listed, METHODS, Persisted};
 use crate::sources::{SourceLimits, Sources};
 
+/// The time limit for fetching the schema of a service and composing it with the others.
+const SCHEMA_TIME: Duration = Duration::from_secs(60);
+
 /// A GraphQL route.
 pub struct Graphql(Arc<Inner>);
 
-/// A response that several requests share, with the budget that was used for it.
-type SharedAnswer = Arc<(Answer, Arc<Budget>)>;
+/// A response that several requests share, with the budget that was used for it, or the reason why the pool did
+/// not compose it.
+type SharedAnswer = Result<Arc<(Answer, Arc<Budget>)>, OffloadError>;
 
 struct Inner {
     recipe: Recipe,
@@ -167,7 +172,7 @@ impl Graphql {
     /// Starts introspection in the background. It is repeated until each service has returned its schema.
     pub fn start(&self) {
         if self.0.recipe.remotes().next().is_some() {
-            tokio::spawn(asking(Arc::downgrade(&self.0)));
+            tokio::spawn(watched(PollSite::Graphql, asking(Arc::downgrade(&self.0))));
         }
     }
 
@@ -196,10 +201,7 @@ impl Graphql {
         let answer = async move { inner.answer(request, call).await };
         let answer = services::movable(&self.0.offload, "graphql-answer", payer, &budget, answer);
         async move {
-            let mut answer: Result<_, Box<dyn Problem>> = match answer.await {
-                Ok(answer) => answer.map_err(Into::into),
-                Err(problem) => Err(problem),
-            };
+            let mut answer = answer.await.unwrap_or_else(Err);
             request_budget.report(Report::of(&budget));
             if let (true, Ok(response)) = (is_get, &mut answer) {
                 let services = self.0.recipe.services().filter_map(|name| self.0.services.get(name));
@@ -226,14 +228,24 @@ impl Inner {
         self.why.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Introspects a service, and builds the schema if everything is available.
-    async fn ask(&self, remote: &Remote) -> Result<(), String> {
+    /// Introspects a service, and builds the schema if everything is available: in the pool, at the operator's
+    /// expense.
+    async fn ask(self: &Arc<Self>, remote: &Remote) -> Result<(), String> {
+        let (route, remote) = (Arc::clone(self), remote.clone());
+        let (kind, payer) = ("graphql-schema", QuotaKey::new(&"graphql-schema").exempt());
+        let deadline = Instant::now() + SCHEMA_TIME;
+        let asked = self.offload.movable(kind, payer, deadline, async move { route.ask_now(&remote).await });
+        asked.await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    async fn ask_now(&self, remote: &Remote) -> Result<(), String> {
         let is_new = self.schemas.ask(&self.services, remote).await;
         let is_new = is_new
             .map_err(|why| format!("the service `{}` does not return its schema: {why}", remote.service))?;
         if !is_new && self.ready.load().is_some() {
             return Ok(());
         }
+        offload::leave().await;
         match self.recipe.make(&self.schemas) {
             Ok(Some(ready)) => self.ready.store(Some(Arc::new(ready))),
             Ok(None) => {}

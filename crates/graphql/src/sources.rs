@@ -101,6 +101,11 @@ impl Arguments {
         Ok(Self(Some(Document::new(text)?)))
     }
 
+    /// The text of the object; empty if there are no arguments.
+    pub(crate) fn text(&self) -> &[u8] {
+        self.0.as_ref().map_or(&[][..], |document| &document.text()[..])
+    }
+
     /// The value of an argument, unless it is absent.
     pub(crate) fn get(&self, name: &str) -> Option<Node<'_>> {
         self.0.as_ref()?.root().member(name.as_bytes())

@@ -9,6 +9,7 @@ use serde_json::Value as Json;
 use super::lists::{Id, List};
 use super::{Asking, all, has_key};
 use crate::fetched::{Fetched, Found, Place};
+use crate::poll_work;
 use crate::reason::Reason;
 use crate::remote::{self, Query, Response, Sorted, write_list, write_name, write_variables};
 use crate::subgraph::{From, Joined};
@@ -40,6 +41,8 @@ impl Asking<'_> {
         joined: &Joined,
         ids: &[Id<'_>],
     ) -> Result<List, Reason> {
+        let id = |id: &Id<'_>| 1 + id.node.text().len() / 4;
+        offload::leave_for(self.draft_work(1) + ids.iter().map(id).sum::<usize>()).await;
         let mut draft = self.draft();
         let wanted = format!("{ITEM}:{} {}", joined.item, self.selection.text);
         draft.field((LIST, name, &wanted), "", filled, |from, out| match from {
@@ -73,7 +76,10 @@ impl Asking<'_> {
         let mut fetched = Fetched { found: vec![Found::Nothing; self.keys.len()], ..Fetched::default() };
         for (part, response) in parts.into_iter().zip(responses) {
             match response {
-                Ok(response) => self.sort(part, response, &mut fetched),
+                Ok(response) => {
+                    offload::leave_for(poll_work::FIELD * part.len()).await;
+                    self.sort(part, response, &mut fetched);
+                }
                 Err(reason) => {
                     let error = fetched.errors.len() as u32;
                     fetched.errors.push(self.error(reason));
@@ -85,6 +91,7 @@ impl Asking<'_> {
     }
 
     async fn fields(&self, name: &str, filled: &Filled, rows: &[usize]) -> Result<Response, Reason> {
+        offload::leave_for(self.draft_work(rows.len())).await;
         let mut draft = self.draft();
         for (place, row) in rows.iter().enumerate() {
             let (alias, suffix) = (alias(place), format!("_{place}"));
@@ -116,6 +123,13 @@ impl Asking<'_> {
         }
         fetched.errors.extend(sorted.errors(self.service.name(), status));
         fetched.documents.push(document);
+    }
+
+    /// The work of composing a document with this number of fields.
+    fn draft_work(&self, fields: usize) -> usize {
+        let values: usize = self.selection.variables.iter().map(|(_, value)| value.len()).sum();
+        let field = poll_work::FIELD + (self.selection.text.len() + self.arguments.text().len()) / 2;
+        values / 2 + fields * field
     }
 
     fn draft(&self) -> Draft {

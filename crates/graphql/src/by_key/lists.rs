@@ -14,6 +14,7 @@ use services::path::encode;
 use super::join::Join;
 use super::{Asking, all, field};
 use crate::fetched::Fetched;
+use crate::poll_work;
 use crate::reason::Reason;
 use crate::rest::{self, Key, Renderer, Value};
 use crate::subgraph::{Ask, From, Joined, Operation};
@@ -40,9 +41,11 @@ pub(super) struct Id<'a> {
 impl<'a> Asking<'a> {
     /// Fetches the complete list.
     pub(super) async fn whole(&self, ask: &Ask, joined: &Joined) -> Fetched {
-        match self.list(ask, joined, &[]).await {
+        let list = self.list(ask, joined, &[]).await;
+        offload::leave_for(poll_work::RESULT * self.keys.len()).await;
+        match list {
             Ok(_) if self.keys.values.is_empty() => Fetched::default(),
-            Ok(list) => self.joined(ask, joined, vec![Ok(list)], &[]),
+            Ok(list) => self.joined(ask, joined, vec![Ok(list)], &[]).await,
             Err(reason) => self.failed(reason),
         }
     }
@@ -72,7 +75,7 @@ impl<'a> Asking<'a> {
         let parts: Vec<&[Id<'_>]> = parts.into_iter().filter_map(|part| ids.get(part)).collect();
         let lists = parts.iter().map(|part| self.list(ask, joined, part).boxed()).collect();
         let lists = all(lists, self.ground.limits.parallel).await;
-        self.joined(ask, joined, lists, &parts)
+        self.joined(ask, joined, lists, &parts).await
     }
 
     /// Returns the lengths of the keys in a URL, the number of bytes between two of them, and the number of
@@ -94,6 +97,9 @@ impl<'a> Asking<'a> {
             Ask::Rest(operation) => operation,
             Ask::Field { name, arguments } => return self.field_list(name, arguments, joined, ids).await,
         };
+        let id = |id: &Id<'_>| poll_work::JOINED + id.text.len();
+        let ids_work: usize = ids.iter().map(id).sum();
+        offload::leave_for(poll_work::of_text(self.arguments.text()) + ids_work).await;
         let texts: Vec<Cow<'_, str>> = ids.iter().map(|id| id.text.clone()).collect();
         let request = Renderer { operation, arguments: self.arguments, key: Key::Many(&texts) }.request()?;
         let value = rest::one(self.ground, self.service, operation, request).await?;
@@ -106,13 +112,16 @@ impl<'a> Asking<'a> {
 
     /// Joins the objects with their items in the fetched lists. `parts` contains the keys of each list's
     /// call.
-    fn joined(
+    async fn joined(
         &self,
         ask: &Ask,
         joined: &Joined,
         lists: Vec<Result<List, Reason>>,
         parts: &[&[Id<'_>]],
     ) -> Fetched {
+        let known = lists.iter().flatten();
+        let items: usize = known.filter_map(|list| list.document.at(list.spot)).map(Node::count).sum();
+        offload::leave_for(poll_work::JOINED * (items + self.keys.len())).await;
         let Some(column) = self.keys.column(&joined.key) else {
             return self.failed(Reason::NoValue(joined.key.clone()));
         };

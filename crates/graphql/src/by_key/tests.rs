@@ -8,7 +8,7 @@ use openapi::Place as In;
 use serde_json::json;
 
 use super::*;
-use crate::rig::{Rig, shown};
+use crate::rig::{Rig, moves, shown};
 use crate::subgraph::{From, Joined, Parameter};
 
 const REST: Endpoint<'static> = Endpoint { service: "shop", path: "" };
@@ -212,4 +212,18 @@ async fn assigns_errors_to_list_items_by_path_and_keeps_all_others() {
     let others: Vec<&str> =
         fetched.errors[1].told.iter().filter_map(|told| told["message"].as_str()).collect();
     assert_eq!((others, fetched.errors.len()), (vec!["of nobody's", "none", "slow"], 2));
+}
+
+#[tokio::test]
+async fn joins_long_lists_in_the_pool() {
+    for (count, expected) in [(1_000, 0), (13_500, 1)] {
+        let list = format!("[{}]", vec![r#"{"b":1}"#; count].join(","));
+        assert!(list.len() < offload::SHORT_TEXT, "a text of this length is parsed at once");
+        let rig = Rig::new(&[("/a", 200, list.as_str())]).await;
+        let how = How::List(get("/a", In::Query, ""), joined("b", true));
+        let asked = async move { found(&rig, &REST, &how, "[1]").await };
+        let (fetched, moves) = moves(asked).await;
+        let Found::Many(places) = &fetched.found[0] else { panic!("a list") };
+        assert_eq!((places.len(), moves), (count, expected));
+    }
 }

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use graphql_tools::static_graphql::query::Field as Asked;
 use graphql_tools::static_graphql::schema::Document as Schema;
 use json::Kind;
+use offload::SHORT_TEXT;
 
 use super::introspect::{self, IntrospectionLimits};
 use super::leaf::{self, Leaf};
@@ -49,7 +50,7 @@ pub(super) struct Writer<'r> {
     is_over: bool,
     /// Whether a single value may exceed the maximum size.
     is_large: bool,
-    /// The number of fields written so far.
+    /// The number of fields written so far. Other work counts as fields that take as long.
     steps: usize,
     most_steps: usize,
     path: Vec<Step<'r>>,
@@ -65,11 +66,9 @@ pub(super) struct Writer<'r> {
     spare: Vec<Vec<Val<'r>>>,
 }
 
-/// A response is written without yielding if its sources have at most `SHORT_SOURCES` bytes, and as long as
-/// it has at most `SHORT` bytes and `SHORT_STEPS` fields. This takes about two milliseconds.
-const SHORT_SOURCES: usize = 128 << 10;
-const SHORT: usize = 512 << 10;
-const SHORT_STEPS: usize = 30_000;
+/// A response is written without yielding if its sources have at most `SHORT_TEXT` bytes, and as long as it has
+/// at most `SHORT_TEXT` bytes and `SHORT_STEPS` fields. This takes about half a millisecond.
+const SHORT_STEPS: usize = 8_000;
 /// The maximum capacity that is reserved before the size of the response is known.
 const MOST_ROOM: usize = 1 << 20;
 
@@ -88,14 +87,9 @@ struct Place<'v, 'r> {
     base: usize,
 }
 
-/// The total size of the services' responses in bytes.
-fn size(run: &Run<'_>) -> usize {
-    run.documents.iter().map(|document| document.text().len()).sum()
-}
-
 impl<'r> Writer<'r> {
     fn new(run: &'r Run<'r>, schema: &'r Schema, rules: &'r AnswerRules, most: usize) -> Self {
-        let size = size(run);
+        let size = run.bytes();
         Self {
             run,
             schema,
@@ -119,27 +113,30 @@ impl<'r> Writer<'r> {
     }
 
     /// Writes the complete response; `None` if it would be too large. A short response is written at once; a
-    /// long one yields to other requests in between.
+    /// long one off the serving thread, where it yields to other requests in between.
     pub(super) async fn write(
         run: &'r Run<'r>,
         schema: &'r Schema,
         rules: &'r AnswerRules,
     ) -> Option<Answer> {
-        if size(run) <= SHORT_SOURCES {
-            let mut writer = Self::new(run, schema, rules, rules.most.min(SHORT));
+        // Copying takes less time per byte than parsing.
+        offload::leave_for(run.bytes() / 2).await;
+        if run.bytes() <= SHORT_TEXT {
+            let mut writer = Self::new(run, schema, rules, rules.most.min(SHORT_TEXT));
             writer.most_steps = SHORT_STEPS;
             let values = writer.begin();
             let is_written = writer.root(&values);
-            if let Some(answer) = writer.end(is_written, rules) {
+            if let Some(answer) = writer.end(is_written, rules).await {
                 #[cfg(test)]
                 Self::check_long(run, schema, rules, &answer.tree).await;
                 return Some(answer);
             }
         }
+        offload::leave().await;
         let mut writer = Self::new(run, schema, rules, rules.most);
         let values = writer.begin();
         let is_written = writer.long_root(&values).await;
-        writer.end(is_written, rules)
+        writer.end(is_written, rules).await
     }
 
     /// Checks that the yielding writer produces the same response.
@@ -153,7 +150,7 @@ impl<'r> Writer<'r> {
         let mut writer = Self::new(run, schema, rules, rules.most);
         let values = writer.begin();
         let is_written = writer.long_root(&values).await;
-        let long = writer.end(is_written, rules).expect("an answer");
+        let long = writer.end(is_written, rules).await.expect("an answer");
         assert_eq!(text(&long.tree), text(short));
     }
 
@@ -177,8 +174,9 @@ impl<'r> Writer<'r> {
     }
 
     /// Writes everything after the root object. Errors are stripped of schema names for callers without
-    /// access to the schema.
-    fn end(mut self, is_written: bool, rules: &AnswerRules) -> Option<Answer> {
+    /// access to the schema. Yields after some errors.
+    async fn end(mut self, is_written: bool, rules: &AnswerRules) -> Option<Answer> {
+        const ERRORS: usize = 100;
         if !is_written {
             self.cut(b"{\"data\":".len());
             self.out.extend_from_slice(b"null");
@@ -198,6 +196,8 @@ impl<'r> Writer<'r> {
             }
             if number == last {
                 self.out.push(b']');
+            } else if number % ERRORS == ERRORS - 1 {
+                offload::leave().await;
             }
         }
         self.out.push(b'}');
@@ -258,7 +258,7 @@ impl<'r> Writer<'r> {
 
     fn members(&mut self, variant: &'r Variant, place: Place<'_, 'r>) -> bool {
         self.out.push(b'{');
-        self.steps += 1 + variant.fields.len();
+        self.steps += variant.steps;
         let start = self.out.len();
         let member = |writer: &mut Self, field: &'r Field| {
             if writer.is_full() {
@@ -456,6 +456,7 @@ impl<'r> Writer<'r> {
         if self.is_full() {
             return None;
         }
+        self.steps += 1;
         let is_there = split.next(values);
         match (number, is_there) {
             (0, true) => self.out.push(b'['),

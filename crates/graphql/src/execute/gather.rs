@@ -2,6 +2,7 @@
 //! inputs are requested once.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -11,7 +12,7 @@ use json::{Kind, Node};
 
 use super::numbers::Numbers;
 use super::run::Run;
-use super::source::Asked;
+use super::source::{Asked, KeyRows};
 use super::val::{Split, Val, read};
 use crate::plan::data::{Group, Input, Level, PositionId, Representation, Step, Value, Walk, has};
 use crate::plan::types::TypeId;
@@ -25,15 +26,44 @@ pub(crate) struct Gathered {
     pub(super) range: Range<usize>,
 }
 
+/// The error of a walk that has visited its maximum number of objects.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TooManyVisits;
+
+/// The number of objects that a walk may still visit.
+struct Visits(Cell<usize>);
+
+/// The number of bytes of an input that count as a further object.
+const TEXT: usize = 256;
+
+impl Visits {
+    /// Counts objects that are visited.
+    fn count(&self, visits: usize) {
+        self.0.set(self.0.get().saturating_sub(visits));
+    }
+
+    /// Checks that the maximum is not reached.
+    fn check(&self) -> Result<(), TooManyVisits> {
+        if self.0.get() == 0 { Err(TooManyVisits) } else { Ok(()) }
+    }
+}
+
 /// The inputs that were already requested, by their JSON text. The text comes from services, so the hash is
 /// seeded.
 type Known<'r> = HashMap<Cow<'r, [u8]>, u32, RandomState>;
 
 impl Run<'_> {
     /// Collects the objects of a step and adds their inputs to the request; `None` if nothing has to be
-    /// requested.
-    pub(super) fn gather(&self, step: &Step, asked: &mut Asked) -> Option<Vec<Gathered>> {
+    /// requested. Also returns the number of visited objects, which is less than `most`.
+    pub(super) fn gather(
+        &self,
+        step: &Step,
+        asked: &mut Asked,
+        most: usize,
+    ) -> Result<(usize, Option<Vec<Gathered>>), TooManyVisits> {
+        let visits = Visits(Cell::new(most));
         let mut gathered = Vec::new();
+        asked.keys = KeyRows::default();
         // Groups with the same alias share one batch.
         let batches = step.groups.iter().map(|group| group.batch + 1).max().unwrap_or(1);
         let mut known: Vec<Known<'_>> = (0..batches).map(|_| Known::default()).collect();
@@ -41,26 +71,29 @@ impl Run<'_> {
         for group in &step.groups {
             let mut numbers = Numbers::default();
             if let Some(walk) = &group.walk {
-                self.walk(walk, &mut |values| {
+                self.walk(walk, &visits, &mut |values| {
                     if !numbers.has(&group.key, values)
-                        && let Some(number) = self.ask(group, values, &mut known[group.batch], asked)
+                        && let Some(number) = self.ask(group, values, &mut known[group.batch], asked, &visits)
                     {
                         numbers.insert(&group.key, values, number);
                     }
-                });
+                })?;
+                visits.check()?;
             }
             gathered.push((numbers, group.batch));
         }
         let counts: Vec<usize> = known.iter().map(HashMap::len).collect();
+        let visited = most - visits.0.get();
         if counts.iter().all(|count| *count == 0) {
-            return None;
+            return Ok((visited, None));
         }
         let range = |batch: usize| {
             let start: usize = counts.iter().take(batch).sum();
             start..start + counts[batch]
         };
         let gathered = gathered.into_iter();
-        Some(gathered.map(|(numbers, batch)| Gathered { numbers, range: range(batch) }).collect())
+        let gathered = gathered.map(|(numbers, batch)| Gathered { numbers, range: range(batch) }).collect();
+        Ok((visited, Some(gathered)))
     }
 
     /// Adds the input that is needed from an object to the request, and returns its index; `None` if the
@@ -71,6 +104,7 @@ impl Run<'_> {
         values: &[Val<'r>],
         known: &mut Known<'r>,
         asked: &mut Asked,
+        visits: &Visits,
     ) -> Option<u32> {
         let next = u32::try_from(known.len()).ok()?;
         let ty = self.type_of(group.position, values);
@@ -87,6 +121,7 @@ impl Run<'_> {
                 if let [key] = &**keys {
                     let (document, node) = value(key)?;
                     let text = Cow::Borrowed(node.text());
+                    visits.count(text.len() / TEXT);
                     if let Some(number) = known.get(&text) {
                         return Some(*number);
                     }
@@ -96,6 +131,7 @@ impl Run<'_> {
                 }
                 let nodes: Vec<(u32, Node<'r>)> = keys.iter().map(value).collect::<Option<_>>()?;
                 let text: Vec<u8> = nodes.iter().flat_map(|(_, node)| [node.text(), b","].concat()).collect();
+                visits.count(text.len() / TEXT);
                 if let Some(number) = known.get(text.as_slice()) {
                     return Some(*number);
                 }
@@ -108,6 +144,7 @@ impl Run<'_> {
             Input::Representation(said) => {
                 let mut text = Vec::new();
                 self.represent(group.position, said, values, ty, &mut text)?;
+                visits.count(text.len() / TEXT);
                 if let Some(number) = known.get(text.as_slice()) {
                     return Some(*number);
                 }
@@ -243,20 +280,28 @@ impl Run<'_> {
     }
 
     /// Calls `see` for each object on a path.
-    fn walk<'r>(&'r self, walk: &Walk, see: &mut dyn FnMut(&[Val<'r>])) {
-        let Some((first, rest)) = walk.levels.split_first() else { return };
+    fn walk<'r>(
+        &'r self,
+        walk: &Walk,
+        visits: &Visits,
+        see: &mut dyn FnMut(&[Val<'r>]),
+    ) -> Result<(), TooManyVisits> {
+        let Some((first, rest)) = walk.levels.split_first() else { return Ok(()) };
         let position = &self.plan.positions[first.position];
         let mut values = vec![Val::Absent; position.slots.len()];
         match (walk.start, &*first.slots) {
             (Some((step, group)), [slot]) => {
                 for found in self.all_found(step, group) {
+                    visits.check()?;
+                    visits.count(1);
                     values[*slot] = found;
-                    self.descend(first, rest, &values, see);
+                    self.descend(first, rest, &values, visits, see)?;
                 }
+                Ok(())
             }
             _ => {
                 self.fill(position, Some(&first.slots), &mut values);
-                self.descend(first, rest, &values, see);
+                self.descend(first, rest, &values, visits, see)
             }
         }
     }
@@ -267,20 +312,19 @@ impl Run<'_> {
         level: &Level,
         rest: &[Level],
         values: &[Val<'r>],
+        visits: &Visits,
         see: &mut dyn FnMut(&[Val<'r>]),
-    ) {
-        let Some((next, rest)) = rest.split_first() else {
-            if self.is_meant(level, values) {
-                see(values);
-            }
-            return;
-        };
+    ) -> Result<(), TooManyVisits> {
         if !self.is_meant(level, values) {
-            return;
+            return Ok(());
         }
+        let Some((next, rest)) = rest.split_first() else {
+            see(values);
+            return Ok(());
+        };
         let ty = self.type_of(level.position, values);
         let mut below = self.below(&self.plan.positions[next.position], Some(&next.slots), values, ty);
-        self.each(next, rest, &mut below, see);
+        self.each(next, rest, &mut below, visits, see)
     }
 
     fn is_meant(&self, level: &Level, values: &[Val<'_>]) -> bool {
@@ -294,18 +338,22 @@ impl Run<'_> {
         level: &Level,
         rest: &[Level],
         values: &mut [Val<'r>],
+        visits: &Visits,
         see: &mut dyn FnMut(&[Val<'r>]),
-    ) {
+    ) -> Result<(), TooManyVisits> {
+        visits.check()?;
+        visits.count(1);
         if let Some(mut split) = Split::of(self, values) {
             while split.next(values) {
-                self.each(level, rest, values, see);
+                self.each(level, rest, values, visits, see)?;
             }
-            return;
+            return Ok(());
         }
         let is_object = |value: &Val<'_>| value.node().is_some_and(|node| node.kind() == Kind::Object);
         if values.iter().any(is_object) {
             self.fill(&self.plan.positions[level.position], Some(&level.slots), values);
-            self.descend(level, rest, values, see);
+            self.descend(level, rest, values, visits, see)?;
         }
+        Ok(())
     }
 }

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use json::Document;
 
-use super::gather::Gathered;
+use super::gather::{Gathered, TooManyVisits};
 use super::numbers::Numbers;
 use super::source::{Asked, Source};
 use super::val::Val;
@@ -16,7 +15,11 @@ use super::variables::Variables;
 use crate::plan::Plan;
 use crate::plan::data::{Call, Step, StepId};
 use crate::plan::values::Speller;
+use crate::poll_work;
 use crate::{Fetched, Found, OperationKind, Place, SourceError};
+
+/// The number of objects that are visited for a step before the request leaves its serving thread.
+const FEW_VISITS: usize = 1_000;
 
 /// A request in progress.
 pub(crate) struct Run<'p> {
@@ -54,15 +57,16 @@ impl<'p> Run<'p> {
         let mut open: Vec<usize> = plan.steps.iter().map(|step| step.after.len()).collect();
         let mut ready: Vec<StepId> = (0..plan.steps.len()).filter(|step| open[*step] == 0).collect();
         let mut calls = FuturesUnordered::new();
-        for ahead in plan.steps.iter().filter_map(|step| self.ahead(step, source)) {
-            calls.push(ahead.map(|()| None).left_future());
+        for step in plan.steps.iter().filter(|step| self.is_early(step)) {
+            let asked = self.asked(step).await;
+            calls.push(source.ahead(step, asked).map(|()| None).left_future());
         }
         let mut left = plan.steps.len();
         while left > 0 {
             let mut done: Vec<StepId> = Vec::new();
             while let Some(number) = ready.pop() {
                 let step = &plan.steps[number];
-                match self.prepare(step) {
+                match self.prepare(step).await {
                     None => {
                         self.made[number] = Some(step.groups.iter().map(|_| Made::default()).collect());
                         done.push(number);
@@ -76,6 +80,7 @@ impl<'p> Run<'p> {
             if done.is_empty() {
                 match calls.next().await {
                     Some(Some((number, gathered, fetched))) => {
+                        offload::leave_for(poll_work::RESULT * fetched.found.len()).await;
                         self.absorb(number, gathered, fetched);
                         done.push(number);
                     }
@@ -96,15 +101,13 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// Starts the call of a dependent step early if the requested list does not depend on the results of
-    /// other steps. The regular request for the same list later shares this response.
-    fn ahead<'a>(&self, step: &'a Step, source: &'a dyn Source) -> Option<BoxFuture<'a, ()>> {
-        let is_early =
-            self.plan.kind == OperationKind::Query && !step.after.is_empty() && self.is_wanted(step);
-        if !is_early || !step.is_list() {
-            return None;
-        }
-        Some(source.ahead(step, self.asked(step)))
+    /// Whether the call of a dependent step is started early, since the requested list does not depend on the
+    /// results of other steps. The regular request for the same list later shares this response.
+    fn is_early(&self, step: &Step) -> bool {
+        self.plan.kind == OperationKind::Query
+            && !step.after.is_empty()
+            && self.is_wanted(step)
+            && step.is_list()
     }
 
     /// Whether a step is executed, according to the variables in its conditions.
@@ -114,20 +117,42 @@ impl<'p> Run<'p> {
 
     /// Returns the request of a step and the objects that it is executed for, or `None` if there are no
     /// objects.
-    fn prepare(&self, step: &Step) -> Option<(Asked, Vec<Gathered>)> {
+    async fn prepare(&self, step: &Step) -> Option<(Asked, Vec<Gathered>)> {
         if !self.is_wanted(step) {
             return None;
         }
-        let mut asked = self.asked(step);
-        let gathered = match &step.call {
-            Call::Operation(..) | Call::Document(_) => Vec::new(),
-            Call::Keys(..) | Call::Linked { .. } | Call::Entities(..) => self.gather(step, &mut asked)?,
+        let mut asked = self.asked(step).await;
+        if matches!(step.call, Call::Operation(..) | Call::Document(_)) {
+            return Some((asked, Vec::new()));
+        }
+        // Keys may be long texts, each of which is read to its end.
+        offload::leave_for(self.bytes() / 8).await;
+        let (visits, gathered) = match self.gather(step, &mut asked, FEW_VISITS) {
+            Ok(gathered) => gathered,
+            Err(TooManyVisits) => {
+                offload::leave().await;
+                self.gather(step, &mut asked, usize::MAX).ok()?
+            }
         };
-        Some((asked, gathered))
+        offload::leave_for(poll_work::OBJECT * visits).await;
+        Some((asked, gathered?))
     }
 
-    /// Builds the part of a step's request that does not depend on its objects.
-    fn asked(&self, step: &Step) -> Asked {
+    /// The total size of the services' responses in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.documents.iter().map(|document| document.text().len()).sum()
+    }
+
+    /// Builds the part of a step's request that does not depend on its objects. The work of sending it is
+    /// announced, too, since the request is sent next.
+    async fn asked(&self, step: &Step) -> Asked {
+        offload::leave_for(self.variables.long_bytes(step)).await;
+        let asked = self.ask_for(step);
+        offload::leave_for(asked.work()).await;
+        asked
+    }
+
+    fn ask_for(&self, step: &Step) -> Asked {
         let speller = Speller { types: &self.plan.types, bindings: Some(&step.bindings) };
         let mut asked = Asked::default();
         match &step.call {

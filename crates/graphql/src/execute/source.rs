@@ -9,6 +9,7 @@ use json::{Document, Node};
 
 use crate::by_key::{Selection, by_key};
 use crate::plan::data::{Call, Step};
+use crate::poll_work;
 use crate::remote::{self, Batch};
 use crate::rest;
 use crate::sources::{Arguments, Endpoint, Ground, Keys};
@@ -42,6 +43,14 @@ pub(crate) struct KeyRows {
     places: Vec<Place>,
     /// The execution-wide index of the document that was added last.
     last: Option<u32>,
+}
+
+impl Asked {
+    /// The work of sending its arguments and variables.
+    pub(super) fn work(&self) -> usize {
+        let values = self.arguments.iter().chain(self.variables.iter().map(|(_, value)| value));
+        values.map(|value| poll_work::of_text(value)).sum()
+    }
 }
 
 impl KeyRows {

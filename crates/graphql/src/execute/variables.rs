@@ -5,7 +5,7 @@ mod long;
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use json::{Ambiguity, Document, Kind as Json, Node, Number};
+use json::{Ambiguity, Document, Kind as Json, Node, Number, Spot};
 
 use crate::GraphqlError;
 use crate::error::Code;
@@ -20,8 +20,18 @@ use long::SpelledValues;
 pub(crate) struct Variables {
     /// An object of the variables that have a value.
     document: Option<Document>,
-    types: HashMap<Box<str>, Ty>,
+    /// All variables, by name.
+    declared: HashMap<Box<str>, Declared>,
     spelled: SpelledValues,
+}
+
+/// A variable of the operation.
+#[derive(Debug)]
+struct Declared {
+    ty: Ty,
+    /// The location of its value in the document, if it has one. Conditions are evaluated for each object, so
+    /// that the document is not searched for them.
+    spot: Option<Spot>,
 }
 
 /// The maximum nesting depth of lists and input objects in a value.
@@ -75,15 +85,22 @@ impl Variables {
             return Err(errors);
         }
         out.push(b'}');
-        let types = plan.variables.iter().map(|variable| ((*variable.name).into(), variable.ty.clone()));
+        let declare = |variable: &Variable| {
+            (Box::from(&*variable.name), Declared { ty: variable.ty.clone(), spot: None })
+        };
+        let mut declared: HashMap<Box<str>, Declared> = plan.variables.iter().map(declare).collect();
         let document = Document::new(out.into()).map_err(unreadable)?;
-        let spelled = SpelledValues::default();
-        let variables = Self { document: Some(document), types: types.collect(), spelled };
+        for (key, value) in document.root().members() {
+            if let Some(declared) = declared.get_mut(&*key.node().plain().unwrap_or_default()) {
+                declared.spot = Some(value.spot());
+            }
+        }
+        let variables = Self { document: Some(document), declared, spelled: SpelledValues::default() };
         variables.spelled(plan).map_err(|error| vec![*error])
     }
 
     fn get(&self, name: &str) -> Option<Node<'_>> {
-        self.document.as_ref()?.root().member(name.as_bytes())
+        self.document.as_ref()?.at(self.declared.get(name)?.spot?)
     }
 
     /// Whether a variable is `true`.
@@ -99,7 +116,7 @@ impl Variables {
     /// Returns those of the named variables that have a value, with enum values in the service's spelling.
     pub(super) fn pairs(&self, names: &[Box<str>], speller: &Speller<'_>) -> Vec<(Box<str>, Bytes)> {
         let pair = |name: &str| {
-            let (node, ty) = (self.get(name)?, self.types.get(name)?);
+            let (node, ty) = (self.get(name)?, &self.declared.get(name)?.ty);
             if let Some(spelled) = self.spelled.get(name, speller.bindings) {
                 return Some((name.into(), spelled.clone()));
             }
@@ -142,7 +159,7 @@ impl Variables {
                     // A single value is accepted in place of a list (list coercion).
                     let is_single = matches!(ty.nullable(), Ty::List(_))
                         && !matches!(node.kind(), Json::Array | Json::Null);
-                    let ty = self.types.get(name).unwrap_or(ty);
+                    let ty = self.declared.get(name).map_or(ty, |declared| &declared.ty);
                     if is_single {
                         out.push(b'[');
                     }
@@ -179,15 +196,6 @@ impl Variables {
         }
         true
     }
-}
-
-/// Whether there are few enough variable values to coerce them within a millisecond.
-pub(crate) fn is_short(given: &[u8]) -> bool {
-    /// A text of this size cannot contain many values.
-    const BYTES: usize = 16 << 10;
-    const VALUES: usize = 10_000;
-    let begins = |byte: &&u8| matches!(byte, b',' | b'[' | b'{');
-    given.len() <= BYTES || given.iter().filter(begins).count() <= VALUES
 }
 
 /// Returns the given values in the order of a plan's variables. Duplicate names have been rejected before

@@ -8,12 +8,15 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::{Plan, weight};
+use super::Plan;
 
 pub(crate) struct Kept {
     most: usize,
     plans: RwLock<Plans>,
 }
+
+/// Plans that were evicted. To drop them may take long.
+pub(crate) type EvictedPlans = Vec<Arc<Plan>>;
 
 /// The document of a plan, and the name of its operation.
 type Key = (Arc<str>, Option<Box<str>>);
@@ -51,11 +54,12 @@ impl Kept {
         Some(Arc::clone(&known.plan))
     }
 
-    /// Caches a plan, unless it is larger than a quarter of the cache.
-    pub(crate) fn keep(&self, text: &str, name: Option<&str>, plan: &Arc<Plan>) {
-        let bytes = weight::of(plan) + text.len() + name.map_or(0, str::len) + EACH;
+    /// Caches a plan, unless it is larger than a quarter of the cache. Returns the plans that were evicted, so
+    /// that they are not dropped under the lock.
+    pub(crate) fn keep(&self, text: &str, name: Option<&str>, plan: &Arc<Plan>) -> EvictedPlans {
+        let bytes = plan.bytes + text.len() + name.map_or(0, str::len) + EACH;
         if bytes > self.most / 4 {
-            return;
+            return Vec::new();
         }
         let mut plans = self.plans.write().unwrap_or_else(PoisonError::into_inner);
         let text: Arc<str> = match plans.known.get_key_value(text) {
@@ -64,14 +68,14 @@ impl Kept {
         };
         let entries = plans.known.entry(Arc::clone(&text)).or_default();
         if entries.iter().any(|known| known.operation.as_deref() == name) {
-            return;
+            return Vec::new();
         }
         let operation: Option<Box<str>> = name.map(Into::into);
         let is_used = AtomicBool::new(false);
         entries.push(KeptPlan { operation: operation.clone(), plan: Arc::clone(plan), bytes, is_used });
         plans.order.push_back((text, operation));
         plans.bytes += bytes;
-        plans.shrink(self.most);
+        plans.shrink(self.most)
     }
 
     #[cfg(test)]
@@ -81,7 +85,8 @@ impl Kept {
 }
 
 impl Plans {
-    fn shrink(&mut self, most: usize) {
+    fn shrink(&mut self, most: usize) -> EvictedPlans {
+        let mut evicted = Vec::new();
         while self.bytes > most
             && let Some((text, operation)) = self.order.pop_front()
         {
@@ -91,11 +96,14 @@ impl Plans {
                 self.order.push_back((text, operation));
                 continue;
             }
-            self.bytes -= entries.swap_remove(place).bytes;
+            let KeptPlan { plan, bytes, .. } = entries.swap_remove(place);
+            self.bytes -= bytes;
+            evicted.push(plan);
             if entries.is_empty() {
                 self.known.remove(&text);
             }
         }
+        evicted
     }
 }
 

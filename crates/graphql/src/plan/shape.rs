@@ -42,6 +42,8 @@ pub(crate) struct Shape {
 pub(crate) struct Variant {
     pub(crate) only: Only,
     pub(crate) fields: Box<[Field]>,
+    /// The number of fields that writing an object counts as: conditions take as long as fields.
+    pub(crate) steps: usize,
     /// Whether the order of the fields depends on variables.
     pub(crate) is_loose: bool,
     /// The slot whose object the fields are copied from, if that is possible in one pass (`copied.rs`).
@@ -252,9 +254,13 @@ impl<'d> Shaping<'d> {
                 scan.names = names.into();
             }
         }
+        let conditions = |(_, when): &(usize, When)| when.len();
+        let steps =
+            |field: &Field| field.when.len().max(1) + field.when.iter().map(conditions).sum::<usize>();
+        let steps = 1 + fields.iter().map(steps).sum::<usize>();
         let is_loose = fields.iter().any(|field| field.when.len() > 1);
         let copies = self.copies(position, &mut fields);
-        Variant { only, fields, is_loose, copies, reads, scans: scans.into() }
+        Variant { only, fields, steps, is_loose, copies, reads, scans: scans.into() }
     }
 
     /// Whether a selection has different fields for the possible types of an abstract type.

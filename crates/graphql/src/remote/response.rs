@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::answer::Answer;
 use crate::fetched::{Found, Place, SourceError};
+use crate::poll_work;
 use crate::reason::Reason;
 
 /// The maximum number of errors that are passed on from a response.
@@ -40,6 +41,7 @@ impl Response {
                 data = (value.kind() == Kind::Object).then(|| value.spot());
                 is_response = true;
             } else if key.is(b"errors") && value.kind() == Kind::Array {
+                offload::leave_for(poll_work::ERROR_BYTE * value.text().len()).await;
                 told = value.items().take(MOST_ERRORS).filter_map(error).collect();
                 is_response |= !told.is_empty();
             }

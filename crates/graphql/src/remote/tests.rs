@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::fetched::Fetched;
-use crate::rig::{Rig, shown};
+use crate::rig::{Rig, moves, shown};
 
 const SHOP: Endpoint<'static> = Endpoint { service: "shop", path: "/graphql" };
 
@@ -150,4 +150,16 @@ async fn fetches_the_sdl_of_a_federated_subgraph() {
     let rig = Rig::new(&[("POST /graphql", 200, said)]).await;
     let schema = introspect(&rig.services, "shop", "/graphql", true).await;
     assert_eq!(schema.unwrap(), "type Query { a: \"b\" }");
+}
+
+#[tokio::test]
+async fn reads_long_errors_in_the_pool() {
+    for (count, expected) in [(10, 0), (20_000, 1)] {
+        let values = vec!["1"; count].join(",");
+        let text = format!(r#"{{"errors":[{{"message":"no","extensions":{{"values":[{values}]}}}}]}}"#);
+        assert!(text.len() < offload::SHORT_TEXT, "a text of this length is parsed at once");
+        let asked = async move { asked(200, &text).await };
+        let (fetched, moves) = moves(asked).await;
+        assert_eq!((shown(&fetched), moves), (vec!["upstream-errors".to_owned()], expected));
+    }
 }

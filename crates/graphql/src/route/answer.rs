@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
-use services::{Body, Call, Caller, Fingerprint, Told};
+use offload::polls::PollSite;
+use offload::{Movable, OffloadError};
+use services::{Body, Budget, Call, Caller, Fingerprint, Problem, Told, uncomposed};
 
 use super::Inner;
-use super::planning::PlanError;
+use super::planning::{ATTEMPTS, PlanError};
 use crate::config::Introspection;
 use crate::error::GraphqlError;
 use crate::execute::{self, Answer, AnswerRules, Variables};
 use crate::plan::{Plan, check_size};
+use crate::poll_work;
 use crate::recipe::Ready;
 use crate::serve::{
     Asked, Hash, HttpError, Media, Owner, Refusal, Unread, asks_for_page, errors, hash, not_kept, page,
@@ -45,20 +48,33 @@ impl Inner {
         &self,
         request: Request<Body>,
         call: Call,
-    ) -> Result<Response<Body>, HttpError> {
+    ) -> Result<Response<Body>, Box<dyn Problem>> {
+        let mut used = None;
+        let answer = self.answer_with(request, call, &mut used).await;
+        self.discard(used);
+        answer
+    }
+
+    /// Handles a request, and returns the plan that it uses in `used`.
+    async fn answer_with(
+        &self,
+        request: Request<Body>,
+        call: Call,
+        used: &mut Option<Arc<Plan>>,
+    ) -> Result<Response<Body>, Box<dyn Problem>> {
         let (head, body) = request.into_parts();
         let is_get = matches!(head.method, Method::GET | Method::HEAD);
         if !is_get && head.method != Method::POST {
-            return Err(HttpError::Method(head.method));
+            return Err(HttpError::Method(head.method).into());
         }
         if self.has_page && is_get && head.uri.query().is_none() && asks_for_page(&head.headers) {
-            return Ok(page(&head.headers));
+            return Ok(page(&head.headers).await);
         }
         let media = Media::asked(&head.headers).ok_or(HttpError::NotAcceptable)?;
         let to = To { media, is_head: head.method == Method::HEAD };
         let asked = match Asked::read(&head, body, self.limits.body.0).await {
             Ok(asked) => asked,
-            Err(Unread::Http(error)) => return Err(error),
+            Err(Unread::Http(error)) => return Err(error.into()),
             Err(Unread::Graphql(refusal)) => return Ok(to.refused(&refusal)),
         };
         if let Err(error) = asked.query.as_deref().map_or(Ok(()), check_size) {
@@ -74,19 +90,21 @@ impl Inner {
         let plan = match self.plan(&ready, &document, asked.operation.as_deref(), &call).await {
             Ok(plan) => plan,
             Err(PlanError::Document(errors)) => return Ok(to.wrong(errors.to_vec(), tells_schema)),
-            Err(PlanError::Work(error)) => return Err(error.into()),
+            Err(PlanError::Work(error)) => return Err(HttpError::from(error).into()),
         };
+        *used = Some(Arc::clone(&plan));
         if plan.introspects && !tells_schema {
             return Ok(to.refused(&Refusal::Introspection));
         }
         if is_get && plan.kind == OperationKind::Mutation {
-            return Err(HttpError::MutationByGet);
+            return Err(HttpError::MutationByGet.into());
         }
         if let (Some(hash), Some(persisted)) = (left, &self.persisted) {
             persisted.keep(owner, hash, &document);
         }
         let given = asked.variables.unwrap_or(const { Bytes::from_static(b"{}") });
-        let variables = match self.variables(&plan, &given, &call).await? {
+        offload::leave_for(poll_work::of_text(&given)).await;
+        let variables = match Variables::coerce(&plan, given.clone()) {
             Ok(variables) => Arc::new(variables),
             Err(errors) => return Ok(to.wrong(errors, tells_schema)),
         };
@@ -98,7 +116,7 @@ impl Inner {
         let answer = match introspected {
             Some(introspected) => {
                 let rules = AnswerRules { most, tells_schema, introspected };
-                self.run(Operation { ready, plan, variables, given, rules }, call).await
+                self.run(Operation { ready, plan, variables, given, rules }, call).await?
             }
             None => Answer::too_large(most),
         };
@@ -106,25 +124,43 @@ impl Inner {
         Ok(if answer.has_errors { not_kept(response) } else { response })
     }
 
-    /// Executes an operation, or waits for an equal one that is in flight.
-    async fn run(&self, operation: Operation, call: Call) -> Answer {
+    /// Executes an operation, or waits for an equal one that is in flight. If the pool refuses the work of the
+    /// request that started it, the next one starts again.
+    async fn run(&self, operation: Operation, call: Call) -> Result<Answer, Box<dyn Problem>> {
         let Some(flights) = self.flights.as_ref().filter(|_| operation.plan.kind == OperationKind::Query)
         else {
-            return operation.run(&self.sources, call).await;
+            return Ok(operation.run(&self.sources, call).await);
         };
+        // Hashing takes less time per byte than parsing.
+        offload::leave_for(operation.given.len() / 4).await;
         let key = self.fingerprint(&operation, &call);
-        let flight = flights.join(&key, || {
-            let (operation, sources, call) = (operation.clone(), Arc::clone(&self.sources), call.clone());
-            let budget = Arc::clone(&call.budget);
-            async move { Arc::new((operation.run(&sources, call).await, budget)) }
-        });
-        match flight.await.as_deref() {
-            Some((answer, budget)) => {
-                call.budget.cache().note_all(budget.cache());
-                answer.clone()
+        for _ in 0..ATTEMPTS {
+            let mut is_own = false;
+            let flight = flights.join(&key, PollSite::Graphql, || {
+                is_own = true;
+                self.shared(operation.clone(), call.clone())
+            });
+            match flight.await {
+                Some(Ok(shared)) => {
+                    let (answer, budget) = &*shared;
+                    call.budget.cache().note_all(budget.cache());
+                    return Ok(answer.clone());
+                }
+                Some(Err(error)) if is_own => return Err(uncomposed(error, &call.budget)),
+                Some(Err(_)) => {}
+                None => return Ok(operation.run(&self.sources, call).await),
             }
-            None => operation.run(&self.sources, call).await,
         }
+        Err(uncomposed(OffloadError::QueueFull, &call.budget))
+    }
+
+    /// Executes an operation in a task of its own, which is moved and charged as the request would be.
+    fn shared(&self, operation: Operation, call: Call) -> Movable<Arc<(Answer, Arc<Budget>)>> {
+        let (sources, budget, payer) =
+            (Arc::clone(&self.sources), Arc::clone(&call.budget), call.quota_key().for_answers());
+        let deadline = budget.deadline;
+        let answer = async move { Arc::new((operation.run(&sources, call).await, budget)) };
+        self.offload.movable("graphql-answer", payer, deadline, answer)
     }
 
     /// Returns the coalescing key: everything that the response of an operation depends on.

@@ -9,14 +9,16 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hive_router_query_planner::utils::cancellation::CancellationToken;
+use offload::polls::PollSite;
 use offload::{JobRequest, OffloadError, OffloadPool, QuotaKey};
 use services::{Call, Fingerprint};
 
 use super::Inner;
 use crate::error::GraphqlError;
-use crate::execute::{IntrospectionLimits, Variables, introspected, is_short};
+use crate::execute::{IntrospectionLimits, Variables, introspected};
 pub(super) use crate::plan::PlanError;
 use crate::plan::{CheckedDocument, Plan, TIMEOUT};
+use crate::poll_work;
 use crate::recipe::Ready;
 use crate::serve::HttpError;
 
@@ -24,8 +26,12 @@ use crate::serve::HttpError;
 const AT_ONCE: Duration = Duration::from_millis(1);
 /// The maximum number of selections that are compared on the request's own thread.
 const SELECTIONS_AT_ONCE: u64 = 200;
-/// The maximum number of planning attempts for a document that other callers could not pay for.
-const ATTEMPTS: usize = 4;
+/// The maximum number of attempts at work for several requests that other callers could not pay for.
+pub(super) const ATTEMPTS: usize = 4;
+/// The maximum memory in bytes of a plan that is dropped on the request's own thread: some thousand allocations.
+const SHORT_DROP: usize = 1 << 20;
+/// The time that a large plan may wait to be dropped.
+const DROP_TIME: Duration = Duration::from_secs(60);
 /// The estimated cost of a large introspection request, charged before the real cost is known.
 const INTROSPECTION: Duration = Duration::from_millis(10);
 
@@ -82,10 +88,16 @@ impl Inner {
         }
         let account = Account::of(call);
         let mut checked = None;
-        if planner.check_estimate(text) <= AT_ONCE {
+        let check = planner.check_estimate(text);
+        if check <= AT_ONCE {
+            offload::leave_for(poll_work::of_time(check)).await;
             checked = planner.check(text, operation, SELECTIONS_AT_ONCE)?;
-            if let Some(document) = checked.as_ref().filter(|known| known.work.estimate() <= AT_ONCE) {
-                return Ok(planner.make(document, &CancellationToken::with_timeout(TIMEOUT))?);
+            if let Some(document) = checked.as_ref().filter(|known| check + known.work.estimate() <= AT_ONCE)
+            {
+                offload::leave_for(poll_work::of_time(document.work.estimate())).await;
+                let (plan, evicted) = planner.make(document, &CancellationToken::with_timeout(TIMEOUT))?;
+                evicted.into_iter().for_each(|evicted| self.discard(Some(evicted)));
+                return Ok(plan);
             }
         }
         let mut key = Fingerprint::default();
@@ -94,7 +106,7 @@ impl Inner {
         key.add(&[u8::from(operation.is_some())]);
         for _ in 0..ATTEMPTS {
             let mut is_own = false;
-            let flight = planner.in_flight.join(&key, || {
+            let flight = planner.in_flight.join(&key, PollSite::Graphql, || {
                 is_own = true;
                 let (pool, ready, text) = (self.offload.clone(), Arc::clone(ready), Arc::clone(text));
                 let (operation, checked) = (operation.map(Into::into), checked.take());
@@ -106,6 +118,19 @@ impl Inner {
             }
         }
         Err(OffloadError::QueueFull.into())
+    }
+
+    /// Drops a plan, in the pool if that takes long: it is large, and has no other owner. No request waits
+    /// for it or is charged.
+    pub(super) fn discard(&self, plan: Option<Arc<Plan>>) {
+        let Some(plan) = plan.filter(|plan| plan.bytes > SHORT_DROP && Arc::strong_count(plan) == 1) else {
+            return;
+        };
+        let (kind, payer) = ("graphql-drop", QuotaKey::new(&"graphql-drop").exempt());
+        let deadline = Instant::now() + DROP_TIME;
+        let (pool, request) =
+            (self.offload.clone(), JobRequest { kind, payer, estimate: Duration::ZERO, deadline });
+        tokio::spawn(async move { pool.run(request, move |_| drop(plan)).await });
     }
 
     /// Returns the values of a plan's introspection fields; `None` if they would be too large.
@@ -128,23 +153,6 @@ impl Inner {
             introspected(ready.planner.schema(), &plan, &variables, IntrospectionLimits::of(most))
         };
         Ok(self.offload.run(request, job).await?)
-    }
-
-    /// Returns the coerced variables of a plan, or their errors.
-    pub(super) async fn variables(
-        &self,
-        plan: &Arc<Plan>,
-        given: &Bytes,
-        call: &Call,
-    ) -> Result<Result<Variables, Vec<GraphqlError>>, HttpError> {
-        if is_short(given) {
-            return Ok(Variables::coerce(plan, given.clone()));
-        }
-        // Coercion processes about a hundred bytes per microsecond.
-        let estimate = Duration::from_micros(given.len() as u64 / 100);
-        let request = Account::of(call).request("graphql-variables", estimate);
-        let (plan, given) = (Arc::clone(plan), given.clone());
-        Ok(self.offload.run(request, move |_| Variables::coerce(&plan, given)).await?)
     }
 }
 
@@ -174,6 +182,8 @@ async fn planned(
     let token = Arc::new(CancellationToken::with_timeout(left));
     let _guard = CancelGuard(Arc::clone(&token));
     let request = account.request("graphql-plan", checked.work.estimate());
-    let plan = pool.run(request, move |_| ready.planner.make(&checked, &token)).await??;
+    // The evicted plans are dropped in the pool.
+    let plan =
+        pool.run(request, move |_| ready.planner.make(&checked, &token).map(|(plan, _)| plan)).await??;
     Ok(plan)
 }

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use futures_util::FutureExt;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http_body_util::BodyExt;
-use offload::OffloadConfig;
+use offload::{JobRequest, OffloadConfig};
 
+use services::headers::Arrival;
 use services::{Caller, Rights};
 
 use super::*;
 use crate::RemoteService;
+use crate::plan::Plan;
 use crate::rig::Rig;
 
 mod caching;
@@ -186,17 +188,87 @@ async fn rejects_documents_of_a_caller_above_its_quota() {
     assert_eq!(text.get(..8), Some(r#"{"data":"#));
 }
 
+/// Returns the number of moves of requests to the pool.
+fn moves(pool: &OffloadPool) -> u64 {
+    pool.stats().kinds.get("graphql-answer").map_or(0, |kind| kind.jobs)
+}
+
 #[tokio::test]
 async fn coerces_large_variables_in_the_pool() {
     let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
     let pool = pool();
     let sdl = "type Query { item(of: [Int!]): Item } type Item { name: String }";
     let route = route_of(&rig, r#"{"services":["shop"]}"#, sdl, &pool);
-    let query = "query Q($of: [Int!]) { item(of: $of) { name } }";
-    let body = serde_json::json!({ "query": query, "variables": { "of": vec![1; 50_000] } });
+    let fields: String = (0..90).map(|field| format!("a{field}: name ")).collect();
+    let query = format!("query Q($of: [Int!]) {{ item(of: $of) {{ {fields} }} }} # {}", "x".repeat(4000));
+    let mut values = vec![serde_json::json!(1); 10_000];
+    values.push("no number".into());
+    let body = serde_json::json!({ "query": query, "variables": { "of": values } });
     let (text, _) = asked_with(&route, &body).await;
-    assert_eq!(text, ANSWER);
-    assert!(pool.stats().kinds.iter().any(|(kind, _)| *kind == "graphql-variables"));
+    assert!(text.contains("graphql-variables"), "{text}");
+    assert_eq!(moves(&pool), 2, "the body, and the variables after the document was planned");
+}
+
+#[tokio::test]
+async fn large_plans_are_dropped_in_the_pool() {
+    let rig = Rig::new(&[]).await;
+    let pool = pool();
+    let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
+    let ready = route.0.ready.load_full().expect("a schema");
+    let known = ready.planner.plan("{ item { name } }", None).expect("a plan");
+    let plan = |bytes: usize| {
+        let (variables, steps, positions, shapes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (kind, types) = (known.kind, Arc::clone(&known.types));
+        let (introspects, scans, root) = (false, 0, 0);
+        Arc::new(Plan { kind, introspects, variables, steps, positions, shapes, scans, root, types, bytes })
+    };
+    let dropped = || pool.stats().kinds.get("graphql-drop").map_or(0, |kind| kind.jobs);
+    route.0.discard(Some(plan(1000)));
+    let large = plan(8 << 20);
+    route.0.discard(Some(Arc::clone(&large)));
+    route.0.discard(Some(large));
+    testkit::patiently("a dropped plan", async {
+        while dropped() == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(dropped(), 1);
+}
+
+#[tokio::test]
+async fn schemas_of_services_are_composed_in_the_pool() {
+    let sdl = r#"extend schema @link(url: "https://specs.apollo.dev/federation/v2.3", import: ["@key"])
+        type Query { item: Item } type Item { name: String }"#;
+    let answer = serde_json::json!({ "data": { "_service": { "sdl": sdl } } }).to_string();
+    let rig = Rig::new(&[("POST /graphql", 200, answer.as_str())]).await;
+    let pool = pool();
+    let config = serde_json::from_str(r#"{"federated":true}"#).expect("a config");
+    let ground = Ground {
+        services: &rig.services,
+        documents: &BTreeMap::new(),
+        remotes: &BTreeMap::from([("shop".to_owned(), RemoteService { config, schema: None })]),
+        links: None,
+        supergraph: None,
+        listed: Vec::new(),
+        schemas: &Arc::default(),
+        offload: &pool,
+    };
+    let config: GraphqlConfig = serde_json::from_str(r#"{"services":["shop"]}"#).expect("a config");
+    let route = Graphql::new(&config, ground).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+    route.start();
+    testkit::patiently("a schema", async {
+        while route.waits().is_some() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    testkit::patiently("the end of the job", async {
+        while !pool.stats().kinds.contains_key("graphql-schema") {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -242,4 +314,65 @@ async fn does_not_coalesce_queries_of_callers_with_different_rights() {
     assert_eq!(calls, 0);
     rig.stage.gate.add_permits(1);
     assert_eq!(first.await.0, ANSWER);
+}
+
+/// Returns a response to `{ item { name } }` that is parsed in the pool.
+fn long_answer() -> String {
+    serde_json::json!({ "data": { "item": { "name": "x".repeat(200_000) } } }).to_string()
+}
+
+#[tokio::test]
+async fn long_shared_responses_are_parsed_in_the_pool() {
+    let answer = long_answer();
+    let rig = Rig::new(&[("POST /graphql", 200, answer.as_str())]).await;
+    let pool = pool();
+    let config = r#"{"services":["shop"],"coalesce":{"operations":true}}"#;
+    let route = route_of(&rig, config, SDL, &pool);
+    let (text, _) = asked(&route, "{ item { name } }").await;
+    assert!(text == answer, "{text:.300}");
+    assert!(moves(&pool) > 0);
+}
+
+#[tokio::test]
+async fn a_refused_response_fails_only_the_request_that_started_it() {
+    let answer = long_answer();
+    let rig = Rig::new(&[("POST /graphql", 200, answer.as_str())]).await;
+    let pool = pool();
+    let route = route_of(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#, SDL, &pool);
+    let client = |last: u8| {
+        let address = std::net::Ipv4Addr::new(192, 0, 2, last).into();
+        let arrival = Some(Arrival { peer: address, client: address, is_secure: false });
+        Call { arrival, ..Call::unlimited() }
+    };
+    let (poor, other) = (client(1), client(2));
+    // The queue of the first client is full until the only thread is released.
+    let (release, wait) = std::sync::mpsc::channel::<()>();
+    let request = || JobRequest {
+        kind: "test",
+        payer: poor.quota_key().for_answers(),
+        estimate: Duration::ZERO,
+        deadline: Instant::now() + Duration::from_secs(3600),
+    };
+    let mut queued = vec![pool.run(request(), move |_| wait.recv().is_ok()).boxed()];
+    while queued.last_mut().expect("a job").now_or_never().is_none() {
+        queued.push(pool.run(request(), |_| true).boxed());
+    }
+    rig.stage.gate.forget_permits(usize::MAX);
+    let query = serde_json::json!({ "query": "{ item { name } }" });
+    let body = services::body::full(query.to_string());
+    let started = Request::post("/").header(CONTENT_TYPE, "application/json").body(body);
+    let mut refused = route.handle(started.expect("a request"), poor.clone());
+    while rig.lines().is_empty() {
+        assert!((&mut refused).now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    let mut answered = asked_by(&route, &query, other).boxed();
+    assert!((&mut answered).now_or_never().is_none());
+    rig.stage.gate.add_permits(2);
+    let problem = refused.await.expect_err("a problem");
+    assert_eq!(problem.code(), "answer-unfinished");
+    drop(release);
+    let (text, _) = answered.await;
+    assert!(text == answer, "{text:.300}");
+    assert_eq!(rig.lines().len(), 2);
 }

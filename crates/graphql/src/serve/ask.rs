@@ -13,6 +13,7 @@ use services::{Body, accept};
 
 use super::problem::HttpError;
 use super::refusal::Refusal;
+use crate::poll_work;
 
 /// The SHA-256 of a document's text.
 pub(crate) type Hash = [u8; 32];
@@ -51,9 +52,6 @@ impl From<Refusal> for Unread {
     }
 }
 
-/// The body size in bytes above which parsing leaves the serving thread.
-const LONG: usize = 64 << 10;
-
 impl Asked {
     /// Reads a request of at most `limit` bytes.
     pub(crate) async fn read(head: &Parts, body: Body, limit: u64) -> Result<Self, Unread> {
@@ -63,14 +61,13 @@ impl Asked {
                 if query.len() as u64 > limit {
                     return Err(HttpError::Size(limit).into());
                 }
+                offload::leave_for(poll_work::of_text(query.as_bytes())).await;
                 Ok(Self::of_query(query)?)
             }
             Method::POST => {
                 check_type(&head.headers)?;
                 let body = whole(body, limit).await?;
-                if body.len() > LONG {
-                    offload::leave().await;
-                }
+                offload::leave_for(poll_work::of_text(&body)).await;
                 Ok(Self::of_body(body)?)
             }
             _ => Err(HttpError::Method(head.method.clone()).into()),

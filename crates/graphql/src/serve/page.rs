@@ -40,7 +40,7 @@ static HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
 });
 
 /// Returns the page for a request with these headers.
-pub(crate) fn page(request: &HeaderMap) -> Response<Body> {
+pub(crate) async fn page(request: &HeaderMap) -> Response<Body> {
     let mut response = Response::new(body::empty());
     response.headers_mut().clone_from(&HEADERS);
     if request.get(IF_NONE_MATCH).is_some_and(|known| Some(known) == HEADERS.get(ETAG)) {
@@ -49,6 +49,8 @@ pub(crate) fn page(request: &HeaderMap) -> Response<Body> {
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         *response.body_mut() = body::full(PAGE);
     } else {
+        // It is decoded for each request, which takes some milliseconds.
+        offload::leave().await;
         *response.body_mut() = body::full(plain());
     }
     response
@@ -69,6 +71,16 @@ mod tests {
     use sha2::{Digest, Sha256};
 
     use super::*;
+    use crate::rig::moves;
+
+    #[tokio::test]
+    async fn decodes_the_page_in_the_pool() {
+        let is_encoded =
+            |headers: HeaderMap| async move { page(&headers).await.headers().contains_key(CONTENT_ENCODING) };
+        assert_eq!(moves(is_encoded(HeaderMap::new())).await, (false, 1));
+        let gzip = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))]);
+        assert_eq!(moves(is_encoded(gzip)).await, (true, 0));
+    }
 
     #[test]
     fn policy_matches_the_script_hash_and_the_page_loads_nothing_external() {
@@ -84,14 +96,14 @@ mod tests {
         }
     }
 
-    #[test]
-    fn answers_not_modified_to_a_browser_with_a_current_page() {
-        let first = page(&HeaderMap::new());
+    #[tokio::test]
+    async fn answers_not_modified_to_a_browser_with_a_current_page() {
+        let first = page(&HeaderMap::new()).await;
         assert_eq!((first.status(), first.headers().get(CONTENT_ENCODING)), (StatusCode::OK, None));
         let tag = first.headers()[ETAG].clone();
-        let again = page(&HeaderMap::from_iter([(IF_NONE_MATCH, tag)]));
+        let again = page(&HeaderMap::from_iter([(IF_NONE_MATCH, tag)])).await;
         assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
         let gzip = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("gzip, br"))]);
-        assert_eq!(page(&gzip).headers()[CONTENT_ENCODING], "gzip");
+        assert_eq!(page(&gzip).await.headers()[CONTENT_ENCODING], "gzip");
     }
 }

@@ -100,7 +100,7 @@ impl<'r> Writer<'r> {
         place: Place<'_, 'r>,
         node: Node<'r>,
     ) -> bool {
-        self.steps += 1 + variant.fields.len();
+        self.steps += variant.steps;
         let mut members = node.members();
         piece.add(node.start(), node.start() + 1, &mut self.out);
         for (number, field) in variant.fields.iter().enumerate() {
@@ -120,7 +120,7 @@ impl<'r> Writer<'r> {
                 if let Some(found) = members.next_spelt(&copied.member) {
                     break found;
                 }
-                match sought(members, variant, number) {
+                match sought(members, variant, number, &mut self.steps) {
                     Some(further) => members = further,
                     None => return false,
                 }
@@ -163,16 +163,18 @@ impl<'r> Writer<'r> {
                 return false;
             }
             piece.add(value, value + 1, &mut self.out);
-            let (mut items, mut is_first) = (passed.node().items(), true);
+            let (mut items, mut count) = (passed.node().items(), 0);
             while let Some(passed) = items.next_passed() {
-                if !std::mem::take(&mut is_first) {
+                if count > 0 {
                     piece.mark(b',', &mut self.out);
                 }
+                count += 1;
                 if piece.is_over || !self.copy_value(piece, item, plain, passed) {
                     return false;
                 }
             }
             piece.mark(b']', &mut self.out);
+            self.steps += count / 4;
             return true;
         }
         let fits = match plain {
@@ -202,12 +204,18 @@ impl<'r> Writer<'r> {
 }
 
 /// Advances to the member of the field with this number, past members that are not wanted. Returns `None` if
-/// names are in another order or repeated, which the general writer handles.
+/// names are in another order or repeated, which the general writer handles. Counts the members and comparisons.
 #[cold]
-fn sought<'r>(mut members: Members<'r>, variant: &Variant, number: usize) -> Option<Members<'r>> {
+fn sought<'r>(
+    mut members: Members<'r>,
+    variant: &Variant,
+    number: usize,
+    steps: &mut usize,
+) -> Option<Members<'r>> {
     let rest = || variant.fields[number..].iter().filter_map(|field| field.copied.as_ref());
     let wanted = &rest().next()?.member;
     loop {
+        *steps += 1 + (variant.fields.len() - number) / 16;
         let (key, _) = members.next()?;
         if rest().any(|copied| key.is(copied.name.as_bytes())) {
             return None;

@@ -69,7 +69,7 @@ impl<'r> Writer<'r> {
     /// Writes an object's fields, as [`Writer::members`] does.
     async fn long_members(&mut self, variant: &'r Variant, place: Place<'_, 'r>, turns: &mut Turns) -> bool {
         self.out.push(b'{');
-        self.steps += 1 + variant.fields.len();
+        self.steps += variant.steps;
         for (number, field) in self.ordered(variant).into_iter().enumerate() {
             if self.is_full() {
                 return false;

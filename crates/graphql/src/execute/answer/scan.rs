@@ -29,7 +29,7 @@ impl<'r> Writer<'r> {
                 Val::Absent | Val::Many(_) => continue,
             };
             let order = &mut self.orders[scan.number];
-            let (mut left, mut place) = (scan.names.len(), 0);
+            let (mut left, mut place, mut compared) = (scan.names.len(), 0, 0);
             let mut members = node.members();
             while left > 0
                 && let Some((key, value)) = members.next()
@@ -37,6 +37,7 @@ impl<'r> Writer<'r> {
                 // Objects of one kind usually have their members in the same order.
                 let known = order.get(place).filter(|(name, _)| key.is(name)).map(|(_, found)| *found);
                 let found = known.unwrap_or_else(|| {
+                    compared += scan.names.len();
                     let found = scan.names.iter().position(|(name, _)| key.is(name.as_bytes()));
                     let text = key.node().text();
                     let name = text.get(1..text.len() - 1).filter(|name| !name.contains(&b'\\'));
@@ -59,6 +60,8 @@ impl<'r> Writer<'r> {
                 let value = if is_null { Val::Absent } else { Val::At(document, value, None) };
                 numbers.iter().for_each(|number| hits[*number] = Hit { value, is_met: true });
             }
+            // A comparison takes a fraction of the time of writing a field.
+            self.steps += compared / 16;
         }
     }
 }

@@ -43,6 +43,9 @@ impl<'r> Writer<'r> {
     /// Reports the errors that concern a step as a whole, at the root field above it.
     pub(super) fn aside(&mut self) {
         for (step, error) in &self.run.aside {
+            if self.is_full() {
+                return;
+            }
             let (plan, errors) = (self.run.plan, &self.run.errors);
             let (Some(error), Some(group)) = (errors.get(*error as usize), plan.steps[*step].groups.first())
             else {
@@ -87,7 +90,10 @@ impl<'r> Writer<'r> {
 
     fn push(&mut self, error: GraphqlError) {
         let extensions = error.extensions.values().map(size).sum::<usize>();
-        self.error_bytes += 64 + error.message.len() + 16 * error.path.len() + extensions;
+        let bytes = 64 + error.message.len() + 16 * error.path.len() + extensions;
+        self.error_bytes += bytes;
+        // Each byte counts as a field: an error is built, cloned and written as a tree.
+        self.steps += bytes;
         self.errors.push(error);
     }
 
@@ -97,6 +103,7 @@ impl<'r> Writer<'r> {
             return;
         }
         let place = self.place();
+        self.steps += self.errors.len() / 4;
         let is_told =
             self.errors.len() > before || self.errors.iter().any(|error| error.path.starts_with(&place));
         if !is_told {

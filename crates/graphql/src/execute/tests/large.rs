@@ -2,6 +2,7 @@
 
 use super::nested::{BLOG, LINKS, PEOPLE};
 use super::rig::Rig;
+use crate::rig::moves;
 
 /// Returns a rig with this number of posts and this maximum response size in bytes.
 fn rig(posts: usize, most: usize) -> Rig {
@@ -81,4 +82,64 @@ async fn rejects_long_variables_that_are_sent_in_many_calls() {
     let answer = rig.ask_with("query Q($ids: [Int!]) { users(ids: $ids) { name } }", &values).await;
     assert!(!answer.contains("graphql-limit"), "{answer:.300}");
     assert_eq!(rig.asked().len(), 1);
+}
+
+/// Returns the response to a document with this list of posts, and the number of moves to the pool.
+async fn moved(posts: &[String], document: String, variables: &'static str) -> (String, u64) {
+    let posts = format!("[{}]", posts.join(","));
+    let answers = [("blog/posts", posts.as_str()), ("people/users?ids=7", r#"[{"id":7,"name":"Ann"}]"#)];
+    let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
+    moves(async move { rig.ask_with(&document, variables).await }).await
+}
+
+#[tokio::test]
+async fn writes_many_errors_in_the_pool() {
+    let posts = |count: usize| -> Vec<String> {
+        (0..count).map(|id| format!(r#"{{"id":{id},"user_id":{{}}}}"#)).collect()
+    };
+    let document = "{ posts { user_id } }";
+    let (answer, moves) = moved(&posts(10), document.to_owned(), "{}").await;
+    assert_eq!((answer.matches("graphql-value").count(), moves), (10, 0));
+    let (answer, moves) = moved(&posts(900), document.to_owned(), "{}").await;
+    assert_eq!(answer.matches("graphql-value").count(), 900);
+    assert!(moves > 0);
+}
+
+#[tokio::test]
+async fn evaluates_many_conditions_in_the_pool() {
+    let posts: Vec<String> = (0..300).map(|id| format!(r#"{{"id":{id}}}"#)).collect();
+    let names = || (0..60).map(|number| format!("$v{number}"));
+    let declared: String = names().map(|name| format!("{name}: Boolean = false ")).collect();
+    let fields: String = names().map(|name| format!("title @include(if: {name}) ")).collect();
+    let document = format!("query Q({declared}) {{ posts {{ id {fields} }} }}");
+    let (answer, moves) = moved(&posts, document, "{}").await;
+    assert!(answer.starts_with(r#"{"data":{"posts":[{"id":0},{"id":1},"#), "{answer:.200}");
+    assert!(moves > 0);
+}
+
+#[tokio::test]
+async fn collects_many_keys_in_the_pool() {
+    let posts = |count: usize| vec![r#"{"user_id":7}"#.to_owned(); count];
+    let document = "{ posts { user { name } } }";
+    for (count, expected) in [(900, 0), (1100, 1)] {
+        let (answer, moves) = moved(&posts(count), document.to_owned(), "{}").await;
+        assert_eq!(answer.matches("Ann").count(), count);
+        assert_eq!(moves, expected, "{count} objects");
+    }
+}
+
+#[tokio::test]
+async fn sends_many_values_in_the_pool() {
+    let fields: String = (0..40).map(|number| format!("a{number}: users(ids: $ids) {{ name }} ")).collect();
+    let document = format!("query Q($ids: [Int!]) {{ {fields} }}");
+    for (count, expected) in [(10, 0), (300, 1)] {
+        let ids = format!("[{}]", vec!["7"; count].join(","));
+        let (line, variables) = (format!("people/users?ids={ids}"), format!(r#"{{"ids":{ids}}}"#));
+        let answers = [(line.as_str(), r#"[{"name":"Ann"}]"#)];
+        let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
+        let document = document.clone();
+        let asked = async move { rig.ask_with(&document, &variables).await };
+        let (answer, moves) = moves(asked).await;
+        assert_eq!((answer.matches("Ann").count(), moves), (40, expected), "{count} values: {answer:.300}");
+    }
 }

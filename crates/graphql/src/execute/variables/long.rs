@@ -53,10 +53,10 @@ impl Variables {
             known.or_insert_with(|| {
                 let speller = Speller { types: &plan.types, bindings: Some(&step.bindings) };
                 let mut values = HashMap::new();
-                for (name, ty) in &self.types {
-                    let Some(node) = document.root().member(name.as_bytes()) else { continue };
+                for (name, declared) in &self.declared {
+                    let Some(node) = declared.spot.and_then(|spot| document.at(spot)) else { continue };
                     let mut text = Vec::new();
-                    speller.respell(node, ty, &mut text);
+                    speller.respell(node, &declared.ty, &mut text);
                     values.insert(name.clone(), text.into());
                 }
                 values
@@ -64,6 +64,11 @@ impl Variables {
         }
         self.spelled = spelled;
         Ok(self)
+    }
+
+    /// The number of bytes of variable values in a step's calls; 0 if the values are short.
+    pub(in crate::execute) fn long_bytes(&self, step: &Step) -> usize {
+        if self.spelled.0.is_empty() { 0 } else { self.bytes_of(step) }
     }
 
     /// The number of bytes of variable values in a step's calls.

@@ -7,7 +7,7 @@ use crate::plan::tests::planner;
 fn keeps_used_plans_during_a_flood_of_one_time_documents() {
     let planner = planner();
     let plan = planner.plan("{ t { id } }", None).expect("a plan");
-    let kept = Kept::new(20 * (weight::of(&plan) + EACH + 16));
+    let kept = Kept::new(20 * (plan.bytes + EACH + 16));
     kept.keep("used", None, &plan);
     for number in 0..1000 {
         kept.keep(&format!("{number}"), None, &plan);
@@ -28,7 +28,21 @@ fn keeps_used_plans_during_a_flood_of_one_time_documents() {
 fn does_not_cache_plans_that_take_most_of_the_capacity() {
     let planner = planner();
     let plan = planner.plan("{ t { id } }", None).expect("a plan");
-    let kept = Kept::new(2 * weight::of(&plan));
+    let kept = Kept::new(2 * plan.bytes);
     kept.keep("large", None, &plan);
     assert!(kept.get("large", None).is_none() && kept.bytes() == 0);
+}
+
+#[test]
+fn evicted_plans_are_returned_and_not_dropped_under_the_lock() {
+    let planner = planner();
+    let plan = |text: &str| planner.plan(text, None).expect("a plan");
+    let (first, others) = (plan("{ t { id } }"), [plan("{ a: t { id } }"), plan("{ b: t { id } }")]);
+    let kept = Kept::new(8 * (first.bytes + EACH + 16));
+    let mut evicted = Vec::new();
+    evicted.extend(kept.keep("first", None, &first));
+    for number in 0..30 {
+        evicted.extend(kept.keep(&format!("{number}"), None, &others[number % 2]));
+    }
+    assert!(evicted.iter().any(|plan| Arc::ptr_eq(plan, &first)));
 }

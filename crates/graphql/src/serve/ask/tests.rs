@@ -167,3 +167,28 @@ fn rejects_bodies_and_urls_above_the_limit() {
     assert_eq!(post(&long), Err(HttpError::Size(200).into()));
     assert_eq!(get(&format!("?query={}", "a".repeat(200))), Err(HttpError::Size(200).into()));
 }
+
+/// Returns how often reading a request of at most 1 MiB moves to the pool.
+async fn moves(request: http::request::Builder, body: String) -> u64 {
+    let request = request.body(body::full(body)).unwrap();
+    let reading = async move {
+        let (head, body) = request.into_parts();
+        Asked::read(&head, body, 1 << 20).await.is_ok()
+    };
+    let (is_read, moves) = crate::rig::moves(reading).await;
+    assert!(is_read);
+    moves
+}
+
+#[tokio::test]
+async fn reads_many_values_in_the_pool() {
+    let post = || Request::post("/graphql").header(CONTENT_TYPE, "application/json");
+    let with = |variables: String| format!(r#"{{"query":"{{a}}","variables":{{{variables}}}}}"#);
+    let names: String = (0..7_000).map(|number| format!(r#""v{number}":1,"#)).collect();
+    assert_eq!(moves(post(), with(format!(r#"{names}"z":1"#))).await, 1);
+    assert_eq!(moves(post(), with(format!(r#""z":"{}""#, "x".repeat(60_000)))).await, 0);
+    assert_eq!(moves(post(), with(format!(r#""z":"{}""#, r"\u0041".repeat(100_000)))).await, 1);
+    let get = |more: String| Request::get(format!("/graphql?query={{a}}{more}"));
+    assert_eq!(moves(get("&a".repeat(16_000)), String::new()).await, 1);
+    assert_eq!(moves(get("&a".repeat(100)), String::new()).await, 0);
+}
