@@ -123,7 +123,7 @@ impl<'a> Builder<'a> {
         let runtime = runtime(config, &offload, previous.and_then(|life| life.runtime.as_ref()))?;
         let gate = runtime.as_ref().map(|runtime| runtime.gate().clone());
         let filters = filters(config, gate, previous.and_then(|life| life.filters.as_ref()))?;
-        let scripts = scripts(config, previous.and_then(|life| life.scripts.as_ref()))?;
+        let scripts = scripts(config, &offload, previous.and_then(|life| life.scripts.as_ref()))?;
         let trusted = query::Trusted::new(&config.trust);
         let trusted = trusted.map_err(|problems| BuildError::Config(mistakes(source, "/trust", problems)))?;
         let blocked = query::BlockedPrograms::new(&config.programs);
@@ -275,14 +275,17 @@ fn filters(
 /// The state that scripts share, and their runs in flight. It lives as long as the process.
 fn scripts(
     config: &Config,
+    offload: &OffloadPool,
     previous: Option<&Arc<script_runtime::Scripts>>,
 ) -> Result<Option<Arc<script_runtime::Scripts>>, BuildError> {
     if let Some(previous) = previous {
         return Ok(Some(Arc::clone(previous)));
     }
     let is_needed = config.routes.iter().any(|route| route.script.is_some());
-    let make =
-        || script_runtime::Scripts::new(&config.scripts, config.source.folder(), config.launcher.clone());
+    let make = || {
+        let (folder, launcher) = (config.source.folder(), config.launcher.clone());
+        script_runtime::Scripts::new(&config.scripts, folder, launcher, offload.clone())
+    };
     Ok(is_needed.then(make).transpose()?)
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use http::Request;
 use http_body_util::BodyExt;
+use offload::{OffloadConfig, OffloadPool};
 use script::{Options, compile};
 use script_runtime::{Deployed, Ground, Script, ScriptConfig, Scripts, ScriptsConfig};
 use services::{Call, Services, body};
@@ -41,7 +42,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let text = script();
     let program =
         compile(&text, "runs.sjs", &Options::default()).map_err(|_| "the script does not compile")?;
-    let scripts = Scripts::new(&ScriptsConfig::default(), folder.path(), None)?;
+    let offload = OffloadPool::start(OffloadConfig::default())?;
+    let scripts = Scripts::new(&ScriptsConfig::default(), folder.path(), None, offload)?;
     let services = Services::new(&[].into()).map_err(|_| "an empty list of services is valid")?;
     let deployed = Deployed::default();
     let ground = Ground {

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use offload::{OffloadConfig, OffloadPool};
 use script_runtime::state::{
     Ask, Declaration, Edition, Held, Plan, PlanCell, PlanHandler, PlanResource, Scope, Service, Settings,
     States,
@@ -38,7 +39,8 @@ fn ask(handler: usize, held: &Held) -> Ask<'_> {
 }
 
 async fn open(folder: &Path, durability: Durability) -> Outcome<(States, Service)> {
-    let states = States::open(folder, durability)?;
+    let offload = OffloadPool::start(OffloadConfig::default())?;
+    let states = States::open(folder, durability, offload)?;
     let settings = Settings { instances: 200_000, ..Settings::default() };
     let service = states.service(plan(), settings).await?;
     Ok((states, service))
@@ -107,9 +109,9 @@ async fn instances(folder: &Path, count: usize) -> Outcome<()> {
         tokio::spawn(async move {
             for number in (first..count).step_by(64) {
                 let path = format!("/made/{number}");
-                let (captures, initials) = (format!("{{\"id\":{number}}}"), r#"{"/made total":0}"#);
-                let declaration =
-                    Declaration { resource: 1, path: &path, captures: &captures, initials, after: None };
+                let captures = format!("{{\"id\":{number}}}").into();
+                let initials = r#"{"/made total":0}"#.into();
+                let declaration = Declaration { resource: 1, path: &path, captures, initials, after: None };
                 edition.declare(declaration).await?;
             }
             Outcome::Ok(())

@@ -10,12 +10,14 @@ use http::header::{
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Map, Value};
-use services::Body;
 use services::body::{self, read_within};
+use services::{Body, Call};
 
 use crate::ask;
+use crate::call::told;
 use crate::frame::{self, Kind, Outcome, Payload};
 use crate::location::encoded;
+use crate::setup::Setup;
 
 /// The headers of a resource's response that are passed through with its status and body, since they are
 /// needed to read the body.
@@ -23,6 +25,9 @@ static PASSED: [HeaderName; 3] = [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LENGTH
 
 /// The headers that a script cannot set.
 static RESERVED: [HeaderName; 6] = [CONNECTION, CONTENT_LENGTH, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
+
+/// The maximum length of the headers that a handler sets, as JSON.
+const MAX_HEADERS: usize = 64 << 10;
 
 /// A response.
 #[derive(Debug)]
@@ -104,17 +109,19 @@ impl Reply {
     }
 
     /// Converts the response for the handler that called `what`: an outcome and a body. A streamed response
-    /// is read up to the limit.
-    pub(crate) async fn deliver(self, what: &str, limit: u64) -> (Outcome, Payload) {
+    /// is read up to the limit of received bytes.
+    pub(crate) async fn deliver(self, what: &str, setup: &Setup, call: &Call) -> (Outcome, Payload) {
         let (status, headers, payload) = match self {
             Self::Whole { status, headers, body } => (status, headers, body),
             Self::Streamed(answer) => {
                 let (head, body) = answer.into_parts();
-                let Ok(body) = read_within(body, limit).await else {
+                let Ok(body) = read_within(body, setup.limits.received.0).await else {
                     return failed(502, "the answer broke off, or is too large");
                 };
-                let payload = ask::answered(&head.headers, body);
-                (head.status, head.headers, payload)
+                match ask::answered(&setup.scripts.offload, call, &head.headers, body).await {
+                    Ok(payload) => (head.status, head.headers, payload),
+                    Err(error) => return told(&error),
+                }
             }
         };
         (outcome(what, status, &headers), payload)
@@ -153,6 +160,9 @@ fn read(text: &Bytes) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     if text.is_empty() {
         return Ok(headers);
+    }
+    if text.len() > MAX_HEADERS {
+        return Err(format!("its headers take {} bytes, more than the maximum of {MAX_HEADERS}", text.len()));
     }
     let object: Map<String, Value> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     for (name, value) in object {
@@ -251,6 +261,12 @@ mod tests {
         assert!(reply(200, "{", Payload::default()).is_err());
         assert!(reply(200, r#"{"a b": 1}"#, Payload::default()).is_err());
         assert!(reply(200, r#"{"a": "\n"}"#, Payload::default()).is_err());
+        let answer = |length: usize| {
+            let headers = Bytes::from(format!(r#"{{"a":"{}"}}"#, "x".repeat(length - 8)));
+            frame::Answer { status: 200, headers, body: Payload::default() }
+        };
+        assert!(Reply::of(answer(MAX_HEADERS)).is_ok());
+        assert!(Reply::of(answer(MAX_HEADERS + 1)).is_err());
     }
 
     #[test]

@@ -5,10 +5,17 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Uri};
+use offload::{OffloadPool, SHORT_TEXT};
 use script::Method;
 use serde_json::{Map, Value};
+use services::{Call, CallError, work_on_text};
 
 use crate::frame::{Kind, Payload};
+
+/// The kind of jobs.
+const KIND: &str = "script-text";
+/// The factor by which parameters take longer to read than other texts: each may be of two bytes.
+const PARAMETER: usize = 32;
 
 /// A request in the form in which a handler gets it.
 #[derive(Clone, Debug)]
@@ -51,6 +58,16 @@ pub(crate) fn parameters(query: Option<&str>) -> Bytes {
     text.into()
 }
 
+/// Like [`parameters`]; many of them are converted in the pool.
+pub(crate) async fn parameters_of(pool: &OffloadPool, call: &Call, query: &str) -> Result<Bytes, CallError> {
+    let bytes = query.len().saturating_mul(PARAMETER);
+    if bytes <= SHORT_TEXT {
+        return Ok(parameters(Some(query)));
+    }
+    let query = query.to_owned();
+    work_on_text(pool, KIND, call, bytes, move || parameters(Some(&query))).await
+}
+
 /// A parameter: its index in the URL, and its name and value.
 type Parameter<'u> = (usize, (Cow<'u, str>, Cow<'u, str>));
 
@@ -88,13 +105,23 @@ pub(crate) fn headers(headers: &HeaderMap) -> Bytes {
     json(&Value::Object(object))
 }
 
-/// Reads a request body by its media type. Without a type it is text if it is valid UTF-8. Returns an error
-/// if the type is JSON and the body is not.
-pub(crate) fn payload(headers: &HeaderMap, bytes: Bytes) -> Result<Payload, serde_json::Error> {
+/// Reads a request body by its media type, a long one in the pool. Without a type it is text if it is valid
+/// UTF-8. Returns the reason if the type is JSON and the body is not.
+pub(crate) async fn payload(
+    pool: &OffloadPool,
+    call: &Call,
+    headers: &HeaderMap,
+    bytes: Bytes,
+) -> Result<Result<Payload, serde_json::Error>, CallError> {
+    let (kind, length) = (kind(media(headers)), bytes.len());
+    work_on_text(pool, KIND, call, length, move || valid(kind, bytes)).await
+}
+
+fn valid(kind: Kind, bytes: Bytes) -> Result<Payload, serde_json::Error> {
     if bytes.is_empty() {
         return Ok(Payload::default());
     }
-    Ok(match kind(media(headers)) {
+    Ok(match kind {
         Kind::Json => {
             serde_json::from_slice::<serde::de::IgnoredAny>(&bytes)?;
             Payload::json(bytes)
@@ -104,13 +131,23 @@ pub(crate) fn payload(headers: &HeaderMap, bytes: Bytes) -> Result<Payload, serd
     })
 }
 
-/// Reads the response body of a service by its media type. The worker validates JSON when it parses it;
-/// validating it here as well took a tenth of the gateway's part of a request.
-pub(crate) fn answered(headers: &HeaderMap, bytes: Bytes) -> Payload {
+/// Reads the response body of a service by its media type, a long one in the pool. The worker validates JSON
+/// when it parses it; validating it here as well took a tenth of the gateway's part of a request.
+pub(crate) async fn answered(
+    pool: &OffloadPool,
+    call: &Call,
+    headers: &HeaderMap,
+    bytes: Bytes,
+) -> Result<Payload, CallError> {
+    let (kind, length) = (kind(media(headers)), bytes.len());
+    work_on_text(pool, KIND, call, length, move || claimed(kind, bytes)).await
+}
+
+fn claimed(kind: Kind, bytes: Bytes) -> Payload {
     if bytes.is_empty() {
         return Payload::default();
     }
-    match kind(media(headers)) {
+    match kind {
         Kind::Json => Payload::claimed_json(bytes),
         Kind::Text => Payload::text(bytes),
         _ => Payload::bytes(bytes),
@@ -165,6 +202,29 @@ mod tests {
         serde_json::from_slice(&parameters(Some(query))).expect("JSON")
     }
 
+    fn answered(headers: &HeaderMap, body: &'static [u8]) -> Payload {
+        claimed(kind(media(headers)), Bytes::from_static(body))
+    }
+
+    #[tokio::test]
+    async fn long_texts_and_many_parameters_are_read_in_the_pool() {
+        let pool = OffloadPool::start(offload::OffloadConfig::default()).expect("threads");
+        let (call, headers) = (Call::unlimited(), HeaderMap::new());
+        let jobs = || pool.stats().kinds.get(KIND).map_or(0, |kind| kind.jobs);
+        let text = |length| Bytes::from("x".repeat(length));
+        assert!(payload(&pool, &call, &headers, text(SHORT_TEXT)).await.expect("read").is_ok());
+        super::answered(&pool, &call, &headers, text(SHORT_TEXT)).await.expect("read");
+        let few = "a&".repeat(SHORT_TEXT / PARAMETER / 2);
+        parameters_of(&pool, &call, &few).await.expect("read");
+        assert_eq!(jobs(), 0);
+        assert!(payload(&pool, &call, &headers, text(SHORT_TEXT + 1)).await.expect("read").is_ok());
+        assert_eq!(jobs(), 1);
+        super::answered(&pool, &call, &headers, text(SHORT_TEXT + 1)).await.expect("read");
+        assert_eq!(jobs(), 2);
+        parameters_of(&pool, &call, &(few + "a&")).await.expect("read");
+        assert_eq!(jobs(), 3);
+    }
+
     #[test]
     fn rule_14_a_repeated_parameter_is_a_list() {
         assert_eq!(read("a=1&b=x%20y&a=2"), serde_json::json!({"a": ["1", "2"], "b": "x y"}));
@@ -189,7 +249,7 @@ mod tests {
         let read = |body: &'static [u8]| {
             let headers =
                 HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
-            answered(&headers, Bytes::from_static(body)).kind
+            answered(&headers, body).kind
         };
         assert_eq!(read(b"<p>"), Kind::AsciiJson, "the worker validates it");
         assert_eq!(read("\"ä\"".as_bytes()), Kind::Json);
@@ -200,20 +260,20 @@ mod tests {
     fn a_json_response_may_have_a_byte_order_mark_and_invalid_utf_8() {
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         let read = |body: &'static [u8]| {
-            let payload = answered(&headers, Bytes::from_static(body));
+            let payload = answered(&headers, body);
             (payload.kind, payload.bytes)
         };
         assert_eq!(read(b"\xef\xbb\xbf[1]"), (Kind::Json, "[1]".into()));
         assert_eq!(read(b"\xef\xbb\xbf\"\xc3\xa4\""), (Kind::Json, "\"ä\"".into()));
         assert_eq!(read(b"\"M\xfcller\""), (Kind::Json, "\"M\u{fffd}ller\"".into()));
-        assert_eq!(answered(&headers, Bytes::from_static(b"\"\xff\"")).check(), Ok(()));
+        assert_eq!(answered(&headers, b"\"\xff\"").check(), Ok(()));
     }
 
     #[test]
     fn a_body_is_read_by_its_type() {
         let read = |media: &str, body: &'static str| {
             let headers = HeaderMap::from_iter([(CONTENT_TYPE, media.parse().expect("a type"))]);
-            payload(&headers, Bytes::from(body)).ok().map(|payload| payload.kind)
+            valid(kind(super::media(&headers)), Bytes::from(body)).ok().map(|payload| payload.kind)
         };
         assert_eq!(read("application/json", "{}"), Some(Kind::AsciiJson));
         assert_eq!(read("application/problem+json; charset=utf-8", "\"ä\""), Some(Kind::Json));
@@ -226,7 +286,7 @@ mod tests {
 
     #[test]
     fn rule_16_a_body_without_a_type_is_text_if_it_is_utf_8_and_bytes_otherwise() {
-        let read = |body: &'static [u8]| answered(&HeaderMap::new(), Bytes::from_static(body)).kind;
+        let read = |body: &'static [u8]| answered(&HeaderMap::new(), body).kind;
         assert_eq!(read(b"{\"a\":1}"), Kind::AsciiText);
         assert_eq!(read("ä".as_bytes()), Kind::Text);
         assert_eq!(read(b"\xff\x00"), Kind::Bytes);

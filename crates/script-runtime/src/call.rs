@@ -8,6 +8,7 @@ use std::sync::Arc;
 use http::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, StatusCode};
+use offload::OffloadPool;
 use script::Method;
 use services::{Call, CallError, Hosts, Kind, PathError, Problem, Request, Service, Services};
 
@@ -23,6 +24,8 @@ pub(crate) const REDIRECTS: usize = 5;
 pub(crate) struct Outside {
     pub(crate) services: Services,
     pub(crate) hosts: Hosts,
+    /// The pool that reads long responses.
+    pub(crate) offload: OffloadPool,
 }
 
 /// An external call.
@@ -73,9 +76,15 @@ impl Outside {
                 Some(Ok(next)) => target = next,
                 Some(Err(text)) => return (Outcome::Refused(403, text), Payload::default()),
                 None => {
-                    let what = format_args!("{} {}{}", method.word(), target.base, target.path);
-                    let outcome = outcome(what, answer.status, &answer.headers);
-                    return (outcome, ask::answered(&answer.headers, answer.body));
+                    let outcome = outcome(
+                        format_args!("{} {}{}", method.word(), target.base, target.path),
+                        answer.status,
+                        &answer.headers,
+                    );
+                    return match ask::answered(&self.offload, call, &answer.headers, answer.body).await {
+                        Ok(body) => (outcome, body),
+                        Err(error) => told(&error),
+                    };
                 }
             }
         }
@@ -226,7 +235,7 @@ pub(crate) fn is_safe(method: Method) -> bool {
 }
 
 /// Converts the error of a call without a response to the outcome that the handler gets.
-fn told(error: &CallError) -> (Outcome, Payload) {
+pub(crate) fn told(error: &CallError) -> (Outcome, Payload) {
     let text = format!("{error} ({})", error.code());
     match error.kind() {
         Kind::Forbidden | Kind::Invalid | Kind::UnknownService => {

@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use json::{Document, Kind, Node};
@@ -16,20 +17,22 @@ use script::recipe::{Entry, Part, Piece, What};
 use serde_json::Value as Constant;
 use services::path::is_segment;
 
-use crate::ask::Ask;
 use crate::call::Errand;
 use crate::frame::{self, Payload};
+use crate::location::percent_encode;
 
 /// Integers with up to this many digits have the same spelling in JSON and JavaScript.
 const DIGITS: usize = 15;
 
-/// The evaluation of a recipe in progress.
-pub(crate) struct Composition<'r> {
-    recipe: &'r Recipe,
+/// The evaluation of a recipe in progress. It owns everything, so that long work can move to the pool.
+pub(crate) struct Composition {
+    recipe: Arc<Recipe>,
     /// The request's parameters, if it has any.
     query: Option<Document>,
     values: Vec<Option<Value>>,
     is_begun: Vec<bool>,
+    /// The length of all texts.
+    bytes: usize,
 }
 
 /// The next action.
@@ -49,7 +52,7 @@ pub(crate) struct Call {
 }
 
 /// The value of a step.
-enum Value {
+pub(crate) enum Value {
     Undefined,
     Text(Bytes),
     Json(Document),
@@ -73,15 +76,16 @@ enum Member<'v> {
     Json(Node<'v>),
 }
 
-impl<'r> Composition<'r> {
-    /// Starts the evaluation of a recipe for this request.
-    pub(crate) fn of(recipe: &'r Recipe, ask: &Ask) -> Option<Self> {
+impl Composition {
+    /// Starts the evaluation of a recipe for a request with these parameters.
+    pub(crate) fn of(recipe: Arc<Recipe>, query: Bytes, has_body: bool) -> Option<Self> {
+        let bytes = query.len();
         let query = if recipe.reads_query() {
             // The members of a body are parameters too, and have types of their own.
-            if ask.body.kind != frame::Kind::None {
+            if has_body {
                 return None;
             }
-            (!ask.query.is_empty()).then(|| Document::new(ask.query.clone())).transpose().ok()?
+            (!query.is_empty()).then(|| Document::new(query)).transpose().ok()?
         } else {
             None
         };
@@ -91,12 +95,18 @@ impl<'r> Composition<'r> {
             query,
             values: std::iter::repeat_with(|| None).take(count).collect(),
             is_begun: vec![false; count],
+            bytes,
         })
+    }
+
+    /// The length of all texts, which the work of each step is proportional to.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Returns the next action, in the order of the source.
     pub(crate) fn next(&mut self) -> Next {
-        let recipe = self.recipe;
+        let recipe = Arc::clone(&self.recipe);
         for (index, step) in recipe.steps.iter().enumerate() {
             if self.is_begun[index] || step.after.iter().any(|step| self.values[*step].is_none()) {
                 continue;
@@ -123,11 +133,10 @@ impl<'r> Composition<'r> {
         Next::Wait
     }
 
-    /// Stores the result of a call. Returns `false` if the body makes the call fail; a worker must then
-    /// handle the error.
-    pub(crate) fn put(&mut self, step: usize, body: Payload) -> bool {
-        self.values[step] = Value::of(body);
-        self.values[step].is_some()
+    /// Stores the result of a call, of this length.
+    pub(crate) fn put(&mut self, step: usize, value: Value, bytes: usize) {
+        self.values[step] = Some(value);
+        self.bytes += bytes;
     }
 
     /// Returns the body of the response when all steps are done.
@@ -339,8 +348,9 @@ impl Seen<'_> {
 }
 
 impl Value {
-    /// Converts the response of a service. Returns `None` if it claims to be JSON but is not.
-    fn of(body: Payload) -> Option<Self> {
+    /// Converts the response of a service. Returns `None` if it claims to be JSON but is not: a worker must then
+    /// handle the error.
+    pub(crate) fn of(body: Payload) -> Option<Self> {
         Some(match body.kind {
             frame::Kind::None => Self::Undefined,
             frame::Kind::Text | frame::Kind::AsciiText => Self::Text(body.bytes),
@@ -379,13 +389,11 @@ fn is_plain(number: &[u8]) -> bool {
 
 /// Appends a text, encoded like `encodeURIComponent`.
 fn encode(text: &str, url: &mut String) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_.!~*'()".contains(&byte) {
             url.push(char::from(byte));
         } else {
-            url.push('%');
-            url.extend([byte >> 4, byte & 15].map(|digit| char::from(HEX[usize::from(digit)])));
+            percent_encode(byte, url);
         }
     }
 }
@@ -409,7 +417,13 @@ mod tests {
             let text = serde_json::json!({ "value": value }).to_string();
             Document::new(text.into()).expect("JSON")
         });
-        let composition = Composition { recipe: &recipe, query, values: Vec::new(), is_begun: Vec::new() };
+        let composition = Composition {
+            recipe: Arc::new(recipe),
+            query,
+            values: Vec::new(),
+            is_begun: Vec::new(),
+            bytes: 0,
+        };
         composition.url(&[Piece::Text(before.into()), Piece::Encoded(Part::Query("value".into()))])
     }
 

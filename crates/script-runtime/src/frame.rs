@@ -8,8 +8,8 @@
 mod incoming;
 mod outgoing;
 
-pub(crate) use incoming::{Answer, Call, Declare, Fail, From, Reader};
-pub(crate) use outgoing::{Forget, Out, Outcome, Run, StateKind};
+pub(crate) use incoming::{Answer, Call, Declare, Fail, From, LongFrame, Reader};
+pub(crate) use outgoing::{Forget, LARGE, Out, Outcome, Run, StateKind};
 
 use std::borrow::Cow;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use script::{Class, Handler, Position, Program, Service};
+use script::{Class, Handler, Position, Program, Recipe, Service};
 use serde_json::json;
 
 use crate::state::Edition;
@@ -27,6 +27,8 @@ pub(crate) struct Generation {
     pub(crate) pool: Arc<Pool>,
     /// The position of each handler, as used in logs and errors.
     places: Vec<String>,
+    /// The recipe of each handler, if it has one.
+    recipes: Vec<Option<Arc<Recipe>>>,
     /// The number of workers that each handler ended.
     strikes: Vec<AtomicU32>,
 }
@@ -42,9 +44,10 @@ impl Generation {
         let of = &program.services[service];
         let place = |handler: &Handler| format!("{}:{}", program.name, handler.position);
         let places = of.handlers.iter().map(place).collect();
+        let recipes = of.handlers.iter().map(|handler| handler.recipe.clone().map(Arc::new)).collect();
         let strikes = of.handlers.iter().map(|_| AtomicU32::new(0)).collect();
         let table = Table::new(of);
-        Self { number, program, service, edition, table, pool, places, strikes }
+        Self { number, program, service, edition, table, pool, places, recipes, strikes }
     }
 
     pub(crate) fn service(&self) -> &Service {
@@ -54,6 +57,11 @@ impl Generation {
     /// Returns the position of a handler: `shop.sjs:12:3`.
     pub(crate) fn place(&self, handler: usize) -> &str {
         self.places.get(handler).map_or("", String::as_str)
+    }
+
+    /// Returns the recipe of a handler.
+    pub(crate) fn recipe(&self, handler: usize) -> Option<Arc<Recipe>> {
+        self.recipes.get(handler).cloned().flatten()
     }
 
     /// Returns the origin of an error: the first position of the script in its stack, else the call site,

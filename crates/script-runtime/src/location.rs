@@ -89,12 +89,11 @@ fn without_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').peekable();
     while let Some(segment) = segments.next() {
-        let dots = segment.replace("%2e", ".").replace("%2E", ".");
-        match &*dots {
-            "." => {}
+        match dots(segment) {
+            Some(1) => {}
             // Stops at the root, which is the empty segment at the beginning.
-            ".." if kept.len() > 1 => drop(kept.pop()),
-            ".." => {}
+            Some(2) if kept.len() > 1 => drop(kept.pop()),
+            Some(2) => {}
             _ => {
                 kept.push(segment);
                 continue;
@@ -107,22 +106,34 @@ fn without_dots(path: &str) -> String {
     kept.join("/")
 }
 
+/// Returns the number of dots, if a segment consists of nothing else.
+fn dots(mut segment: &str) -> Option<usize> {
+    let mut dots = 0;
+    while let Some(rest) = [".", "%2e", "%2E"].iter().find_map(|dot| segment.strip_prefix(dot)) {
+        (segment, dots) = (rest, dots + 1);
+    }
+    segment.is_empty().then_some(dots)
+}
+
 /// Converts a header value to a string. Bytes that are not allowed in a URL are percent-encoded.
 pub(crate) fn encoded(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-
     let mut text = String::with_capacity(bytes.len());
     for byte in bytes.trim_ascii() {
         match byte {
             b'!' | b'#'..=b';' | b'=' | b'?'..=b'[' | b']' | b'_' | b'a'..=b'z' | b'~' => {
                 text.push(char::from(*byte))
             }
-            byte => {
-                let _ = write!(text, "%{byte:02X}"); // Writing into memory does not fail.
-            }
+            byte => percent_encode(*byte, &mut text),
         }
     }
     text
+}
+
+/// Appends a byte, percent-encoded.
+pub(crate) fn percent_encode(byte: u8, text: &mut String) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    text.push('%');
+    text.extend([byte >> 4, byte & 15].map(|digit| char::from(HEX[usize::from(digit)])));
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::header::{ALLOW, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
-use services::{Fault, Problem};
+use services::{Fault, Overloaded, Problem, Unfinished};
 
 use crate::state;
 use crate::workers::Loss;
@@ -61,6 +61,12 @@ pub(crate) enum ScriptError {
     Kept(state::Error),
     #[error("{at}: the worker broke the rules of its protocol: {message}")]
     Protocol { at: String, message: String },
+    /// The pool did not read the request, which has had no effect yet.
+    #[error(transparent)]
+    Overloaded(#[from] Overloaded),
+    /// The pool did not do long work of a run.
+    #[error(transparent)]
+    Unfinished(#[from] Unfinished),
 }
 
 impl From<&Loss> for ScriptError {
@@ -99,6 +105,8 @@ impl ScriptError {
                 (StatusCode::SERVICE_UNAVAILABLE, Fault::Unavailable)
             }
             Self::Kept(error) => kept(error),
+            Self::Overloaded(error) => (error.status(), error.fault()),
+            Self::Unfinished(error) => (error.status(), error.fault()),
         }
     }
 }
@@ -139,6 +147,8 @@ impl Problem for ScriptError {
             Self::InternalCalls { .. } => "script-internal-calls",
             Self::Kept(error) => error.code(),
             Self::Protocol { .. } => "script-protocol",
+            Self::Overloaded(error) => error.code(),
+            Self::Unfinished(error) => error.code(),
         }
     }
 
@@ -160,6 +170,8 @@ impl Problem for ScriptError {
             }
             Self::NotReady | Self::InternalCalls { .. } => "Try again later.",
             Self::Kept(error) => return error.hint().to_string(),
+            Self::Overloaded(error) => return error.hint(),
+            Self::Unfinished(error) => return error.hint(),
             _ => "",
         }
         .to_owned()
@@ -172,6 +184,7 @@ impl Problem for ScriptError {
                 headers.extend(HeaderValue::from_str(allow).ok().map(|allow| (ALLOW, allow)));
             }
             Self::NotReady => drop(headers.insert(RETRY_AFTER, HeaderValue::from_static("1"))),
+            Self::Overloaded(error) => headers = error.headers(),
             _ => {}
         }
         headers

@@ -14,7 +14,7 @@ use http_body::Body as _;
 use script::{HeaderReads, Program};
 use services::body::{ReadBodyError, read_within};
 use services::caching::vary;
-use services::{Body, Call, ConfigProblem, Hosts, Problem, Report, Services, by};
+use services::{Body, Call, CallError, ConfigProblem, Hosts, Overloaded, Problem, Report, Services, by};
 
 use crate::ask::{self, Ask};
 use crate::call::Outside;
@@ -128,7 +128,11 @@ impl Script {
         let mount = ground.path.trim_end_matches("/*").trim_end_matches('/').to_owned();
         let setup = Setup {
             scripts: Arc::clone(ground.scripts),
-            outside: Outside { services: ground.services.clone(), hosts },
+            outside: Outside {
+                services: ground.services.clone(),
+                hosts,
+                offload: ground.scripts.offload.clone(),
+            },
             limits: options.limits,
             mount,
             show_versions: options.show_versions,
@@ -308,12 +312,14 @@ impl Script {
         let deadline = started + self.setup.limits.wall.0;
         let route = &seen.budget;
         let answer_by = (route.deadline, route.deadline.saturating_duration_since(route.started));
-        let ready = pin!(async {
-            let generation = self.current().await?;
-            let ask = self.ask(&generation, request).await?;
-            Ok::<_, ScriptError>((generation, ask))
-        });
-        let ready = by(deadline.min(answer_by.0), ready).await;
+        let ready = {
+            let ready = pin!(async {
+                let generation = self.current().await?;
+                let ask = self.ask(&generation, request, &seen).await?;
+                Ok::<_, ScriptError>((generation, ask))
+            });
+            by(deadline.min(answer_by.0), ready).await
+        };
         let (generation, ask) = ready.unwrap_or(Err(ScriptError::NotReady))?;
         // The operator's script makes the calls, so the caller's rights do not limit them.
         let call = Arc::new(Call { rights: None, ..seen });
@@ -329,7 +335,12 @@ impl Script {
     }
 
     /// Reads a client's request. A request that no handler accepts is refused before its body is read.
-    async fn ask(&self, generation: &Generation, request: Request<Body>) -> Result<Ask, ScriptError> {
+    async fn ask(
+        &self,
+        generation: &Generation,
+        request: Request<Body>,
+        seen: &Call,
+    ) -> Result<Ask, ScriptError> {
         let (head, body) = request.into_parts();
         let path = ask::below(&self.setup.mount, &head.uri).to_owned();
         let Some(method) = ask::method(&head.method) else {
@@ -342,9 +353,16 @@ impl Script {
             true => bytes::Bytes::new(),
             false => whole(body, limit).await?,
         };
-        let body =
-            ask::payload(&head.headers, bytes).map_err(|error| ScriptError::BodyJson(error.to_string()))?;
-        Ok(Ask { method, path, query: ask::parameters(head.uri.query()), headers: head.headers, body })
+        let pool = &self.setup.scripts.offload;
+        let unread = |error: CallError| match error {
+            CallError::Unfinished(_) => ScriptError::Overloaded(Overloaded),
+            _ => ScriptError::NotReady,
+        };
+        let body = ask::payload(pool, seen, &head.headers, bytes).await.map_err(unread)?;
+        let body = body.map_err(|error| ScriptError::BodyJson(error.to_string()))?;
+        let query = head.uri.query().unwrap_or_default();
+        let query = ask::parameters_of(pool, seen, query).await.map_err(unread)?;
+        Ok(Ask { method, path, query, headers: head.headers, body })
     }
 }
 

@@ -21,19 +21,23 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
+use offload::OffloadError;
 use script::{Class, HeaderReads};
-use services::{Budget, Call, Made, by};
+use services::turn::Turn;
+use services::{Budget, Call, Made, Unfinished, by};
 use tokio::sync::oneshot;
 
 use crate::answer::Reply;
 use crate::ask::Ask;
+use crate::frame::{self, LongFrame};
 use crate::generation::Generation;
 use crate::problem::ScriptError;
 use crate::scripts::UnderWay;
 use crate::setup::Setup;
 use crate::state::{self, Durable, Held, Instance, ReadTicket, WriteTicket};
 use crate::table::Found;
-use crate::workers::Event;
+use crate::work::at_once;
+use crate::workers::{Event, Loss, Worker};
 use calls::{Back, Calls};
 use entered::Entered;
 
@@ -108,6 +112,7 @@ pub(crate) struct Run {
     removes: bool,
     lost: u32,
     cpu: Duration,
+    turn: Turn,
     _under_way: UnderWay,
 }
 
@@ -182,6 +187,7 @@ impl Run {
             removes: false,
             lost: 0,
             cpu: Duration::ZERO,
+            turn: Turn::default(),
             _under_way: setup.scripts.begin(),
             origin,
             generation,
@@ -305,12 +311,37 @@ impl Run {
     /// Processes one event from the worker or one completed call; returns the response, if it may be sent.
     async fn step(&mut self) -> Result<Option<Reply>, ScriptError> {
         match std::future::poll_fn(|context| self.poll(context)).await {
-            Step::Back(back) => self.back(back).await,
-            Step::Event(Event::From(from)) => self.hear(from).await,
+            Step::Back(back) => {
+                self.turn.took(back.bytes()).await;
+                self.back(back).await
+            }
+            Step::Event(Event::From(from)) => {
+                self.turn.took(0).await;
+                let from = match from {
+                    frame::From::Long(long) => {
+                        let Some(entered) = &self.entered else { return Ok(None) };
+                        let worker = Arc::clone(&entered.place.worker);
+                        Box::pin(self.parsed(&worker, long)).await?
+                    }
+                    from => from,
+                };
+                self.hear(from).await
+            }
             Step::Event(Event::Lost { loss, was_busy }) => {
                 Box::pin(self.lost(&loss, was_busy)).await.map(|()| None)
             }
         }
+    }
+
+    /// Parses a long frame in the pool. An invalid frame ends the worker, as a short one does.
+    async fn parsed(&mut self, worker: &Worker, long: LongFrame) -> Result<frame::From, ScriptError> {
+        let (pool, payer) = (&self.setup.scripts.offload, self.origin.call.quota_key().for_answers());
+        let parsed = at_once(pool, "script-frame", payer, self.origin.deadline, || long.parse()).await;
+        parsed.map_err(|error| self.unfinished(error))?.map_err(|error| {
+            worker.lose(Loss::of(format!("its connection: {error}")));
+            let at = self.generation.place(self.handler).to_owned();
+            ScriptError::Protocol { at, message: error.to_string() }
+        })
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Step> {
@@ -365,11 +396,31 @@ impl Run {
         ScriptError::Wall { limit: self.setup.limits.wall.0 }
     }
 
+    /// Returns the error for work that the pool did not do.
+    fn unfinished(&self, error: OffloadError) -> ScriptError {
+        match error {
+            OffloadError::DeadlineExceeded => self.late(),
+            _ => Unfinished.into(),
+        }
+    }
+
     fn cost(&self) -> Cost {
         Cost { made: self.origin.call.budget.take_made(), cpu: self.cpu }
     }
 
-    fn failed(&self, error: ScriptError) -> Failure {
+    /// Ends a writer's turn without a commit, although its worker may have completed the run.
+    fn give_up(&mut self) {
+        if let Ticket::Write(ticket) = std::mem::replace(&mut self.ticket, Ticket::None) {
+            self.entered = None; // The worker rolls back the run's writes before the next writer's turn.
+            ticket.give_up();
+        }
+    }
+
+    fn failed(&mut self, error: ScriptError) -> Failure {
+        // Also if the worker has completed the run, but its response was not read in time.
+        if self.entered.is_some() {
+            self.give_up();
+        }
         let is_removed = self.instance.as_ref().is_some_and(Instance::is_removed);
         let error = match error {
             // The run's writes could not be stored because its resource has been removed.

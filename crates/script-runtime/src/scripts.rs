@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
+use offload::OffloadPool;
 use tokio::sync::Notify;
 
 use crate::config::{Durability, ScriptsConfig};
@@ -25,6 +26,8 @@ pub struct Scripts {
     pub(crate) kept: PathBuf,
     /// Heap of a worker, in bytes.
     pub(crate) memory: u64,
+    /// The pool for long work that requests cause.
+    pub(crate) offload: OffloadPool,
     most_internal: u32,
     internal: Arc<AtomicU32>,
     under_way: Arc<Count>,
@@ -63,8 +66,8 @@ struct Count {
 
 impl Scripts {
     /// Opens the store and locates the engine. Relative paths are resolved against `folder`. Workers sandbox
-    /// themselves through the launcher; without one they can do whatever the gateway's user can do. Does not
-    /// start any worker.
+    /// themselves through the launcher; without one they can do whatever the gateway's user can do. Long work
+    /// that requests cause is done in the pool. Does not start any worker.
     ///
     /// # Errors
     /// [`StartError`].
@@ -72,6 +75,7 @@ impl Scripts {
         config: &ScriptsConfig,
         folder: &Path,
         launcher: Option<Launcher>,
+        offload: OffloadPool,
     ) -> Result<Arc<Self>, StartError> {
         if launcher.is_none() {
             tracing::warn!(target: "script", "workers are not confined: they have all rights of the gateway's user");
@@ -82,12 +86,13 @@ impl Scripts {
             Durability::Process => store::Durability::Process,
             Durability::Machine => store::Durability::Machine,
         };
-        let states = States::open(&kept, durability)?;
+        let states = States::open(&kept, durability, offload.clone())?;
         Ok(Arc::new(Self {
             host: Host::new(launch, config.workers as usize)?,
             states,
             kept,
             memory: config.memory.0,
+            offload,
             most_internal: config.internal_calls,
             internal: Arc::default(),
             under_way: Arc::default(),

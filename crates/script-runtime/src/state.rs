@@ -38,13 +38,17 @@ mod tree;
 mod workers;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
+use offload::{OffloadPool, QuotaKey};
+use services::Unfinished;
 use store::{Durability, Store};
 
+use cell::Waste;
 pub use commit::Durable;
 pub use edition::{Ask, Declaration, Declared, Edition, Instance};
 pub use error::Error;
@@ -57,6 +61,8 @@ pub use service::Service;
 pub use ticket::{ReadTicket, WriteTicket};
 use workers::Workers;
 pub use workers::{Forget, Frame};
+
+use crate::work::at_once;
 
 /// The name of the store's file.
 const FILE: &str = "state.db";
@@ -87,9 +93,10 @@ impl Default for Settings {
 pub struct States(Arc<Shared>);
 
 /// The data that all services share.
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) store: Store,
+    /// The pool for work that takes long: on large values, and on large change sets.
+    pub(crate) offload: OffloadPool,
     pub(crate) holder: Holder,
     pub(crate) workers: Workers,
     pub(crate) ticks: AtomicU64,
@@ -102,7 +109,32 @@ pub(crate) struct Shared {
     services: Mutex<HashMap<Arc<str>, Weak<Home>>>,
 }
 
+impl fmt::Debug for Shared {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Shared").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
 impl Shared {
+    /// Does long work in the pool, without a charge.
+    pub(crate) async fn work<T: Send + 'static>(
+        &self,
+        payer: QuotaKey,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let deadline = Instant::now() + commit::PATIENCE;
+        let done = at_once(&self.offload, commit::KIND, payer.exempt(), deadline, work).await;
+        done.map_err(|_| Unfinished.into())
+    }
+
+    /// Drops data in the pool.
+    pub(crate) fn discard(self: &Arc<Self>, waste: Waste) {
+        if !waste.is_empty() {
+            let shared = Arc::clone(self);
+            tokio::spawn(async move { shared.work(QuotaKey::new(&"waste"), move || drop(waste)).await });
+        }
+    }
+
     pub(crate) fn cell_id(&self) -> u32 {
         self.cells.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -126,11 +158,12 @@ impl Shared {
 }
 
 impl States {
-    /// Opens the store in a folder. Blocks on disk access, so it is meant for the start of a gateway.
+    /// Opens the store in a folder. Blocks on disk access, so it is meant for the start of a gateway. Work that
+    /// takes long is done in the pool.
     ///
     /// # Errors
     /// If the folder or the store can't be used.
-    pub fn open(folder: &Path, durability: Durability) -> Result<Self, Error> {
+    pub fn open(folder: &Path, durability: Durability, offload: OffloadPool) -> Result<Self, Error> {
         let store = Store::open(&folder.join(FILE), durability)?;
         let unusable = |error: std::io::Error| Error::Folder {
             folder: folder.to_string_lossy().into(),
@@ -139,6 +172,7 @@ impl States {
         let holder = Holder::new(folder).map_err(unusable)?;
         Ok(Self(Arc::new(Shared {
             store,
+            offload,
             holder,
             workers: Workers::default(),
             ticks: AtomicU64::new(0),

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use http::Request;
 use http_body_util::BodyExt;
+use offload::{OffloadConfig, OffloadPool};
 use script::{Options, compile};
 use script_runtime::{
     Deployed, EngineConfig, Ground, Launcher, Script, ScriptConfig, Scripts, ScriptsConfig, confined,
@@ -134,7 +135,8 @@ impl Site {
             Launcher { program: std::env::current_exe().expect("a path"), arguments: vec![LAUNCH.into()] };
         let config = ScriptsConfig { state: "own/kept/state".into(), engine, ..ScriptsConfig::default() };
         fs::create_dir_all(folder.path().join("own/kept")).expect("a folder");
-        let scripts = Scripts::new(&config, folder.path(), Some(launcher)).expect("an engine");
+        let offload = OffloadPool::start(OffloadConfig::default()).expect("threads");
+        let scripts = Scripts::new(&config, folder.path(), Some(launcher), offload).expect("an engine");
         Self { folder, scripts }
     }
 

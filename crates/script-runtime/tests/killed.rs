@@ -14,6 +14,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use offload::{OffloadConfig, OffloadPool};
 use script_runtime::state::{
     Ask, Declaration, Edition, Frame, Held, Plan, PlanCell, PlanHandler, PlanResource, Scope, Service,
     Settings, States,
@@ -38,7 +39,8 @@ fn plan() -> Plan {
 }
 
 async fn service(folder: &Path) -> (States, Service) {
-    let states = States::open(folder, Durability::Process).unwrap();
+    let offload = OffloadPool::start(OffloadConfig::default()).unwrap();
+    let states = States::open(folder, Durability::Process, offload).unwrap();
     let service = states.service(plan(), Settings::default()).await.unwrap();
     let ticket = service.edition().initialise(ask(&Held::none())).await.unwrap();
     if let Some(ticket) = ticket {
@@ -63,9 +65,8 @@ async fn work(edition: Edition, writer: usize, round: &str) {
         if number % 5 == 0 {
             let path = format!("/made/{name}");
             let after = Some(&durable);
-            let captures = format!("\"{name}\"");
-            let declaration =
-                Declaration { resource: 1, path: &path, captures: &captures, initials: "", after };
+            let (captures, initials) = (format!("\"{name}\"").into(), "".into());
+            let declaration = Declaration { resource: 1, path: &path, captures, initials, after };
             edition.declare(declaration).await.unwrap();
             println!("made {path}");
         }

@@ -1,6 +1,7 @@
 //! Frames from a worker: splitting the byte stream into frames, and strict parsing.
 
 use bytes::{Buf, Bytes, BytesMut};
+use offload::SHORT_TEXT;
 
 use super::{Kind, LONGEST, Payload};
 
@@ -8,6 +9,16 @@ use super::{Kind, LONGEST, Payload};
 const HEAD: usize = 5;
 /// Buffer space that is reserved for an incomplete frame, unless that much has already arrived.
 const ROOM: usize = 64 << 10;
+/// The minimum length of a piece of a long frame, except for the last one.
+const PIECE: usize = 32 << 10;
+/// The type of a LOG frame.
+const LOG: u8 = 73;
+/// The number of bytes of a long LOG frame that are logged.
+const LOGGED: usize = 8 << 10;
+/// The maximum length of an error's message; the rest is dropped.
+const MESSAGE: usize = 8 << 10;
+/// The maximum length of a stack. The beginning of a longer one, which repeats the message, is dropped.
+const STACK: usize = 16 << 10;
 
 /// A protocol error in a worker's byte stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +72,17 @@ pub(crate) enum From {
         millis: u32,
     },
     Remove,
+    /// A frame that takes long to parse.
+    Long(LongFrame),
+}
+
+/// A complete frame of more than [`SHORT_TEXT`] bytes about a run, still in the pieces that arrived: joining
+/// and parsing them takes long, so it is left to the run, off the serving thread.
+#[derive(Clone, Debug)]
+pub(crate) struct LongFrame {
+    kind: u8,
+    length: usize,
+    pieces: Vec<Bytes>,
 }
 
 /// A resource call.
@@ -115,15 +137,36 @@ pub(crate) struct Fail {
 pub(crate) struct Reader {
     /// Bytes that do not form a complete frame yet.
     pub(crate) buffer: BytesMut,
+    long: Option<Incomplete>,
+}
+
+/// A long frame that is arriving.
+#[derive(Debug)]
+struct Incomplete {
+    run: u32,
+    missing: usize,
+    frame: LongFrame,
 }
 
 impl Reader {
     /// Returns the next complete frame: its run and its message.
     pub(crate) fn next(&mut self) -> Result<Option<(u32, From)>, FrameError> {
+        if let Some(long) = self.long.take() {
+            return Ok(self.go_on(long));
+        }
         let Some(length) = self.buffer.first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(*length) as usize;
         if !(HEAD..=LONGEST).contains(&length) {
             return Err(FrameError::Length(length));
+        }
+        if length > SHORT_TEXT && self.buffer.len() >= 4 + HEAD {
+            let kind = self.buffer.get(4).copied().unwrap_or_default();
+            if is_of_run(kind) {
+                self.buffer.advance(5);
+                let (run, length) = (self.buffer.get_u32_le(), length - HEAD);
+                let frame = LongFrame { kind, length, pieces: Vec::new() };
+                return Ok(self.go_on(Incomplete { run, missing: length, frame }));
+            }
         }
         let missing = (length + 4).saturating_sub(self.buffer.len());
         if missing > 0 {
@@ -134,9 +177,78 @@ impl Reader {
         self.buffer.advance(4);
         let mut frame = self.buffer.split_to(length).freeze();
         let (kind, run) = (frame.get_u8(), frame.get_u32_le());
-        let mut fields = Fields { kind, rest: frame };
-        let from = fields.from()?;
-        if fields.rest.is_empty() { Ok(Some((run, from))) } else { Err(FrameError::Shape(kind)) }
+        Ok(Some((run, Fields { kind, rest: frame }.whole()?)))
+    }
+
+    /// Moves the bytes that have arrived to a long frame, and returns it once it is complete. They are never
+    /// copied, as they would be if one buffer grew with them.
+    fn go_on(&mut self, mut long: Incomplete) -> Option<(u32, From)> {
+        let here = long.missing.min(self.buffer.len());
+        if here == long.missing || here >= PIECE {
+            long.frame.pieces.push(self.buffer.split_to(here).freeze());
+            long.missing -= here;
+        }
+        if long.missing == 0 {
+            return Some((long.run, From::Long(long.frame)));
+        }
+        self.long = Some(long);
+        None
+    }
+}
+
+/// Whether frames of this type are about a run, or are log lines.
+fn is_of_run(kind: u8) -> bool {
+    matches!(kind, 67..=LOG | 76 | 77)
+}
+
+impl Eq for LongFrame {}
+
+impl PartialEq for LongFrame {
+    fn eq(&self, other: &Self) -> bool {
+        // The pieces depend on how the frame arrived.
+        let bytes = |frame: &'_ Self| frame.pieces.iter().flatten().copied().collect::<Vec<u8>>();
+        self.kind == other.kind && bytes(self) == bytes(other)
+    }
+}
+
+impl LongFrame {
+    #[cfg(test)]
+    pub(crate) fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Parses the frame, which takes long.
+    ///
+    /// # Errors
+    /// Those of a short frame.
+    pub(crate) fn parse(self) -> Result<From, FrameError> {
+        let Self { kind, length, pieces } = self;
+        let mut text = Vec::with_capacity(length);
+        // Each piece is freed once it is copied.
+        pieces.into_iter().for_each(|piece| text.extend_from_slice(&piece));
+        Fields { kind, rest: text.into() }.whole()
+    }
+
+    /// Returns the level and the beginning of the text of a log line; `None` for other frames.
+    pub(crate) fn log_line(&self) -> Option<(u8, String)> {
+        let first = self.pieces.first().filter(|_| self.kind == LOG)?;
+        let (level, text) = (first.first()?, first.get(5..)?);
+        let text = text.get(..LOGGED).unwrap_or(text);
+        Some((*level, String::from_utf8_lossy(text).into_owned()))
+    }
+}
+
+/// Returns the beginning of a text.
+fn beginning(mut text: String, most: usize) -> String {
+    text.truncate(text.floor_char_boundary(most));
+    text
+}
+
+/// Returns the end of a text.
+fn end(text: String, most: usize) -> String {
+    match text.len().checked_sub(most) {
+        None => text,
+        Some(start) => text.get(text.ceil_char_boundary(start)..).unwrap_or_default().to_owned(),
     }
 }
 
@@ -147,6 +259,12 @@ struct Fields {
 }
 
 impl Fields {
+    /// Parses all fields.
+    fn whole(mut self) -> Result<From, FrameError> {
+        let from = self.from()?;
+        if self.rest.is_empty() { Ok(from) } else { Err(FrameError::Shape(self.kind)) }
+    }
+
     fn from(&mut self) -> Result<From, FrameError> {
         Ok(match self.kind {
             64 => From::Hello { worker: self.u32()?, engine: self.text()? },
@@ -173,14 +291,14 @@ impl Fields {
                 kind: self.u8()?,
                 site: self.u32()?,
                 status: self.u16()?,
-                message: self.text()?,
-                stack: self.text()?,
+                message: beginning(self.text()?, MESSAGE),
+                stack: end(self.text()?, STACK),
             }),
-            73 => From::Log { level: self.u8()?, text: self.text()? },
+            LOG => From::Log { level: self.u8()?, text: self.text()? },
             74 => From::Pong,
             75 => From::Stuck { millis: self.u32()? },
             76 => From::Remove,
-            77 => From::Twice { stack: self.text()? },
+            77 => From::Twice { stack: end(self.text()?, STACK) },
             kind => return Err(FrameError::Type(kind)),
         })
     }

@@ -8,7 +8,10 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::Payload;
 
 /// The payload size from which on a payload is queued separately instead of copied.
-const LARGE: usize = 4096;
+pub(crate) const LARGE: usize = 4096;
+/// The size of the tail from which on it is not extended by another frame: a longer one would be copied
+/// whenever it grows.
+const TAIL: usize = 64 << 10;
 
 const LOAD: u8 = 1;
 const RUN: u8 = 2;
@@ -24,6 +27,8 @@ const PING: u8 = 8;
 pub(crate) struct Out {
     parts: VecDeque<Bytes>,
     tail: BytesMut,
+    /// The large payloads of the frame that is being written, each with its place in the tail.
+    large: Vec<(usize, Bytes)>,
 }
 
 /// The description of a run for a worker.
@@ -39,7 +44,7 @@ pub(crate) struct Run<'a> {
     pub(crate) method: u8,
     pub(crate) path: &'a str,
     /// JSON, or empty.
-    pub(crate) query: &'a [u8],
+    pub(crate) query: &'a Bytes,
     /// JSON, or empty.
     pub(crate) headers: &'a [u8],
     /// 0: no instance.
@@ -99,7 +104,7 @@ impl Out {
         self.tail.put_u8(u8::from(run.is_writer) | u8::from(run.initialises.is_some()) << 1);
         self.tail.put_u8(run.method);
         self.text(run.path.as_bytes());
-        self.text(run.query);
+        self.shared(run.query.clone());
         self.text(run.headers);
         self.tail.put_u32_le(run.instance);
         let cells = run.cells.get(..usize::from(u8::MAX)).unwrap_or(run.cells);
@@ -111,12 +116,13 @@ impl Out {
             let planned = run.initialises.unwrap_or_default();
             planned.iter().take(cells.len()).for_each(|cell| self.tail.put_u16_le(*cell));
         }
-        self.body(start, run.body);
+        self.body(run.body);
+        self.end(start);
     }
 
-    pub(crate) fn instance(&mut self, instance: u32, captures: &[u8]) {
+    pub(crate) fn instance(&mut self, instance: u32, captures: Bytes) {
         let start = self.begin(INSTANCE, instance);
-        self.text(captures);
+        self.shared(captures);
         self.end(start);
     }
 
@@ -124,8 +130,23 @@ impl Out {
         let start = self.begin(STATE, cell);
         self.tail.put_u8(kind as u8);
         self.tail.put_u64_le(version);
-        self.tail.put_u32_le(length(&text));
-        self.last(start, text);
+        self.shared(text);
+        self.end(start);
+    }
+
+    /// Writes change sets as one JSON array.
+    pub(crate) fn changes(&mut self, cell: u32, version: u64, texts: Vec<Bytes>) {
+        let start = self.begin(STATE, cell);
+        self.tail.put_u8(StateKind::Changes as u8);
+        self.tail.put_u64_le(version);
+        let size = texts.iter().map(|text| text.len() + 1).sum::<usize>() + 1;
+        self.tail.put_u32_le(u32::try_from(size).unwrap_or(u32::MAX));
+        for (number, text) in texts.into_iter().enumerate() {
+            self.tail.put_u8(if number == 0 { b'[' } else { b',' });
+            self.piece(text);
+        }
+        self.tail.put_u8(b']');
+        self.end(start);
     }
 
     pub(crate) fn forget(&mut self, what: Forget, number: u32) {
@@ -149,7 +170,8 @@ impl Out {
         self.tail.put_u16_le(status);
         self.text(headers);
         self.text(message.as_bytes());
-        self.body(start, body);
+        self.body(body);
+        self.end(start);
     }
 
     /// Cancels a run, whether it is a reader or a writer: the worker rolls back its writes and sends no
@@ -194,6 +216,9 @@ impl Out {
 
     /// Begins a frame; returns its start, for [`Out::end`].
     fn begin(&mut self, kind: u8, run: u32) -> usize {
+        if self.tail.len() >= TAIL {
+            self.parts.push_back(self.tail.split().freeze());
+        }
         let start = self.tail.len();
         self.tail.put_u32_le(0);
         self.tail.put_u8(kind);
@@ -201,32 +226,45 @@ impl Out {
         start
     }
 
-    fn end(&mut self, start: usize) {
-        self.last(start, Bytes::new());
-    }
-
     fn text(&mut self, text: &[u8]) {
         self.tail.put_u32_le(length(text));
         self.tail.put_slice(text);
     }
 
-    fn body(&mut self, start: usize, body: Payload) {
-        self.tail.put_u8(body.kind as u8);
-        self.tail.put_u32_le(length(&body.bytes));
-        self.last(start, body.bytes);
+    /// Writes a text that is not copied if it is large.
+    fn shared(&mut self, text: Bytes) {
+        self.tail.put_u32_le(length(&text));
+        self.piece(text);
     }
 
-    /// Ends a frame with these bytes.
-    fn last(&mut self, start: usize, bytes: Bytes) {
-        let size = self.tail.len() - start - 4 + bytes.len();
+    fn body(&mut self, body: Payload) {
+        self.tail.put_u8(body.kind as u8);
+        self.shared(body.bytes);
+    }
+
+    /// Writes a part of a text.
+    fn piece(&mut self, bytes: Bytes) {
+        if bytes.len() < LARGE {
+            self.tail.put_slice(&bytes);
+        } else {
+            self.large.push((self.tail.len(), bytes));
+        }
+    }
+
+    /// Ends a frame.
+    fn end(&mut self, start: usize) {
+        let large: usize = self.large.iter().map(|(_, bytes)| bytes.len()).sum();
+        let size = self.tail.len() - start - 4 + large;
         let size = u32::try_from(size).unwrap_or(u32::MAX);
         if let Some(place) = self.tail.get_mut(start..start + 4) {
             place.copy_from_slice(&size.to_le_bytes());
         }
-        if bytes.len() < LARGE {
-            self.tail.put_slice(&bytes);
-        } else {
-            self.parts.push_back(self.tail.split().freeze());
+        let mut taken = 0;
+        for (place, bytes) in self.large.drain(..) {
+            if place > taken {
+                self.parts.push_back(self.tail.split_to(place - taken).freeze());
+                taken = place;
+            }
             self.parts.push_back(bytes);
         }
     }

@@ -98,6 +98,92 @@ fn an_end_has_an_answer_or_changes_or_neither() {
     assert_eq!(read(&both), From::End { answer: Some(answer), changes, cpu_micros: 5 });
 }
 
+#[test]
+fn a_long_frame_stays_in_pieces_until_it_is_parsed() {
+    let body = "x".repeat(1 << 20);
+    let mut payload = 200_u16.to_le_bytes().to_vec();
+    payload.extend(text(""));
+    payload.put_u8(4);
+    payload.extend(text(&body));
+    let answer = frame(68, 9, &payload);
+    let mut reader = Reader::default();
+    let mut read = Vec::new();
+    for piece in [answer.clone(), call().0, answer].concat().chunks(10_000) {
+        reader.buffer.extend_from_slice(piece);
+        assert!(reader.buffer.capacity() <= 256 << 10, "{} bytes", reader.buffer.capacity());
+        while let Some(next) = reader.next().expect("frames") {
+            read.push(next);
+        }
+    }
+    let body = Payload { kind: Kind::AsciiText, bytes: body.into() };
+    let expected = From::Answer(Answer { status: 200, headers: Bytes::new(), body });
+    let [(9, From::Long(first)), (9, From::Call(_)), (9, From::Long(second))] = &read[..] else {
+        panic!("{} frames", read.len())
+    };
+    for long in [first, second] {
+        assert!(long.pieces() > 8, "{} pieces", long.pieces());
+        assert_eq!(long.clone().parse(), Ok(expected.clone()));
+    }
+}
+
+#[test]
+fn an_invalid_long_frame_is_refused_when_it_is_parsed() {
+    let mut reader = Reader::default();
+    reader.buffer.extend_from_slice(&frame(69, 1, &vec![0; 1 << 20]));
+    let Ok(Some((1, From::Long(long)))) = reader.next() else { panic!("not a long frame") };
+    assert!(long.parse().is_err(), "an empty change set with extra bytes");
+}
+
+#[test]
+fn only_the_beginning_of_a_long_log_line_is_logged() {
+    let mut reader = Reader::default();
+    let line = [&[2][..], &text(&"é".repeat(1 << 20))].concat();
+    reader.buffer.extend_from_slice(&frame(73, 1, &line));
+    let Ok(Some((1, From::Long(long)))) = reader.next() else { panic!("not a long frame") };
+    assert_eq!(long.log_line(), Some((2, "é".repeat(4096))));
+}
+
+#[test]
+fn long_messages_and_stacks_are_cut() {
+    let (message, frames) = ("é".repeat(10_000), "    at f (shop.sjs:3:7)\n");
+    let mut payload = vec![0; 7];
+    payload.extend(text(&message));
+    payload.extend(text(&format!("Error: {message}\n{frames}")));
+    let mut reader = Reader::default();
+    reader.buffer.extend_from_slice(&frame(72, 1, &payload));
+    let Ok(Some((1, From::Fail(fail)))) = reader.next() else { panic!("not a failure") };
+    assert_eq!(fail.message, "é".repeat(4096));
+    assert!(fail.stack.len() <= 16 << 10 && fail.stack.ends_with(frames));
+}
+
+#[test]
+fn many_small_frames_do_not_form_one_growing_buffer() {
+    let mut out = Out::default();
+    for run in 0..300 {
+        out.done(run, 1, &Outcome::Failed(502, "x".repeat(1000)), Payload::default());
+    }
+    let mut slices = [IoSlice::new(&[]); 16];
+    let filled = out.slices(&mut slices);
+    assert!(filled >= 4 && slices.iter().all(|slice| slice.len() < 128 << 10), "{filled} slices");
+}
+
+#[test]
+fn change_sets_are_sent_as_one_array_and_large_ones_are_not_copied() {
+    let large = Bytes::from(format!("[[0,[],\"{}\"]]", "x".repeat(10_000)));
+    let mut out = Out::default();
+    out.changes(5, 6, vec![Bytes::from_static(b"[]"), large.clone(), Bytes::from_static(b"[]")]);
+    let mut slices = [IoSlice::new(&[]); 4];
+    let filled = out.slices(&mut slices);
+    assert!(slices[..filled].iter().any(|slice| slice.as_ptr() == large.as_ptr()));
+    let all = written(&mut out, usize::MAX);
+    let array = [b"[[],", &large[..], b",[]]"].concat();
+    let mut expected = vec![1];
+    expected.extend(6_u64.to_le_bytes());
+    expected.put_u32_le(u32::try_from(array.len()).expect("short"));
+    expected.extend(array);
+    assert_eq!(all, frame(4, 5, &expected));
+}
+
 /// Writes all slices in steps of this size; returns the bytes.
 fn written(out: &mut Out, step: usize) -> Vec<u8> {
     let mut all = BytesMut::new();

@@ -10,14 +10,14 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use http::HeaderMap;
-use services::Problem;
+use services::{Problem, work_on_text};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use super::{Asked, Origin, Run, answer};
 use crate::answer::{Reply, failed};
 use crate::ask::{self, Ask};
-use crate::call::{Errand, REDIRECTS, is_safe};
+use crate::call::{Errand, REDIRECTS, is_safe, told};
 use crate::frame::{Call, Declare, Outcome, Payload};
 use crate::generation::Generation;
 use crate::location::Destination;
@@ -42,6 +42,9 @@ pub(super) struct Calls {
     pub(super) refused: HashMap<u32, state::Error>,
 }
 
+/// The maximum length of a URL, as for external calls.
+const MAX_URL: usize = u16::MAX as usize - 1;
+
 /// The result of a call.
 pub(super) enum Back {
     /// For the handler.
@@ -52,11 +55,22 @@ pub(super) enum Back {
     Declared { call: u32, site: u32, refused: Option<state::Error> },
 }
 
+impl Back {
+    /// The length of its body.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Done { body, .. } => body.bytes.len(),
+            Self::Passed { .. } | Self::Declared { .. } => 0,
+        }
+    }
+}
+
 /// A call to the same service.
 struct Inside {
     setup: Arc<Setup>,
     generation: Arc<Generation>,
     origin: Origin,
+    /// The request, except for parameters in its path.
     ask: Ask,
     /// The caller's commit that is not durable yet: the callee must see the caller's writes.
     after: Option<Durable>,
@@ -96,8 +110,18 @@ impl Run {
         entered.place.waits();
         let (number, passes, is_unread) = (call.number, call.passes, call.is_unread);
         if let Some((_, outcome, body)) = self.calls.fetched.iter().find(|(site, ..)| *site == call.site) {
-            let (outcome, body) = received(outcome.clone(), body.clone(), is_unread);
-            done(&entered.place, number, &outcome, body);
+            let (setup, origin) = (Arc::clone(&self.setup), Arc::clone(&self.origin.call));
+            let (outcome, body) = (outcome.clone(), body.clone());
+            let fetched = async move {
+                let (outcome, body) = received(&setup, &origin, outcome, body, is_unread).await;
+                Back::Done { call: number, outcome, body }
+            };
+            self.calls.outside.push(fetched.boxed());
+            return Ok(());
+        }
+        if call.url.len() > MAX_URL {
+            let text = format!("the URL has {} bytes, more than the maximum of {MAX_URL}", call.url.len());
+            done(&entered.place, number, &Outcome::Refused(403, text), Payload::default());
             return Ok(());
         }
         if !call.url.starts_with('/') {
@@ -114,15 +138,17 @@ impl Run {
             done(&entered.place, number, &refused(&error), Payload::default());
             return Ok(());
         };
-        let (path, query) = match call.url.split_once('?') {
-            Some((path, query)) => (path.to_owned(), ask::parameters(Some(query))),
-            None => (call.url, call.query),
-        };
         let inside = Inside {
             setup: Arc::clone(&self.setup),
             generation: Arc::clone(&self.generation),
             origin: Origin { held: self.held.clone(), answer_by: None, ..self.origin.clone() },
-            ask: Ask { method, path, query, headers: HeaderMap::new(), body: call.body },
+            ask: Ask {
+                method,
+                path: call.url,
+                query: call.query,
+                headers: HeaderMap::new(),
+                body: call.body,
+            },
             after: self.durable.clone(),
             _internal: internal,
         };
@@ -143,7 +169,10 @@ impl Run {
         } else {
             let place = Arc::downgrade(&entered.place);
             let task = tokio::spawn(inside.call(number, is_unread, place)).abort_handle();
-            self.calls.inside.retain(|task| !task.is_finished());
+            // Not for each call, which would take time proportional to the square of their number.
+            if self.calls.inside.len() == self.calls.inside.capacity() {
+                self.calls.inside.retain(|task| !task.is_finished());
+            }
             self.calls.inside.push(task);
         }
         Ok(())
@@ -157,13 +186,11 @@ impl Run {
         let (generation, after) = (Arc::clone(&self.generation), self.durable.clone());
         self.calls.outside.push(
             async move {
-                let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
-                let (captures, initials) = (text(&declare.captures), text(&declare.initial));
                 let declaration = Declaration {
                     resource: usize::from(declare.resource),
                     path: &declare.path,
-                    captures: &captures,
-                    initials: &initials,
+                    captures: declare.captures,
+                    initials: declare.initial,
                     after: after.as_ref(),
                 };
                 let refused = generation.edition.declare(declaration).await.err();
@@ -198,17 +225,25 @@ impl Run {
 }
 
 /// Returns the result of a call for its handler. A body that no code reads is copied into a response
-/// unchanged, so it is validated here; otherwise the worker validates it.
-fn received(outcome: Outcome, body: Payload, is_unread: bool) -> (Outcome, Payload) {
+/// unchanged, so it is validated here, a long one in the pool; otherwise the worker validates it.
+async fn received(
+    setup: &Setup,
+    call: &services::Call,
+    outcome: Outcome,
+    body: Payload,
+    is_unread: bool,
+) -> (Outcome, Payload) {
     if !is_unread || outcome != Outcome::Ok {
         return (outcome, body);
     }
-    match body.check() {
-        Ok(()) => (outcome, body),
-        Err(error) => {
+    let (text, pool) = (body.clone(), &setup.scripts.offload);
+    match work_on_text(pool, "script-check", call, body.bytes.len(), move || text.check()).await {
+        Ok(Ok(())) => (outcome, body),
+        Ok(Err(error)) => {
             let message = format!("the answer is not the JSON that its type claims: {error}");
             (Outcome::Failed(502, message), body)
         }
+        Err(error) => told(&error),
     }
 }
 
@@ -228,7 +263,7 @@ fn outside(
     let (setup, allowance) = (Arc::clone(setup), Arc::clone(allowance));
     async move {
         let (outcome, body) = setup.outside.send(&allowance, errand).await;
-        let (outcome, body) = received(outcome, body, is_unread);
+        let (outcome, body) = received(&setup, &allowance, outcome, body, is_unread).await;
         Back::Done { call, outcome, body }
     }
     .boxed()
@@ -255,14 +290,15 @@ impl Inside {
     /// Boxed rather than an `async fn`, since runs call runs.
     fn call(self, call: u32, is_unread: bool, place: Weak<Place>) -> BoxFuture<'static, ()> {
         async move {
-            let limit = self.setup.limits.received.0;
-            let what = format!("{} {}", self.ask.method.word(), self.ask.path);
+            let (setup, origin) = (Arc::clone(&self.setup), Arc::clone(&self.origin.call));
+            let path = self.ask.path.split('?').next().unwrap_or_default();
+            let what = format!("{} {path}", self.ask.method.word());
             let (outcome, body) = match self.ask().await {
-                Ok(reply) => reply.deliver(&what, limit).await,
+                Ok(reply) => reply.deliver(&what, &setup, &origin).await,
                 Err(error) => (refused(&error), Payload::default()),
             };
+            let (outcome, body) = received(&setup, &origin, outcome, body, is_unread).await;
             if let Some(place) = place.upgrade() {
-                let (outcome, body) = received(outcome, body, is_unread);
                 done(&place, call, &outcome, body);
             }
         }
@@ -285,10 +321,18 @@ impl Inside {
         if let Some(after) = after {
             after.wait().await?;
         }
+        if let Some((path, query)) = ask.path.split_once('?') {
+            let (path, query) = (path.to_owned(), parameters(&setup, &origin.call, query).await?);
+            ask = Ask { path, query, ..ask };
+        }
         for _ in 0..REDIRECTS {
-            let (method, setup, generation) = (ask.method, Arc::clone(&setup), Arc::clone(&generation));
-            let from = ask.path.clone();
-            let asked = Asked { setup, generation, origin: origin.clone(), ask };
+            let (method, from) = (ask.method, ask.path.clone());
+            let asked = Asked {
+                setup: Arc::clone(&setup),
+                generation: Arc::clone(&generation),
+                origin: origin.clone(),
+                ask,
+            };
             let reply = match answer(asked).await {
                 Ok(answered) => answered.reply,
                 Err(failure) => return Err(failure.error),
@@ -298,11 +342,17 @@ impl Inside {
                 return Ok(reply);
             };
             let (path, query) = location.split_once('?').unwrap_or((&location, ""));
-            let (path, query) = (path.to_owned(), ask::parameters(Some(query)));
+            let (path, query) = (path.to_owned(), parameters(&setup, &origin.call, query).await?);
             ask = Ask { method, path, query, headers: HeaderMap::new(), body: Payload::default() };
         }
         Err(ScriptError::Loop(format!("stopped after {REDIRECTS} redirects")))
     }
+}
+
+/// Converts the query parameters of a URL to JSON.
+async fn parameters(setup: &Setup, call: &services::Call, query: &str) -> Result<Bytes, ScriptError> {
+    let read = ask::parameters_of(&setup.scripts.offload, call, query).await;
+    read.map_err(|_| services::Unfinished.into())
 }
 
 /// Converts an error for the calling handler, in full, since both belong to the same script.

@@ -1,48 +1,67 @@
 //! Handlers that only call resources and combine their responses run here, by their recipe, without entering
-//! a worker.
+//! a worker. Long responses are parsed and combined in the pool.
 //!
-//! All unusual cases are left to a worker: a failed call, text in place of JSON data, an escaped member name.
-//! The run then enters a worker as usual, with the results fetched so far, so that no call is repeated.
+//! All unusual cases are left to a worker: a failed call, text in place of JSON data, an escaped member name,
+//! work that the pool did not do. The run then enters a worker as usual, with the results fetched so far, so
+//! that no call is repeated.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use offload::SHORT_TEXT;
 use script::Recipe;
-use services::Call;
+use services::{Call, work_on_text};
 
 use super::Run;
 use crate::answer::Reply;
-use crate::compose::{Composition, Next};
+use crate::compose::{Composition, Next, Value};
 use crate::frame::{self, Outcome, Payload};
 use crate::setup::Setup;
+
+/// The kind of jobs.
+const KIND: &str = "script-answer";
+/// The factor by which it takes longer to combine texts than to read them: members of objects are sorted out.
+const COMBINED: usize = 4;
 
 /// The result of a call.
 enum Came {
     /// A response that goes to the client.
     Passed(Reply),
-    Done(Outcome, Payload),
+    /// A response, with its value unless a worker has to handle it.
+    Done(Outcome, Payload, Option<Value>),
 }
 
 impl Run {
     /// Executes the handler's recipe; `None` if it has none or a worker is needed.
     pub(super) async fn composed(&mut self) -> Option<Reply> {
-        let generation = Arc::clone(&self.generation);
-        let recipe = generation.service().handlers[self.handler].recipe.as_ref()?;
+        let recipe = self.generation.recipe(self.handler)?;
         if recipe.calls() > self.setup.limits.calls as usize {
             return None;
         }
         self.follow(recipe).await
     }
 
-    async fn follow(&mut self, recipe: &Recipe) -> Option<Reply> {
-        let mut composition = Composition::of(recipe, &self.ask)?;
+    async fn follow(&mut self, recipe: Arc<Recipe>) -> Option<Reply> {
+        let (query, has_body) = (self.ask.query.clone(), self.ask.body.kind != frame::Kind::None);
+        let begin = move || Composition::of(recipe, query, has_body);
+        let bytes = self.ask.query.len();
+        let mut composition = self.compose(bytes, begin).await??;
         let mut under_way = FuturesUnordered::new();
         let mut is_usual = true;
         loop {
             while is_usual {
-                match composition.next() {
+                let next = if composition.bytes() <= SHORT_TEXT {
+                    composition.next()
+                } else {
+                    let bytes = composition.bytes();
+                    let step = move || (composition.next(), composition);
+                    let (next, moved) = self.compose(bytes, step).await?;
+                    composition = moved;
+                    next
+                };
+                match next {
                     Next::Call(call) => {
                         let (setup, origin) = (Arc::clone(&self.setup), Arc::clone(&self.origin.call));
                         under_way
@@ -54,28 +73,47 @@ impl Run {
             }
             match under_way.next().await {
                 Some((_, _, Came::Passed(reply))) => return Some(reply),
-                Some((step, site, Came::Done(outcome, body))) => {
-                    if outcome != Outcome::Ok || !composition.put(step, body.clone()) {
-                        is_usual = false;
+                Some((step, site, Came::Done(outcome, body, value))) => {
+                    let bytes = body.bytes.len();
+                    match value {
+                        Some(value) => composition.put(step, value, bytes),
+                        None => is_usual = false,
                     }
                     self.calls.fetched.push((site, outcome, body));
+                    self.turn.took(bytes).await;
                 }
                 None if is_usual => break,
                 None => return None,
             }
         }
-        let body = composition.answer()?;
+        let bytes = composition.bytes();
+        let body = self.compose(bytes.saturating_mul(COMBINED), move || composition.answer()).await??;
         Reply::of(frame::Answer { status: 0, headers: Bytes::new(), body }).ok()
+    }
+
+    /// Does a part of the work on texts of this length. `None` if the pool did not do it.
+    async fn compose<T: Send + 'static>(
+        &mut self,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        work_on_text(&self.setup.scripts.offload, KIND, &self.origin.call, bytes, work).await.ok()
     }
 }
 
 async fn made(setup: &Setup, origin: &Call, call: crate::compose::Call) -> Came {
     if !call.passes {
         let (outcome, body) = setup.outside.send(origin, call.errand).await;
-        return Came::Done(outcome, body);
+        if outcome != Outcome::Ok {
+            return Came::Done(outcome, body, None);
+        }
+        let text = body.clone();
+        let value = work_on_text(&setup.scripts.offload, KIND, origin, body.bytes.len(), || Value::of(text));
+        let value = value.await.ok().flatten();
+        return Came::Done(outcome, body, value);
     }
     match setup.outside.stream(origin, call.errand, setup.limits.received.0).await {
         Ok(reply) => Came::Passed(reply),
-        Err((outcome, body)) => Came::Done(outcome, body),
+        Err((outcome, body)) => Came::Done(outcome, body, None),
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use script::Class;
+use tokio::task::yield_now;
 
 use super::{Run, Ticket};
 use crate::ask;
@@ -11,6 +12,15 @@ use crate::frame::{self, Forget, From, Out, StateKind};
 use crate::problem::ScriptError;
 use crate::state::{Frame, Instance, WriteTicket};
 use crate::workers::{Event, Place};
+
+/// The result of sending a run to a worker.
+enum Sent {
+    Run,
+    /// A part of the state that it needs: others have their turn before the next one.
+    Part,
+    /// Nothing: its instance is removed.
+    Nothing,
+}
 
 /// A run in a worker. Dropping this before the run is over cancels it: the worker rolls back its writes.
 pub(super) struct Entered {
@@ -50,44 +60,53 @@ impl Run {
         let headers = if reads.headers { ask::headers(&self.ask.headers) } else { Bytes::new() };
         // The members of a JSON body are parameters too.
         let body = if reads.query || reads.body { self.ask.body.clone() } else { frame::Payload::default() };
-        let is_said = worker.say(|out| {
-            self.instance.iter().for_each(|instance| ship(out, instance.ship(worker.id)));
-            let (cells, version, durable) = match &mut self.ticket {
-                Ticket::None => (&[][..], 0, 0),
-                Ticket::Read(ticket) => {
-                    ship(out, ticket.ship(worker.id));
-                    (ticket.cells(), ticket.version(), ticket.durable())
+        let sent = loop {
+            let sent = worker.say(|out| {
+                self.instance.iter().for_each(|instance| ship(out, instance.ship(worker.id)));
+                let (cells, version, durable, is_behind) = match &mut self.ticket {
+                    Ticket::None => (&[][..], 0, 0, false),
+                    Ticket::Read(ticket) => {
+                        ship(out, ticket.ship(worker.id));
+                        (ticket.cells(), ticket.version(), ticket.durable(), ticket.is_behind())
+                    }
+                    Ticket::Write(ticket) => {
+                        ship(out, ticket.ship(worker.id));
+                        (ticket.cells(), ticket.version(), ticket.durable(), ticket.is_behind())
+                    }
+                };
+                // The cells of a removed instance have no values.
+                if self.instance.as_ref().is_some_and(Instance::is_removed) {
+                    return Sent::Nothing;
                 }
-                Ticket::Write(ticket) => {
-                    ship(out, ticket.ship(worker.id));
-                    (ticket.cells(), ticket.version(), ticket.durable())
+                if is_behind {
+                    return Sent::Part;
                 }
-            };
-            // The cells of a removed instance have no values.
-            if self.instance.as_ref().is_some_and(Instance::is_removed) {
-                return false;
+                let run = frame::Run {
+                    program: number,
+                    service: u16::try_from(generation.service).unwrap_or(u16::MAX),
+                    handler: u16::try_from(self.handler).unwrap_or(u16::MAX),
+                    is_writer: handler.class == Class::Writer,
+                    initialises: None,
+                    method: self.ask.method as u8,
+                    path: &self.ask.path,
+                    query: &query,
+                    headers: &headers,
+                    instance: self.instance.as_ref().map_or(0, Instance::id),
+                    cells,
+                    version,
+                    durable,
+                    body: body.clone(),
+                };
+                out.run(entered.place.run, run);
+                self.version = (!cells.is_empty()).then_some(version);
+                Sent::Run
+            });
+            match sent {
+                Sent::Part => yield_now().await,
+                sent => break sent,
             }
-            let run = frame::Run {
-                program: number,
-                service: u16::try_from(generation.service).unwrap_or(u16::MAX),
-                handler: u16::try_from(self.handler).unwrap_or(u16::MAX),
-                is_writer: handler.class == Class::Writer,
-                initialises: None,
-                method: self.ask.method as u8,
-                path: &self.ask.path,
-                query: &query,
-                headers: &headers,
-                instance: self.instance.as_ref().map_or(0, Instance::id),
-                cells,
-                version,
-                durable,
-                body,
-            };
-            out.run(entered.place.run, run);
-            self.version = (!cells.is_empty()).then_some(version);
-            true
-        });
-        if !is_said {
+        };
+        if matches!(sent, Sent::Nothing) {
             entered.is_over = true; // It never began.
             return Err(self.gone());
         }
@@ -104,35 +123,61 @@ impl Run {
         let (place, worker) = (Arc::clone(&entered.place), Arc::clone(&entered.place.worker));
         let planned: Vec<u16> =
             ticket.planned().iter().map(|cell| u16::try_from(*cell).unwrap_or(u16::MAX)).collect();
-        worker.say(|out| {
-            self.instance.iter().for_each(|instance| ship(out, instance.ship(worker.id)));
-            ship(out, ticket.ship(worker.id));
-            let run = frame::Run {
-                program: generation.number,
-                service: u16::try_from(generation.service).unwrap_or(u16::MAX),
-                handler: 0,
-                is_writer: true,
-                initialises: Some(&planned),
-                method: self.ask.method as u8,
-                path: &self.ask.path,
-                query: b"",
-                headers: b"",
-                instance: self.instance.as_ref().map_or(0, Instance::id),
-                cells: ticket.cells(),
-                version: ticket.version(),
-                durable: ticket.durable(),
-                body: frame::Payload::default(),
-            };
-            out.run(place.run, run);
-        });
-        match std::future::poll_fn(|context| place.poll_event(context)).await {
+        loop {
+            let is_sent = worker.say(|out| {
+                self.instance.iter().for_each(|instance| ship(out, instance.ship(worker.id)));
+                ship(out, ticket.ship(worker.id));
+                if ticket.is_behind() {
+                    return false;
+                }
+                let run = frame::Run {
+                    program: generation.number,
+                    service: u16::try_from(generation.service).unwrap_or(u16::MAX),
+                    handler: 0,
+                    is_writer: true,
+                    initialises: Some(&planned),
+                    method: self.ask.method as u8,
+                    path: &self.ask.path,
+                    query: &Bytes::new(),
+                    headers: b"",
+                    instance: self.instance.as_ref().map_or(0, Instance::id),
+                    cells: ticket.cells(),
+                    version: ticket.version(),
+                    durable: ticket.durable(),
+                    body: frame::Payload::default(),
+                };
+                out.run(place.run, run);
+                true
+            });
+            if is_sent {
+                break;
+            }
+            yield_now().await;
+        }
+        ticket.begin();
+        let event = match std::future::poll_fn(|context| place.poll_event(context)).await {
+            Event::From(From::Long(frame)) => match self.parsed(&worker, frame).await {
+                Ok(from) => Event::From(from),
+                Err(error) => {
+                    drop(entered);
+                    ticket.give_up();
+                    return Err(error);
+                }
+            },
+            event => event,
+        };
+        match event {
             Event::From(From::End { changes, .. }) => {
                 entered.is_over = true;
+                let payer = self.origin.call.quota_key().for_answers();
+                let durable =
+                    ticket.commit_paced(worker.id, changes.unwrap_or_default(), None, payer).await?;
                 // Readers see durable versions only, so the first reader must wait for this commit.
-                Ok(ticket.commit(worker.id, &changes.unwrap_or_default())?.wait().await?)
+                Ok(durable.wait().await?)
             }
             Event::From(From::Fail(fail)) => {
                 entered.is_over = true;
+                ticket.end();
                 let at = generation.origin(self.handler, fail.site, &fail.stack);
                 Err(ScriptError::State { at, message: format!("an initial value: {}", fail.message) })
             }
@@ -145,6 +190,7 @@ impl Run {
             }
             Event::Lost { loss, .. } => {
                 entered.is_over = true;
+                ticket.end();
                 if loss.culprit == Some(place.run) {
                     let at = generation.place(self.handler).to_owned();
                     return Err(ScriptError::Time { at, limit: self.setup.limits.time.0 });
@@ -159,11 +205,9 @@ fn ship(out: &mut Out, frames: Vec<Frame>) {
     for frame in frames {
         match frame {
             Frame::Whole { cell, version, value } => out.state(cell, StateKind::Whole, version, value),
-            Frame::Changes { cell, version, changes } => {
-                out.state(cell, StateKind::Changes, version, changes)
-            }
+            Frame::Changes { cell, version, changes } => out.changes(cell, version, changes),
             Frame::Unset { cell, version } => out.state(cell, StateKind::Unset, version, Bytes::new()),
-            Frame::Instance { id, captures } => out.instance(id, &captures),
+            Frame::Instance { id, captures } => out.instance(id, captures),
             Frame::Forget { what, id } => out.forget(
                 match what {
                     crate::state::Forget::Cell => Forget::Cell,

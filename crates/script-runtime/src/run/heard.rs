@@ -1,11 +1,16 @@
 //! A worker's messages about a run: its response, its commit, its end. A writer's response is held back here
 //! until its writes are durable.
 
+use bytes::Bytes;
+
+use super::{Run, Ticket};
 use crate::answer::Reply;
 use crate::frame::{self, From};
 use crate::problem::ScriptError;
+use crate::work::at_once;
 
-use super::{Run, Ticket};
+/// The maximum length of headers, as JSON, that are read on the serving thread: a byte takes up to 50 ns.
+const SHORT_HEADERS: usize = 8 << 10;
 
 impl Run {
     /// Handles a message of the worker.
@@ -17,11 +22,11 @@ impl Run {
                 Ok(None)
             }
             From::Answer(answer) => {
-                let reply = self.reply_of(answer)?;
+                let reply = self.reply_of(answer).await?;
                 self.given(reply).await
             }
             From::Commit { changes } => {
-                self.commit(&changes)?;
+                self.commit(changes).await?;
                 match self.reply.take() {
                     Some(reply) => self.let_go(reply).await,
                     None => Ok(None),
@@ -42,6 +47,7 @@ impl Run {
             }
             From::Fail(fail) => {
                 self.over(0);
+                self.ticket = Ticket::None; // The worker has rolled back the run's writes.
                 Err(self.blamed(fail))
             }
             other => {
@@ -54,19 +60,25 @@ impl Run {
     async fn end(
         &mut self,
         answer: Option<frame::Answer>,
-        changes: Option<bytes::Bytes>,
+        changes: Option<Bytes>,
     ) -> Result<Option<Reply>, ScriptError> {
         // A handler can respond once: the first response is used.
         let given = if self.is_answered { None } else { self.reply.take() };
         let reply = match (given, answer) {
             _ if self.is_answered => None,
             (Some(reply), _) => Some(reply),
-            (None, Some(answer)) => Some(self.reply_of(answer)?),
+            (None, Some(answer)) => match self.reply_of(answer).await {
+                Ok(reply) => Some(reply),
+                Err(error) => {
+                    self.give_up();
+                    return Err(error);
+                }
+            },
             (None, None) => Some(Reply::empty()),
         };
         match (changes, self.removes) {
             (None, false) => self.ticket = Ticket::None,
-            (changes, _) => self.commit(&changes.unwrap_or_default())?,
+            (changes, _) => self.commit(changes.unwrap_or_default()).await?,
         }
         if self.removes && !matches!(self.ticket, Ticket::Write(_)) {
             let at = self.generation.place(self.handler);
@@ -100,8 +112,8 @@ impl Run {
     }
 
     /// Commits and ends the writer's turn: the next writer can build on the changes while they are written to
-    /// disk.
-    fn commit(&mut self, changes: &[u8]) -> Result<(), ScriptError> {
+    /// disk. Once begun, a commit is completed even if this run is cancelled meanwhile.
+    async fn commit(&mut self, changes: Bytes) -> Result<(), ScriptError> {
         let Ticket::Write(ticket) = std::mem::replace(&mut self.ticket, Ticket::None) else {
             return Ok(());
         };
@@ -113,15 +125,23 @@ impl Run {
         self.is_clean = false;
         self.version = self.version.map(|version| version + u64::from(!changes.is_empty()));
         self.held = self.origin.held.clone();
-        self.durable = Some(match is_removed {
-            true => ticket.commit_and_remove(worker, changes, &self.ask.path)?,
-            false => ticket.commit(worker, changes)?,
-        });
+        let payer = self.origin.call.quota_key().for_answers();
+        let removes = is_removed.then(|| self.ask.path.as_str().into());
+        self.durable = Some(Box::pin(ticket.commit_paced(worker, changes, removes, payer)).await?);
         Ok(())
     }
 
-    fn reply_of(&self, answer: frame::Answer) -> Result<Reply, ScriptError> {
-        Reply::of(answer).map_err(|message| {
+    /// Converts a response of the worker; many headers in the pool.
+    async fn reply_of(&mut self, answer: frame::Answer) -> Result<Reply, ScriptError> {
+        let reply = if answer.headers.len() <= SHORT_HEADERS {
+            Reply::of(answer)
+        } else {
+            let (pool, payer) = (&self.setup.scripts.offload, self.origin.call.quota_key().for_answers());
+            let reply =
+                at_once(pool, "script-answer", payer, self.origin.deadline, || Reply::of(answer)).await;
+            reply.map_err(|error| self.unfinished(error))?
+        };
+        reply.map_err(|message| {
             let at = self.generation.place(self.handler).to_owned();
             ScriptError::Answer { at, message }
         })

@@ -4,19 +4,33 @@
 //! tree is built on the first write, to validate change sets and to produce the next text. When the changes
 //! become larger than the value, a new text replaces both; its cost is amortised over the bytes of the
 //! changes.
+//!
+//! Cells are under their group's lock, so work on them has to be short. Long work is done on a [`Draft`] or
+//! on a [`History`], outside of the lock, and its result is put back in a short step.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
 use super::changes::{self, Changes, Part, Refused};
-use super::tree::{self, Node, SizeChange, Undo};
-use super::workers::Frame;
+use super::tree::{self, Effort, Node, SizeChange, Undo};
+use super::workers::{Frame, Shipment};
 
 /// The minimum weight of changes for a compaction.
 const LIGHT: usize = 4 << 10;
 /// The weight of a change besides its text.
 const ENTRY: usize = 128;
+/// The maximum length of texts that are worked on under the group's lock. A byte of a change set, or of a
+/// value of many small parts, takes up to 50 ns.
+pub(crate) const SHORT: usize = 16 << 10;
+/// The number of changes that are added to a history at once.
+const PAGE: usize = 4096;
+/// The number of changes that are removed one by one: the others stay in place.
+const FEW: usize = 64;
+
+/// The number of compactions outside of a lock so far.
+static COMPACTIONS: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug)]
 pub(crate) struct Cell {
@@ -25,7 +39,8 @@ pub(crate) struct Cell {
     /// The durable value at `version`; `None` if it has none.
     value: Option<Bytes>,
     version: u64,
-    changes: VecDeque<Change>,
+    /// Boxed, so that few bytes move when their number grows.
+    changes: VecDeque<Box<Change>>,
     /// The weights of the durable and of the pending changes.
     weight: usize,
     pending: usize,
@@ -36,6 +51,10 @@ pub(crate) struct Cell {
     bytes: usize,
     /// The value with all changes applied, if it has been built.
     tree: Option<Option<Node>>,
+    /// Whether the tree is in a draft.
+    is_out: bool,
+    /// The number of the compaction in progress.
+    compacting: Option<u64>,
     /// Whether the cell is in the store, or will be.
     pub(crate) exists: bool,
     /// Its version in the store, and the version after all submitted commits.
@@ -69,6 +88,170 @@ pub(crate) enum Write {
     Append(Bytes),
 }
 
+/// A change set that was applied to a tree.
+#[derive(Debug)]
+pub(crate) struct Applied {
+    text: Bytes,
+    whole: Option<Bytes>,
+    undos: Vec<Undo>,
+    size_change: SizeChange,
+    write: Write,
+}
+
+impl Applied {
+    fn new(root: &mut Option<Node>, part: &Part, exists: bool, effort: &mut Effort) -> Result<Self, Refused> {
+        let undos = Changes::read(&part.text)?.apply_within(root, effort)?;
+        let write = match (&part.whole, exists) {
+            (Some(whole), false) => Write::Create(whole.clone()),
+            (Some(whole), true) => Write::Replace(whole.clone()),
+            (None, false) => Write::Create(text(root.as_ref())),
+            (None, true) => Write::Append(part.text.clone()),
+        };
+        let size_change = undos.iter().map(Undo::size_change).sum();
+        Ok(Self { text: part.text.clone(), whole: part.whole.clone(), undos, size_change, write })
+    }
+}
+
+/// The tree of a cell, taken out of it to apply a long change set outside of the group's lock. Meanwhile no
+/// other change set is applied, since there is one writer at a time.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    tree: Option<Option<Node>>,
+    /// The value and the changes, if the tree has to be built.
+    value: Option<Bytes>,
+    changes: Vec<Bytes>,
+    bytes: usize,
+    exists: bool,
+}
+
+impl Draft {
+    /// The length of its text.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Applies a change, which takes long.
+    pub(crate) fn change(&mut self, part: &Part) -> Result<Applied, Refused> {
+        let root = match self.tree.take() {
+            Some(root) => root,
+            None => {
+                let root = changes::tree(self.value.as_ref(), self.changes.iter())?;
+                self.bytes = root.as_ref().map_or(0, Node::size);
+                root
+            }
+        };
+        let root = self.tree.insert(root);
+        let applied = Applied::new(root, part, self.exists, &mut Effort::new(Effort::UNLIMITED))?;
+        self.bytes = applied.size_change.apply(self.bytes);
+        Ok(applied)
+    }
+
+    /// Undoes the last change.
+    pub(crate) fn take_back(&mut self, applied: Applied) {
+        self.bytes = applied.size_change.revert(self.bytes);
+        if let Some(root) = &mut self.tree {
+            tree::take_back(root, applied.undos);
+        }
+    }
+}
+
+/// The value and the durable changes of a cell, for a compaction outside of the group's lock.
+#[derive(Debug)]
+pub(crate) struct History {
+    number: u64,
+    value: Option<Bytes>,
+    changes: Vec<Bytes>,
+    weight: usize,
+    version: u64,
+    stored: u64,
+}
+
+/// The result of a compaction outside of the group's lock.
+#[derive(Debug)]
+pub(crate) struct Compacted {
+    pub(crate) text: Bytes,
+    /// The version of the text in the store.
+    pub(crate) stored: u64,
+    version: u64,
+    /// The number of the changes that it includes, and their weight.
+    changes: usize,
+    weight: usize,
+}
+
+impl History {
+    /// The number of the compaction.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Applies all changes to the value, which takes long.
+    pub(crate) fn compact(self) -> Result<Compacted, Refused> {
+        let Self { value, changes, weight, version, stored, .. } = self;
+        let root = changes::tree(value.as_ref(), changes.iter())?;
+        Ok(Compacted { text: text(root.as_ref()), stored, version, changes: changes.len(), weight })
+    }
+}
+
+/// The result of a check whether the changes of a cell outweigh its value.
+#[derive(Debug)]
+pub(crate) enum Compaction {
+    /// There is nothing more to do.
+    Done,
+    /// The store should get this text, at this version.
+    Store(u64, Bytes),
+    /// The compaction takes long: it continues with [`Cell::history`]. Whether the store should get the text.
+    Long(bool),
+}
+
+/// Data that is no longer needed. Dropping it may take long, so that is not done under the group's lock.
+#[derive(Default)]
+pub(crate) struct Waste(Vec<Box<dyn Send>>);
+
+impl Waste {
+    /// Adds data whose size corresponds to this length of text. Small data is dropped at once.
+    pub(crate) fn add(&mut self, bytes: usize, data: impl Send + 'static) {
+        if bytes > SHORT {
+            self.0.push(Box::new(data));
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// A log from the store, with its changes applied to its snapshot.
+#[derive(Debug)]
+pub(crate) struct Folded {
+    pub(crate) version: u64,
+    /// The value, and its tree if that was built.
+    snapshot: Option<(Option<Bytes>, Option<Option<Node>>)>,
+    /// The changes, if there is no snapshot.
+    changes: Vec<Bytes>,
+}
+
+impl Folded {
+    /// The length of the texts that have to be parsed.
+    pub(crate) fn work(log: &store::Log) -> usize {
+        let snapshot = log.snapshot.as_ref().filter(|_| !log.changes.is_empty());
+        let changes = || log.changes.iter().map(|(_, text)| text.len() + ENTRY).sum::<usize>();
+        snapshot.map_or(0, |(_, value)| value.len() + changes())
+    }
+
+    pub(crate) fn of(log: store::Log) -> Result<Self, Refused> {
+        let version = log.version;
+        let changes: Vec<Bytes> = log.changes.into_iter().map(|(_, text)| text).collect();
+        let Some((_, value)) = log.snapshot else { return Ok(Self { version, snapshot: None, changes }) };
+        let value = Some(value).filter(|value| !value.is_empty());
+        if changes.is_empty() {
+            return Ok(Self { version, snapshot: Some((value, None)), changes });
+        }
+        let root = changes::tree(value.as_ref(), changes.iter())?;
+        let value = root.as_ref().map(|root| text(Some(root)));
+        Ok(Self { version, snapshot: Some((value, Some(root))), changes: Vec::new() })
+    }
+}
+
 impl Cell {
     /// Returns a cell that is not in the store.
     pub(crate) fn missing(id: u32, version: u64) -> Self {
@@ -83,6 +266,8 @@ impl Cell {
             since: 0,
             bytes: 0,
             tree: None,
+            is_out: false,
+            compacting: None,
             exists: false,
             stored: 0,
             sent: 0,
@@ -90,64 +275,87 @@ impl Cell {
     }
 
     /// Returns a cell from the store.
-    pub(crate) fn loaded(id: u32, version: u64, log: store::Log) -> Result<Self, Refused> {
+    pub(crate) fn loaded(id: u32, version: u64, log: Folded) -> Self {
         let mut cell = Self::missing(id, version);
-        cell.refresh(version, log)?;
-        Ok(cell)
+        cell.refresh(version, log, &mut Waste::default());
+        cell
     }
 
     /// Applies the changes of another gateway, as of `version`. There must be no pending changes of this
     /// gateway.
-    pub(crate) fn refresh(&mut self, version: u64, log: store::Log) -> Result<(), Refused> {
-        self.tree = None;
-        if let Some((_, value)) = log.snapshot {
-            self.value = Some(value).filter(|value| !value.is_empty());
-            self.version = version;
-            self.changes.clear();
-            if !log.changes.is_empty() {
-                let root = changes::tree(self.value.as_ref(), log.changes.iter().map(|(_, text)| text))?;
-                self.value = root.as_ref().map(|root| text(Some(root)));
-                self.tree = Some(root);
-            }
+    pub(crate) fn refresh(&mut self, version: u64, log: Folded, waste: &mut Waste) {
+        waste.add(self.bytes, self.tree.take());
+        (self.is_out, self.compacting) = (false, None);
+        if let Some((value, tree)) = log.snapshot {
+            (self.value, self.tree, self.version) = (value, tree, version);
+            waste.add(self.weight, std::mem::take(&mut self.changes));
             self.bytes = self.size();
         } else {
-            for (_, text) in log.changes {
+            for text in log.changes {
                 self.bytes += text.len();
-                self.changes.push_back(Change {
+                self.changes.push_back(Box::new(Change {
                     version,
                     text,
                     whole: None,
                     is_durable: true,
                     undos: Vec::new(),
                     size_change: SizeChange::default(),
-                });
+                }));
             }
         }
-        self.weight = self.changes.iter().map(Change::weight).sum();
+        self.weight = self.changes.iter().map(|change| change.weight()).sum();
         (self.exists, self.stored, self.sent) = (true, log.version, log.version);
-        self.compact_if_it_pays()
     }
 
     /// Applies a change, which is not durable yet.
-    pub(crate) fn change(&mut self, part: &Part, version: u64) -> Result<Write, Refused> {
-        let edits = Changes::read(&part.text)?;
+    pub(crate) fn change(
+        &mut self,
+        part: &Part,
+        version: u64,
+        effort: &mut Effort,
+    ) -> Result<Write, Refused> {
         let exists = self.exists;
-        let root = self.tree()?;
-        let undos = edits.apply(root)?;
-        let write = match (&part.whole, exists) {
-            (Some(whole), false) => Write::Create(whole.clone()),
-            (Some(whole), true) => Write::Replace(whole.clone()),
-            (None, false) => Write::Create(text(root.as_ref())),
-            (None, true) => Write::Append(part.text.clone()),
-        };
+        let applied = Applied::new(self.tree(effort)?, part, exists, effort)?;
+        self.bytes = applied.size_change.apply(self.bytes);
+        Ok(self.push(applied, version))
+    }
+
+    /// Adds a change that was applied to the tree.
+    pub(crate) fn push(&mut self, applied: Applied, version: u64) -> Write {
+        let Applied { text, whole, undos, size_change, write } = applied;
         self.exists = true;
-        let (text, whole) = (part.text.clone(), part.whole.clone());
-        let size_change: SizeChange = undos.iter().map(Undo::size_change).sum();
-        self.bytes = size_change.apply(self.bytes);
         let change = Change { version, text, whole, is_durable: false, undos, size_change };
         self.pending += change.weight();
-        self.changes.push_back(change);
-        Ok(write)
+        self.changes.push_back(Box::new(change));
+        write
+    }
+
+    /// Takes the tree out of the cell, until [`Cell::restore`].
+    pub(crate) fn draft(&mut self) -> Draft {
+        self.is_out = true;
+        let tree = self.tree.take();
+        let (value, changes) = match &tree {
+            Some(_) => (None, Vec::new()),
+            None => (self.value.clone(), self.changes.iter().map(|change| change.text.clone()).collect()),
+        };
+        Draft { tree, value, changes, bytes: self.bytes, exists: self.exists }
+    }
+
+    /// Whether the tree is in a draft that can be put back.
+    pub(crate) fn is_out(&self) -> bool {
+        self.is_out
+    }
+
+    /// Puts a draft back, unless the cell has been changed by others meanwhile.
+    pub(crate) fn restore(&mut self, draft: Option<Draft>, waste: &mut Waste) {
+        let was_out = std::mem::take(&mut self.is_out);
+        match draft {
+            Some(draft) if was_out => {
+                self.bytes = draft.bytes;
+                self.tree = draft.tree;
+            }
+            draft => waste.add(draft.as_ref().map_or(0, Draft::bytes), draft),
+        }
     }
 
     /// Rolls back all changes after `version`.
@@ -164,6 +372,7 @@ impl Cell {
 
     /// Rolls back all changes that are not durable.
     pub(crate) fn reset(&mut self) {
+        self.is_out = false;
         self.take_back(
             self.changes.iter().rfind(|change| change.is_durable).map_or(self.version, |last| last.version),
         );
@@ -171,26 +380,36 @@ impl Cell {
     }
 
     /// Marks the change of a version as durable.
-    pub(crate) fn settle(&mut self, version: u64, stored: u64) -> Result<(), Refused> {
+    pub(crate) fn settle(&mut self, version: u64, stored: u64, waste: &mut Waste) {
         if self.sent < stored {
             self.sent = stored;
         }
         self.stored = stored;
         let place = self.changes.partition_point(|change| change.version < version);
         let Some(change) = self.changes.get_mut(place).filter(|change| change.version == version) else {
-            return Ok(());
+            return;
         };
         change.is_durable = true;
-        change.undos = Vec::new();
+        waste.add(change.size_change.removed(), std::mem::take(&mut change.undos));
         self.pending -= change.weight();
         self.weight += change.weight();
         self.since += change.weight();
         if let Some(whole) = change.whole.take() {
             (self.value, self.version) = (Some(whole), version);
-            self.changes.drain(..=place);
-            self.weight = 0;
+            self.compacting = None;
+            self.remove_changes(place + 1, self.weight, waste);
         }
-        self.compact_if_it_pays()
+    }
+
+    /// Removes the first changes, which have this weight.
+    fn remove_changes(&mut self, count: usize, weight: usize, waste: &mut Waste) {
+        if count <= FEW {
+            self.changes.drain(..count.min(self.changes.len()));
+        } else if count <= self.changes.len() {
+            let rest = self.changes.split_off(count);
+            waste.add(weight, std::mem::replace(&mut self.changes, rest));
+        }
+        self.weight = self.weight.saturating_sub(weight);
     }
 
     /// The length of its text with all changes applied, durable or not.
@@ -202,30 +421,39 @@ impl Cell {
         self.value.as_ref().map_or(0, Bytes::len)
     }
 
-    fn compact_if_it_pays(&mut self) -> Result<(), Refused> {
-        // Compaction rolls back pending changes and applies them again.
-        if self.weight > self.size().max(LIGHT).max(self.pending) {
-            self.compact()?;
-        }
-        Ok(())
+    /// The length of all its texts.
+    fn texts(&self) -> usize {
+        self.size() + self.weight + self.pending
     }
 
-    /// Returns a new text for the store, which has requested a compaction and repeats its request until it
-    /// gets one.
-    pub(crate) fn text_for_store(&mut self) -> Result<Option<(u64, Bytes)>, Refused> {
-        if self.since < self.size().max(LIGHT).max(self.pending) {
-            return Ok(None);
+    /// Replaces the value and its durable changes by a single text, if the changes outweigh the value.
+    /// `is_requested`: the store has requested a text, and repeats its request until it gets one.
+    pub(crate) fn compaction(&mut self, is_requested: bool) -> Result<Compaction, Refused> {
+        // Compaction of a short cell rolls back pending changes and applies them again.
+        let least = self.size().max(LIGHT).max(self.pending);
+        let for_store = is_requested && self.since >= least;
+        if !for_store && self.weight <= least || self.compacting.is_some() {
+            return Ok(Compaction::Done);
         }
-        self.since = 0;
+        if for_store {
+            self.since = 0;
+        }
+        if self.is_out || self.texts() > SHORT {
+            self.compacting = Some(COMPACTIONS.fetch_add(1, Ordering::Relaxed));
+            return Ok(Compaction::Long(for_store));
+        }
         self.compact()?;
-        Ok(Some((self.stored, self.value.clone().unwrap_or_default())))
+        Ok(match for_store {
+            true => Compaction::Store(self.stored, self.value.clone().unwrap_or_default()),
+            false => Compaction::Done,
+        })
     }
 
-    /// Replaces the value and its durable changes by a single text.
+    /// Replaces the value and its durable changes by a single text, which the tree yields.
     fn compact(&mut self) -> Result<(), Refused> {
         let rest = self.changes.iter().position(|change| !change.is_durable).unwrap_or(self.changes.len());
         if rest > 0 {
-            self.tree()?;
+            self.tree(&mut Effort::new(Effort::UNLIMITED))?;
             let mut root = self.tree.take().flatten();
             for change in self.changes.iter_mut().skip(rest).rev() {
                 tree::take_back(&mut root, std::mem::take(&mut change.undos));
@@ -242,10 +470,58 @@ impl Cell {
         Ok(())
     }
 
-    fn tree(&mut self) -> Result<&mut Option<Node>, Refused> {
+    /// Begins the history of the compaction in progress.
+    pub(crate) fn history(&self) -> Option<History> {
+        Some(History {
+            number: self.compacting?,
+            value: self.value.clone(),
+            changes: Vec::new(),
+            weight: 0,
+            version: self.version,
+            stored: self.stored,
+        })
+    }
+
+    /// Adds the next durable changes to a history. Returns whether it is complete; `None` if it is obsolete.
+    pub(crate) fn record(&self, history: &mut History) -> Option<bool> {
+        if self.compacting != Some(history.number) {
+            return None;
+        }
+        let before = history.changes.len();
+        let durable = self.changes.iter().skip(before).take_while(|change| change.is_durable);
+        for change in durable.take(PAGE) {
+            history.changes.push(change.text.clone());
+            history.weight += change.weight();
+            history.version = change.version;
+        }
+        history.stored = self.stored;
+        Some(history.changes.len() < before + PAGE)
+    }
+
+    /// Ends the compaction of this number: its result, if there is one, replaces the value and the durable
+    /// changes. Returns it if it does.
+    pub(crate) fn end_compaction(
+        &mut self,
+        number: u64,
+        compacted: Option<Compacted>,
+        waste: &mut Waste,
+    ) -> Option<Compacted> {
+        if self.compacting != Some(number) {
+            return None;
+        }
+        self.compacting = None;
+        let compacted = compacted?;
+        self.value = Some(compacted.text.clone()).filter(|text| !text.is_empty());
+        self.version = compacted.version;
+        self.remove_changes(compacted.changes, compacted.weight, waste);
+        Some(compacted)
+    }
+
+    fn tree(&mut self, effort: &mut Effort) -> Result<&mut Option<Node>, Refused> {
         let root = match self.tree.take() {
             Some(root) => root,
             None => {
+                effort.spend(self.texts()).map_err(|misfit| Refused::Misfit(0, misfit))?;
                 let root =
                     changes::tree(self.value.as_ref(), self.changes.iter().map(|change| &change.text))?;
                 self.bytes = root.as_ref().map_or(0, Node::size);
@@ -255,8 +531,15 @@ impl Cell {
         Ok(self.tree.insert(root))
     }
 
-    /// Adds the frames that update a worker's copy to `version`. Returns the resulting version of the copy.
-    pub(crate) fn ship(&self, has: Option<u64>, version: u64, frames: &mut Vec<Frame>) -> u64 {
+    /// Adds the frames that update a worker's copy towards `version`, as far as the shipment allows. Returns
+    /// the resulting version of the copy.
+    pub(crate) fn ship(
+        &self,
+        has: Option<u64>,
+        version: u64,
+        shipment: &mut Shipment,
+        frames: &mut Vec<Frame>,
+    ) -> u64 {
         let cell = self.id;
         let mut now = match has {
             Some(has) if has >= self.version => has,
@@ -268,18 +551,33 @@ impl Cell {
                 self.version
             }
         };
-        let lacks = self.changes.iter().filter(|change| change.version > now && change.version <= version);
-        let lacks: Vec<&Change> = lacks.collect();
+        let first = self.changes.partition_point(|change| change.version <= now);
+        let lacks = self.changes.range(first..).take_while(|change| change.version <= version);
         // Durable changes are sent in one frame; the others one by one, since a reader may need a version
         // between them.
-        let durable = lacks.iter().take_while(|change| change.is_durable).count();
-        let (durable, others) = lacks.split_at(durable);
-        for changes in std::iter::once(durable).chain(others.chunks(1)) {
-            let Some(last) = changes.last() else { continue };
-            let texts: Vec<&[u8]> = changes.iter().map(|change| &*change.text).collect();
-            let changes = [b"[", &texts.join(&b","[..])[..], b"]"].concat().into();
-            frames.push(Frame::Changes { cell, version: last.version, changes });
-            now = last.version;
+        let mut durable = Vec::new();
+        for change in lacks {
+            // Changes of another gateway have the same version, and belong together.
+            if change.version > now && !shipment.take(&change.text) {
+                break;
+            }
+            if change.is_durable {
+                durable.push(change.text.clone());
+            } else {
+                let changes = std::mem::take(&mut durable);
+                if !changes.is_empty() {
+                    frames.push(Frame::Changes { cell, version: now, changes });
+                }
+                frames.push(Frame::Changes {
+                    cell,
+                    version: change.version,
+                    changes: vec![change.text.clone()],
+                });
+            }
+            now = change.version;
+        }
+        if !durable.is_empty() {
+            frames.push(Frame::Changes { cell, version: now, changes: durable });
         }
         now
     }

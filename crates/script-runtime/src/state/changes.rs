@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use json::{Document, Kind, Number};
 
-use super::tree::{self, Misfit, Node, Step, Undo};
+use super::tree::{self, Effort, Misfit, Node, Step, Undo};
 use crate::index::index;
 
 /// The reason why a change set is refused.
@@ -22,6 +22,13 @@ pub(crate) enum Refused {
     NoSlot(usize, u64),
     #[error("edit {0} does not fit: {1}")]
     Misfit(usize, Misfit),
+}
+
+impl Refused {
+    /// Whether it is refused only because it takes more work than allowed.
+    pub(crate) fn is_long(self) -> bool {
+        matches!(self, Self::Misfit(_, Misfit::Long))
+    }
 }
 
 /// A parsed change set.
@@ -121,12 +128,21 @@ impl Changes {
 
     /// Applies a change set of a single cell, atomically.
     pub(crate) fn apply(&self, root: &mut Option<Node>) -> Result<Vec<Undo>, Refused> {
+        self.apply_within(root, &mut Effort::new(Effort::UNLIMITED))
+    }
+
+    /// Like [`Changes::apply`], with limited work.
+    pub(crate) fn apply_within(
+        &self,
+        root: &mut Option<Node>,
+        effort: &mut Effort,
+    ) -> Result<Vec<Undo>, Refused> {
         let mut undos = Vec::new();
         for (number, item) in self.items().enumerate() {
             let made = item.and_then(|item| {
                 let path =
                     item.path.items().map(step).collect::<Option<_>>().ok_or(Refused::NoEdit(number))?;
-                item.what.make(root, path).map_err(|misfit| Refused::Misfit(number, misfit))
+                item.what.make(root, path, effort).map_err(|misfit| Refused::Misfit(number, misfit))
             });
             match made {
                 Ok(undo) => undos.push(undo),
@@ -161,16 +177,17 @@ impl<'a> Item<'a> {
 }
 
 impl What<'_> {
-    fn make(self, root: &mut Option<Node>, path: Vec<Step>) -> Result<Undo, Misfit> {
+    fn make(self, root: &mut Option<Node>, path: Vec<Step>, effort: &mut Effort) -> Result<Undo, Misfit> {
         match self {
-            Self::Delete => tree::edit(root, path, None, 0),
+            Self::Delete => tree::edit(root, path, None, 0, effort),
             Self::Set(value) => {
                 let (node, depth) = Node::read(value);
-                tree::edit(root, path, Some(node), depth)
+                tree::edit(root, path, Some(node), depth, effort)
             }
             Self::Splice(count, values) => {
                 let (values, depths): (Vec<Node>, Vec<usize>) = values.items().map(Node::read).unzip();
-                tree::splice(root, path, count, values, depths.into_iter().max().unwrap_or_default())
+                let depth = depths.into_iter().max().unwrap_or_default();
+                tree::splice(root, path, count, values, depth, effort)
             }
         }
     }

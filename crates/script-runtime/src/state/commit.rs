@@ -1,25 +1,32 @@
 //! Commits: from a run's change set to the disk.
 //!
-//! A valid change set is applied in memory at once, so that the group's next writer can build on it. A
-//! *courier* submits finished commits to the store, in order and pipelined. It waits only for the first
-//! version of a new cell, since the store chooses it. When the store refuses a commit, all commits based on
-//! it are refused as well, and the group is rolled back to its durable version. Its cells then get new
-//! numbers, so that workers do not mistake their copies for the current values.
+//! A valid change set is applied in memory at once, so that the group's next writer can build on it; a long
+//! one is applied by the pool, while the group's slot keeps other writers waiting. A *courier* submits
+//! finished commits to the store, in order and pipelined. It waits only for the first version of a new cell,
+//! since the store chooses it. When the store refuses a commit, all commits based on it are refused as well,
+//! and the group is rolled back to its durable version. Its cells then get new numbers, so that workers do
+//! not mistake their copies for the current values.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use offload::{OffloadError, QuotaKey};
+use services::Unfinished;
 use store::{Batch, Commit, Lease, Written};
 use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::task::yield_now;
 
-use super::cell::Write;
+use super::cell::{Applied, Cell, Compacted, Compaction, Draft, Waste, Write};
 use super::changes::{Changes, Part, Refused};
 use super::error::Error;
 use super::group::{Group, Inner, NEVER, State};
 use super::home::Home;
 use super::sizes::entry_size;
+use super::tree::Effort;
 use super::workers::Forget;
+use crate::work::at_once;
 
 /// The future result of a commit. Clones share it.
 #[derive(Clone, Debug)]
@@ -29,11 +36,10 @@ pub struct Durable(watch::Receiver<Option<Result<(), Error>>>);
 #[derive(Debug)]
 pub(crate) struct Sealed {
     version: u64,
-    writes: Vec<(Arc<str>, Write)>,
+    writes: Writes,
     lease: Option<Lease>,
-    /// The instance that is removed with the commit, and the writer's permit, which is held until the commit
-    /// is settled.
-    removes: Option<(Arc<str>, OwnedSemaphorePermit)>,
+    /// The instance that is removed with the commit; the permit is held until the commit is settled.
+    removes: Option<Removal>,
     answer: watch::Sender<Option<Result<(), Error>>>,
 }
 
@@ -55,24 +61,141 @@ impl Durable {
     }
 }
 
+/// The path of an instance that is removed with a commit, and the writer's permit.
+pub(crate) type Removal = (Arc<str>, OwnedSemaphorePermit);
+/// The writes of a commit, by key.
+type Writes = Vec<(Arc<str>, Write)>;
+/// The drafts of the run's cells, by slot.
+type Drafts = Vec<Option<Draft>>;
+
+/// The kind of jobs.
+pub(crate) const KIND: &str = "script-state";
+/// The maximum time that work waits for the pool, which is longer than anyone waits for a response.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+
 impl Group {
-    /// Applies the change set of a run that has the slot. `slots` are the run's cells.
+    /// Applies the change set of a run that has the slot. `slots` are the run's cells. Returns `None`, without
+    /// an effect, if that takes more work than allowed.
     pub(crate) fn commit(
         self: &Arc<Self>,
         slots: &[Arc<str>],
         built_on: u64,
         worker: u32,
         text: &[u8],
-        removes: Option<(Arc<str>, OwnedSemaphorePermit)>,
-    ) -> Result<Durable, Error> {
+        removes: &mut Option<Removal>,
+        effort: &mut Effort,
+    ) -> Result<Option<Durable>, Error> {
+        let done = self.try_commit(slots, built_on, worker, text, removes, effort);
+        if done.is_err() {
+            self.renumber(slots);
+        }
+        done
+    }
+
+    /// Returns the future result of all commits so far.
+    pub(crate) fn settled(self: &Arc<Self>, generation: u64) -> Result<Durable, Error> {
+        let mut effort = Effort::new(Effort::UNLIMITED);
+        let empty = self.commit(&[], generation, 0, b"", &mut None, &mut effort)?;
+        empty.ok_or_else(|| Unfinished.into())
+    }
+
+    fn try_commit(
+        self: &Arc<Self>,
+        slots: &[Arc<str>],
+        built_on: u64,
+        worker: u32,
+        text: &[u8],
+        removes: &mut Option<Removal>,
+        effort: &mut Effort,
+    ) -> Result<Option<Durable>, Error> {
         let changes =
             Changes::read(&Bytes::copy_from_slice(text)).and_then(|changes| changes.parts(slots.len()));
         let mut inner = self.lock();
-        let refused = |reason: Refused| Error::Changes {
-            handler: Arc::clone(&inner.writer),
-            reason: reason.to_string(),
+        let parts = changes.map_err(|refused| inner.refused(refused))?;
+        let lease = self.check(&inner, built_on, !parts.is_empty() || removes.is_some())?;
+        if parts.is_empty() && removes.is_none() && inner.finished == inner.durable {
+            let (_, receiver) = watch::channel(Some(Ok(())));
+            return Ok(Some(Durable(receiver)));
+        }
+        let Some(writes) = inner.make(slots, &parts, &self.home, effort)? else { return Ok(None) };
+        Ok(Some(self.finish(inner, worker, writes, lease, removes.take())))
+    }
+
+    /// Like [`Group::commit`], for change sets that take long: the pool applies them to drafts of the cells,
+    /// outside of the lock, and charges the payer. Must not be cancelled.
+    pub(crate) async fn commit_long(
+        self: &Arc<Self>,
+        slots: &[Arc<str>],
+        built_on: u64,
+        worker: u32,
+        text: Bytes,
+        mut removes: Option<Removal>,
+        payer: QuotaKey,
+    ) -> Result<Durable, Error> {
+        let done = self.try_commit_long(slots, built_on, worker, text, &mut removes, payer).await;
+        if done.is_err() {
+            self.renumber(slots);
+        }
+        done
+    }
+
+    async fn try_commit_long(
+        self: &Arc<Self>,
+        slots: &[Arc<str>],
+        built_on: u64,
+        worker: u32,
+        text: Bytes,
+        removes: &mut Option<Removal>,
+        payer: QuotaKey,
+    ) -> Result<Durable, Error> {
+        let drafts: Drafts = {
+            let cells = &mut self.lock().cells;
+            slots.iter().map(|key| cells.get_mut(key).map(Cell::draft)).collect()
         };
-        let parts = changes.map_err(refused)?;
+        // The job takes the drafts when it starts: if it never does, none is lost.
+        let held = Arc::new(Mutex::new(Some(drafts)));
+        let taken = Arc::clone(&held);
+        let work = move || take(&taken).map(|drafts| apply(&text, drafts));
+        let Ok(Some((drafts, applied))) = self.work(payer, work).await else {
+            self.restore(slots, take(&held).unwrap_or_default());
+            return Err(Unfinished.into());
+        };
+        let applied = match applied {
+            Ok(applied) => applied,
+            Err(refused) => {
+                self.restore(slots, drafts);
+                return Err(self.lock().refused(refused));
+            }
+        };
+        let error = {
+            let mut inner = self.lock();
+            match self.admit(&inner, slots, built_on, &drafts, &applied, removes.is_some()) {
+                Ok(lease) => {
+                    let mut waste = Waste::default();
+                    inner.restore(slots, drafts, &mut waste);
+                    let writes = inner.push(slots, applied);
+                    let durable = self.finish(inner, worker, writes, lease, removes.take());
+                    self.home.shared.discard(waste);
+                    return Ok(durable);
+                }
+                Err(error) => error,
+            }
+        };
+        let undone = self.work(payer, move || undo(drafts, applied)).await;
+        self.restore(slots, undone.unwrap_or_default());
+        Err(error)
+    }
+
+    async fn work<T: Send + 'static>(
+        &self,
+        payer: QuotaKey,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, OffloadError> {
+        at_once(&self.home.shared.offload, KIND, payer, Instant::now() + PATIENCE, work).await
+    }
+
+    /// Checks whether a run may still commit; returns the lease.
+    fn check(&self, inner: &Inner, built_on: u64, writes: bool) -> Result<Option<Lease>, Error> {
         if inner.state == State::Gone {
             return Err(Error::Gone { path: self.path.clone().unwrap_or_default() });
         }
@@ -80,16 +203,52 @@ impl Group {
             return Err(Error::Store(store::Error::Abandoned));
         }
         let lease = inner.lease.as_ref().map(|(lease, _)| lease.clone());
-        if lease.is_none() && (!parts.is_empty() || removes.is_some()) {
+        if lease.is_none() && writes {
             return Err(Error::Store(store::Error::LeaseLost { name: Arc::clone(&self.lease_name) }));
         }
-        let (sender, receiver) = watch::channel(None);
-        let durable = Durable(receiver);
-        if parts.is_empty() && removes.is_none() && inner.finished == inner.durable {
-            sender.send_replace(Some(Ok(())));
-            return Ok(durable);
+        Ok(lease)
+    }
+
+    /// Like `check`, for change sets that were applied to drafts; also accounts for their sizes.
+    fn admit(
+        &self,
+        inner: &Inner,
+        slots: &[Arc<str>],
+        built_on: u64,
+        drafts: &[Option<Draft>],
+        applied: &[(usize, Applied)],
+        removes: bool,
+    ) -> Result<Option<Lease>, Error> {
+        let lease = self.check(inner, built_on, !applied.is_empty() || removes)?;
+        let is_out = |key: &Arc<str>| inner.cells.get(key).is_some_and(Cell::is_out);
+        if slots.iter().zip(drafts).any(|(key, draft)| draft.is_some() && !is_out(key)) {
+            return Err(Error::Store(store::Error::Abandoned));
         }
-        let writes = inner.make(slots, &parts, &self.home)?;
+        let sizes = applied.iter().filter_map(|(slot, _)| {
+            let (key, draft) = (slots.get(*slot)?, drafts.get(*slot)?.as_ref()?);
+            Some((key, entry_size(key, draft.bytes())))
+        });
+        let most = self.home.settings().size;
+        self.home.sizes.commit(most, sizes).map_err(|refused| self.home.state_full(refused, most))?;
+        Ok(lease)
+    }
+
+    fn restore(&self, slots: &[Arc<str>], drafts: Drafts) {
+        let mut waste = Waste::default();
+        self.lock().restore(slots, drafts, &mut waste);
+        self.home.shared.discard(waste);
+    }
+
+    /// Queues a finished commit for the store.
+    fn finish(
+        self: &Arc<Self>,
+        mut inner: MutexGuard<'_, Inner>,
+        worker: u32,
+        writes: Writes,
+        lease: Option<Lease>,
+        removes: Option<Removal>,
+    ) -> Durable {
+        let (sender, receiver) = watch::channel(None);
         let cells: Vec<u32> = writes.iter().filter_map(|(key, _)| Some(inner.cells.get(key)?.id)).collect();
         let version = inner.finished;
         inner.queue.push_back(Sealed { version, writes, lease, removes, answer: sender });
@@ -101,7 +260,22 @@ impl Group {
         } else {
             tokio::spawn(Arc::clone(self).carry());
         }
-        Ok(durable)
+        Durable(receiver)
+    }
+
+    /// Gives cells new numbers, so that workers do not use their copies, which may contain a change set that
+    /// was not accepted.
+    pub(crate) fn renumber(&self, slots: &[Arc<str>]) {
+        let shared = &self.home.shared;
+        let mut inner = self.lock();
+        let mut ids = Vec::with_capacity(slots.len());
+        for key in slots {
+            if let Some(cell) = inner.cells.get_mut(key) {
+                ids.push(std::mem::replace(&mut cell.id, shared.cell_id()));
+            }
+        }
+        drop(inner);
+        shared.workers.forget(Forget::Cell, &ids);
     }
 
     /// Submits finished commits to the store until the queue is empty.
@@ -189,27 +363,66 @@ impl Group {
         !inner.is_carried
     }
 
-    async fn settle(&self, sealed: Sealed, written: &[Written]) {
-        let mut texts = Vec::new();
+    async fn settle(self: &Arc<Self>, sealed: Sealed, written: &[Written]) {
+        let (mut texts, mut long, mut waste) = (Vec::new(), Vec::new(), Waste::default());
         {
             let mut inner = self.lock();
             inner.durable = sealed.version;
             for ((key, _), written) in sealed.writes.iter().zip(written) {
                 let Some(cell) = inner.cells.get_mut(key) else { continue };
-                let settled = cell.settle(sealed.version, written.version);
-                let text =
-                    if written.compact { settled.and_then(|()| cell.text_for_store()) } else { Ok(None) };
-                texts.extend(text.ok().flatten().map(|text| (Arc::clone(key), text)));
+                cell.settle(sealed.version, written.version, &mut waste);
+                match cell.compaction(written.compact) {
+                    Ok(Compaction::Store(version, text)) => texts.push((Arc::clone(key), (version, text))),
+                    Ok(Compaction::Long(for_store)) => long.push((Arc::clone(key), for_store)),
+                    Ok(Compaction::Done) | Err(_) => {}
+                }
             }
         }
+        self.home.shared.discard(waste);
+        for (key, for_store) in long {
+            self.begin_compaction(key, for_store);
+        }
         for (key, (version, text)) in texts {
-            // If this fails, the store requests compaction again.
-            drop(self.home.shared.store.submit(Batch::new().compact(key, version, text)).await);
+            self.store_compacted(key, version, text).await;
         }
         if let Some((path, _permit)) = sealed.removes {
             self.home.removed(&path);
         }
         sealed.answer.send_replace(Some(Ok(())));
+    }
+
+    async fn store_compacted(&self, key: Arc<str>, version: u64, text: Bytes) {
+        // If this fails, the store requests compaction again.
+        drop(self.home.shared.store.submit(Batch::new().compact(key, version, text)).await);
+    }
+
+    /// Starts a compaction that takes long, so that it delays no commit.
+    pub(crate) fn begin_compaction(self: &Arc<Self>, key: Arc<str>, for_store: bool) {
+        let group = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Some((stored, text)) = group.compact(&key).await
+                && for_store
+            {
+                group.store_compacted(key, stored, text).await;
+            }
+        });
+    }
+
+    /// Compacts a cell outside of the lock. Returns the new text and its version in the store, unless the cell
+    /// has got another value meanwhile.
+    async fn compact(&self, key: &str) -> Option<(u64, Bytes)> {
+        let mut history = self.lock().cells.get(key)?.history()?;
+        while !self.lock().cells.get(key)?.record(&mut history)? {
+            yield_now().await;
+        }
+        let number = history.number();
+        // Compactions take turns.
+        let payer = QuotaKey::new(&KIND).exempt();
+        let compacted = self.work(payer, move || history.compact()).await;
+        let (compacted, mut waste) = (compacted.ok().and_then(Result::ok), Waste::default());
+        let compacted = self.lock().cells.get_mut(key)?.end_compaction(number, compacted, &mut waste);
+        self.home.shared.discard(waste);
+        compacted.map(|Compacted { stored, text, .. }| (stored, text))
     }
 
     /// Rolls back a commit that the store refused, together with all commits based on it.
@@ -242,27 +455,31 @@ impl Group {
 }
 
 impl Inner {
-    /// Applies all parts of a change set, atomically.
+    /// Returns the error of a refused change set.
+    fn refused(&self, reason: Refused) -> Error {
+        Error::Changes { handler: Arc::clone(&self.writer), reason: reason.to_string() }
+    }
+
+    /// Applies all parts of a change set, atomically. Returns `None`, without an effect, if that takes more
+    /// work than allowed.
     fn make(
         &mut self,
         slots: &[Arc<str>],
         parts: &[Part],
         home: &Home,
-    ) -> Result<Vec<(Arc<str>, Write)>, Error> {
+        effort: &mut Effort,
+    ) -> Result<Option<Writes>, Error> {
         let version = self.finished + u64::from(!parts.is_empty());
         let mut writes = Vec::with_capacity(parts.len());
         for part in parts {
             let found = slots.get(part.slot).and_then(|key| Some((key, self.cells.get_mut(key)?)));
-            let made =
-                found.map(|(key, cell)| cell.change(part, version).map(|write| (Arc::clone(key), write)));
+            let made = found
+                .map(|(key, cell)| cell.change(part, version, effort).map(|write| (Arc::clone(key), write)));
             match made {
                 Some(Ok(write)) => writes.push(write),
                 Some(Err(refused)) => {
-                    self.take_back(slots, parts, home);
-                    return Err(Error::Changes {
-                        handler: Arc::clone(&self.writer),
-                        reason: refused.to_string(),
-                    });
+                    self.take_back(slots, parts);
+                    return if refused.is_long() { Ok(None) } else { Err(self.refused(refused)) };
                 }
                 None => {}
             }
@@ -272,25 +489,80 @@ impl Inner {
             .filter_map(|(key, _)| self.cells.get(key).map(|cell| (key, entry_size(key, cell.bytes()))));
         let most = home.settings().size;
         if let Err(refused) = home.sizes.commit(most, sizes) {
-            self.take_back(slots, parts, home);
+            self.take_back(slots, parts);
             return Err(home.state_full(refused, most));
         }
         self.finished = version;
-        Ok(writes)
+        Ok(Some(writes))
     }
 
-    /// Rolls back a refused change set. The worker's copies still contain it, so these cells get new numbers
-    /// and are sent again.
-    fn take_back(&mut self, slots: &[Arc<str>], parts: &[Part], home: &Home) {
-        for cell in self.cells.values_mut() {
-            cell.take_back(self.finished);
-        }
-        let mut ids = Vec::with_capacity(parts.len());
+    /// Rolls back a change set that was not accepted.
+    fn take_back(&mut self, slots: &[Arc<str>], parts: &[Part]) {
         for key in parts.iter().filter_map(|part| slots.get(part.slot)) {
             if let Some(cell) = self.cells.get_mut(key) {
-                ids.push(std::mem::replace(&mut cell.id, home.shared.cell_id()));
+                cell.take_back(self.finished);
             }
         }
-        home.shared.workers.forget(Forget::Cell, &ids);
     }
+
+    /// Adds a change set that was applied to drafts, which are put back already.
+    fn push(&mut self, slots: &[Arc<str>], applied: Vec<(usize, Applied)>) -> Writes {
+        self.finished += u64::from(!applied.is_empty());
+        let mut writes = Vec::with_capacity(applied.len());
+        for (slot, applied) in applied {
+            if let Some(key) = slots.get(slot)
+                && let Some(cell) = self.cells.get_mut(key)
+            {
+                writes.push((Arc::clone(key), cell.push(applied, self.finished)));
+            }
+        }
+        writes
+    }
+
+    /// Puts drafts back into their cells.
+    fn restore(&mut self, slots: &[Arc<str>], mut drafts: Drafts, waste: &mut Waste) {
+        for (slot, key) in slots.iter().enumerate() {
+            let draft = drafts.get_mut(slot).and_then(Option::take);
+            if let Some(cell) = self.cells.get_mut(key) {
+                cell.restore(draft, waste);
+            } else {
+                waste.add(draft.as_ref().map_or(0, Draft::bytes), draft);
+            }
+        }
+    }
+}
+
+/// Takes the drafts that a job and its caller share.
+fn take(held: &Mutex<Option<Drafts>>) -> Option<Drafts> {
+    held.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// Applies a change set to drafts, atomically. Returns what was applied, by slot.
+fn apply(text: &Bytes, mut drafts: Drafts) -> (Drafts, Result<Vec<(usize, Applied)>, Refused>) {
+    // A copy, since the text may be a small part of a large frame.
+    let text = Bytes::copy_from_slice(text);
+    let parts = match Changes::read(&text).and_then(|changes| changes.parts(drafts.len())) {
+        Ok(parts) => parts,
+        Err(refused) => return (drafts, Err(refused)),
+    };
+    let mut all = Vec::with_capacity(parts.len());
+    for part in parts {
+        // The cells of a removed instance are gone.
+        let Some(Some(draft)) = drafts.get_mut(part.slot) else { continue };
+        match draft.change(&part) {
+            Ok(applied) => all.push((part.slot, applied)),
+            Err(refused) => return (undo(drafts, all), Err(refused)),
+        }
+    }
+    (drafts, Ok(all))
+}
+
+/// Undoes what was applied to drafts.
+fn undo(mut drafts: Drafts, applied: Vec<(usize, Applied)>) -> Drafts {
+    for (slot, applied) in applied {
+        if let Some(Some(draft)) = drafts.get_mut(slot) {
+            draft.take_back(applied);
+        }
+    }
+    drafts
 }

@@ -4,15 +4,18 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use json::Document;
+use offload::QuotaKey;
 use store::Batch;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::cell::SHORT;
 use super::commit::Durable;
 use super::error::Error;
 use super::group::{Group, State};
 use super::held::Held;
 use super::home::Home;
-use super::instances::{Known, MAX_CAPTURES, Record, check_path, instance_size};
+use super::instances::{Known, MAX_CAPTURES, Record, check_path, instance_size, record_text};
 use super::plan::{Plan, Scope};
 use super::sizes::entry_size;
 use super::ticket::{ReadTicket, WriteTicket};
@@ -40,16 +43,16 @@ pub struct Ask<'a> {
 }
 
 /// The declaration of a nested resource by a handler.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Declaration<'a> {
     /// The index of the resource.
     pub resource: usize,
     /// The path of the new instance.
     pub path: &'a str,
     /// The captured values, as JSON text.
-    pub captures: &'a str,
+    pub captures: Bytes,
     /// The initial values of its cells, as the JSON text of an object by name.
-    pub initials: &'a str,
+    pub initials: Bytes,
     /// The previous commit of the declaring run.
     pub after: Option<&'a Durable>,
 }
@@ -78,6 +81,12 @@ struct Wanted {
     keys: Vec<Arc<str>>,
     /// These keys, and all others that have to be loaded with them.
     loaded: Vec<Arc<str>>,
+}
+
+/// The texts of a declaration, parsed.
+struct Parsed {
+    record: Record,
+    initials: Option<Document>,
 }
 
 /// Keys of the store with their sizes.
@@ -141,8 +150,7 @@ impl Edition {
             let mut eager = self.eager(ask, wanted);
             eager.any(|(_, key)| is_coming(key)).then_some(inner.generation)?
         };
-        // An empty commit: it completes after all earlier ones.
-        Some(wanted.group.commit(&[], generation, 0, b"", None))
+        Some(wanted.group.settled(generation))
     }
 
     /// Waits for the group's slot, and returns a ticket to write.
@@ -268,6 +276,10 @@ impl Edition {
             after.wait().await?;
         }
         let epoch = self.home.shared.epoch();
+        if let Some(known) = self.home.instance(declaration.path).await? {
+            return self.existing(known, site, declaration.resource);
+        }
+        let Parsed { record, initials } = self.parsed(&declaration, site).await?;
         loop {
             if let Some(known) = self.home.instance(declaration.path).await? {
                 return self.existing(known, site, declaration.resource);
@@ -277,8 +289,7 @@ impl Edition {
             let service = || Arc::clone(self.home.keys.service());
             let _room =
                 self.home.instances.room(most).ok_or_else(|| Error::TooMany { service: service(), most })?;
-            let text: Bytes = self.record(declaration, site)?.into();
-            let (batch, sizes) = self.declaration(declaration, text.clone())?;
+            let (batch, sizes) = self.declaration(&declaration, record.text.clone(), initials.as_ref());
             let bytes = sizes.iter().map(|(_, size)| size).sum();
             let reserved = self.home.sizes.reserve(settings.size, bytes);
             let _reserved = reserved.map_err(|refused| self.home.state_full(refused, settings.size))?;
@@ -288,8 +299,7 @@ impl Edition {
                     self.home.appeared(declaration.path);
                     sizes.iter().for_each(|(key, size)| self.home.sizes.set(key, *size));
                     let version = written.get(1).map_or(0, |written| written.version);
-                    let known =
-                        self.home.instances.add(&self.home, declaration.path, (version, text), epoch)?;
+                    let known = self.home.instances.add(&self.home, declaration.path, version, record, epoch);
                     let resource = declaration.resource;
                     return Ok(Declared::New(Instance { home: Arc::clone(&self.home), known, resource }));
                 }
@@ -308,29 +318,42 @@ impl Edition {
         Ok(Declared::Existing(Instance { home: Arc::clone(&self.home), known, resource }))
     }
 
-    /// Returns the store's record of an instance.
-    fn record(&self, declaration: Declaration<'_>, site: &str) -> Result<String, Error> {
-        let refused = |reason: String| Error::declaration(declaration.path, reason);
-        let captures = Bytes::copy_from_slice(declaration.captures.as_bytes());
-        index(captures).map_err(|error| refused(format!("its captured values are not JSON ({error})")))?;
-        Ok(Record { site, captures: declaration.captures, ends: self.home.ends() }.text())
+    /// Parses the texts of a declaration; long ones in the pool.
+    async fn parsed(&self, declaration: &Declaration<'_>, site: &Arc<str>) -> Result<Parsed, Error> {
+        let (captures, initials) = (declaration.captures.clone(), declaration.initials.clone());
+        let (site, ends) = (Arc::clone(site), self.home.ends());
+        let length = captures.len() + initials.len();
+        let parse = move || -> Result<Parsed, String> {
+            let text = record_text(&site, ends, &captures)?;
+            let record = Record::read(text).map_err(|reason| format!("its record is invalid: {reason}"))?;
+            let initials = (!initials.is_empty()).then(|| index(Bytes::copy_from_slice(&initials)));
+            let initials = initials.transpose();
+            let initials = initials.map_err(|error| format!("its initial values are not JSON ({error})"))?;
+            Ok(Parsed { record, initials })
+        };
+        let parsed = if length <= SHORT {
+            parse()
+        } else {
+            self.home.shared.work(QuotaKey::new(self.home.keys.service()), parse).await?
+        };
+        parsed.map_err(|reason| Error::declaration(declaration.path, reason))
     }
 
     /// Returns the store's batch, and the size of each of its keys. The batch also removes all old data at
     /// the path.
-    fn declaration(&self, declaration: Declaration<'_>, record: Bytes) -> Result<(Batch, KeySizes), Error> {
-        let refused = |reason: String| Error::declaration(declaration.path, reason);
+    fn declaration(
+        &self,
+        declaration: &Declaration<'_>,
+        record: Bytes,
+        initials: Option<&Document>,
+    ) -> (Batch, KeySizes) {
         let keys = &self.home.keys;
         let batch = Batch::new().remove_all(keys.instance(declaration.path));
         let declared = keys.declared(declaration.path);
         let size = instance_size(&declared, declaration.path, record.len());
         let mut sizes = vec![(Arc::clone(&declared), size)];
         let mut batch = batch.create(declared, record);
-        if declaration.initials.is_empty() {
-            return Ok((batch, sizes));
-        }
-        let initials = index(Bytes::copy_from_slice(declaration.initials.as_bytes()))
-            .map_err(|error| refused(format!("its initial values are not JSON ({error})")))?;
+        let Some(initials) = initials else { return (batch, sizes) };
         let cells = self.plan.resources.get(declaration.resource).map(|resource| &resource.cells[..]);
         for cell in cells.unwrap_or_default().iter().filter_map(|cell| self.plan.cells.get(*cell)) {
             if let Some(value) = initials.root().last_member(cell.name.as_bytes()) {
@@ -339,7 +362,7 @@ impl Edition {
                 batch = batch.create(key, value);
             }
         }
-        Ok((batch, sizes))
+        (batch, sizes)
     }
 
     /// Removes the instance at a path, even if this program does not declare it. The removal is durable on

@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
+use services::Problem;
+
 /// A failure to read, write or create state. The failed operation has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// An error of the store.
     #[error(transparent)]
     Store(#[from] store::Error),
+    /// The pool did not do long work.
+    #[error(transparent)]
+    Unfinished(#[from] services::Unfinished),
     /// A run requests a group that one of its callers, or the run itself, is writing (rule 7).
     #[error("{asker} needs state that {holder} holds, and {holder} waits for {asker}: neither could go on")]
     SelfCall {
@@ -124,6 +129,7 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Store(error) => error.code(),
+            Self::Unfinished(error) => error.code(),
             Self::SelfCall { .. } => "state-self-call",
             Self::Circle { .. } => "state-circle",
             Self::Changes { .. } => "state-changes-invalid",
@@ -143,7 +149,7 @@ impl Error {
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
-            Self::Store(_) | Self::TooMany { .. } | Self::StateFull { .. } => 503,
+            Self::Store(_) | Self::Unfinished(_) | Self::TooMany { .. } | Self::StateFull { .. } => 503,
             Self::SelfCall { .. } | Self::Circle { .. } => 508,
             Self::Gone { .. } => 404,
             _ => 500,
@@ -161,6 +167,7 @@ impl Error {
                 "nothing of this request was stored, so send it again"
             }
             Self::Store(error) => error.hint(),
+            Self::Unfinished(_) => "nothing of this request was stored, so send it again later",
             Self::SelfCall { .. } => {
                 "make the call after the last use of the state in its handler, or let the called handler only read"
             }

@@ -13,10 +13,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use store::Lease;
+use offload::QuotaKey;
+use store::{Lease, Log};
 use tokio::sync::{Notify, Semaphore};
 
-use super::cell::Cell;
+use super::cell::{Cell, Compaction, Folded, SHORT, Waste};
 use super::changes::Refused;
 use super::commit::Sealed;
 use super::error::Error;
@@ -119,7 +120,7 @@ impl Group {
 
     /// Ensures that these cells are loaded and include all commits of other gateways, and, for a writer, that
     /// this gateway holds the lease.
-    pub(crate) async fn prepare(&self, wanted: &[Arc<str>], writes: bool) -> Result<(), Error> {
+    pub(crate) async fn prepare(self: &Arc<Self>, wanted: &[Arc<str>], writes: bool) -> Result<(), Error> {
         if self.is_ready(wanted, writes) {
             return Ok(());
         }
@@ -147,8 +148,7 @@ impl Group {
     async fn retire(self: &Arc<Self>) {
         let Ok(permit) = self.slot.acquire().await else { return };
         let generation = self.lock().generation;
-        // An empty commit: it completes after all earlier ones.
-        if let Ok(settled) = self.commit(&[], generation, 0, b"", None) {
+        if let Ok(settled) = self.settled(generation) {
             let _ = settled.wait().await;
         }
         self.close(State::Closed);
@@ -201,10 +201,12 @@ impl Group {
         }
     }
 
-    async fn load(&self, wanted: &[Arc<str>], epoch: u64) -> Result<(), Error> {
+    async fn load(self: &Arc<Self>, wanted: &[Arc<str>], epoch: u64) -> Result<(), Error> {
         let (known, is_new) = self.unknown(wanted, epoch);
         let elsewhere = if is_new { self.elsewhere().await? } else { 0 };
         let logs = self.home.shared.store.load_after(known.clone()).await?;
+        let logs = self.folded(&known, logs).await?;
+        let (mut waste, mut long) = (Waste::default(), Vec::new());
         let mut inner = self.lock();
         // Pending commits build on the current values: the store will report whether these are still valid.
         let is_busy = inner.finished != inner.durable;
@@ -218,9 +220,7 @@ impl Group {
                     came += log.as_ref().filter(|_| is_counted).map_or(0, |log| log.version);
                     let id = shared.cell_id();
                     let cell = match log {
-                        Some(log) => {
-                            Cell::loaded(id, version, log).map_err(|refused| unreadable(&key, refused))?
-                        }
+                        Some(log) => Cell::loaded(id, version, log),
                         None => Cell::missing(id, version),
                     };
                     inner.cells.insert(Arc::clone(&key), cell);
@@ -228,11 +228,16 @@ impl Group {
                 (Some(cell), _) if is_busy || cell.stored != asked => {}
                 (Some(cell), Some(log)) if log.version > asked => {
                     came += log.version - asked;
-                    cell.refresh(next, log).map_err(|refused| unreadable(&key, refused))?;
+                    cell.refresh(next, log, &mut waste);
+                    match cell.compaction(false).map_err(|refused| unreadable(&key, refused))? {
+                        Compaction::Long(_) => long.push(Arc::clone(&key)),
+                        Compaction::Store(..) | Compaction::Done => {}
+                    }
                 }
                 (Some(cell), None) if asked > 0 => {
                     shared.workers.forget(Forget::Cell, &[cell.id]);
-                    *cell = Cell::missing(shared.cell_id(), version);
+                    let missing = Cell::missing(shared.cell_id(), version);
+                    waste.add(cell.bytes(), std::mem::replace(cell, missing));
                 }
                 _ => {}
             }
@@ -250,7 +255,29 @@ impl Group {
             inner.durable = inner.finished;
             inner.seen = epoch;
         }
+        drop(inner);
+        self.home.shared.discard(waste);
+        for key in long {
+            self.begin_compaction(key, false);
+        }
         Ok(())
+    }
+
+    /// Applies the changes of logs to their snapshots; long ones in the pool.
+    async fn folded(
+        &self,
+        known: &[(Arc<str>, u64)],
+        logs: Vec<Option<Log>>,
+    ) -> Result<Vec<Option<Folded>>, Error> {
+        let work = logs.iter().flatten().map(Folded::work).sum::<usize>();
+        let fold = move || logs.into_iter().map(|log| log.map(Folded::of).transpose()).collect::<Vec<_>>();
+        let folded = if work <= SHORT {
+            fold()
+        } else {
+            self.home.shared.work(QuotaKey::new(&self.lease_name), fold).await?
+        };
+        let keys = known.iter().map(|(key, _)| key);
+        keys.zip(folded).map(|(key, log)| log.map_err(|refused| unreadable(key, refused))).collect()
     }
 
     /// Returns the keys to be loaded, with the known version of each, and whether nothing is loaded yet.
@@ -307,6 +334,11 @@ impl Group {
             // A lease that is not released expires.
             let _ = self.home.shared.store.release(&lease).await;
         }
+    }
+
+    /// The length of the texts of all cells.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().cells.values().map(Cell::bytes).sum()
     }
 
     /// Discards the cells, and sets the state that later requests find.

@@ -6,14 +6,16 @@
 //! anything.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use store::{Batch, Lease};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::yield_now;
 
-use super::cell::Cell;
+use super::cell::{Cell, Waste};
 use super::error::Error;
 use super::group::{Group, LEASE, State};
 use super::held::{Held, Waits};
@@ -26,6 +28,9 @@ use super::{IDLE, Settings, Shared};
 
 /// The initial and the maximum interval between attempts to acquire a lease.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
+
+/// The number of groups that maintenance handles at once.
+const PAGE: usize = 256;
 
 /// Cells that are written together.
 #[derive(Debug, PartialEq, Eq)]
@@ -79,7 +84,8 @@ type Place = (Arc<str>, Option<Arc<str>>);
 struct Table {
     /// The domains by cell.
     domains: HashMap<Arc<str>, Arc<Domain>>,
-    groups: HashMap<Place, Arc<Group>>,
+    /// In order, so that maintenance can go through them page by page.
+    groups: BTreeMap<Place, Arc<Group>>,
     /// Groups of domains that are no longer active.
     retired: Vec<Arc<Group>>,
 }
@@ -193,14 +199,23 @@ impl Home {
         self.table().groups.values().map(Arc::clone).collect()
     }
 
+    /// Returns the first groups after a place.
+    fn page(&self, after: Option<&Place>) -> Vec<(Place, Arc<Group>)> {
+        let table = self.table();
+        let rest = table.groups.range::<Place, _>((after.map_or(Unbounded, Excluded), Unbounded));
+        rest.take(PAGE).map(|(place, group)| (place.clone(), Arc::clone(group))).collect()
+    }
+
     /// Activates the coarsest domains that all these plans require.
     pub(crate) fn arrange(&self, plans: &[Arc<Plan>]) {
         let mut table = self.table();
         let table = &mut *table;
         table.domains = domains(plans);
-        let domains = &table.domains;
-        let changed = table.groups.extract_if(|(name, _), group| domains.get(name) != Some(&group.domain));
-        table.retired.extend(changed.map(|(_, group)| group));
+        let Table { domains, groups, retired } = table;
+        let is_changed =
+            |((name, _), group): &(&Place, &Arc<Group>)| domains.get(name) != Some(&group.domain);
+        let changed: Vec<Place> = groups.iter().filter(is_changed).map(|(place, _)| place.clone()).collect();
+        retired.extend(changed.iter().filter_map(|place| groups.remove(place)));
     }
 
     /// Acquires a lease, waiting until no other gateway holds it.
@@ -274,7 +289,7 @@ impl Home {
         for (group, _) in &slots {
             // Waits for earlier commits; their errors are reported to their writers.
             let generation = group.lock().generation;
-            if let Ok(durable) = group.commit(&[], generation, 0, b"", None) {
+            if let Ok(durable) = group.settled(generation) {
                 let _ = durable.wait().await;
             }
         }
@@ -300,9 +315,12 @@ impl Home {
             gone.extend(table.retired.extract_if(.., |group| group.path.as_deref() == Some(path)));
             gone
         };
+        let mut waste = Waste::default();
         for group in gone {
             group.close(State::Gone);
+            waste.add(group.bytes(), group);
         }
+        self.shared.discard(waste);
         self.drop_cells(path, |_| true);
         // Last, when no group can update sizes there any more.
         self.sizes.remove(&self.keys.declared(path));
@@ -319,13 +337,22 @@ impl Home {
 
     /// Drops cells at a path, so that they are loaded again on the next use.
     fn drop_cells(&self, path: &str, which: impl Fn(&Cell) -> bool) {
-        let own = self.keys.instance(path);
+        let (mut ids, mut waste) = (Vec::new(), Waste::default());
         for group in self.groups_at(Some(path)).into_iter().chain(self.groups_at(None)) {
+            // By their keys: a group may have the cells of a hundred thousand instances.
+            let keys = group.domain.scattered.iter().map(|cell| self.keys.cell(path, cell));
             let cells = &mut group.lock().cells;
-            let dropped = cells.extract_if(|key, cell| key.starts_with(&*own) && which(cell));
-            let ids: Vec<u32> = dropped.map(|(_, cell)| cell.id).collect();
-            self.shared.workers.forget(Forget::Cell, &ids);
+            for key in keys {
+                if cells.get(&key).is_some_and(&which)
+                    && let Some(cell) = cells.remove(&key)
+                {
+                    ids.push(cell.id);
+                    waste.add(cell.bytes(), cell);
+                }
+            }
         }
+        self.shared.workers.forget(Forget::Cell, &ids);
+        self.shared.discard(waste);
     }
 
     /// Loads the data that is needed before the first request.
@@ -344,37 +371,74 @@ impl Home {
 
     /// Performs periodic maintenance, about once a second.
     pub(crate) async fn tick(&self, tick: u64, now: SystemTime, instant: Instant) {
-        for path in self.instances.over(milliseconds(now)) {
-            // An instance that is being written is removed at a later tick.
-            let Ok(slots) = self.slots(&Held::none(), None) else { continue };
-            if let Err(error) = self.remove_now(&path, slots).await {
-                tracing::warn!(%error, path = &*path, "an expired dynamic resource was not removed");
+        let mut last = None;
+        loop {
+            let page = self.instances.over(milliseconds(now), last.as_ref());
+            let Some(end) = page.last() else { break };
+            last = Some(end.clone());
+            for (_, path) in page {
+                // An instance that is being written is removed at a later tick.
+                let Ok(slots) = self.slots(&Held::none(), None) else { continue };
+                if let Err(error) = self.remove_now(&path, slots).await {
+                    tracing::warn!(%error, path = &*path, "an expired dynamic resource was not removed");
+                }
             }
+            yield_now().await;
         }
         if let Err(error) = self.look().await {
             tracing::warn!(%error, "changes of dynamic resources by other gateways were not loaded");
         }
-        for group in self.groups() {
-            group.keep_lease(instant).await;
+        let mut last = None;
+        loop {
+            let page = self.page(last.as_ref());
+            let Some((end, _)) = page.last() else { break };
+            last = Some(end.clone());
+            for (_, group) in page {
+                group.keep_lease(instant).await;
+            }
+            yield_now().await;
         }
         self.let_go(tick.saturating_sub(IDLE)).await;
     }
 
     /// Unloads groups that have not been used since `tick`.
     pub(crate) async fn let_go(&self, tick: u64) {
-        let idle: Vec<Arc<Group>> = {
-            let mut table = self.table();
-            let is_idle = |group: &Arc<Group>| {
-                let inner = group.lock();
-                // Only the table refers to it, so there is neither a run nor a courier.
-                Arc::strong_count(group) == 1 && inner.used < tick && !inner.is_carried
-            };
-            table.groups.extract_if(|_, group| is_idle(group)).map(|(_, group)| group).collect()
-        };
-        for group in idle {
-            group.close(State::Closed);
-            group.release().await;
+        let mut last = None;
+        loop {
+            let (idle, end) = self.take_idle(last.as_ref(), tick);
+            if end.is_none() {
+                break;
+            }
+            last = end;
+            let mut waste = Waste::default();
+            for group in idle {
+                group.close(State::Closed);
+                group.release().await;
+                waste.add(group.bytes(), group);
+            }
+            self.shared.discard(waste);
+            yield_now().await;
         }
+    }
+
+    /// Removes those of the first groups after a place that have not been used since `tick`. Returns them, and
+    /// the last place that was checked.
+    fn take_idle(&self, after: Option<&Place>, tick: u64) -> (Vec<Arc<Group>>, Option<Place>) {
+        let mut table = self.table();
+        let rest = table.groups.range::<Place, _>((after.map_or(Unbounded, Excluded), Unbounded));
+        let page: Vec<Place> = rest.take(PAGE).map(|(place, _)| place.clone()).collect();
+        let is_idle = |group: &Arc<Group>| {
+            let inner = group.lock();
+            // Only the table refers to it, so there is neither a run nor a courier.
+            Arc::strong_count(group) == 1 && inner.used < tick && !inner.is_carried
+        };
+        let mut idle = Vec::new();
+        for place in &page {
+            if table.groups.get(place).is_some_and(is_idle) {
+                idle.extend(table.groups.remove(place));
+            }
+        }
+        (idle, page.into_iter().next_back())
     }
 }
 

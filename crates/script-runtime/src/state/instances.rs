@@ -10,6 +10,7 @@
 //! ([`instance_size`]).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,6 +22,7 @@ use services::path::has_dot_segment;
 use super::error::Error;
 use super::home::Home;
 use super::sizes::entry_size;
+use crate::index::index;
 
 /// The number of instances that are loaded at once.
 const PAGE: usize = 1000;
@@ -73,11 +75,13 @@ pub(crate) struct Known {
 // The remainder is for the counters of its `Arc` and of its record, and its entries in the registry.
 const _: () = assert!(size_of::<Known>() as u64 + 128 <= INSTANCE);
 
-/// The record of an instance in the store.
-pub(crate) struct Record<'a> {
-    pub(crate) site: &'a str,
-    pub(crate) captures: &'a str,
-    pub(crate) ends: Option<u64>,
+/// The record of an instance in the store: its JSON text, parsed.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) text: Bytes,
+    site: String,
+    captures: Bytes,
+    ends: Option<u64>,
 }
 
 /// Room for one more instance, until it is added or given up.
@@ -89,18 +93,40 @@ impl Drop for Room<'_> {
     }
 }
 
-impl Record<'_> {
-    /// Returns the JSON text. It stays in memory, so its allocation has the exact length.
-    pub(crate) fn text(&self) -> String {
-        let site = serde_json::Value::from(self.site);
-        let ends = self.ends.map(|ends| format!(",\"ends\":{ends}")).unwrap_or_default();
-        let head = format!("{{\"site\":{site}{ends},\"captures\":");
-        let mut text = String::with_capacity(head.len() + self.captures.len() + 1);
-        text.push_str(&head);
-        text.push_str(self.captures);
-        text.push('}');
-        text
+impl Record {
+    /// Parses the text of a record.
+    ///
+    /// # Errors
+    /// The reason why it is not one.
+    pub(crate) fn read(text: Bytes) -> Result<Self, String> {
+        let document = Document::new(text.clone()).map_err(|error| error.to_string())?;
+        let member = |name: &[u8]| document.root().member(name);
+        let site = member(b"site").and_then(json::Node::string).ok_or("it has no `site`")?;
+        let captures = member(b"captures").ok_or("it has no `captures`")?.slice();
+        let ends = match member(b"ends").and_then(json::Node::number) {
+            Some(Number::Unsigned(ends)) => Some(ends),
+            _ => None,
+        };
+        Ok(Self { text, site: String::from_utf8_lossy(&site).into_owned(), captures, ends })
     }
+}
+
+/// Returns the text of a record. It stays in memory, so its allocation has the exact length.
+///
+/// # Errors
+/// The captured values are not JSON.
+pub(crate) fn record_text(site: &str, ends: Option<u64>, captures: &[u8]) -> Result<Bytes, String> {
+    let captures = String::from_utf8_lossy(captures);
+    index(Bytes::copy_from_slice(captures.as_bytes()))
+        .map_err(|error| format!("its captured values are not JSON ({error})"))?;
+    let site = serde_json::Value::from(site);
+    let ends = ends.map(|ends| format!(",\"ends\":{ends}")).unwrap_or_default();
+    let head = format!("{{\"site\":{site}{ends},\"captures\":");
+    let mut text = String::with_capacity(head.len() + captures.len() + 1);
+    text.push_str(&head);
+    text.push_str(&captures);
+    text.push('}');
+    Ok(text.into())
 }
 
 /// Returns the share of an instance in the size of the state: its key and record in the store, and its
@@ -167,37 +193,43 @@ impl Instances {
         Some(known)
     }
 
-    /// Returns the instances that have expired at `now`.
-    pub(crate) fn over(&self, now: u64) -> Vec<Arc<str>> {
+    /// Returns some of the instances that have expired at `now`: the first ones after this one, each with its
+    /// expiry time.
+    pub(crate) fn over(&self, now: u64, after: Option<&(u64, Arc<str>)>) -> Vec<(u64, Arc<str>)> {
         let registry = self.lock();
-        registry.ends.iter().take_while(|(ends, _)| *ends <= now).map(|(_, path)| Arc::clone(path)).collect()
+        let rest = registry.ends.range::<(u64, Arc<str>), _>((after.map_or(Unbounded, Excluded), Unbounded));
+        rest.take_while(|(ends, _)| *ends <= now).take(PAGE).cloned().collect()
     }
 
-    /// Adds an instance from its record. If it exists already, returns the existing one.
-    pub(crate) fn add(
+    /// Adds an instance from the text of its record. If it exists already, returns the existing one.
+    fn add_stored(
         &self,
         home: &Home,
         path: &str,
         (version, text): (u64, Bytes),
         epoch: u64,
     ) -> Result<Arc<Known>, Error> {
-        let broken =
-            |reason: &str| Error::Unreadable { key: home.keys.declared(path), reason: reason.to_owned() };
+        let broken = |reason| Error::Unreadable { key: home.keys.declared(path), reason };
+        Ok(self.add(home, path, version, Record::read(text).map_err(broken)?, epoch))
+    }
+
+    /// Adds an instance. If it exists already, returns the existing one.
+    pub(crate) fn add(
+        &self,
+        home: &Home,
+        path: &str,
+        version: u64,
+        record: Record,
+        epoch: u64,
+    ) -> Arc<Known> {
+        let Record { text, site, captures, ends } = record;
         let length = text.len();
-        let document = Document::new(text).map_err(|error| broken(&error.to_string()))?;
-        let member = |name: &[u8]| document.root().member(name);
-        let site = member(b"site").and_then(json::Node::string).ok_or_else(|| broken("it has no `site`"))?;
-        let captures = member(b"captures").ok_or_else(|| broken("it has no `captures`"))?.slice();
-        let ends = match member(b"ends").and_then(json::Node::number) {
-            Some(Number::Unsigned(ends)) => Some(ends),
-            _ => None,
-        };
         let mut registry = self.lock();
         if let Some(known) = registry.by_path.get(path) {
-            return Ok(Arc::clone(known));
+            return Arc::clone(known);
         }
         let path: Arc<str> = path.into();
-        let site = registry.site(&String::from_utf8_lossy(&site));
+        let site = registry.site(&site);
         let seen = AtomicU64::new(epoch);
         let id = home.shared.instance_id();
         let known = Arc::new(Known { id, path: Arc::clone(&path), site, captures, version, ends, seen });
@@ -205,7 +237,7 @@ impl Instances {
         registry.by_path.insert(path, Arc::clone(&known));
         let key = home.keys.declared(&known.path);
         home.sizes.set(&key, instance_size(&key, &known.path, length));
-        Ok(known)
+        known
     }
 }
 
@@ -233,7 +265,7 @@ impl Home {
             after = last.as_str().into();
             for (key, log) in page {
                 if let (Some(path), Some(text)) = (key.strip_prefix(&*prefix), log.snapshot) {
-                    self.instances.add(self, path, text, epoch)?;
+                    self.instances.add_stored(self, path, text, epoch)?;
                 }
             }
         }
@@ -262,7 +294,7 @@ impl Home {
                 if let (Some(path), Some(text)) =
                     (key.strip_prefix(&*prefix), log.and_then(|log| log.snapshot))
                 {
-                    self.instances.add(self, path, text, epoch)?;
+                    self.instances.add_stored(self, path, text, epoch)?;
                 }
             }
         }
@@ -282,7 +314,7 @@ impl Home {
     pub(crate) async fn adopt(&self, path: &str) -> Result<(), Error> {
         let stored = self.shared.store.load(self.keys.declared(path)).await?.and_then(|log| log.snapshot);
         if let Some(stored) = stored {
-            self.instances.add(self, path, stored, self.shared.epoch())?;
+            self.instances.add_stored(self, path, stored, self.shared.epoch())?;
         }
         Ok(())
     }
@@ -303,7 +335,7 @@ impl Home {
             self.drop_old(&known);
         }
         let Some(stored) = stored else { return Ok(None) };
-        let known = self.instances.add(self, path, stored, epoch)?;
+        let known = self.instances.add_stored(self, path, stored, epoch)?;
         known.seen.store(epoch, Ordering::Relaxed);
         Ok(Some(known))
     }

@@ -105,6 +105,25 @@ impl Object {
         }
     }
 
+    /// The number of members that fit before all of them move.
+    pub(crate) fn capacity(&self) -> usize {
+        match &self.members {
+            // Lists are short.
+            Members::Few(_) => usize::MAX,
+            Members::Many(many) => many.capacity(),
+        }
+    }
+
+    /// Returns the values, in any order.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Node> {
+        let (few, many) = match &self.members {
+            Members::Few(few) => (Some(few), None),
+            Members::Many(many) => (None, Some(many)),
+        };
+        let few = few.into_iter().flatten().map(|(_, _, node)| node);
+        few.chain(many.into_iter().flat_map(HashMap::values).map(|(_, node)| node))
+    }
+
     /// The size of the names and values as JSON text in bytes, without separators.
     pub(crate) fn size(&self) -> usize {
         match &self.members {

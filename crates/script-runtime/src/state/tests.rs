@@ -3,6 +3,7 @@
 mod gateways;
 mod instances;
 mod law;
+mod long;
 mod replica;
 mod rules;
 mod sizes;
@@ -19,6 +20,7 @@ use super::{
     Ask, Durable, Edition, Error, Held, Plan, PlanCell, PlanHandler, PlanResource, ReadTicket, Scope,
     Service, Settings, States, WriteTicket,
 };
+use crate::tests::rig::pool;
 use replica::Replica;
 
 /// Returns a cell of a plan: its key, its scope, and whether it is initialised before its first use.
@@ -65,7 +67,7 @@ impl Ground {
     }
 
     pub(super) async fn on(folder: Arc<TempDir>, plan: Plan, settings: Settings) -> Self {
-        let states = States::open(folder.path(), Durability::Process).unwrap();
+        let states = States::open(folder.path(), Durability::Process, pool()).unwrap();
         let service = states.service(plan, settings).await.unwrap();
         Self { folder, states, service }
     }

@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use offload::QuotaKey;
+use services::Unfinished;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::cell::Cell;
-use super::commit::Durable;
+use super::cell::{Cell, SHORT};
+use super::commit::{Durable, Removal};
 use super::error::Error;
 use super::group::Group;
 use super::held::Held;
-use super::workers::Frame;
+use super::tree::Effort;
+use super::workers::{Frame, Shipment};
 
 /// The run's cells.
 #[derive(Debug)]
@@ -20,6 +24,7 @@ struct View {
     ids: Vec<u32>,
     version: u64,
     durable: u64,
+    is_behind: bool,
 }
 
 /// The permission to read the last durable version for the duration of the run.
@@ -33,11 +38,17 @@ pub struct WriteTicket {
     generation: u64,
     planned: Vec<usize>,
     held: Held,
+    /// Whether a worker may have completed the run.
+    is_begun: bool,
     /// Passed on to the next writer when the ticket is dropped.
     permit: Option<OwnedSemaphorePermit>,
 }
 
 impl View {
+    fn new(group: Arc<Group>, keys: Vec<Arc<str>>) -> Self {
+        Self { group, keys, ids: Vec::new(), version: 0, durable: 0, is_behind: false }
+    }
+
     /// Captures the current version of the group, before the run is sent.
     fn look(&mut self, is_writer: bool) -> u64 {
         let mut inner = self.group.lock();
@@ -54,20 +65,23 @@ impl View {
         inner.generation
     }
 
-    fn ship(&self, worker: u32) -> Vec<Frame> {
+    fn ship(&mut self, worker: u32) -> Vec<Frame> {
         let inner = self.group.lock();
-        self.group.home.shared.workers.ship(worker, |worker, frames| {
+        let mut shipment = Shipment::new();
+        let frames = self.group.home.shared.workers.ship(worker, |worker, frames| {
             for cell in self.keys.iter().filter_map(|key| inner.cells.get(key)) {
                 let has = worker.cells.get(&cell.id).copied();
-                worker.cells.insert(cell.id, cell.ship(has, self.version, frames));
+                worker.cells.insert(cell.id, cell.ship(has, self.version, &mut shipment, frames));
             }
-        })
+        });
+        self.is_behind = shipment.is_partial;
+        frames
     }
 }
 
 impl ReadTicket {
     pub(crate) fn new(group: Arc<Group>, keys: Vec<Arc<str>>) -> Self {
-        let mut view = View { group, keys, ids: Vec::new(), version: 0, durable: 0 };
+        let mut view = View::new(group, keys);
         view.look(false);
         Self(view)
     }
@@ -90,8 +104,14 @@ impl ReadTicket {
         &self.0.ids
     }
 
-    /// Returns the frames that the worker must receive before the run. The run reads the version that is
-    /// durable at this time.
+    /// Whether the worker needs more frames than the last ones that were shipped.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.0.is_behind
+    }
+
+    /// Returns the frames that the worker must receive before the run, or some of them: see
+    /// [`ReadTicket::is_behind`]. The run reads the version that is durable at this time.
     pub fn ship(&mut self, worker: u32) -> Vec<Frame> {
         self.0.look(false);
         self.0.ship(worker)
@@ -109,9 +129,9 @@ impl WriteTicket {
     ) -> Self {
         group.lock().writer = at.into();
         let held = held.with(Arc::clone(&group), at);
-        let mut view = View { group, keys, ids: Vec::new(), version: 0, durable: 0 };
+        let mut view = View::new(group, keys);
         let generation = view.look(true);
-        Self { view, generation, planned, held, permit: Some(permit) }
+        Self { view, generation, planned, held, is_begun: false, permit: Some(permit) }
     }
 
     /// The version that the run builds on. It writes the next one.
@@ -144,33 +164,107 @@ impl WriteTicket {
         self.held.clone()
     }
 
-    /// Returns the frames that the worker must receive before the run.
+    /// Whether the worker needs more frames than the last ones that were shipped.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.view.is_behind
+    }
+
+    /// Returns the frames that the worker must receive before the run, or some of them: see
+    /// [`WriteTicket::is_behind`].
     pub fn ship(&mut self, worker: u32) -> Vec<Frame> {
         self.generation = self.view.look(true);
         self.view.ship(worker)
     }
 
-    /// Applies a change set, and passes the slot on.
+    /// Applies a change set on this thread, however long it takes, and passes the slot on.
     ///
     /// # Errors
     /// If the change set is invalid, or a commit that it is based on failed. It then has no effect.
-    pub fn commit(self, worker: u32, changes: &[u8]) -> Result<Durable, Error> {
-        self.view.group.commit(&self.view.keys, self.generation, worker, changes, None)
+    pub fn commit(mut self, worker: u32, changes: &[u8]) -> Result<Durable, Error> {
+        self.end();
+        self.commit_here(worker, changes, &mut None, Effort::UNLIMITED)?.ok_or_else(|| Unfinished.into())
     }
 
-    /// Applies a change set, and removes the instance at `path` in the same commit. The slot is passed on
-    /// when that is durable.
+    /// Like [`WriteTicket::commit`], and removes the instance at `path` in the same commit. The slot is passed
+    /// on when that is durable.
     ///
     /// # Errors
     /// As for [`WriteTicket::commit`].
     pub fn commit_and_remove(mut self, worker: u32, changes: &[u8], path: &str) -> Result<Durable, Error> {
-        let removes = self.permit.take().map(|permit| (path.into(), permit));
-        self.view.group.commit(&self.view.keys, self.generation, worker, changes, removes)
+        self.end();
+        let mut removes = self.removal(path.into());
+        self.commit_here(worker, changes, &mut removes, Effort::UNLIMITED)?.ok_or_else(|| Unfinished.into())
+    }
+
+    /// Applies a change set, and removes the instance at the path `removes`, if there is one. If that takes
+    /// long, it is done in the pool and charged to the payer. The commit is completed even if this future is
+    /// dropped.
+    ///
+    /// # Errors
+    /// As for [`WriteTicket::commit`], or if the pool has too much to do.
+    pub async fn commit_paced(
+        mut self,
+        worker: u32,
+        changes: Bytes,
+        removes: Option<Arc<str>>,
+        payer: QuotaKey,
+    ) -> Result<Durable, Error> {
+        self.end();
+        let mut removes = removes.and_then(|path| self.removal(path));
+        if changes.len() <= SHORT
+            && let Some(durable) = self.commit_here(worker, &changes, &mut removes, Effort::SHORT)?
+        {
+            return Ok(durable);
+        }
+        let task = tokio::spawn(async move {
+            let View { group, keys, .. } = &self.view;
+            let done = group.commit_long(keys, self.generation, worker, changes, removes, payer).await;
+            drop(self);
+            done
+        });
+        task.await.unwrap_or_else(|_| Err(Unfinished.into()))
+    }
+
+    fn commit_here(
+        &self,
+        worker: u32,
+        changes: &[u8],
+        removes: &mut Option<Removal>,
+        effort: usize,
+    ) -> Result<Option<Durable>, Error> {
+        let View { group, keys, .. } = &self.view;
+        group.commit(keys, self.generation, worker, changes, removes, &mut Effort::new(effort))
+    }
+
+    /// Returns the removal of an instance, which keeps the slot.
+    fn removal(&mut self, path: Arc<str>) -> Option<Removal> {
+        self.permit.take().map(|permit| (path, permit))
+    }
+
+    /// Records that a worker got the run: until [`WriteTicket::end`] or a commit, dropping the ticket is like
+    /// [`WriteTicket::give_up`].
+    pub(crate) fn begin(&mut self) {
+        self.is_begun = true;
+    }
+
+    /// Records that the worker has rolled the run back, or is lost.
+    pub(crate) fn end(&mut self) {
+        self.is_begun = false;
+    }
+
+    /// Passes the slot on without a commit, although the worker may have completed the run: its copies are not
+    /// used any more.
+    pub(crate) fn give_up(mut self) {
+        self.begin();
     }
 }
 
 impl Drop for WriteTicket {
     fn drop(&mut self) {
+        if self.is_begun {
+            self.view.group.renumber(&self.view.keys);
+        }
         self.held.let_go();
     }
 }

@@ -88,6 +88,11 @@ impl SizeChange {
         (size + self.added).saturating_sub(self.removed)
     }
 
+    /// The number of removed bytes.
+    pub(crate) fn removed(self) -> usize {
+        self.removed
+    }
+
     /// Returns the length before the edit.
     pub(crate) fn revert(self, size: usize) -> usize {
         (size + self.removed).saturating_sub(self.added)
@@ -119,6 +124,45 @@ enum Was {
     Member(Option<(u64, Node)>),
 }
 
+/// The work that may still be done for a change set: a unit takes some nanoseconds. The text of a change set
+/// limits only the work on new values; a short one can remove large values, or move the items of an array.
+#[derive(Debug)]
+pub(crate) struct Effort(usize);
+
+impl Effort {
+    pub(crate) const UNLIMITED: usize = usize::MAX;
+    /// The work that does not keep a serving thread: some tenths of a millisecond.
+    pub(crate) const SHORT: usize = 16 << 10;
+
+    pub(crate) fn new(units: usize) -> Self {
+        Self(units)
+    }
+
+    /// Takes units.
+    ///
+    /// # Errors
+    /// [`Misfit::Long`] if not as many are left.
+    pub(crate) fn spend(&mut self, units: usize) -> Result<(), Misfit> {
+        self.0 = self.0.checked_sub(units).ok_or(Misfit::Long)?;
+        Ok(())
+    }
+
+    /// Takes a unit for each value in this one, which is removed.
+    fn visit(&mut self, node: &Node) -> Result<(), Misfit> {
+        self.spend(1)?;
+        match node {
+            Node::Short(_) | Node::Long(_) => Ok(()),
+            Node::Array(items) => items.iter().try_for_each(|item| self.visit(item)),
+            Node::Object(object) => object.values().try_for_each(|value| self.visit(value)),
+        }
+    }
+
+    /// Takes the units for `added` entries more. If there is no room for them, all entries move.
+    fn grow(&mut self, len: usize, added: usize, capacity: usize) -> Result<(), Misfit> {
+        if len + added > capacity { self.spend(4 * len) } else { Ok(()) }
+    }
+}
+
 /// The reason why an edit cannot be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Misfit {
@@ -134,6 +178,9 @@ pub(crate) enum Misfit {
     Fewer,
     #[error("a value would be nested more than {DEPTH} levels deep")]
     TooDeep,
+    /// It may fit, but takes more work than allowed.
+    #[error("it takes long")]
+    Long,
 }
 
 impl Node {
@@ -241,11 +288,13 @@ pub(crate) fn edit(
     path: Vec<Step>,
     set: Option<Node>,
     depth: usize,
+    effort: &mut Effort,
 ) -> Result<Undo, Misfit> {
     if path.len() + depth > DEPTH {
         return Err(Misfit::TooDeep);
     }
     let Some((last, above)) = path.split_last() else {
+        root.iter().try_for_each(|root| effort.visit(root))?;
         let size = |node: Option<&Node>| node.map_or(0, Node::size);
         let change = SizeChange { added: size(set.as_ref()), removed: size(root.as_ref()) };
         return Ok(Undo { path, was: Was::Root(std::mem::replace(root, set)), change });
@@ -253,18 +302,21 @@ pub(crate) fn edit(
     let place = root.as_mut().and_then(|root| root.at(above)).ok_or(Misfit::NoSuchPlace)?;
     let (was, change) = match (place, last, set) {
         (Node::Array(items), Step::Item(index), Some(node)) if *index == items.len() => {
+            effort.grow(items.len(), 1, items.capacity())?;
             let change = SizeChange { added: node.size() + usize::from(*index > 0), removed: 0 };
             items.push(node);
             return Ok(Undo { was: Was::Fewer(*index), path: above.to_vec(), change });
         }
         (Node::Array(items), Step::Item(index), Some(node)) => {
             let item = items.get_mut(*index).ok_or(Misfit::Hole)?;
+            effort.visit(item)?;
             let change = SizeChange { added: node.size(), removed: item.size() };
             (Was::Item(std::mem::replace(item, node)), change)
         }
         (Node::Array(items), Step::Member(name), Some(len)) if **name == *LENGTH => {
             let len = len.index().filter(|len| *len <= items.len()).ok_or(Misfit::Grown)?;
             let before = items.len();
+            items.iter().skip(len).try_for_each(|item| effort.visit(item))?;
             let more = items.split_off(len);
             let change = SizeChange { added: commas(len), removed: sizes(&more) + commas(before) };
             return Ok(Undo { was: Was::More(more), path: above.to_vec(), change });
@@ -272,6 +324,10 @@ pub(crate) fn edit(
         (Node::Array(_), Step::Item(_), None) => return Err(Misfit::Deleted),
         (Node::Object(object), Step::Member(name), Some(node)) => {
             let (size, before) = (node.size(), object.len());
+            match object.get_mut(name) {
+                Some(was) => effort.visit(was)?,
+                None => effort.grow(before, 1, object.capacity())?,
+            }
             let was = object.set(name, node);
             let change = match &was {
                 Some((_, was)) => SizeChange { added: size, removed: was.size() },
@@ -280,6 +336,7 @@ pub(crate) fn edit(
             (Was::Member(was), change)
         }
         (Node::Object(object), Step::Member(name), None) => {
+            object.get_mut(name).map_or(Ok(()), |was| effort.visit(was))?;
             let was = object.remove(name);
             let removed = was
                 .as_ref()
@@ -299,6 +356,7 @@ pub(crate) fn splice(
     count: usize,
     values: Vec<Node>,
     depth: usize,
+    effort: &mut Effort,
 ) -> Result<Undo, Misfit> {
     if path.len() + depth > DEPTH {
         return Err(Misfit::TooDeep);
@@ -308,6 +366,11 @@ pub(crate) fn splice(
     let Some(Node::Array(items)) = place else { return Err(Misfit::NoSuchPlace) };
     let end = first.checked_add(count).filter(|end| *end <= items.len()).ok_or(Misfit::Fewer)?;
     let added = values.len();
+    items.iter().skip(*first).take(count).try_for_each(|item| effort.visit(item))?;
+    if added != count {
+        effort.spend((items.len() - end) / 2)?;
+        effort.grow(items.len(), added.saturating_sub(count), items.capacity())?;
+    }
     let (size, before) = (sizes(&values), items.len());
     let were: Vec<Node> = items.splice(*first..end, values).collect();
     let change = SizeChange { added: size + commas(items.len()), removed: sizes(&were) + commas(before) };

@@ -5,6 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
+use crate::frame::LARGE;
+
 /// A message to a worker that precedes a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
@@ -23,8 +25,8 @@ pub enum Frame {
         cell: u32,
         /// The resulting version.
         version: u64,
-        /// A JSON array of change sets.
-        changes: Bytes,
+        /// The change sets, in order.
+        changes: Vec<Bytes>,
     },
     /// A cell without a value.
     Unset {
@@ -56,6 +58,41 @@ pub enum Forget {
     Cell,
     /// A dynamic instance.
     Instance,
+}
+
+/// The number of changes that are sent to a worker at once, and the number of their bytes that are copied.
+const MAX_CHANGES: usize = 512;
+const MAX_COPIED: usize = 64 << 10;
+
+/// The room for changes that are sent to a worker at once: more of them take too long for the group's lock.
+#[derive(Debug)]
+pub(crate) struct Shipment {
+    changes: usize,
+    copied: usize,
+    /// Whether something did not fit.
+    pub(crate) is_partial: bool,
+}
+
+impl Shipment {
+    pub(crate) fn new() -> Self {
+        Self { changes: MAX_CHANGES, copied: MAX_COPIED, is_partial: false }
+    }
+
+    /// Takes the room for a change; returns `false` if it does not fit.
+    pub(crate) fn take(&mut self, text: &Bytes) -> bool {
+        // Large texts are not copied.
+        let copied = if text.len() < LARGE { text.len() } else { 0 };
+        match (self.changes.checked_sub(1), self.copied.checked_sub(copied)) {
+            (Some(changes), Some(copied)) => {
+                (self.changes, self.copied) = (changes, copied);
+                true
+            }
+            _ => {
+                self.is_partial = true;
+                false
+            }
+        }
+    }
 }
 
 /// All workers.

@@ -12,6 +12,7 @@ use testkit::misbehave::{self, Upstream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
+use super::rig::pool;
 use crate::call::{Errand, Outside, REDIRECTS};
 use crate::frame::{Outcome, Payload};
 
@@ -68,8 +69,11 @@ impl Stage {
         ]);
         let mut hosts = opened(&upstream);
         hosts.push(elsewhere.to_string());
-        let outside =
-            Outside { services: Services::new(&services).unwrap(), hosts: Hosts::new(&hosts).unwrap() };
+        let outside = Outside {
+            services: Services::new(&services).unwrap(),
+            hosts: Hosts::new(&hosts).unwrap(),
+            offload: pool(),
+        };
         Self { outside, upstream, elsewhere }
     }
 

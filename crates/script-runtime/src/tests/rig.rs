@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt;
+use offload::{OffloadConfig, OffloadPool};
 use script::{
     Cell, Class, Commit, Group, Handler, HeaderReads, Method, Options, Path, Position, Program, Reads,
     Resource, Scope, Service, Site, compile,
@@ -48,6 +49,10 @@ pub(crate) fn wish() -> Wish {
     options.limits = LimitsConfig { time: services::Duration::from_millis(300), ..options.limits };
     let scripts = ScriptsConfig { memory: services::Bytes(64 << 20), ..ScriptsConfig::default() };
     Wish { options, scripts, path: "/*", services: BTreeMap::new() }
+}
+
+pub(crate) fn pool() -> OffloadPool {
+    OffloadPool::start(OffloadConfig::default()).expect("threads")
 }
 
 pub(crate) fn written() -> Written {
@@ -171,7 +176,7 @@ impl Written {
 
     /// Starts on the state that another setup left behind.
     pub(crate) async fn start_in(self, folder: Arc<TempDir>, wish: Wish) -> Rig {
-        let scripts = Scripts::new(&wish.scripts, folder.path(), None).expect("a store, and Node.js");
+        let scripts = Scripts::new(&wish.scripts, folder.path(), None, pool()).expect("a store, and Node.js");
         let services = Services::new(&wish.services).expect("services");
         let (program, text) = self.program();
         let script = route(program, text, wish.options, wish.path, &scripts, &services, &folder);
@@ -204,7 +209,7 @@ impl Rig {
     /// Starts a compiled script.
     pub(crate) async fn with(program: Program, text: String, wish: Wish) -> Self {
         let folder = Arc::new(tempfile::tempdir().expect("a folder"));
-        let scripts = Scripts::new(&wish.scripts, folder.path(), None).expect("a store, and Node.js");
+        let scripts = Scripts::new(&wish.scripts, folder.path(), None, pool()).expect("a store, and Node.js");
         let services = Services::new(&wish.services).expect("services");
         let script = route(program, text, wish.options, wish.path, &scripts, &services, &folder);
         script.activate();

@@ -73,6 +73,7 @@ fn used(from: &From) {
             changes.iter().for_each(keeps_values_whole);
         }
         From::Declare(declare) => keeps_values_whole(&declare.initial),
+        From::Long(frame) => drop(frame.clone().parse().inspect(used)),
         _ => {}
     }
 }

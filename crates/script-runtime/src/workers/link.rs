@@ -12,6 +12,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::BufMut;
+use services::turn::TURN_BYTES;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
@@ -23,8 +25,6 @@ use crate::frame::{From, Out, Reader};
 const READ: usize = 64 << 10;
 /// The maximum number of parts in one write.
 const PARTS: usize = 64;
-/// The maximum number of reads in one poll.
-const TURNS: usize = 16;
 
 /// A connection, with the bytes that are already read.
 pub(super) struct Link {
@@ -116,14 +116,17 @@ impl Link {
     }
 
     fn read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        for _ in 0..TURNS {
+        let mut received = 0;
+        while received < TURN_BYTES {
             self.hand_out()?;
             let buffer = &mut self.reader.buffer;
             if buffer.capacity() - buffer.len() < READ / 4 {
                 buffer.reserve(READ);
             }
-            if ready!(pin!(self.stream.read_buf(buffer)).poll(context))? == 0 {
-                return Poll::Ready(Ok(()));
+            let mut room = buffer.limit(READ);
+            match ready!(pin!(self.stream.read_buf(&mut room)).poll(context))? {
+                0 => return Poll::Ready(Ok(())),
+                count => received += count,
             }
         }
         self.hand_out()?;
@@ -132,7 +135,8 @@ impl Link {
     }
 
     fn write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        loop {
+        let mut sent = 0;
+        while sent < TURN_BYTES {
             if self.writing.is_empty() {
                 std::mem::swap(&mut self.writing, &mut self.worker.out());
             }
@@ -142,13 +146,18 @@ impl Link {
             let mut slices = [IoSlice::new(&[]); PARTS];
             let filled = self.writing.slices(&mut slices);
             match self.stream.try_write_vectored(slices.get(..filled).unwrap_or_default()) {
-                Ok(count) => self.writing.written(count),
+                Ok(count) => {
+                    self.writing.written(count);
+                    sent += count;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready!(self.stream.poll_write_ready(context))?;
                 }
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Dispatches all complete frames to their runs.
@@ -162,6 +171,9 @@ impl Link {
                 From::Ready => self.loaded(run, Loaded::Ready),
                 From::Broken { message, stack } => self.loaded(run, Loaded::Broken { message, stack }),
                 From::Log { level, text } => log(&self.worker, level, &text),
+                From::Long(frame) if let Some((level, text)) = frame.log_line() => {
+                    log(&self.worker, level, &format!("{text}…"));
+                }
                 From::Pong | From::Hello { .. } | From::Stuck { .. } => {}
                 from => self.worker.deliver(run, from),
             }
@@ -182,5 +194,38 @@ pub(super) fn log(worker: &Worker, level: u8, text: &str) {
         1 => tracing::info!(target: "script", script, worker, "{text}"),
         2 => tracing::warn!(target: "script", script, worker, "{text}"),
         _ => tracing::error!(target: "script", script, worker, "{text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_poll_reads_a_limited_number_of_bytes() {
+        const PONG: [u8; 9] = [5, 0, 0, 0, 74, 0, 0, 0, 0];
+        let (ours, stream) = UnixStream::pair().unwrap();
+        ours.writable().await.unwrap();
+        let pongs = PONG.repeat(1 << 17);
+        let mut sent = 0;
+        while let Ok(count) = ours.try_write(&pongs[sent..]) {
+            sent += count;
+        }
+        assert!(sent > TURN_BYTES + READ, "the socket takes only {sent} bytes");
+        let worker = Worker::new(1, &"a".into(), None);
+        let (reader, writing, news) = (Reader::default(), Out::default(), mpsc::unbounded_channel().0);
+        let mut link = Link { worker: Arc::clone(&worker), stream, reader, writing, has_waited: false, news };
+        let (mut before, mut most) = (0, 0);
+        poll_fn(|context| {
+            assert!(link.poll(context).is_pending(), "the connection is open");
+            let frames = worker.activity.load(Relaxed) as usize;
+            most = most.max(frames - before);
+            before = frames;
+            if frames == sent / PONG.len() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        assert!(most * PONG.len() <= TURN_BYTES + READ, "{most} frames in one poll");
     }
 }

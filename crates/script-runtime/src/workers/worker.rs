@@ -67,7 +67,7 @@ pub(crate) struct Loss {
 
 impl Loss {
     /// Returns a loss without a known culprit.
-    pub(super) fn of(text: impl Into<String>) -> Self {
+    pub(crate) fn of(text: impl Into<String>) -> Self {
         Self { culprit: None, text: text.into(), full: None }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use store::Durability;
 
 use super::instances::{declare_on, nested};
-use super::{Ground, Settings, counter, read, set, write};
+use super::{Ground, Settings, counter, pool, read, set, write};
 use crate::state::{Held, States};
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn instances_created_or_removed_by_another_gateway_are_detected() {
 #[tokio::test]
 async fn the_leases_of_a_killed_gateway_are_taken_over_at_once() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
-    let states = States::open(folder.path(), Durability::Process).unwrap();
+    let states = States::open(folder.path(), Durability::Process, pool()).unwrap();
     let dead = "00000000deadbeef.gateway";
     states.0.store.lease("Shop/shared/n", dead, Duration::from_secs(3600)).await.unwrap();
     drop(states);

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 
 use super::{Ground, Settings, ask, cell, plan, read, set, write};
-use crate::state::instances::{MAX_CAPTURES, MAX_PATH, Record};
+use crate::state::instances::{MAX_CAPTURES, MAX_PATH, record_text};
 use crate::state::{Declaration, Declared, Edition, Error, Frame, Held, Instance, Plan, Scope};
 
 /// A nested resource with an initialised cell and a cell of its handler; and a cell of the service.
@@ -20,7 +20,7 @@ pub(super) fn nested() -> Plan {
 }
 
 async fn declare(edition: &Edition, path: &str, captures: &str) -> Result<Declared, Error> {
-    let initials = r#"{"list":[1]}"#;
+    let (captures, initials) = (captures.to_owned().into(), r#"{"list":[1]}"#.into());
     edition.declare(Declaration { resource: 1, path, captures, initials, after: None }).await
 }
 
@@ -69,7 +69,8 @@ async fn rule_10_redeclaring_keeps_the_instance_and_another_declaration_cannot_t
         other => panic!("{other:?}"),
     }
     assert_eq!(ground.value(0, "/made/1").await, [Some(json!([1, 2]))]);
-    let other = Declaration { resource: 2, path: "/made/1", captures: "{}", initials: "", after: None };
+    let (captures, initials) = ("{}".into(), "".into());
+    let other = Declaration { resource: 2, path: "/made/1", captures, initials, after: None };
     let taken = ground.edition().declare(other).await.unwrap_err();
     assert_eq!((taken.code(), taken.status()), ("state-path-taken", 500));
     let text =
@@ -235,7 +236,8 @@ async fn rule_9_the_size_of_captures_is_limited() {
 #[tokio::test]
 async fn captures_are_in_memory_once_without_spare_capacity() {
     let captures = format!("\"{}\"", "x".repeat(100_000));
-    let record = Record { site: "/data POST > /made", captures: &captures, ends: Some(7) }.text();
+    let record = record_text("/data POST > /made", Some(7), captures.as_bytes()).unwrap();
+    let record = record.try_into_mut().unwrap();
     assert_eq!(record.capacity(), record.len());
     let ground = Ground::new(nested()).await;
     let instance = new(declare(&ground.edition(), "/made/1", &captures).await);
@@ -253,8 +255,9 @@ async fn rule_11_a_declaration_follows_the_commit_of_its_run() {
     let early = set(&ground.edition(), 2, "/data", "2").await.unwrap();
     let edition = ground.edition();
     let after = Some(&early);
-    let declaration = Declaration { resource: 1, path: "/made/2", captures: "{}", initials: "", after };
-    edition.declare(declaration).await.unwrap();
+    let (captures, initials) = ("{}".into(), "".into());
+    let declaration = Declaration { resource: 1, path: "/made/2", captures, initials, after };
+    edition.declare(declaration.clone()).await.unwrap();
     assert_eq!(ground.value(2, "/data").await, [Some(json!(2))], "the commit is durable by then");
     ground.steal("Shop/shared/shared").await;
     let late = set(&edition, 2, "/data", "4").await.unwrap();
@@ -293,7 +296,13 @@ async fn cells_grouped_with_those_of_the_service_are_removed_with_their_instance
     let edition = ground.edition();
     for path in ["/made/1", "/made/2"] {
         edition
-            .declare(Declaration { resource: 1, path, captures: "{}", initials: "", after: None })
+            .declare(Declaration {
+                resource: 1,
+                path,
+                captures: "{}".into(),
+                initials: "".into(),
+                after: None,
+            })
             .await
             .unwrap();
         let ticket = write(&edition, 0, path).await.unwrap();

@@ -22,12 +22,18 @@ impl Replica {
     /// Returns the values that a reader sees, by slot.
     pub(super) fn read(&mut self, ticket: &mut ReadTicket) -> Vec<Option<Value>> {
         self.take(ticket.ship(self.worker));
+        while ticket.is_behind() {
+            self.take(ticket.ship(self.worker));
+        }
         ticket.cells().iter().map(|cell| self.at(*cell, ticket.version())).collect()
     }
 
     /// Returns the initial values of a writer, by slot.
     pub(super) fn begin(&mut self, ticket: &mut WriteTicket) -> Vec<Option<Value>> {
         self.take(ticket.ship(self.worker));
+        while ticket.is_behind() {
+            self.take(ticket.ship(self.worker));
+        }
         ticket.cells().iter().map(|cell| self.at(*cell, ticket.version())).collect()
     }
 
@@ -53,9 +59,9 @@ impl Replica {
                 Frame::Unset { cell, version } => self.add(cell, version, None),
                 Frame::Changes { cell, version, changes } => {
                     let mut value = self.cells[&cell].last_key_value().unwrap().1.clone();
-                    let changes: Vec<Value> = serde_json::from_slice(&changes).unwrap();
-                    for edit in changes.iter().flat_map(|changes| changes.as_array().unwrap()) {
-                        apply(&mut value, edit);
+                    for changes in changes {
+                        let edits: Vec<Value> = serde_json::from_slice(&changes).unwrap();
+                        edits.iter().for_each(|edit| apply(&mut value, edit));
                     }
                     self.add(cell, version, value);
                 }

@@ -88,8 +88,8 @@ async fn refuses_a_declaration_that_grows_the_state_beyond_its_limit() {
     let ground = bounded(nested(), 700).await;
     declare_on(&ground, "/made/1").await;
     let edition = ground.edition();
-    let second =
-        Declaration { resource: 1, path: "/made/2", captures: "1", initials: r#"{"list":[1]}"#, after: None };
+    let (captures, initials) = ("1".into(), r#"{"list":[1]}"#.into());
+    let second = Declaration { resource: 1, path: "/made/2", captures, initials, after: None };
     assert_eq!(edition.declare(second).await.unwrap_err().code(), "state-full");
     assert!(edition.instance("/made/2").await.unwrap().is_none());
     edition.remove("/made/1", &Held::none(), "a test").await.unwrap();
@@ -106,8 +106,8 @@ async fn refuses_a_resource_whose_captures_and_path_exceed_the_limit() {
     let mut made = 0;
     let refused = loop {
         let path = format!("/made/{made}");
-        let declaration =
-            Declaration { resource: 1, path: &path, captures: &captures, initials: "", after: None };
+        let (captures, initials) = (captures.clone().into(), "".into());
+        let declaration = Declaration { resource: 1, path: &path, captures, initials, after: None };
         match edition.declare(declaration).await {
             Ok(_) => made += 1,
             Err(error) => break error,
@@ -123,7 +123,8 @@ async fn refuses_a_resource_whose_captures_and_path_exceed_the_limit() {
 async fn a_resource_counts_at_least_its_memory() {
     let ground = bounded(nested(), 1 << 20).await;
     let path = format!("/made/{}", "x".repeat(1000));
-    let declaration = Declaration { resource: 1, path: &path, captures: "1", initials: "", after: None };
+    let (captures, initials) = ("1".into(), "".into());
+    let declaration = Declaration { resource: 1, path: &path, captures, initials, after: None };
     ground.edition().declare(declaration).await.unwrap();
     // The path, its copy in the key, the instance, and two map entries.
     assert!(total(&ground) > 2 * path.len() as u64 + 256 + 64, "{}", total(&ground));

@@ -1,0 +1,240 @@
+//! Work that takes long: it is done in the pool, outside of locks, with the same result.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use offload::{JobRequest, QuotaKey};
+use serde_json::{Map, Value, json};
+
+use super::replica::{Replica, apply};
+use super::{Ground, Settings, cell, counter, plan, read, set, write};
+use crate::state::cell::SHORT;
+use crate::state::{Durable, Error, Scope};
+
+/// The number of items of a long list: its text is long, and so is its removal.
+const LONG: usize = 40_000;
+
+fn payer() -> QuotaKey {
+    QuotaKey::new(&"payer")
+}
+
+/// The number of jobs for state so far.
+fn jobs(ground: &Ground) -> u64 {
+    ground.states.0.offload.stats().kinds.get("script-state").map_or(0, |kind| kind.jobs)
+}
+
+fn list(length: usize) -> Vec<usize> {
+    (0..length).collect()
+}
+
+/// Commits like a run.
+async fn commit(ground: &Ground, changes: &Value) -> Result<Durable, Error> {
+    let ticket = write(&ground.edition(), 0, "/data").await?;
+    ticket.commit_paced(1, Bytes::from(changes.to_string()), None, payer()).await
+}
+
+async fn value(ground: &Ground) -> Value {
+    ground.value(0, "/data").await.pop().flatten().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_long_change_set_is_applied_in_the_pool_and_charged() {
+    let ground = Ground::new(counter()).await;
+    let mut model = list(LONG);
+    commit(&ground, &json!([[0, [], model]])).await.unwrap().wait().await.unwrap();
+    assert_eq!(jobs(&ground), 1);
+    commit(&ground, &json!([[0, [0], 7], [0, [1], 8]])).await.unwrap().wait().await.unwrap();
+    (model[0], model[1]) = (7, 8);
+    assert_eq!(jobs(&ground), 1, "a short change of a long value is applied at once");
+    assert_eq!(value(&ground).await, json!(model));
+    let quota = ground.states.0.offload.quota();
+    assert!(quota.try_charge(payer(), Duration::from_secs(3600), Instant::now()).is_ok());
+    commit(&ground, &json!([[0, ["length"], 1], [0, [1], list(LONG)]])).await.unwrap().wait().await.unwrap();
+    assert_eq!(value(&ground).await, json!([7, list(LONG)]), "not delayed, although the quota is used up");
+}
+
+#[tokio::test]
+async fn a_short_change_set_that_removes_a_long_value_is_applied_in_the_pool() {
+    for removal in [json!([0, ["l"]]), json!([0, ["l"], 1]), json!([0, ["l", "length"], 2]), json!([0, []])] {
+        let ground = Ground::new(counter()).await;
+        commit(&ground, &json!([[0, [], { "l": list(LONG) }]])).await.unwrap().wait().await.unwrap();
+        let before = jobs(&ground);
+        commit(&ground, &json!([[0, ["m"], 1]])).await.unwrap().wait().await.unwrap();
+        assert_eq!(jobs(&ground), before);
+        let changes = json!([[0, ["n"], 2], removal]);
+        commit(&ground, &changes).await.unwrap().wait().await.unwrap();
+        assert!(jobs(&ground) > before, "{removal}");
+        let mut model = Some(json!({ "l": list(LONG), "m": 1 }));
+        changes.as_array().unwrap().iter().for_each(|edit| apply(&mut model, edit));
+        assert_eq!(value(&ground).await, model.unwrap_or_default(), "{removal}");
+    }
+}
+
+#[tokio::test]
+async fn an_invalid_long_change_set_is_refused_without_an_effect() {
+    let ground = Ground::new(plan(
+        vec![cell("a", Scope::Service, false), cell("b", Scope::Service, false)],
+        &[(0, &[0, 1])],
+    ))
+    .await;
+    commit(&ground, &json!([[0, [], [1]], [1, [], [2]]])).await.unwrap().wait().await.unwrap();
+    let mut replica = Replica::new(1);
+    replica.read(&mut read(&ground.edition(), 0, "/data").await.unwrap());
+    for invalid in [json!([1, [7], 1]), json!([2, [], 1])] {
+        let refused =
+            commit(&ground, &json!([[0, [1], list(LONG)], [1, [0], 3], invalid])).await.unwrap_err();
+        assert_eq!(refused.code(), "state-changes-invalid");
+        let values = replica.read(&mut read(&ground.edition(), 0, "/data").await.unwrap());
+        assert_eq!(values, [Some(json!([1])), Some(json!([2]))], "the worker gets the values again");
+        assert!(replica.frames >= 4);
+    }
+    commit(&ground, &json!([[0, [1], 4], [1, [1], 5]])).await.unwrap().wait().await.unwrap();
+    assert_eq!(ground.value(0, "/data").await, [Some(json!([1, 4])), Some(json!([2, 5]))]);
+}
+
+#[tokio::test]
+async fn a_long_change_set_beyond_the_size_limit_is_refused_without_an_effect() {
+    let settings = Settings { size: 100_000, ..Settings::default() };
+    let ground = Ground::on(Arc::new(tempfile::tempdir().unwrap()), counter(), settings).await;
+    commit(&ground, &json!([[0, [], { "b": 1, "a": 2 }]])).await.unwrap().wait().await.unwrap();
+    let early = commit(&ground, &json!([[0, ["c"], 3]])).await.unwrap();
+    let refused = commit(&ground, &json!([[0, ["b"]], [0, ["d"], list(LONG)]])).await.unwrap_err();
+    assert_eq!(refused.code(), "state-full");
+    commit(&ground, &json!([[0, ["d"], 4]])).await.unwrap().wait().await.unwrap();
+    early.wait().await.unwrap();
+    assert_eq!(value(&ground).await.to_string(), r#"{"b":1,"a":2,"c":3,"d":4}"#, "including the order");
+}
+
+#[tokio::test]
+async fn a_long_change_set_that_the_pool_refuses_has_no_effect() {
+    let ground = Ground::new(counter()).await;
+    commit(&ground, &json!([[0, [], list(LONG)]])).await.unwrap().wait().await.unwrap();
+    let (release, blocked) = mpsc::channel::<()>();
+    let deadline = Instant::now() + Duration::from_secs(3600);
+    let request = JobRequest { kind: "test", payer: payer().exempt(), estimate: Duration::ZERO, deadline };
+    let pool = ground.states.0.offload.clone();
+    let mut queued = vec![pool.run(request, move |_| blocked.recv().is_ok()).boxed()];
+    while queued.last_mut().unwrap().now_or_never().is_none() {
+        queued.push(pool.run(request, |_| true).boxed());
+    }
+    let refused = commit(&ground, &json!([[0, [0], list(LONG)]])).await.unwrap_err();
+    assert_eq!((refused.code(), refused.status()), ("answer-unfinished", 503));
+    drop(release);
+    drop(queued);
+    let before = jobs(&ground);
+    commit(&ground, &json!([[0, [0], 1]])).await.unwrap().wait().await.unwrap();
+    let mut model = list(LONG);
+    model[0] = 1;
+    assert_eq!(value(&ground).await, json!(model));
+    assert_eq!(jobs(&ground), before, "the tree was put back");
+}
+
+#[tokio::test]
+async fn a_commit_that_has_begun_is_completed_without_its_caller() {
+    let ground = Ground::new(counter()).await;
+    ground.set(0, "/data", "1").await;
+    let changes = json!([[0, [], list(LONG)]]);
+    // The ticket is ready at once, so the first poll begins the commit.
+    assert!(commit(&ground, &changes).boxed().now_or_never().is_none());
+    let next = write(&ground.edition(), 0, "/data").await.unwrap();
+    next.commit(1, format!("[[0,[{LONG}],1]]").as_bytes()).unwrap().wait().await.unwrap();
+    assert_eq!(value(&ground).await.as_array().map(Vec::len), Some(LONG + 1));
+}
+
+#[tokio::test]
+async fn a_worker_gets_the_values_again_if_its_run_may_have_ended_without_a_commit() {
+    let ground = Ground::new(counter()).await;
+    ground.set(0, "/data", "1").await;
+    for is_rolled_back in [false, true] {
+        let mut ticket = write(&ground.edition(), 0, "/data").await.unwrap();
+        let before = ticket.cells().to_vec();
+        ticket.ship(1);
+        ticket.begin();
+        if is_rolled_back {
+            ticket.end();
+        }
+        drop(ticket);
+        let next = write(&ground.edition(), 0, "/data").await.unwrap();
+        assert_eq!(next.cells() == before, is_rolled_back);
+    }
+}
+
+#[tokio::test]
+async fn long_values_are_compacted_and_loaded_in_the_pool() {
+    let ground = Ground::new(counter()).await;
+    commit(&ground, &json!([[0, [], { "long": "x".repeat(2 * SHORT) }]]))
+        .await
+        .unwrap()
+        .wait()
+        .await
+        .unwrap();
+    let before = jobs(&ground);
+    let mut last = None;
+    for number in 0..600 {
+        last = Some(commit(&ground, &json!([[0, [format!("n{number}")], number]])).await.unwrap());
+    }
+    last.unwrap().wait().await.unwrap();
+    let compacted = async {
+        while jobs(&ground) == before {
+            tokio::task::yield_now().await;
+        }
+    };
+    testkit::patiently("a compaction", compacted).await;
+    let all = value(&ground).await;
+    assert_eq!(all.as_object().map(Map::len), Some(601));
+    set(&ground.edition(), 0, "/data", "0").await.unwrap().wait().await.unwrap();
+    assert_eq!(value(&ground).await, json!(0), "a compaction in progress does not undo it");
+    commit(&ground, &json!([[0, [], all]])).await.unwrap().wait().await.unwrap();
+    commit(&ground, &json!([[0, ["last"], true]])).await.unwrap().wait().await.unwrap();
+    let ground = ground.restart(counter()).await;
+    assert_eq!(jobs(&ground), 0);
+    assert_eq!(value(&ground).await["last"], true);
+    assert_eq!(jobs(&ground), 1, "the change was applied to the long value");
+}
+
+#[tokio::test]
+async fn many_changes_are_sent_to_a_worker_in_parts() {
+    let ground = Ground::new(counter()).await;
+    commit(&ground, &json!([[0, [], ["x".repeat(500_000)]]])).await.unwrap().wait().await.unwrap();
+    let mut last = None;
+    for number in 1..=1200 {
+        last = Some(commit(&ground, &json!([[0, [number], number]])).await.unwrap());
+    }
+    last.unwrap().wait().await.unwrap();
+    let mut ticket = read(&ground.edition(), 0, "/data").await.unwrap();
+    let (mut parts, mut sent) = (1, ticket.ship(1));
+    while ticket.is_behind() {
+        parts += 1;
+        sent.extend(ticket.ship(1));
+    }
+    assert!(parts >= 3 && sent.len() > parts, "{parts} parts, {} frames", sent.len());
+    assert!(ticket.ship(1).is_empty());
+    let read = Replica::new(2).read(&mut ticket);
+    assert_eq!(read[0].as_ref().and_then(Value::as_array).map(Vec::len), Some(1201));
+}
+
+#[tokio::test]
+async fn maintenance_goes_through_many_groups_in_parts() {
+    let ground = Ground::new(plan(vec![cell("/data own", Scope::Resource(0), false)], &[(0, &[0])])).await;
+    for number in 0..600 {
+        read(&ground.edition(), 0, &format!("/{number}")).await.unwrap();
+    }
+    let home = Arc::clone(&ground.edition().home);
+    assert_eq!(home.groups().len(), 600);
+    let mut polls = 0;
+    let mut tick = pin!(ground.states.tick(SystemTime::now()));
+    poll_fn(|context| {
+        polls += 1;
+        tick.as_mut().poll(context)
+    })
+    .await;
+    assert!(polls >= 6, "{polls} polls");
+    for _ in 0..62 {
+        ground.tick().await;
+    }
+    assert_eq!(home.groups().len(), 0, "all are idle");
+}

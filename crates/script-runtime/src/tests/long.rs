@@ -1,0 +1,123 @@
+//! Long texts: they are read, checked, composed and stored in the pool.
+
+use std::collections::BTreeMap;
+
+use http::Request;
+use offload::SHORT_TEXT;
+use script::Method::{Get, Post, Put};
+use services::{ServiceConfig, body};
+use testkit::misbehave;
+
+use super::rig::{Rig, wish, written};
+
+/// The number of jobs of a kind.
+fn jobs(rig: &Rig, kind: &str) -> u64 {
+    rig.scripts.offload.stats().kinds.get(kind).map_or(0, |kind| kind.jobs)
+}
+
+#[tokio::test]
+async fn a_long_request_and_its_long_response_are_read_in_the_pool() {
+    let rig = written()
+        .resource("/echo")
+        .on(Post, "function (query, response, $r) { $r.respond(query.$body); }")
+        .start()
+        .await;
+    rig.settled().await;
+    for (length, count) in [(1000, 0), (SHORT_TEXT + 1, 1)] {
+        let (before, text) = ([jobs(&rig, "script-text"), jobs(&rig, "script-frame")], "x".repeat(length));
+        let request = Request::post("/echo").header("content-type", "text/plain");
+        let answer = rig.send(request.body(body::full(text.clone())).expect("a request")).await;
+        let answer = http_body_util::BodyExt::collect(answer.expect("an answer").into_body()).await;
+        assert_eq!(answer.expect("a body").to_bytes(), text);
+        assert_eq!(jobs(&rig, "script-text"), before[0] + count);
+        assert_eq!(jobs(&rig, "script-frame"), before[1] + count);
+    }
+}
+
+#[tokio::test]
+async fn many_parameters_are_read_in_the_pool() {
+    let rig = written()
+        .resource("/names")
+        .on(Get, "function (query, response, $r) { $r.respond({query}); }")
+        .start()
+        .await;
+    let parameters: String = (0..5000).map(|number| format!("n{number}&")).collect();
+    let seen = rig.json(&format!("/names?{parameters}")).await;
+    assert_eq!(seen["query"].as_object().map(serde_json::Map::len), Some(5000));
+    assert_eq!(jobs(&rig, "script-text"), 1);
+}
+
+#[tokio::test]
+async fn many_headers_of_a_response_are_read_in_the_pool() {
+    let rig = written()
+        .resource("/headers")
+        .on(Get, "function (query, response, $r) { $r.answer(200, {...query}); }")
+        .start()
+        .await;
+    for (count, jobs_of_headers) in [(2, 0), (2000, 1)] {
+        let parameters: String = (0..count).map(|number| format!("x{number}=1&")).collect();
+        let request = Request::get(format!("/headers?{parameters}")).body(body::empty()).expect("a request");
+        let answer = rig.send(request).await.expect("an answer");
+        assert_eq!(answer.headers().keys().filter(|name| name.as_str().starts_with('x')).count(), count);
+        assert_eq!(jobs(&rig, "script-answer"), jobs_of_headers);
+    }
+}
+
+#[tokio::test]
+async fn a_long_response_that_no_code_reads_is_checked_in_the_pool() {
+    let upstream = misbehave::start().await;
+    let mut wish = wish();
+    wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::at(upstream.url()))]);
+    let hands_on = "async function (query, response, $r) { const g = $s.resource(['http://up/json?n=20000']);
+        $r.respond({got: await $r.unread(3, g, 0, [])}); }";
+    let rig = written().resource("/json").on(Get, hands_on).start_as(wish).await;
+    assert_eq!(rig.json("/json").await["got"].as_array().map(Vec::len), Some(20_000));
+    for kind in ["script-text", "script-check"] {
+        assert_eq!(jobs(&rig, kind), 1, "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn long_responses_are_composed_in_the_pool() {
+    let upstream = misbehave::start().await;
+    let mut wish = wish();
+    wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::at(upstream.url()))]);
+    let text = "service test { res a = 'http://up/json?n=@'
+      res '/short' on GET { respond { one: a.get(1) } }
+      res '/long' on GET { respond { one: a.get(1), many: a.get(20000) } } }";
+    let rig = Rig::of(text, wish).await;
+    assert_eq!(rig.json("/short").await["one"].as_array().map(Vec::len), Some(1));
+    assert_eq!(jobs(&rig, "script-answer"), 0);
+    assert_eq!(rig.json("/long").await["many"].as_array().map(Vec::len), Some(20_000));
+    assert!(jobs(&rig, "script-answer") >= 2, "one reads the response, another composes the answer");
+    assert_eq!(rig.script.stats().composed, 2);
+}
+
+#[tokio::test]
+async fn a_long_write_is_applied_in_the_pool_and_survives_a_restart() {
+    let writer = || {
+        written()
+            .resource("/list")
+            .cell("list", true, Some("() => []"))
+            .reader(Get, 0, "function (query, response, $r) { $r.respond($r.cells.list.length); }")
+            .writer(Put, 0, "function (query, response, $r) { $r.cells.list = query.items; }")
+            .writer(Post, 0, "function (query, response, $r) { $r.cells.list.push(1); }")
+    };
+    let rig = writer().start().await;
+    let items = vec!["1"; 100_000].join(",");
+    assert_eq!(rig.ask_with("PUT", "/list", &format!("{{\"items\":[{items}]}}")).await.0, 204);
+    assert!(jobs(&rig, "script-state") >= 1);
+    assert_eq!(rig.ask("POST", "/list").await.0, 204);
+    assert_eq!(rig.get("/list").await, "100001");
+    let folder = rig.end().await;
+    let rig = writer().start_in(folder, wish()).await;
+    assert_eq!(rig.get("/list").await, "100001");
+}
+
+#[tokio::test]
+async fn a_url_that_is_too_long_is_refused() {
+    let calls = "async function (query, response, $r) {
+        try { await $r.call(1, $s.resource(['/' + 'x'.repeat(70000)]), 0, []); } catch (error) { $r.respond(error.status); } }";
+    let rig = written().resource("/calls").on(Get, calls).start().await;
+    assert_eq!(rig.get("/calls").await, "403");
+}
