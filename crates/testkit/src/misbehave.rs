@@ -16,6 +16,8 @@
 //! | `/short` | closes before the body reaches its announced length |
 //! | `/long` | more body than announced |
 //! | `/garbage` | bytes that are not HTTP |
+//! | `/interim` | a million interim responses, and no other |
+//! | `/list?of=connection` | 200, this header with 30,000 members |
 //! | `/chunked-broken` | invalid chunks |
 //! | `/gigabyte` | 200, 1 GiB |
 //! | `/bomb` | 200, 1 GiB in 1 MiB of gzip |

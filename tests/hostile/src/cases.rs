@@ -20,6 +20,7 @@ macro_rules! case {
 type Holds = &'static [(&'static str, u64)];
 
 mod aggregate;
+mod bodies;
 mod bombs;
 mod filter;
 mod graphql;
@@ -36,8 +37,9 @@ use crate::case::Case;
 /// Returns all cases, ordered by area.
 #[must_use]
 pub fn all() -> Vec<Case> {
-    let areas: [&[Case]; 10] = [
+    let areas: [&[Case]; 11] = [
         aggregate::CASES,
+        bodies::CASES,
         filter::CASES,
         graphql::CASES,
         http1::CASES,

@@ -43,13 +43,16 @@ pub struct Target {
 pub(crate) const NEIGHBOUR: (&str, &str) = ("x-api-key", "neighbour-of-the-suite");
 /// The config and its files.
 const CONFIG: &str = include_str!("../world/orfa.yaml");
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 9] = [
     ("up.yaml", include_str!("../world/up.yaml")),
     ("supergraph.graphql", include_str!("../world/supergraph.graphql")),
     ("items.yaml", include_str!("../world/items.yaml")),
     ("shop.sjs", include_str!("../world/shop.sjs")),
     ("busy.wat", include_str!("../world/busy.wat")),
     ("texts.yaml", include_str!("../world/texts.yaml")),
+    ("reads.wat", include_str!("../world/reads.wat")),
+    ("joined.yaml", include_str!("../world/joined.yaml")),
+    ("posted.yaml", include_str!("../world/posted.yaml")),
 ];
 
 /// A service that is not attacked, on a thread with priority over the attackers. It stops on drop.
@@ -87,18 +90,20 @@ impl Target {
         let certificate = CertificateParams::new(["localhost".to_owned()])?.self_signed(&key)?;
         let folder = std::env::temp_dir().join(format!("orfa-hostile-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
-        let filter = folder.join("busy.wasm");
+        let (filter, reads) = (folder.join("busy.wasm"), folder.join("reads.wasm"));
         std::fs::write(&filter, wat::parse_str(FILES[4].1)?)?;
+        std::fs::write(&reads, wat::parse_str(FILES[6].1)?)?;
         let calm = Calm::start()?;
         let config = CONFIG
             .replace("{service}", &upstream.url())
             .replace("{calm}", &calm.url)
-            .replace("{filter}", &filter.display().to_string());
+            .replace("{filter}", &filter.display().to_string())
+            .replace("{reads}", &reads.display().to_string());
         let (pem, key_pem) = (certificate.pem(), key.serialize_pem());
         let files: Vec<(&str, &str)> =
             FILES.into_iter().chain([("tls.crt", &*pem), ("tls.key", &*key_pem)]).collect();
         let gateway = Gateway::start_with(binary, &config, &files).await;
-        // The gateway has read the filter and does not read it again.
+        // The gateway has read the filters and does not read them again.
         std::fs::remove_dir_all(&folder)?;
         let admin = address(&gateway, |line| line.contains("admin listening")).await?;
         let clear = gateway.address.to_string();

@@ -39,6 +39,14 @@ pub(super) async fn answer(request: &Request, to: &mut TcpStream) -> io::Result<
         }
         "/long" => raw(to, b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nmore than four", After::Keep).await,
         "/garbage" => raw(to, b"\x00\x01SSH-2.0-not HTTP at all\r\n\r\n", After::Close).await,
+        "/interim" => {
+            let thousand = "HTTP/1.1 102 Processing\r\n\r\n".repeat(1000);
+            repeat(to, thousand.as_bytes(), 1000).await.map(|_| After::Close)
+        }
+        "/list" => {
+            let field = request.parameter("of").unwrap_or("connection");
+            whole(to, request, 200, &format!("{field}: {}a\r\n", "a,".repeat(30_000)), b"short").await
+        }
         "/chunked-broken" => {
             raw(
                 to,

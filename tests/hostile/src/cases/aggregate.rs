@@ -1,14 +1,23 @@
 //! Aggregates with excessive requests or excessive responses from services.
 
+use anyhow::Result;
+
 use super::Holds;
 use super::http2::{ENHANCE_YOUR_CALM, UNTAKEN_COMPOSED};
 use crate::case::{Case, Ending};
 use crate::http2::{END_HEADERS, END_STREAM, HEADERS, frame, get, reset_untaken};
+use crate::target::Target;
 
 const INPUT: Ending = Ending::problem(400, "input-invalid");
 
 /// The items, and the data derived from them before the call that exceeds the limit.
 const ITEMS: Holds = &[("bytes received by an aggregate", 1), ("memory of an aggregate", 1)];
+const JOINED: Holds =
+    &[("bytes received by an aggregate", 1), ("memory of an aggregate", 1), ("answer of an aggregate", 1)];
+const POSTED: Holds =
+    &[("aggregate body", 1), ("bytes received by an aggregate", 1), ("memory of an aggregate", 1)];
+/// A head of up to 64 KiB.
+const LONG_HEAD: Holds = &[("HTTP/1.1 request head", 2)];
 
 pub(super) const CASES: &[Case] = &[
     case!("aggregate/input beyond its maximum", |it| it.ending("GET", "/items?n=100001", &[], ""), [INPUT]),
@@ -32,6 +41,48 @@ pub(super) const CASES: &[Case] = &[
         ITEMS
     ),
     case!(
+        "aggregate/thousands of parameters",
+        |it| parameters(&it, "/items?n=1", "&a", 30_000),
+        [Ending::Answer(200)],
+        LONG_HEAD
+    ),
+    case!(
+        "aggregate/list of thousands of values",
+        |it| parameters(&it, "/joined?ids=1", ",1", 30_000),
+        [INPUT],
+        LONG_HEAD
+    ),
+    case!(
+        "aggregate/list of thousands of parameters",
+        |it| parameters(&it, "/joined?ids=1", "&ids=1", 10_000),
+        [INPUT],
+        LONG_HEAD
+    ),
+    case!(
+        "aggregate/join of thousands of rows",
+        |it| it.ending("GET", "/joined?n=5000", &[], ""),
+        [Ending::Answer(200)],
+        JOINED
+    ),
+    case!(
+        "aggregate/body of thousands of objects",
+        |it| body(&it, r#"{"":1}"#, "]"),
+        [Ending::Answer(200)],
+        POSTED
+    ),
+    case!(
+        "aggregate/body of thousands of empty objects",
+        |it| body(&it, "{}", "]"),
+        [Ending::Answer(200)],
+        POSTED
+    ),
+    case!(
+        "aggregate/body that is ambiguous at its end",
+        |it| body(&it, r#"{"":1}"#, r#",{"a":1,"a":2}]"#),
+        [Ending::problem(400, "body-invalid")],
+        POSTED
+    ),
+    case!(
         "aggregate/another method",
         |it| it.ending("DELETE", "/items", &[], ""),
         [Ending::problem(405, "method-not-allowed")]
@@ -43,6 +94,17 @@ pub(super) const CASES: &[Case] = &[
         UNTAKEN_COMPOSED
     ),
 ];
+
+/// Requests a path that ends in many equal texts.
+async fn parameters(target: &Target, path: &str, text: &str, count: usize) -> Result<Ending> {
+    target.ending("GET", &format!("{path}{}", text.repeat(count)), &[], "").await
+}
+
+/// Sends a list of equal items of 120 KiB, with another end.
+async fn body(target: &Target, item: &str, end: &str) -> Result<Ending> {
+    let items = vec![item; (120 << 10) / (item.len() + 1)].join(",");
+    target.ending("POST", "/posted", &[("content-type", "application/json")], format!("[{items}{end}")).await
+}
 
 /// Requests an answer of 1.6 MB that differs from those of other streams, because equal calls would share their
 /// memory. The answer holds the service's texts and its own.

@@ -19,7 +19,25 @@ pub(super) const CASES: &[Case] = &[
         [Ending::Answer(200), Ending::problem(413, "body-too-large")],
         &[("body held by a filter", 2)]
     ),
+    case!(
+        "filter/long answer that a filter reads",
+        |it| long_answer(&it),
+        [Ending::Answer(200)],
+        &[("query body", 2), ("memory held for a program", 2), ("memory of a filter", 1)]
+    ),
+    case!(
+        "filter/body of many lines that a filter logs",
+        |it| it.ending("POST", "/read/echo", &[], "a\n".repeat(32 << 10)),
+        [Ending::Answer(200)],
+        &[("memory of a filter", 1)]
+    ),
 ];
+
+/// Runs a program whose answer of four megabytes is a single frame.
+async fn long_answer(target: &Target) -> Result<Ending> {
+    let source = "export default () => 'x'.repeat(4_000_000)";
+    target.ending("POST", "/read", &[("content-type", "text/javascript")], source).await
+}
 
 async fn many_fields(target: &Target) -> Result<Ending> {
     let names: Vec<String> = (0..200).map(|number| format!("x-{number}")).collect();

@@ -258,6 +258,62 @@ pub(super) const CASES: &[Case] = &[
         BODY
     ),
     case!(
+        "graphql/long text of escapes for a number",
+        |it| raw(
+            &it,
+            format!(
+                r#"{{"query":"query($n: Int) {{ items(n: $n) {{ id }} }}","variables":{{"n":"{}"}}}}"#,
+                r"\u0041".repeat(150_000)
+            )
+        ),
+        [VARIABLES],
+        BODY
+    ),
+    case!(
+        "graphql/fifty fields with one long variable",
+        |it| variables(
+            &it,
+            &format!(
+                "query($ids: [Int!]) {{ {} }}",
+                repeated(50, |n| format!("a{n}: items(n: 1, ids: $ids) {{ id }} "))
+            ),
+            json!({ "ids": vec![7; 2_000] })
+        ),
+        [Ending::Answer(200), RATE],
+        PLANNED
+    ),
+    case!(
+        "graphql/conditions of many variables below a list",
+        |it| rest(
+            &it,
+            format!(
+                "query({}) {{ items(n: 1000) {{ id {} }} }}",
+                repeated(200, |n| format!("$v{n}: Boolean = false ")),
+                repeated(200, |n| format!("name @include(if: $v{n}) "))
+            )
+        ),
+        [Ending::Answer(200), LIMIT, RATE],
+        PLANNED
+    ),
+    case!(
+        "graphql/query of many parameters",
+        |it| it.ending("GET", &format!("/graphql?query=%7B__typename%7D{}", "&a".repeat(30_000)), &[], ""),
+        [Ending::Answer(200)],
+        PLANNED
+    ),
+    case!(
+        "graphql/page without an encoding",
+        |it| it.ending("GET", "/graphql", &[("accept", "text/html")], ""),
+        [Ending::Answer(200)],
+        &[("answer of GraphQL", 1)]
+    ),
+    case!(
+        "graphql/long answer that may be shared",
+        |it| it.graphql("/shared", "{ items(n: 16, text: 100000) { text } }", json!({})),
+        [Ending::Answer(200)],
+        ANSWER
+    ),
+    case!(
         "graphql/body of a list",
         |it| raw(&it, format!("[{}1]", "1,".repeat(1_000))),
         [Ending::errors("graphql-batch")],

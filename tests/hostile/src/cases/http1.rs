@@ -181,6 +181,47 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!("http1/too many fields", |it| many_fields(&it), [TOO_LARGE], &[("HTTP/1.1 request head", 2)]),
     case!(
+        "http1/empty lines that never end",
+        |it| first(&it, &"\r\n".repeat(500_000)),
+        [MALFORMED],
+        &[("HTTP/1.1 request head", 2)]
+    ),
+    case!(
+        "http1/thousands of connection options",
+        |it| list(&it, "GET /up/json?n=1", "Connection: close, ", ""),
+        [Ending::Answer(200)],
+        &[("HTTP/1.1 request head", 2)]
+    ),
+    case!(
+        "http1/thousands of media types",
+        |it| list(
+            &it,
+            "POST /graphql",
+            "Content-Type: application/json\r\nContent-Length: 34\r\nAccept: application/json, ",
+            r#"{"query":"{ items(n: 1) { id } }"}"#
+        ),
+        [Ending::Answer(200)],
+        &[("HTTP/1.1 request head", 2)]
+    ),
+    case!(
+        "http1/thousands of codings",
+        |it| list(&it, "GET /items?n=1", "Accept-Encoding: ", ""),
+        [Ending::Answer(200)],
+        &[("HTTP/1.1 request head", 2)]
+    ),
+    case!(
+        "http1/thousands of trailer names",
+        |it| list(&it, "POST /up/echo", "Transfer-Encoding: chunked\r\nTrailer: ", "1\r\nx\r\n0\r\n\r\n"),
+        [Ending::Answer(200)],
+        &[("HTTP/1.1 request head", 2)]
+    ),
+    case!(
+        "http1/preflight for thousands of headers",
+        |it| preflight(&it),
+        [Ending::Answer(204)],
+        &[("HTTP/1.1 request head", 2)]
+    ),
+    case!(
         "http1/chunk extension that never ends",
         |it| long(&it, "POST /up/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;", ""),
         [BROKEN],
@@ -206,6 +247,18 @@ pub(super) const CASES: &[Case] = &[
         "http1/a thousand requests at once",
         |it| pipelined(&it),
         [Ending::Answer(200)],
+        &[("HTTP/1.1 read ahead", 2)]
+    ),
+    case!(
+        "http1/a hundred requests with long heads at once",
+        |it| long_heads(&it),
+        [Ending::problem(404, "route-not-found")],
+        &[("HTTP/1.1 request head", 2), ("HTTP/1.1 read ahead", 2)]
+    ),
+    case!(
+        "http1/unread body of thousands of chunks",
+        |it| unread_chunks(&it),
+        [Ending::problem(404, "route-not-found")],
         &[("HTTP/1.1 read ahead", 2)]
     ),
     case!("http1/client that leaves before its answer", |it| leaves(&it), [Ending::Closed]),
@@ -236,6 +289,24 @@ async fn many_fields(target: &Target) -> Result<Ending> {
     first(target, &format!("GET /up/json HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).await
 }
 
+/// Sends a request with thousands of members behind the start of its last field.
+async fn list(target: &Target, request: &str, fields: &str, body: &str) -> Result<Ending> {
+    let members = "a,".repeat(30_000);
+    let host = "Host: localhost\r\nConnection: close\r\n";
+    first(target, &format!("{request} HTTP/1.1\r\n{host}{fields}{members}a\r\n\r\n{body}")).await
+}
+
+/// Sends the preflight of a page of the gateway itself, which requests thousands of the gateway's headers.
+async fn preflight(target: &Target) -> Result<Ending> {
+    let names: Vec<String> = (0..6_000).map(|number| format!("orfa-{number}")).collect();
+    let request = format!(
+        "OPTIONS /query HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nOrigin: http://localhost\r\n\
+         Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: {}\r\n\r\n",
+        names.join(",")
+    );
+    first(target, &request).await
+}
+
 /// Sends an incomplete body and closes the client's half of the connection.
 async fn broken_off(target: &Target, rest: &str) -> Result<Ending> {
     let mut stream = target.connect().await?;
@@ -252,6 +323,25 @@ async fn pipelined(target: &Target) -> Result<Ending> {
     let (ending, text) = target.raw(bytes.as_bytes()).await?;
     ensure!(wire::answers(&text) == COUNT, "{} answers to {COUNT} requests", wire::answers(&text));
     Ok(ending)
+}
+
+/// Sends requests with heads of nearly the maximum size before reading an answer.
+async fn long_heads(target: &Target) -> Result<Ending> {
+    const COUNT: usize = 100;
+    let head = |last: &str| {
+        format!("GET /nowhere HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n{last}\r\n", "a".repeat(60_000))
+    };
+    let bytes = head("").repeat(COUNT - 1) + &head("Connection: close\r\n");
+    let (ending, text) = target.raw(bytes.as_bytes()).await?;
+    ensure!(wire::answers(&text) == COUNT, "{} answers to {COUNT} requests", wire::answers(&text));
+    Ok(ending)
+}
+
+/// Sends a body in chunks of one byte that nothing reads.
+async fn unread_chunks(target: &Target) -> Result<Ending> {
+    let chunks = "1\r\nx\r\n".repeat(20_000);
+    let head = "POST /nowhere HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked";
+    first(target, &format!("{head}\r\n\r\n{chunks}0\r\n\r\n")).await
 }
 
 /// Sends requests that the service never answers, and disconnects.

@@ -227,6 +227,18 @@ pub(super) const CASES: &[Case] = &[
         &[("HTTP/2 request head", 2)]
     ),
     case!(
+        "http2/heads of references at once",
+        |it| referring(&it),
+        [Ending::problem(431, "head-too-large")],
+        &[("HTTP/2 streams", 1), ("request", 60)]
+    ),
+    case!(
+        "http2/trailers of too many fields",
+        |it| one(&it, &many_trailers()),
+        [Ending::problem(400, "body-malformed")],
+        &[("HTTP/2 request head", 2)]
+    ),
+    case!(
         "http2/pings that are not read",
         |it| borne(&it, &frame(PING, 0, 0, &[7; 8])),
         [Ending::Answer(200), Ending::Closed],
@@ -324,6 +336,30 @@ fn swelling() -> Vec<u8> {
     head.extend(value);
     head.extend(vec![0xbe; 10_000]);
     head
+}
+
+/// Sends requests whose heads refer to one short field as often as a head has room for it. Returns the ending
+/// of the first.
+async fn referring(target: &Target) -> Result<Ending> {
+    let mut connection = FrameConnection::open(target, &[]).await?;
+    let head = |first: &[u8]| [&get("/up/json?n=1", &[])[..], first, &[0xbe; 1800]].concat();
+    // A field with incremental indexing, which gets index 62 (RFC 7541, 6.2.1).
+    let mut frames = frame(HEADERS, WHOLE, 1, &head(&[0x40, 1, b'x', 0]));
+    for number in 1..60 {
+        frames.extend(frame(HEADERS, WHOLE, number * 2 + 1, &head(&[])));
+    }
+    connection.send(&frames).await;
+    Ok(connection.ending(1).await)
+}
+
+fn many_trailers() -> Vec<u8> {
+    let trailers: Vec<u8> = (0..1000).flat_map(|number| field(&format!("x-{number}"), "")).collect();
+    [
+        frame(HEADERS, END_HEADERS, 1, &request("POST", "/up/echo", &[])),
+        frame(DATA, 0, 1, b"x"),
+        frame(HEADERS, WHOLE, 1, &trailers),
+    ]
+    .concat()
 }
 
 async fn empty_data(target: &Target) -> Result<Ending> {

@@ -8,6 +8,7 @@ use crate::target::Target;
 
 const CPU: Ending = Ending::problem(422, "limit-cpu");
 const MEMORY: Ending = Ending::problem(422, "limit-memory");
+const HEADER: Ending = Ending::problem(400, "header-malformed");
 const SYNTAX: Ending = Ending::problem(422, "program-syntax");
 const THREW: Ending = Ending::problem(422, "program-threw");
 const TRAPPED: Ending = Ending::problem(422, "program-trapped");
@@ -205,6 +206,8 @@ pub(super) const CASES: &[Case] = &[
         [Ending::problem(400, "form-malformed")],
         SOURCE
     ),
+    case!("javascript/form of one long part", |it| form(&it, 200_000), [Ending::Answer(200)], SOURCE),
+    case!("javascript/limits of thousands of words", |it| many_limits(&it), [HEADER], SOURCE),
     case!(
         "javascript/gzip bomb",
         |it| it.ending(
@@ -261,6 +264,23 @@ pub(super) const CASES: &[Case] = &[
         BOMB
     ),
 ];
+
+/// Sends a form with an input of this length.
+async fn form(target: &Target, bytes: usize) -> Result<Ending> {
+    let part = "--x\r\nContent-Disposition: form-data; name=";
+    let program = "\"program\"\r\nContent-Type: text/javascript\r\n\r\nexport default () => 1";
+    let input = format!("\"input\"\r\n\r\n\"{}\"", "a".repeat(bytes));
+    let body = format!("{part}{program}\r\n{part}{input}\r\n--x--\r\n");
+    target.ending("POST", "/query", &[("content-type", "multipart/form-data; boundary=x")], body).await
+}
+
+/// Sends limits with thousands of names.
+async fn many_limits(target: &Target) -> Result<Ending> {
+    let names: Vec<String> = (0..5_000).map(|number| format!("a{number}")).collect();
+    let limits = names.join(",");
+    let headers = [("content-type", "text/javascript"), ("orfa-limit", limits.as_str())];
+    target.ending("POST", "/query", &headers, "export default () => 1").await
+}
 
 /// Sends a program that repeats one text.
 async fn nested(target: &Target, text: &str, times: usize, language: &str) -> Result<Ending> {

@@ -72,6 +72,38 @@ pub(super) const CASES: &[Case] = &[
                 (br $l))))"#,
         [Ending::problem(422, "limit-memory"), Ending::problem(422, "limit-cpu")]
     ),
+    case!(
+        "module/code without loops that touches all of its memory",
+        |it| straight(&it, r#"(memory (export "memory") 250)"#, &touched_pages(3_900)),
+        [Ending::problem(422, "limit-cpu")],
+        COMPILED
+    ),
+    case!(
+        "module/code without loops that grows its memory in vain",
+        |it| straight(
+            &it,
+            r#"(memory (export "memory") 1 1)"#,
+            &"(drop (memory.grow (i32.const 1)))".repeat(2_000)
+        ),
+        [Ending::problem(422, "limit-cpu")],
+        COMPILED
+    ),
+    case!(
+        "module/code without loops that calls the host",
+        |it| straight(
+            &it,
+            r#"(import "orfa" "random" (func $random (param i32 i32))) (memory (export "memory") 2)"#,
+            &"(call $random (i32.const 0) (i32.const 65536))".repeat(1_000)
+        ),
+        [Ending::problem(422, "limit-cpu")],
+        COMPILED
+    ),
+    module!(
+        "module/data at both ends of its memory",
+        r#"(module (memory (export "memory") 250) (func (export "orfa") (param i32 i32))
+            (data (i32.const 0) "a") (data (i32.const 16383999) "b"))"#,
+        [Ending::problem(422, "program-no-answer")]
+    ),
     case!("module/client that leaves a memory that is full", |it| left_full(&it), [Ending::Closed], COMPILED),
     // The request at 1024: `GET`, a URL of 14 MB, no headers, no body.
     module!(
@@ -153,6 +185,26 @@ pub(super) const CASES: &[Case] = &[
             (r#"[{"#, r#""":0,"#, r#""":0}]"#, 100_000),
             r#"(drop (call $column (local.get $h) (i32.const 1) (i32.const 96) (i32.const 4) (i32.const 1)
                  (i32.const 65536) (i32.const 1000) (i32.const 128000) (i32.const 1000)))"#
+        ),
+        [Ending::problem(422, "limit-cpu")],
+        LONG
+    ),
+    case!(
+        "module/list of strings of escapes that is walked again and again",
+        |it| echoed(
+            &it,
+            ("[", &format!("\"{}\",", r"\n".repeat(40)), "0]", 15_000),
+            "(drop (call $children (local.get $h) (i32.const 0) (i32.const 65536) (i32.const 8000000)))"
+        ),
+        [Ending::problem(422, "limit-cpu")],
+        LONG
+    ),
+    case!(
+        "module/text of a colon before a long string",
+        |it| echoed(
+            &it,
+            (r#"{"a":""#, "aaaaaaaaaa", r#""}"#, 140_000),
+            "(drop (call $text (local.get $h) (i32.const 4) (i32.const 65536) (i32.const 8000000)))"
         ),
         [Ending::problem(422, "limit-cpu")],
         LONG
@@ -258,6 +310,19 @@ async fn text(target: &Target, source: &str) -> Result<Ending> {
     target.module(wat::parse_str(source).context("the module's text")?).await
 }
 
+/// A module that repeats long code without loops.
+async fn straight(target: &Target, items: &str, code: &str) -> Result<Ending> {
+    let source =
+        format!(r#"(module {items} (func (export "orfa") (param i32 i32) (loop $l {code} (br $l))))"#);
+    text(target, &source).await
+}
+
+/// Code that writes to this number of pages of memory.
+fn touched_pages(count: usize) -> String {
+    let touch = |page: usize| format!("(i32.store8 (i32.const {}) (i32.const 1))", page * 4096);
+    (0..count).map(touch).collect()
+}
+
 /// A module that has filled its memory and waits for a service that does not answer, ten times; its client leaves.
 async fn left_full(target: &Target) -> Result<Ending> {
     let source = r#"(module (import "orfa" "http" (func $http (param i32) (result i32)))
@@ -331,7 +396,8 @@ async fn echoed(
         .flat_map(|word| (*word as u32).to_le_bytes())
         .map(|byte| format!("\\{byte:02x}"))
         .collect();
-    let (open, part, close) = [open, part, close].map(|text| (text.replace('"', "\\22"), text.len())).into();
+    let quoted = |text: &str| text.replace('\\', "\\5c").replace('"', "\\22");
+    let (open, part, close) = [open, part, close].map(|text| (quoted(text), text.len())).into();
     let source = format!(
         r#"(module
             (import "orfa" "http" (func $http (param i32) (result i32)))
@@ -340,6 +406,7 @@ async fn echoed(
             (import "orfa" "Json_member" (func $member (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
             (import "orfa" "Json_column" (func $column (param i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
             (import "orfa" "Json_children" (func $children (param i32 i32 i32 i32) (result i32)))
+            (import "orfa" "Json_text" (func $text (param i32 i32 i32 i32) (result i32)))
             (memory (export "memory") 150)
             (data (i32.const 0) "GET") (data (i32.const 16) "{URL}") (data (i32.const 96) "text")
             (data (i32.const 200) "{open}") (data (i32.const 300) "{part}") (data (i32.const 400) "{close}")

@@ -65,6 +65,16 @@ pub(super) const CASES: &[Case] = &[
         [Ending::problem(502, "upstream-broken")]
     ),
     case!(
+        "proxy/service that sends interim responses without end",
+        |it| it.ending("GET", "/up/interim", &[], ""),
+        [Ending::problem(502, "upstream-broken")]
+    ),
+    case!(
+        "proxy/service that lists thousands of connection options",
+        |it| it.ending("GET", "/up/list?of=connection", &[], ""),
+        [Ending::Answer(200)]
+    ),
+    case!(
         "proxy/service that is not there",
         |it| it.ending("GET", "/dead/x", &[], ""),
         [Ending::problem(502, "upstream-unreachable")]
@@ -83,6 +93,21 @@ pub(super) const CASES: &[Case] = &[
             ""
         ),
         [Ending::problem(508, "loop-detected")]
+    ),
+    case!(
+        "proxy/request that passed thousands of gateways",
+        |it| it.ending("GET", "/up/json?n=1", &[("cdn-loop", &"a,".repeat(30_000))], ""),
+        [Ending::problem(508, "loop-detected")]
+    ),
+    case!(
+        "proxy/path of thousands of segments with dots",
+        |it| raw_path(&it, &format!("/up{}", "/.a".repeat(20_000))),
+        [Ending::Answer(404)]
+    ),
+    case!(
+        "proxy/path of thousands of segments with escapes",
+        |it| raw_path(&it, &format!("/up{}", "/%7b".repeat(15_000))),
+        [Ending::Answer(404)]
     ),
     case!(
         "proxy/path of no route",

@@ -43,6 +43,28 @@ pub(super) const CASES: &[Case] = &[
         &[("S body", 8)]
     ),
     case!(
+        "script/body of many tiny values",
+        |it| body(&it, format!("{{\"list\":{}}}", tiny_values(500_000))),
+        [Ending::Answer(200), Ending::problem(503, "gateway-overloaded")],
+        &[("S body", 32)]
+    ),
+    case!(
+        "script/query of many parameters",
+        |it| it.ending("GET", &format!("/s/words?{}", "a&b&".repeat(15_000)), &[], ""),
+        [Ending::Answer(200), Ending::problem(503, "gateway-overloaded")],
+        &[("HTTP/1.1 request head", 2)]
+    ),
+    case!(
+        "script/write and removal of many tiny values",
+        |it| write(&it, tiny_values(250_000)),
+        [
+            Ending::Answer(200),
+            Ending::problem(503, "gateway-overloaded"),
+            Ending::problem(503, "answer-unfinished"),
+        ],
+        &[("S body", 32), ("state of an S service", 1)]
+    ),
+    case!(
         "script/method that no handler has",
         |it| it.ending("PATCH", "/s/words", &[], ""),
         [Ending::problem(405, "resource-method")]
@@ -56,6 +78,24 @@ pub(super) const CASES: &[Case] = &[
 
 async fn body(target: &Target, body: String) -> Result<Ending> {
     target.ending("POST", "/s/echo", &[JSON], body).await
+}
+
+/// Writes a value, reads it, and removes it. Returns the first unsuccessful ending, or the last one.
+async fn write(target: &Target, value: String) -> Result<Ending> {
+    let put = format!("{{\"key\":\"tiny\",\"value\":{value}}}");
+    let mut last = target.ending("PUT", "/s/words", &[JSON], put).await?;
+    for (method, path) in [("GET", "/s/words"), ("DELETE", "/s/words?key=tiny")] {
+        let ending = target.ending(method, path, &[], "").await?;
+        if last == Ending::Answer(200) {
+            last = ending;
+        }
+    }
+    Ok(last)
+}
+
+/// Returns the text of a list.
+fn tiny_values(count: usize) -> String {
+    format!("[{}]", vec!["1"; count].join(","))
 }
 
 fn many_names(count: usize) -> String {

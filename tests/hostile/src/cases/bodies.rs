@@ -1,0 +1,106 @@
+//! Long bodies that are available at once, and bodies that are hard to compress.
+
+use anyhow::{Context, Result, ensure};
+use tokio::io::AsyncWriteExt;
+
+use super::Holds;
+use crate::case::{Case, Ending};
+use crate::http2::{
+    DATA, END_HEADERS, END_STREAM, FrameConnection, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE, frame, get,
+};
+use crate::target::Target;
+use crate::wire;
+
+/// The length of a long body.
+const LONG: usize = 8 << 20;
+/// The memory of a program with an answer of a mebibyte.
+const ANSWER: Holds = &[("query body", 2), ("memory held for a program", 2), ("encoders of answers", 1)];
+/// The memory of an aggregate with a long response of a service.
+const AGGREGATE: Holds = &[("bytes received by an aggregate", 1), ("memory of an aggregate", 1)];
+
+pub(super) const CASES: &[Case] = &[
+    case!(
+        "bodies/answer that is hard to compress with gzip",
+        |it| hard_to_compress(&it, "gzip"),
+        [Ending::Answer(200)],
+        ANSWER
+    ),
+    case!(
+        "bodies/answer that is hard to compress with brotli",
+        |it| hard_to_compress(&it, "br"),
+        [Ending::Answer(200)],
+        ANSWER
+    ),
+    case!(
+        "bodies/answer that is hard to compress with zstd",
+        |it| hard_to_compress(&it, "zstd"),
+        [Ending::Answer(200)],
+        ANSWER
+    ),
+    case!("bodies/long response that is read fast over TLS", |it| read_over_tls(&it), [Ending::Answer(200)]),
+    case!(
+        "bodies/twenty long responses that are read fast over HTTP/2",
+        |it| read_streams(&it),
+        [Ending::Answer(200)],
+        &[("HTTP/2 streams", 1), ("request", 40)]
+    ),
+    case!(
+        "bodies/long request and response of a service",
+        |it| it.ending("POST", "/up/body", &[], vec![b'x'; LONG]),
+        [Ending::Answer(200)]
+    ),
+    case!(
+        "bodies/long response that is read to its end",
+        |it| it.ending("GET", "/texts?text=500000", &[], ""),
+        [Ending::Answer(200)],
+        AGGREGATE
+    ),
+];
+
+/// Runs a program whose answer is a mebibyte of random digits, without repetitions within the window of gzip.
+async fn hard_to_compress(target: &Target, coding: &str) -> Result<Ending> {
+    let source = "export default () => {
+        let n = 1, text = ''
+        while (text.length < 65536) text += n = n * 48271 % 2147483647
+        return text.repeat(16)
+    }";
+    let headers = [("content-type", "text/javascript"), ("accept-encoding", coding)];
+    let answer = target.ask("POST", "/long", &headers, source).await?;
+    let (found, ending) = (answer.header("content-encoding"), Ending::of(&answer));
+    ensure!(ending != Ending::Answer(200) || found == coding, "the coding is `{found}`");
+    Ok(ending)
+}
+
+/// Reads a response of eight megabytes as fast as it arrives.
+async fn read_over_tls(target: &Target) -> Result<Ending> {
+    let mut stream = target.connect_tls(&[b"http/1.1"]).await?;
+    let request = "GET /up/json?n=8&text=1000000 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).await?;
+    let text = wire::read_all(&mut stream).await;
+    let ending = wire::ending(&text);
+    ensure!(ending != Ending::Answer(200) || text.len() > 8_000_000, "only {} bytes arrived", text.len());
+    Ok(ending)
+}
+
+/// Reads twenty responses of a megabyte each on one connection, with windows that have room for all of them.
+async fn read_streams(target: &Target) -> Result<Ending> {
+    const STREAMS: u32 = 20;
+    // SETTINGS_INITIAL_WINDOW_SIZE, and an update of the connection's window.
+    let mut connection = FrameConnection::open(target, &[0, 4, 0x7f, 0xff, 0xff, 0xff]).await?;
+    let mut frames = frame(WINDOW_UPDATE, 0, 0, &0x7fff_0000_u32.to_be_bytes());
+    for number in 0..STREAMS {
+        let head = get("/up/json?n=1&text=1000000", &[]);
+        frames.extend(frame(HEADERS, END_STREAM | END_HEADERS, number * 2 + 1, &head));
+    }
+    ensure!(connection.send(&frames).await, "the connection has ended");
+    let mut open = STREAMS;
+    while open > 0 {
+        let (kind, flags, ..) = connection.next().await.context("the connection has ended")?;
+        match kind {
+            GOAWAY | RST_STREAM => return Ok(Ending::Closed),
+            DATA | HEADERS if flags & END_STREAM != 0 => open -= 1,
+            _ => {}
+        }
+    }
+    Ok(Ending::Answer(200))
+}
