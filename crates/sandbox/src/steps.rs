@@ -547,7 +547,7 @@ mod tests {
                 call.repeat(30)
             );
             assert_eq!(yields_of(&text, None), (1, 61), "before and after each call");
-            assert_eq!(yields_of(&text, Some("host")), (1, 31), "another module's functions yield themselves");
+            assert_eq!(yields_of(&text, Some("host")), (1, 31), "after each call");
         }
     }
 

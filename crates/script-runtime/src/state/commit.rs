@@ -181,7 +181,12 @@ impl Group {
                 Err(error) => error,
             }
         };
-        let undone = self.work(payer, move || undo(drafts, applied)).await;
+        let held = Arc::new(Mutex::new(Some((drafts, applied))));
+        let taken = Arc::clone(&held);
+        let undone =
+            self.work(payer, move || take(&taken).map(|(drafts, applied)| undo(drafts, applied))).await;
+        // If the pool refuses the job, it is done here: without its drafts, a cell would order members anew.
+        let undone = undone.unwrap_or_else(|_| take(&held).map(|(drafts, applied)| undo(drafts, applied)));
         self.restore(slots, undone.unwrap_or_default());
         Err(error)
     }
@@ -533,7 +538,7 @@ impl Inner {
 }
 
 /// Takes the drafts that a job and its caller share.
-fn take(held: &Mutex<Option<Drafts>>) -> Option<Drafts> {
+fn take<T>(held: &Mutex<Option<T>>) -> Option<T> {
     held.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
