@@ -212,6 +212,11 @@ impl PartialEq for LongFrame {
 }
 
 impl LongFrame {
+    /// Returns the length of its payload in bytes.
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
     #[cfg(test)]
     pub(crate) fn pieces(&self) -> usize {
         self.pieces.len()

@@ -119,6 +119,9 @@ impl Link {
         let mut received = 0;
         while received < TURN_BYTES {
             self.hand_out()?;
+            if self.worker.has_backlog() {
+                return Poll::Pending; // A run that takes a long frame wakes the connection.
+            }
             let buffer = &mut self.reader.buffer;
             if buffer.capacity() - buffer.len() < READ / 4 {
                 buffer.reserve(READ);
@@ -201,6 +204,9 @@ pub(super) fn log(worker: &Worker, level: u8, text: &str) {
 mod tests {
     use std::future::poll_fn;
 
+    use tokio::io::AsyncWriteExt;
+
+    use super::super::worker::{Event, MAX_BACKLOG};
     use super::*;
 
     #[tokio::test]
@@ -227,5 +233,40 @@ mod tests {
         })
         .await;
         assert!(most * PONG.len() <= TURN_BYTES + READ, "{most} frames in one poll");
+    }
+
+    #[tokio::test]
+    async fn reads_no_more_long_frames_than_runs_take() {
+        const PAYLOAD: usize = 1 << 20;
+        const COUNT: usize = 3 * MAX_BACKLOG / PAYLOAD;
+        let (mut ours, stream) = UnixStream::pair().unwrap();
+        let worker = Worker::new(1, &"a".into(), None);
+        let place = worker.place().expect("a live worker");
+        let mut frame = u32::try_from(5 + PAYLOAD).unwrap().to_le_bytes().to_vec();
+        frame.push(69);
+        frame.extend(place.run.to_le_bytes());
+        frame.resize(frame.len() + PAYLOAD, 0);
+        let sending = tokio::spawn(async move {
+            for _ in 0..COUNT {
+                ours.write_all(&frame).await.unwrap();
+            }
+            ours
+        });
+        let (reader, writing, news) = (Reader::default(), Out::default(), mpsc::unbounded_channel().0);
+        let mut link = Link { worker: Arc::clone(&worker), stream, reader, writing, has_waited: false, news };
+        let mut taken = 0;
+        poll_fn(|context| {
+            assert!(link.poll(context).is_pending(), "the connection is open");
+            assert!(worker.backlog.load(Relaxed) <= MAX_BACKLOG + 2 * PAYLOAD, "{taken} frames were taken");
+            if worker.has_backlog() || taken + worker.backlog.load(Relaxed) / PAYLOAD == COUNT {
+                while let Poll::Ready(event) = place.poll_event(context) {
+                    assert!(matches!(event, Event::From(From::Long(_))));
+                    taken += 1;
+                }
+            }
+            if taken == COUNT { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        drop(sending.await.unwrap());
     }
 }

@@ -16,6 +16,10 @@ use tokio::sync::watch;
 use super::watch::Changes;
 use crate::frame::{From, Out};
 
+/// The bytes of long frames in mailboxes above which a worker's connection is not read: runs parse them one by
+/// one, and a worker may send them faster.
+pub(super) const MAX_BACKLOG: usize = 16 << 20;
+
 /// A worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -32,6 +36,8 @@ pub(crate) struct Worker {
     out: Mutex<Out>,
     /// The waker of its connection.
     pub(super) waker: AtomicWaker,
+    /// The bytes of long frames in mailboxes.
+    pub(super) backlog: AtomicUsize,
     /// `None` once the worker is lost.
     runs: Mutex<Option<BTreeMap<u32, Arc<Mailbox>>>>,
     last: AtomicU32,
@@ -75,10 +81,17 @@ impl Loss {
 /// The queue of a run's events.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
-    events: Mutex<VecDeque<Event>>,
+    events: Mutex<VecDeque<(Event, Option<BacklogShare>)>>,
     waker: AtomicWaker,
     /// The number of calls that the run waits for.
     waiting: AtomicU32,
+}
+
+/// A long frame's share of its worker's backlog.
+#[derive(Debug)]
+struct BacklogShare {
+    worker: Arc<Worker>,
+    bytes: usize,
 }
 
 /// An event of a run.
@@ -108,6 +121,7 @@ impl Worker {
             is_checked: AtomicBool::new(false),
             out: Mutex::default(),
             waker: AtomicWaker::new(),
+            backlog: AtomicUsize::new(0),
             runs: Mutex::new(Some(BTreeMap::new())),
             last: AtomicU32::new(0),
             busy: AtomicUsize::new(0),
@@ -182,7 +196,7 @@ impl Worker {
         self.gone.send_replace(Some(Arc::clone(&loss)));
         for mailbox in runs.into_values() {
             let was_busy = mailbox.waiting.load(Relaxed) == 0;
-            mailbox.put(Event::Lost { loss: Arc::clone(&loss), was_busy });
+            mailbox.put(Event::Lost { loss: Arc::clone(&loss), was_busy }, None);
         }
         self.waker.wake();
     }
@@ -214,22 +228,46 @@ impl Worker {
     }
 
     /// Puts a message into the mailbox of its run. Messages for runs that are over are dropped.
-    pub(super) fn deliver(&self, run: u32, from: From) {
+    pub(super) fn deliver(self: &Arc<Self>, run: u32, from: From) {
         let mailbox = lock(&self.runs).as_ref().and_then(|runs| runs.get(&run).cloned());
         if let Some(mailbox) = mailbox {
-            mailbox.put(Event::From(from));
+            let share = match &from {
+                From::Long(frame) => Some(BacklogShare::new(self, frame.length())),
+                _ => None,
+            };
+            mailbox.put(Event::From(from), share);
         }
+    }
+
+    /// Whether its connection has to wait until runs have taken long frames.
+    pub(super) fn has_backlog(&self) -> bool {
+        self.backlog.load(Acquire) > MAX_BACKLOG
+    }
+}
+
+impl BacklogShare {
+    fn new(worker: &Arc<Worker>, bytes: usize) -> Self {
+        worker.backlog.fetch_add(bytes, AcqRel);
+        Self { worker: Arc::clone(worker), bytes }
+    }
+}
+
+impl Drop for BacklogShare {
+    fn drop(&mut self) {
+        self.worker.backlog.fetch_sub(self.bytes, AcqRel);
+        self.worker.waker.wake();
     }
 }
 
 impl Mailbox {
-    fn put(&self, event: Event) {
-        lock(&self.events).push_back(event);
+    fn put(&self, event: Event, share: Option<BacklogShare>) {
+        lock(&self.events).push_back((event, share));
         self.waker.wake();
     }
 
     fn take(&self) -> Option<Event> {
-        lock(&self.events).pop_front()
+        let (event, _share) = lock(&self.events).pop_front()?;
+        Some(event)
     }
 }
 
