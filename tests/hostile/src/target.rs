@@ -79,6 +79,10 @@ impl Calm {
     }
 }
 
+/// The config of debug builds, which take ten to fifty times as long: they would shed the suite's own load,
+/// and one client's programs would use up the time to compile.
+const DEBUG: &str = "shed: { delay: 5s }\nruntime: { compile_time: 5s }\n";
+
 impl Target {
     /// Starts the services and a gateway in front of them.
     ///
@@ -98,7 +102,8 @@ impl Target {
             .replace("{service}", &upstream.url())
             .replace("{calm}", &calm.url)
             .replace("{filter}", &filter.display().to_string())
-            .replace("{reads}", &reads.display().to_string());
+            .replace("{reads}", &reads.display().to_string())
+            + if cfg!(debug_assertions) { DEBUG } else { "" };
         let (pem, key_pem) = (certificate.pem(), key.serialize_pem());
         let files: Vec<(&str, &str)> =
             FILES.into_iter().chain([("tls.crt", &*pem), ("tls.key", &*key_pem)]).collect();
