@@ -16,8 +16,7 @@ use crate::plan::{Fallback, Part};
 use crate::problem::{AggregateError, Failure, Reason};
 use crate::render::{Renderer, Stop};
 use crate::stream::{self, Begun, Held};
-use crate::value::{Body, Known, Value, indexed, joined};
-use crate::work;
+use crate::value::{Body, Known, Value, indexed, joined, work_of_texts};
 
 /// A request in flight.
 pub(crate) struct Run<'a> {
@@ -102,7 +101,7 @@ impl<'a> Run<'a> {
                 requests.push(last);
                 let calls = requests.into_iter().map(|request| self.call(part, request));
                 let bodies = at_once(calls, self.known.plan.parallel).await?;
-                offload::leave_for(work::of_texts(&bodies)).await;
+                offload::leave_for(work_of_texts(&bodies)).await;
                 joined(&bodies, &self.known.memory)?
             }
         }))

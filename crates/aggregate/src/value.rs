@@ -11,7 +11,6 @@ use crate::memory::MemoryBudget;
 use crate::plan::Plan;
 use crate::problem::Reason;
 use crate::stream::Held;
-use crate::work;
 
 /// The data of a request that is available so far.
 pub(crate) struct Known<'a> {
@@ -92,6 +91,11 @@ impl Body {
     }
 }
 
+/// Returns the work for the texts of values, such as to concatenate them, for [`offload::leave_for`].
+pub(crate) fn work_of_texts(bodies: &[Body]) -> usize {
+    bodies.iter().map(|body| body.root().with_space().len()).sum()
+}
+
 impl Value {
     /// Returns the JSON value. For an `each` it is the list of its responses.
     pub(crate) fn root(&self) -> Node<'_> {
@@ -109,7 +113,7 @@ impl Fan {
 
     /// Builds the list of all responses. One response can belong to several items.
     pub(crate) async fn with_list(mut self, memory: &MemoryBudget) -> Result<Self, Reason> {
-        offload::leave_for(work::of_texts(&self.answers)).await;
+        offload::leave_for(work_of_texts(&self.answers)).await;
         let answers: Vec<&[u8]> = self.answers.iter().map(|body| body.root().text()).collect();
         let texts = self
             .of_item

@@ -4,8 +4,6 @@
 use json::{Kind, Node, Path};
 use offload::SHORT_TEXT;
 
-use crate::value::Body;
-
 /// The weight of a value, in bytes of text: a few tenths of a microsecond.
 pub(crate) const VALUE: usize = 32;
 /// The number of values that take long, whatever their texts.
@@ -30,7 +28,7 @@ pub(crate) fn of_values(root: Node<'_>, path: &Path) -> usize {
     if bytes > SHORT_TEXT { bytes } else { bytes + VALUE * path.count_within(root, MANY) }
 }
 
-/// Returns the work for the targets of a path (see [`crate::value::targets`]).
+/// Returns the work for the targets of a path: the items of the arrays that it selects.
 pub(crate) fn of_targets(root: Node<'_>, path: &Path) -> usize {
     let work = of_values(root, path);
     if work > SHORT_TEXT {
@@ -44,11 +42,6 @@ pub(crate) fn of_targets(root: Node<'_>, path: &Path) -> usize {
         }
     });
     work + VALUE * items
-}
-
-/// Returns the work for the texts of values, such as to concatenate them.
-pub(crate) fn of_texts(bodies: &[Body]) -> usize {
-    bodies.iter().map(|body| body.root().with_space().len()).sum()
 }
 
 /// Returns the number of keys of an item, up to a number that takes long.

@@ -6,7 +6,7 @@
 //! that the bytes shown stay linear in the body's length. A body that exceeds `limits.buffer` fails the
 //! exchange. Large pieces of a body that is not held back are not copied.
 //!
-//! A handler's response may be a single frame of megabytes. The module copies what it is shown, so a long frame
+//! A handler's response may be a single frame of megabytes. The module copies each piece, so a long frame
 //! is shown in parts, each in a poll of its own.
 //!
 //! Trailers end a body. Without them the module sees the end in the last piece. With them Envoy calls

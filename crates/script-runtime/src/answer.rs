@@ -9,15 +9,14 @@ use http::header::{
 };
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
+use offload::OffloadPool;
 use serde_json::{Map, Value};
 use services::body::{self, read_within};
-use services::{Body, Call};
+use services::{Body, Call, CallError};
 
 use crate::ask;
-use crate::call::told;
 use crate::frame::{self, Kind, Outcome, Payload};
 use crate::location::encoded;
-use crate::setup::Setup;
 
 /// The headers of a resource's response that are passed through with its status and body, since they are
 /// needed to read the body.
@@ -109,22 +108,29 @@ impl Reply {
     }
 
     /// Converts the response for the handler that called `what`: an outcome and a body. A streamed response
-    /// is read up to the limit of received bytes.
-    pub(crate) async fn deliver(self, what: &str, setup: &Setup, call: &Call) -> (Outcome, Payload) {
+    /// is read up to the limit.
+    ///
+    /// # Errors
+    /// If the pool does not read a long text.
+    pub(crate) async fn deliver(
+        self,
+        what: &str,
+        limit: u64,
+        pool: &OffloadPool,
+        call: &Call,
+    ) -> Result<(Outcome, Payload), CallError> {
         let (status, headers, payload) = match self {
             Self::Whole { status, headers, body } => (status, headers, body),
             Self::Streamed(answer) => {
                 let (head, body) = answer.into_parts();
-                let Ok(body) = read_within(body, setup.limits.received.0).await else {
-                    return failed(502, "the answer broke off, or is too large");
+                let Ok(body) = read_within(body, limit).await else {
+                    return Ok(failed(502, "the answer broke off, or is too large"));
                 };
-                match ask::answered(&setup.scripts.offload, call, &head.headers, body).await {
-                    Ok(payload) => (head.status, head.headers, payload),
-                    Err(error) => return told(&error),
-                }
+                let payload = ask::answered(pool, call, &head.headers, body).await?;
+                (head.status, head.headers, payload)
             }
         };
-        (outcome(what, status, &headers), payload)
+        Ok((outcome(what, status, &headers), payload))
     }
 }
 

@@ -80,7 +80,7 @@ impl Received {
         let is_shared = pool.payer.is_exempt();
         match Box::pin(pool.run_paced(length, decoding())).await {
             Ok(decoded) => decoded,
-            // The queue of the caller who was first must not fail the others.
+            // The queue of the first caller must not fail the others.
             Err(OffloadError::QuotaExceeded { .. } | OffloadError::QueueFull) if is_shared => {
                 Box::pin(decoding()).await
             }

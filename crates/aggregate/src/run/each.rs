@@ -15,7 +15,7 @@ use crate::plan::{Over, Part, is_safe};
 use crate::problem::{Failure, Reason};
 use crate::render::{Item, Renderer, Stop};
 use crate::template::Source;
-use crate::value::{Body, Fan, Value, joined, targets};
+use crate::value::{Body, Fan, Value, joined, targets, work_of_texts};
 use crate::work;
 
 /// The calls of all items.
@@ -198,7 +198,7 @@ impl Answers<'_> {
         let bodies = numbers.iter().filter_map(|number| self.made.get(*number as usize).cloned());
         let answer = match bodies.collect::<Result<Vec<Body>, Reason>>() {
             Ok(bodies) => {
-                offload::leave_for(work::VALUE + work::of_texts(&bodies)).await;
+                offload::leave_for(work::VALUE + work_of_texts(&bodies)).await;
                 joined(&bodies, self.memory)
             }
             Err(reason) => Err(reason),

@@ -1,6 +1,6 @@
 //! Work on long data and on many things at once is done in pieces, between which other tasks run.
 //!
-//! These tests count pieces, polls and events instead of time.
+//! Tests that count pieces, polls and events instead of time.
 
 use std::future::poll_fn;
 use std::pin::pin;

@@ -49,7 +49,7 @@ pub(crate) async fn page(request: &HeaderMap) -> Response<Body> {
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         *response.body_mut() = body::full(PAGE);
     } else {
-        // It is decoded for each request, which takes some milliseconds.
+        // Decoded for each request, which takes some milliseconds.
         offload::leave().await;
         *response.body_mut() = body::full(plain());
     }

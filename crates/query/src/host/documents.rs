@@ -57,7 +57,7 @@ pub(super) enum Found<'a> {
 pub(super) enum NoDocument {
     /// An error code, and the position in the body.
     Failed { code: Code, place: usize },
-    /// It is indexed in the next part of the call.
+    /// Indexed in the next part of the call.
     Due,
 }
 

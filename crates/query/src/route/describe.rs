@@ -357,7 +357,7 @@ fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     }
 }
 
-/// Returns the entity tag of a page with what differs between its responses.
+/// Returns the entity tag of a page with the parts that differ between its responses.
 fn tag(page: &Page, differs: &[u8]) -> String {
     let digest = Sha256::new().chain_update(page.hash).chain_update(differs).finalize().into();
     format!("\"{}\"", &hex(&digest)[..32])

@@ -225,7 +225,7 @@ impl LongFrame {
     /// Parses the frame, which takes long.
     ///
     /// # Errors
-    /// Those of a short frame.
+    /// The errors of a short frame.
     pub(crate) fn parse(self) -> Result<From, FrameError> {
         let Self { kind, length, pieces } = self;
         let mut text = Vec::with_capacity(length);

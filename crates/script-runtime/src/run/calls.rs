@@ -294,7 +294,10 @@ impl Inside {
             let path = self.ask.path.split('?').next().unwrap_or_default();
             let what = format!("{} {path}", self.ask.method.word());
             let (outcome, body) = match self.ask().await {
-                Ok(reply) => reply.deliver(&what, &setup, &origin).await,
+                Ok(reply) => {
+                    let (limit, pool) = (setup.limits.received.0, &setup.scripts.offload);
+                    reply.deliver(&what, limit, pool, &origin).await.unwrap_or_else(|error| told(&error))
+                }
                 Err(error) => (refused(&error), Payload::default()),
             };
             let (outcome, body) = received(&setup, &origin, outcome, body, is_unread).await;

@@ -542,7 +542,7 @@ fn take<T>(held: &Mutex<Option<T>>) -> Option<T> {
     held.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Applies a change set to drafts, atomically. Returns what was applied, by slot.
+/// Applies a change set to drafts, atomically. Returns the applied changes, by slot.
 fn apply(text: &Bytes, mut drafts: Drafts) -> (Drafts, Result<Vec<(usize, Applied)>, Refused>) {
     // A copy, since the text may be a small part of a large frame.
     let text = Bytes::copy_from_slice(text);
@@ -562,7 +562,7 @@ fn apply(text: &Bytes, mut drafts: Drafts) -> (Drafts, Result<Vec<(usize, Applie
     (drafts, Ok(all))
 }
 
-/// Undoes what was applied to drafts.
+/// Undoes the changes that were applied to drafts.
 fn undo(mut drafts: Drafts, applied: Vec<(usize, Applied)>) -> Drafts {
     for (slot, applied) in applied {
         if let Some(Some(draft)) = drafts.get_mut(slot) {

@@ -178,7 +178,7 @@ pub(crate) enum Misfit {
     Fewer,
     #[error("a value would be nested more than {DEPTH} levels deep")]
     TooDeep,
-    /// It may fit, but takes more work than allowed.
+    /// May fit, but takes more work than allowed.
     #[error("it takes long")]
     Long,
 }

@@ -38,7 +38,7 @@ pub(super) struct Exchange {
     pub(super) service: Arc<Service>,
     /// The index of the call among the calls of the request.
     pub(super) number: usize,
-    /// The caller, and the address of its client, who are charged for decoding the response.
+    /// The caller, and the address of its client: together the account that is charged for decoding the response.
     pub(super) caller: Caller,
     pub(super) client: Option<IpAddr>,
     /// Whether several callers share the response, so that none of them is charged.
