@@ -66,31 +66,42 @@ static JSValue begin(JSContext *ctx, const Service *service, Verb verb, char *ur
 }
 
 /* The body of a request: bytes as they are, a URLSearchParams as a form, any other value as JSON. */
-typedef struct { const char *type; const void *data; size_t len; const char *text; JSValue holder; } Body;
+typedef struct { const char *type; const void *data; size_t len; const char *text; JSValue form; Text json; } Body;
+
+static bool body_json(JSContext *ctx, Body *body, JSValueConst value) {
+    bool written = json_write(ctx, value, false, &body->json);
+    if (!written && !JS_HasException(ctx))
+        JS_ThrowTypeError(ctx, "a function or symbol can't be sent as a body");
+    if (written && !body->json.data)
+        JS_ThrowOutOfMemory(ctx);
+    body->type = "application/json", body->data = body->json.data, body->len = body->json.len;
+    return written && body->data;
+}
 
 static bool body_open(JSContext *ctx, Body *body, JSValueConst value) {
-    *body = (Body){.holder = JS_UNDEFINED};
+    *body = (Body){.form = JS_UNDEFINED};
     if (JS_IsUndefined(value))
         return true;
     const uint8_t *bytes;
     if (bytes_of(ctx, value, &bytes, &body->len)) {
+        if (!bytes)
+            JS_ThrowTypeError(ctx, "%s", DETACHED);
         body->type = "application/octet-stream", body->data = bytes;
-        return true;
+        return bytes;
     }
-    JSValue form = form_text(ctx, value);
-    body->type = JS_IsUndefined(form) ? "application/json" : "application/x-www-form-urlencoded";
-    body->holder = JS_IsUndefined(form) ? JS_JSONStringify(ctx, value, JS_UNDEFINED, JS_UNDEFINED) : form;
-    if (JS_IsUndefined(body->holder))
-        JS_ThrowTypeError(ctx, "a function or symbol can't be sent as a body");
-    if (!JS_IsString(body->holder))
-        return false;
-    body->data = body->text = string_to_utf8(ctx, &body->len, body->holder);
-    return body->data != NULL;
+    body->form = form_text(ctx, value);
+    if (JS_IsUndefined(body->form))
+        return body_json(ctx, body, value);
+    if (JS_IsString(body->form))
+        body->data = body->text = string_to_utf8(ctx, &body->len, body->form);
+    body->type = "application/x-www-form-urlencoded";
+    return body->data;
 }
 
 static void body_close(JSContext *ctx, Body *body) {
     JS_FreeCString(ctx, body->text);
-    JS_FreeValue(ctx, body->holder);
+    JS_FreeValue(ctx, body->form);
+    free(body->json.data);
 }
 
 static const Service *service_of(JSContext *ctx, JSValueConst this_val) {

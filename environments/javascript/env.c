@@ -15,6 +15,11 @@ static const size_t STACK_BYTES = 200 * 1024;
 static const size_t COLLECT_BYTES = 3 * 1024 * 1024;
 /* Reserved so that a run that exhausted its memory can still report it. */
 static const size_t RESERVE_BYTES = 32 * 1024;
+/* The maximum size of QuickJS's arenas for small objects, the bytes that an arena may be shorter, and the number of those
+   in pages of their own. */
+enum { ARENA_BYTES = 4096, ARENA_SLACK = 512, ARENAS = 56 };
+/* Free blocks of at least this size are not filled before the snapshot. */
+static const size_t LARGEST_GAP = 64 * 1024;
 
 static const char PRELUDE[] = {
 #embed "prelude.js"
@@ -39,15 +44,47 @@ static void *checked(void *memory) {
     return memory;
 }
 
+size_t malloc_usable_size(void *memory);                            /* in wasi-libc, but not in its headers */
+
+/* The arenas that QuickJS fills with small objects, each of one page: of an arena across two pages a run would write both,
+   the head and an object. What the start needs has room here; further arenas come from `malloc`. */
+static char arenas[ARENAS][ARENA_BYTES] __attribute__((aligned(ARENA_BYTES)));
+static size_t arenas_used;
+static void *arenas_free;                                            /* a list, linked in their first bytes */
+
+static bool is_arena(const void *memory) { return (uintptr_t)memory - (uintptr_t)arenas < sizeof arenas; }
+
+static void *env_malloc(void *opaque, size_t size) {
+    if (size <= ARENA_BYTES - ARENA_SLACK || size > ARENA_BYTES || (!arenas_free && arenas_used == ARENAS))
+        return checked(malloc(size));
+    void *arena = arenas_free;
+    if (!arena)
+        return arenas[arenas_used++];
+    arenas_free = *(void **)arena;
+    return arena;
+}
 static void *env_calloc(void *opaque, size_t count, size_t size) { return checked(calloc(count, size)); }
-static void *env_malloc(void *opaque, size_t size) { return checked(malloc(size)); }
-static void env_free(void *opaque, void *memory) { free(memory); }
+static void env_free(void *opaque, void *memory) {
+    if (!is_arena(memory))
+        return free(memory);
+    *(void **)memory = arenas_free;
+    arenas_free = memory;
+}
 static void *env_realloc(void *opaque, void *memory, size_t size) {
+    if (is_arena(memory)) {                                          /* no arena, but as large as one */
+        void *copy = size ? env_malloc(opaque, size) : NULL;
+        if (copy)
+            memcpy(copy, memory, size < ARENA_BYTES ? size : ARENA_BYTES);
+        if (copy || !size)
+            env_free(opaque, memory);
+        return copy;
+    }
     void *moved = realloc(memory, size);
     return size ? checked(moved) : moved;
 }
-size_t malloc_usable_size(void *memory);                            /* in wasi-libc, but not in its headers */
-static size_t env_size(const void *memory) { return malloc_usable_size((void *)memory); }
+static size_t env_size(const void *memory) {
+    return is_arena(memory) ? ARENA_BYTES : malloc_usable_size((void *)memory);
+}
 
 static const JSMallocFunctions ALLOCATOR = {env_calloc, env_malloc, env_free, env_realloc, env_size};
 
@@ -295,12 +332,12 @@ static void send_bytes(const uint8_t *data, size_t len, const char *type) {
 
 static void send_json(JSContext *ctx, JSValueConst value) {
     Text written = {0};
-    if (json_write(ctx, value, &written) && written.data)
+    if (json_write(ctx, value, true, &written) && written.data)
         return send_bytes((const uint8_t *)written.data, written.len, "application/json");
     JSValue text = JS_HasException(ctx) ? JS_EXCEPTION : JS_JSONStringify(ctx, value, JS_UNDEFINED, JS_UNDEFINED);
     if (JS_IsUndefined(text))
         fail(BAD_ANSWER, "the program returned something that has no JSON form");
-    if (JS_IsException(text)) {                                      /* from a toJSON, a cycle or a BigInt */
+    if (JS_IsException(text)) {                                      /* from a toJSON, a cycle, a BigInt or a Map */
         JSValue exception = JS_GetException(ctx);
         fail_with(ctx, position_of(stack_of(ctx, exception)).line ? THREW : BAD_ANSWER, exception);
     }
@@ -351,7 +388,10 @@ static void send_object(JSContext *ctx, JSValueConst value) {
     size_t len;
     if (JS_IsFunction(ctx, value))
         fail(BAD_ANSWER, "the program returned a function");
-    if (bytes_of(ctx, value, &data, &len))
+    bool bytes = bytes_of(ctx, value, &data, &len);
+    if (bytes && !data)
+        fail(BAD_ANSWER, DETACHED);
+    if (bytes)
         return send_bytes(data, len, "application/octet-stream");
     JSValue parts = JS_Call(ctx, hooks[HOOK_UNPACK], JS_UNDEFINED, 1, &value);
     if (JS_IsException(parts))
@@ -426,6 +466,19 @@ static bool start_prelude(JSContext *ctx) {
     return !JS_IsException(made);
 }
 
+/* Uses up the free blocks between the objects of the start, so that the objects of a run lie together above them: each
+   page that a run writes is copied back from the snapshot after it. */
+static void fill_gaps(void) {
+    void *above = malloc(LARGEST_GAP), *block;
+    for (size_t size = LARGEST_GAP; size >= sizeof(void *); size /= 2) {
+        do
+            block = malloc(size);
+        while (block && (uintptr_t)block < (uintptr_t)above);
+        free(block);
+    }
+    free(above);
+}
+
 /* Runs when the snapshot is taken. A trap here ends the build. */
 __attribute__((constructor)) static void start(void) {
     runtime = JS_NewRuntime2(&ALLOCATOR, NULL);
@@ -436,5 +489,6 @@ __attribute__((constructor)) static void start(void) {
         __builtin_trap();
     JS_RunGC(runtime);
     JS_SetGCThreshold(runtime, COLLECT_BYTES);
+    fill_gaps();
     reserve = malloc(RESERVE_BYTES);
 }

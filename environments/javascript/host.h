@@ -62,7 +62,7 @@ HOST(log) void host_log(const char *text, uint32_t len);
 HOST(fail) _Noreturn void host_fail(int32_t kind, const char *text, uint32_t len, uint32_t line, uint32_t column);
 
 /* The functions and prototypes that the prelude returns for C to use. Never freed. */
-enum { HOOK_UNPACK, HOOK_RECEIVED, HOOK_FETCH, HOOK_SERVICE_ERROR, HOOK_UNKNOWN_SERVICE, HOOK_STACK, HOOK_COUNT };
+enum { HOOK_UNPACK, HOOK_RECEIVED, HOOK_FETCH, HOOK_SERVICE_ERROR, HOOK_UNKNOWN_SERVICE, HOOK_STACK, HOOK_CHECK_EMPTY, HOOK_COUNT };
 extern JSValue hooks[HOOK_COUNT];
 
 /* False while the snapshot is taken: the host must not be called then. */
@@ -109,9 +109,10 @@ bool lazy_fetch(JSContext *ctx, JSValueConst lazy);
 
 /* write.c */
 int write_init(JSContext *ctx);
-/* Writes a value as JSON.stringify does; untouched lazy objects keep their original text. False if the value has no
-   JSON form, or an exception was thrown. */
-bool json_write(JSContext *ctx, JSValueConst value, Text *text);
+/* Writes a value as JSON.stringify does, to an empty text. If `spelt`, untouched lazy objects keep their original text.
+   False if the value has no JSON form, or an exception was thrown, also for values whose data JSON.stringify would leave
+   out. */
+bool json_write(JSContext *ctx, JSValueConst value, bool spelt, Text *text);
 /* Whether an object has no class and the usual prototype or none, so that its own properties are all of its data. Also
    false if an exception was thrown. */
 bool is_plain_object(JSContext *ctx, JSValueConst value);
@@ -124,8 +125,10 @@ JSValue string_from_utf8(JSContext *ctx, const char *data, size_t len);
 const char *string_to_utf8(JSContext *ctx, size_t *len, JSValueConst string);
 /* Whether UTF-8 as written by the engine contains an unpaired surrogate: ED A0 80 to ED BF BF. */
 bool has_unpaired(const char *text, size_t len);
-/* Returns the current bytes of an ArrayBuffer or of a view; false for any other value. The pointer is valid until any
-   JavaScript runs. */
+/* Returns the current bytes of an ArrayBuffer or of a view; false for any other value. `*data` is NULL if the buffer is
+   detached. The pointer is valid until any JavaScript runs. */
 bool bytes_of(JSContext *ctx, JSValueConst value, const uint8_t **data, size_t *len);
+/* The error message if the bytes of a detached buffer are to be sent. */
+extern const char DETACHED[];
 
 #endif

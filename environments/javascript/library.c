@@ -188,6 +188,8 @@ static int getters_init(JSContext *ctx, JSValueConst prototype, Getters getters)
     return 0;
 }
 
+const char DETACHED[] = "this ArrayBuffer is detached, and its bytes are gone: use the one that transfer() returned";
+
 /* Calls a numeric getter of a view; 0 if the view is outside of its buffer, or the buffer is detached. */
 static size_t measured(JSContext *ctx, JSValueConst view, JSValueConst getter) {
     int64_t number = 0;
@@ -213,21 +215,25 @@ bool bytes_of(JSContext *ctx, JSValueConst value, const uint8_t **data, size_t *
     } else {
         return false;
     }
-    *data = JS_IsException(buffer) ? NULL : JS_GetArrayBuffer(ctx, &all, buffer);
-    if (!*data && JS_HasException(ctx))                              /* detached, so empty */
+    const uint8_t *bytes = JS_IsException(buffer) ? NULL : JS_GetArrayBuffer(ctx, &all, buffer);
+    bool detached = !bytes && JS_HasException(ctx);
+    if (detached)
         JS_FreeValue(ctx, JS_GetException(ctx));
     JS_FreeValue(ctx, buffer);                                       /* the value keeps it alive */
     offset = offset < all ? offset : all;
     *len = length < all - offset ? length : all - offset;
-    *data = *data ? *data + offset : (const uint8_t *)"";
+    *data = bytes ? bytes + offset : detached ? NULL : (const uint8_t *)"";
     return true;
 }
 
-/* bytes(value): a copy of a buffer's or view's bytes as a Uint8Array; undefined for any other value. */
+/* bytes(value): a copy of a buffer's or view's bytes as a Uint8Array; undefined for any other value. Throws if the buffer
+   is detached. */
 static JSValue native_bytes(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
     const uint8_t *data;
     size_t len;
-    return bytes_of(ctx, argv[0], &data, &len) ? JS_NewUint8ArrayCopy(ctx, data, len) : JS_UNDEFINED;
+    if (!bytes_of(ctx, argv[0], &data, &len))
+        return JS_UNDEFINED;
+    return data ? JS_NewUint8ArrayCopy(ctx, data, len) : JS_ThrowTypeError(ctx, "%s", DETACHED);
 }
 
 /* ---- header fields ---- */

@@ -9,6 +9,7 @@
   const { Array, Error, Number, Object, Reflect, String, Symbol, TypeError, RangeError, Uint8Array } = globalThis;
   const { parse, stringify } = JSON;
   const { isArray } = Array;
+  const { isError } = Error;
   const { create, defineProperty, getOwnPropertyDescriptor, hasOwn, keys, setPrototypeOf } = Object;
   const { apply, ownKeys } = Reflect;
   const uncurry = Function.prototype.bind.bind(Function.prototype.call);
@@ -105,10 +106,11 @@
     throw new TypeError(`this is not a valid ${part} of a header field: ${stringify(text)}`);
   }
 
-  let headerPairs, addReceived;
+  let headerPairs, addReceived, isHeaders;
   class Headers {
     #pairs = list();
     static {
+      isHeaders = (value) => #pairs in value;
       headerPairs = (value) => value.#pairs;
       addReceived = (headers, name, value) => headers.#append(name, value);
     }
@@ -133,8 +135,11 @@
       remove(this.#pairs, fieldName(name));
     }
     get(name) {
-      const at = find(this.#pairs, fieldName(name));
-      return at < 0 ? null : this.#pairs[at + 1];
+      const key = fieldName(name);
+      let text = null;
+      for (let i = 0; i < this.#pairs.length; i += 2)
+        if (this.#pairs[i] === key) text = text === null ? this.#pairs[i + 1] : `${text}, ${this.#pairs[i + 1]}`;
+      return text;
     }
     getSetCookie() {
       const found = [];
@@ -280,7 +285,7 @@
   // The headers of a service's response that the answer may contain.
   const PASSED_ON = create(null);
   for (const name of ["cache-control", "content-disposition", "content-language", "content-type", "etag", "expires", "last-modified", "link", "location", "retry-after"]) PASSED_ON[name] = true;
-  let unpackResponse, received;
+  let unpackResponse, received, isResponse;
   class Response {
     #status;
     #headers;
@@ -296,6 +301,7 @@
         response.#received = true;
         return headersOnly ? response.#head() : response;
       };
+      isResponse = (value) => #status in value;
       unpackResponse = (value) => (#status in value ? value.#unpack() : undefined);
     }
     constructor(body = null, init = undefined) {
@@ -304,6 +310,8 @@
       this.#status = Number(status);
       if (!(this.#status >= 200 && this.#status <= 599)) throw new RangeError(`a Response's status has to be 200 to 599, not ${status}`);
       const { data, type } = bodyOf(body, "a Response");
+      const bodiless = this.#status === 204 || this.#status === 205 || this.#status === 304;
+      if (bodiless && data !== null) throw new TypeError(`a Response of status ${status} can't have a body: pass null`);
       this.#data = data;
       this.#headers = new Headers(headers);
       if (type !== undefined && find(headerPairs(this.#headers), "content-type") < 0) addHeader(this.#headers, "content-type", type);
@@ -380,6 +388,17 @@
     const pairs = headerPairs(all);
     for (let i = 0; i < pairs.length; i++) parts[2 + i] = pairs[i];
     return parts;
+  }
+
+  // Throws for an object whose JSON is `{}` although it has data, and says what to use instead. C calls it for such
+  // objects that aren't plain.
+  function checkEmpty(value) {
+    if (typeof value.toJSON === "function") return;
+    if (isError(value)) throw new TypeError("an Error has no JSON form: use String(error)");
+    if (isResponse(value)) throw new TypeError("a Response has no JSON form: await its json(), text() or bytes()");
+    if (isHeaders(value)) throw new TypeError("Headers have no JSON form: use Object.fromEntries(headers)");
+    if (formText(value) !== undefined) throw new TypeError("URLSearchParams have no JSON form: use String(params)");
+    if (value[iterator] !== undefined) throw new TypeError("an iterable object has no JSON form: use [...iterable]");
   }
 
   // ---- services ----
@@ -514,5 +533,6 @@
     serviceError,
     unknownService,
     stackOf,
+    checkEmpty,
   ];
 })

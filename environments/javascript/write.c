@@ -1,7 +1,9 @@
-//! Answers as JSON: the output of JSON.stringify, written directly into the bytes to be sent.
+//! Answers and the bodies of calls as JSON: the output of JSON.stringify, written directly into the bytes to be sent.
 //!
-//! Arrays, plain objects and their contents are written here; untouched lazy objects keep their original text. Rare
-//! values (a toJSON, a Map, a boxed or big number, a cycle) are left to JSON.stringify.
+//! Arrays, plain objects and their contents are written here; in an answer, untouched lazy objects keep their original
+//! text. Rare values (a toJSON, a boxed or big number, a cycle) are left to JSON.stringify. Values that JSON.stringify
+//! writes as `{}`, without their data, are rejected: a Map or a forgotten Promise wherever it is found, others only at
+//! the top level.
 #include <math.h>
 
 #include "host.h"
@@ -12,7 +14,7 @@ enum { DEPTH = 64 };
 static JSClassID plain_class;
 static JSAtom to_json_name;
 
-static bool write_value(JSContext *ctx, Text *text, JSAtom name, JSValueConst value, int depth);
+static bool write_value(JSContext *ctx, Text *text, JSAtom name, JSValueConst value, bool spelt, int depth);
 
 /* Adds the bytes of `string`, without the first `skip` and the last `less` bytes. */
 static bool add_string(JSContext *ctx, Text *text, JSValueConst string, size_t skip, size_t less) {
@@ -92,7 +94,7 @@ static bool write_by_engine(JSContext *ctx, Text *text, JSAtom name, JSValueCons
     return written;
 }
 
-static bool write_array(JSContext *ctx, Text *text, JSValueConst array, int depth) {
+static bool write_array(JSContext *ctx, Text *text, JSValueConst array, bool spelt, int depth) {
     int64_t len = 0;
     if (JS_GetLength(ctx, array, &len) < 0)
         return false;
@@ -102,7 +104,7 @@ static bool write_array(JSContext *ctx, Text *text, JSValueConst array, int dept
             text_puts(text, ",");
         JSValue item = JS_GetPropertyInt64(ctx, array, i);
         JSAtom name = JS_NewAtomUInt32(ctx, (uint32_t)i);
-        if (!JS_IsException(item) && !write_value(ctx, text, name, item, depth) && !JS_HasException(ctx))
+        if (!JS_IsException(item) && !write_value(ctx, text, name, item, spelt, depth) && !JS_HasException(ctx))
             text_puts(text, "null");
         JS_FreeAtom(ctx, name);
         JS_FreeValue(ctx, item);
@@ -114,16 +116,16 @@ static bool write_array(JSContext *ctx, Text *text, JSValueConst array, int dept
 }
 
 /* Writes `"name":value` if the value has a JSON form. */
-static void write_member(JSContext *ctx, Text *text, JSAtom name, JSValueConst value, bool comma, int depth) {
+static void write_member(JSContext *ctx, Text *text, JSAtom name, JSValueConst value, bool comma, bool spelt, int depth) {
     size_t before = text->len;
     text_puts(text, comma ? "," : "");
     bool written = write_name(ctx, text, name);
     text_puts(text, ":");
-    if (!written || !write_value(ctx, text, name, value, depth))
+    if (!written || !write_value(ctx, text, name, value, spelt, depth))
         text->len = before;
 }
 
-static bool write_object(JSContext *ctx, Text *text, JSValueConst object, int depth) {
+static bool write_object(JSContext *ctx, Text *text, JSValueConst object, bool spelt, int depth) {
     JSPropertyEnum *names;
     uint32_t count;
     if (JS_GetOwnPropertyNames(ctx, &names, &count, object, JS_GPN_STRING_MASK | JS_GPN_ENUM_ONLY) < 0)
@@ -133,7 +135,7 @@ static bool write_object(JSContext *ctx, Text *text, JSValueConst object, int de
     for (uint32_t i = 0; i < count && !JS_HasException(ctx); i++) {
         JSValue value = JS_GetProperty(ctx, object, names[i].atom);
         if (!JS_IsException(value))
-            write_member(ctx, text, names[i].atom, value, text->len > begin, depth);
+            write_member(ctx, text, names[i].atom, value, text->len > begin, spelt, depth);
         JS_FreeValue(ctx, value);
     }
     JS_FreePropertyEnum(ctx, names, count);
@@ -159,9 +161,20 @@ static bool is_as_spelt(JSContext *ctx, JSValueConst object) {
     return !converted;
 }
 
-static bool write_container(JSContext *ctx, Text *text, JSAtom name, JSValueConst value, int depth) {
+/* Throws for a Promise, a Map and a Set: JSON.stringify would leave out their data. */
+static bool check_class(JSContext *ctx, JSValueConst object) {
+    const char *advice = JS_IsPromise(object) ? "a Promise has no JSON form: await it"
+                         : JS_IsMap(object)   ? "a Map has no JSON form: use Object.fromEntries(map) or [...map]"
+                         : JS_IsSet(object)   ? "a Set has no JSON form: use [...set]"
+                                              : NULL;
+    if (advice)
+        JS_ThrowTypeError(ctx, "%s", advice);
+    return !advice;
+}
+
+static bool write_container(JSContext *ctx, Text *text, JSAtom name, JSValueConst value, bool spelt, int depth) {
     bool lazy = lazy_is(value), array = JS_IsArray(value);
-    if (lazy && is_as_spelt(ctx, value))
+    if (lazy && spelt && is_as_spelt(ctx, value))
         return !JS_HasException(ctx) && lazy_write(value, text);
     if (lazy && !lazy_fetch(ctx, value))
         return false;
@@ -169,15 +182,17 @@ static bool write_container(JSContext *ctx, Text *text, JSAtom name, JSValueCons
     bool converted = has_to_json(ctx, value);
     if (JS_HasException(ctx))
         return false;
+    if (!plain && !converted && !check_class(ctx, value))
+        return false;
     if (!plain || converted || depth == 0)
         return write_by_engine(ctx, text, name, value);
-    return array ? write_array(ctx, text, value, depth - 1) : write_object(ctx, text, value, depth - 1);
+    return array ? write_array(ctx, text, value, spelt, depth - 1) : write_object(ctx, text, value, spelt, depth - 1);
 }
 
 /* Writes a value. False if the value has no JSON form, or an exception was thrown. */
-static bool write_value(JSContext *ctx, Text *text, JSAtom name, JSValueConst value, int depth) {
+static bool write_value(JSContext *ctx, Text *text, JSAtom name, JSValueConst value, bool spelt, int depth) {
     switch (JS_VALUE_GET_NORM_TAG(value)) {
-    case JS_TAG_OBJECT: return write_container(ctx, text, name, value, depth);
+    case JS_TAG_OBJECT: return write_container(ctx, text, name, value, spelt, depth);
     case JS_TAG_STRING: case JS_TAG_STRING_ROPE: return write_string(ctx, text, value);
     case JS_TAG_INT: return write_integer(text, JS_VALUE_GET_INT(value)), true;
     case JS_TAG_BOOL: return text_puts(text, JS_VALUE_GET_BOOL(value) ? "true" : "false"), true;
@@ -191,11 +206,14 @@ static bool write_value(JSContext *ctx, Text *text, JSAtom name, JSValueConst va
     }
 }
 
-bool json_write(JSContext *ctx, JSValueConst value, Text *text) {
+bool json_write(JSContext *ctx, JSValueConst value, bool spelt, Text *text) {
     JSAtom name = JS_NewAtomLen(ctx, "", 0);
-    bool written = write_value(ctx, text, name, value, DEPTH);
+    bool written = write_value(ctx, text, name, value, spelt, DEPTH);
     JS_FreeAtom(ctx, name);
-    return written;
+    bool empty = written && text->data && text->len == 2 && text->data[0] == '{';
+    if (!empty || is_plain_object(ctx, value))
+        return written;
+    return !JS_IsException(JS_Call(ctx, hooks[HOOK_CHECK_EMPTY], JS_UNDEFINED, 1, &value));
 }
 
 bool is_plain_object(JSContext *ctx, JSValueConst value) {

@@ -24,7 +24,9 @@
  *
  * A function, symbol, BigInt or cyclic object can't be an answer, and an uncaught exception ends the run; both become
  * a problem (RFC 9457) with `line` and `column` in the program. So does a promise that can never settle because no
- * call is in flight.
+ * call is in flight. Values that `JSON.stringify` writes as `{}`, without their data, are rejected too: a `Map`, a `Set`
+ * and a promise also as members, `Headers`, `URLSearchParams`, an `Error` or an iterator only as the answer itself. So
+ * is an `ArrayBuffer` that is detached.
  *
  * The input is JSON, and `{}` if the client sent none. A program declares other input with
  * `export const input = "text"` (a string) or `export const input = "bytes"` (a `Uint8Array`).
@@ -56,7 +58,8 @@ export type Params = Readonly<Record<string, Param | null | undefined>> | URLSea
 
 /**
  * A body to send: bytes as `application/octet-stream`, `URLSearchParams` as a form, any other value (also a string)
- * as JSON. `undefined` sends none.
+ * as JSON. `undefined` sends none. A value whose data JSON would leave out (a promise that was not awaited, a `Map`, a
+ * `Response`), and a detached `ArrayBuffer`, throw a `TypeError`, and nothing is sent.
  */
 export type Body = unknown;
 

@@ -32,11 +32,15 @@ fn shown(view: &str) -> &'static [u8] {
     }
 }
 
-/// Views that no longer show any bytes, because their buffer is detached or too short.
-const EMPTY: &[&str] = &[
+/// Buffers and views without bytes, because `transfer()` moved them to another buffer.
+const DETACHED: &[&str] = &[
     "detached((buffer) => new Uint8Array(buffer))",
     "detached((buffer) => new DataView(buffer))",
     "detached((buffer) => buffer)",
+];
+
+/// Views that no longer show any bytes, because their buffer is too short.
+const SHRUNK: &[&str] = &[
     "resized(8, 1, (buffer) => new Uint8Array(buffer, 2, 4))",
     "resized(8, 1, (buffer) => new DataView(buffer, 2, 4))",
     "resized(8, 1, (buffer) => new Uint16Array(buffer))",
@@ -88,14 +92,33 @@ async fn every_view_outputs_exactly_its_own_bytes() {
 }
 
 #[tokio::test]
-async fn views_of_detached_or_shrunk_buffers_are_empty() {
+async fn views_of_shrunk_buffers_are_empty() {
     let house = House::shared().await;
-    for view in EMPTY {
+    for view in SHRUNK {
         for way in WAYS {
             let answer = program(view, way).send(&house).await;
             assert_eq!(&*answer.body, b"", "{view} by {way}: {}", answer.text());
         }
     }
+}
+
+#[tokio::test]
+async fn detached_buffers_are_rejected_instead_of_sent_empty() {
+    let house = House::own("  - { path: /write, query: { services: [up], methods: [GET, POST] } }").await;
+    for view in DETACHED {
+        for (way, code) in [
+            ("VIEW", "program-bad-answer"),
+            ("new Response(VIEW)", "program-threw"),
+            ("await up.post('/echo', VIEW)", "program-threw"),
+            ("await up.fetch('/echo', { method: 'POST', body: VIEW })", "program-threw"),
+        ] {
+            let document = house.refuse(program(view, way), 422, code).await;
+            let detail = document["detail"].as_str().unwrap_or_default();
+            assert!(detail.contains("this ArrayBuffer is detached"), "{view} by {way}: {document}");
+        }
+        assert_eq!(house.answer(program(view, "new TextDecoder().decode(VIEW)")).await, "", "{view}");
+    }
+    assert_eq!(house.upstream.hits("/echo"), 0, "a body was sent");
 }
 
 #[tokio::test]

@@ -221,6 +221,22 @@ async fn large_responses_are_passed_on_verbatim() {
     assert_eq!(query.send(&house).await.header("content-type"), "application/json");
 }
 
+/// A replay in Node compares bodies, and does not know how the response was spelt.
+#[tokio::test]
+async fn parts_of_a_large_response_are_posted_as_json_stringify_writes_them() {
+    let house = House::shared().await;
+    let source = format!(
+        r#"{PAD} export default async (_, {{ up }}) => {{
+          const body = '{{"part": {{"x": 1.0, "y": [{{"z": 1e2}}]}}}}' + pad;
+          const v = await (await up.fetch('/body', {{ method: 'POST', body }})).json();
+          return [(await up.post('/echo', [v.part])).body, (await up.post('/echo', v)).body];
+        }}"#
+    );
+    let part = r#"{"x":1,"y":[{"z":100}]}"#;
+    let expected = json!([format!("[{part}]"), format!(r#"{{"part":{part}}}"#)]).to_string();
+    assert_eq!(house.answer(Query::javascript(&source).at("/write")).await, expected);
+}
+
 #[tokio::test]
 async fn answers_with_parts_of_a_large_response_are_serialized_as_json() {
     let house = House::shared().await;
@@ -230,7 +246,7 @@ async fn answers_with_parts_of_a_large_response_are_serialized_as_json() {
             r#"{"part":{"x": 1.0},"n":1,"s":"é\"","list":[{"x": 1.0},null,null,null]}"#,
         ),
         (
-            "[v.part, v.list, new Date(0), Object(1n === 2n), { toJSON: (name) => [name, v.part] }, new Map()]",
+            "[v.part, v.list, new Date(0), Object(1n === 2n), { toJSON: (name) => [name, v.part] }, /x/]",
             r#"[{"x": 1.0},[{"id": 1},{"id": 2}],"1970-01-01T00:00:00.000Z",false,["4",{"x":1}],{}]"#,
         ),
         ("(v.part.x, v.part.x, v.part)", r#"{"x":1}"#),
@@ -271,7 +287,7 @@ async fn answers_are_serialized_like_json_stringify() {
         { a: undefined, b: () => 1, c: Symbol('s'), d: 1 }, { [Symbol('s')]: 1 }, { '': 1, 'é"\n': 2, '\ud800': 3, 10: 4, 2: 5, __proto__: { no: 1 } },
         { ['__proto__']: 1 }, Object.create({ inherited: 1 }, { own: { value: 1, enumerable: true }, hidden: { value: 2 } }), Object.create(null),
         { get a() { return this.b; }, b: 1 }, new (class A { x = 1; #y = 2; get z() { return 3; } static s = 4; }),
-        new Date(0), [new Date(0)], new Date(NaN), new Map([[1, 2]]), new Set([1]), /x/, new Error('e'), new Uint8Array([1, 2]), new ArrayBuffer(2),
+        new Date(0), [new Date(0)], new Date(NaN), /x/, new Error('e'), new Uint8Array([1, 2]), new ArrayBuffer(2),
         Object('boxed'), Object(1), Object(true), new Proxy({ a: 1 }, {}), new Proxy([1, 2], {}), new Proxy(() => 1, {}),
         { toJSON(name) { return `named ${JSON.stringify(name)}`; } }, [{ toJSON(name) { return name; } }],
         { inner: { toJSON(name) { return { name, toJSON: 'not called' }; } } }, { date: new Date(1) , toJSON: 'no function' },
@@ -289,6 +305,11 @@ async fn answers_are_serialized_like_json_stringify() {
     for prepare in ["", patched, "String.prototype.toJSON = Number.prototype.toJSON = () => 'not called'"] {
         let known = answer(prepare, "new Response(JSON.stringify(values()))").await;
         assert_eq!(answer(prepare, "values()").await, known, "{prepare}");
+        let sent = format!(
+            "{prepare}; const values = () => [{values}];
+            export default async (_, {{ up }}) => new Response((await up.post('/echo', values())).body);"
+        );
+        assert_eq!(house.answer(Query::javascript(&sent).at("/write")).await, known, "{prepare}, as a body");
         let known = answer(prepare, "new Response(JSON.stringify({ 'a name': values() }))").await;
         assert_eq!(answer(prepare, "({ 'a name': values() })").await, known, "{prepare}");
     }

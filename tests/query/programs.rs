@@ -84,6 +84,93 @@ async fn rejects_unusable_return_values() {
     refuse(&house, "export const main = () => 1", "program-bad-answer").await;
 }
 
+/// Values that `JSON.stringify` writes as `{}`, without their data, and the beginning of the error for them.
+const LOSSY: &[(&str, &str)] = &[
+    ("[1, { deep: up.get('/json?n=1') }]", "a Promise has no JSON form"),
+    ("new Map([[1, 2]])", "a Map has no JSON form"),
+    ("{ deep: [new (class extends Map {})()] }", "a Map has no JSON form"),
+    ("new Set([1])", "a Set has no JSON form"),
+    ("[new Set([1])]", "a Set has no JSON form"),
+    ("new RangeError('lost')", "an Error has no JSON form"),
+    ("new Headers({ a: 'b' })", "Headers have no JSON form"),
+    ("new Map([[1, 2]]).values()", "an iterable object has no JSON form"),
+];
+
+#[tokio::test]
+async fn return_values_that_would_lose_their_data_are_rejected() {
+    let house = House::shared().await;
+    let params = ("new URLSearchParams('a=1')", "URLSearchParams have no JSON form");
+    for (value, expected) in LOSSY.iter().chain([&params]) {
+        let source = format!("export default async (_, {{ up }}) => ({value})");
+        let document = house.refuse(Query::javascript(&source), 422, "program-bad-answer").await;
+        let detail = document["detail"].as_str().unwrap_or_default();
+        assert!(detail.starts_with(&format!("TypeError: {expected}")), "{value}: {document}");
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_would_lose_their_data_are_not_sent() {
+    let house =
+        House::own("  - { path: /write, query: { services: [up], methods: [GET, POST, PUT, PATCH] } }").await;
+    let promise = ("up.get('/json?n=1')", "a Promise has no JSON form");
+    let response = ("new Response('lost')", "a Response has no JSON form");
+    for (value, expected) in LOSSY.iter().chain([&promise, &response]) {
+        for method in ["post", "put", "patch"] {
+            let source = format!(
+                "export default async (_, {{ up }}) => {{
+                    try {{ await up.{method}('/echo', {value}); return 'sent' }} catch (e) {{ return `${{e.name}}: ${{e.message}}` }}
+                }}"
+            );
+            let answer = house.answer(Query::javascript(&source).at("/write")).await;
+            assert!(answer.starts_with(&format!("TypeError: {expected}")), "{method} {value}: {answer}");
+        }
+    }
+    assert_eq!(house.upstream.hits("/echo"), 0, "a body was sent");
+}
+
+#[tokio::test]
+async fn objects_without_data_of_their_own_are_sent_as_json() {
+    let house = House::shared().await;
+    for (value, json) in [
+        ("{}", "{}"),
+        ("Object.create(null)", "{}"),
+        ("new (class A { #a = 1 })()", "{}"),
+        ("new Proxy({}, {})", "{}"),
+        ("Object.assign(new Map(), { toJSON: () => ({}) })", "{}"),
+        ("Object.assign(new Set(), { toJSON: () => 1 })", "1"),
+        ("Object.assign(new Error('e'), { code: 7 })", r#"{"code":7}"#),
+        ("[new Error('e'), new Headers()]", "[{},{}]"),
+    ] {
+        let returned = format!("export default () => ({value})");
+        assert_eq!(house.answer(Query::javascript(&returned)).await, json, "{value}");
+        let sent = format!("export default async (_, {{ up }}) => (await up.post('/echo', {value})).body");
+        assert_eq!(house.answer(Query::javascript(&sent).at("/write")).await, json, "{value}, as a body");
+    }
+}
+
+#[tokio::test]
+async fn responses_of_statuses_without_a_body_reject_one() {
+    let house = House::shared().await;
+    for status in [204, 205, 304] {
+        for body in ["'lost'", "''", "new Uint8Array(1)", "new URLSearchParams('a=1')"] {
+            let source = format!("export default () => new Response({body}, {{ status: {status} }})");
+            let document = house.refuse(Query::javascript(&source), 422, "program-threw").await;
+            let detail = document["detail"].as_str().unwrap_or_default();
+            assert!(detail.starts_with("TypeError: a Response of status"), "{status}, {body}: {document}");
+        }
+        refuse(
+            &house,
+            &format!("export default () => Response.json(1, {{ status: {status} }})"),
+            "program-threw",
+        )
+        .await;
+        for body in ["null", "undefined"] {
+            let source = format!("export default () => new Response({body}, {{ status: {status} }})");
+            assert_eq!(Query::javascript(&source).send(&house).await.status.as_u16(), status, "{body}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn input_of_every_kind() {
     let house = House::shared().await;

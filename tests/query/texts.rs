@@ -128,6 +128,16 @@ async fn headers_iterate_in_order_of_their_names() {
 }
 
 #[tokio::test]
+async fn headers_join_all_values_of_a_name() {
+    let house = House::shared().await;
+    let source = "(() => {
+        const all = new Headers([['set-cookie', 'x=1'], ['a', '2'], ['Set-Cookie', 'y=2'], ['A', '3'], ['b', '']]);
+        return [all.get('SET-COOKIE'), all.getSetCookie(), all.get('a'), all.get('b'), all.get('none')];
+    })()";
+    assert_eq!(house.answer(program(source)).await, r#"["x=1, y=2",["x=1","y=2"],"2, 3","",null]"#);
+}
+
+#[tokio::test]
 async fn rejects_input_modes_with_a_nul() {
     let house = House::shared().await;
     for mode in [r"text\0", r"json\0x", r"bytes\0"] {
