@@ -27,6 +27,30 @@ const CALLS: &str = r#"(module
             (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 1000) (i32.const 8)))
         (i32.const 0)))"#;
 
+/// A filter that calls a service, and in the callback of that call a host that is not permitted.
+const CALLS_LATER: &str = r#"(module
+    (import "env" "proxy_http_call"
+        (func $http_call (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+    (import "env" "proxy_set_effective_context" (func $effective (param i32) (result i32)))
+    (memory (export "memory") 1)
+    (global $id (mut i32) (i32.const 0))
+    (data (i32.const 12) "up")
+    (data (i32.const 16) "auth.example.org:80")
+    (data (i32.const 64) "\03\00\00\00\07\00\00\00\03\00\00\00\05\00\00\00\01\00\00\00\0a\00\00\00\01\00\00\00:method\00GET\00:path\00/\00:authority\00a\00")
+    (func (export "proxy_abi_version_0_2_1"))
+    (func (export "malloc") (param i32) (result i32) (i32.const 1024))
+    (func (export "proxy_on_context_create") (param i32 i32))
+    (func $call (param $upstream i32) (param $length i32)
+        (drop (call $http_call (local.get $upstream) (local.get $length) (i32.const 64) (i32.const 61)
+            (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 60000) (i32.const 8))))
+    (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
+        (global.set $id (local.get $id))
+        (call $call (i32.const 12) (i32.const 2))
+        (i32.const 0))
+    (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+        (drop (call $effective (global.get $id)))
+        (call $call (i32.const 16) (i32.const 19))))"#;
+
 /// A filter that lets an answer begin and holds back the rest.
 const HOLDS: &str = r#"(module
     (memory (export "memory") 1)
@@ -83,6 +107,31 @@ async fn failing_filters_have_a_problem_a_log_line_and_metrics() {
     assert_eq!(metric(&page, "orfa_filter_traps_total{filter=\"loops\"}"), 1);
     assert_eq!(metric(&page, "orfa_filter_traps_total{filter=\"calls\"}"), 0);
     assert_eq!(metric(&page, "orfa_filter_failed_total{filter=\"holds\"}"), 1);
+}
+
+#[tokio::test]
+async fn requests_do_not_pass_if_their_filter_can_not_ask_in_the_callback_of_a_call() {
+    let upstream = misbehave::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let filter = folder.path().join("later.wasm");
+    std::fs::write(&filter, wat::parse_str(CALLS_LATER).expect("a module")).expect("written");
+    let (service, filter) = (upstream.url(), filter.display());
+    let yaml = format!(
+        "listen: 127.0.0.1:0\nservices: {{ up: {{ url: '{service}' }} }}\nroutes:\n  \
+         - {{ path: '/later/*', proxy: up, filters: [{{ wasm: '{filter}' }}] }}\n  \
+         - {{ path: '/open/*', proxy: up, filters: [{{ wasm: '{filter}', name: open, on_refusal: open }}] }}\n"
+    );
+    let gateway = Gateway::start(crate::orfa(), &yaml).await;
+    let get = async |path: &str| {
+        http::request("GET", &format!("{}{path}", gateway.url), &[], "").await.expect("an answer")
+    };
+    let unasked = get("/later/json").await;
+    assert_eq!((unasked.status.as_u16(), &unasked.json()["code"]), (503, &"filter-refused".into()));
+    let line = gateway.logged(|line| line.contains("neither a service nor a host")).await.expect("a line");
+    for part in [r#""level":"WARN""#, r#""filter":"later""#, r#""upstream":"auth.example.org:80""#] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert_eq!(get("/open/json").await.status.as_u16(), 200);
 }
 
 #[tokio::test]

@@ -1,7 +1,9 @@
 //! The aggregate handler, which turns a request into a response.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -12,7 +14,7 @@ use json::Document;
 use offload::OffloadPool;
 use services::body::{ReadBodyError, read_within};
 use services::caching::{self, CacheNotes};
-use services::{Body, Budget, Call, Caller, Calls, Problem, Report, Services};
+use services::{Body, BodyDeadlineExceeded, Budget, Call, Caller, Calls, Problem, Report, Services, by};
 
 use crate::answer;
 use crate::assemble;
@@ -141,7 +143,7 @@ impl Aggregate {
         offload::leave_for(3 * head.uri.query().map_or(0, str::len)).await;
         let inputs = self.plan.inputs.read(&head)?;
         let body = match self.plan.reads_body {
-            true => Some(self.document(self.read(body).await?).await?),
+            true => Some(self.document(self.read(body, call.budget.deadline).await?).await?),
             false => None,
         };
         let known = Known::new(&self.plan, inputs, body);
@@ -179,8 +181,9 @@ impl Aggregate {
         Ok(document)
     }
 
-    async fn read(&self, body: Body) -> Result<Bytes, AggregateError> {
-        read_within(body, self.plan.limits.body.0).await.map_err(|error| match error {
+    async fn read(&self, body: Body, deadline: Instant) -> Result<Bytes, AggregateError> {
+        let read = pin!(read_within(body, self.plan.limits.body.0));
+        by(deadline, read).await.ok_or(BodyDeadlineExceeded)?.map_err(|error| match error {
             ReadBodyError::TooLarge(limit) => AggregateError::BodySize(limit),
             ReadBodyError::Broken(_) => AggregateError::BodyBroken,
         })

@@ -11,7 +11,7 @@ mod weave;
 use std::cell::RefCell;
 
 use json::{Kind, Member, Node, Path, Tree};
-use offload::SHORT_TEXT;
+use offload::{SHORT_TEXT, work};
 
 use self::fields::Selected;
 use self::join::Join;
@@ -20,8 +20,7 @@ use crate::memory::{BudgetedVec, MemoryExhausted};
 use crate::plan::{Joins, Part, Shape};
 use crate::problem::{AggregateError, Failure, Reason};
 use crate::run::failure;
-use crate::value::{Fan, Known, Value, targets};
-use crate::work;
+use crate::value::{Fan, Known, Value, targets, work_of_targets};
 
 /// The weight of each row of a key, in bytes of text, if items have several keys.
 const ROW: usize = 8;
@@ -33,7 +32,7 @@ pub(crate) struct Assembly<'a> {
     pub(crate) failures: RefCell<Vec<Failure>>,
 }
 
-/// Returns the estimated work of composing the response (see `work.rs`).
+/// Returns the estimated work of composing the response (see [`work`]).
 pub(crate) fn estimated_work(known: &Known<'_>) -> usize {
     let parts = known.plan.parts.iter().enumerate();
     work::total(parts.map(|(number, part)| part_work(known, part, known.value(number))))
@@ -43,7 +42,7 @@ pub(crate) fn estimated_work(known: &Known<'_>) -> usize {
 fn part_work(known: &Known<'_>, part: &Part, value: Option<&Value>) -> usize {
     let Some(value) = value else { return 0 };
     let root = value.root();
-    let of_items = |node| work::of_targets(node, &Path::default());
+    let of_items = |node| work_of_targets(node, &Path::default());
     let is_merged = matches!(known.plan.answer, Shape::Merged(..));
     let has_changes = part.fields.is_some() || !part.children.is_empty();
     let own = match value {
@@ -60,7 +59,7 @@ fn part_work(known: &Known<'_>, part: &Part, value: Option<&Value>) -> usize {
         _ => 0,
     };
     let children = part.children.iter().filter_map(|child| known.plan.parts[*child].goes_into());
-    let into = work::total(children.map(|into| work::of_targets(root, &into.path)));
+    let into = work::total(children.map(|into| work_of_targets(root, &into.path)));
     let keys = part.joins.as_ref().map_or(0, |joins| key_work(known, joins, root));
     work::total([own, into, keys])
 }
@@ -71,13 +70,15 @@ fn key_work(known: &Known<'_>, joins: &Joins, rows: Node<'_>) -> usize {
         return 0;
     }
     let Some(items) = known.value(joins.into.part).map(Value::root) else { return 0 };
-    let to_items = work::of_targets(items, &joins.into.path);
+    let to_items = work_of_targets(items, &joins.into.path);
     if to_items > SHORT_TEXT {
         return to_items;
     }
     let mut keys = 0;
     // A path that leads to no array is reported by the join.
-    let _ = targets(items, &joins.into.path, &mut |item| keys += work::keys(item, &joins.item_key));
+    let _ = targets(items, &joins.into.path, &mut |item| {
+        keys += joins.item_key.count_within(item, work::MANY_VALUES);
+    });
     ROW.saturating_mul(keys).saturating_mul(rows.count())
 }
 

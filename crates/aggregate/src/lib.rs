@@ -5,7 +5,7 @@
 //! processed by `aggregate.rs` → `run.rs` (calls each part when its dependencies have completed) with
 //! `run/each.rs` (parts that are called for each item), `render.rs` (requests from templates) and `value.rs`
 //! (responses) → `assemble.rs` (composes the parts) → `answer.rs`. `stream.rs` passes long responses through
-//! while they arrive. `work.rs` estimates which steps take long, which then run off the serving thread.
+//! while they arrive. Steps that take long by the estimates of `offload::work` run off the serving thread.
 //! `problem.rs` defines all errors of a request. `explain.rs` and `operation.rs` describe an aggregate, as text
 //! and in OpenAPI.
 #![forbid(unsafe_code)]
@@ -28,7 +28,6 @@ mod run;
 mod stream;
 mod template;
 mod value;
-mod work;
 
 #[cfg(test)]
 mod fuzz;

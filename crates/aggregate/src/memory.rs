@@ -6,7 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The bytes left for a request's own structures. Only one task uses it at a time.
 #[derive(Debug)]
-pub(crate) struct MemoryBudget(AtomicUsize);
+pub(crate) struct MemoryBudget {
+    left: AtomicUsize,
+    /// The number of items that lists have dropped.
+    #[cfg(test)]
+    pub(crate) dropped: AtomicUsize,
+}
 
 /// A list that charges its memory to a budget before it allocates.
 pub(crate) struct BudgetedVec<'b, T> {
@@ -21,16 +26,20 @@ pub(crate) struct MemoryExhausted;
 
 impl MemoryBudget {
     pub(crate) fn new(bytes: u64) -> Self {
-        Self(AtomicUsize::new(usize::try_from(bytes).unwrap_or(usize::MAX)))
+        Self {
+            left: AtomicUsize::new(usize::try_from(bytes).unwrap_or(usize::MAX)),
+            #[cfg(test)]
+            dropped: AtomicUsize::new(0),
+        }
     }
 
     pub(crate) fn left(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.left.load(Ordering::Relaxed)
     }
 
     pub(crate) fn take(&self, bytes: usize) -> Result<(), MemoryExhausted> {
         let left = self.left().checked_sub(bytes).ok_or(MemoryExhausted)?;
-        self.0.store(left, Ordering::Relaxed);
+        self.left.store(left, Ordering::Relaxed);
         Ok(())
     }
 
@@ -38,13 +47,13 @@ impl MemoryBudget {
     pub(crate) fn lend<T>(&self, work: impl FnOnce() -> T) -> T {
         let left = self.left();
         let done = work();
-        self.0.store(left, Ordering::Relaxed);
+        self.left.store(left, Ordering::Relaxed);
         done
     }
 
     /// Releases memory that was charged.
     pub(crate) fn give_back(&self, bytes: usize) {
-        self.0.store(self.left().saturating_add(bytes), Ordering::Relaxed);
+        self.left.store(self.left().saturating_add(bytes), Ordering::Relaxed);
     }
 
     /// Charges the memory of `count` values.
@@ -64,6 +73,8 @@ impl<'b, T> BudgetedVec<'b, T> {
             let more = self.items.len().max(4);
             self.is_full = self.is_full || self.budget.take_for::<T>(more).is_err();
             if self.is_full {
+                #[cfg(test)]
+                self.budget.dropped.fetch_add(1, Ordering::Relaxed);
                 return;
             }
             self.items.reserve_exact(more);

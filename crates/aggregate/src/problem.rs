@@ -9,7 +9,7 @@ use http::header::{ALLOW, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use json::Error as JsonError;
 use serde_json::{Map, Value, json};
-use services::{CallError, Duration, Fault, Problem};
+use services::{BodyDeadlineExceeded, CallError, Duration, Fault, Problem};
 
 use crate::memory::MemoryExhausted;
 
@@ -26,6 +26,8 @@ pub(crate) enum AggregateError {
     BodySize(u64),
     #[error("the body broke off")]
     BodyBroken,
+    #[error(transparent)]
+    BodyDeadline(#[from] BodyDeadlineExceeded),
     #[error("the body is not JSON: {0}")]
     BodyJson(JsonError),
     #[error("the body has nothing at `{0}`, which the aggregate needs")]
@@ -242,6 +244,7 @@ impl Problem for AggregateError {
             Self::InputInvalid { .. } => "input-invalid",
             Self::BodySize(_) => "body-too-large",
             Self::BodyBroken => "body-broken",
+            Self::BodyDeadline(error) => error.code(),
             Self::BodyJson(_) => "body-not-json",
             Self::BodyLacks(_) => "body-lacks",
             Self::BodyInvalid { .. } => "body-invalid",
@@ -257,6 +260,7 @@ impl Problem for AggregateError {
         match self {
             Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodySize(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyDeadline(error) => error.status(),
             Self::Part(failure) => failure.reason.status(),
             Self::MergeConflict { .. } | Self::MergeKind { .. } => StatusCode::BAD_GATEWAY,
             Self::AnswerSize(_) | Self::Memory => StatusCode::BAD_GATEWAY,
@@ -266,6 +270,7 @@ impl Problem for AggregateError {
 
     fn fault(&self) -> Fault {
         match self {
+            Self::BodyDeadline(error) => error.fault(),
             Self::Part(failure) => failure.reason.fault(),
             Self::MergeConflict { .. } | Self::MergeKind { .. } => Fault::Upstream,
             Self::AnswerSize(_) | Self::Memory => Fault::Upstream,
@@ -275,6 +280,7 @@ impl Problem for AggregateError {
 
     fn hint(&self) -> String {
         match self {
+            Self::BodyDeadline(error) => return error.hint(),
             Self::Part(failure) => failure.reason.hint(),
             Self::BodyJson(_) => "Send JSON, in UTF-8.",
             Self::MergeConflict { .. } => {

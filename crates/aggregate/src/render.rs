@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
 use json::Node;
+use offload::work;
 use services::calls::{self, ROOM};
 use services::path::{self, encode};
 use services::{CallError, PathError, Request};
@@ -19,8 +20,7 @@ use self::found::{Found, Text, Wrong};
 use crate::plan::Part;
 use crate::problem::{AggregateError, Reason};
 use crate::template::{BodyTemplate, Pair, Piece, Slot, Source, Template, slots};
-use crate::value::Known;
-use crate::work;
+use crate::value::{Known, work_of_values};
 
 /// A reason why there is no request.
 pub(crate) enum Stop {
@@ -101,7 +101,7 @@ impl<'a> Renderer<'a> {
     /// Returns the estimated work to find and write the values of placeholders.
     fn work<'s>(&self, slots: impl Iterator<Item = &'s Slot>) -> usize {
         work::total(slots.map(|slot| match (&slot.source, self.root(&slot.source)) {
-            (_, Some((root, path))) => work::of_values(root, path),
+            (_, Some((root, path))) => work_of_values(root, path),
             (Source::Input(input), None) => {
                 let value = self.known.inputs.get(*input).and_then(Option::as_ref);
                 value.map_or(0, |value| value.texts.iter().map(|text| text.len() + work::VALUE).sum())

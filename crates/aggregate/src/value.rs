@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use json::{Document, Kind, Node, NotArray, Path, Spot};
+use offload::{SHORT_TEXT, work};
 
 use crate::input::Values;
 use crate::memory::MemoryBudget;
@@ -96,6 +97,29 @@ pub(crate) fn work_of_texts(bodies: &[Body]) -> usize {
     bodies.iter().map(|body| body.root().with_space().len()).sum()
 }
 
+/// Returns the work for the values that a path selects.
+pub(crate) fn work_of_values(root: Node<'_>, path: &Path) -> usize {
+    let bytes = root.with_space().len();
+    // To count the values of a long text would take long itself.
+    if bytes > SHORT_TEXT { bytes } else { bytes + work::VALUE * path.count_within(root, work::MANY_VALUES) }
+}
+
+/// Returns the work for the targets of a path (see [`targets`]).
+pub(crate) fn work_of_targets(root: Node<'_>, path: &Path) -> usize {
+    let values = work_of_values(root, path);
+    if values > SHORT_TEXT {
+        return values;
+    }
+    let mut items = 0;
+    // A path that leads to no array is reported by the visit that follows.
+    let _ = path.visit(root, &mut |node| {
+        if node.kind() == Kind::Array {
+            items += node.count();
+        }
+    });
+    values + work::VALUE * items
+}
+
 impl Value {
     /// Returns the JSON value. For an `each` it is the list of its responses.
     pub(crate) fn root(&self) -> Node<'_> {
@@ -173,4 +197,28 @@ pub(crate) fn targets<'a>(
         Kind::Array => node.items().for_each(&mut *see),
         _ => see(node),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn works(text: &str, path: &str) -> (usize, usize) {
+        let document = Document::new(Bytes::copy_from_slice(text.as_bytes())).unwrap();
+        let path = Path::parse(path).unwrap();
+        (work_of_values(document.root(), &path), work_of_targets(document.root(), &path))
+    }
+
+    #[test]
+    fn work_grows_with_bytes_and_values() {
+        let numbers = format!("[{}]", vec!["7"; 2_000].join(","));
+        let (bytes, values) = (numbers.len(), 2_000 * work::VALUE);
+        assert_eq!(works(&numbers, ""), (bytes + work::VALUE, bytes + work::VALUE + values));
+        assert_eq!(works(&numbers, "[*]"), (bytes + values, bytes + values));
+        let nested = format!("[{}]", [numbers.as_str(); 3].join(","));
+        let (values, targets) = works(&nested, "[*][*]");
+        assert!(values > SHORT_TEXT && targets == values, "{values}, {targets}");
+        let text = format!("\"{}\"", "x".repeat(SHORT_TEXT));
+        assert_eq!(works(&text, ""), (text.len(), text.len()));
+    }
 }

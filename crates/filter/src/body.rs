@@ -429,6 +429,10 @@ impl http_body::Body for Filtered {
                 ready!(this.poll_time(context));
                 continue;
             }
+            // Callbacks of calls may have been refused something since the body was released.
+            if !this.skipped && this.side == Side::Request && !this.stream.let_go() {
+                continue;
+            }
             if !this.skipped && this.is_end_shown && this.trailers.is_some() {
                 this.call_next();
                 continue;

@@ -65,6 +65,13 @@ impl Chain {
         self.plugins.is_empty()
     }
 
+    /// The number of bytes of a body that the filters may hold back together.
+    #[must_use]
+    pub fn buffer(&self) -> u64 {
+        let buffers = self.plugins.iter().map(|plugin| plugin.spec.limits.buffer.0);
+        buffers.fold(0, u64::saturating_add)
+    }
+
     /// The filters, in order.
     pub(crate) fn plugins(&self) -> &[Arc<Plugin>] {
         &self.plugins

@@ -37,8 +37,8 @@ pub struct FilterConfig {
     /// or can no longer start: `closed` answers with 503, `open` continues without the filter.
     #[serde(default)]
     pub on_trap: OnTrap,
-    /// The handling of a request that a filter lets pass in the same callback in which its call or its own
-    /// response was refused by the host: `closed` answers with 503, `open` lets it pass.
+    /// The handling of a request that a filter lets pass after the host refused its call or its own response:
+    /// `closed` answers with 503, `open` lets it pass.
     #[serde(default)]
     pub on_refusal: OnRefusal,
     /// The rules where hosts differ: `lenient` runs modules that run on APISIX, Kong or Envoy, `strict` applies

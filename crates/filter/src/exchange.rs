@@ -195,7 +195,9 @@ impl Run {
             let counts = side == Side::Request && before.into_iter().all(|before| !before.has.body(side));
             Passing::Filtered(Box::new(Filtered::new(stream, side, body, counts)))
         };
-        if action == Action::Continue && !stream.has_news() {
+        // The callback of a call may have run since the module released the head.
+        let goes_on = side == Side::Response || action == Action::Pause || stream.let_go();
+        if action == Action::Continue && goes_on && !stream.has_news() {
             return Ok(Step::Next(passing.into_body()));
         }
         let mut held = action == Action::Pause;
@@ -217,6 +219,10 @@ impl Run {
                 }
                 let waits = side == Side::Request && stream.is_lenient() && stream.state().waiting > 0;
                 if !held && !waits && !is_calling {
+                    // Callbacks of calls may have been refused something since the head was released.
+                    if side == Side::Request && !stream.let_go() {
+                        continue;
+                    }
                     return Poll::Ready(Ok(None));
                 }
                 if is_calling || (held && !waits && stream.is_lenient()) {

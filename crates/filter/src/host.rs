@@ -23,7 +23,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
+use offload::polls::{PollSite, watched};
 use sandbox::{Caller, GuestResult, Memory, ResourceLimiter};
 use tokio::task::AbortHandle;
 
@@ -84,10 +85,6 @@ pub(crate) struct Host {
     pub(crate) ended: Vec<u32>,
     /// Streams whose module has not finished with them.
     lingering: VecDeque<u32>,
-    /// Streams whose module was refused a call or a response, until the callback has ended.
-    pub(crate) refused: Vec<Arc<Stream>>,
-    /// Streams to be woken once the module has returned.
-    pub(crate) woken: Vec<Arc<Stream>>,
     pub(crate) clock: CallbackClock,
     pub(crate) room: Room,
     /// Output to stdout and stderr since the last end of a line.
@@ -128,6 +125,8 @@ pub(crate) enum Phase {
 pub(crate) struct Received {
     /// The head of a call's response, including `:status`; or initial metadata.
     pub(crate) head: Option<http::response::Parts>,
+    /// Whether the head is that of a call that failed.
+    has_failed: bool,
     pub(crate) metadata: HeaderMap,
     pub(crate) trailers: HeaderMap,
     pub(crate) body: Bytes,
@@ -176,10 +175,20 @@ impl Drop for Root {
 }
 
 impl Received {
+    /// The result of a call that failed. The specification has 0 headers for it, and Envoy a response of its
+    /// own. Modules rely on either, so the number of headers is 0, and Envoy's status can still be read.
+    pub(crate) fn failure(status: StatusCode) -> Self {
+        let mut response = http::Response::new(());
+        *response.status_mut() = status;
+        let (head, ()) = response.into_parts();
+        Self { head: Some(head), has_failed: true, ..Self::default() }
+    }
+
     /// The number of headers, the size of the body, and the number of trailers.
     pub(crate) fn sizes(&self) -> (u32, u32, u32) {
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let headers = self.head.as_ref().map_or(0, |head| count(head.headers.len() + 1));
+        let head = self.head.as_ref().filter(|_| !self.has_failed);
+        let headers = head.map_or(0, |head| count(head.headers.len() + 1));
         (headers, count(self.body.len()), count(self.trailers.len()))
     }
 }
@@ -204,8 +213,6 @@ impl Host {
             starting: None,
             ended: Vec::new(),
             lingering: VecDeque::new(),
-            woken: Vec::new(),
-            refused: Vec::new(),
             clock: CallbackClock::new(&core.filters.gate),
             room: Room { limit: core.memory, is_over: false },
             lines: [Vec::new(), Vec::new()],
@@ -255,16 +262,35 @@ impl Host {
         }
     }
 
-    /// Starts the delivery of a call's response.
-    pub(crate) fn begin_delivery(&mut self, pending: &Pending, received: Received) {
+    /// Starts the delivery of a call's response or event. Returns the root context that receives it, and the
+    /// time limit of its callback, unless a context of the call is gone.
+    pub(crate) fn begin_delivery(
+        &mut self,
+        pending: &Pending,
+        received: Received,
+    ) -> Option<(u32, Duration)> {
+        let time = self.time_of(pending.root)?;
+        if let Context::Stream(stream) = self.contexts.get(&pending.context)? {
+            stream.state().in_response = pending.in_response;
+        }
         self.delivering = Some(pending.context);
         self.received = received;
+        Some((pending.root, time))
     }
 
-    /// Ends the delivery of a call's response.
+    /// Ends the delivery of a call's response or event.
     pub(crate) fn end_delivery(&mut self) {
         self.delivering = None;
         self.received = Received::default();
+    }
+
+    /// Ends the wait of the stream that made a call. The call's last callback has to return first: until then
+    /// the module may still answer the request, or be refused something.
+    pub(crate) fn end_call(&self, pending: &Pending) {
+        if let Some(Context::Stream(stream)) = self.contexts.get(&pending.context) {
+            stream.end_call(pending.era);
+            stream.wake();
+        }
     }
 
     /// The stream that the callback in flight is about: its own, or the one that made the call whose response
@@ -274,6 +300,13 @@ impl Host {
             Some(Context::Stream(stream)) => Some(stream),
             _ => None,
         }
+    }
+
+    /// The stream that a call or a local response of the module is for: the effective context, or else the
+    /// stream that the callback in flight is about. In APISIX, too, a module answers the request of a call in
+    /// the call's callback without a change of the effective context.
+    pub(crate) fn answerable_stream(&self) -> Option<&Arc<Stream>> {
+        self.stream().or_else(|| self.served_stream())
     }
 
     /// The filter whose callback is in flight.
@@ -304,12 +337,6 @@ impl Host {
             Some(Context::Root(root)) => Some(Arc::clone(root)),
             _ => None,
         }
-    }
-
-    /// The root context that receives the result of a call, and the time limit of its callback.
-    pub(crate) fn root_of(&self, pending: &Pending) -> Option<(u32, Duration)> {
-        self.contexts.contains_key(&pending.context).then_some(())?;
-        Some((pending.root, self.time_of(pending.root)?))
     }
 
     /// The time limit of a callback of this context.
@@ -357,7 +384,8 @@ impl Host {
         let runtime = tokio::runtime::Handle::try_current();
         if let (Ok(runtime), true, true) = (runtime, period > 0, root.spec.started.load(Relaxed)) {
             let (slot, generation, id) = (self.slot.clone(), self.generation, root.id);
-            *timer = Some(runtime.spawn(ticks(slot, generation, id, period)).abort_handle());
+            let ticking = watched(PollSite::Filters, ticks(slot, generation, id, period));
+            *timer = Some(runtime.spawn(ticking).abort_handle());
         }
     }
 

@@ -327,15 +327,18 @@ impl Instance {
         self.delete(id).await
     }
 
-    /// Delivers the response to an HTTP call, empty if it failed. Does nothing if the call was cancelled.
+    /// Delivers the response to an HTTP call, or its failure. Does nothing if the call was cancelled.
     pub(crate) async fn on_call_response(&mut self, token: u32, received: Received) -> GuestResult<()> {
         let Some(pending) = self.store.data_mut().calls.take(token) else { return Ok(()) };
         let sizes = received.sizes();
-        let Some((root, time)) = self.deliver(&pending, received) else { return Ok(()) };
+        let delivery = self.store.data_mut().begin_delivery(&pending, received);
+        let Some((root, time)) = delivery else { return Ok(()) };
         let callback = self.exports.on_http_call_response.as_ref();
         let arguments = (root, token, sizes.0, sizes.1, sizes.2);
         call(&mut self.store, root, time, "proxy_on_http_call_response", callback, arguments, ()).await?;
-        self.store.data_mut().end_delivery();
+        let host = self.store.data_mut();
+        host.end_delivery();
+        host.end_call(&pending);
         Ok(())
     }
 
@@ -350,14 +353,7 @@ impl Instance {
         let host = self.store.data_mut();
         let pending = if is_last { host.calls.take(token) } else { host.calls.get(token) };
         let Some(pending) = pending else { return Ok(()) };
-        let (root, time) = if is_last {
-            let Some(found) = self.deliver(&pending, received) else { return Ok(()) };
-            found
-        } else {
-            let Some(found) = host.root_of(&pending) else { return Ok(()) };
-            host.begin_delivery(&pending, received);
-            found
-        };
+        let Some((root, time)) = host.begin_delivery(&pending, received) else { return Ok(()) };
         let exports = &self.exports;
         let (name, callback, value) = match what {
             Grpc::InitialMetadata(count) => (
@@ -374,21 +370,12 @@ impl Instance {
             Grpc::Close(status) => ("proxy_on_grpc_close", exports.on_grpc_close.as_ref(), status),
         };
         call(&mut self.store, root, time, name, callback, (root, token, value), ()).await?;
-        self.store.data_mut().end_delivery();
-        Ok(())
-    }
-
-    /// Prepares the delivery of a call's result and ends the wait of the stream that made the call.
-    fn deliver(&mut self, pending: &crate::host::Pending, received: Received) -> Option<(u32, Duration)> {
         let host = self.store.data_mut();
-        let found = host.root_of(pending)?;
-        host.begin_delivery(pending, received);
-        if let Some(Context::Stream(stream)) = host.contexts.get(&pending.context) {
-            stream.end_call(pending.era);
-            let stream = Arc::clone(stream);
-            host.woken.push(stream);
+        host.end_delivery();
+        if is_last {
+            host.end_call(&pending);
         }
-        Some(found)
+        Ok(())
     }
 
     /// Delivers a tick of a filter's timer.
@@ -407,19 +394,14 @@ impl Instance {
 
     /// Whether work is left to do after the module has returned.
     pub(crate) fn has_leftovers(&self) -> bool {
-        let host = self.store.data();
-        !host.ended.is_empty() || !host.woken.is_empty() || !host.refused.is_empty()
+        !self.store.data().ended.is_empty()
     }
 
-    /// Does the work that is left: ends the streams that called `proxy_done`, and wakes those with news.
+    /// Does the work that is left: ends the streams that called `proxy_done`.
     pub(crate) async fn settle(&mut self) -> GuestResult<()> {
-        for stream in std::mem::take(&mut self.store.data_mut().refused) {
-            stream.state().refused = false;
-        }
         while let Some(id) = self.store.data_mut().ended.pop() {
             self.finish(id).await?;
         }
-        std::mem::take(&mut self.store.data_mut().woken).iter().for_each(|stream| stream.wake());
         Ok(())
     }
 

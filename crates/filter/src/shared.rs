@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, LinkedList, VecDeque};
 use std::sync::{Mutex, Weak};
 
 use bytes::Bytes;
+use offload::polls::{PollSite, watched};
 
 use crate::abi::Status;
 use crate::callbacks::QueueReady;
@@ -220,12 +221,12 @@ impl Consumer {
     /// Notifies the consumer in a task of its own, since it may be the one that is running.
     fn tell(self, queue: u32) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        runtime.spawn(async move {
+        runtime.spawn(watched(PollSite::Filters, async move {
             let Some(slot) = self.slot.upgrade() else { return };
             // An error means that the consumer's instance is gone.
             let _ =
                 slot.enter(Target::Generation(self.generation), QueueReady { root: self.root, queue }).await;
-        });
+        }));
     }
 }
 

@@ -271,7 +271,7 @@ impl Slot {
     fn revive(&self, specs: Vec<Arc<Spec>>, again: Option<Instant>) {
         let Ok(runtime) = Handle::try_current() else { return };
         let me = self.me.clone();
-        runtime.spawn(async move {
+        runtime.spawn(watched(PollSite::Filters, async move {
             if let Some(again) = again {
                 tokio::time::sleep_until(again.into()).await;
             }
@@ -282,7 +282,7 @@ impl Slot {
                     let _ = slot.prepare(spec).await;
                 }
             }
-        });
+        }));
     }
 }
 

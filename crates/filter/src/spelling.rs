@@ -1,12 +1,12 @@
-//! Alternative spellings of a header field. Servers behind CGI-like interfaces treat `_` and `-` as the same
-//! character, so a client's `x_user` could be taken for a filter's `x-user`. A field that a filter changes
-//! therefore keeps only the filters' spellings.
+//! Alternative spellings of a header field. Servers behind CGI-like interfaces treat `-` and other punctuation as
+//! the same character, so a client's `x_user` or `x.user` could be taken for a filter's `x-user`. A field that a
+//! filter changes therefore keeps only the filters' spellings.
 
 use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 use http::header::{HeaderMap, HeaderName};
-use services::headers::is_same_field;
+use services::headers::{canonical, is_same_field};
 
 /// The maximum number of remembered names. Names of filters beyond it count as the client's.
 const MAX_NAMES: usize = 1024;
@@ -30,8 +30,8 @@ impl WrittenNames {
     }
 
     /// Like [`Self::add`], for a filter that has replaced all headers. If several spellings of a field are
-    /// left, the client's spellings with `_` are removed; if the filter has changed or removed the field, all
-    /// of the client's are.
+    /// left, the client's spellings with other punctuation than `-` are removed; if the filter has changed or
+    /// removed the field, all of the client's are.
     pub(crate) fn replace_all(&mut self, headers: &mut HeaderMap, before: &HeaderMap) {
         let (stripped, changed): (Vec<HeaderName>, Vec<HeaderName>) = {
             let is_changed =
@@ -46,7 +46,7 @@ impl WrittenNames {
                 let spellings = fields.get(&dashed(name)).filter(|spellings| spellings.has_several);
                 let is_clients = !is_changed(name) && !self.0.contains(*name);
                 let has_precedence =
-                    |spellings: &Spellings<'_>| spellings.is_changed || name.as_str().contains('_');
+                    |spellings: &Spellings<'_>| spellings.is_changed || dashed(name) != name.as_str();
                 is_clients && spellings.is_some_and(has_precedence)
             };
             let stripped = headers.keys().filter(is_stripped).cloned().collect();
@@ -80,7 +80,7 @@ impl<'a> Spellings<'a> {
 }
 
 fn dashed(name: &HeaderName) -> String {
-    name.as_str().replace('_', "-")
+    canonical(name.as_str()).into_owned()
 }
 
 fn remove(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {

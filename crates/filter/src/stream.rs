@@ -113,8 +113,10 @@ pub(crate) struct State {
     pub(crate) calls: u32,
     /// The number of times that the module resumed the request. Calls made before are no longer awaited.
     pub(crate) era: u32,
-    /// Whether the callback in flight was refused a call or a local response and has made none since.
+    /// Whether the host has refused the module a call or a local response in a callback about the request.
     pub(crate) refused: bool,
+    /// Whether the module's last callback was about the response, or about a call made in such a callback.
+    pub(crate) in_response: bool,
     /// The number of bytes of headers that the module has written.
     pub(crate) written: usize,
     pub(crate) halves: [Half; 2],
@@ -276,6 +278,7 @@ impl Stream {
     /// instance, since queued callbacks may still release earlier parts.
     pub(crate) fn begin_callback(&self, side: Side, is_head: bool) {
         let mut state = self.state();
+        state.in_response = side == Side::Response;
         let half = state.half(side);
         half.resumed = false;
         half.head_resumed &= !is_head;
@@ -295,17 +298,24 @@ impl Stream {
         self.wake();
     }
 
-    /// Continues the request because of a callback's return value.
-    pub(crate) fn let_go(&self) {
-        self.check_refusal(&mut self.state());
+    /// Lets the request go on once the module has released it, or ends the exchange if the host refused the
+    /// module a call or a local response. Returns whether the request goes on.
+    pub(crate) fn let_go(&self) -> bool {
+        let goes_on = self.check_refusal(&mut self.state());
+        if !goes_on {
+            self.wake();
+        }
+        goes_on
     }
 
     /// Ends the exchange if the module lets a request pass although the host refused its call or its local
-    /// response.
-    fn check_refusal(&self, state: &mut State) {
-        if state.refused && !state.answered && self.spec.on_refusal == OnRefusal::Closed {
+    /// response. Only a local response settles a refusal: a call made later may have another purpose.
+    fn check_refusal(&self, state: &mut State) -> bool {
+        let is_refused = state.refused && !state.answered && self.spec.on_refusal == OnRefusal::Closed;
+        if is_refused {
             state.failed.get_or_insert_with(|| Failed::Refused(Arc::clone(&self.spec.name)));
         }
+        !is_refused
     }
 
     /// Ends the wait for a call of this era, if it is awaited.

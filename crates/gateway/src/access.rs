@@ -28,6 +28,7 @@ use crate::metrics::{self, Metrics, RouteMetrics};
 use crate::respond::Spoken;
 use crate::rights::Held;
 use crate::server::Stall;
+use crate::server::limiter::{BodyPermit, LimitReached};
 use crate::shed::Taken;
 use crate::trace::{self, Begun, Finished, Tracer};
 
@@ -110,6 +111,8 @@ pub(crate) struct Meter {
     received: AtomicU64,
     fault: OnceLock<BodyFault>,
     answered: AtomicBool,
+    /// The permit for the bytes that the route holds; not set for a short body.
+    held: OnceLock<Option<BodyPermit>>,
 }
 
 /// The reason why a request's body is incomplete. The client is at fault, whatever the handler makes of it.
@@ -117,6 +120,8 @@ pub(crate) struct Meter {
 pub(crate) enum BodyFault {
     TooSlow,
     TooLarge,
+    /// The gateway holds too many bytes of request bodies already.
+    NoRoom,
     /// The body's end can't be determined.
     Malformed(Wrong),
     /// The connection or the stream ended early.
@@ -129,6 +134,8 @@ struct Metered {
     meter: Arc<Meter>,
     client: Client,
     limit: u64,
+    /// The number of bytes that the route holds at most before the response begins.
+    held_limit: u64,
     /// The minimum rate in bytes a second.
     rate: u64,
     stall: Stall,
@@ -151,6 +158,10 @@ enum Ended {
 
 /// The longest pause within a request's body: longer than a phone's handover between two cells.
 const BODY_STALL: Duration = Duration::from_secs(30);
+
+/// The length up to which a body is not counted among the bytes that are held, and the unit in which longer ones
+/// are.
+const HELD_UNIT: u64 = 16 << 10;
 
 /// The status in the log if the client disconnected before the response began.
 const CLIENT_GONE: u16 = 499;
@@ -193,11 +204,12 @@ impl Entry {
         })
     }
 
-    /// Returns the request's body, counted and bounded by `limits`.
+    /// Returns the request's body, counted and bounded by `limits`. At most `held_limit` bytes of it are held before
+    /// the response begins.
     pub(crate) fn metered(
         &mut self,
         body: Body,
-        limits: &LimitsConfig,
+        (limits, held_limit): (&LimitsConfig, u64),
         address_field: Option<&HeaderName>,
     ) -> Body {
         if body.is_end_stream() {
@@ -208,6 +220,7 @@ impl Entry {
             meter: Arc::clone(self.meter.get_or_insert_default()),
             client: self.client.clone(),
             limit: limits.body.0,
+            held_limit,
             rate: limits.body_rate.0,
             stall: Stall::default(),
             address_field: address_field.cloned(),
@@ -243,7 +256,7 @@ impl Entry {
 
     /// Records the start of the response. The entry moves into its body.
     pub(crate) fn end(mut self: Box<Self>, response: Response<Body>) -> Response<Logged> {
-        self.meter.iter().for_each(|meter| meter.answered.store(true, Relaxed));
+        self.meter.iter().for_each(|meter| meter.note_answered());
         self.answered_at = self.begun.trace.is_recorded().then(Instant::now);
         let (mut head, body) = response.into_parts();
         self.status = head.status;
@@ -406,6 +419,9 @@ impl http_body::Body for Metered {
             self.meter.note(BodyFault::TooLarge);
             return Poll::Ready(Some(Err(TooLarge(self.limit).into())));
         }
+        if received > HELD_UNIT {
+            self.hold(received)?;
+        }
         Poll::Ready(Some(Ok(frame)))
     }
 
@@ -432,9 +448,28 @@ impl Meter {
     fn note(&self, fault: BodyFault) {
         let _ = self.fault.set(fault);
     }
+
+    /// Notes that the response has begun. The body is no longer held for it.
+    fn note_answered(&self) {
+        self.answered.store(true, Relaxed);
+        if let Some(Some(permit)) = self.held.get() {
+            permit.release();
+        }
+    }
 }
 
 impl Metered {
+    /// Counts the bytes that the route holds, of those that it has received.
+    fn hold(&self, received: u64) -> Result<(), LimitReached> {
+        let bytes = received.min(self.held_limit).next_multiple_of(HELD_UNIT);
+        if bytes == 0 || self.meter.answered.load(Relaxed) {
+            return Ok(());
+        }
+        let permit = self.meter.held.get_or_init(|| self.client.body_permit());
+        let held = permit.as_ref().map_or(Ok(()), |permit| permit.hold(bytes));
+        held.inspect_err(|_| self.meter.note(BodyFault::NoRoom))
+    }
+
     /// Whether the body arrives too slowly. Once the response has begun, the client may take its time: the two
     /// sides may then exchange messages.
     fn is_stuck(&mut self, context: &mut Context<'_>) -> bool {

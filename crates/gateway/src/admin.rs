@@ -24,6 +24,7 @@ use services::{Body, body};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use crate::cors;
@@ -105,9 +106,9 @@ async fn connection<S>(stream: S, seen: Arc<Seen>, place: OwnedSemaphorePermit)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let service = service_fn(|request| {
-        let answer = seen.answer(&request);
-        async move { Ok::<_, Infallible>(answer) }
+    let service = service_fn(move |request| {
+        let seen = Arc::clone(&seen);
+        async move { Ok::<_, Infallible>(seen.answer(&request).await) }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD);
@@ -117,11 +118,11 @@ where
 }
 
 impl Seen {
-    fn answer(&self, request: &Request<Incoming>) -> Response<Body> {
-        self.page(request).unwrap_or_else(|denied| respond::problem(&denied))
+    async fn answer(&self, request: &Request<Incoming>) -> Response<Body> {
+        self.page(request).await.unwrap_or_else(|denied| respond::problem(&denied))
     }
 
-    fn page(&self, request: &Request<Incoming>) -> Result<Response<Body>, Denied> {
+    async fn page(&self, request: &Request<Incoming>) -> Result<Response<Body>, Denied> {
         // A request without a host isn't from a browser.
         let answers_to = |host: &str| hosts::is_beyond_rebinding(host) || self.hosts.contain(host, false);
         if !cors::host_of(request).is_none_or(answers_to) {
@@ -133,7 +134,7 @@ impl Seen {
             // Liveness: any response will do.
             "/healthz" => Ok(text(StatusCode::OK, "application/json", r#"{"status":"alive"}"#.to_owned())),
             "/readyz" => Ok(self.ready()),
-            "/metrics" => self.metrics(),
+            "/metrics" => self.metrics().await,
             _ => Err(Denied::Path),
         }
     }
@@ -152,9 +153,13 @@ impl Seen {
         text(status, "application/json", serde_json::Value::Object(document).to_string())
     }
 
-    fn metrics(&self) -> Result<Response<Body>, Denied> {
-        let text_of = metrics::text(&self.gateway, &self.process).map_err(|_| Denied::Unwritten)?;
-        Ok(text(StatusCode::OK, metrics::MEDIA_TYPE, text_of))
+    /// The metrics page. Modules may define thousands of metrics, and writing them takes milliseconds. The
+    /// offload pool might refuse the work when the metrics are needed most.
+    async fn metrics(&self) -> Result<Response<Body>, Denied> {
+        let (gateway, process) = (self.gateway.clone(), Arc::clone(&self.process));
+        let written = spawn_blocking(move || metrics::text(&gateway, &process)).await;
+        let written = written.ok().and_then(Result::ok).ok_or(Denied::Unwritten)?;
+        Ok(text(StatusCode::OK, metrics::MEDIA_TYPE, written))
     }
 }
 

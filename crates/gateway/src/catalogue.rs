@@ -7,9 +7,10 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, LINK};
 use http::{Method, Request, Response};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use services::{Body, Call};
 
 use crate::cors;
@@ -31,40 +32,40 @@ const ITSELF: &str = "</.well-known/api-catalog>; rel=\"api-catalog\"; type=\"ap
 /// The link to the protocol's documentation.
 const PROTOCOL: &str = "https://github.com/orfa-gateway/orfa/blob/main/docs/query.md";
 
+/// A character that stands for the gateway's origin in the texts of entries. It is for private use.
+const ORIGIN: char = '\u{e000}';
+
 /// The self-describing routes of a gateway, rendered as one of the two documents.
 pub(crate) struct Catalogue {
     entries: Arc<[Entry]>,
     is_openapi: bool,
 }
 
+/// A route in a document. Its text is written once, since a document may be long and is requested often.
 struct Entry {
     /// The route's path as written in the config.
     route: Box<str>,
-    what: What,
+    text: EntryText,
 }
 
-/// The kind of a route's handler, and its description.
-enum What {
-    /// A query route, and the path of the type declarations for its programs.
-    Query { types: String },
-    /// An S service: its initial resources as full paths, each with its methods.
-    Script(Vec<(String, String)>),
-    /// A GraphQL route.
-    Graphql,
-    /// An aggregate: its method and its OpenAPI operation.
-    Aggregate { method: String, operation: Value },
+/// The part of a document that describes a route.
+enum EntryText {
+    /// A link context of the catalogue, with [`ORIGIN`] for the origin, as a JSON text.
+    Links(Box<str>),
+    /// An item of the OpenAPI document's `paths`, as an element of a JSON object after others: `,"/path":{}`.
+    Operation(Bytes),
 }
 
-/// The routes that a caller may see, as an extension of the request.
+/// Whether a caller may see each entry's route, as an extension of the request.
 #[derive(Clone)]
-pub(crate) struct Readable(Vec<Box<str>>);
+pub(crate) struct Readable(Arc<[bool]>);
 
 impl Catalogue {
     /// Returns the documents that have entries for these routes.
     pub(crate) fn all(routes: &[Route]) -> Vec<Self> {
         let entries: Arc<[Entry]> = routes.iter().filter_map(Entry::of).collect();
         let catalogue = |is_openapi| Self { entries: Arc::clone(&entries), is_openapi };
-        let has_aggregates = entries.iter().any(|entry| matches!(entry.what, What::Aggregate { .. }));
+        let has_aggregates = entries.iter().any(|entry| matches!(entry.text, EntryText::Operation(_)));
         let catalog = (!entries.is_empty()).then(|| catalogue(false));
         catalog.into_iter().chain(has_aggregates.then(|| catalogue(true))).collect()
     }
@@ -74,10 +75,9 @@ impl Catalogue {
         if self.is_openapi { OPENAPI } else { CATALOG }
     }
 
-    /// Returns the routes that `fits` accepts.
+    /// Returns the entries whose routes `fits` accepts.
     pub(crate) fn readable(&self, fits: impl Fn(&str) -> bool) -> Readable {
-        let routes = self.entries.iter().map(|entry| &entry.route);
-        Readable(routes.filter(|route| fits(route)).cloned().collect())
+        Readable(self.entries.iter().map(|entry| fits(&entry.route)).collect())
     }
 
     /// Answers with the routes in the request's [`Readable`] extension.
@@ -92,14 +92,15 @@ impl Catalogue {
         let scheme = if is_secure { "https" } else { "http" };
         let origin = format!("{scheme}://{}", cors::host_of(request).unwrap_or("localhost"));
         let readable = request.extensions().get::<Readable>();
-        let is_readable =
-            |entry: &&Entry| readable.is_some_and(|Readable(routes)| routes.contains(&entry.route));
-        let entries: Vec<&Entry> = self.entries.iter().filter(is_readable).collect();
-        let (kind, text) = match self.is_openapi {
-            true => ("application/json", openapi(&entries, &origin)),
-            false => (LINKSET, linkset(&entries, &origin)),
+        let entries =
+            readable.into_iter().flat_map(|Readable(readable)| self.entries.iter().zip(&**readable));
+        let texts = entries.filter_map(|(entry, is_readable)| is_readable.then_some(&entry.text));
+        let (kind, pieces) = match self.is_openapi {
+            true => ("application/json", openapi(texts, &origin)),
+            false => (LINKSET, vec![linkset(texts, &origin).into()]),
         };
-        let mut response = Response::new(services::body::full(text.to_string()));
+        let length = pieces.iter().map(Bytes::len).sum();
+        let mut response = Response::new(services::body::pieces(length, pieces.into_iter()));
         let headers = [(CONTENT_TYPE, kind), (CACHE_CONTROL, "no-cache")];
         let itself = (!self.is_openapi).then_some((LINK, ITSELF));
         let headers = headers.into_iter().chain(itself);
@@ -111,71 +112,131 @@ impl Catalogue {
 
 impl Entry {
     fn of(route: &Route) -> Option<Self> {
-        let what = match &route.way {
-            Way::Query(query) => What::Query { types: query.types() },
-            Way::Script(script) => What::Script(script.resources().collect()),
-            Way::Aggregate(aggregate) => {
-                let method = aggregate.methods().split(',').next().unwrap_or_default();
-                What::Aggregate { method: method.to_ascii_lowercase(), operation: aggregate.operation() }
-            }
-            Way::Graphql(_) => What::Graphql,
-            Way::Proxy(_) | Way::Catalogue(_) => return None,
-        };
-        Some(Self { route: (&*route.path).into(), what })
-    }
-
-    /// Returns the entry's link context in the catalogue. Aggregates share one.
-    fn links(&self, origin: &str) -> Option<Value> {
-        let anchor = format!("{origin}{}", self.route.trim_end_matches('*'));
-        match &self.what {
-            What::Query { types } => Some(json!({
+        let anchor = format!("{ORIGIN}{}", route.path.trim_end_matches('*'));
+        let text = match &route.way {
+            Way::Query(query) => EntryText::links(&json!({
                 "anchor": anchor,
                 "service-desc": [
                     { "href": anchor, "type": "application/json" },
-                    { "href": format!("{origin}{types}"), "type": "text/typescript" },
+                    { "href": format!("{ORIGIN}{}", query.types()), "type": "text/typescript" },
                 ],
                 "service-doc": [{ "href": PROTOCOL, "type": "text/html" }],
             })),
-            What::Script(resources) => {
-                let item = |(path, methods): &(String, String)| {
+            Way::Script(script) => {
+                let item = |(path, methods): (String, String)| {
                     // Extension attributes are lists of strings (RFC 9264, section 4.2.4.3).
                     let methods: Vec<&str> = methods.split(", ").collect();
-                    json!({ "href": format!("{origin}{path}"), "methods": methods })
+                    json!({ "href": format!("{ORIGIN}{path}"), "methods": methods })
                 };
-                Some(json!({ "anchor": anchor, "item": resources.iter().map(item).collect::<Vec<_>>() }))
+                let items: Vec<Value> = script.resources().map(item).collect();
+                EntryText::links(&json!({ "anchor": anchor, "item": items }))
             }
             // The endpoint serves its own schema by introspection.
-            What::Graphql => Some(json!({
+            Way::Graphql(_) => EntryText::links(&json!({
                 "anchor": anchor,
                 "service-desc": [{ "href": anchor, "type": "application/graphql-response+json" }],
                 "service-doc": [{ "href": anchor, "type": "text/html" }],
             })),
-            What::Aggregate { .. } => None,
-        }
+            Way::Aggregate(aggregate) => {
+                let method = aggregate.methods().split(',').next().unwrap_or_default().to_ascii_lowercase();
+                let item = json!({ method: aggregate.operation() });
+                EntryText::Operation(format!(",{}:{item}", Value::from(&*route.path)).into())
+            }
+            Way::Proxy(_) | Way::Catalogue(_) => return None,
+        };
+        Some(Self { route: (&*route.path).into(), text })
     }
 }
 
-fn linkset(entries: &[&Entry], origin: &str) -> Value {
-    let mut links: Vec<Value> = entries.iter().filter_map(|entry| entry.links(origin)).collect();
-    if links.len() < entries.len() {
-        let description = json!({ "href": format!("{origin}{OPENAPI}"), "type": "application/json" });
-        links.push(json!({ "anchor": format!("{origin}/"), "service-desc": [description] }));
+impl EntryText {
+    fn links(context: &Value) -> Self {
+        Self::Links(context.to_string().into())
     }
-    json!({ "linkset": links })
 }
 
-/// Returns the OpenAPI document of the aggregates.
-fn openapi(entries: &[&Entry], origin: &str) -> Value {
-    let mut paths = Map::new();
-    for entry in entries {
-        if let What::Aggregate { method, operation } = &entry.what {
-            paths.insert(entry.route.to_string(), json!({ method: operation }));
+/// Returns the catalogue. The aggregates share a link context.
+fn linkset<'a>(texts: impl Iterator<Item = &'a EntryText>, origin: &str) -> String {
+    let (mut links, mut has_aggregates) = (Vec::new(), false);
+    for text in texts {
+        match text {
+            EntryText::Links(text) => links.push(&**text),
+            EntryText::Operation(_) => has_aggregates = true,
         }
     }
-    json!({
-        "openapi": "3.1.0",
-        "info": { "title": "The aggregates of this gateway", "version": "1" },
-        "servers": [{ "url": origin }],
-        "paths": paths,
-    })
+    let description = json!({ "href": format!("{ORIGIN}{OPENAPI}"), "type": "application/json" });
+    let aggregates = json!({ "anchor": format!("{ORIGIN}/"), "service-desc": [description] }).to_string();
+    links.extend(has_aggregates.then_some(&*aggregates));
+    let document = format!("{{\"linkset\":[{}]}}", links.join(","));
+    document.replace(ORIGIN, &escaped(origin))
+}
+
+/// Returns the OpenAPI document of the aggregates, in pieces. Those of the entries are not copied.
+fn openapi<'a>(texts: impl Iterator<Item = &'a EntryText>, origin: &str) -> Vec<Bytes> {
+    let head = format!(
+        "{{\"openapi\":\"3.1.0\",\"info\":{{\"title\":\"The aggregates of this gateway\",\"version\":\"1\"}},\
+         \"servers\":[{{\"url\":\"{}\"}}],\"paths\":{{",
+        escaped(origin)
+    );
+    let mut pieces = vec![Bytes::from(head)];
+    for text in texts {
+        if let EntryText::Operation(text) = text {
+            let comma = usize::from(pieces.len() == 1);
+            pieces.push(text.slice(comma..));
+        }
+    }
+    pieces.push(Bytes::from_static(b"}}"));
+    pieces
+}
+
+/// Returns a text as the content of a JSON string.
+fn escaped(text: &str) -> String {
+    let quoted = Value::from(text).to_string();
+    quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ORIGINS: [&str; 2] = ["https://a.example", "http://b\"\\"];
+
+    fn parsed(text: &[u8]) -> Value {
+        serde_json::from_slice(text).unwrap()
+    }
+
+    #[test]
+    fn writes_the_origin_into_the_links() {
+        let links = EntryText::links(&json!({ "anchor": format!("{ORIGIN}/query"), "item": [ORIGIN] }));
+        let operation = EntryText::Operation(Bytes::from_static(b",\"/a\":{}"));
+        for origin in ORIGINS {
+            let anchor = |path: &str| format!("{origin}{path}");
+            let description = json!({ "href": anchor("/openapi.json"), "type": "application/json" });
+            let own = json!({ "anchor": anchor("/query"), "item": [origin] });
+            let aggregates = json!({ "anchor": anchor("/"), "service-desc": [description] });
+            let both = linkset([&links, &operation].into_iter(), origin);
+            assert_eq!(parsed(both.as_bytes()), json!({ "linkset": [own, aggregates] }));
+            let one = linkset([&links].into_iter(), origin);
+            assert_eq!(parsed(one.as_bytes()), json!({ "linkset": [own] }));
+        }
+        assert_eq!(linkset(std::iter::empty(), "http://a"), "{\"linkset\":[]}");
+    }
+
+    #[test]
+    fn the_openapi_document_shares_the_texts_of_the_operations() {
+        let texts = ["/a", "/b"].map(|path| Bytes::from(format!(",\"{path}\":{{\"get\":{{}}}}")));
+        let entries = texts.clone().map(EntryText::Operation);
+        for origin in ORIGINS {
+            let pieces = openapi(entries.iter(), origin);
+            let document = parsed(&pieces.concat());
+            assert_eq!(document["servers"][0]["url"], origin);
+            assert_eq!(document["paths"], json!({ "/a": { "get": {} }, "/b": { "get": {} } }));
+            let shared = pieces.iter().filter(|piece| texts.iter().any(|text| is_part(piece, text)));
+            assert_eq!(shared.count(), 2, "the operations are not written again");
+        }
+        assert_eq!(parsed(&openapi(std::iter::empty(), "http://a").concat())["paths"], json!({}));
+    }
+
+    fn is_part(piece: &[u8], text: &[u8]) -> bool {
+        text.as_ptr_range().contains(&piece.as_ptr())
+    }
 }

@@ -11,7 +11,7 @@ use services::headers::settle;
 
 use crate::hosts::HostNames;
 use crate::server::Certificate;
-use crate::server::limiter::{ConnectionPermit, LimitReached, RequestPermit, UnsentPermit};
+use crate::server::limiter::{BodyPermit, ConnectionPermit, LimitReached, RequestPermit, UnsentPermit};
 use crate::trusted::TrustedProxies;
 
 /// The client of a connection, from the perspective of one request.
@@ -155,6 +155,11 @@ impl Client {
     /// Takes a permit for an HTTP/2 request of this client.
     pub(crate) fn request_permit(&self) -> Option<RequestPermit> {
         self.link.permit.as_ref().map(ConnectionPermit::request)
+    }
+
+    /// Takes a permit for the bytes of a request's body.
+    pub(crate) fn body_permit(&self) -> Option<BodyPermit> {
+        self.link.permit.as_ref().map(ConnectionPermit::body)
     }
 
     /// Whether the client's address exceeds its limit of requests in flight.

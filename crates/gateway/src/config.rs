@@ -54,8 +54,8 @@ pub struct Config {
     /// The address that the gateway listens on, such as `0.0.0.0:8080`, or a list of addresses.
     #[serde(default = "Config::default_listen")]
     pub listen: ListenConfig,
-    /// Limits on the resources that clients may use at once: connections, TLS handshakes, HTTP/2 requests,
-    /// response bytes.
+    /// Limits on the resources that clients may use at once: connections, TLS handshakes, HTTP/2 requests, bytes
+    /// of request bodies and responses.
     #[serde(default)]
     pub connections: ConnectionsConfig,
     /// The proxies in front of the gateway that are trusted to report client addresses, as networks:
@@ -64,7 +64,8 @@ pub struct Config {
     pub trusted_proxies: Vec<String>,
     /// The header in which trusted proxies report the address of their client: `x-forwarded-for`, `forwarded`
     /// (RFC 7239), or a product's own, such as `cf-connecting-ip`. With all but `forwarded`, the requested
-    /// scheme, host and port are read from `X-Forwarded-Proto`, `-Host` and `-Port`. Other headers with client
+    /// scheme, host and port are read from `X-Forwarded-Proto`, `-Host` and `-Port`. A trusted proxy must set or
+    /// remove all three: those that it passes on as its client wrote them are believed. Other headers with client
     /// addresses are rewritten, and all other forwarding headers are removed, except for `proxy_headers`.
     #[serde(default = "Config::default_client_ip_header")]
     pub client_ip_header: String,

@@ -10,6 +10,8 @@ use crate::refusal::Refusal;
 
 /// The maximum number of fields of a head.
 pub(crate) const MAX_FIELDS: usize = 100;
+/// The maximum number of bytes of a path. A request reads its path several times.
+pub(crate) const MAX_PATH: usize = 16 << 10;
 
 /// Normalises the path and query of a request before anything compares them, so that routes, filters, handlers
 /// and the log all use the same text. A target that would become too long is left unchanged, and [`check`]
@@ -85,10 +87,13 @@ fn framing(said: &Said<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Validates the target: it is ASCII (RFC 3986, section 2), and in absolute form it has an http or https URL
-/// without user information (RFC 9110, section 4.2.4).
+/// Validates the target: its path is not too long, it is ASCII (RFC 3986, section 2), and in absolute form it has
+/// an http or https URL without user information (RFC 9110, section 4.2.4).
 fn target<B>(request: &Request<B>) -> Result<(), Refusal> {
     let uri = request.uri();
+    if uri.path().len() > MAX_PATH {
+        return Err(Refusal::PathTooLong);
+    }
     let is_web = uri.scheme_str().is_none_or(|scheme| matches!(scheme, "http" | "https"));
     let is_plain = uri.authority().is_none_or(is_plain);
     let is_ascii = uri.path_and_query().is_none_or(|target| target.as_str().is_ascii());
@@ -166,8 +171,15 @@ mod tests {
 
     #[test]
     fn rejects_targets_that_are_too_long_after_encoding() {
-        let request = normalised(&format!("/{}", "\u{e9}".repeat(20_000)));
+        let request = normalised(&format!("/?{}", "\u{e9}".repeat(20_000)));
         assert!(matches!(check(&request), Err(Refusal::TargetInvalid)));
+    }
+
+    #[test]
+    fn rejects_paths_that_are_too_long() {
+        let of = |length: usize| normalised(&format!("/{}?{}", "a".repeat(length - 1), "b".repeat(30_000)));
+        assert!(check(&of(MAX_PATH)).is_ok());
+        assert!(matches!(check(&of(MAX_PATH + 1)), Err(Refusal::PathTooLong)));
     }
 
     proptest! {

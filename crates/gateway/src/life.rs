@@ -203,7 +203,8 @@ impl Life {
         request: Request<Body>,
         entry: &mut Entry,
     ) -> Result<Response<Body>, Box<dyn Problem>> {
-        let mut request = request.map(|body| entry.metered(body, &route.limits, self.trusted.own_header()));
+        let limits = (&route.limits, route.held_body());
+        let mut request = request.map(|body| entry.metered(body, limits, self.trusted.own_header()));
         let hops = admit(route, comes, &request)?;
         if speaks_for(route) && cors::is_preflight(&request) {
             return Ok(route.origins.preflight(&request, route.way.methods()));
@@ -216,7 +217,7 @@ impl Life {
         entry.caller = who.caller.clone();
         let permit = match &route.way {
             Way::Catalogue(catalogue) => {
-                let readable = catalogue.readable(|path| self.rights.opens(&who, path));
+                let readable = catalogue.readable(self.rights.opens(&who));
                 request.extensions_mut().insert(readable);
                 self.rights.charge(&who, entry.client.address.ip(), entry.began)?
             }
@@ -259,6 +260,7 @@ fn blamed(problem: Box<dyn Problem>, route: &Route, entry: &Entry) -> Box<dyn Pr
     match entry.body_fault() {
         None => problem,
         Some(BodyFault::TooSlow) => Refusal::BodyTooSlow.into(),
+        Some(BodyFault::NoRoom) => Overloaded.into(),
         Some(BodyFault::TooLarge) => Refusal::BodyTooLarge { limit: route.limits.body.0 }.into(),
         Some(BodyFault::Malformed(wrong)) => Refusal::BodyMalformed(wrong).into(),
         Some(BodyFault::BrokenOff) => Refusal::BodyBroken.into(),

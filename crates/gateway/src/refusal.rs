@@ -30,6 +30,8 @@ pub(crate) enum Refusal {
         "the request's target is not an http or https URL, contains a user, or is too long once it is encoded"
     )]
     TargetInvalid,
+    #[error("the request's path is longer than {} KiB", crate::conform::MAX_PATH >> 10)]
+    PathTooLong,
     #[error("the gateway supports no expectation but `100-continue`")]
     ExpectationFailed,
     #[error("the request's body came too slowly")]
@@ -62,6 +64,7 @@ impl Problem for Refusal {
             Self::HostMisdirected => "host-misdirected",
             Self::SchemeMisdirected => "scheme-misdirected",
             Self::TargetInvalid => "target-invalid",
+            Self::PathTooLong => "path-too-long",
             Self::ExpectationFailed => "expectation-failed",
             Self::BodyTooSlow => "body-too-slow",
             Self::BodyBroken => "body-broken",
@@ -90,6 +93,7 @@ impl Problem for Refusal {
             | Self::PathAmbiguous
             | Self::TlsRequired => StatusCode::BAD_REQUEST,
             Self::HostMisdirected | Self::SchemeMisdirected => StatusCode::MISDIRECTED_REQUEST,
+            Self::PathTooLong => StatusCode::URI_TOO_LONG,
             Self::ExpectationFailed => StatusCode::EXPECTATION_FAILED,
             Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::LoopDetected { .. } => StatusCode::LOOP_DETECTED,

@@ -27,8 +27,9 @@ pub(crate) struct Spoken {
 /// Returns the response for a problem.
 pub(crate) fn problem(problem: &dyn Problem) -> Response<Body> {
     let request_id = (problem.fault() == Fault::Gateway).then(|| masked(problem));
-    let text = document(problem, request_id.as_deref()).to_string().into();
-    written(problem, headers(problem), text, request_id)
+    // The text is shrunk, since it may wait for its client.
+    let text = document(problem, request_id.as_deref()).to_string().into_boxed_str();
+    written(problem, headers(problem), text.into_boxed_bytes().into(), request_id)
 }
 
 /// Returns the response for [`Overloaded`]. It is serialised once, because it is needed when the gateway has

@@ -32,6 +32,18 @@ pub(crate) struct Route {
     pub(crate) metrics: Arc<RouteMetrics>,
 }
 
+impl Route {
+    /// The maximum number of bytes of a request's body that are held before the response begins. Proxies without
+    /// filters hold none.
+    pub(crate) fn held_body(&self) -> u64 {
+        match (&self.way, &self.filters) {
+            (Way::Proxy(_), filters) => filters.as_ref().map_or(0, |chain| chain.buffer()),
+            (Way::Catalogue(_), _) => 0,
+            _ => self.limits.body.0,
+        }
+    }
+}
+
 /// An error for two paths that are equivalent.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]

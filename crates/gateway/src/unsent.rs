@@ -2,15 +2,15 @@
 //! [`crate::server::limiter`]).
 //!
 //! A body is polled for its next piece once the previous one is sent, so a piece counts from when it is
-//! returned until the next poll. Small pieces, of which most responses consist, are not counted. A response
-//! that its handler composed from data in memory ([`HeldBytes`]) counts as a whole until its last piece is
-//! sent.
+//! returned until the next poll. Small pieces, of which most responses consist, are not counted: an HTTP/1.1
+//! connection has one at a time, and HTTP/2 counts its answers itself (`server/http2/stream.rs`). A response that
+//! its handler composed from data in memory ([`HeldBytes`]) counts as a whole until its last piece is sent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::Response;
+use http::{HeaderValue, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use json::Tree;
@@ -37,10 +37,26 @@ struct Counted {
     refusal: Option<LimitReached>,
 }
 
-/// The last piece of a body, which can outlive the body.
-struct LastPiece {
-    data: Bytes,
-    _permits: [Option<UnsentPermit>; 2],
+/// Data with the permit that counts it, which lasts as long as the data.
+struct PermittedData<T, P> {
+    data: T,
+    _permit: P,
+}
+
+/// Attaches a permit to bytes.
+pub(crate) fn attach(permit: impl Send + 'static, data: Bytes) -> Bytes {
+    Bytes::from_owner(PermittedData { data, _permit: permit })
+}
+
+/// Attaches a permit to a field's value, until its head is encoded. The value becomes sensitive, since HPACK keeps
+/// copies of others.
+pub(crate) fn attach_to_value(permit: impl Send + 'static, value: &mut HeaderValue) {
+    let data = Bytes::from_owner(PermittedData { data: value.clone(), _permit: permit });
+    // The text of a value is always valid.
+    if let Ok(mut permitted) = HeaderValue::from_maybe_shared(data) {
+        permitted.set_sensitive(true);
+        *value = permitted;
+    }
 }
 
 /// Wraps the response's body to count its bytes. Leaves small responses as they are.
@@ -106,13 +122,13 @@ impl Counted {
         if permits.iter().all(Option::is_none) {
             return data;
         }
-        Bytes::from_owner(LastPiece { data, _permits: permits })
+        attach(permits, data)
     }
 }
 
-impl AsRef<[u8]> for LastPiece {
+impl<T: AsRef<[u8]>, P> AsRef<[u8]> for PermittedData<T, P> {
     fn as_ref(&self) -> &[u8] {
-        &self.data
+        self.data.as_ref()
     }
 }
 

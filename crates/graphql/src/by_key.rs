@@ -14,10 +14,10 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use json::{Kind, Node};
+use offload::work;
 use services::Service;
 
 use crate::fetched::{Fetched, Found, Place, SourceError};
-use crate::poll_work;
 use crate::reason::Reason;
 use crate::rest::{self, Key, Renderer, Value};
 use crate::sources::{Arguments, Endpoint, Ground, Keys};
@@ -79,7 +79,7 @@ impl<'a> Asking<'a> {
                 return Ok(None);
             }
             let key_bytes: usize = row.iter().map(|node| node.text().len()).sum();
-            offload::leave_for(poll_work::of_text(self.arguments.text()) + key_bytes).await;
+            offload::leave_for(work::of_text(self.arguments.text()) + key_bytes).await;
             let key = Key::One(self.keys.fields, row);
             let request = Renderer { operation, arguments: self.arguments, key }.request()?;
             rest::one(self.ground, self.service, operation, request).await

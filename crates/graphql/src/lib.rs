@@ -18,7 +18,6 @@ mod execute;
 mod fetched;
 mod mistake;
 mod plan;
-mod poll_work;
 mod reason;
 mod recipe;
 mod remote;

@@ -213,8 +213,8 @@ impl Planner {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Parses, checks and validates a document. Returns `None` if one of its operations has more than
-    /// `most_selections` selections.
+    /// Parses, checks and validates a document. Returns `None` if its operations have more than
+    /// `most_selections` selections together. This is decided in time linear in the document's size.
     pub(crate) fn check(
         &self,
         text: &str,
@@ -230,11 +230,12 @@ impl Planner {
             return Err(vec![GraphqlError::new(Code::Operation, message)]);
         }
         let fragments = FragmentIndex::new(&document).map_err(one)?;
-        let selections = limits::check(&document, &fragments, &self.types, &self.limits).map_err(one)?;
-        if selections > most_selections {
+        let counts = limits::check_figures(&document, &fragments, &self.types, &self.limits).map_err(one)?;
+        if counts.total > most_selections {
             return Ok(None);
         }
-        self.validation.check(self.schema(), &self.types, &document, &fragments, selections)?;
+        limits::check_repetition(&document, &fragments).map_err(one)?;
+        self.validation.check(self.schema(), &self.types, &document, &fragments, counts.largest)?;
         let root = self.types.root(operation.kind);
         let work = PlanningWork::of(operation.selections, root, &fragments, &self.types, &self.model);
         let work = work.map_err(one)?;

@@ -11,11 +11,11 @@ use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
 use json::{Kind, Node};
+use offload::work;
 use serde_json::Value;
 use services::{CallError, PathError, Request};
 
 use crate::fetched::{Fetched, Found, Place};
-use crate::poll_work;
 use crate::reason::Reason;
 use crate::sources::{Endpoint, Ground};
 
@@ -86,7 +86,7 @@ pub(crate) async fn entities(
         }
     });
     let response = ask(ground, endpoint, body, true).await;
-    offload::leave_for(poll_work::RESULT * count).await;
+    offload::leave_for(work::RESULT * count).await;
     let response = match response {
         Ok(response) => response,
         Err(reason) => return failed(ground, endpoint, count, reason),

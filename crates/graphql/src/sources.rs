@@ -6,9 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use json::{Document, Node};
 use services::{Call, CallError, Calls, Coalescer, PathError, Service, Services};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::answer::Answer;
 use crate::reason::Reason;
+
+/// The maximum total length in bytes of the documents that fetch objects by key for a request at a time. A longer
+/// document is sent alone.
+const KEYED_BYTES: usize = 4 << 20;
 
 /// The services of a route.
 pub(crate) struct Sources {
@@ -32,6 +37,8 @@ pub(crate) struct SourceLimits {
 pub(crate) struct Ground {
     pub(crate) calls: Calls<Answer>,
     pub(crate) limits: SourceLimits,
+    /// The rest of [`KEYED_BYTES`].
+    keyed: Semaphore,
 }
 
 /// The GraphQL endpoint of a service.
@@ -71,7 +78,7 @@ impl Sources {
             Some(coalescer) => calls.together(Arc::clone(coalescer)),
             None => calls,
         };
-        Ground { calls, limits: self.limits }
+        Ground { calls, limits: self.limits, keyed: Semaphore::new(KEYED_BYTES) }
     }
 }
 
@@ -80,6 +87,13 @@ impl Ground {
     pub(crate) fn service(&self, name: &str) -> Result<&Arc<Service>, Reason> {
         let unknown = || Reason::Call(Arc::new(CallError::Path(PathError::UnknownService)));
         self.calls.services().get(name).ok_or_else(unknown)
+    }
+
+    /// Waits until a document of about this length in bytes may be composed that fetches objects by key. It is
+    /// counted until the permit is dropped.
+    pub(crate) async fn keyed_permit(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        let bytes = u32::try_from(bytes.min(KEYED_BYTES)).unwrap_or(u32::MAX);
+        self.keyed.acquire_many(bytes).await.ok()
     }
 }
 

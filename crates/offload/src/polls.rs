@@ -52,6 +52,8 @@ pub enum PollSite {
     Graphql,
     /// A proxied request.
     Proxy,
+    /// The tasks of connections to services and to other servers.
+    Upstream,
     /// The encoding of a response.
     Encode,
     /// The body of a response while it is sent.
@@ -61,7 +63,7 @@ pub enum PollSite {
 }
 
 /// All sites with their names in metrics.
-const SITES: [(PollSite, &str); 13] = [
+const SITES: [(PollSite, &str); 14] = [
     (PollSite::Handshake, "handshake"),
     (PollSite::Http1, "http1"),
     (PollSite::Http2, "http2"),
@@ -72,6 +74,7 @@ const SITES: [(PollSite, &str); 13] = [
     (PollSite::Aggregate, "aggregate"),
     (PollSite::Graphql, "graphql"),
     (PollSite::Proxy, "proxy"),
+    (PollSite::Upstream, "upstream"),
     (PollSite::Encode, "encode"),
     (PollSite::Body, "body"),
     (PollSite::Admin, "admin"),

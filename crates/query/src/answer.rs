@@ -81,10 +81,10 @@ fn by_credentials(vary: &HeaderValue) -> bool {
 }
 
 /// Returns the directives (RFC 9111, section 5.2.2) with `private` instead of `public`, or `None` if shared
-/// caches don't store the answer anyway.
+/// caches don't store the answer anyway. Directives that can't be read may be `no-store`.
 fn private(control: &HeaderValue) -> Option<HeaderValue> {
-    let directives =
-        control.to_str().ok()?.split(',').map(str::trim).filter(|directive| !directive.is_empty());
+    let Ok(text) = control.to_str() else { return Some(HeaderValue::from_static("no-store")) };
+    let directives = text.split(',').map(str::trim).filter(|directive| !directive.is_empty());
     let is = |directive: &str, name: &str| directive.eq_ignore_ascii_case(name);
     if directives.clone().any(|directive| is(directive, "private") || is(directive, "no-store")) {
         return None;
@@ -175,8 +175,9 @@ mod tests {
             ("private=\"set-cookie\"", "private, private=\"set-cookie\""),
             ("PRIVATE, max-age=1", "PRIVATE, max-age=1"),
             ("no-store", "no-store"),
+            ("public, max-age=60, x=\u{e9}", "no-store"),
         ] {
-            let mut headers = HeaderMap::from_iter([(CACHE_CONTROL, HeaderValue::from_static(said))]);
+            let mut headers = HeaderMap::from_iter([(CACHE_CONTROL, HeaderValue::from_str(said).unwrap())]);
             close(&mut headers);
             assert_eq!(headers[CACHE_CONTROL], closed, "{said}");
         }

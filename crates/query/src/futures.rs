@@ -1,5 +1,6 @@
 //! The upstream calls of a run. Each starts at once in a task of its own and is cancelled on drop.
 
+use offload::polls::{PollSite, watched};
 use services::{CallError, Response};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
@@ -53,10 +54,10 @@ impl Futures {
         call: impl Future<Output = Result<Response, CallError>> + Send + 'static,
     ) -> i32 {
         let (number, sender) = (self.slots.len(), self.sender().clone());
-        let task = tokio::spawn(async move {
+        let task = tokio::spawn(watched(PollSite::Query, async move {
             // The receiver is gone if the run is over.
             let _ = sender.send((number, call.await));
-        });
+        }));
         self.slots.push(Slot::Pending { task: task.abort_handle(), safe, sent });
         self.handle(number)
     }

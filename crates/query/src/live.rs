@@ -9,6 +9,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use offload::polls::{PollSite, watched};
 use sandbox::{Key, OwnerId, Store};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -127,7 +128,7 @@ impl Lives {
             gone.extend(inner.least(now, |_| true));
         }
         if !std::mem::replace(&mut inner.is_swept, true) {
-            tokio::spawn(sweep(Arc::downgrade(&self.inner)));
+            tokio::spawn(watched(PollSite::Query, sweep(Arc::downgrade(&self.inner))));
         }
         drop(inner);
     }

@@ -207,7 +207,7 @@ impl Query {
         let is_reused = ended.is_reused;
         let (made, total) = (budget.take_made(), now.saturating_duration_since(started));
         let times = Times { total, compiled: *compiled, cpu: ended.cpu, list_calls: ask.list_calls };
-        if let Tape::Records(recorder) = std::mem::take(&mut ended.tape) {
+        if let Some(recorder) = std::mem::take(&mut ended.tape).into_recorder().await {
             ended = Box::pin(self.recorded(*recorder, ended, seen)).await;
         }
         let answer = finish(ended, access, &times, &made);

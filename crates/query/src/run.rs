@@ -15,6 +15,7 @@ use crate::record::Tape;
 use crate::runtime::Runtime;
 use crate::token::Session;
 use bytes::Bytes;
+use offload::polls::{PollSite, watched};
 use query_abi::{ALLOC, CONSTRUCTORS, ENTRY, MEMORY};
 use sandbox::{
     Extern, Func, GuestResult, Instance, Key, Linker, Metered, Module, ModuleExport, OwnerId, Store, Trap,
@@ -204,12 +205,12 @@ fn abandon(mut staged: (Store<Guest>, Within, Option<OwnedSemaphorePermit>), is_
     if staged.0.data().memory.is_some()
         && let Ok(runtime) = Handle::try_current()
     {
-        runtime.spawn(async move {
+        runtime.spawn(watched(PollSite::Query, async move {
             let (mut store, within, permit) = staged;
             give_back(&mut store, is_plain).await;
             drop(store);
             drop((within, permit));
-        });
+        }));
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use offload::polls::{PollSite, watched};
 use offload::{CpuClock, JobContext, JobRequest, OffloadPool, QuotaBook, QuotaKey};
 use query_abi::ENVIRONMENT_C;
 use sandbox::{Cache, CacheStats, Content, Disk, Gate, Key, Label, Line, Module, Name, Sandbox, Ticker};
@@ -150,7 +151,7 @@ impl Runtime {
         let (lane, is_wanted) = program.lane(own);
         if is_wanted {
             let (runtime, program) = (Arc::clone(self), program.clone());
-            tokio::spawn(async move {
+            let replicating = async move {
                 let job = {
                     let runtime = Arc::clone(&runtime);
                     move |_: &JobContext| runtime.take_into(own, &program, key)
@@ -164,7 +165,8 @@ impl Runtime {
                 // A program that can't be replicated now keeps running in its shard, and replication is
                 // retried later.
                 let _ = runtime.offload.run(request, job).await;
-            });
+            };
+            tokio::spawn(watched(PollSite::Query, replicating));
         }
         lane
     }

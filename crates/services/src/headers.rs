@@ -27,8 +27,8 @@ use forwarded::{Forwarded, is_claim};
 pub const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 /// The number of ORFA gateways that a request may pass before it is considered a loop.
 pub const MAX_HOPS: u8 = 8;
-/// The number of members of a list field that are read; further ones are ignored. A head has room for 60,000,
-/// and a request reads some of its lists several times.
+/// The number of members of a list field that are read. A head has room for 60,000, and a request reads some of
+/// its lists several times. If further members would matter, the message is refused: see [`is_read_whole`].
 pub const MAX_MEMBERS: usize = 256;
 /// The maximum size in bytes of a call's request line and headers. Headers of the connection, the trace and
 /// the hops are added on top.
@@ -188,16 +188,22 @@ fn is_forbidden(name: &HeaderName, value: &HeaderValue) -> bool {
     }
 }
 
-/// Converts `_` to `-`: servers behind CGI-like interfaces treat the two as the same character.
-fn canonical(name: &str) -> Cow<'_, str> {
-    if name.contains('_') { name.replace('_', "-").into() } else { name.into() }
+/// Converts all characters except letters and digits to `-`: servers behind CGI-like interfaces convert all of
+/// them, or some, to `_`.
+#[must_use]
+pub fn canonical(name: &str) -> Cow<'_, str> {
+    let is_canonical = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    match name.bytes().all(is_canonical) {
+        true => name.into(),
+        false => name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-").into(),
+    }
 }
 
-/// Whether a server behind a CGI-like interface may treat two field names as the same.
+/// Whether a server behind a CGI-like interface may treat two field names as the same: see [`canonical`].
 #[must_use]
 pub fn is_same_field(one: &HeaderName, other: &HeaderName) -> bool {
     let (one, other) = (one.as_str(), other.as_str());
-    let dashed = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    let dashed = |byte: u8| if byte.is_ascii_alphanumeric() { byte } else { b'-' };
     one.len() == other.len() && one.bytes().map(dashed).eq(other.bytes().map(dashed))
 }
 
@@ -227,8 +233,7 @@ impl Rules {
 
     /// Whether the operator sets this header, or one that a server may treat as the same.
     fn sets(&self, name: &HeaderName) -> bool {
-        let name = canonical(name.as_str());
-        self.set.iter().any(|(set, _)| canonical(set.as_str()) == name)
+        self.set.iter().any(|(set, _)| is_same_field(set, name))
     }
 
     /// Sets the operator's headers, and removes headers that a server may treat as the same.
@@ -297,6 +302,12 @@ fn members<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item 
     lines.flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
 }
 
+/// Whether a list field has at most [`MAX_MEMBERS`] members, so that all of them are read.
+#[must_use]
+pub fn is_read_whole(headers: &HeaderMap, name: &HeaderName) -> bool {
+    members(headers, name).nth(MAX_MEMBERS).is_none()
+}
+
 /// Whether a list field contains this token.
 #[must_use]
 pub fn lists(headers: &HeaderMap, name: &HeaderName, member: &[u8]) -> bool {
@@ -323,11 +334,17 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     if !headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
         return;
     }
-    let named: Vec<HeaderName> =
-        tokens(headers, &CONNECTION).filter_map(|name| HeaderName::from_bytes(name).ok()).collect();
+    let named = connection_options(headers);
     for name in named.iter().chain(HOP_BY_HOP.iter().filter(|name| *name != TRAILER)) {
         headers.remove(name);
     }
+}
+
+/// Returns the options of `Connection` that are field names. All of them are read: a field whose name was cut off
+/// would be sent on. Messages from a connection have at most [`MAX_MEMBERS`] options, since longer lists are
+/// refused.
+fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
+    members(headers, &CONNECTION).filter_map(|name| HeaderName::from_bytes(name).ok()).collect()
 }
 
 /// Cleans the fields of a request that has just arrived for all further readers: removes the fields that
@@ -384,8 +401,7 @@ pub(crate) fn strip_repeated(trailers: &mut HeaderMap, head: &[HeaderName]) {
 /// filter has set.
 fn settle_connection(headers: &mut HeaderMap) {
     let upgrades = lists(headers, &CONNECTION, UPGRADE.as_str().as_bytes());
-    let named: Vec<HeaderName> =
-        tokens(headers, &CONNECTION).filter_map(|name| HeaderName::from_bytes(name).ok()).collect();
+    let named = connection_options(headers);
     for name in named.iter().filter(|name| !KEPT_FIELDS.contains(name)) {
         headers.remove(name);
     }

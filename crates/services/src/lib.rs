@@ -55,7 +55,7 @@ pub use flights::{Fingerprint, Flights};
 pub use headers::network;
 pub use hosts::{Hosts, HostsError};
 pub use path::{PathError, Target, parse_target};
-pub use problem::{AnswerTimeout, Fault, Kind, Overloaded, Problem, Told, Unfinished};
+pub use problem::{AnswerTimeout, BodyDeadlineExceeded, Fault, Kind, Overloaded, Problem, Told, Unfinished};
 pub use service::Service;
 pub use stats::{EndpointStats, ServiceStats};
 pub use targets::{Resolve, SystemResolver};

@@ -130,6 +130,29 @@ impl Problem for AnswerTimeout {
     }
 }
 
+/// The body of a request did not arrive within the deadline of its handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the request's body did not arrive within the route's `deadline`")]
+pub struct BodyDeadlineExceeded;
+
+impl Problem for BodyDeadlineExceeded {
+    fn code(&self) -> &'static str {
+        "limit-deadline"
+    }
+
+    fn status(&self) -> StatusCode {
+        StatusCode::UNPROCESSABLE_ENTITY
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Program
+    }
+
+    fn hint(&self) -> String {
+        "send the body faster, or have the operator raise the route's `deadline`".to_owned()
+    }
+}
+
 impl Problem for Overloaded {
     fn code(&self) -> &'static str {
         "gateway-overloaded"

@@ -120,6 +120,13 @@ async fn decode(coding: ContentCoding, encoded: Bytes, budget: Arc<Budget>) -> R
 mod tests {
     use std::future::poll_fn;
     use std::pin::pin;
+    use std::sync::mpsc;
+    use std::time::{Duration, Instant};
+
+    use async_compression::tokio::write::BrotliEncoder;
+    use futures_util::FutureExt;
+    use offload::{JobRequest, OffloadConfig, OffloadPool, QuotaKey};
+    use tokio::io::AsyncWriteExt;
 
     use super::*;
     use crate::body::pieces;
@@ -147,5 +154,32 @@ mod tests {
         let frame = Bytes::from(vec![b'x'; 1 << 20]);
         let text = collect(crate::body::full(frame.clone()), |_| true).await.ok().unwrap();
         assert_eq!(text.as_ptr(), frame.as_ptr());
+    }
+
+    #[tokio::test]
+    async fn decodes_a_shared_response_in_place_if_the_pool_refuses_it() {
+        let pool = OffloadPool::start(OffloadConfig { threads: 1, ..OffloadConfig::default() }).unwrap();
+        let payer = QuotaKey::new(&"payer");
+        let hour = Duration::from_secs(3600);
+        let deadline = Instant::now() + hour;
+        let (release, wait) = mpsc::channel::<()>();
+        let request =
+            || JobRequest { kind: "test", payer: payer.for_answers(), estimate: Duration::ZERO, deadline };
+        let mut queued = vec![pool.run(request(), move |_| wait.recv().is_ok()).boxed()];
+        while queued.last_mut().unwrap().now_or_never().is_none() {
+            queued.push(pool.run(request(), |_| true).boxed());
+        }
+        let text = b"a response ".repeat(100);
+        let mut encoder = BrotliEncoder::new(Vec::new());
+        encoder.write_all(&text).await.unwrap();
+        encoder.shutdown().await.unwrap();
+        let bytes = Bytes::from(encoder.into_inner());
+        for (payer, is_decoded) in [(payer, false), (payer.exempt(), true)] {
+            let budget = Arc::new(Budget::new(hour, 1, 1 << 20, 1));
+            let received = Received { bytes: bytes.clone(), coding: Some(ContentCoding::Brotli) };
+            let decoded = received.decoded(&budget, || Some(DecoderPool { pool: &pool, payer, deadline }));
+            assert_eq!(decoded.await.ok().is_some_and(|decoded| decoded == text), is_decoded);
+        }
+        drop(release);
     }
 }

@@ -63,6 +63,21 @@ impl Service {
         self.targets.plan().origins.iter().any(|origin| origin.is_at(authority))
     }
 
+    /// The path prefix of the first target; usually empty.
+    #[must_use]
+    pub fn base_path(&self) -> &str {
+        self.targets.plan().origins.first().map_or("", |origin| &origin.base)
+    }
+
+    /// Returns the part of a target's path after the target's path prefix; `None` if no target has such a path.
+    #[must_use]
+    pub fn below_base<'p>(&self, path: &'p str) -> Option<&'p str> {
+        self.targets.plan().origins.iter().find_map(|origin| {
+            let below = path.strip_prefix(origin.base.as_str())?;
+            (below.is_empty() || below.starts_with(['/', '?'])).then_some(below)
+        })
+    }
+
     /// Checks whether a program may call this path.
     ///
     /// # Errors
@@ -84,12 +99,20 @@ impl Service {
         }
     }
 
+    /// Checks a path against `paths`, both as it is written and without parameters, which some servers cut off.
     fn check_open(&self, path: &str) -> Result<(), PathError> {
-        if !self.paths.is_empty() {
+        let paths = &self.paths;
+        if paths.is_empty() {
+            return Ok(());
+        }
+        // Most paths have neither escapes nor parameters.
+        let is_plain = !path.bytes().any(|byte| matches!(byte, b'%' | b';'));
+        if !is_plain {
             path::check_twice(path)?;
         }
-        let open = self.paths.is_empty() || self.paths.iter().any(|glob| glob.matches(path));
-        if open { Ok(()) } else { Err(PathError::NotOpen) }
+        let is_open = paths.iter().any(|glob| glob.matches(path))
+            && (is_plain || paths.iter().any(|glob| glob.matches_without_parameters(path)));
+        if is_open { Ok(()) } else { Err(PathError::NotOpen) }
     }
 
     /// Creates a service from its config, with files relative to `folder`, or returns all mistakes in the

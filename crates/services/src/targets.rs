@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 use offload::OffloadPool;
+use offload::polls::{PollSite, watched};
 
 use crate::body::Error;
 use crate::stats::EndpointStats;
@@ -132,7 +133,7 @@ impl Targets {
         } else if !self.ready.load(Acquire) {
             let (targets, outside) = (Arc::clone(self), outside.clone());
             // The first lookup of the names may take long.
-            tokio::spawn(async move { targets.ready(&outside).await });
+            tokio::spawn(watched(PollSite::Upstream, async move { targets.ready(&outside).await }));
         }
     }
 

@@ -101,3 +101,40 @@ fn shown(node: Option<Node<'_>>) -> String {
     let text = node.map_or(&b"null"[..], Node::text);
     String::from_utf8_lossy(text).chars().take(40).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use bytes::Bytes;
+    use json::{Document, Path};
+
+    use super::*;
+    use crate::plan::Target;
+
+    #[test]
+    fn passes_over_no_rows_when_the_memory_is_exhausted() {
+        const COUNT: usize = 1_000;
+        let document = |text: String| Document::new(text.into()).unwrap();
+        let path = |text: &str| Path::parse(text).unwrap();
+        let rows = document(format!("[{}]", [r#"{"id":1}"#; COUNT].join(",")));
+        let item = document(format!(r#"{{"ids":[{}]}}"#, ["1"; COUNT].join(",")));
+        let quoted = Bytes::from_static(b"\"rows\"");
+        let joins = Joins {
+            into: Target { part: 0, path: Path::default(), name: "rows".into(), quoted },
+            item_key: path(".ids[*]"),
+            row_key: path(".id"),
+            one: One::Only(false),
+            missing: Missing::Null,
+            text: false,
+            on: "ids[*] = id".to_owned(),
+        };
+        // There is room for the groups, and for half of the rows of the first key.
+        let memory = MemoryBudget::new(((4 * COUNT + COUNT / 2) * size_of::<Tree>()) as u64);
+        let trees = rows.root().items().map(|row| Tree::Text(row.slice())).collect();
+        let join = Join { joins: &joins, rows: trees, memory: &memory };
+        let found = join.find(rows.root(), std::iter::once(item.root()));
+        assert!(matches!(found, Err(Reason::Memory)));
+        assert_eq!(memory.dropped.load(Relaxed), 1);
+    }
+}

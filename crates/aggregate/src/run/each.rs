@@ -6,32 +6,62 @@ use std::ops::Range;
 
 use http::uri::PathAndQuery;
 use json::{Kind, Node, Step};
+use offload::work;
 use services::Request;
 use services::calls::at_once;
 
 use super::{Run, failure, fallback};
-use crate::memory::{BudgetedVec, MemoryBudget};
+use crate::memory::{BudgetedVec, MemoryBudget, MemoryExhausted};
 use crate::plan::{Over, Part, is_safe};
 use crate::problem::{Failure, Reason};
 use crate::render::{Item, Renderer, Stop};
 use crate::template::Source;
-use crate::value::{Body, Fan, Value, joined, targets, work_of_texts};
-use crate::work;
+use crate::value::{Body, Fan, Value, joined, targets, work_of_targets, work_of_texts};
 
 /// The calls of all items.
-#[derive(Default)]
-struct Calls {
+struct Calls<'b> {
     requests: Vec<Request>,
-    /// The indexes of requests by URL.
-    by_url: HashMap<PathAndQuery, u32>,
     /// The request indexes of each set, concatenated.
     numbers: Vec<u32>,
     sets: Vec<Range<usize>>,
-    /// The sets of earlier items, by the values that these put into the URL.
-    by_item: HashMap<Vec<u8>, u32>,
+    keys: CallKeys<'b>,
 }
 
-impl Calls {
+/// The requests and sets that are shared by later items, which are needed until all requests are rendered.
+struct CallKeys<'b> {
+    /// The indexes of requests by URL.
+    by_url: HashMap<PathAndQuery, u32>,
+    /// The sets of earlier items, by the values that these put into the URL.
+    by_item: HashMap<Vec<u8>, u32>,
+    memory: &'b MemoryBudget,
+    /// The memory of `by_item`, which is released when the keys are dropped.
+    charged: usize,
+}
+
+impl CallKeys<'_> {
+    /// Adds the set of an item. Services control the number of distinct items, even if these have no calls or
+    /// equal ones.
+    fn add(&mut self, item: Vec<u8>, set: u32) -> Result<(), MemoryExhausted> {
+        let bytes = item.len() + 2 * size_of::<(Vec<u8>, u32)>();
+        self.memory.take(bytes)?;
+        self.charged += bytes;
+        self.by_item.insert(item, set);
+        Ok(())
+    }
+}
+
+impl Drop for CallKeys<'_> {
+    fn drop(&mut self) {
+        self.memory.give_back(self.charged);
+    }
+}
+
+impl<'b> Calls<'b> {
+    fn new(memory: &'b MemoryBudget) -> Self {
+        let keys = CallKeys { by_url: HashMap::new(), by_item: HashMap::new(), memory, charged: 0 };
+        Self { requests: Vec::new(), numbers: Vec::new(), sets: Vec::new(), keys }
+    }
+
     /// Adds a set of requests, and returns its index. If `are_alike` is true, requests with equal URLs are
     /// made once.
     fn add(&mut self, requests: Vec<Request>, are_alike: bool, most: u32) -> Result<u32, Reason> {
@@ -39,7 +69,7 @@ impl Calls {
         for request in requests {
             let next = self.requests.len() as u32;
             let number = match are_alike {
-                true => *self.by_url.entry(request.path_and_query.clone()).or_insert(next),
+                true => *self.keys.by_url.entry(request.path_and_query.clone()).or_insert(next),
                 false => next,
             };
             if number == next {
@@ -67,7 +97,7 @@ impl<'a> Run<'a> {
         let memory = &self.known.memory;
         let are_alike = is_safe(&part.method) && !looks_at_items_beside_the_url(part);
         let most = self.known.plan.limits.fan_out;
-        let mut calls = Calls::default();
+        let mut calls = Calls::new(memory);
         // Its set, its position, and its index if it fails.
         memory.take_for::<([Option<u32>; 2], usize)>(items.len()).map_err(Reason::from)?;
         let (mut of_item, mut wrong) = (Vec::with_capacity(items.len()), None::<Failure>);
@@ -87,8 +117,8 @@ impl<'a> Run<'a> {
             of_item.push(set);
         }
         // The keys of many items are freed here, and not when a client leaves during the calls.
-        let Calls { requests, by_url, numbers, sets, by_item } = calls;
-        drop((by_url, by_item));
+        let Calls { requests, numbers, sets, keys } = calls;
+        drop(keys);
         let made = requests.into_iter().map(|request| async {
             match self.call(part, request).await {
                 Err(reason) if part.is_required() => Err(reason),
@@ -127,7 +157,7 @@ impl<'a> Run<'a> {
     async fn set(
         &self,
         renderer: &Renderer<'a>,
-        calls: &mut Calls,
+        calls: &mut Calls<'_>,
         are_alike: bool,
         most: u32,
     ) -> Result<u32, Stop> {
@@ -135,17 +165,12 @@ impl<'a> Run<'a> {
             return Ok(calls.add(renderer.requests(most).await?, false, most)?);
         }
         let key = renderer.item_key().await?;
-        if let Some(known) = calls.by_item.get(&key) {
+        if let Some(known) = calls.keys.by_item.get(&key) {
             return Ok(*known);
         }
         let set = calls.add(renderer.requests(most).await?, true, most)?;
-        // A key and its entry. Services control the number of distinct items, even if these have no calls or
-        // equal ones.
-        self.known
-            .memory
-            .take(key.len() + 2 * size_of::<(Vec<u8>, u32)>() + size_of::<Range<usize>>())
-            .map_err(Reason::from)?;
-        calls.by_item.insert(key, set);
+        self.known.memory.take_for::<Range<usize>>(1).map_err(Reason::from)?;
+        calls.keys.add(key, set).map_err(Reason::from)?;
         Ok(set)
     }
 
@@ -163,7 +188,7 @@ impl<'a> Run<'a> {
         let name = &self.known.plan.parts[part].name;
         let not_array = |kind: &'static str| Stop::from(Reason::EachNotArray(format!("$.{name}"), kind));
         let Some(value) = self.known.value(part) else { return Ok(Vec::new()) };
-        offload::leave_for(work::of_targets(value.root(), path)).await;
+        offload::leave_for(work_of_targets(value.root(), path)).await;
         let (mut wrong, mut items) = (None, BudgetedVec::new(&self.known.memory));
         let visited = path.visit(value.root(), &mut |node| match node.kind() {
             Kind::Array | Kind::Null => {}

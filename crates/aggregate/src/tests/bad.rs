@@ -1,6 +1,10 @@
 //! Faulty services and invalid requests.
 
+use std::time::Duration;
+
 use http::Request;
+use http_body_util::BodyExt;
+use services::Call;
 
 use super::rig::Rig;
 use crate::LimitsConfig;
@@ -130,6 +134,19 @@ async fn unsendable_client_values_are_client_errors() {
     let (code, status, _) = rig.fails("/here/%ff").await;
     assert_eq!((code, status), ("input-invalid", 400));
     assert_eq!(rig.get("/here/caf%c3%a9").await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
+    let rig = Rig::new(r#"{"parts": {"a": {"post": "profile/a", "body": {"n": "{body.n}"}}}}"#, &[]);
+    let (mut sender, body) = http_body_util::channel::Channel::<bytes::Bytes, services::body::Error>::new(1);
+    sender.send_data(r#"{"n":"#.into()).await.unwrap();
+    let request = Request::post("/here").body(body.boxed_unsync()).unwrap();
+    let answer = rig.aggregate.handle(request, Call::unlimited());
+    let answer = tokio::time::timeout(Duration::from_secs(60), answer).await.expect("a response");
+    let problem = answer.err().unwrap();
+    assert_eq!((problem.code(), problem.status().as_u16()), ("limit-deadline", 422));
+    assert!(rig.lines().is_empty());
 }
 
 #[tokio::test]

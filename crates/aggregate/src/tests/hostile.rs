@@ -79,6 +79,39 @@ async fn renders_equal_items_once() {
     assert_eq!(code(text, LimitsConfig::default(), &answers).await, "200 of 200001 bytes");
 }
 
+/// Returns the lowest memory limit, within 4 KiB, with which a request succeeds.
+async fn least_memory(text: &str, answers: &[(&str, u16, &str)]) -> u64 {
+    let (mut refused, mut allowed) = (0, 4 << 20);
+    while allowed - refused > 4 << 10 {
+        let memory = u64::midpoint(refused, allowed);
+        match code(text, within(memory, 64 << 20), answers).await.starts_with("200") {
+            true => allowed = memory,
+            false => refused = memory,
+        }
+    }
+    allowed
+}
+
+#[tokio::test]
+async fn keys_of_items_are_freed_before_the_responses_arrive() {
+    let declared = |headers: &str| {
+        format!(
+            r#"{{"parts": {{"a": {{"get": "profile/a"}},
+                "b": {{"get": "order/b?id={{each}}", "each": "a", "apart": true{headers}}},
+                "c": {{"get": "catalog/c?id={{$.b[0].id}}"}}}}, "answer": "c"}}"#
+        )
+    };
+    let items: Vec<String> = (0..100).map(|number| format!("\"{number:0>2000}\"")).collect();
+    let (items, key_bytes) = (format!("[{}]", items.join(",")), 100 * 2_000);
+    let response = format!("{{\"id\":1,\"text\":\"{}\"}}", "x".repeat(3_000));
+    let answers = [("profile/a", 200, &*items), ("*", 200, &*response)];
+    // Requests that differ in more than the URL need no keys.
+    let without_keys = least_memory(&declared(r#", "headers": {"x-id": "{each}"}"#), &answers).await;
+    let with_keys = least_memory(&declared(""), &answers).await;
+    assert!(without_keys > key_bytes && with_keys < 4 << 20, "{without_keys} and {with_keys} bytes");
+    assert!(with_keys < without_keys + key_bytes / 2, "{without_keys} and {with_keys} bytes");
+}
+
 #[tokio::test]
 async fn merges_objects_with_many_members() {
     let members =

@@ -1,4 +1,4 @@
-//! Steps that take long run in the pool, even if the texts are short: `work.rs` counts values, too.
+//! Steps that take long run in the pool, even if the texts are short: `offload::work` counts values, too.
 
 use futures_util::FutureExt;
 use http::Request;

@@ -11,8 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONNECTION, HOST, HeaderValue, UPGRADE};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
+use offload::polls::{PollSite, watched};
 use sandbox::GuestResult;
 use services::body::BodyBuffer;
 use services::headers::{self, Named};
@@ -22,7 +23,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::grpc::Outbox;
-use super::refusals::CallRefusal;
+use super::refusals::{CallRefusal, log_failure};
 use super::{Context, Done, Guest, Host, Received};
 use crate::callbacks::CallResponse;
 use crate::entry::Target;
@@ -59,6 +60,8 @@ pub(crate) struct Pending {
     /// The era of its stream in which it was made, if the stream waits for it. Streams do not wait for gRPC
     /// streams.
     pub(crate) era: Option<u32>,
+    /// Whether the call was made in a callback about the response.
+    pub(crate) in_response: bool,
     /// The queue of messages to send on a gRPC stream.
     pub(super) messages: Option<Outbox>,
 }
@@ -74,6 +77,39 @@ pub(super) struct Maker {
     root: u32,
     detached: bool,
     era: Option<u32>,
+    in_response: bool,
+}
+
+/// The reason for which a call that was made has no response.
+#[derive(Debug, thiserror::Error)]
+enum CallFailure {
+    #[error("{0}")]
+    Call(#[from] CallError),
+    #[error("its response broke off: {0}")]
+    Broken(body::Error),
+    #[error("its response is larger than the filter's `limits.buffer`")]
+    TooLarge,
+    #[error("it took longer than its timeout of {0:?}")]
+    Late(Duration),
+}
+
+impl CallFailure {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Call(error) => error.code(),
+            Self::Broken(_) => "upstream-broken",
+            Self::TooLarge => "filter-response-too-large",
+            Self::Late(_) => "upstream-timeout",
+        }
+    }
+
+    /// The status that Envoy gives such a call.
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Late(_) | Self::Call(CallError::Timeout { .. }) => StatusCode::GATEWAY_TIMEOUT,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
 }
 
 impl Calls {
@@ -178,7 +214,7 @@ pub(super) async fn http_call(
         Err(refusal) => Err(refusal),
     };
     let made = body.and_then(|body| make(guest, &upstream, spans, body, timeout, to));
-    Ok(guest.host_mut().note_call("proxy_http_call", &upstream, made))
+    Ok(guest.host().note_call("proxy_http_call", &upstream, made))
 }
 
 fn make(
@@ -201,16 +237,18 @@ fn make(
     maker.mark(&mut head.headers);
     let token = maker.token;
     let time = if timeout == 0 { service.timeout() } else { Duration::from_millis(timeout.into()) };
-    let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
-    let services = guest.host().spec().ok_or(CallRefusal::Moment)?.services.clone();
-    let answer = services.forward(&maker.call, &service, Request::from_parts(head, payload(body, trailers)));
+    let spec = Arc::clone(guest.host().spec().ok_or(CallRefusal::Moment)?);
+    let request = Request::from_parts(head, payload(body, trailers));
+    let answer = spec.services.forward(&maker.call, &service, request);
     let (slot, generation) = (maker.slot.clone(), maker.generation);
-    let filter = guest.host().spec().map_or_else(Arc::default, |spec| Arc::clone(&spec.name));
     let upstream = upstream.to_owned();
     maker.spawn(guest.host_mut(), None, async move {
-        let answer = async { answer.await.inspect_err(|error| tell(&filter, &upstream, error)).ok() };
-        let whole = async { receive(answer.await?, limit).await };
-        let received = tokio::time::timeout(time, whole).await.ok().flatten().unwrap_or_default();
+        let whole = async { receive(answer.await?, spec.limits.buffer.0).await };
+        let result = tokio::time::timeout(time, whole).await.unwrap_or(Err(CallFailure::Late(time)));
+        let received = result.unwrap_or_else(|failure| {
+            log_failure(&spec, "proxy_http_call", &upstream, failure.code(), &failure);
+            Received::failure(failure.status())
+        });
         deliver(&slot, generation, token, received).await;
     });
     Ok(guest.put_u32(to, token)?)
@@ -220,11 +258,6 @@ fn make(
 pub(super) fn check_payload(guest: &Guest<'_>, span: (u32, u32)) -> Result<(), CallRefusal> {
     let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
     if guest.bytes(span)?.len() as u64 > limit { Err(CallRefusal::TooLarge) } else { Ok(()) }
-}
-
-/// Logs the reason for a failed call. The module learns only that there is no response.
-fn tell(filter: &str, upstream: &str, error: &CallError) {
-    tracing::warn!(target: "filter", filter, upstream, code = error.code(), "a call failed: {error}");
 }
 
 async fn deliver(slot: &Weak<Slot>, generation: u64, token: u32, received: Received) {
@@ -241,11 +274,11 @@ impl Maker {
         let runtime = Handle::try_current().map_err(|_| CallRefusal::NoRuntime)?;
         let (context, current) = host.current.clone().ok_or(CallRefusal::Moment)?;
         let spec = Arc::clone(current.spec());
-        let (root, call, detached, era) = match &current {
+        let (root, call, detached, era, in_response) = match &current {
             Context::Root(_) if host.calls.of_context(context).count() >= spec.limits.calls as usize => {
                 return Err(CallRefusal::TooMany);
             }
-            Context::Root(root) => (root.id, Call::unlimited(), false, None),
+            Context::Root(root) => (root.id, Call::unlimited(), false, None, false),
             Context::Stream(stream) => {
                 let is_over = stream.exchange.messages().is_over;
                 let mut state = stream.state();
@@ -255,19 +288,19 @@ impl Maker {
                 }
                 state.calls += 1;
                 state.waiting += u32::from(!is_stream);
-                let era = (!is_stream).then_some(state.era);
+                let (era, in_response) = ((!is_stream).then_some(state.era), state.in_response);
                 drop(state);
                 let call = &stream.exchange.call;
                 // A finished exchange has no budget any more, but keeps its hop count.
                 let call = if is_over { Call { hops: call.hops, ..Call::unlimited() } } else { call.clone() };
-                (stream.root, call, is_over, era)
+                (stream.root, call, is_over, era, in_response)
             }
         };
         count(&spec.stats.calls);
         let token = host.calls.next();
         let (slot, generation) = (host.slot.clone(), host.generation);
         let call = Call { rights: None, payer: None, ..call };
-        Ok(Self { call, slot, generation, token, runtime, context, root, detached, era })
+        Ok(Self { call, slot, generation, token, runtime, context, root, detached, era, in_response })
     }
 
     /// Copies the request's hop count to a call. Otherwise a call that reaches the same filter again could
@@ -285,9 +318,9 @@ impl Maker {
         messages: Option<Outbox>,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
-        let task = self.runtime.spawn(task).abort_handle();
-        let Self { context, root, detached, era, token, .. } = self;
-        host.calls.insert(token, Pending { context, root, task, detached, era, messages });
+        let task = self.runtime.spawn(watched(PollSite::Filters, task)).abort_handle();
+        let Self { context, root, detached, era, in_response, token, .. } = self;
+        host.calls.insert(token, Pending { context, root, task, detached, era, in_response, messages });
     }
 }
 
@@ -388,22 +421,22 @@ fn payload(body: Bytes, trailers: HeaderMap) -> Body {
     body::full(body).with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync()
 }
 
-/// Reads a whole response. Returns `None` if it is too large or breaks off.
-async fn receive(answer: http::Response<Body>, limit: u64) -> Option<Received> {
+/// Reads a whole response. Fails if it is too large or breaks off.
+async fn receive(answer: http::Response<Body>, limit: u64) -> Result<Received, CallFailure> {
     let (head, mut body) = answer.into_parts();
     let (mut data, mut turn) = (BodyBuffer::default(), Turn::default());
     let mut trailers = HeaderMap::new();
     while let Some(frame) = body.frame().await {
-        match frame.ok()?.into_data() {
+        match frame.map_err(CallFailure::Broken)?.into_data() {
             Ok(piece) => {
                 turn.took(piece.len()).await;
                 if (data.len() + piece.len()) as u64 > limit {
-                    return None;
+                    return Err(CallFailure::TooLarge);
                 }
                 data.put(piece);
             }
             Err(frame) => trailers = frame.into_trailers().unwrap_or_default(),
         }
     }
-    Some(Received { head: Some(head), trailers, body: data.finish().await, ..Received::default() })
+    Ok(Received { head: Some(head), trailers, body: data.finish().await, ..Received::default() })
 }

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 
 use super::calls::{Maker, check_payload, service};
 use super::memory::Span;
-use super::refusals::CallRefusal;
+use super::refusals::{CallRefusal, log_failure};
 use super::system::grpc_status;
 use super::{Done, Guest, Received};
 use crate::abi::Status;
@@ -53,6 +53,17 @@ struct Told {
 
 /// The status code and message of a call that has ended.
 struct Failure(u32, String);
+
+impl Failure {
+    fn code(&self) -> &'static str {
+        match self.0 {
+            DEADLINE_EXCEEDED => "upstream-timeout",
+            UNAVAILABLE => "upstream-unreachable",
+            RESOURCE_EXHAUSTED => "filter-response-too-large",
+            _ => "upstream-broken",
+        }
+    }
+}
 
 /// The parameters of `proxy_grpc_call`: pointer and length of the upstream, the service, the method, the
 /// metadata and the message, the timeout, and the address to which the token is written.
@@ -138,7 +149,7 @@ fn begin(
     guest.about(|| format!("{upstream}, /{name}/{method}"));
     let target = (&*upstream, &*name, &*method);
     let made = payload.and_then(|payload| start(guest, parts, target, payload, outbox, time));
-    guest.host_mut().note_call(parts.name, &upstream, made)
+    guest.host().note_call(parts.name, &upstream, made)
 }
 
 fn start(
@@ -162,11 +173,11 @@ fn start(
     let time = if time.is_zero() { service.timeout() } else { time };
     let maker = Maker::new(guest.host_mut(), is_stream)?;
     maker.mark(request.headers_mut());
-    let spec = guest.host().spec().ok_or(CallRefusal::Moment)?;
-    let (limit, services) = (spec.limits.buffer.0, spec.services.clone());
-    let token = maker.token;
+    let spec = Arc::clone(guest.host().spec().ok_or(CallRefusal::Moment)?);
+    let (limit, token) = (spec.limits.buffer.0, maker.token);
     let told = Told { slot: maker.slot.clone(), generation: maker.generation, token, is_stream, limit };
-    let answer = services.forward(&maker.call, &service, request);
+    let answer = spec.services.forward(&maker.call, &service, request);
+    let (function, upstream) = (parts.name, upstream.to_owned());
     maker.spawn(guest.host_mut(), outbox, async move {
         let whole = async {
             match answer.await {
@@ -174,13 +185,14 @@ fn start(
                 Err(error) => Err(Failure(UNAVAILABLE, error.to_string())),
             }
         };
-        let late = || Err(Failure(DEADLINE_EXCEEDED, String::new()));
+        let late = || Err(Failure(DEADLINE_EXCEEDED, format!("it took longer than its timeout of {time:?}")));
         let result = match is_stream {
             true => whole.await,
             false => tokio::time::timeout(time, whole).await.unwrap_or_else(|_| late()),
         };
-        if let Err(Failure(status, message)) = result {
-            told.close(status, message).await;
+        if let Err(failure) = result {
+            log_failure(&spec, function, &upstream, failure.code(), &failure.1);
+            told.close(failure.0, failure.1).await;
         }
     });
     Ok(guest.put_u32(parts.to, token)?)
@@ -266,10 +278,7 @@ fn queue(guest: &mut Guest<'_>, token: u32, message: Bytes, is_end: bool) -> Don
 pub(super) fn cancel(guest: &mut Guest<'_>, token: u32) -> Done {
     let host = guest.host_mut();
     let pending = host.calls.cancel(token).ok_or(Status::BadArgument)?;
-    if let Some(super::Context::Stream(stream)) = host.contexts.get(&pending.context) {
-        stream.end_call(pending.era);
-        stream.wake();
-    }
+    host.end_call(&pending);
     Ok(())
 }
 

@@ -1,17 +1,20 @@
 //! Calls and host functions that are refused, and how refusals are reported.
 //!
 //! Many modules ignore statuses. A module that asks a service whether a request may pass, or answers the
-//! request itself, would then let it pass. So such a refusal is recorded in the stream until the callback has
-//! ended (`on_refusal`). All refusals are counted and logged: calls with their target at intervals, others
-//! once per filter, host function and status, so that clients can't flood the log.
+//! request itself, would then let it pass. So such a refusal is recorded in the stream, and the request may
+//! not pass any more (`on_refusal`). All refusals are counted and logged: calls with their target at
+//! intervals, others once per filter, host function and status, so that clients can't flood the log. Calls
+//! that were made and failed are logged like refused ones.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::fmt::Display;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::{Done, Host};
 use crate::abi::Status;
 use crate::filters::lock;
+use crate::plugin::Spec;
 use crate::stats::count;
 
 /// The interval in which refused calls of one filter and reason share one log line.
@@ -101,19 +104,30 @@ impl RefusalLog {
     }
 }
 
+/// Logs, at intervals, that a call was made and failed.
+pub(super) fn log_failure(
+    spec: &Spec,
+    function: &'static str,
+    upstream: &str,
+    code: &'static str,
+    reason: &dyn Display,
+) {
+    if let Some(left_out) = spec.stats.refusals.admit(function, code, Some(INTERVAL)) {
+        let filter = &*spec.name;
+        tracing::warn!(target: "filter", filter, function, upstream, code, left_out, "a call failed: {reason}");
+    }
+}
+
 impl Host {
     /// Records the outcome of a call that the module requested.
     pub(super) fn note_call(
-        &mut self,
+        &self,
         function: &'static str,
         upstream: &str,
         made: Result<(), CallRefusal>,
     ) -> Done {
-        let Err(refusal) = made else {
-            self.note_answerable(true);
-            return Ok(());
-        };
-        self.note_answerable(false);
+        let Err(refusal) = made else { return Ok(()) };
+        self.note_refused();
         if let Some(spec) = self.spec() {
             count(&spec.stats.refused_calls);
             if let Some(left_out) = spec.stats.refusals.admit(function, refusal.code(), Some(INTERVAL)) {
@@ -124,13 +138,14 @@ impl Host {
         Err(refusal.status())
     }
 
-    /// Records whether the module's last call or local response succeeded.
-    pub(super) fn note_answerable(&mut self, is_done: bool) {
-        let Some(stream) = self.stream().cloned() else { return };
-        let before = std::mem::replace(&mut stream.state().refused, !is_done);
-        // A stream is listed once, even if its outcome changes repeatedly.
-        if !is_done && !before && !self.refused.iter().any(|known| Arc::ptr_eq(known, &stream)) {
-            self.refused.push(stream);
+    /// Records that the module was refused a call or a local response. A refusal in a callback about the
+    /// response is not recorded, since the request has been served by then.
+    pub(super) fn note_refused(&self) {
+        if let Some(stream) = self.answerable_stream() {
+            let mut state = stream.state();
+            if !state.in_response {
+                state.refused = true;
+            }
         }
     }
 

@@ -160,7 +160,7 @@ pub(super) fn clear_route_cache(_: &mut Guest<'_>) -> Done {
 type LocalResponseParameters = (u32, u32, u32, u32, u32, u32, u32, u32);
 
 /// `proxy_send_local_response`: the first response counts, and is sent after the callback has returned. It
-/// has no effect after the response head has left.
+/// has no effect after the response head has left. Outside of every exchange it returns `BAD_ARGUMENT`.
 ///
 /// # Errors
 /// Traps if the callback's time limit is exceeded.
@@ -172,7 +172,9 @@ pub(super) async fn send_local_response(
     let body = guest.copy((body, body_length)).await?;
     let parts = [(details, details_length), (headers, headers_length)];
     let done = body.and_then(|body| answer(guest, status, parts, body, grpc));
-    guest.host_mut().note_answerable(done.is_ok());
+    if done.is_err() {
+        guest.host().note_refused();
+    }
     Ok(done)
 }
 
@@ -190,7 +192,7 @@ fn answer(
     for (name, value) in message::read(guest.bytes(headers)?)? {
         Head::Plain(&mut fields).add(name, value)?;
     }
-    let Some(stream) = guest.host().stream() else { return Ok(()) };
+    let stream = guest.host().answerable_stream().ok_or(Status::BadArgument)?;
     let mut local = Local { status: code, headers: fields, body, details };
     if stream.exchange.is_grpc() {
         as_grpc(&mut local, grpc);

@@ -266,6 +266,32 @@ async fn calls_time_out() {
     assert_eq!(send(&chain, get("/")).await.unwrap().status, 504);
 }
 
+#[tokio::test(start_paused = true)]
+async fn modules_that_deny_by_the_status_deny_if_their_service_fails() {
+    // Like APISIX's `forward-auth`, the module returns CONTINUE, ignores the number of headers, and lets a
+    // request pass if it finds no status.
+    let code = r#"
+        (global $id (mut i32) (i32.const 0))
+        (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
+            (global.set $id (local.get $id)) CALL (i32.const 0))
+        (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+            (call $want (i32.const 0) (call $effective (global.get $id)))
+            (if (i32.eqz (call $get (i32.const 6) «:status» (i32.const 0) (i32.const 4))) (then
+                (if (i32.ge_u (i32.load8_u (i32.load (i32.const 0))) (i32.const 0x33)) (then
+                    (call $want (i32.const 0)
+                        (call $respond (i32.const 403) «» (i32.load (i32.const 0)) (i32.load (i32.const 4))
+                            ‹› (i32.const -1))))))))"#;
+    for (path, buffer, status, seen) in
+        [("/yes", 1000, 200, ""), ("/wait", 1000, 403, "504"), ("/longer", 5, 403, "503")]
+    {
+        let bench = Bench::new();
+        let mut filter = bench.filter("test", &code.replace("CALL", &call_to("auth", path)));
+        filter.limits.buffer = services::Bytes(buffer);
+        let answer = send(&bench.chain(&[filter]), get("/")).await.unwrap();
+        assert_eq!((answer.status.as_u16(), &answer.body[..]), (status, seen.as_bytes()), "{path}");
+    }
+}
+
 #[tokio::test]
 async fn cancelled_requests_cancel_their_calls() {
     let bench = Bench::new();

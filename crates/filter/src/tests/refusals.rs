@@ -74,23 +74,164 @@ async fn exhausted_calls_block_the_request() {
     assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap_err(), Failed::Refused("auth".into()));
 }
 
+/// A call that the host permits.
+const ALLOWED: &str = "(call $want (i32.const 0) (call $http_call «auth»
+    ‹:method GET|:path /yes|:authority a› «» ‹› (i32.const 5000) (i32.const 16)))";
+/// A call that the host refuses.
+const REFUSED: &str = "(drop (call $http_call «nobody» ‹:method GET|:path /|:authority a› «» ‹›
+    (i32.const 9) (i32.const 16)))";
+const DENIES: &str = "(drop (call $respond (i32.const 401) «» «» ‹› (i32.const -1)))";
+/// Makes the context of the request the effective one.
+const EFFECTIVE: &str = "(call $want (i32.const 0) (call $effective (global.get $id)))";
+const RESUMES: &str = "(drop (call $continue (i32.const 0)))";
+
+/// A module that makes calls in a callback of the request, returns `action`, and runs `then` in the callback
+/// of each call. `$answers` is the number of these callbacks.
+fn asking_in(part: &str, calls: &str, action: u32, then: &str) -> String {
+    format!(
+        "(global $id (mut i32) (i32.const 0))
+        (global $answers (mut i32) (i32.const 0))
+        (func (export \"proxy_on_request_{part}\") (param $id i32) (param i32 i32) (result i32)
+            (global.set $id (local.get $id)) {calls} (i32.const {action}))
+        (func (export \"proxy_on_http_call_response\") (param i32 i32 i32 i32 i32)
+            (global.set $answers (i32.add (global.get $answers) (i32.const 1)))
+            {then})"
+    )
+}
+
+fn refused<T>() -> Result<T, Failed> {
+    Err(Failed::Refused("auth".into()))
+}
+
+/// Sends a request with a body through a filter, and returns the status of its response.
+async fn status_through(bench: &Bench, filter: &FilterConfig) -> Result<u16, Failed> {
+    let answer = send(&bench.chain(std::slice::from_ref(filter)), post("x")).await;
+    answer.map(|answer| answer.status.as_u16())
+}
+
 #[tokio::test]
-async fn modules_can_recover_from_a_refusal() {
-    let refused = "(drop (call $http_call «nobody» ‹:path /› «» ‹› (i32.const 9) (i32.const 16)))";
-    for (name, then, status) in [
-        (
-            "another target",
-            "(drop (call $http_call «auth» ‹:path /yes› «» ‹› (i32.const 5000) (i32.const 16)))",
-            200,
-        ),
-        ("its own answer", "(drop (call $respond (i32.const 401) «» «» ‹› (i32.const -1)))", 401),
+async fn refusals_in_the_callback_of_a_call_block_the_request_that_waits_for_it() {
+    // Like modules of APISIX, the module returns CONTINUE, and the request waits for its call.
+    for part in ["headers", "body"] {
+        for (name, call) in REFUSED_CALLS {
+            let bench = Bench::new();
+            let then = format!("{EFFECTIVE} (drop (call {call}))");
+            let mut filter = bench.filter("auth", &asking_in(part, ALLOWED, 0, &then));
+            filter.limits.buffer = services::Bytes(100_000);
+            assert_eq!(status_through(&bench, &filter).await, refused(), "{part} {name}");
+            assert_eq!(*bench.answers.asked.lock().unwrap(), ["GET auth /yes"], "{part} {name}");
+            filter.on_refusal = OnRefusal::Open;
+            assert_eq!(status_through(&bench, &filter).await, Ok(200), "{part} {name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn calls_that_are_used_up_in_the_callback_of_a_call_block_the_request() {
+    let again = ALLOWED.replacen("(call $want (i32.const 0) ", "(drop ", 1);
+    for part in ["headers", "body"] {
+        let bench = Bench::new();
+        let mut filter = bench.filter("auth", &asking_in(part, ALLOWED, 0, &format!("{EFFECTIVE} {again}")));
+        filter.limits.calls = 1;
+        assert_eq!(status_through(&bench, &filter).await, refused(), "{part}");
+    }
+}
+
+#[tokio::test]
+async fn refusals_outlast_the_callbacks_of_other_calls() {
+    let calls = format!("{ALLOWED} {ALLOWED}");
+    let first = format!("{EFFECTIVE} (if (i32.eq (global.get $answers) (i32.const 1)) (then {REFUSED}))");
+    let both = format!("{first} (if (i32.eq (global.get $answers) (i32.const 2)) (then {RESUMES}))");
+    for (dialect, action, then) in [
+        (Dialect::Lenient, 0, &first),
+        (Dialect::Lenient, 0, &both),
+        (Dialect::Lenient, 1, &both),
+        (Dialect::Strict, 1, &both),
+    ] {
+        for part in ["headers", "body"] {
+            let bench = Bench::new();
+            let mut filter = bench.filter("auth", &asking_in(part, &calls, action, then));
+            filter.dialect = dialect;
+            let status = status_through(&bench, &filter).await;
+            assert_eq!(status, refused(), "{dialect:?} {action} {part} {then}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn calls_made_later_do_not_settle_a_refusal() {
+    let calls = format!("{REFUSED} {ALLOWED}");
+    let resumes = format!("{EFFECTIVE} {RESUMES}");
+    for dialect in [Dialect::Lenient, Dialect::Strict] {
+        for (action, then) in [(0, ""), (1, &*resumes)] {
+            let bench = Bench::new();
+            let mut filter = bench.filter("auth", &asking_in("headers", &calls, action, then));
+            filter.dialect = dialect;
+            assert_eq!(status_through(&bench, &filter).await, refused(), "{dialect:?} {action}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn modules_can_answer_a_request_after_a_refusal() {
+    let later = format!("{EFFECTIVE} {DENIES}");
+    for (calls, action, then) in [
+        (format!("{REFUSED} {DENIES}"), 0, ""),
+        (format!("{REFUSED} {DENIES}"), 1, ""),
+        // The request is held back until the callback of another call.
+        (format!("{REFUSED} {ALLOWED}"), 1, &*later),
     ] {
         let bench = Bench::new();
-        let chain = bench.of(&format!(
-            "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) {refused} {then} (i32.const 0))"
-        ));
-        assert_eq!(send(&chain, get("/")).await.unwrap().status, status, "{name}");
+        let filter = bench.filter("auth", &asking_in("headers", &calls, action, then));
+        assert_eq!(status_through(&bench, &filter).await, Ok(401), "{calls} {action}");
     }
+}
+
+#[tokio::test]
+async fn refusals_in_response_callbacks_do_not_stop_the_rest_of_the_request() {
+    let bench = Bench::new();
+    let chain = bench.of(&format!(
+        "(func (export \"proxy_on_request_body\") (param i32 i32 i32) (result i32) (i32.const 0))
+        (func (export \"proxy_on_response_headers\") (param i32 i32 i32) (result i32) {REFUSED} (i32.const 0))"
+    ));
+    let request = Request::post("/").body(pieces_apart("x", 3)).unwrap();
+    let mirror = async |request: Request<Body>| Response::new(request.into_body());
+    let response = chain.around(request, call(Duration::from_secs(60)), facts(), mirror).await.unwrap();
+    assert_eq!(whole(response).await.unwrap().body, "xxx");
+    assert_eq!(bench.stats().refused_calls, 1);
+}
+
+#[tokio::test]
+async fn local_responses_from_the_root_context_answer_the_request_that_made_the_call() {
+    for (dialect, action) in [(Dialect::Lenient, 0), (Dialect::Lenient, 1), (Dialect::Strict, 1)] {
+        for (status, expected) in [("401", Ok(401)), ("99", refused())] {
+            let bench = Bench::new();
+            // The callback of a call begins in the root context.
+            let then = format!("{} {EFFECTIVE} {RESUMES}", DENIES.replace("401", status));
+            let mut filter = bench.filter("auth", &asking_in("headers", ALLOWED, action, &then));
+            filter.dialect = dialect;
+            assert_eq!(status_through(&bench, &filter).await, expected, "{dialect:?} {action} {status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn refused_calls_from_the_root_context_block_the_request_that_made_the_call() {
+    let bench = Bench::new();
+    let filter = bench.filter("auth", &asking_in("headers", ALLOWED, 0, REFUSED));
+    assert_eq!(status_through(&bench, &filter).await, refused());
+}
+
+#[tokio::test]
+async fn local_responses_outside_of_every_request_are_refused() {
+    let bench = Bench::new();
+    // The module accepts its configuration only if the status is BAD_ARGUMENT.
+    let filter = bench.filter(
+        "auth",
+        r#"(func (export "proxy_on_configure") (param i32 i32) (result i32)
+            (i32.eq (i32.const 2) (call $respond (i32.const 401) «» «» ‹› (i32.const -1))))"#,
+    );
+    assert_eq!(status_through(&bench, &filter).await, Ok(200));
 }
 
 #[tokio::test]
@@ -241,6 +382,25 @@ async fn a_refused_call_is_counted_and_logged_at_intervals() {
         assert!(lines[0].contains(part), "{part}: {lines:?}");
     }
     assert_eq!((bench.stats().refused_calls, bench.stats().failed), (100, 100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_fail_are_logged_with_their_target_and_reason() {
+    for (path, buffer, reason) in [
+        ("/wait", 1000, "a call failed: it took longer than its timeout of 50ms"),
+        ("/longer", 5, "a call failed: its response is larger than the filter's `limits.buffer`"),
+    ] {
+        let bench = Bench::new();
+        let call = ALLOWED.replace("/yes", path).replace("5000", "50");
+        let mut filter = bench.filter("auth", &asking_in("headers", &call, 0, ""));
+        filter.limits.buffer = services::Bytes(buffer);
+        assert_eq!(status_through(&bench, &filter).await, Ok(200));
+        let lines = warnings();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        for part in ["filter=\"auth\"", "upstream=\"auth\"", reason] {
+            assert!(lines[0].contains(part), "{part}: {lines:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -194,6 +194,38 @@ async fn background_callbacks_yield() {
     }
 }
 
+#[tokio::test]
+async fn requests_wait_until_the_callback_of_their_call_has_returned() {
+    let bench = Bench::new();
+    let code = r#"
+        (global $id (mut i32) (i32.const 0))
+        (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
+            (global.set $id (local.get $id))
+            (call $want (i32.const 0) (call $http_call «auth» ‹:method GET|:path /yes|:authority a› «» ‹›
+                (i32.const 60000) (i32.const 16)))
+            (i32.const 0))
+        (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+            (call $spin «go»)
+            (call $want (i32.const 0) (call $effective (global.get $id)))
+            (call $want (i32.const 0) (call $respond (i32.const 401) «» «» ‹› (i32.const -1))))"#;
+    let slow = bench.chain(&[patient(&bench, "slow", code)]);
+    let fast = releasing(&bench, "go");
+    let is_served = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let serving = Arc::clone(&is_served);
+    let handle = async move |request: Request<Body>| {
+        serving.store(true, std::sync::atomic::Ordering::Relaxed);
+        echo(request).await
+    };
+    let mut asked = Box::pin(slow.around(get("/"), call(Duration::from_secs(60)), facts(), handle));
+    assert!((&mut asked).now_or_never().is_none());
+    bench.until(|bench| bench.seen().contains(&"proxy_on_http_call_response".to_owned())).await;
+    // The callback has yielded and may still deny the request, which is polled for another reason.
+    assert!((&mut asked).now_or_never().is_none());
+    send(&fast, get("/")).await.unwrap();
+    assert_eq!(asked.await.unwrap().status(), 401);
+    assert!(!is_served.load(std::sync::atomic::Ordering::Relaxed));
+}
+
 /// The number of traps of the filter `slow`.
 fn traps(bench: &Bench) -> u64 {
     bench.filters.stats().into_iter().find(|stats| stats.filter == "slow").map_or(0, |stats| stats.traps)

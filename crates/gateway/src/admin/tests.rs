@@ -1,5 +1,6 @@
 //! The admin listener against slow clients and requests that try to change state.
 
+use std::cell::Cell;
 use std::path::Path;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -116,6 +117,22 @@ async fn admin_listener_is_read_only() {
     let after = state();
     assert_eq!((before.0, before.1), (after.0, after.1));
     assert!(Arc::ptr_eq(&before.2, &after.2), "another config is in force");
+}
+
+#[tokio::test]
+async fn writes_metrics_outside_of_the_serving_threads() {
+    thread_local! {
+        static HAS_WRITTEN: Cell<bool> = const { Cell::new(false) };
+    }
+    crate::observe_heap(|| {
+        HAS_WRITTEN.set(true);
+        (7, 7)
+    });
+    let mut stream = connected(&gateway());
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
+    let page = rest(stream).await;
+    assert!(page.contains("orfa_heap_bytes 7\n"), "{page}");
+    assert!(!HAS_WRITTEN.get(), "this thread serves the connection");
 }
 
 #[tokio::test]

@@ -5,9 +5,11 @@ use serde::Deserialize;
 use services::Bytes;
 
 /// Limits on the resources that clients may use at once. An address is the IPv4 address of the connected peer,
-/// or the first 64 bits of its IPv6 address. The addresses of `trusted_proxies` are subject to the limits of
-/// all clients only, since they have many clients behind them. Above a limit, connections and requests are
-/// refused and responses are cut off; `orfa_client_limits_reached_total` counts both.
+/// or the first 64 bits of its IPv6 address. The first 48 bits of an IPv6 address, which often belong to one
+/// customer, may have 16 times as much as an address, but at most half of what all clients may have. The
+/// addresses of `trusted_proxies` are subject to the limits of all clients only, since they have many clients
+/// behind them. Above a limit, connections and requests are refused and responses are cut off;
+/// `orfa_client_limits_reached_total` counts both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConnectionsConfig {
@@ -28,8 +30,15 @@ pub struct ConnectionsConfig {
     /// limit are answered with `gateway-overloaded`. An HTTP/1.1 connection has one request at a time.
     #[schemars(range(min = 1))]
     pub requests_per_address: u32,
+    /// Bytes of request bodies that handlers and filters hold, counting bodies of more than 16 KiB until their
+    /// responses begin. A request above the limit is answered with `gateway-overloaded`. A single body may be
+    /// longer.
+    pub request_bodies: Bytes,
+    /// Bytes of request bodies that are held for one address.
+    pub request_bodies_per_address: Bytes,
     /// Response bytes that clients have not yet received, counting chunks of more than 16 KiB and the memory of
-    /// composed responses. A single response may be larger.
+    /// composed responses. A single response may be larger. Over HTTP/2, heads and short responses have the same
+    /// limits, but count apart.
     pub unsent: Bytes,
     /// Response bytes that one address has not yet received.
     pub unsent_per_address: Bytes,
@@ -48,6 +57,8 @@ impl Default for ConnectionsConfig {
             handshakes: 2_000,
             handshakes_per_address: 200,
             requests_per_address: 2_000,
+            request_bodies: Bytes(512 << 20),
+            request_bodies_per_address: Bytes(64 << 20),
             unsent: Bytes(512 << 20),
             unsent_per_address: Bytes(64 << 20),
             unsent_per_connection: Bytes(32 << 20),

@@ -5,7 +5,7 @@ use http::header::{
     HeaderName, VARY,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use services::headers::lists;
+use services::headers::{is_read_whole, lists};
 
 use super::coding::Coding;
 
@@ -41,7 +41,8 @@ const TEXTS: [&str; 18] = [
     "image/x-icon",
 ];
 
-/// Whether the response may be transformed: it has a complete body, and its encoding isn't settled yet.
+/// Whether the response may be transformed: it has a complete body, its encoding isn't settled yet, and no
+/// directive forbids it. Directives beyond those that are read may forbid it.
 pub(super) fn is_open<B>(response: &Response<B>) -> bool {
     let headers = response.headers();
     let has_text = !response.status().is_informational()
@@ -55,6 +56,7 @@ pub(super) fn is_open<B>(response: &Response<B>) -> bool {
     has_text
         && !headers.keys().any(|name| SETTLED.contains(name))
         && !lists(headers, &CACHE_CONTROL, b"no-transform")
+        && is_read_whole(headers, &CACHE_CONTROL)
 }
 
 /// Whether compressing pays. It doesn't for compressed formats, nor for event streams, whose events must arrive

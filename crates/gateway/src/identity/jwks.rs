@@ -14,6 +14,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
 use jsonwebtoken::jwk::{AlgorithmParameters as Kind, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
+use offload::polls::{PollSite, watched};
 use serde::Deserialize as _;
 use serde_json::Value;
 use services::{Fetch, FetchError};
@@ -176,7 +177,7 @@ impl Jwks {
         if let Ok(runtime) = tokio::runtime::Handle::try_current()
             && !self.begun.swap(true, Relaxed)
         {
-            runtime.spawn(keep(Arc::downgrade(self)));
+            runtime.spawn(watched(PollSite::Upstream, keep(Arc::downgrade(self))));
         }
     }
 

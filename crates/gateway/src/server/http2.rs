@@ -2,18 +2,22 @@
 //! limits the resources that clients use.
 //!
 //! One task accepts requests and transfers frames, each request has a task of its own (`http2/stream.rs`),
-//! and the tasks of a connection take turns (`http2/turns.rs`). A connection ends after an idle timeout, when
-//! it stalls, or when its frames amount to a flood (`http2/traffic.rs`).
+//! and the tasks of a connection take turns (`http2/turns.rs`). A poll reads no more frames than a turn has room
+//! for (`http2/frames.rs`). A connection ends after an idle timeout, when it stalls, or when its frames amount to
+//! a flood (`http2/traffic.rs`).
 //!
 //! Two kinds of malformed messages are accepted, since h2 drops the invalid parts before it returns them: a
 //! fragment in `:path`, which HTTP/1.1 refuses, and pseudo-header fields in trailers (RFC 9113, 8.1). Neither
 //! is forwarded.
 
 mod body;
+mod frames;
 mod stream;
 mod traffic;
 mod turns;
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -34,6 +38,7 @@ use super::{BoxError, GREETING, IDLE, MAX_HEAD};
 use crate::access::Logged;
 use crate::client::Client;
 use crate::conform::has_padded_value;
+pub(super) use frames::FrameScanner;
 pub(super) use traffic::Traffic;
 use turns::Turns;
 
@@ -93,8 +98,7 @@ where
 {
     let traffic = Arc::new(Traffic::default());
     let stream = Patient::new(stream, begun, Arc::clone(&traffic));
-    let handshake = builder().handshake(stream);
-    let Ok(connection) = timeout(GREETING, handshake).await else { return Ok(()) };
+    let Ok(connection) = timeout(GREETING, greet(stream, &traffic)).await else { return Ok(()) };
     let mut connection = connection?;
     let pings = connection.ping_pong();
     let mut conversation = Conversation {
@@ -111,7 +115,20 @@ where
         is_ending: false,
         is_broken: false,
     };
-    std::future::poll_fn(|context| conversation.poll(context, &answer)).await
+    poll_fn(|context| conversation.poll(context, &answer)).await
+}
+
+/// Exchanges prefaces with the client.
+async fn greet<S>(stream: Patient<S>, traffic: &Traffic) -> Result<Connection<Patient<S>, Bytes>, h2::Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut handshake = pin!(builder().handshake(stream));
+    poll_fn(|context| {
+        traffic.begin_turn();
+        handshake.as_mut().poll(context)
+    })
+    .await
 }
 
 fn builder() -> Builder {

@@ -1,35 +1,62 @@
 //! Limits on the resources that clients use at once, in total and by network: connections, TLS handshakes,
-//! requests over HTTP/2, and response bytes that they have yet to receive.
+//! requests over HTTP/2, bytes of request bodies, and response bytes that they have yet to receive.
 //!
-//! A network is the IPv4 address or the first 64 bits of the IPv6 address of the connection's peer. A trusted
-//! proxy serves many clients, so only the total limits apply to it. A connection looks up its counters once,
-//! when it is accepted; from then on counting takes a few atomic additions.
+//! A network is the IPv4 address or the first 64 bits of the IPv6 address of the connection's peer. The first 48
+//! bits of an IPv6 address are a block of networks, with limits of its own: a single customer often has all of
+//! it. A trusted proxy serves many clients, so only the total limits apply to it. A connection looks up its
+//! counters once, when it is accepted; from then on counting takes a few atomic additions.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, iter};
 
 use crate::config::ConnectionsConfig;
 use crate::metrics::Page;
+
+/// The factor of a block's limits relative to those of a network, as in the quotas of background work. A block
+/// has no more than half of the limit of all clients.
+const BLOCK_SHARE: u64 = 16;
+/// The bytes of answers over HTTP/2 that count for their connection only. Most connections never have more, and
+/// over HTTP/1.1 a connection's single small answer is not counted either.
+const FREE_ANSWERS: u64 = 16 << 10;
 
 /// The resources that clients use. The state outlives configs.
 #[derive(Debug, Default)]
 pub(crate) struct ClientLimiter {
     all: Usage,
-    /// The usage of networks that have a connection.
-    networks: Mutex<HashMap<u128, Arc<Usage>>>,
+    /// The usage of networks and blocks that have a connection.
+    networks: Mutex<HashMap<Network, Arc<Usage>>>,
     refused: [AtomicU64; LIMITS.len()],
 }
 
-/// The usage of all clients or of one network.
+/// The usage of all clients, of a network or of a block.
 #[derive(Debug, Default)]
 struct Usage {
     connections: AtomicU64,
     handshakes: AtomicU64,
     requests: AtomicU64,
+    bodies: AtomicU64,
     unsent: AtomicU64,
+    /// The bytes of answers over HTTP/2: see [`AnswerPermit`].
+    answers: AtomicU64,
+}
+
+/// A network or a block of networks, by its leading bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Network {
+    bits: u128,
+    is_block: bool,
+}
+
+/// A resource that is limited by network and in total.
+struct Resource {
+    counter: fn(&Usage) -> &AtomicU64,
+    per_address: u64,
+    total: u64,
+    /// The errors for a network or block, and in total.
+    errors: [LimitReached; 2],
 }
 
 /// A limit that was reached.
@@ -37,7 +64,7 @@ struct Usage {
 pub(crate) enum LimitReached {
     #[error("`connections.max`: the gateway has the maximum number of connections")]
     Connections,
-    #[error("`connections.per_address`: the client has the maximum number of connections of an address")]
+    #[error("`connections.per_address`: the client's network has the maximum number of connections")]
     ConnectionsPerAddress,
     #[error("`connections.handshakes`: the maximum number of TLS handshakes are under way")]
     Handshakes,
@@ -45,6 +72,12 @@ pub(crate) enum LimitReached {
         "`connections.handshakes_per_address`: the client has the maximum number of TLS handshakes under way"
     )]
     HandshakesPerAddress,
+    #[error("`connections.request_bodies`: the gateway holds the maximum number of bytes of request bodies")]
+    Bodies,
+    #[error(
+        "`connections.request_bodies_per_address`: the gateway holds too many bytes of the client's request bodies"
+    )]
+    BodiesPerAddress,
     #[error("`connections.unsent`: clients have yet to receive the maximum number of bytes of responses")]
     Unsent,
     #[error(
@@ -58,11 +91,13 @@ pub(crate) enum LimitReached {
 }
 
 /// Each limit with its field in the config.
-const LIMITS: [(LimitReached, &str); 7] = [
+const LIMITS: [(LimitReached, &str); 9] = [
     (LimitReached::Connections, "max"),
     (LimitReached::ConnectionsPerAddress, "per_address"),
     (LimitReached::Handshakes, "handshakes"),
     (LimitReached::HandshakesPerAddress, "handshakes_per_address"),
+    (LimitReached::Bodies, "request_bodies"),
+    (LimitReached::BodiesPerAddress, "request_bodies_per_address"),
     (LimitReached::Unsent, "unsent"),
     (LimitReached::UnsentPerAddress, "unsent_per_address"),
     (LimitReached::UnsentPerConnection, "unsent_per_connection"),
@@ -73,24 +108,42 @@ const LIMITS: [(LimitReached, &str); 7] = [
 pub(crate) struct ConnectionPermit {
     limiter: Arc<ClientLimiter>,
     limits: ConnectionsConfig,
-    /// `None` for a trusted proxy.
-    network: Option<(u128, Arc<Usage>)>,
+    /// The network and the block of the peer. A trusted proxy has none.
+    networks: [Option<(Network, Arc<Usage>)>; 2],
     unsent: AtomicU64,
+    /// The bytes of answers over HTTP/2, including the free ones.
+    answers: AtomicU64,
 }
 
 /// A guard that counts a TLS handshake in progress.
 #[derive(Debug)]
 pub(crate) struct HandshakePermit<'a>(&'a ConnectionPermit);
 
-/// A guard that counts a request over HTTP/2 until its response is received.
+/// A guard that counts a request over HTTP/2 until h2 has all of its response.
 #[derive(Debug)]
 pub(crate) struct RequestPermit(Arc<ConnectionPermit>);
+
+/// A guard that counts the bytes of a request's body while the gateway holds them.
+#[derive(Debug)]
+pub(crate) struct BodyPermit {
+    connection: Arc<ConnectionPermit>,
+    bytes: AtomicU64,
+}
 
 /// A guard that counts response bytes until the client receives them.
 #[derive(Debug)]
 pub(crate) struct UnsentPermit {
     connection: Arc<ConnectionPermit>,
     bytes: u64,
+}
+
+/// A guard that counts an answer over HTTP/2 until its bytes have been written to the connection.
+#[derive(Debug)]
+pub(crate) struct AnswerPermit {
+    connection: Arc<ConnectionPermit>,
+    bytes: u64,
+    /// The part of the bytes that counts for networks and in total.
+    shared: u64,
 }
 
 impl ClientLimiter {
@@ -104,26 +157,32 @@ impl ClientLimiter {
         is_trusted: bool,
         limits: &ConnectionsConfig,
     ) -> Result<ConnectionPermit, LimitReached> {
-        if !take(&self.all.connections, 1, limits.max()) {
+        let max = limits.max();
+        if !take(&self.all.connections, 1, max) {
             return Err(self.refuse(LimitReached::Connections));
         }
         let mut permit = ConnectionPermit {
             limiter: Arc::clone(self),
             limits: *limits,
-            network: None,
+            networks: [None, None],
             unsent: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
         };
-        if !is_trusted {
-            let key = network(peer);
-            let mut networks = self.networks();
-            let usage = networks.entry(key).or_default();
-            if !take(&usage.connections, 1, limits.per_address.into()) {
+        if is_trusted {
+            return Ok(permit);
+        }
+        let mut networks = self.networks();
+        for (place, network) in permit.networks.iter_mut().zip(networks_of(peer)) {
+            let Some(network) = network else { continue };
+            let usage = networks.entry(network).or_default();
+            if !take(&usage.connections, 1, network.limit(limits.per_address.into(), max)) {
                 // Dropping the permit takes the lock.
                 drop(networks);
                 return Err(self.refuse(LimitReached::ConnectionsPerAddress));
             }
-            permit.network = Some((key, Arc::clone(usage)));
+            *place = Some((network, Arc::clone(usage)));
         }
+        drop(networks);
         Ok(permit)
     }
 
@@ -137,13 +196,24 @@ impl ClientLimiter {
         limit
     }
 
-    fn networks(&self) -> MutexGuard<'_, HashMap<u128, Arc<Usage>>> {
+    fn networks(&self) -> MutexGuard<'_, HashMap<Network, Arc<Usage>>> {
         self.networks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The bytes of responses that clients have yet to receive.
+    pub(crate) fn unsent_bytes(&self) -> u64 {
+        self.all.unsent.load(Relaxed) + self.all.answers.load(Relaxed)
     }
 
     /// Writes the current usage and the number of refusals by limit.
     pub(crate) fn write(&self, page: &mut Page<'_>) -> fmt::Result {
-        let unsent = [([], self.all.unsent.load(Relaxed))];
+        let bodies = [([], self.all.bodies.load(Relaxed))];
+        page.gauge(
+            "orfa_request_bodies_buffered_bytes",
+            "Bytes of request bodies that the gateway holds",
+            bodies,
+        )?;
+        let unsent = [([], self.unsent_bytes())];
         page.gauge("orfa_unsent_bytes", "Bytes of responses that clients have yet to receive", unsent)?;
         let handshakes = [([], self.all.handshakes.load(Relaxed))];
         page.gauge("orfa_handshakes_in_flight", "TLS handshakes in flight", handshakes)?;
@@ -155,8 +225,36 @@ impl ClientLimiter {
 }
 
 impl ConnectionPermit {
+    /// The usage of the networks, and then that of all clients.
     fn usages(&self) -> impl Iterator<Item = &Usage> {
-        std::iter::once(&self.limiter.all).chain(self.network.as_ref().map(|(_, usage)| &**usage))
+        let networks = self.networks.iter().flatten().map(|(_, usage)| &**usage);
+        networks.chain(iter::once(&self.limiter.all))
+    }
+
+    /// Counts an amount of a resource for the networks and for all clients, or for none of them. The user of the
+    /// resource has taken `own` of it already.
+    fn take_shared(&self, resource: &Resource, own: u64, amount: u64) -> Result<(), LimitReached> {
+        let Resource { counter, per_address, total, errors: [of_network, of_all] } = *resource;
+        let networks = self.networks.iter().flatten();
+        let limits = networks.map(|(network, _)| (network.limit(per_address, total), of_network));
+        let limits = limits.chain(iter::once((total, of_all)));
+        for (number, (usage, (most, error))) in self.usages().zip(limits).enumerate() {
+            if !take_more(counter(usage), own, amount, most) {
+                self.usages().take(number).for_each(|usage| _ = counter(usage).fetch_sub(amount, Relaxed));
+                return Err(self.limiter.refuse(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the resource of unsent bytes that this counter counts.
+    fn unsent_by(&self, counter: fn(&Usage) -> &AtomicU64) -> Resource {
+        Resource {
+            counter,
+            per_address: self.limits.unsent_per_address.0,
+            total: self.limits.unsent.0,
+            errors: [LimitReached::UnsentPerAddress, LimitReached::Unsent],
+        }
     }
 
     /// Starts a TLS handshake.
@@ -164,16 +262,13 @@ impl ConnectionPermit {
     /// # Errors
     /// Fails if there are too many, in total or of this network.
     pub(crate) fn handshake(&self) -> Result<HandshakePermit<'_>, LimitReached> {
-        let (limiter, limits) = (&self.limiter, &self.limits);
-        if !take(&limiter.all.handshakes, 1, limits.handshakes.into()) {
-            return Err(limiter.refuse(LimitReached::Handshakes));
-        }
-        if let Some((_, usage)) = &self.network
-            && !take(&usage.handshakes, 1, limits.handshakes_per_address.into())
-        {
-            limiter.all.handshakes.fetch_sub(1, Relaxed);
-            return Err(limiter.refuse(LimitReached::HandshakesPerAddress));
-        }
+        let handshakes = Resource {
+            counter: |usage| &usage.handshakes,
+            per_address: self.limits.handshakes_per_address.into(),
+            total: self.limits.handshakes.into(),
+            errors: [LimitReached::HandshakesPerAddress, LimitReached::Handshakes],
+        };
+        self.take_shared(&handshakes, 0, 1)?;
         Ok(HandshakePermit(self))
     }
 
@@ -183,10 +278,18 @@ impl ConnectionPermit {
         RequestPermit(Arc::clone(self))
     }
 
-    /// Whether the network has more requests in flight than its limit.
+    /// Whether the network or its block has more requests in flight than its limit.
     pub(crate) fn is_crowded(&self) -> bool {
         let most = u64::from(self.limits.requests_per_address);
-        self.network.as_ref().is_some_and(|(_, usage)| usage.requests.load(Relaxed) > most)
+        let is_above = |(network, usage): &(Network, Arc<Usage>)| {
+            usage.requests.load(Relaxed) > network.limit(most, u64::MAX)
+        };
+        self.networks.iter().flatten().any(is_above)
+    }
+
+    /// Starts to count the bytes of a request's body.
+    pub(crate) fn body(self: &Arc<Self>) -> BodyPermit {
+        BodyPermit { connection: Arc::clone(self), bytes: AtomicU64::new(0) }
     }
 
     /// Counts response bytes until the client receives them. A single piece is always admitted, however
@@ -195,48 +298,128 @@ impl ConnectionPermit {
     /// # Errors
     /// Fails if the connection, its network or all clients together have too many bytes to receive already.
     pub(crate) fn keep(self: &Arc<Self>, bytes: u64) -> Result<UnsentPermit, LimitReached> {
-        let limits = &self.limits;
-        if !take(&self.unsent, bytes, limits.unsent_per_connection.0) {
+        if !take(&self.unsent, bytes, self.limits.unsent_per_connection.0) {
             return Err(self.limiter.refuse(LimitReached::UnsentPerConnection));
         }
-        let network = self.network.as_ref().map(|(_, usage)| &usage.unsent);
-        if network.is_some_and(|unsent| !take(unsent, bytes, limits.unsent_per_address.0)) {
+        if let Err(limit) = self.take_shared(&self.unsent_by(|usage| &usage.unsent), 0, bytes) {
             self.unsent.fetch_sub(bytes, Relaxed);
-            return Err(self.limiter.refuse(LimitReached::UnsentPerAddress));
-        }
-        if !take(&self.limiter.all.unsent, bytes, limits.unsent.0) {
-            self.unsent.fetch_sub(bytes, Relaxed);
-            network.into_iter().for_each(|unsent| _ = unsent.fetch_sub(bytes, Relaxed));
-            return Err(self.limiter.refuse(LimitReached::Unsent));
+            return Err(limit);
         }
         Ok(UnsentPermit { connection: Arc::clone(self), bytes })
+    }
+}
+
+impl BodyPermit {
+    /// Counts `total` bytes of the body. A body is always admitted if no others are counted, however long.
+    ///
+    /// # Errors
+    /// Fails if too many bytes are held for the network or for all clients together.
+    pub(crate) fn hold(&self, total: u64) -> Result<(), LimitReached> {
+        let own = self.bytes.load(Relaxed);
+        let more = total.saturating_sub(own);
+        if more == 0 {
+            return Ok(());
+        }
+        let limits = &self.connection.limits;
+        let bodies = Resource {
+            counter: |usage| &usage.bodies,
+            per_address: limits.request_bodies_per_address.0,
+            total: limits.request_bodies.0,
+            errors: [LimitReached::BodiesPerAddress, LimitReached::Bodies],
+        };
+        self.connection.take_shared(&bodies, own, more)?;
+        self.bytes.fetch_add(more, Relaxed);
+        Ok(())
+    }
+
+    /// Releases the bytes.
+    pub(crate) fn release(&self) {
+        let bytes = self.bytes.swap(0, Relaxed);
+        self.connection.usages().for_each(|usage| _ = usage.bodies.fetch_sub(bytes, Relaxed));
+    }
+}
+
+impl RequestPermit {
+    /// Counts an answer over HTTP/2 of at least this many bytes. Such answers have an account of their own, so
+    /// that long ones, which are counted by [`ConnectionPermit::keep`], do not displace the short ones.
+    ///
+    /// # Errors
+    /// Fails if the network or all clients together have too many bytes to receive already.
+    pub(crate) fn answer(&self, bytes: u64) -> Result<AnswerPermit, LimitReached> {
+        let connection = &self.0;
+        let mut permit = AnswerPermit { connection: Arc::clone(connection), bytes, shared: 0 };
+        if connection.answers.fetch_add(bytes, Relaxed) + bytes > FREE_ANSWERS {
+            connection.take_shared(&connection.unsent_by(|usage| &usage.answers), 0, bytes)?;
+            permit.shared = bytes;
+        }
+        Ok(permit)
+    }
+}
+
+impl AnswerPermit {
+    /// Counts the answer with this many bytes if it counts with fewer, even above the limit: its client has
+    /// most of it.
+    pub(crate) fn grow_to(&mut self, bytes: u64) {
+        let more = bytes.saturating_sub(self.bytes);
+        if more == 0 {
+            return;
+        }
+        self.bytes += more;
+        if self.connection.answers.fetch_add(more, Relaxed) + more > FREE_ANSWERS {
+            self.shared += more;
+            self.connection.usages().for_each(|usage| _ = usage.answers.fetch_add(more, Relaxed));
+        }
+    }
+}
+
+impl Network {
+    /// The limit of a resource, given that of a network and that of all clients.
+    fn limit(self, per_address: u64, total: u64) -> u64 {
+        if !self.is_block {
+            return per_address;
+        }
+        per_address.saturating_mul(BLOCK_SHARE).min(total / 2).max(per_address)
     }
 }
 
 /// Adds an amount unless the result would exceed the maximum. An amount above the maximum is admitted if the
 /// counter is zero.
 fn take(counter: &AtomicU64, amount: u64, most: u64) -> bool {
-    let more = |taken: u64| (taken == 0 || taken.saturating_add(amount) <= most).then(|| taken + amount);
+    take_more(counter, 0, amount, most)
+}
+
+/// Like [`take`], for a user that has taken `own` already: an amount above the maximum is admitted if no others
+/// have taken any.
+fn take_more(counter: &AtomicU64, own: u64, amount: u64, most: u64) -> bool {
+    let more = |taken: u64| (taken == own || taken.saturating_add(amount) <= most).then(|| taken + amount);
     counter.fetch_update(Relaxed, Relaxed, more).is_ok()
 }
 
-/// Returns the network of an address: an IPv4 address, or the first 64 bits of an IPv6 address, since a
-/// client with one address of such a network usually has all of them.
-fn network(address: IpAddr) -> u128 {
+/// Returns the network of an address and its block. A network is an IPv4 address, or the first 64 bits of an
+/// IPv6 address, since a client with one address of such a network usually has all of them.
+fn networks_of(address: IpAddr) -> [Option<Network>; 2] {
+    let network = |bits| Some(Network { bits, is_block: false });
     match address.to_canonical() {
-        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(address) => address.to_bits() >> 64 << 64,
+        IpAddr::V4(address) => [network(address.to_ipv6_mapped().to_bits()), None],
+        IpAddr::V6(address) => {
+            let bits = address.to_bits();
+            [network(bits >> 64 << 64), Some(Network { bits: bits >> 80 << 80, is_block: true })]
+        }
     }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.limiter.all.connections.fetch_sub(1, Relaxed);
-        let Some((key, usage)) = self.network.take() else { return };
+        if self.networks.iter().all(Option::is_none) {
+            return;
+        }
         let mut networks = self.limiter.networks();
-        // Decremented under the lock, so that no connection is added in between.
-        if usage.connections.fetch_sub(1, Relaxed) == 1 {
-            networks.remove(&key);
+        for (network, usage) in self.networks.iter().flatten() {
+            // Decremented under the lock, so that no connection is added in between.
+            if usage.connections.fetch_sub(1, Relaxed) == 1 {
+                networks.remove(network);
+            }
         }
     }
 }
@@ -253,10 +436,25 @@ impl Drop for RequestPermit {
     }
 }
 
+impl Drop for BodyPermit {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
 impl Drop for UnsentPermit {
     fn drop(&mut self) {
         self.connection.unsent.fetch_sub(self.bytes, Relaxed);
         self.connection.usages().for_each(|usage| _ = usage.unsent.fetch_sub(self.bytes, Relaxed));
+    }
+}
+
+impl Drop for AnswerPermit {
+    fn drop(&mut self) {
+        self.connection.answers.fetch_sub(self.bytes, Relaxed);
+        if self.shared > 0 {
+            self.connection.usages().for_each(|usage| _ = usage.answers.fetch_sub(self.shared, Relaxed));
+        }
     }
 }
 

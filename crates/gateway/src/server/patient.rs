@@ -1,29 +1,38 @@
 //! The transport of an HTTP/2 connection. It replays the bytes that were read to detect the version, cuts off
-//! clients that read nothing of their responses, and makes clients that send much yield to others. An
-//! HTTP/1.1 connection does this itself.
+//! clients that read nothing of their responses, and makes clients that send much yield to others: bytes that
+//! do not fit in a turn wait here. An HTTP/1.1 connection does this itself.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::UNREAD;
-use super::http2::Traffic;
+use super::http2::{FrameScanner, Traffic};
 use super::stall::Stall;
 
 /// A connection with a write timeout and fair reads.
 pub(super) struct Patient<S> {
     stream: S,
-    begun: Vec<u8>,
+    /// The bytes that were read from the stream and not passed on.
+    begun: Bytes,
+    frames: FrameScanner,
     unread: Stall,
     traffic: Arc<Traffic>,
 }
 
 impl<S> Patient<S> {
     pub(super) fn new(stream: S, begun: Vec<u8>, traffic: Arc<Traffic>) -> Self {
-        Self { stream, begun, unread: Stall::default(), traffic }
+        Self {
+            stream,
+            begun: begun.into(),
+            frames: FrameScanner::default(),
+            unread: Stall::default(),
+            traffic,
+        }
     }
 
     /// Returns the result of a write, or a timeout if the client has read nothing for too long.
@@ -43,19 +52,24 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.begun.is_empty() {
-            if !self.traffic.may_read() {
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
+        let Self { stream, begun, frames, traffic, .. } = &mut *self;
+        let Some(room) = traffic.room() else {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        };
+        if begun.is_empty() {
             let before = buffer.filled().len();
-            let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-            self.traffic.note_read(buffer.filled().len() - before);
-            return read;
+            ready!(Pin::new(&mut stream.take(room)).poll_read(context, buffer))?;
+            let read = &buffer.filled()[before..];
+            let scanned = frames.scan(read, room);
+            *begun = Bytes::copy_from_slice(&read[scanned.bytes..]);
+            buffer.set_filled(before + scanned.bytes);
+            traffic.note_read(scanned);
+        } else {
+            let scanned = frames.scan(&begun[..begun.len().min(buffer.remaining())], room);
+            buffer.put_slice(&begun.split_to(scanned.bytes));
+            traffic.note_read(scanned);
         }
-        let length = self.begun.len().min(buffer.remaining());
-        buffer.put_slice(&self.begun[..length]);
-        self.begun = self.begun.split_off(length);
         Poll::Ready(Ok(()))
     }
 }

@@ -26,11 +26,15 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 
 /// Encodes a literal field that is in no table (RFC 7541, 6.2.2).
 fn field(name: &str, value: &str) -> Vec<u8> {
-    let length = |text: &str| {
-        assert!(text.len() < 127, "longer lengths need more bytes");
-        text.len() as u8
+    // The number of bytes, as an integer with a prefix of seven bits (RFC 7541, 5.1).
+    let length = |text: &str| match text.len() {
+        short @ ..127 => vec![short as u8],
+        long => {
+            assert!(long < 127 + (1 << 14), "longer lengths need more bytes");
+            vec![127, (long - 127) as u8 | 128, ((long - 127) >> 7) as u8]
+        }
     };
-    [&[0, length(name)], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
+    [&[0][..], &length(name), name.as_bytes(), &length(value), value.as_bytes()].concat()
 }
 
 /// The head of `GET http://a/echo/x`, with additional fields.
@@ -355,6 +359,27 @@ async fn ends_connections_that_flood_useless_frames() {
         drop(writing.await.unwrap());
         others_are_served(&rig, what).await;
     }
+}
+
+#[tokio::test]
+async fn ends_connections_that_change_their_settings_again_and_again() {
+    let rig = Rig::new(CONFIG).await;
+    let mut connection = Connection::open(&rig, &[]).await;
+    let changes = [[0, 4, 0, 0, 0, 0], [0, 4, 0, 0, 0, 1]].map(|settings| frame(SETTINGS, 0, 0, &settings));
+    connection.send(&[changes.concat().repeat(1_000), frame(PING, 0, 0, &[0; 8])].concat()).await;
+    loop {
+        match connection.next().await {
+            Some((GOAWAY, _, payload)) => {
+                assert_eq!(payload[4..8], 11_u32.to_be_bytes());
+                break;
+            }
+            Some((PING, ..)) => panic!("2,000 changes were accepted"),
+            Some(_) => {}
+            // A reset may overtake the farewell.
+            None => break,
+        }
+    }
+    others_are_served(&rig, "changes of settings").await;
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::frames::{Connection, DATA, END_HEADERS, END_STREAM, HEADERS, RESET, frame, head_of};
-use super::rig::{Rig, get};
+use super::rig::{Rig, get, post};
 
 /// SETTINGS_INITIAL_WINDOW_SIZE with the value 0 (RFC 9113, section 6.5.2).
 const NO_WINDOW: [u8; 6] = [0, 4, 0, 0, 0, 0];
@@ -156,6 +156,31 @@ async fn resets_responses_above_the_limit_of_unsent_bytes() {
         let mut other = Connection::open(&rig, &[]).await;
         other.send(&ask(1, "/echo/x")).await;
         assert_eq!(other.fate(1).await, HEADERS, "{limits}");
+    }
+}
+
+#[tokio::test]
+async fn refuses_bodies_above_the_limit_of_held_bytes() {
+    for limits in ["{ request_bodies_per_address: 100KiB }", "{ request_bodies: 100KiB }"] {
+        let query = "routes: [{ path: /query, query: { services: [echo] } }, ";
+        let config = config(limits).replace("routes: [", query) + "runtime: { instances: 1 }\n";
+        let rig = Rig::new(&config).await;
+        let head = "POST /query HTTP/1.1\r\nhost: a\r\ncontent-type: text/javascript\r\ncontent-length: 90000\r\n\r\n";
+        let begun = [head.as_bytes(), " ".repeat(80_000).as_bytes()].concat();
+        let (mut first, mut second) = (rig.connect().await, rig.connect().await);
+        first.write_all(&begun).await.unwrap();
+        second.write_all(&begun).await.unwrap();
+        let (mut one, mut other) = (vec![0; 4096], vec![0; 4096]);
+        let refusal = tokio::select! {
+            read = first.read(&mut one) => { one.truncate(read.unwrap()); one }
+            read = second.read(&mut other) => { other.truncate(read.unwrap()); other }
+        };
+        let refusal = String::from_utf8_lossy(&refusal);
+        assert!(refusal.starts_with("HTTP/1.1 503 "), "{limits}: {refusal}");
+        assert!(refusal.contains("gateway-overloaded"), "{limits}: {refusal}");
+        // A service receives a body piece by piece, so that none of it is held.
+        let sent = rig.ask(post("/echo/x", &"x".repeat(200_000))).await;
+        assert_eq!(sent.status(), StatusCode::OK, "{limits}");
     }
 }
 

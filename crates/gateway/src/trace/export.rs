@@ -2,13 +2,14 @@
 //!
 //! A slow or unreachable collector causes dropped spans, which are counted, but never delays a request.
 
-use std::mem;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
+use offload::polls::{PollSite, watched};
 use prost::Message;
 use services::{Fetch, FetchError};
 use tokio::sync::{Notify, watch};
@@ -68,7 +69,7 @@ struct Queue {
 
 #[derive(Default)]
 struct State {
-    pending: Vec<Span>,
+    pending: VecDeque<Span>,
     is_ending: bool,
 }
 
@@ -78,10 +79,10 @@ impl Exporter {
         let queue = Arc::new(Queue { tally, ..Queue::default() });
         let (alive, ended) = watch::channel(());
         let theirs = Arc::clone(&queue);
-        tokio::spawn(async move {
+        tokio::spawn(watched(PollSite::Upstream, async move {
             theirs.run(&collector).await;
             drop(alive);
-        });
+        }));
         Self { queue, ended }
     }
 
@@ -133,11 +134,12 @@ impl Queue {
 
     async fn run(&self, collector: &Collector) {
         loop {
-            let (spans, is_ending) = self.next().await;
-            for batch in spans.chunks(BATCH) {
+            let (batch, is_ending) = self.next().await;
+            let count = batch.len() as u64;
+            if count > 0 {
                 let sent = collector.send(batch).await;
                 let tally = if sent { &self.tally.exported } else { &self.tally.failed };
-                tally.fetch_add(batch.len() as u64, Relaxed);
+                tally.fetch_add(count, Relaxed);
             }
             if is_ending && self.lock().pending.is_empty() {
                 return;
@@ -145,25 +147,31 @@ impl Queue {
         }
     }
 
-    /// Waits for spans, and then for more of them until [`COLLECT`] has passed. Returns all queued spans, and
-    /// whether the exporter is ending.
+    /// Waits for spans, and then for more of them until [`COLLECT`] has passed, unless there is a whole batch.
+    /// Returns the next batch, and whether the exporter is ending. Thousands of spans at once would take
+    /// milliseconds to encode and to free.
     async fn next(&self) -> (Vec<Span>, bool) {
         while self.is_idle() {
             self.changed.notified().await;
         }
-        let is_ending = self.lock().is_ending;
-        if !is_ending {
+        let is_due = {
+            let state = self.lock();
+            state.is_ending || state.pending.len() >= BATCH
+        };
+        if !is_due {
             let _ = timeout(COLLECT, self.changed.notified()).await;
         }
         let mut state = self.lock();
-        (mem::take(&mut state.pending), state.is_ending)
+        let count = state.pending.len().min(BATCH);
+        (state.pending.drain(..count).collect(), state.is_ending)
     }
 }
 
 impl Collector {
     /// Sends spans. Returns whether the collector accepted them.
-    async fn send(&self, spans: &[Span]) -> bool {
-        let body = Bytes::from(self.message(spans).encode_to_vec());
+    async fn send(&self, batch: Vec<Span>) -> bool {
+        let spans = batch.len();
+        let body = Bytes::from(self.message(batch).encode_to_vec());
         for attempt in 1.. {
             match self.fetch.send(self.request(body.clone()), TIME, ANSWER).await {
                 Ok(answer) if answer.status().is_success() => return true,
@@ -171,11 +179,11 @@ impl Collector {
                 Err(FetchError::Unreachable(_)) if attempt < ATTEMPTS => {}
                 Ok(answer) => {
                     let status = answer.status().as_u16();
-                    tracing::warn!(status, spans = spans.len(), "the collector refused spans");
+                    tracing::warn!(status, spans, "the collector refused spans");
                     return false;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, spans = spans.len(), "the collector did not take spans");
+                    tracing::warn!(%error, spans, "the collector did not take spans");
                     return false;
                 }
             }
@@ -194,12 +202,12 @@ impl Collector {
         request
     }
 
-    fn message(&self, spans: &[Span]) -> ExportTraceServiceRequest {
+    fn message(&self, spans: Vec<Span>) -> ExportTraceServiceRequest {
         let version = env!("CARGO_PKG_VERSION");
         let attributes =
             vec![otlp::text("service.name", &*self.service_name), otlp::text("service.version", version)];
         let scope = Some(InstrumentationScope { name: "orfa".to_owned(), version: version.to_owned() });
-        let scope_spans = vec![ScopeSpans { scope, spans: spans.to_vec() }];
+        let scope_spans = vec![ScopeSpans { scope, spans }];
         let resource = Some(Resource { attributes });
         ExportTraceServiceRequest { resource_spans: vec![ResourceSpans { resource, scope_spans }] }
     }
@@ -208,4 +216,23 @@ impl Collector {
 /// Whether OTLP allows a retry after this status.
 fn asks_for_patience(status: StatusCode) -> bool {
     matches!(status.as_u16(), 429 | 502 | 503 | 504)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn takes_one_batch_at_a_time() {
+        let queue = Queue::default();
+        queue.lock().pending.extend(vec![Span::default(); 2 * BATCH + 1]);
+        let began = tokio::time::Instant::now();
+        for (count, waited) in [(BATCH, Duration::ZERO), (BATCH, Duration::ZERO), (1, COLLECT)] {
+            let (batch, is_ending) = queue.next().await;
+            assert_eq!((batch.len(), is_ending), (count, false));
+            assert!(began.elapsed() >= waited && (began.elapsed() < COLLECT || count < BATCH));
+        }
+        queue.end();
+        assert_eq!(queue.next().await, (Vec::new(), true));
+    }
 }

@@ -4,12 +4,14 @@ use std::collections::HashSet;
 
 use futures_util::FutureExt;
 use json::{Kind, Node};
+use offload::work;
 use serde_json::Value as Json;
+use services::calls::divide;
+use tokio::sync::SemaphorePermit;
 
 use super::lists::{Id, List};
 use super::{Asking, all, has_key};
 use crate::fetched::{Fetched, Found, Place};
-use crate::poll_work;
 use crate::reason::Reason;
 use crate::remote::{self, Query, Response, Sorted, write_list, write_name, write_variables};
 use crate::subgraph::{From, Joined};
@@ -20,6 +22,8 @@ pub(super) const ITEM: &str = "orfa_key";
 const LIST: &str = "orfa_list";
 /// The maximum number of objects per document.
 const MOST_FIELDS: usize = 50;
+/// The maximum length of a document in bytes, unless it is for a single object: that of a client's document.
+const MOST_BYTES: usize = 256 << 10;
 
 /// The arguments of a field: name, type, and origin of the value.
 type Filled = [(Box<str>, Box<str>, From)];
@@ -41,8 +45,8 @@ impl Asking<'_> {
         joined: &Joined,
         ids: &[Id<'_>],
     ) -> Result<List, Reason> {
-        let id = |id: &Id<'_>| 1 + id.node.text().len() / 4;
-        offload::leave_for(self.draft_work(1) + ids.iter().map(id).sum::<usize>()).await;
+        let id_bytes: usize = ids.iter().map(|id| 1 + id.node.text().len()).sum();
+        let _permit = self.begin_document(1, self.field_bytes(&[]) + id_bytes).await;
         let mut draft = self.draft();
         let wanted = format!("{ITEM}:{} {}", joined.item, self.selection.text);
         draft.field((LIST, name, &wanted), "", filled, |from, out| match from {
@@ -67,17 +71,19 @@ impl Asking<'_> {
     pub(super) async fn each_field(&self, name: &str, filled: &Filled) -> Fetched {
         let rows: Vec<usize> =
             (0..self.keys.len()).filter(|number| has_key(self.keys.row(*number))).collect();
-        let parts: Vec<&[usize]> = rows.chunks(MOST_FIELDS).collect();
+        let lengths: Vec<usize> = rows.iter().map(|row| self.field_bytes(self.keys.row(*row))).collect();
+        let parts = divide(&lengths, 0, MOST_FIELDS, MOST_BYTES);
         if let Err(reason) = self.may_call(parts.len()) {
             return self.failed(reason);
         }
+        let parts: Vec<&[usize]> = parts.into_iter().filter_map(|part| rows.get(part)).collect();
         let calls = parts.iter().map(|part| self.fields(name, filled, part).boxed()).collect();
         let responses = all(calls, self.ground.limits.parallel).await;
         let mut fetched = Fetched { found: vec![Found::Nothing; self.keys.len()], ..Fetched::default() };
         for (part, response) in parts.into_iter().zip(responses) {
             match response {
                 Ok(response) => {
-                    offload::leave_for(poll_work::FIELD * part.len()).await;
+                    offload::leave_for(work::FIELD * part.len()).await;
                     self.sort(part, response, &mut fetched);
                 }
                 Err(reason) => {
@@ -91,7 +97,8 @@ impl Asking<'_> {
     }
 
     async fn fields(&self, name: &str, filled: &Filled, rows: &[usize]) -> Result<Response, Reason> {
-        offload::leave_for(self.draft_work(rows.len())).await;
+        let bytes = rows.iter().map(|row| self.field_bytes(self.keys.row(*row))).sum();
+        let _permit = self.begin_document(rows.len(), bytes).await;
         let mut draft = self.draft();
         for (place, row) in rows.iter().enumerate() {
             let (alias, suffix) = (alias(place), format!("_{place}"));
@@ -125,11 +132,20 @@ impl Asking<'_> {
         fetched.documents.push(document);
     }
 
-    /// The work of composing a document with this number of fields.
-    fn draft_work(&self, fields: usize) -> usize {
-        let values: usize = self.selection.variables.iter().map(|(_, value)| value.len()).sum();
-        let field = poll_work::FIELD + (self.selection.text.len() + self.arguments.text().len()) / 2;
-        values / 2 + fields * field
+    /// Returns the length of a field in a document, with its arguments and the key of its object, and without
+    /// its names.
+    fn field_bytes(&self, row: &[Node<'_>]) -> usize {
+        let keys: usize = row.iter().map(|node| node.text().len()).sum();
+        self.selection.text.len() + self.arguments.text().len() + keys
+    }
+
+    /// Waits until a document with this number of fields, of this total length, may be composed. Announces this
+    /// work, which is done next. The permit is kept as long as the document.
+    async fn begin_document(&self, fields: usize, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        let variables: usize = self.selection.variables.iter().map(|(_, value)| value.len()).sum();
+        let permit = self.ground.keyed_permit(variables + bytes).await;
+        offload::leave_for(work::FIELD * fields + (variables + bytes) / 2).await;
+        permit
     }
 
     fn draft(&self) -> Draft {

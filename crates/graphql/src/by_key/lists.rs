@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use json::{Document, Kind, Node, Spot};
+use offload::work;
 use serde_json::Value as Json;
 use services::calls::{ROOM, divide};
 use services::path::encode;
@@ -14,7 +15,6 @@ use services::path::encode;
 use super::join::Join;
 use super::{Asking, all, field};
 use crate::fetched::Fetched;
-use crate::poll_work;
 use crate::reason::Reason;
 use crate::rest::{self, Key, Renderer, Value};
 use crate::subgraph::{Ask, From, Joined, Operation};
@@ -42,7 +42,7 @@ impl<'a> Asking<'a> {
     /// Fetches the complete list.
     pub(super) async fn whole(&self, ask: &Ask, joined: &Joined) -> Fetched {
         let list = self.list(ask, joined, &[]).await;
-        offload::leave_for(poll_work::RESULT * self.keys.len()).await;
+        offload::leave_for(work::RESULT * self.keys.len()).await;
         match list {
             Ok(_) if self.keys.values.is_empty() => Fetched::default(),
             Ok(list) => self.joined(ask, joined, vec![Ok(list)], &[]).await,
@@ -97,9 +97,9 @@ impl<'a> Asking<'a> {
             Ask::Rest(operation) => operation,
             Ask::Field { name, arguments } => return self.field_list(name, arguments, joined, ids).await,
         };
-        let id = |id: &Id<'_>| poll_work::JOINED + id.text.len();
+        let id = |id: &Id<'_>| work::JOINED + id.text.len();
         let ids_work: usize = ids.iter().map(id).sum();
-        offload::leave_for(poll_work::of_text(self.arguments.text()) + ids_work).await;
+        offload::leave_for(work::of_text(self.arguments.text()) + ids_work).await;
         let texts: Vec<Cow<'_, str>> = ids.iter().map(|id| id.text.clone()).collect();
         let request = Renderer { operation, arguments: self.arguments, key: Key::Many(&texts) }.request()?;
         let value = rest::one(self.ground, self.service, operation, request).await?;
@@ -121,7 +121,7 @@ impl<'a> Asking<'a> {
     ) -> Fetched {
         let known = lists.iter().flatten();
         let items: usize = known.filter_map(|list| list.document.at(list.spot)).map(Node::count).sum();
-        offload::leave_for(poll_work::JOINED * (items + self.keys.len())).await;
+        offload::leave_for(work::JOINED * (items + self.keys.len())).await;
         let Some(column) = self.keys.column(&joined.key) else {
             return self.failed(Reason::NoValue(joined.key.clone()));
         };

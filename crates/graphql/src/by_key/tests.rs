@@ -197,6 +197,39 @@ async fn fetches_each_object_from_a_graphql_service_in_one_document() {
     assert_eq!(sent, json!({ "query": text, "variables": variables }));
 }
 
+/// Fetches this number of objects, each by a field with this selection.
+async fn fetch_each(ground: &Ground, text: &str, count: usize) -> Fetched {
+    let keys = json!((0..count).collect::<Vec<_>>()).to_string();
+    let document = Document::new(keys.into()).expect("keys in JSON");
+    let fields = ["id".into()];
+    let keys = Keys { fields: &fields, values: document.root().items().collect() };
+    let how = How::Each(field("agent", &[("id", "ID!", From::Key("id".into()))]));
+    let selection = Selection { text, ..Selection::default() };
+    by_key(ground, &GRAPHQL, &how, &keys, &Arguments::default(), &selection).await
+}
+
+#[tokio::test]
+async fn documents_with_long_selections_are_for_few_objects() {
+    let rig = Rig::new(&[("POST /graphql", 200, r#"{"data":{}}"#)]).await;
+    let selection = "name ".repeat(20 << 10);
+    assert_eq!(fetch_each(&rig.ground(), &selection, 20).await.found.len(), 20);
+    let seen = rig.stage.seen.lock().unwrap();
+    assert_eq!(seen.len(), 10);
+    assert!(seen.iter().all(|seen| seen.body.len() < 256 << 10), "two selections of 100 KiB each");
+}
+
+#[tokio::test]
+async fn few_long_documents_are_composed_at_a_time() {
+    let rig = Rig::new(&[("POST /graphql", 200, r#"{"data":{}}"#)]).await;
+    let (ground, selection) = (rig.ground(), "name ".repeat(300 << 10));
+    let mut fetch = Box::pin(fetch_each(&ground, &selection, 3));
+    assert!((&mut fetch).now_or_never().is_none());
+    let calls = || ground.calls.call().budget.made_count();
+    assert_eq!(calls(), 2, "a third document of 1.5 MiB waits");
+    fetch.await;
+    assert_eq!(calls(), 3);
+}
+
 #[tokio::test]
 async fn assigns_errors_to_list_items_by_path_and_keeps_all_others() {
     let answer = r#"{"data":{"orfa_list":[{"orfa_key":9,"name":null},{"orfa_key":1,"name":null},null]},"errors":[

@@ -56,7 +56,7 @@ impl IntrospectionLimits {
         Self { bytes, visits: 10_000_000 }
     }
 
-    /// Limits that keep introspection below a millisecond.
+    /// Limits that keep introspection to some milliseconds.
     pub(crate) fn small(bytes: usize) -> Self {
         Self { bytes: bytes.min(64 << 10), visits: 5_000 }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use json::Document;
+use offload::work;
 
 use super::gather::{Gathered, TooManyVisits};
 use super::numbers::Numbers;
@@ -15,7 +16,6 @@ use super::variables::Variables;
 use crate::plan::Plan;
 use crate::plan::data::{Call, Step, StepId};
 use crate::plan::values::Speller;
-use crate::poll_work;
 use crate::{Fetched, Found, OperationKind, Place, SourceError};
 
 /// The number of objects that are visited for a step before the request leaves its serving thread.
@@ -80,7 +80,7 @@ impl<'p> Run<'p> {
             if done.is_empty() {
                 match calls.next().await {
                     Some(Some((number, gathered, fetched))) => {
-                        offload::leave_for(poll_work::RESULT * fetched.found.len()).await;
+                        offload::leave_for(work::RESULT * fetched.found.len()).await;
                         self.absorb(number, gathered, fetched);
                         done.push(number);
                     }
@@ -134,7 +134,7 @@ impl<'p> Run<'p> {
                 self.gather(step, &mut asked, usize::MAX).ok()?
             }
         };
-        offload::leave_for(poll_work::OBJECT * visits).await;
+        offload::leave_for(work::OBJECT * visits).await;
         Some((asked, gathered?))
     }
 

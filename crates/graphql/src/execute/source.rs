@@ -6,10 +6,10 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use json::{Document, Node};
+use offload::work;
 
 use crate::by_key::{Selection, by_key};
 use crate::plan::data::{Call, Step};
-use crate::poll_work;
 use crate::remote::{self, Batch};
 use crate::rest;
 use crate::sources::{Arguments, Endpoint, Ground, Keys};
@@ -49,7 +49,7 @@ impl Asked {
     /// The work of sending its arguments and variables.
     pub(super) fn work(&self) -> usize {
         let values = self.arguments.iter().chain(self.variables.iter().map(|(_, value)| value));
-        values.map(|value| poll_work::of_text(value)).sum()
+        values.map(|value| work::of_text(value)).sum()
     }
 }
 

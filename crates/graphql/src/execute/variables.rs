@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use json::{Ambiguity, Document, Kind as Json, Node, Number, Spot};
+use offload::work;
 
 use crate::GraphqlError;
 use crate::error::Code;
@@ -13,7 +14,7 @@ use crate::plan::types::{Input, Kind, Scalar, Ty, Types};
 use crate::plan::values::{Arguments, Speller, Template, quoted};
 use crate::plan::{Plan, Variable, shortened};
 use crate::subgraph::ScalarInput;
-use long::SpelledValues;
+use long::{ARGUMENTS, SpelledValues};
 
 /// The coerced variables of a request.
 #[derive(Debug, Default)]
@@ -34,6 +35,9 @@ struct Declared {
     spot: Option<Spot>,
 }
 
+/// The size in bytes up to which variables usually remain short when they are coerced: they are not spelled ahead
+/// for each service (`long.rs`).
+const SHORT: usize = 2 << 10;
 /// The maximum nesting depth of lists and input objects in a value.
 const DEPTH: usize = 200;
 /// The maximum number of reported errors.
@@ -51,6 +55,24 @@ struct Wrong {
 }
 
 impl Variables {
+    /// Estimates the work of [`Self::coerce`], for [`offload::leave_for`]. Long values are spelled for each
+    /// service.
+    pub(crate) fn work(plan: &Plan, given: &[u8]) -> usize {
+        if plan.variables.is_empty() {
+            return 0;
+        }
+        let defaults = plan.variables.iter().filter_map(|variable| variable.default.as_deref());
+        let texts = std::iter::once(given).chain(defaults);
+        let (mut bytes, mut values) = (0, 0);
+        for text in texts {
+            bytes += text.len();
+            // There are at most as many values as separators.
+            values += text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
+        }
+        let services = if bytes > SHORT { long::services(plan) } else { 0 };
+        (bytes + work::VALUE * values) * (1 + services) + values * plan.types.widest_input / 2
+    }
+
     /// Coerces the variables of a plan from a JSON object.
     pub(crate) fn coerce(plan: &Plan, given: Bytes) -> Result<Self, Vec<GraphqlError>> {
         if plan.variables.is_empty() {
@@ -374,7 +396,14 @@ fn object(
                 let within = |wrong: Wrong| wrong.within(&format!(".{}", field.name));
                 coerce(types, value, &field.ty, depth, out).map_err(within)?;
             }
-            (None, Some(default)) => out.extend_from_slice(&speller.literal(default, &field.ty)),
+            (None, Some(default)) => {
+                out.extend_from_slice(&speller.literal(default, &field.ty));
+                // Each `{},` of a list grows by the length of the type's defaults.
+                if out.len() > ARGUMENTS {
+                    let message = format!(" has more than {ARGUMENTS} bytes with the defaults of `{name}`");
+                    return Err(Wrong::new(message));
+                }
+            }
             (None, None) => {}
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! The text is checked first (`text.rs`), then the fragments (`fragments.rs`), then every operation and every
 //! fragment, even unused ones (`figures.rs`). Each fragment is counted once, so the time is linear in the
-//! document's size. These limits bound the work of two further checks: how often a field is selected at one
-//! place (here), and whether fields with the same response key can be merged (`overlap.rs`).
+//! document's size. These limits bound the work of two further checks, which traverse the expansion: how often a
+//! field is selected at one place (here), and whether fields with the same response key can be merged
+//! (`overlap.rs`).
 
 mod figures;
 pub(crate) mod fragments;
@@ -30,31 +31,50 @@ const WITHIN: u32 = 2;
 /// The maximum nesting of selections, with fragments resolved. It bounds the recursion over selections.
 const NESTING: u32 = 200;
 
-/// Checks every operation and every fragment of a document. Returns the number of selections in the largest
-/// operation.
-pub(crate) fn check<'d>(
+/// The number of selections in the operations of a document, with fragments resolved.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SelectionCounts {
+    /// The number in the largest operation.
+    pub(crate) largest: u64,
+    /// The number in all operations together.
+    pub(crate) total: u64,
+}
+
+/// Checks the figures of every operation and every fragment of a document, in time linear in its size.
+pub(crate) fn check_figures<'d>(
     document: &'d Document,
     fragments: &FragmentIndex<'d>,
     types: &Types,
     limits: &GraphqlLimits,
-) -> Result<u64, Box<GraphqlError>> {
-    let mut most = 0;
+) -> Result<SelectionCounts, Box<GraphqlError>> {
+    let mut counts = SelectionCounts::default();
     let book = FigureBook::new(fragments, types);
     for fragment in fragments.ordered() {
         judge(&book.fragment(&fragment.name), "fragment", limits)?;
     }
     for definition in &document.definitions {
         let Definition::Operation(operation) = definition else { continue };
-        let set = selections(operation);
-        let figures = book.count(set, root(operation, types));
+        let figures = book.count(selections(operation), root(operation, types));
         judge(&figures, "operation", limits)?;
         if figures.fields > u64::from(limits.root_fields) {
             return Err(over("operation", "a number of root fields", figures.fields, limits.root_fields));
         }
-        repeated(&[set], fragments)?;
-        most = most.max(figures.selections);
+        counts.largest = counts.largest.max(figures.selections);
+        counts.total = counts.total.saturating_add(figures.selections);
     }
-    Ok(most)
+    Ok(counts)
+}
+
+/// Checks how often a response key is selected at one place of an operation. Traverses the expansion of each
+/// operation, whose size has been checked.
+pub(crate) fn check_repetition(
+    document: &Document,
+    fragments: &FragmentIndex<'_>,
+) -> Result<(), Box<GraphqlError>> {
+    document.definitions.iter().try_for_each(|definition| match definition {
+        Definition::Operation(operation) => repeated(&[selections(operation)], fragments),
+        Definition::Fragment(_) => Ok(()),
+    })
 }
 
 /// The root type of an operation; `None` if the schema does not support this kind of operation.
@@ -89,8 +109,7 @@ fn over(part: &str, what: &str, count: u64, most: u32) -> Box<GraphqlError> {
     Box::new(GraphqlError::new(Code::Limit, message))
 }
 
-/// Checks how often a response key is selected at one place, below these selections of one object. Traverses
-/// the expanded operation, whose size has been checked.
+/// Checks how often a response key is selected at one place, below these selections of one object.
 fn repeated(selections: &[&SelectionSet], fragments: &FragmentIndex<'_>) -> Result<(), Box<GraphqlError>> {
     let mut fields: HashMap<&str, Vec<&SelectionSet>> = HashMap::new();
     let mut open = selections.to_vec();

@@ -5,6 +5,7 @@ use graphql_tools::static_graphql::query::{
 };
 
 use super::limits::fragments::{FragmentIndex, selections};
+use super::shortened;
 use crate::OperationKind;
 use crate::error::{Code, GraphqlError};
 
@@ -38,7 +39,7 @@ impl<'d> Operation<'d> {
             }
         }
         let missing = || match name {
-            Some(name) => format!("the document has no operation `{name}`"),
+            Some(name) => format!("the document has no operation `{}`", shortened(name)),
             None => "the document has no operation".to_owned(),
         };
         let definition = found.ok_or_else(|| GraphqlError::new(Code::Operation, missing()))?;

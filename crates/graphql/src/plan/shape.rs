@@ -12,9 +12,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use graphql_tools::static_graphql::query::{
     Definition, Document, Field as Asked, FragmentDefinition, Selection, SelectionSet,
 };
+use indexmap::IndexMap;
+use json::Key;
 
 use super::Plan;
 use super::data::{Entry, From, Lookup, Only, Position, PositionId, SlotId};
@@ -60,8 +63,8 @@ pub(crate) struct Scan {
     /// Its number among all scans of the plan.
     pub(crate) number: usize,
     pub(crate) slot: SlotId,
-    /// The numbers of the reads, by member name.
-    pub(crate) names: Box<[(Box<str>, Vec<usize>)]>,
+    /// The numbers of the reads in ascending order, by member name.
+    pub(crate) names: IndexMap<Box<[u8]>, Vec<usize>, RandomState>,
 }
 
 /// A field of the response.
@@ -133,6 +136,31 @@ pub(crate) struct Shaping<'d> {
     pub(crate) scans: usize,
     /// The work done so far.
     work: usize,
+}
+
+impl Scan {
+    /// The number of names that are compared one by one. Among more names, a member is found by a hash, which
+    /// takes about as long as this number of comparisons.
+    pub(crate) const FEW: usize = 16;
+
+    /// Returns the index of a member's name among the names.
+    #[inline]
+    pub(crate) fn find(&self, key: Key<'_>) -> Option<usize> {
+        if self.names.len() <= Self::FEW {
+            return self.names.keys().position(|name| key.is(name));
+        }
+        self.names.get_index_of(&*key.node().string()?)
+    }
+
+    /// The number of comparisons that take as long as [`Scan::find`].
+    pub(crate) fn comparisons(&self) -> usize {
+        self.names.len().min(Self::FEW)
+    }
+
+    /// Whether the name with this index is that of a read with this number or a higher one.
+    pub(crate) fn is_read_from(&self, name: usize, read: usize) -> bool {
+        self.names.get_index(name).is_some_and(|(_, numbers)| numbers.last() >= Some(&read))
+    }
 }
 
 impl Plan {
@@ -241,17 +269,12 @@ impl<'d> Shaping<'d> {
                 reads += 1;
                 let Lookup::Member(name) = &read.lookup else { continue };
                 let place = scans.iter().position(|scan| scan.slot == read.slot).unwrap_or_else(|| {
-                    scans.push(Scan { number: self.scans, slot: read.slot, names: Box::default() });
+                    scans.push(Scan { number: self.scans, slot: read.slot, names: IndexMap::default() });
                     self.scans += 1;
                     scans.len() - 1
                 });
                 let Some(scan) = scans.get_mut(place) else { continue };
-                let mut names = std::mem::take(&mut scan.names).into_vec();
-                match names.iter_mut().find(|(known, _)| known == name) {
-                    Some((_, numbers)) => numbers.push(read.number),
-                    None => names.push((name.clone(), vec![read.number])),
-                }
-                scan.names = names.into();
+                scan.names.entry(name.as_bytes().into()).or_default().push(read.number);
             }
         }
         let conditions = |(_, when): &(usize, When)| when.len();

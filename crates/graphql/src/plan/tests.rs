@@ -109,6 +109,28 @@ fn limits_the_number_and_length_of_reported_errors() {
     assert!(codes.len() <= 21 && length < 20_000, "{} {length}", codes.len());
     let (_, length) = refused(&planner, &format!("{{ t {{ \"{long}\" }} }}"), None);
     assert!(length < 2000, "{length}");
+    let (_, length) = refused(&planner, "{ t { id } }", Some(&long));
+    assert!(length < 2000, "{length}");
+}
+
+#[test]
+fn leaves_out_documents_with_many_selections_before_traversing_their_expansion() {
+    let planner = planner();
+    let is_left_out = |text: &str, name: Option<&str>| matches!(planner.check(text, name, 200), Ok(None));
+    // The traversal would find `id` 400 times at one place.
+    let (spreads, fields) = ("...F ".repeat(20), "id ".repeat(20));
+    let repeated = format!("{{ t {{ {spreads} }} }} fragment F on T {{ {fields} }}");
+    assert!(is_left_out(&repeated, None));
+    assert_eq!(refused(&planner, &repeated, None).0, ["graphql-limit"]);
+    // The limit is that of all operations together.
+    let operations = |count: usize| {
+        let operations: String =
+            (0..count).map(|number| format!("query Q{number} {{ t {{ ...F }} }} ")).collect();
+        format!("{operations} fragment F on T {{ {fields} }}")
+    };
+    assert!(is_left_out(&operations(10), Some("Q1")), "220 selections");
+    assert!(!is_left_out(&operations(9), Some("Q1")), "198 selections");
+    assert!(planner.plan(&operations(10), Some("Q1")).is_ok());
 }
 
 #[test]

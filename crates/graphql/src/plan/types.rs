@@ -25,6 +25,8 @@ pub(crate) struct Types {
     hidden_objects: HashMap<TypeId, Vec<TypeId>>,
     pub(crate) query: TypeId,
     pub(crate) mutation: Option<TypeId>,
+    /// The most work that one value of a variable may take, in comparisons of names.
+    pub(crate) widest_input: usize,
 }
 
 /// A type.
@@ -85,6 +87,22 @@ pub(crate) enum Ty {
     NonNull(Box<Ty>),
 }
 
+impl Type {
+    /// The work of coercing a value of this type, in comparisons of names: with those of an enum's values, or of
+    /// an input object's fields.
+    fn input_width(&self) -> usize {
+        /// Writing a default takes as long as this number of comparisons.
+        const DEFAULT: usize = 50;
+        match &self.kind {
+            Kind::Enum(values) => values.len(),
+            Kind::Input { fields, .. } => {
+                fields.iter().map(|field| if field.default.is_some() { DEFAULT } else { 1 }).sum()
+            }
+            _ => 0,
+        }
+    }
+}
+
 impl Ty {
     /// The innermost type.
     pub(crate) fn named(&self) -> TypeId {
@@ -132,6 +150,7 @@ impl Types {
         };
         types.query = query.unwrap_or_else(|| types.intern("Query"));
         types.mutation = mutation;
+        types.widest_input = types.list.iter().map(Type::input_width).max().unwrap_or(0);
         types
     }
 

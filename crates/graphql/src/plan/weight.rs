@@ -14,7 +14,7 @@ use super::data::{
     Call, Document, Entry, Group, Input, Level, Lookup, Only, Position, Representation, Said, Slot, Step,
     Teller, Value,
 };
-use super::shape::{Field, Read, Shape, Source, Variant};
+use super::shape::{Field, Read, Scan, Shape, Source, Variant};
 use super::types::Ty;
 use super::values::{Arguments, Template};
 use super::{Plan, Variable};
@@ -154,9 +154,14 @@ fn shape(shape: &Shape) -> usize {
 }
 
 fn variant(variant: &Variant) -> usize {
-    let scans =
-        list(&variant.scans, |scan| list(&scan.names, |(name, numbers)| text(name) + list(numbers, |_| 0)));
-    only(&variant.only) + list(&variant.fields, field) + scans
+    only(&variant.only) + list(&variant.fields, field) + list(&variant.scans, scan)
+}
+
+fn scan(scan: &Scan) -> usize {
+    // The entries contain a hash each, and the table of their indexes is as large as that of a map.
+    let entry = size_of::<(usize, Box<[u8]>, Vec<usize>)>() + 2 * size_of::<usize>();
+    let names = scan.names.iter().map(|(name, numbers)| ALLOCATION + name.len() + list(numbers, |_| 0));
+    2 * ALLOCATION + scan.names.capacity() * entry + names.sum::<usize>()
 }
 
 fn field(field: &Field) -> usize {

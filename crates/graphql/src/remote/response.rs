@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use json::{Document, Kind, Node, Spot};
+use offload::work;
 use serde_json::{Map, Value};
 
 use crate::answer::Answer;
 use crate::fetched::{Found, Place, SourceError};
-use crate::poll_work;
 use crate::reason::Reason;
 
 /// The maximum number of errors that are passed on from a response.
@@ -41,7 +41,7 @@ impl Response {
                 data = (value.kind() == Kind::Object).then(|| value.spot());
                 is_response = true;
             } else if key.is(b"errors") && value.kind() == Kind::Array {
-                offload::leave_for(poll_work::ERROR_BYTE * value.text().len()).await;
+                offload::leave_for(work::ERROR_BYTE * value.text().len()).await;
                 told = value.items().take(MOST_ERRORS).filter_map(error).collect();
                 is_response |= !told.is_empty();
             }

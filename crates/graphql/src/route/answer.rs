@@ -1,13 +1,16 @@
 //! Request handling: reads the operation, checks whether it is allowed, and writes the response in the
 //! client's media type.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use offload::polls::PollSite;
 use offload::{Movable, OffloadError};
-use services::{Body, Budget, Call, Caller, Fingerprint, Problem, Told, uncomposed};
+use services::{
+    Body, BodyDeadlineExceeded, Budget, Call, Caller, Fingerprint, Problem, Told, by, uncomposed,
+};
 
 use super::Inner;
 use super::planning::{ATTEMPTS, PlanError};
@@ -15,7 +18,6 @@ use crate::config::Introspection;
 use crate::error::GraphqlError;
 use crate::execute::{self, Answer, AnswerRules, Variables};
 use crate::plan::{Plan, check_size};
-use crate::poll_work;
 use crate::recipe::Ready;
 use crate::serve::{
     Asked, Hash, HttpError, Media, Owner, Refusal, Unread, asks_for_page, errors, hash, not_kept, page,
@@ -72,7 +74,11 @@ impl Inner {
         }
         let media = Media::asked(&head.headers).ok_or(HttpError::NotAcceptable)?;
         let to = To { media, is_head: head.method == Method::HEAD };
-        let asked = match Asked::read(&head, body, self.limits.body.0).await {
+        let asked = {
+            let asked = pin!(Asked::read(&head, body, self.limits.body.0));
+            by(call.budget.deadline, asked).await.ok_or(BodyDeadlineExceeded)?
+        };
+        let asked = match asked {
             Ok(asked) => asked,
             Err(Unread::Http(error)) => return Err(error.into()),
             Err(Unread::Graphql(refusal)) => return Ok(to.refused(&refusal)),
@@ -103,7 +109,7 @@ impl Inner {
             persisted.keep(owner, hash, &document);
         }
         let given = asked.variables.unwrap_or(const { Bytes::from_static(b"{}") });
-        offload::leave_for(poll_work::of_text(&given)).await;
+        offload::leave_for(Variables::work(&plan, &given)).await;
         let variables = match Variables::coerce(&plan, given.clone()) {
             Ok(variables) => Arc::new(variables),
             Err(errors) => return Ok(to.wrong(errors, tells_schema)),

@@ -1,5 +1,8 @@
-//! The plan of a document: from the cache, or created at once if that is little work, or created in the
-//! offload pool and charged to the caller.
+//! The plan of a document: from the cache, or created in the offload pool and charged to the caller.
+//!
+//! A short document may take long: the checks traverse the expansion of each operation, and the planner's
+//! library compares fetches in pairs. Therefore, no document is checked or planned on a serving thread. Small
+//! ones are charged like the work on a response, which waits for quota. Others are refused without quota.
 //!
 //! Equal documents that arrive during planning wait for the same plan. The first caller is charged. If its
 //! quota or time does not suffice, the next one starts again.
@@ -8,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use hive_router_query_planner::utils::cancellation::CancellationToken;
 use offload::polls::PollSite;
 use offload::{JobRequest, OffloadError, OffloadPool, QuotaKey};
@@ -18,14 +22,13 @@ use crate::error::GraphqlError;
 use crate::execute::{IntrospectionLimits, Variables, introspected};
 pub(super) use crate::plan::PlanError;
 use crate::plan::{CheckedDocument, Plan, TIMEOUT};
-use crate::poll_work;
 use crate::recipe::Ready;
 use crate::serve::HttpError;
 
-/// The maximum estimated duration of work on the request's own thread.
-const AT_ONCE: Duration = Duration::from_millis(1);
-/// The maximum number of selections that are compared on the request's own thread.
-const SELECTIONS_AT_ONCE: u64 = 200;
+/// The maximum estimated duration of checking and planning a small document.
+const SMALL_WORK: Duration = Duration::from_millis(1);
+/// The maximum number of selections in all operations of a small document together.
+const SMALL_SELECTIONS: u64 = 200;
 /// The maximum number of attempts at work for several requests that other callers could not pay for.
 pub(super) const ATTEMPTS: usize = 4;
 /// The maximum memory in bytes of a plan that is dropped on the request's own thread: some thousand allocations.
@@ -87,19 +90,6 @@ impl Inner {
             return Ok(plan);
         }
         let account = Account::of(call);
-        let mut checked = None;
-        let check = planner.check_estimate(text);
-        if check <= AT_ONCE {
-            offload::leave_for(poll_work::of_time(check)).await;
-            checked = planner.check(text, operation, SELECTIONS_AT_ONCE)?;
-            if let Some(document) = checked.as_ref().filter(|known| check + known.work.estimate() <= AT_ONCE)
-            {
-                offload::leave_for(poll_work::of_time(document.work.estimate())).await;
-                let (plan, evicted) = planner.make(document, &CancellationToken::with_timeout(TIMEOUT))?;
-                evicted.into_iter().for_each(|evicted| self.discard(Some(evicted)));
-                return Ok(plan);
-            }
-        }
         let mut key = Fingerprint::default();
         key.add(text.as_bytes());
         key.add(operation.map_or(&[], |name| name.as_bytes()));
@@ -109,8 +99,10 @@ impl Inner {
             let flight = planner.in_flight.join(&key, PollSite::Graphql, || {
                 is_own = true;
                 let (pool, ready, text) = (self.offload.clone(), Arc::clone(ready), Arc::clone(text));
-                let (operation, checked) = (operation.map(Into::into), checked.take());
-                planned(pool, ready, text, operation, checked, account)
+                let planned = planned(pool, ready, text, operation.map(Into::into), account);
+                let (payer, deadline) = (account.payer.for_answers(), account.deadline);
+                let planned = self.offload.movable("graphql-plan", payer, deadline, planned);
+                planned.map(|result| result.unwrap_or_else(|error| Err(error.into())))
             });
             match flight.await.unwrap_or(Err(OffloadError::Panicked.into())) {
                 Err(PlanError::Work(_)) if !is_own => {}
@@ -142,6 +134,8 @@ impl Inner {
         most: usize,
         call: &Call,
     ) -> Result<Option<Vec<(Arc<str>, Bytes)>>, HttpError> {
+        // Each introspection field indexes the types of the schema, and each selection takes some allocations.
+        offload::leave().await;
         let schema = ready.planner.schema();
         let values = introspected(schema, plan, variables, IntrospectionLimits::small(most));
         if values.is_some() {
@@ -156,20 +150,30 @@ impl Inner {
     }
 }
 
-/// Plans a document in the pool: the check determines the cost of planning, which is charged before it
-/// starts.
+/// Plans a document in the pool. A small one is checked and planned in one move of this future. Otherwise the
+/// check determines the cost of planning, and both are charged before they start.
 async fn planned(
     pool: OffloadPool,
     ready: Arc<Ready>,
     text: Arc<str>,
     operation: Option<Box<str>>,
-    checked: Option<CheckedDocument>,
     account: Account,
 ) -> Result<Arc<Plan>, PlanError> {
+    let check_estimate = ready.planner.check_estimate(&text);
+    let mut checked = None;
+    if check_estimate <= SMALL_WORK {
+        offload::leave().await;
+        checked = ready.planner.check(&text, operation.as_deref(), SMALL_SELECTIONS)?;
+        let is_small = |known: &&CheckedDocument| check_estimate + known.work.estimate() <= SMALL_WORK;
+        if let Some(document) = checked.as_ref().filter(is_small) {
+            // The evicted plans are dropped in the pool.
+            return Ok(ready.planner.make(document, &CancellationToken::with_timeout(TIMEOUT))?.0);
+        }
+    }
     let checked = match checked {
         Some(checked) => checked,
         None => {
-            let request = account.request("graphql-check", ready.planner.check_estimate(&text));
+            let request = account.request("graphql-check", check_estimate);
             let ready = Arc::clone(&ready);
             let check = move |_: &_| ready.planner.check(&text, operation.as_deref(), u64::MAX);
             match pool.run(request, check).await?? {

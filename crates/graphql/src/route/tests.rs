@@ -94,6 +94,19 @@ async fn coalesces_equal_concurrent_queries() {
     assert_eq!(rig.lines().len(), 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
+    let rig = Rig::new(&[]).await;
+    let route = route(&rig, r#"{"services":["shop"]}"#);
+    let (mut sender, body) = http_body_util::channel::Channel::<bytes::Bytes, services::body::Error>::new(1);
+    sender.send_data(r#"{"query":"#.into()).await.expect("a reader");
+    let request = Request::post("/").header(CONTENT_TYPE, "application/json");
+    let request = request.body(body.boxed_unsync()).expect("a request");
+    let answer = tokio::time::timeout(SCHEMA_TIME, route.handle(request, Call::unlimited())).await;
+    let Err(problem) = answer.expect("a response before the timeout") else { panic!("there is no problem") };
+    assert_eq!((problem.code(), problem.status().as_u16()), ("limit-deadline", 422));
+}
+
 /// A schema in which names begin with `Hidden` or `hidden` unless a client uses them.
 const HIDDEN: &str = "type Query { item(by: HiddenInput, of: HiddenEnum, must: Int = 1): HiddenItem node: HiddenNode } \
     input HiddenInput { hiddenField: HiddenEnum! hiddenOther: HiddenInput } enum HiddenEnum { HIDDEN_ONE HIDDEN_TWO } \
@@ -146,23 +159,65 @@ async fn errors_contain_no_schema_names_if_introspection_is_not_allowed() {
     }
 }
 
-/// Returns a document that is planned in the pool.
+/// Returns a document that is not small: checking it and planning it are jobs of their own.
 fn long(number: usize) -> String {
     let fields: String = (0..90).map(|field| format!("a{field}: name ")).collect();
     format!("query Q{number} {{ item {{ {fields} }} }} # {}", "x".repeat(4000))
 }
 
+/// Returns the numbers of jobs that have checked and planned documents.
+fn planning_jobs(pool: &OffloadPool) -> [u64; 2] {
+    ["graphql-check", "graphql-plan"].map(|kind| jobs(pool, kind))
+}
+
 #[tokio::test]
-async fn plans_equal_concurrent_documents_once() {
+async fn plans_equal_concurrent_documents_once_in_the_pool() {
+    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    for (text, expected) in [("{ item { name } }".to_owned(), [0, 1]), (long(0), [1, 1])] {
+        let pool = pool();
+        let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
+        let all = futures_util::future::join_all((0..20).map(|_| asked(&route, &text))).await;
+        assert!(all.iter().all(|(text, _)| text.starts_with(r#"{"data":"#)), "{all:?}");
+        assert_eq!(planning_jobs(&pool), expected, "{text:.40}");
+        asked(&route, &text).await;
+        assert_eq!(planning_jobs(&pool), expected, "a cached plan takes no work: {text:.40}");
+    }
+}
+
+#[tokio::test]
+async fn rejects_invalid_documents_in_the_pool() {
+    let rig = Rig::new(&[]).await;
+    let pool = pool();
+    let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
+    for (number, text) in ["{", "{ nothing }", "subscription { item { name } }"].into_iter().enumerate() {
+        let (answer, _) = asked(&route, text).await;
+        assert!(answer.contains("errors"), "{answer}");
+        assert_eq!(planning_jobs(&pool), [0, number as u64 + 1], "{text}");
+    }
+}
+
+#[tokio::test]
+async fn short_documents_with_large_expansions_are_charged_for_their_check() {
     let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
     let pool = pool();
     let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
-    let text = long(0);
-    let all = futures_util::future::join_all((0..20).map(|_| asked(&route, &text))).await;
-    assert!(all.iter().all(|(text, _)| text.starts_with(r#"{"data":"#)), "{all:?}");
-    let stats = pool.stats();
-    let planned = stats.kinds.iter().filter(|(kind, _)| **kind == "graphql-check").map(|(_, kind)| kind.jobs);
-    assert_eq!(planned.sum::<u64>(), 1);
+    let operations: String = (0..20).map(|number| format!("query Q{number}{{item{{...F}}}}")).collect();
+    let fields: String = (0..10).map(|number| format!("a{number}:name ")).collect();
+    let query = format!("{operations}fragment F on Item{{{fields}}}");
+    let body = serde_json::json!({ "query": query, "operationName": "Q7" });
+    let (answer, _) = asked_with(&route, &body).await;
+    assert!(answer.starts_with(r#"{"data":"#), "{answer}");
+    assert_eq!(planning_jobs(&pool), [1, 2], "a check for nothing, and a job for each step");
+}
+
+#[tokio::test]
+async fn answers_introspection_in_the_pool() {
+    let rig = Rig::new(&[]).await;
+    let pool = pool();
+    let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
+    let (answer, _) = asked(&route, "{ __schema { queryType { name } } }").await;
+    assert_eq!(answer, r#"{"data":{"__schema":{"queryType":{"name":"Query"}}}}"#);
+    assert_eq!(moves(&pool), 1);
 }
 
 #[tokio::test]
@@ -188,9 +243,47 @@ async fn rejects_documents_of_a_caller_above_its_quota() {
     assert_eq!(text.get(..8), Some(r#"{"data":"#));
 }
 
+/// Returns the number of finished jobs of a kind.
+fn jobs(pool: &OffloadPool, kind: &str) -> u64 {
+    pool.stats().kinds.get(kind).map_or(0, |kind| kind.jobs)
+}
+
 /// Returns the number of moves of requests to the pool.
 fn moves(pool: &OffloadPool) -> u64 {
-    pool.stats().kinds.get("graphql-answer").map_or(0, |kind| kind.jobs)
+    jobs(pool, "graphql-answer")
+}
+
+#[tokio::test]
+async fn coerces_values_of_wide_types_in_the_pool() {
+    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let names: String = (0..500).map(|number| format!("V{number} ")).collect();
+    let query = "query Q($of: [E!]) { item(of: $of) { name } }";
+    let body = serde_json::json!({ "query": query, "variables": { "of": vec!["V299"; 600] } });
+    for (values, expected) in [("V299", 0), (&*names, 1)] {
+        let pool = pool();
+        let sdl = format!(
+            "type Query {{ item(of: [E!]): Item }} type Item {{ name: String }} enum E {{ {values} }}"
+        );
+        let route = route_of(&rig, r#"{"services":["shop"]}"#, &sdl, &pool);
+        let (answer, _) = asked_with(&route, &body).await;
+        assert_eq!((answer.as_str(), moves(&pool)), (ANSWER, expected), "{values:.20}");
+    }
+}
+
+#[tokio::test]
+async fn rejects_variables_whose_defaults_are_long_together() {
+    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let default = "x".repeat(1000);
+    let sdl = format!(
+        "type Query {{ item(of: [In!]): Item }} input In {{ text: String = \"{default}\" }} type Item {{ name: String }}"
+    );
+    let route = route_of(&rig, r#"{"services":["shop"]}"#, &sdl, &pool());
+    let query = "query Q($of: [In!]) { item(of: $of) { name } }";
+    let body = |count| serde_json::json!({ "query": query, "variables": { "of": vec![serde_json::json!({}); count] } });
+    let (answer, _) = asked_with(&route, &body(10_000)).await;
+    assert!(answer.contains("graphql-variables"), "{answer:.300}");
+    let (answer, _) = asked_with(&route, &body(1000)).await;
+    assert_eq!(answer, ANSWER);
 }
 
 #[tokio::test]
@@ -345,6 +438,9 @@ async fn a_refused_response_fails_only_the_request_that_started_it() {
         Call { arrival, ..Call::unlimited() }
     };
     let (poor, other) = (client(1), client(2));
+    // The document is planned before, since that takes a place in the queue, too.
+    let ready = route.0.ready.load_full().expect("a schema");
+    ready.planner.plan("{ item { name } }", None).expect("a plan");
     // The queue of the first client is full until the only thread is released.
     let (release, wait) = std::sync::mpsc::channel::<()>();
     let request = || JobRequest {

@@ -8,12 +8,12 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, Method};
 use json::{Document, Kind, Node};
+use offload::work;
 use services::body::{ReadBodyError, read_within};
 use services::{Body, accept};
 
 use super::problem::HttpError;
 use super::refusal::Refusal;
-use crate::poll_work;
 
 /// The SHA-256 of a document's text.
 pub(crate) type Hash = [u8; 32];
@@ -61,13 +61,13 @@ impl Asked {
                 if query.len() as u64 > limit {
                     return Err(HttpError::Size(limit).into());
                 }
-                offload::leave_for(poll_work::of_text(query.as_bytes())).await;
+                offload::leave_for(work::of_text(query.as_bytes())).await;
                 Ok(Self::of_query(query)?)
             }
             Method::POST => {
                 check_type(&head.headers)?;
                 let body = whole(body, limit).await?;
-                offload::leave_for(poll_work::of_text(&body)).await;
+                offload::leave_for(work::of_text(&body)).await;
                 Ok(Self::of_body(body)?)
             }
             _ => Err(HttpError::Method(head.method.clone()).into()),

@@ -286,24 +286,26 @@ impl Guest {
         Ok(())
     }
 
-    /// Records a call whose argument `body` is long. The pool writes it.
+    /// Records a call whose argument `body` is long. The pool writes it. If the run ends meanwhile, its recording
+    /// ends with this call or before it.
     async fn called_with_body(
         &mut self,
         function: &'static str,
         mut with: Value,
         body: Bytes,
     ) -> Result<(), QueryError> {
-        let Some(mut recorder) = self.tape.take_recorder() else { return Ok(()) };
+        let Some(mut recorder) = self.tape.lend() else { return Ok(()) };
         let bytes = body.len();
         let write = move || {
             if let Some(with) = with.as_object_mut() {
                 with.insert("body".to_owned(), note_bytes(body));
             }
-            let called = recorder.called(function, with);
-            (recorder, called)
+            recorder.called(function, with)
         };
-        let (recorder, called) = self.away("recording", bytes, write).await?;
-        self.tape = Tape::Records(recorder);
+        let called = self.away("recording", bytes, write).await?;
+        if let Some(recorder) = std::mem::take(&mut self.tape).into_recorder().await {
+            self.tape = Tape::Records(recorder);
+        }
         called
     }
 
@@ -519,10 +521,18 @@ fn read_handles(view: &View<'_>, futures: u32, count: u32) -> GuestResult<Vec<i3
 mod tests {
     use std::future::poll_fn;
     use std::pin::pin;
+    use std::sync::{Arc, mpsc};
+    use std::time::{Duration, Instant};
 
+    use futures_util::FutureExt;
     use http::StatusCode;
+    use offload::{JobRequest, QuotaKey, SHORT_TEXT};
+    use sandbox::{Class, Sandbox, Store};
+    use services::{Budget, Problem};
 
     use super::*;
+    use crate::guest::Answer;
+    use crate::record::{Recorder, Recording};
 
     /// Returns a guest with calls that have ended but are not stored in their slots, and their handles.
     fn guest_with_ended_calls(count: usize) -> (Guest, Vec<i32>) {
@@ -538,24 +548,83 @@ mod tests {
         Response { status: StatusCode::OK, headers: HeaderMap::new(), body }
     }
 
-    async fn polls(waiting: impl Future<Output = Result<i32, QueryError>>) -> (i32, usize) {
-        let (mut waiting, mut polls) = (pin!(waiting), 0);
-        let index = poll_fn(|context| {
+    /// Returns the output of a future, and the number of its polls.
+    async fn polls<T>(future: impl Future<Output = T>) -> (T, usize) {
+        let (mut future, mut polls) = (pin!(future), 0);
+        let output = poll_fn(|context| {
             polls += 1;
-            waiting.as_mut().poll(context)
+            future.as_mut().poll(context)
         });
-        let index = index.await.unwrap();
-        (index, polls)
+        let output = output.await;
+        (output, polls)
+    }
+
+    #[tokio::test]
+    async fn keeps_the_recording_if_the_deadline_passes_while_the_pool_writes() {
+        let mut guest = Guest::isolated();
+        guest.tape = Tape::Records(Box::new(Recorder::for_tests(1 << 20)));
+        guest.called("clock", Value::Null).unwrap();
+        guest.tape.gave(Some(1)).unwrap();
+        let (release, released) = mpsc::channel::<()>();
+        let deadline = Instant::now() + Duration::from_secs(3600);
+        let (payer, estimate) = (QuotaKey::new(&1), Duration::ZERO);
+        let pool = guest.offload.clone();
+        let blocking = pool
+            .run(JobRequest { kind: "test", payer, estimate, deadline }, move |_| released.recv().is_ok());
+        let mut blocking = pin!(blocking);
+        assert!(blocking.as_mut().now_or_never().is_none(), "the only thread is busy");
+        let body = Bytes::from(vec![b'x'; SHORT_TEXT + 1]);
+        let dropped = guest.called_with_body("http", json!({}), body.clone()).now_or_never();
+        assert!(dropped.is_none(), "the run ends while the job is queued");
+        guest.tape = Tape::Records(std::mem::take(&mut guest.tape).into_recorder().await.unwrap());
+        guest.call.budget = Arc::new(Budget::new(Duration::ZERO, 1, 1, 1));
+        let late = guest.called_with_body("http", json!({}), body).await;
+        assert_eq!(late.unwrap_err().code(), "limit-deadline");
+        let recorder = std::mem::take(&mut guest.tape).into_recorder().await.unwrap();
+        let document = recorder.finish(None, &Answer::default()).unwrap();
+        let calls = Recording::read(&document).unwrap().calls;
+        assert!(matches!(&*calls, [call] if call.function == "clock"), "{calls:?}");
+        drop(release);
+    }
+
+    #[tokio::test]
+    async fn copies_a_long_body_only_if_its_call_can_be_recorded() {
+        const ADDRESS: u32 = 1024;
+        let module = r#"(module
+            (import "orfa" "http" (func $http (param i32) (result i32)))
+            (memory (export "memory") 64)
+            (func (export "call") (param i32) (result i32) (call $http (local.get 0))))"#;
+        let sandbox = Sandbox::unpooled(Class::Plain).unwrap();
+        let module = sandbox.compile(&wat::parse_str(module).unwrap()).unwrap();
+        let mut linker = Linker::new(sandbox.engine());
+        add(&mut linker).unwrap();
+        let too_large = MAX_CALL_HEAD as u32 + 1;
+        for (url_len, size, code) in
+            [(too_large, 4 << 20, "call-head-too-large"), (1, 1 << 20, "recording-too-large")]
+        {
+            let mut store = Store::new(sandbox.engine(), Guest::isolated());
+            store.set_epoch_deadline(1);
+            let instance = linker.instantiate_async(&mut store, &module).await.unwrap();
+            let memory = instance.get_memory(&mut store, "memory").unwrap();
+            let words = [0, 0, 0, url_len, 0, 0, 0, 2 << 20].map(u32::to_le_bytes).concat();
+            memory.data_mut(&mut store)[ADDRESS as usize..][..words.len()].copy_from_slice(&words);
+            store.data_mut().memory = Some(memory);
+            store.data_mut().tape = Tape::Records(Box::new(Recorder::for_tests(size)));
+            let call = instance.get_typed_func::<u32, i32>(&mut store, "call").unwrap();
+            let (called, polls) = polls(call.call_async(&mut store, ADDRESS)).await;
+            let error: QueryError = called.unwrap_err().downcast().unwrap();
+            assert_eq!((error.code(), polls), (code, 1));
+        }
     }
 
     #[tokio::test]
     async fn waiting_for_many_calls_yields() {
         let (mut guest, handles) = guest_with_ended_calls(1000);
         let (index, count) = polls(wait_all(&mut guest, &handles)).await;
-        assert!(index == 0 && count > 3, "{count} polls");
+        assert!(index.unwrap() == 0 && count > 3, "{count} polls");
         let (mut guest, handles) = guest_with_ended_calls(1000);
         let (index, count) = polls(wait_any(&mut guest, &handles[999..])).await;
-        assert!(index == 0 && count > 3, "{count} polls");
+        assert!(index.unwrap() == 0 && count > 3, "{count} polls");
     }
 
     #[tokio::test]

@@ -315,26 +315,26 @@ fn part(bytes: &[u8], body: &[u8]) -> Option<(usize, usize)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::HashMap;
-
-    use serde_json::json;
-    use services::Services;
-
-    use super::*;
-    use crate::config::LimitsConfig;
-
-    fn recorder() -> Recorder {
+impl Recorder {
+    /// Returns a recorder for a recording of at most `size` bytes.
+    pub(crate) fn for_tests(size: u64) -> Self {
         let facts = ProgramFacts { media_type: String::new(), sha256: String::new(), environment: None };
         let input = Bytes::from_static(b"in");
         let ask = Ask { input, granted: None, safe_only: true, list_calls: false, records: true };
-        let access = Access::new(HashMap::new(), Services::new(&BTreeMap::new()).unwrap(), Vec::new());
-        Recorder::new(facts, &ask, &access, &Limits::caps(&LimitsConfig::default()), 10_000)
+        let guest = crate::guest::Guest::isolated();
+        Self::new(facts, &ask, &guest.access, &guest.limits, size)
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn writes_the_arguments_of_a_call_when_it_begins() {
-        let mut recorder = recorder();
+        let mut recorder = Recorder::for_tests(10_000);
         recorder.called("log", json!({ "text": "a".repeat(1000) })).unwrap();
         assert!(recorder.size() > 1000, "{}", recorder.size());
         let before = recorder.size();
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn writes_every_member_of_a_call() {
-        let mut recorder = recorder();
+        let mut recorder = Recorder::for_tests(10_000);
         recorder.called("clock", Value::Null).unwrap();
         recorder.called("random", json!({ "len": 3 })).unwrap();
         recorder.gives(b"abc", &[]).unwrap();

@@ -1,10 +1,13 @@
 //! The interface between host functions and recordings: writes a recording, replays one, or does nothing.
 
+use std::ops::DerefMut;
+
 use bytes::Bytes;
 use offload::SHORT_TEXT;
 use serde_json::{Value, json};
 use services::headers::MAX_CALL_HEAD;
 use services::{CallError, Response};
+use tokio::sync::oneshot;
 
 use super::{HostCall, Recorder};
 use crate::futures::Ended;
@@ -25,6 +28,8 @@ pub(crate) enum Tape {
     Off,
     /// Written to a recording.
     Records(Box<Recorder>),
+    /// Written to a recording by a job in the pool, which returns the recorder even if it does not run.
+    Lent(oneshot::Receiver<Box<Recorder>>),
     /// Answered from a recording.
     Plays(Box<Player>),
 }
@@ -34,10 +39,15 @@ impl Tape {
         matches!(self, Self::Off)
     }
 
-    /// Takes the recorder of a recorded run. It has to be put back.
-    pub(crate) fn take_recorder(&mut self) -> Option<Box<Recorder>> {
+    /// Lends the recorder of a recorded run to a job. It returns when it is dropped.
+    pub(crate) fn lend(&mut self) -> Option<impl DerefMut<Target = Box<Recorder>> + Send + 'static + use<>> {
         match std::mem::take(self) {
-            Self::Records(recorder) => Some(recorder),
+            Self::Records(recorder) => {
+                let (owner, returned) = oneshot::channel();
+                *self = Self::Lent(returned);
+                // If the run was cancelled, nothing needs the recording any more.
+                Some(scopeguard::guard(recorder, |recorder| drop(owner.send(recorder))))
+            }
             other => {
                 *self = other;
                 None
@@ -45,10 +55,19 @@ impl Tape {
         }
     }
 
+    /// Returns the recorder of a recorded run. Waits for the job that it is lent to.
+    pub(crate) async fn into_recorder(self) -> Option<Box<Recorder>> {
+        match self {
+            Self::Records(recorder) => Some(recorder),
+            Self::Lent(returned) => returned.await.ok(),
+            Self::Off | Self::Plays(_) => None,
+        }
+    }
+
     /// Reports a host call. In a replay, returns the upstream calls that finish at this point.
     pub(crate) fn called(&mut self, function: &'static str, with: Value) -> Result<Vec<Ended>, QueryError> {
         match self {
-            Self::Off => Ok(Vec::new()),
+            Self::Off | Self::Lent(_) => Ok(Vec::new()),
             Self::Records(recorder) => recorder.called(function, with).map(|()| Vec::new()),
             Self::Plays(player) => player.called(function, &with),
         }
@@ -62,7 +81,7 @@ impl Tape {
     ) -> Result<(), QueryError> {
         match self {
             Self::Records(recorder) => recorder.ended(handle, result),
-            Self::Off | Self::Plays(_) => Ok(()),
+            Self::Off | Self::Lent(_) | Self::Plays(_) => Ok(()),
         }
     }
 
@@ -71,14 +90,14 @@ impl Tape {
     pub(crate) fn gives(&mut self, bytes: &[u8], body: &[u8]) -> Result<(), QueryError> {
         match self {
             Self::Records(recorder) => recorder.gives(bytes, body),
-            Self::Off | Self::Plays(_) => Ok(()),
+            Self::Off | Self::Lent(_) | Self::Plays(_) => Ok(()),
         }
     }
 
     /// Reports the result of a host function.
     pub(crate) fn gave(&mut self, result: Option<i64>) -> Result<(), QueryError> {
         match self {
-            Self::Off => Ok(()),
+            Self::Off | Self::Lent(_) => Ok(()),
             Self::Records(recorder) => {
                 recorder.gave(result);
                 Ok(())
@@ -91,7 +110,7 @@ impl Tape {
     pub(crate) fn recorded(&self) -> Option<&HostCall> {
         match self {
             Self::Plays(player) => player.current(),
-            Self::Off | Self::Records(_) => None,
+            Self::Off | Self::Records(_) | Self::Lent(_) => None,
         }
     }
 
@@ -105,14 +124,14 @@ impl Tape {
     pub(crate) fn waits(&self) -> Result<(), QueryError> {
         match self {
             Self::Plays(player) => Err(player.waits()),
-            Self::Off | Self::Records(_) => Ok(()),
+            Self::Off | Self::Records(_) | Self::Lent(_) => Ok(()),
         }
     }
 
     fn fits(&mut self, bytes: u32) -> Result<(), QueryError> {
         match self {
             Self::Records(recorder) => recorder.fits(bytes as usize),
-            Self::Off | Self::Plays(_) => Ok(()),
+            Self::Off | Self::Lent(_) | Self::Plays(_) => Ok(()),
         }
     }
 }

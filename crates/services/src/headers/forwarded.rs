@@ -114,7 +114,8 @@ const OVERRIDES: [&str; 13] = [
     "x-rewrite-url",
 ];
 
-/// Fields of message framing and of the connection whose names may be spelt with `_`; in addition to `proxy-*`.
+/// Fields of message framing and of the connection whose names may be spelt with another character for `-`; in
+/// addition to `proxy-*`.
 const CONNECTION_FIELDS: [&str; 4] = ["content-length", "http2-settings", "keep-alive", "transfer-encoding"];
 
 /// The origin of a request, as reported to services.
@@ -193,8 +194,8 @@ impl Forwarded<'_> {
 }
 
 /// Whether a field is a claim, which services trust only from a proxy: the identity of the client, or a
-/// replacement for the URL or method. Framing fields spelt with `_` are claims too: the gateway ignores them,
-/// but a service might not.
+/// replacement for the URL or method. Framing fields spelt with another character for `-` are claims too: the
+/// gateway ignores them, but a service might not.
 #[must_use]
 pub fn is_claim(name: &str) -> bool {
     // A quick check of the first and last letters, since this runs for every field of every request.
@@ -205,14 +206,8 @@ pub fn is_claim(name: &str) -> bool {
     );
     // The endings of `CLIENT_ENDINGS`.
     let ends = || {
-        matches!(
-            bytes,
-            [.., b'i', b'p']
-                | [.., b'v', b'6']
-                | [.., b'o' | b'd', b'r']
-                | [.., b't', b'o']
-                | [.., b'-' | b'_', b'h', b'o', b's', b't']
-        )
+        matches!(bytes, [.., b'i', b'p'] | [.., b'v', b'6'] | [.., b'o' | b'd', b'r'] | [.., b't', b'o'])
+            || matches!(bytes, [.., dash, b'h', b'o', b's', b't'] if !dash.is_ascii_alphanumeric())
     };
     if !begins && !ends() || matches!(name, "content-type" | "content-length" | "cookie" | "traceparent") {
         return false;

@@ -65,6 +65,38 @@ fn underscores_do_not_bypass_the_operators_headers() {
     }
 }
 
+/// The characters that field names may have besides letters, digits and `-` (RFC 9110, section 5.6.2).
+const PUNCTUATION: &str = "!#$%&'*+.^_`|~";
+
+#[test]
+fn punctuation_does_not_bypass_the_rules_for_fields() {
+    let value = HeaderValue::from_static("secret");
+    let set = HeaderName::from_static("x-api-key");
+    let rules = Rules { forward: Vec::new(), set: vec![(set.clone(), value.clone())] };
+    for mark in PUNCTUATION.chars() {
+        let spelt = |name: &str| HeaderName::try_from(name.replace('-', &mark.to_string())).unwrap();
+        for (name, value) in CLAIMED.into_iter().filter(|(name, _)| name.contains(['-', '_'])) {
+            let name = spelt(&name.replace('_', "-"));
+            let mut came = HeaderMap::from_iter([(name.clone(), HeaderValue::from_static(value))]);
+            assert_eq!(check(&came).unwrap_err().code(), "header-forbidden", "{name}");
+            settle(&mut came, false);
+            assert!(came.is_empty(), "{name}");
+        }
+        for name in ["content-length", "keep-alive", "proxy-connection", "transfer-encoding"] {
+            assert!(is_claim(spelt(name).as_str()), "{mark} in {name}");
+        }
+        let guess = spelt("x-api-key");
+        assert!(is_same_field(&guess, &set) && !is_same_field(&guess, &spelt("x-api-kez")), "{guess}");
+        let mut sent = HeaderMap::from_iter([(guess, HeaderValue::from_static("guess"))]);
+        assert_eq!(rules.check(&sent).unwrap_err().code(), "header-reserved", "{sent:?}");
+        rules.set_on(&mut sent);
+        assert_eq!(sent, HeaderMap::from_iter([(set.clone(), value.clone())]));
+        let mut trailers = HeaderMap::from_iter([(spelt("content-type"), value.clone())]);
+        settle_trailers(&mut trailers, None);
+        assert!(trailers.is_empty(), "{trailers:?}");
+    }
+}
+
 #[test]
 fn programs_may_not_send_the_operators_headers() {
     let rules =
@@ -108,6 +140,22 @@ fn reads_a_bounded_number_of_members() {
     assert!(!came.contains_key(CONNECTION));
     came.insert(CDN_LOOP, HeaderValue::try_from("a,".repeat(MAX_MEMBERS - 1) + "orfa").unwrap());
     assert_eq!(hops(&came), 1);
+}
+
+#[test]
+fn removes_fields_listed_behind_thousands_of_connection_options() {
+    let options = HeaderValue::try_from("a,".repeat(MAX_MEMBERS) + "x-private").unwrap();
+    let message = || {
+        HeaderMap::from_iter([(CONNECTION, options.clone()), ("x-private".parse().unwrap(), options.clone())])
+    };
+    assert!(!is_read_whole(&message(), &CONNECTION));
+    assert!(is_read_whole(&message(), &VIA), "a field that is missing");
+    let (mut came, mut sent) = (message(), message());
+    settle(&mut came, false);
+    strip_hop_by_hop(&mut sent);
+    assert!(came.is_empty() && sent.is_empty(), "{came:?} {sent:?}");
+    came.insert(CONNECTION, HeaderValue::try_from("a,".repeat(MAX_MEMBERS - 1) + "b").unwrap());
+    assert!(is_read_whole(&came, &CONNECTION));
 }
 
 #[test]

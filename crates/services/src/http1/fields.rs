@@ -4,11 +4,11 @@
 //! of the next one.
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING};
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use httparse::Status;
 
-use crate::headers::{strip_hop_by_hop, tokens};
+use crate::headers::{is_read_whole, strip_hop_by_hop, tokens};
 
 /// The maximum number of trailer fields.
 pub const MAX_TRAILERS: usize = 64;
@@ -55,6 +55,9 @@ pub(super) fn trailers(text: &Bytes) -> Option<HeaderMap> {
         return None;
     }
     let mut trailers = fields(text, found)?;
+    if !is_read_whole(&trailers, &CONNECTION) {
+        return None;
+    }
     strip_hop_by_hop(&mut trailers);
     for name in [CONTENT_LENGTH, HOST] {
         trailers.remove(name);

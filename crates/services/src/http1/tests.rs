@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 
 use super::{Decoder, Framing, Input, MAX_TRAILERS, Part, Wrong, announced};
+use crate::headers::MAX_MEMBERS;
 
 /// A body, its trailers, and the unconsumed bytes after it.
 pub(crate) type Found = (Vec<u8>, Option<HeaderMap>, Vec<u8>);
@@ -106,6 +107,18 @@ fn announces_a_bounded_number_of_trailers() {
     let names: Vec<String> = (0..1000).map(|number| format!("x-{number}")).collect();
     let headers = HeaderMap::from_iter([(TRAILER, HeaderValue::try_from(names.join(",")).unwrap())]);
     assert_eq!(announced(&headers).len(), MAX_TRAILERS);
+}
+
+#[test]
+fn rejects_trailers_with_more_connection_options_than_are_read() {
+    let found = |options: usize| {
+        let options = "a,".repeat(options - 1) + "x-a";
+        let text = format!("0\r\nconnection: {options}\r\nx-a: 1\r\nx-b: 2\r\n\r\n");
+        decode(Decoder::new(Framing::Chunked), &[text.as_bytes()]).map(|(_, trailers, _)| trailers)
+    };
+    let rest = HeaderMap::from_iter([("x-b".parse().unwrap(), "2".parse().unwrap())]);
+    assert_eq!(found(MAX_MEMBERS), Ok(Some(rest)));
+    assert_eq!(found(MAX_MEMBERS + 1), Err(Wrong::Trailers));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! Matching takes at most time proportional to pattern length times path length, since paths come from
 //! untrusted clients.
 
-use super::decode;
+use super::{PathError, decode};
 
 /// The maximum number of segments of a pattern, and of a path that matches one.
 const MAX_SEGMENTS: usize = 256;
@@ -59,11 +59,33 @@ impl Glob {
     /// segments, matches nothing.
     #[must_use]
     pub fn matches(&self, path: &str) -> bool {
-        let collapsed = path.split('/').enumerate();
+        self.matches_cut(path, |_| {})
+    }
+
+    /// Like [`Glob::matches`], for the path as servers read it that cut parameters: each segment ends at its first
+    /// `;`, also an encoded one.
+    #[must_use]
+    pub fn matches_without_parameters(&self, path: &str) -> bool {
+        let cut = |segment: &mut Vec<u8>| {
+            let end = segment.iter().position(|byte| *byte == b';');
+            segment.truncate(end.unwrap_or(segment.len()));
+        };
+        self.matches_cut(path, cut)
+    }
+
+    /// Whether a path matches once `cut` has shortened its decoded segments.
+    fn matches_cut(&self, path: &str, cut: impl Fn(&mut Vec<u8>)) -> bool {
         let last = path.bytes().filter(|byte| *byte == b'/').count();
-        let segments: Result<Vec<Vec<u8>>, _> = collapsed
-            .filter(|(index, text)| !text.is_empty() || (*index == last && last > 0))
-            .map(|(_, text)| decode(text))
+        let decoded = path.split('/').map(|text| {
+            let mut segment = decode(text)?;
+            cut(&mut segment);
+            Ok::<_, PathError>(segment)
+        });
+        let is_collapsed = |segment: &Vec<u8>, index| segment.is_empty() && (index != last || last == 0);
+        let segments: Result<Vec<Vec<u8>>, _> = decoded
+            .enumerate()
+            .filter(|(index, segment)| !segment.as_ref().is_ok_and(|segment| is_collapsed(segment, *index)))
+            .map(|(_, segment)| segment)
             .take(MAX_SEGMENTS + 1)
             .collect();
         segments.is_ok_and(|path| {

@@ -127,6 +127,32 @@ fn globs_match_paths() {
 }
 
 #[test]
+fn globs_match_paths_without_parameters() {
+    let open = |pattern: &str, path: &str| Glob::parse(pattern).unwrap().matches_without_parameters(path);
+    for (pattern, path) in [
+        ("/files/secret", "/files/secret;.public"),
+        ("/files/secret", "/files/secret%3b.public"),
+        ("/files/secret", "/files;a;b/secret;c="),
+        ("/files/*.public", "/files/a.public;v=1"),
+        ("/tenants/public", "/tenants/;/public"),
+        ("/tenants/", "/tenants/;x"),
+        // Nothing is decoded twice, and characters that are not ASCII are decoded once.
+        ("/caf\u{e9}", "/caf%C3%A9;v=1"),
+        ("/a", "/a"),
+    ] {
+        assert!(open(pattern, path), "{pattern} should match {path}");
+    }
+    for (pattern, path) in [
+        ("/files/*.public", "/files/secret;.public"),
+        ("/tenants/*/public", "/tenants/;/public"),
+        ("/a", "/a%253bx"),
+        ("/a", "/a%zz;x"),
+    ] {
+        assert!(!open(pattern, path), "{pattern} should not match {path}");
+    }
+}
+
+#[test]
 fn rejects_invalid_globs() {
     for pattern in ["buyers", "", "/a?b", "/a%20b", "/a**b"] {
         assert!(Glob::parse(pattern).is_err(), "{pattern:?}");

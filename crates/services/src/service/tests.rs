@@ -28,6 +28,18 @@ fn finds_a_service_by_the_authority_of_its_targets() {
 }
 
 #[test]
+fn a_path_below_the_base_path_is_a_program_s_path() {
+    let config = BTreeMap::from([("a".to_owned(), ServiceConfig::at("http://a.example/api/v1/"))]);
+    let services = Services::new(&config).expect("a good config");
+    let service = services.get("a").expect("a service");
+    assert_eq!(service.base_path(), "/api/v1");
+    for (path, below) in [("/api/v1/x?q", Some("/x?q")), ("/api/v1", Some("")), ("/api/v1?q", Some("?q"))] {
+        assert_eq!(service.below_base(path), below, "{path}");
+    }
+    assert_eq!(["/api/v11", "/x", "/"].map(|path| service.below_base(path)), [None; 3]);
+}
+
+#[test]
 fn accepts_valid_urls() {
     for url in [
         "http://a",

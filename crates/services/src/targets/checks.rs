@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use http::header::{HeaderName, HeaderValue, USER_AGENT};
 use http::uri::PathAndQuery;
 use http_body_util::BodyExt;
+use offload::polls::{PollSite, watched};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::{Outside, Peer, Targets};
@@ -41,7 +42,8 @@ impl Targets {
         let mut checking = self.checking.lock().unwrap_or_else(PoisonError::into_inner);
         if checking.as_ref().is_none_or(tokio::task::JoinHandle::is_finished) {
             let transport = Arc::clone(&outside.transport);
-            *checking = Some(tokio::spawn(run(Arc::downgrade(self), checks.clone(), transport)));
+            let checked = run(Arc::downgrade(self), checks.clone(), transport);
+            *checking = Some(tokio::spawn(watched(PollSite::Upstream, checked)));
         }
     }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
+use offload::polls::{PollSite, watched};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -64,7 +65,8 @@ impl Targets {
                 return Ok(());
             }
             if task.as_ref().is_none_or(JoinHandle::is_finished) {
-                *task = Some(tokio::spawn(follow(Arc::downgrade(self), outside.clone())));
+                let followed = follow(Arc::downgrade(self), outside.clone());
+                *task = Some(tokio::spawn(watched(PollSite::Upstream, followed)));
             }
         }
         // The sender lives as long as `self`. Previous addresses are better than a long wait.

@@ -15,13 +15,17 @@ use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::rt::Executor;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use offload::polls::{PollSite, watched};
+use tokio::io::{join, split};
 use tokio::task::coop::poll_proceed;
 
 use super::connect::Stream;
 use super::{MAX_HEAD, TransportError, Unsent};
 use crate::body::{Body, Error};
 use crate::http1::content_length;
+use crate::turn::PacedReader;
 
 /// The interval and the timeout of keep-alive pings on connections with requests in flight.
 const PING_EVERY: Duration = Duration::from_secs(20);
@@ -63,9 +67,25 @@ pub(crate) struct Place {
 /// Counts a request until its response has been read or dropped.
 struct Taken(Arc<Load>);
 
+/// Runs the tasks of a connection, with measured polls.
+#[derive(Clone, Copy)]
+struct MeasuredExecutor;
+
+impl<F> Executor<F> for MeasuredExecutor
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, future: F) {
+        tokio::spawn(watched(PollSite::Upstream, future));
+    }
+}
+
 impl Connection {
     pub(crate) async fn new(stream: Stream) -> hyper::Result<Self> {
-        let (sender, mut driver) = Builder::new(TokioExecutor::new())
+        let (reader, writer) = split(stream);
+        let stream = join(PacedReader::new(reader), writer);
+        let (sender, mut driver) = Builder::new(MeasuredExecutor)
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_EVERY)
             .keep_alive_timeout(PING_TIMEOUT)
@@ -82,7 +102,7 @@ impl Connection {
         let allowed = AtomicUsize::new(driver.current_max_send_streams());
         let load = Arc::new(Load { streams: AtomicUsize::new(0), allowed });
         let told = Arc::clone(&load);
-        tokio::spawn(poll_fn(move |context| {
+        MeasuredExecutor.execute(poll_fn(move |context| {
             let ended = driver.poll_unpin(context);
             told.allowed.store(driver.current_max_send_streams(), Relaxed);
             ended.map(drop)

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use offload::polls::{PollSite, watched};
 use tokio::sync::watch;
 
 use super::connect::{Connection, connect};
@@ -120,7 +121,7 @@ impl Pool {
     fn probe(&self, endpoint: &Endpoint) -> Probe {
         let (told, probe) = watch::channel(None);
         let endpoint = endpoint.clone();
-        tokio::spawn(async move {
+        let connecting = async move {
             let pool = &endpoint.origin.pool;
             let opened = connect(&endpoint).await;
             let mut kept = pool.lock();
@@ -130,13 +131,14 @@ impl Pool {
             let result = opened.map(|connection| place.add(used, connection));
             pool.begin_sweeping(kept);
             told.send_replace(Some(result.map_err(Arc::from)));
-        });
+        };
+        tokio::spawn(watched(PollSite::Upstream, connecting));
         Probe(probe)
     }
 
     fn begin_sweeping(&self, mut kept: MutexGuard<'_, Kept>) {
         if !std::mem::replace(&mut kept.is_swept, true) {
-            tokio::spawn(sweep(Arc::downgrade(&self.0)));
+            tokio::spawn(watched(PollSite::Upstream, sweep(Arc::downgrade(&self.0))));
         }
     }
 
@@ -240,7 +242,11 @@ async fn sweep(pool: Weak<Mutex<Kept>>) {
             kept.is_swept = !kept.places.is_empty();
             kept.places.is_empty()
         };
-        drop(gone); // Outside of the lock, since closing takes system calls.
+        // Outside of the lock, since closing takes system calls. There may be hundreds.
+        for connection in gone {
+            drop(connection);
+            tokio::task::yield_now().await;
+        }
         if is_empty {
             return;
         }
@@ -252,5 +258,38 @@ impl fmt::Debug for Pool {
         let kept = self.lock();
         let counts = kept.places.iter().map(|place| (place.address, place.idle.len(), place.shared.len()));
         formatter.debug_list().entries(counts).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio_util::either::Either;
+
+    use super::*;
+    use crate::turn::CooperativeStream;
+
+    #[tokio::test(start_paused = true)]
+    async fn yields_after_closing_each_connection() {
+        const COUNT: usize = 20;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut kept = Kept { sweeps: SWEEPS, is_swept: true, places: Vec::new() };
+        for _ in 0..COUNT {
+            let stream = TcpStream::connect(address).await.unwrap();
+            let connection = http1::Connection::new(Either::Left(CooperativeStream::new(stream)));
+            kept.place(None).idle.push(Aged { used: 0, connection });
+        }
+        let kept = Arc::new(Mutex::new(kept));
+        let (mut sweeping, mut polls) = (pin!(sweep(Arc::downgrade(&kept))), 0);
+        poll_fn(|context| {
+            polls += 1;
+            sweeping.as_mut().poll(context)
+        })
+        .await;
+        assert!(polls > COUNT, "{polls} polls");
     }
 }

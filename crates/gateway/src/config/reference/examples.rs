@@ -237,6 +237,8 @@ connections:
   handshakes: 1000
   handshakes_per_address: 50
   requests_per_address: 1000
+  request_bodies: 256MiB
+  request_bodies_per_address: 32MiB
   unsent: 256MiB
   unsent_per_address: 32MiB
   unsent_per_connection: 16MiB

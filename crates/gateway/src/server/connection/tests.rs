@@ -4,6 +4,7 @@ use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, split};
 use tokio::time::{Instant, sleep};
 
 use super::super::UNREAD;
+use super::super::limiter::ClientLimiter;
 use super::*;
 use crate::tests::frames::{
     Connection as Frames, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RESET, SETTINGS,
@@ -267,4 +268,77 @@ async fn closes_http2_connections_of_silent_clients() {
         let _ = peer.read.read_to_end(&mut Vec::new()).await;
         assert!(peer.opened.elapsed() <= 2 * IDLE, "{begun:?}: {:?}", peer.opened.elapsed());
     }
+}
+
+/// The client's side of a connection over HTTP/2 with large windows, and the limiter that counts for it. The client
+/// reads nothing until [`UnreadConnection::read_all`].
+struct UnreadConnection {
+    peer: Peer,
+    limiter: Arc<ClientLimiter>,
+}
+
+impl UnreadConnection {
+    async fn open(config: &str) -> Self {
+        let current = rig::build(config);
+        let limiter = Arc::clone(&current.life().audience.metrics.limiter);
+        let rig::ServedConnection { client, serving: _, phase } = rig::connect(&current, true, 1 << 10);
+        let (read, write) = split(client);
+        let mut peer = Peer { read, write, opened: Instant::now(), _phase: phase };
+        peer.write.write_all(PREFACE).await.unwrap();
+        // SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113, section 6.5.2).
+        let windows = [
+            frame(SETTINGS, 0, 0, &[0, 4, 1, 0, 0, 0]),
+            frame(WINDOW_UPDATE, 0, 0, &(1_u32 << 24).to_be_bytes()),
+        ];
+        peer.write.write_all(&windows.concat()).await.unwrap();
+        Self { peer, limiter }
+    }
+
+    /// Sends requests for a long path that does not exist, and waits until they are answered. Returns the number of
+    /// bytes that the client has yet to receive.
+    async fn ask(&mut self, method: &str, streams: std::ops::Range<u32>) -> u64 {
+        let head = head_of(method, &format!("/nowhere/{}", bytes(3_900)), &[]);
+        for stream in streams {
+            let request = frame(HEADERS, END_STREAM | END_HEADERS, 2 * stream + 1, &head);
+            self.peer.write.write_all(&request).await.unwrap();
+        }
+        sleep(SECOND).await;
+        self.limiter.unsent_bytes()
+    }
+
+    /// Reads until nothing more arrives. Returns the number of streams that were answered, and of those that were
+    /// reset with `ENHANCE_YOUR_CALM`.
+    async fn read_all(&mut self) -> (usize, usize) {
+        let (mut frames, mut answered, mut reset) = (Frames::of(&mut self.peer.read), 0, 0);
+        while let Ok(Some((kind, _, payload))) = timeout(SECOND, frames.next()).await {
+            answered += usize::from(kind == HEADERS);
+            reset += usize::from(kind == RESET && payload == 11_u32.to_be_bytes());
+        }
+        (answered, reset)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_answers_over_http2_until_they_are_read() {
+    let mut connection = UnreadConnection::open(CONFIG).await;
+    // h2 has some of the answers in its write buffer already.
+    let whole = connection.ask("GET", 0..20).await;
+    assert!(whole > 40 << 10, "{whole}");
+    let with_heads = connection.ask("HEAD", 20..80).await;
+    assert!(with_heads > whole + (100 << 10), "{whole}, {with_heads}");
+    assert_eq!(connection.read_all().await, (80, 0));
+    assert_eq!(connection.limiter.unsent_bytes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn resets_answers_over_http2_above_the_limit_of_an_address() {
+    let config = format!("{CONFIG}connections: {{ unsent_per_address: 128KiB }}\n");
+    let mut connection = UnreadConnection::open(&config).await;
+    let unsent = connection.ask("GET", 0..90).await;
+    assert!(unsent > 100 << 10 && unsent <= 128 << 10, "{unsent}");
+    let (answered, reset) = connection.read_all().await;
+    assert!(answered > 10 && reset > 20 && answered + reset == 90, "{answered}, {reset}");
+    assert_eq!(connection.limiter.unsent_bytes(), 0);
+    connection.ask("GET", 90..91).await;
+    assert_eq!(connection.read_all().await, (1, 0));
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::header::{CONNECTION, EXPECT, TE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, Method, Request, Uri, Version, request};
 use httparse::{Error, ParserConfig, Status};
-use services::headers::{lists, takes_trailers};
+use services::headers::{MAX_MEMBERS, is_read_whole, lists, takes_trailers};
 use services::http1::{Framing, Input, content_length, fields, has_bare_line_feed, is_chunked};
 
 use crate::conform::MAX_FIELDS;
@@ -64,16 +64,21 @@ impl Asked {
         self.framing != Framing::Length(0)
     }
 
-    fn of(head: &request::Parts, has_bare_line_feed: bool) -> Self {
+    /// Returns `None` if `Connection` has more options than are read: a field that such an option names would be
+    /// sent on.
+    fn of(head: &request::Parts, has_bare_line_feed: bool) -> Option<Self> {
         let headers = &head.headers;
         // Most heads have none of these headers: one pass is cheaper than a lookup of each.
         let is_special = headers.keys().any(|name| SPECIAL.contains(name));
+        if is_special && !is_read_whole(headers, &CONNECTION) {
+            return None;
+        }
         let framing = framing(headers, head.version, is_special);
         let says = |word| is_special && lists(headers, &CONNECTION, word);
         let is_old = head.version == Version::HTTP_10;
         let is_doubtful = has_bare_line_feed || framing.is_none();
         let framing = framing.filter(|_| !is_doubtful).unwrap_or(Framing::Length(0));
-        Self {
+        Some(Self {
             version: head.version,
             is_head: head.method == Method::HEAD,
             framing,
@@ -81,7 +86,7 @@ impl Asked {
             stays: !is_doubtful && !says(b"close") && (!is_old || says(b"keep-alive")),
             expects_continue: is_special && !is_old && headers.contains_key(EXPECT),
             takes_trailers: is_special && takes_trailers(headers),
-        }
+        })
     }
 }
 
@@ -129,7 +134,8 @@ fn parse(text: &Bytes) -> Result<Head, Refusal> {
     *request.headers_mut() =
         fields(text, parsed.headers).ok_or_else(|| malformed("one of its headers is invalid"))?;
     let (head, ()) = request.into_parts();
-    let asked = Asked::of(&head, has_bare_line_feed(text));
+    let asked = Asked::of(&head, has_bare_line_feed(text))
+        .ok_or_else(|| malformed(&format!("its `Connection` has more than {MAX_MEMBERS} options")))?;
     Ok(Head { request: head, asked, length: text.len() })
 }
 

@@ -9,6 +9,7 @@ use http_body::Body as _;
 use http_body_util::{BodyExt, StreamBody};
 use proptest::prelude::*;
 use services::body::full;
+use services::headers::MAX_MEMBERS;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::oneshot;
 
@@ -91,6 +92,19 @@ async fn separates_consecutive_requests() {
     let Talk { seen, said } = talk(&[several.as_bytes()]).await;
     assert_eq!(seen, [hello("/a"), hello("/b"), hello("/a"), ("/last".to_owned(), false, Some(vec![]))]);
     assert_eq!(said.matches("HTTP/1.1 200 OK\r\n").count(), 4, "{said}");
+}
+
+#[tokio::test]
+async fn rejects_more_connection_options_than_are_read() {
+    let with = |options: usize| {
+        let options = "a,".repeat(options - 1) + "close";
+        format!("GET /many HTTP/1.1\r\nConnection: {options}\r\n\r\n{GOOD}")
+    };
+    let Talk { seen, .. } = talk(&[with(MAX_MEMBERS).as_bytes()]).await;
+    assert_eq!(seen, [("/many".to_owned(), false, Some(vec![]))], "the last option closes the connection");
+    let Talk { seen, said } = talk(&[with(MAX_MEMBERS + 1).as_bytes()]).await;
+    assert!(seen.is_empty() && said.starts_with("HTTP/1.1 400 "), "{said}");
+    assert!(said.contains("request-malformed"), "{said}");
 }
 
 #[tokio::test]

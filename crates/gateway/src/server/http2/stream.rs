@@ -2,6 +2,10 @@
 //!
 //! h2 is given no more of a body than the client's windows have room for. The rest stays in the body, where
 //! it is counted, and the stream is reset if the client reads nothing for too long or reads too slowly.
+//!
+//! An answer that is complete waits in h2 until the client reads it. So each counts with its fields and with what
+//! h2 may have of its body. The permit is part of the last bytes that h2 is given, and ends once h2 has written
+//! them.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -13,7 +17,7 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, SendStream};
 use http::header::{CONTENT_LENGTH, DATE, HeaderValue};
-use http::{Response, response};
+use http::{HeaderMap, Response, response};
 use http_body::{Body as _, Frame};
 use rustix::time::{ClockId, clock_gettime};
 use services::body::Error;
@@ -24,9 +28,14 @@ use super::MAX_SEND_BUFFER;
 use super::traffic::RequestGuard;
 use crate::access::Logged;
 use crate::server::http1::{has_body, may_have_content};
-use crate::server::limiter::LimitReached;
+use crate::server::limiter::{AnswerPermit, LimitReached};
 use crate::server::stall::Stall;
 use crate::server::{LEAST_RATE, UNREAD};
+use crate::unsent;
+
+/// The estimated number of bytes that an answer takes beside its fields and its body: the states of its stream and
+/// its task, and the map of its fields.
+const ANSWER: u64 = 2 << 10;
 
 /// A response that is being sent.
 struct Sender<'a> {
@@ -34,6 +43,9 @@ struct Sender<'a> {
     unread: Stall,
     sent: u64,
     request: &'a RequestGuard,
+    /// The permit of the answer, and the bytes that it counts beside those of the body.
+    permit: Option<AnswerPermit>,
+    fields: u64,
 }
 
 /// The reason a response was not sent to its end.
@@ -50,6 +62,12 @@ enum Failure {
 impl From<h2::Error> for Failure {
     fn from(_: h2::Error) -> Self {
         Self::Gone
+    }
+}
+
+impl From<LimitReached> for Failure {
+    fn from(limit: LimitReached) -> Self {
+        Self::Body(limit.into())
     }
 }
 
@@ -89,15 +107,26 @@ where
     drop(answering);
     let (head, body) = response.into_parts();
     let has_body = has_body(head.status, is_head) && !body.is_end_stream();
-    let head = complete(head, &body, has_body);
+    let mut head = complete(head, &body, has_body);
+    let fields = ANSWER + size_of_fields(head.headers());
+    let length = if has_body { body.size_hint().exact().unwrap_or_default() } else { 0 };
+    let permit = request.count_answer(fields + length.min(MAX_SEND_BUFFER as u64))?;
     if !has_body {
         drop(body);
+        if let (Some(permit), Some(date)) = (permit, head.headers_mut().get_mut(DATE)) {
+            unsent::attach_to_value(permit, date);
+        }
         respond.send_response(head, true)?;
         return Ok(());
     }
     let stream = respond.send_response(head, false)?;
-    let mut sender = Sender { stream, unread: Stall::default(), sent: 0, request };
+    let mut sender = Sender { stream, unread: Stall::default(), sent: 0, request, permit, fields };
     sender.send(body).await
+}
+
+/// The size of fields as HTTP/2 counts them (RFC 9113, section 6.5.2).
+fn size_of_fields(fields: &HeaderMap) -> u64 {
+    fields.iter().map(|(name, value)| (name.as_str().len() + value.len() + 32) as u64).sum()
 }
 
 /// Completes the head: removes fields of HTTP/1.1 and adds those that every response has.
@@ -128,11 +157,8 @@ impl Sender<'_> {
                         return Ok(());
                     }
                 }
-                Some(Err(frame)) => {
-                    let trailers = frame.into_trailers().unwrap_or_default();
-                    return Ok(self.stream.send_trailers(trailers)?);
-                }
-                None => return Ok(self.stream.send_data(Bytes::new(), true)?),
+                Some(Err(frame)) => return self.send_trailers(frame.into_trailers().unwrap_or_default()),
+                None => return self.send_last(Bytes::new()),
             }
         }
     }
@@ -155,15 +181,38 @@ impl Sender<'_> {
             let piece = data.split_to(room.min(data.len()));
             self.sent += piece.len() as u64;
             self.request.traffic().note_useful(piece.len());
-            self.stream.send_data(piece, is_last && data.is_empty())?;
             if is_last && data.is_empty() {
-                return Ok(());
+                return self.send_last(piece);
             }
+            self.stream.send_data(piece, false)?;
         }
-        if is_last {
-            self.stream.send_data(data, true)?;
+        if is_last { self.send_last(data) } else { Ok(()) }
+    }
+
+    /// Sends the last piece of the body, which may be empty, with the answer's permit.
+    fn send_last(&mut self, piece: Bytes) -> Result<(), Failure> {
+        let piece = match self.finish() {
+            Some(permit) => unsent::attach(permit, piece),
+            None => piece,
+        };
+        Ok(self.stream.send_data(piece, true)?)
+    }
+
+    /// Sends the trailers with the answer's permit.
+    fn send_trailers(&mut self, mut trailers: HeaderMap) -> Result<(), Failure> {
+        self.fields += size_of_fields(&trailers);
+        let Some(value) = trailers.values_mut().next() else { return self.send_last(Bytes::new()) };
+        if let Some(permit) = self.finish() {
+            unsent::attach_to_value(permit, value);
         }
-        Ok(())
+        Ok(self.stream.send_trailers(trailers)?)
+    }
+
+    /// Counts all that h2 may have of the answer, and returns the permit.
+    fn finish(&mut self) -> Option<AnswerPermit> {
+        let mut permit = self.permit.take()?;
+        permit.grow_to(self.fields + self.sent.min(MAX_SEND_BUFFER as u64));
+        Some(permit)
     }
 
     /// Waits until the client has room for some of the bytes. Returns the number of bytes.

@@ -1,8 +1,11 @@
 //! Tests of a single HTTP/2 connection, in paused time.
 
 use std::future::pending;
+use std::io;
+use std::pin::Pin;
+use std::sync::Mutex;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::time::Instant;
 
 use super::*;
@@ -47,13 +50,85 @@ async fn keeps_connections_of_clients_that_answer_pings() {
     }
 }
 
+/// A connection whose client has sent everything, and reads everything.
+#[derive(Clone, Default)]
+struct SentFrames {
+    unread: Arc<Mutex<Bytes>>,
+    written: Arc<Mutex<Vec<u8>>>,
+}
+
+impl AsyncRead for SentFrames {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut unread = self.unread.lock().unwrap();
+        if unread.is_empty() {
+            return Poll::Pending;
+        }
+        let length = unread.len().min(buffer.remaining());
+        buffer.put_slice(&unread.split_to(length));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for SentFrames {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.written.lock().unwrap().extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Polls a connection once whose client has sent these frames. Returns the number of bytes that were not read, and
+/// the frames that were written.
+async fn polled_once(frames: &[u8]) -> (usize, Vec<(u8, u32, Vec<u8>)>) {
+    let stream = SentFrames::default();
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    *stream.unread.lock().unwrap() = [&preface[..], &frame(SETTINGS, 0, 0, &[]), frames].concat().into();
+    let answer = |_, _| pending::<Response<Logged>>();
+    let mut serving = pin!(serve(stream.clone(), Vec::new(), Client::for_tests(), Awaited::never(), answer));
+    let is_pending = poll_fn(|context| Poll::Ready(serving.as_mut().poll(context).is_pending())).await;
+    assert!(is_pending);
+    let written = stream.written.lock().unwrap().clone();
+    let (mut written, mut sent) = (Frames::of(&written[..]), Vec::new());
+    while let Some(frame) = written.next().await {
+        sent.push(frame);
+    }
+    let unread = stream.unread.lock().unwrap().len();
+    (unread, sent)
+}
+
 #[tokio::test]
-async fn a_connection_yields_after_reading_its_share() {
-    let traffic = Traffic::default();
-    traffic.begin_turn();
-    let turn = (0..).take_while(|_| traffic.may_read()).inspect(|_| traffic.note_read(8 << 10)).count();
-    assert_eq!(turn, 2);
-    assert!(traffic.may_read(), "its next turn");
+async fn a_poll_reads_one_turn_however_many_requests_it_accepts() {
+    let request = |number: u32, fields: &[(&str, &str)]| {
+        frame(HEADERS, END_STREAM | END_HEADERS, 2 * number + 1, &head_of("GET", "/", fields))
+    };
+    let value = "x".repeat(120);
+    let fields = vec![("a", &*value); 60];
+    let short = (0..50).flat_map(|number| request(number, &[]));
+    let long = (50..100).flat_map(|number| request(number, &fields));
+    let frames: Vec<u8> = short.chain(long).collect();
+    let (unread, _) = polled_once(&frames).await;
+    assert!(frames.len() > 300 << 10);
+    assert!(frames.len() - unread < 40 << 10, "{unread} of {} bytes are left", frames.len());
+}
+
+#[tokio::test]
+async fn a_poll_takes_over_few_changes_of_settings() {
+    let changes = [[0, 4, 0, 0, 0, 0], [0, 4, 0, 0, 0, 1]].map(|settings| frame(SETTINGS, 0, 0, &settings));
+    let (_, sent) = polled_once(&changes.concat().repeat(100)).await;
+    let acknowledged =
+        sent.iter().filter(|(kind, _, payload)| *kind == SETTINGS && payload.is_empty()).count();
+    assert!((1..20).contains(&acknowledged), "{acknowledged}");
 }
 
 #[tokio::test]
@@ -74,7 +149,7 @@ async fn treats_many_cancelled_requests_as_a_flood() {
 #[tokio::test(start_paused = true)]
 async fn cancels_the_handler_when_the_stream_is_reset() {
     let (dropped, is_dropped) = tokio::sync::oneshot::channel::<()>();
-    let dropped = std::sync::Mutex::new(Some(dropped));
+    let dropped = Mutex::new(Some(dropped));
     let (mut peer, theirs) = duplex(1 << 16);
     let answer = move |_, _| {
         let dropped = dropped.lock().unwrap().take();

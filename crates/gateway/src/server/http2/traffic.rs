@@ -2,18 +2,18 @@
 //!
 //! Frames without content cost a client a few bytes and the gateway more: PING, SETTINGS, PRIORITY,
 //! WINDOW_UPDATE, DATA without data, frames of unknown types. So the bytes received are compared with the
-//! useful ones, as nginx does. A client that cancels requests as soon as they have started also causes wasted
+//! useful ones, as nginx does; SETTINGS count as more (`frames.rs`). A client that cancels requests as soon as they have started also causes wasted
 //! work (CVE-2023-44487, counted as Envoy does).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::server::limiter::RequestPermit;
+use super::frames::Scanned;
+use crate::server::limiter::{AnswerPermit, LimitReached, RequestPermit};
 
-/// The number of bytes that are read before other connections get a turn. Each byte of a head can refer to a
-/// field (RFC 7541, section 6.1), which takes 60 ns.
-const TURN: u64 = 16 << 10;
+/// The weight of the frames that are read before other connections get a turn: 32 KiB of DATA, or 8 KiB of heads.
+pub(super) const TURN: u64 = 32 << 10;
 /// The number of useless bytes that are tolerated, and the fraction of all bytes that must be useful: one in
 /// this many.
 const USELESS: u64 = 128 << 10;
@@ -28,7 +28,7 @@ const MAX_PREMATURE: u64 = 200;
 /// The counts of one connection.
 #[derive(Debug, Default)]
 pub(in crate::server) struct Traffic {
-    /// The number of bytes that were read in this turn, and in total.
+    /// The weight of the frames that were read in this turn, and the cost of all.
     turn: AtomicU64,
     read: AtomicU64,
     /// The number of useful bytes, including those that requests count as.
@@ -52,7 +52,7 @@ pub(super) struct Seen {
 pub(super) struct RequestGuard {
     traffic: Arc<Traffic>,
     begun: Instant,
-    _permit: Option<RequestPermit>,
+    permit: Option<RequestPermit>,
 }
 
 impl Traffic {
@@ -61,19 +61,15 @@ impl Traffic {
         self.turn.store(0, Relaxed);
     }
 
-    /// Whether more may be read in this turn. A refusal ends the turn.
-    pub(in crate::server) fn may_read(&self) -> bool {
-        let may = self.turn.load(Relaxed) < TURN;
-        if !may {
-            self.turn.store(0, Relaxed);
-        }
-        may
+    /// The weight of the frames that may still be read in this turn. `None` ends the turn.
+    pub(in crate::server) fn room(&self) -> Option<u64> {
+        TURN.checked_sub(self.turn.load(Relaxed)).filter(|room| *room > 0)
     }
 
-    /// Counts bytes that were read.
-    pub(in crate::server) fn note_read(&self, bytes: usize) {
-        self.turn.fetch_add(bytes as u64, Relaxed);
-        self.read.fetch_add(bytes as u64, Relaxed);
+    /// Counts frames that were read.
+    pub(in crate::server) fn note_read(&self, scanned: Scanned) {
+        self.turn.fetch_add(scanned.weight, Relaxed);
+        self.read.fetch_add(scanned.cost, Relaxed);
     }
 
     /// Counts bytes of a body that were received or sent.
@@ -86,7 +82,7 @@ impl Traffic {
         self.begun.fetch_add(1, Relaxed);
         self.under_way.fetch_add(1, Relaxed);
         self.useful.fetch_add(REQUEST, Relaxed);
-        RequestGuard { traffic: Arc::clone(self), begun: Instant::now(), _permit: permit }
+        RequestGuard { traffic: Arc::clone(self), begun: Instant::now(), permit }
     }
 
     pub(super) fn seen(&self) -> Seen {
@@ -106,6 +102,11 @@ impl Traffic {
 impl RequestGuard {
     pub(super) fn traffic(&self) -> &Traffic {
         &self.traffic
+    }
+
+    /// Counts an answer of at least this many bytes. Returns `None` if no limits apply.
+    pub(super) fn count_answer(&self, bytes: u64) -> Result<Option<AnswerPermit>, LimitReached> {
+        self.permit.as_ref().map(|permit| permit.answer(bytes)).transpose()
     }
 
     /// Counts the request as completely answered.

@@ -13,6 +13,8 @@ fn limits() -> ConnectionsConfig {
         handshakes: 3,
         handshakes_per_address: 1,
         requests_per_address: 2,
+        request_bodies: Bytes(150),
+        request_bodies_per_address: Bytes(100),
         unsent: Bytes(300),
         unsent_per_address: Bytes(200),
         unsent_per_connection: Bytes(100),
@@ -23,9 +25,9 @@ fn connect(limiter: &Arc<ClientLimiter>, address: &str) -> Result<Arc<Connection
     limiter.connect(address.parse().unwrap(), false, &limits()).map(Arc::new)
 }
 
-fn all(limiter: &ClientLimiter) -> [u64; 4] {
-    let Usage { connections, handshakes, requests, unsent } = &limiter.all;
-    [connections, handshakes, requests, unsent].map(|count| count.load(Relaxed))
+fn all(limiter: &ClientLimiter) -> [u64; 6] {
+    let Usage { connections, handshakes, requests, bodies, unsent, answers } = &limiter.all;
+    [connections, handshakes, requests, bodies, unsent, answers].map(|count| count.load(Relaxed))
 }
 
 #[test]
@@ -38,7 +40,7 @@ fn limits_connections_by_address_and_in_total() {
     assert_eq!(connect(&limiter, "192.0.2.4").unwrap_err(), LimitReached::Connections);
     drop(others);
     drop(first);
-    assert_eq!(all(&limiter), [0; 4]);
+    assert_eq!(all(&limiter), [0; 6]);
     assert!(limiter.networks().is_empty(), "networks without connections are forgotten");
 }
 
@@ -47,7 +49,63 @@ fn an_ipv6_network_is_its_first_64_bits() {
     let limiter = Arc::new(ClientLimiter::default());
     let _two = ["2001:db8::1", "2001:db8::ffff:2"].map(|address| connect(&limiter, address).unwrap());
     assert_eq!(connect(&limiter, "2001:db8::3").unwrap_err(), LimitReached::ConnectionsPerAddress);
-    assert!(connect(&limiter, "2001:db8:0:1::1").is_ok());
+    assert!(connect(&limiter, "2001:db8:1::1").is_ok());
+}
+
+/// Connects from an address of this network of a block of 48 bits.
+fn connect_in_block(
+    limiter: &Arc<ClientLimiter>,
+    network: u16,
+    limits: &ConnectionsConfig,
+) -> Result<Arc<ConnectionPermit>, LimitReached> {
+    let address = format!("2001:db8:0:{network:x}::1");
+    limiter.connect(address.parse().unwrap(), false, limits).map(Arc::new)
+}
+
+#[test]
+fn a_block_of_ipv6_networks_has_sixteen_times_as_many_connections_but_half_of_all() {
+    for (max, most) in [(1_000, 32), (40, 20), (4, 2)] {
+        let limiter = Arc::new(ClientLimiter::default());
+        let limits = ConnectionsConfig { max: Some(max), ..limits() };
+        let connected: Vec<_> =
+            (0..most).map(|network| connect_in_block(&limiter, network, &limits).unwrap()).collect();
+        let refused = connect_in_block(&limiter, most, &limits);
+        assert_eq!(refused.unwrap_err(), LimitReached::ConnectionsPerAddress, "of {max}");
+        assert!(limiter.connect("2001:db8:1::1".parse().unwrap(), false, &limits).is_ok(), "another block");
+        assert_eq!(limiter.networks().len(), connected.len() + 1);
+        drop(connected);
+        assert!(limiter.networks().is_empty(), "networks without connections are forgotten");
+    }
+}
+
+#[test]
+fn a_block_of_ipv6_networks_has_other_limits_as_well() {
+    let limiter = Arc::new(ClientLimiter::default());
+    let limits = ConnectionsConfig {
+        max: Some(1_000),
+        handshakes: 10,
+        requests_per_address: 1,
+        request_bodies: Bytes(1_000),
+        unsent: Bytes(1_000),
+        unsent_per_address: Bytes(100),
+        ..limits()
+    };
+    let connected: Vec<_> =
+        (0..16).map(|network| connect_in_block(&limiter, network, &limits).unwrap()).collect();
+    let handshakes: Vec<_> = connected[..5].iter().map(|one| one.handshake().unwrap()).collect();
+    assert_eq!(connected[5].handshake().unwrap_err(), LimitReached::HandshakesPerAddress);
+    let bodies: Vec<_> = connected[..5].iter().map(ConnectionPermit::body).collect();
+    bodies.iter().for_each(|body| body.hold(100).unwrap());
+    assert_eq!(connected[5].body().hold(1).unwrap_err(), LimitReached::BodiesPerAddress);
+    let kept: Vec<_> = connected[..5].iter().map(|one| one.keep(100).unwrap()).collect();
+    assert_eq!(connected[5].keep(1).unwrap_err(), LimitReached::UnsentPerAddress);
+    let requests: Vec<_> = connected.iter().map(ConnectionPermit::request).collect();
+    assert!(!connected[0].is_crowded());
+    let one_more = connected[0].request();
+    assert!(connected[1].is_crowded());
+    drop(handshakes);
+    drop((bodies, kept, requests, one_more, connected));
+    assert_eq!(all(&limiter), [0; 6]);
 }
 
 #[test]
@@ -61,7 +119,7 @@ fn only_total_limits_apply_to_trusted_proxies() {
     let kept: Vec<_> = connections[..3].iter().map(|connection| connection.keep(100).unwrap()).collect();
     assert_eq!(connections[3].keep(1).unwrap_err(), LimitReached::Unsent);
     drop((requests, kept, connections));
-    assert_eq!(all(&limiter), [0; 4]);
+    assert_eq!(all(&limiter), [0; 6]);
 }
 
 #[test]
@@ -82,6 +140,34 @@ fn limits_handshakes_and_requests_by_address_and_in_total() {
 }
 
 #[test]
+fn limits_bytes_of_request_bodies_by_address_and_in_total() {
+    let limiter = Arc::new(ClientLimiter::default());
+    let two = [connect(&limiter, HERE).unwrap(), connect(&limiter, HERE).unwrap()];
+    let (first, second) = (two[0].body(), two[1].body());
+    for total in [20, 60, 60] {
+        first.hold(total).unwrap();
+    }
+    second.hold(40).unwrap();
+    assert_eq!(second.hold(41).unwrap_err(), LimitReached::BodiesPerAddress);
+    first.hold(60).expect("these bytes are counted already");
+    let other = connect(&limiter, "192.0.2.2").unwrap().body();
+    other.hold(50).unwrap();
+    assert_eq!(other.hold(51).unwrap_err(), LimitReached::Bodies);
+    first.release();
+    first.release();
+    assert_eq!(all(&limiter)[3], 90);
+    second.hold(100).unwrap();
+    drop((first, second, other));
+    assert_eq!(all(&limiter)[3], 0);
+    // A body that is the only one may be longer, since its handler limits it.
+    let only = two[0].body();
+    (1..=10).for_each(|part| only.hold(part * 100).unwrap());
+    assert_eq!(two[1].body().hold(1).unwrap_err(), LimitReached::BodiesPerAddress);
+    drop(only);
+    assert!(two[1].body().hold(1).is_ok());
+}
+
+#[test]
 fn limits_unsent_bytes_by_connection_by_address_and_in_total() {
     let limiter = Arc::new(ClientLimiter::default());
     let two = [connect(&limiter, HERE).unwrap(), connect(&limiter, HERE).unwrap()];
@@ -94,11 +180,39 @@ fn limits_unsent_bytes_by_connection_by_address_and_in_total() {
     let fifth = other[1].keep(40).unwrap();
     assert_eq!(other[1].keep(1).unwrap_err(), LimitReached::Unsent);
     drop((first, third, fourth, fifth));
-    assert_eq!(all(&limiter)[3], 0);
+    assert_eq!(all(&limiter)[4], 0);
     // A piece above the limit is admitted if no others are, since it could never be sent otherwise.
     let large = two[0].keep(1_000).unwrap();
     assert_eq!(two[0].keep(1).unwrap_err(), LimitReached::UnsentPerConnection);
     assert_eq!(two[1].keep(1).unwrap_err(), LimitReached::UnsentPerAddress);
     drop(large);
     assert!(two[1].keep(1).is_ok());
+}
+
+#[test]
+fn limits_bytes_of_answers_over_http2_by_address_and_in_total() {
+    let limiter = Arc::new(ClientLimiter::default());
+    let limits = ConnectionsConfig { unsent: Bytes(1_500), unsent_per_address: Bytes(1_000), ..limits() };
+    let request = |address: &str| {
+        let connection = limiter.connect(address.parse().unwrap(), false, &limits).map(Arc::new).unwrap();
+        connection.request()
+    };
+    let (here, there) = (request(HERE), request("192.0.2.2"));
+    let free = [here.answer(FREE_ANSWERS).unwrap(), there.answer(FREE_ANSWERS).unwrap()];
+    assert_eq!(limiter.unsent_bytes(), 0);
+    let mut first = here.answer(600).unwrap();
+    assert_eq!(here.answer(500).unwrap_err(), LimitReached::UnsentPerAddress);
+    let second = there.answer(900).unwrap();
+    assert_eq!(there.answer(100).unwrap_err(), LimitReached::Unsent);
+    assert_eq!(limiter.unsent_bytes(), 1_500);
+    // An answer that has begun is counted in any case.
+    first.grow_to(500);
+    first.grow_to(1_000);
+    assert_eq!(limiter.unsent_bytes(), 1_900);
+    // Longer answers have an account of their own.
+    let connection = connect(&limiter, HERE).unwrap();
+    let kept = connection.keep(100).unwrap();
+    assert_eq!(limiter.unsent_bytes(), 2_000);
+    drop((free, first, second, kept, here, there, connection));
+    assert_eq!(all(&limiter), [0; 6]);
 }

@@ -6,7 +6,7 @@ use json::{Members, Node, Passed};
 
 use super::{Place, Val, Writer};
 use crate::execute::leaf;
-use crate::plan::shape::{Plain, ShapeId, Variant};
+use crate::plan::shape::{Plain, Scan, ShapeId, Variant};
 use crate::plan::types::{Kind as Type, Scalar, Ty, TypeId};
 
 /// The number of consecutive objects of a shape that may differ from this form before further attempts are
@@ -213,14 +213,20 @@ fn sought<'r>(
     steps: &mut usize,
 ) -> Option<Members<'r>> {
     let rest = || variant.fields[number..].iter().filter_map(|field| field.copied.as_ref());
-    let wanted = &rest().next()?.member;
+    let wanted = rest().next()?;
+    // All of these fields are members of one slot's object.
+    let scan = variant.scans.first()?;
     loop {
-        *steps += 1 + (variant.fields.len() - number) / 16;
+        *steps += 1 + scan.comparisons() / 16;
         let (key, _) = members.next()?;
-        if rest().any(|copied| key.is(copied.name.as_bytes())) {
+        let is_of_rest = match variant.fields.len() <= Scan::FEW {
+            true => rest().any(|copied| key.is(copied.name.as_bytes())),
+            false => scan.find(key).is_some_and(|name| scan.is_read_from(name, wanted.read)),
+        };
+        if is_of_rest {
             return None;
         }
-        if members.is_spelt(wanted) {
+        if members.is_spelt(&wanted.member) {
             return Some(members);
         }
     }

@@ -5,6 +5,11 @@ use json::Kind;
 use super::{Val, Writer};
 use crate::plan::shape::Variant;
 
+/// The maximum number of members whose order is recorded.
+const MOST_ORDERED: usize = 1_000;
+/// The number of comparisons that take as long as passing a member whose name is not known by the order.
+const PASSED: usize = 4;
+
 /// The result of a read.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Hit<'r> {
@@ -22,7 +27,7 @@ impl<'r> Writer<'r> {
             let (document, node) = match values[scan.slot] {
                 Val::At(document, node, _) => (document, node),
                 failed @ Val::Failed(_) => {
-                    let numbers = scan.names.iter().flat_map(|(_, numbers)| numbers);
+                    let numbers = scan.names.values().flatten();
                     numbers.for_each(|number| hits[*number].value = failed);
                     continue;
                 }
@@ -37,20 +42,21 @@ impl<'r> Writer<'r> {
                 // Objects of one kind usually have their members in the same order.
                 let known = order.get(place).filter(|(name, _)| key.is(name)).map(|(_, found)| *found);
                 let found = known.unwrap_or_else(|| {
-                    compared += scan.names.len();
-                    let found = scan.names.iter().position(|(name, _)| key.is(name.as_bytes()));
+                    compared += PASSED + scan.comparisons();
+                    let found = scan.find(key);
                     let text = key.node().text();
                     let name = text.get(1..text.len() - 1).filter(|name| !name.contains(&b'\\'));
                     let entry = (name.unwrap_or_default(), found);
                     match order.get_mut(place) {
                         Some(known) => *known = entry,
-                        None => order.push(entry),
+                        None if place < MOST_ORDERED => order.push(entry),
+                        None => {}
                     }
                     found
                 });
                 place += 1;
                 let Some(found) = found else { continue };
-                let Some((_, numbers)) = scan.names.get(found) else { continue };
+                let Some((_, numbers)) = scan.names.get_index(found) else { continue };
                 // The first of several equal names counts.
                 if numbers.first().is_some_and(|first| hits[*first].is_met) {
                     continue;

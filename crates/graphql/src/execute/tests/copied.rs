@@ -3,6 +3,7 @@
 
 use super::nested::{BLOG, LINKS, PEOPLE, POSTS};
 use super::rig::Rig;
+use crate::rig::moves;
 
 async fn posts(posts: &str, document: &str) -> String {
     let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &[("blog/posts", posts)]);
@@ -84,4 +85,56 @@ async fn does_not_copy_from_discarded_text() {
         ),
         "{answer}"
     );
+}
+
+/// Returns the response to a selection of all fields, `f0` and so on, of an object with this text, and the
+/// number of moves to the pool.
+async fn wide(fields: usize, text: &str) -> (String, u64) {
+    let properties: Vec<String> =
+        (0..fields).map(|field| format!(r#""f{field}": {{ "type": "integer" }}"#)).collect();
+    let described = format!(
+        r##"{{ "openapi": "3.0.3", "info": {{ "title": "wide", "version": "1" }}, "paths": {{
+          "/wide": {{ "get": {{ "operationId": "wide", "responses": {{ "200": {{ "description": "", "content": {{
+            "application/json": {{ "schema": {{ "$ref": "#/components/schemas/Wide" }} }} }} }} }} }} }} }},
+          "components": {{ "schemas": {{ "Wide": {{ "type": "object", "properties": {{ {} }} }} }} }} }}"##,
+        properties.join(",")
+    );
+    let rig = Rig::rest(&[("wide", &described)], "{}", &[("wide/wide", text)]);
+    let names: Vec<String> = (0..fields).map(|field| format!("f{field}")).collect();
+    let document = format!("{{ wide {{ {} }} }}", names.join(" "));
+    moves(async move { rig.ask(&document).await }).await
+}
+
+#[tokio::test]
+async fn finds_members_among_many_selected_fields() {
+    let member = |field: usize| format!(r#""f{field}":{field}"#);
+    let members: Vec<String> = (0..20).map(member).collect();
+    let wanted = format!(r#"{{"data":{{"wide":{{{}}}}}}}"#, members.join(","));
+    let reversed: Vec<String> = (0..20).rev().map(member).collect();
+    let escaped: Vec<String> = members.iter().map(|text| text.replace('f', r"\u0066")).collect();
+    let (first, last) = (members[0].as_str(), members[1..].join(","));
+    for text in [
+        members.join(","),
+        members.join(r#","other":{"f19":0},"f":1,"#),
+        reversed.join(","),
+        escaped.join(r#","\u0067":0,"#),
+        format!(r#"{first},"f0":7,{last},"f19":7"#),
+        format!(r#"{last},{first},"f0":7"#),
+    ] {
+        assert_eq!(wide(20, &format!("{{{text}}}")).await.0, wanted, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn each_member_is_looked_up_once_for_all_selected_fields() {
+    let object = |members: usize| {
+        let members: Vec<String> = (0..members).map(|number| format!(r#""x{number}":0"#)).collect();
+        format!("{{{}}}", members.join(","))
+    };
+    // To compare each member with each field would be too much for a serving thread.
+    let (answer, moves) = wide(100, &object(1_800)).await;
+    assert_eq!((answer.matches("null").count(), moves), (100, 0));
+    let (answer, moves) = wide(100, &object(20_000)).await;
+    assert_eq!(answer.matches("null").count(), 100);
+    assert!(moves > 0);
 }

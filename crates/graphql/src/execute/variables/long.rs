@@ -1,7 +1,7 @@
 //! Long variable values: they are converted to a service's spelling once, instead of once per call, and their
 //! total size in all calls is limited, so that a request stays within its memory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 
@@ -14,8 +14,8 @@ use crate::plan::values::{Arguments, Speller, Template};
 
 /// Values up to this size in bytes are converted anew for each call.
 const SHORT: usize = 8 << 10;
-/// The maximum total size in bytes of variable values in all calls of an operation.
-const ARGUMENTS: usize = 8 << 20;
+/// The maximum total size in bytes of variable values, and of those in all calls of an operation.
+pub(super) const ARGUMENTS: usize = 8 << 20;
 
 /// Variable values in the spelling of services, by the address of the service's bindings.
 #[derive(Debug, Default)]
@@ -30,6 +30,13 @@ impl SpelledValues {
         }
         self.0.get(&std::ptr::from_ref(bindings?).addr())?.get(name)
     }
+}
+
+/// Returns the number of services that a plan calls.
+pub(super) fn services(plan: &Plan) -> usize {
+    let services: HashSet<usize> =
+        plan.steps.iter().map(|step| std::ptr::from_ref(&*step.bindings).addr()).collect();
+    services.len()
 }
 
 impl Variables {

@@ -14,6 +14,8 @@ use crate::plan::values::quoted;
 #[derive(Debug)]
 pub(crate) struct Copied {
     pub(crate) name: Box<str>,
+    /// The number of its read.
+    pub(crate) read: usize,
     /// The name as it occurs in a document.
     pub(crate) member: Spelling,
     /// Whether the member has the same name in the response.
@@ -58,7 +60,8 @@ impl Shaping<'_> {
                 Plain::Scalar(scalar) if !matches!(field.ty.nullable(), Ty::List(_)) => Some(scalar),
                 _ => None,
             };
-            field.copied = Some(Copied { name: name.clone(), member, is_kept, plain, scalar });
+            let (name, read) = (name.clone(), read.number);
+            field.copied = Some(Copied { name, read, member, is_kept, plain, scalar });
         }
         slot
     }

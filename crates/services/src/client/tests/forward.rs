@@ -147,6 +147,22 @@ async fn permits_encoded_slashes_without_path_rules() {
 }
 
 #[tokio::test]
+async fn paths_have_to_be_open_without_their_parameters_too() {
+    let open = ["/files/*.public", "/tenants/*/public", "/echo/*"].map(str::to_owned);
+    let bench = bench_with(|config| config.paths = open.into()).await;
+    for path in ["/files/secret;.public", "/files/secret%3B.public", "/tenants/;/public"] {
+        let sent = bench.services.send(&Call::unlimited(), &bench.shop, request("GET", path)).await;
+        assert_eq!(sent.unwrap_err().code(), "path-forbidden", "a program's {path}");
+        let error = forward(&bench, message("GET", path, &[], empty())).await.unwrap_err();
+        assert_eq!(error.code(), "path-forbidden", "{path}");
+    }
+    assert_eq!(bench.upstream.connections(), 0);
+    for path in ["/files/a.public", "/tenants/a;b/public", "/echo/a;v=1", "/echo/%7b"] {
+        assert!(forward(&bench, message("GET", path, &[], empty())).await.is_ok(), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn rejects_a_switch_of_protocols_that_was_not_offered() {
     let bench = bench().await;
     let error = forward(&bench, message("GET", "/status/101", &[], empty())).await.unwrap_err();

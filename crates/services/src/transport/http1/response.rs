@@ -10,7 +10,7 @@ use http::header::CONNECTION;
 use http::{Method, Response, StatusCode, Version};
 use httparse::Status;
 
-use crate::headers::lists;
+use crate::headers::{MAX_MEMBERS, is_read_whole, lists};
 use crate::http1::{Doubt, Framing, Input, content_length, fields, is_chunked};
 
 /// The maximum size of a head in bytes, and the maximum number of headers.
@@ -35,6 +35,8 @@ pub(super) enum Wrong {
     Head(#[from] httparse::Error),
     #[error("the head of the response has an invalid header")]
     Header,
+    #[error("the `Connection` of the response has more than {MAX_MEMBERS} options")]
+    Options,
     #[error("the length of the response is ambiguous or malformed")]
     Length,
     #[error("the response has an unsupported transfer coding")]
@@ -71,6 +73,9 @@ fn parse(text: &Bytes, asked: &Method) -> Result<Head, Wrong> {
         parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or(httparse::Error::Status)?;
     *response.version_mut() = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
     *response.headers_mut() = fields(text, parsed.headers).ok_or(Wrong::Header)?;
+    if !is_read_whole(response.headers(), &CONNECTION) {
+        return Err(Wrong::Options);
+    }
     let framing = framing(&mut response, asked)?;
     let is_last = response.version() == Version::HTTP_10 || lists(response.headers(), &CONNECTION, b"close");
     Ok(Head { response, framing, is_last })
@@ -155,6 +160,18 @@ mod tests {
         assert!(matches!(read(&mut input, &Method::GET), Ok(None)));
         input.put(b"a");
         assert!(matches!(read(&mut input, &Method::GET), Err(Wrong::Large)));
+    }
+
+    #[test]
+    fn rejects_more_connection_options_than_are_read() {
+        let with = |count: usize| {
+            head(
+                &format!("HTTP/1.1 200 OK\r\nconnection: {}x-a\r\n\r\n", "a,".repeat(count - 1)),
+                &Method::GET,
+            )
+        };
+        assert!(with(MAX_MEMBERS).is_ok());
+        assert_eq!(with(MAX_MEMBERS + 1).err(), Some(Wrong::Options));
     }
 
     #[test]

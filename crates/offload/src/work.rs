@@ -1,0 +1,72 @@
+//! Estimates of CPU work for [`leave_for`](crate::leave_for).
+//!
+//! The unit is the work on one byte of text: up to ten nanoseconds. A short text may have many values, and a
+//! long one few. Values, objects and fields are therefore counted beside the bytes, by the constants below.
+//!
+//! A request may do many short pieces of work in one poll: the arguments of fifty calls, the responses of
+//! sixteen. Each is announced before it is done, so that the request leaves its serving thread when they are
+//! long together.
+
+use crate::pool::SHORT_TEXT;
+
+/// Selecting, rendering or joining a value, besides the bytes of its text.
+pub const VALUE: usize = 32;
+/// Visiting an object to collect its key, and sending the key to a service.
+pub const OBJECT: usize = 50;
+/// Joining an object with an item of a list by a key.
+pub const JOINED: usize = 10;
+/// Storing the result of an object.
+pub const RESULT: usize = 4;
+/// Composing a field of a document for a service, or looking it up in the response.
+pub const FIELD: usize = 60;
+/// Building the tree of an error that a service returned, for each byte of its text.
+pub const ERROR_BYTE: usize = 4;
+/// The number of values whose work exceeds [`SHORT_TEXT`], whatever their texts.
+pub const MANY_VALUES: usize = SHORT_TEXT / VALUE + 1;
+
+/// Returns the sum of estimates, or of the first of them that exceed [`SHORT_TEXT`] together.
+#[must_use]
+pub fn total(works: impl IntoIterator<Item = usize>) -> usize {
+    let mut total = 0_usize;
+    for work in works {
+        total = total.saturating_add(work);
+        if total > SHORT_TEXT {
+            break;
+        }
+    }
+    total
+}
+
+/// Returns the work of reading a JSON text or a URL's query that a client controls, or of writing its values
+/// into a request: characters take little time, values and parameters take some tenths of a microsecond each.
+#[must_use]
+pub fn of_text(text: &[u8]) -> usize {
+    /// The length up to which the values are not counted.
+    const SHORT: usize = 256;
+    const PARAMETER: usize = 20;
+    if text.len() <= SHORT {
+        return text.len() * PARAMETER / 2;
+    }
+    // There are at most as many values as separators.
+    let is_separator = |byte: &&u8| matches!(byte, b',' | b'[' | b'{' | b'&');
+    text.len() + PARAMETER * text.iter().filter(is_separator).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adds_up_to_what_is_long() {
+        assert_eq!(total([1, 2, 3]), 6);
+        assert_eq!(total([1, usize::MAX, 3]), usize::MAX);
+        assert_eq!(total(std::iter::repeat(SHORT_TEXT)), 2 * SHORT_TEXT);
+    }
+
+    #[test]
+    fn many_values_are_more_work_than_long_texts() {
+        assert!(of_text("1,".repeat(7_000).as_bytes()) > SHORT_TEXT);
+        assert!(of_text("x".repeat(14_000).as_bytes()) < SHORT_TEXT / 8);
+        assert!(of_text("x".repeat(SHORT_TEXT + 1).as_bytes()) > SHORT_TEXT);
+    }
+}
