@@ -1,27 +1,74 @@
-// Makes `Object.prototype` and `Object`, which are reachable from every object, immutable: member names may
-// come from a request, as in `((tree[query.a] ??= {})[query.b] ??= {})[query.c] = 1`, and all handlers of the
-// worker share these objects.
+// Makes the built-in objects immutable that names lead to from any object, array, function or primitive
+// value: names may come from a request, as in `((tree[query.a] ??= {})[query.b] ??= {})[query.c] = 1`, and all
+// handlers of the worker share these objects.
 //
-// Freezing `Object.prototype` would break packages, since an assignment to an inherited read-only member
-// fails. Its members are therefore accessors that define an own member on the inheriting object.
-// `constructor` remains unchanged, since engines use it to determine class names. Other intrinsics remain
-// mutable as well, since packages add polyfills.
+// `Object` and its prototype are locked at once, the others once a program is loaded, since packages add
+// polyfills. All other built-in objects remain mutable.
+//
+// Assigning an inherited read-only member fails, which would break programs that give their objects members
+// of such names. The members of the prototypes of objects, arrays and functions are therefore accessors, which
+// define an own member on the inheriting object.
+//
+// Engines handle arrays more slowly if a prototype of arrays is frozen or has read-only methods, or if its
+// `constructor` was redefined, but not with accessors. This `constructor` remains writable, and is checked
+// instead. Regular expressions, which data cannot refer to, are omitted: any change of their prototype makes
+// them slow.
 
-const { defineProperty, freeze, getOwnPropertyDescriptors, hasOwn, preventExtensions } = Object;
+const { defineProperty, freeze, getOwnPropertyDescriptors, getPrototypeOf, hasOwn, preventExtensions } = Object;
+const { isArray } = Array;
+const ObjectPrototype = Object.prototype;
+const ArrayPrototype = Array.prototype;
+const FunctionPrototype = Function.prototype;
 
-export function lockIntrinsics() {
-  const { prototype } = Object;
-  for (const [name, { value, writable }] of Object.entries(getOwnPropertyDescriptors(prototype))) {
-    if (!writable || name === "constructor") continue;
-    freeze(value);
-    defineProperty(prototype, name, accessor(prototype, name, value));
+const LITERALS = [{}, [], "", 0, true, 0n, Symbol(), () => {}, async () => {}, function* () {}, async function* () {}];
+/** The prototypes of literals, and their constructors. @type {any[]} */
+const SHARED = LITERALS.map((literal) => getPrototypeOf(Object(literal))).flatMap((it) => [it, it.constructor]);
+
+let isLocked = false;
+
+/** Locks `Object` and its prototype. Packages can still redefine the functions of `Object`. */
+export function lockObject() {
+  for (const { value, writable } of Object.values(getOwnPropertyDescriptors(ObjectPrototype))) {
+    if (writable && value !== Object) freeze(value);
   }
-  preventExtensions(prototype);
+  lockMembers(ObjectPrototype);
+  preventExtensions(ObjectPrototype);
   for (const [name, { value, writable }] of Object.entries(getOwnPropertyDescriptors(Object))) {
     if (typeof value !== "function" || !writable) continue;
     freeze(value);
-    // Packages can still redefine it.
     defineProperty(Object, name, { value, writable: false });
+  }
+}
+
+/** Locks all shared objects. */
+export function lockShared() {
+  if (isLocked) return;
+  isLocked = true;
+  if (hasOwn(ObjectPrototype, "__proto__")) {
+    defineProperty(ObjectPrototype, "__proto__", { set: setPrototype, configurable: false });
+  }
+  const members = SHARED.flatMap((holder) => Object.values(getOwnPropertyDescriptors(holder)));
+  lockMembers(FunctionPrototype);
+  lockMembers(ArrayPrototype, "constructor");
+  defineProperty(ArrayPrototype, "length", { writable: false });
+  preventExtensions(ArrayPrototype);
+  for (const holder of SHARED) if (holder !== ObjectPrototype && holder !== ArrayPrototype) freeze(holder);
+  for (const { value, get, set } of members) {
+    for (const member of [value, get, set]) if (typeof member === "function") freeze(member);
+  }
+}
+
+/** Restores the only shared member that is writable, and throws if it was changed. */
+export function checkShared() {
+  if (ArrayPrototype.constructor === Array || !hasOwn(ArrayPrototype, "constructor")) return;
+  ArrayPrototype.constructor = Array;
+  throw unchangeable(ArrayPrototype, "constructor");
+}
+
+/** Replaces the writable members of a prototype by accessors, except for one. */
+function lockMembers(prototype, except = "") {
+  for (const [name, { value, writable, configurable }] of Object.entries(getOwnPropertyDescriptors(prototype))) {
+    if (writable && configurable && name !== except) defineProperty(prototype, name, accessor(prototype, name, value));
   }
 }
 
@@ -30,11 +77,40 @@ function accessor(holder, name, value) {
     get: () => value,
     /** @this {any} */
     set(next) {
-      if (this === holder) throw new TypeError(`\`${name}\` of Object.prototype can't be changed`);
+      if (this === holder) throw unchangeable(holder, name);
       if (hasOwn(this, name)) this[name] = next;
-      else defineProperty(this, name, { value: next, writable: true, enumerable: true, configurable: true });
+      else addMember(this, name, next);
     },
     enumerable: false,
     configurable: false,
   };
+}
+
+/**
+ * The setter of `__proto__`. Data that is assigned to a member of data is kept as one, as in Deno, instead of
+ * being ignored or becoming a prototype.
+ * @this {any}
+ */
+function setPrototype(next) {
+  if (this === ObjectPrototype) throw unchangeable(ObjectPrototype, "__proto__");
+  if (typeof this === "object" && isData(this) && isData(next)) addMember(this, "__proto__", next);
+  else if (!Reflect.setPrototypeOf(this, next)) throw new TypeError("the prototype of this object can't be changed");
+}
+
+/** Whether a value can come from JSON: it is no function and no instance or prototype of a class. */
+function isData(value) {
+  if (typeof value !== "object" || value === null) return typeof value !== "function";
+  if (isArray(value)) return true;
+  const prototype = getPrototypeOf(value);
+  const isPlain = prototype === ObjectPrototype || prototype === null;
+  return isPlain && !(hasOwn(value, "constructor") && typeof value.constructor === "function");
+}
+
+function addMember(object, name, value) {
+  defineProperty(object, name, { value, writable: true, enumerable: true, configurable: true });
+}
+
+function unchangeable(prototype, name) {
+  const type = SHARED[SHARED.indexOf(prototype) + 1].name;
+  return new TypeError(`\`${name}\` of ${type}.prototype can't be changed: all handlers share it (S rule 21)`);
 }

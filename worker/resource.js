@@ -234,17 +234,20 @@ function decode(text) {
 export function bodyOf(value, json) {
   if (value === undefined) return { kind: NONE, content: undefined };
   if (typeof value === "string") return { kind: TEXT, content: value };
-  if (types.isUint8Array(value)) return { kind: BYTES, content: bytesOf(value) };
+  if (ArrayBuffer.isView(value)) return { kind: BYTES, content: bytesOf(value) };
+  if (types.isAnyArrayBuffer(value)) return { kind: BYTES, content: new Uint8Array(new Uint8Array(value)) };
   return { kind: JSON_TEXT, content: json(value) };
 }
 
-const typedArray = Object.getPrototypeOf(Uint8Array.prototype);
-const [bufferOf, offsetOf, lengthOf] = ["buffer", "byteOffset", "byteLength"].map((name) => {
-  const { get } = /** @type {PropertyDescriptor} */ (Object.getOwnPropertyDescriptor(typedArray, name));
-  return (array) => Reflect.apply(/** @type {() => any} */ (get), array, []);
-});
+const [ofTypedArray, ofDataView] = [Object.getPrototypeOf(Uint8Array.prototype), DataView.prototype].map((prototype) =>
+  ["buffer", "byteOffset", "byteLength"].map((name) => {
+    const { get } = /** @type {PropertyDescriptor} */ (Object.getOwnPropertyDescriptor(prototype, name));
+    return (view) => Reflect.apply(/** @type {() => any} */ (get), view, []);
+  }),
+);
 
-/** Returns a copy of an array's bytes, ignoring overridden members. @param {Uint8Array} array */
-function bytesOf(array) {
-  return new Uint8Array(new Uint8Array(bufferOf(array), offsetOf(array), lengthOf(array)));
+/** Returns a copy of a view's bytes, ignoring overridden members. @param {ArrayBufferView} view */
+function bytesOf(view) {
+  const [buffer, offset, length] = (types.isDataView(view) ? ofDataView : ofTypedArray).map((get) => get(view));
+  return new Uint8Array(new Uint8Array(buffer, offset, length));
 }

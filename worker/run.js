@@ -2,6 +2,7 @@
 
 import { SITE, describe, stackOf, unspeakable } from "./errors.js";
 import { ANSWER, CALL, COMMIT, DECLARE, END, FAIL, REMOVE, TWICE } from "./frames.js";
+import { checkShared } from "./intrinsics.js";
 import { par, pfor } from "./par.js";
 import { snapshot } from "./program.js";
 import { METHODS, Response, checkedStatus } from "./query.js";
@@ -73,7 +74,9 @@ export class Run {
   }
 
   initial(slot, value) {
-    if (this.slots[slot].holder.value === undefined) this.transaction?.setCell(slot, value());
+    if (this.transaction === undefined || this.slots[slot].holder.value !== undefined) return;
+    const first = value();
+    if (first !== undefined) this.transaction.setCell(slot, first);
   }
 
   /** Makes a call whose result the handler reads. */
@@ -169,6 +172,7 @@ export class Run {
     if (this.ended) return;
     let changes;
     try {
+      checkShared();
       if (!this.#answered && this.#hasSet()) this.respond(undefined);
       changes = this.transaction === undefined ? "" : this.#close((transaction) => transaction.commit());
     } catch (error) {

@@ -108,8 +108,7 @@ export class Settlement {
   }
 
   #set(target, key) {
-    if (target[key] === undefined) this.ops.push([this.#slot, [...this.#path]]);
-    else this.ops.push([this.#slot, [...this.#path], this.#copied(target, key, () => this.#name())]);
+    this.ops.push([this.#slot, [...this.#path], this.#copied(target, key, () => this.#name())]);
   }
 
   #value(target, index) {

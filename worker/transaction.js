@@ -22,6 +22,8 @@ export class Transaction {
   roots = new Map();
   /** @type {[Cell, number][]} written cells, and their previous versions */
   #touched = [];
+  /** Whether an assigned object is being read, whose getters must not change the state. */
+  #isReading = false;
 
   /** @param {number} version the version that it produces */
   constructor(run, version) {
@@ -55,7 +57,7 @@ export class Transaction {
   setCell(slot, value) {
     const { slots, names } = this.run;
     const cell = slots[slot];
-    const next = value === undefined ? undefined : this.#taken(value, () => names[slot], undefined);
+    const next = this.#taken(value, () => names[slot], undefined);
     const old = cell.holder.value;
     if (next === old) return;
     this.#touch(cell);
@@ -125,7 +127,7 @@ export class Transaction {
     }
     // A view of another run, or of an object that this run has committed, is copied in its current form.
     const own = node === undefined ? value : node.copy();
-    check(own, name, depthOf(target));
+    this.#reading(() => check(own, name, depthOf(target)));
     (this.assigned ??= new Set()).add(own);
     return own;
   }
@@ -220,7 +222,28 @@ export class Transaction {
     return draft;
   }
 
+  /**
+   * Reads assigned objects.
+   * @template T
+   * @param {() => T} read
+   * @returns {T}
+   */
+  #reading(read) {
+    this.#refuseGetter();
+    this.#isReading = true;
+    try {
+      return read();
+    } finally {
+      this.#isReading = false;
+    }
+  }
+
+  #refuseGetter() {
+    if (this.#isReading) throw new StateError("a getter of an object in state can't change state (S rule 8)");
+  }
+
   #touch(cell) {
+    this.#refuseGetter();
     if (cell.version === this.version) return;
     this.#touched.push([cell, cell.version]);
     cell.version = this.version;
@@ -228,7 +251,7 @@ export class Transaction {
 
   /** @param {(settled: Settlement) => void} before called before the copies are put in place */
   #settle(before = () => {}) {
-    const settled = new Settlement(this);
+    const settled = this.#reading(() => new Settlement(this));
     if (settled.ops.length === 0) {
       this.undo();
     } else {

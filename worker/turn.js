@@ -8,6 +8,7 @@
 
 import process from "node:process";
 
+import { checkShared } from "./intrinsics.js";
 import { COUNT, RUN } from "./watchdog.js";
 
 const { nextTick } = process;
@@ -56,6 +57,11 @@ export class Turn {
     this.#since = time;
     this.current = undefined;
     this.#watched[RUN] = 0;
+    try {
+      checkShared();
+    } catch (error) {
+      run.fail(error);
+    }
   }
 
   end() {

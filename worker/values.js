@@ -128,12 +128,16 @@ class TreeWalk {
       throw refusal(name(), kindOf(value));
     }
     const copy = this.object(value);
-    for (const key of keys(value)) {
+    const members = keys(value);
+    let isRenamed = false;
+    for (const key of members) {
       const inner = value[key];
       const place = keptKey(key, name);
+      isRenamed ||= place !== key;
       const next = simple(inner) ? inner : this.value(inner, () => `${name()}${step(key)}`, depth);
       if (copy !== undefined) copy[place] = next;
     }
+    if (isRenamed && copy !== undefined && keys(copy).length < members.length) throw sameKey(name());
     return copy;
   }
 
@@ -221,6 +225,11 @@ export function step(key) {
 export function refusal(name, what) {
   const values = "null, booleans, finite numbers, strings, arrays without holes and plain objects";
   return new StateError(`\`${name}\` can't be ${what}: state consists of ${values} (S rule 8)`);
+}
+
+/** Returns the error for an object with keys that differ in unpaired surrogates only. */
+function sameKey(name) {
+  return new StateError(`\`${name}\` has two members of one name: unpaired surrogates become U+FFFD (S rule 8)`);
 }
 
 /** Returns the error for an array with a named member. */

@@ -58,6 +58,27 @@ export function stringify(value) {
   }
 }
 
+const IteratorPrototype = Object.getPrototypeOf(Object.getPrototypeOf([].values()));
+/** Built-in objects that JSON omits the content of, and expressions for it. */
+const CONTENTS = /** @type {[string, any, string][]} */ ([
+  ["a Map", Map.prototype, "Object.fromEntries(map)"],
+  ["a Set", Set.prototype, "[...set]"],
+  ["an iterator", IteratorPrototype, "[...iterator]"],
+  ["a URLSearchParams", URLSearchParams.prototype, "String(parameters)"],
+  ["a Promise", Promise.prototype, "await promise"],
+  ["an ArrayBuffer", ArrayBuffer.prototype, "[...new Uint8Array(buffer)]"],
+  ["a DataView", DataView.prototype, "[...new Uint8Array(view.buffer)]"],
+]);
+for (const [name, prototype, content] of CONTENTS) {
+  /** @this {any} */
+  const toJSON = function (key) {
+    if (!giving) return this;
+    throw new TypeError(`${name}${key === "" ? "" : ` at \`${key}\``} would be {}: send \`${content}\` instead (S rule 13)`);
+  };
+  // Takes effect only while the worker serialises; packages may replace it.
+  defineProperty(prototype, "toJSON", { value: toJSON, writable: true, configurable: true });
+}
+
 function unmarked(text) {
   const parts = text.split(QUOTED);
   let whole = parts[0];
@@ -159,7 +180,10 @@ export class Node {
   /** Returns a member as the handler sees it. */
   member(key) {
     const { raw, cell, run } = this;
-    return this.seen(cell.version <= run.version ? cell.now(raw, key) : cell.at(raw, key, run.version), key);
+    const value = cell.version <= run.version ? cell.now(raw, key) : cell.at(raw, key, run.version);
+    // Keys of state are well-formed.
+    if (value === ABSENT && !key.isWellFormed()) return this.member(key.toWellFormed());
+    return this.seen(value, key);
   }
 
   /** Returns a value as the handler sees it: an object that it has assigned itself, or a view of another object. */
@@ -208,12 +232,14 @@ export class Node {
       return !isCurrent || hasOwn(raw, key) ? this.seen(value, key) : inherited(raw, key);
     }
     // Members of a prototype are functions or objects, unless other code has added further ones.
-    return value === undefined || value === ABSENT || typeof value === "function" ? inherited(raw, key) : value;
+    if (value !== undefined && value !== ABSENT && typeof value !== "function") return value;
+    if (typeof value === "function" || key.isWellFormed()) return inherited(raw, key);
+    return this.get(_, key.toWellFormed());
   }
 
   #symbol(raw, key) {
     if (!isArray(raw)) return key === Symbol.toPrimitive ? primitive : raw[key];
-    if (key === Symbol.iterator && this.run.transaction === undefined) return iterator;
+    if (key === Symbol.iterator && this.writer === undefined) return iterator;
     return raw[key];
   }
 
@@ -221,6 +247,7 @@ export class Node {
     const { raw, cell, run } = this;
     if (typeof key === "symbol") return key in raw;
     const value = cell.version <= run.version ? cell.now(raw, key) : cell.at(raw, key, run.version);
+    if (value === ABSENT && !key.isWellFormed()) return this.has(_, key.toWellFormed());
     return value !== ABSENT || (isArray(raw) && methodOf(key) !== undefined);
   }
 
@@ -243,7 +270,7 @@ export class Node {
   }
 
   deleteProperty(_, key) {
-    this.#writable().delete(this, key);
+    this.#writable().delete(this, typeof key === "symbol" ? key : key.toWellFormed());
     return true;
   }
 
@@ -335,23 +362,30 @@ function throughProxy(name) {
  * Methods that read a whole array use a copy instead of the proxy, which would cost ten times as much.
  * Methods with callbacks do so for readers only: a writer may change the array in its callback.
  */
-const LOOKING = "at concat flat includes indexOf join lastIndexOf slice toReversed toSpliced with";
+const LOOKING = "at concat flat join slice toReversed toSpliced with";
+const SEARCHING = "includes indexOf lastIndexOf";
 const CALLING =
   "entries every filter find findIndex findLast findLastIndex flatMap forEach keys map reduce reduceRight some " +
   "toSorted values";
 for (const name of LOOKING.split(" ")) methods[name] = throughCopy(ArrayPrototype[name], () => true);
 for (const name of CALLING.split(" ")) {
-  methods[name] = throughCopy(ArrayPrototype[name], (node) => node.run.transaction === undefined);
+  methods[name] = throughCopy(ArrayPrototype[name], (node) => node.writer === undefined);
+}
+// Strings of state are well-formed.
+const wellFormed = (value) => (typeof value === "string" ? value.toWellFormed() : value);
+for (const name of SEARCHING.split(" ")) {
+  methods[name] = throughCopy(ArrayPrototype[name], () => true, ([value, ...rest]) => [wellFormed(value), ...rest]);
 }
 
-function throughCopy(method, may) {
+function throughCopy(method, may, taken = (all) => all) {
   const { name } = method;
   return freeze(
     {
       /** @this {any} */
       [name](...all) {
         const node = this?.[NODE];
-        return Reflect.apply(method, node !== undefined && may(node) ? node.elements() : this, all);
+        if (node === undefined || !may(node)) return Reflect.apply(method, this, all);
+        return Reflect.apply(method, node.elements(), taken(all));
       },
     }[name],
   );

@@ -19,7 +19,7 @@ import {
   RUN, STATE,
 } from "./frames.js";
 import { guard } from "./guard.js";
-import { lockIntrinsics } from "./intrinsics.js";
+import { lockObject, lockShared } from "./intrinsics.js";
 import { ERROR, log, takeConsole } from "./log.js";
 import { Program, restored } from "./program.js";
 import { Query } from "./query.js";
@@ -200,6 +200,7 @@ export class Worker {
       const program = new Program(name, folder, described);
       if (described.settings?.stuck > 0) this.#watched[SPAN] = described.settings.stuck;
       await program.start(code);
+      lockShared();
       this.programs.set(number, program);
       this.outbox.begin(READY, number).end();
     } catch (error) {
@@ -357,5 +358,5 @@ const end = process.exit.bind(process);
 const worker = new Worker(watch(watchdog, number));
 takeConsole(worker);
 guard(worker);
-lockIntrinsics();
+lockObject();
 worker.connect(main, number, engine(), () => end(0));

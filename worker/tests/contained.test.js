@@ -229,10 +229,9 @@ test("changes of prototypes by a handler don't break the worker", async (t) => {
   const program = await g.service([
     async(`const { n } = await ${call} ?? { n: 1 }; $r.cells.list.push(n); delete $r.cells.map.a; $r.respond({ list: $r.cells.list, q: query })`, ["list", "map"]),
     plain(`
-      for (const name of ["polluted", "get", "set", "value", "writable", "status", "headers", "path", "then", "length", "0", "toJSON", "kind"]) {
-        try { Object.prototype[name] = "everywhere" } catch {} if (!(name in [])) Array.prototype[name] = 1;
+      for (const name of ["polluted", "get", "set", "value", "writable", "status", "headers", "path", "then", "length", "0", "toJSON", "kind", "toString"]) {
+        for (const { prototype } of [Object, Array, Function, String]) try { prototype[name] = "everywhere" } catch {}
       }
-      Array.prototype.toString = () => "odd";
       $r.respond("done")`),
   ]);
   g.state(1, 1, 0, [1]);
@@ -246,31 +245,111 @@ test("changes of prototypes by a handler don't break the worker", async (t) => {
   assert.deepEqual([before.body, after.body, after.message], ['{"list":[1,1],"q":{"a":"b"}}', '{"list":[1,1,1],"q":{"a":"b"}}', undefined]);
 });
 
-test("a member name from a request can't change inherited members of all objects", async (t) => {
+/** The objects that handlers share, by the values whose members lead to them. */
+const SHARED = `[{}, [], "", 0, true, 0n, Symbol.iterator, () => {}, async () => {}].flatMap((value) => {
+  const prototype = Object.getPrototypeOf(Object(value));
+  return [prototype, prototype.constructor];
+})`;
+
+test("member names from a request can't change what all handlers share, and no write is lost", async (t) => {
   const g = await gateway(t);
   const program = await g.service([
+    plain("($r.cells.tree[query.a] ??= {})[query.b] = query.v", ["tree"]),
+    plain("($r.cells.tree[query.a] ??= [])[query.b] = query.v", ["tree"]),
     plain("(($r.cells.tree[query.a] ??= {})[query.b] ??= {})[query.c] = query.v", ["tree"]),
-    plain("$r.respond([({}).polluted, Object.keys({ a: 1 }), Object.prototype.toString.call([]), String({})])"),
+    plain("(($r.cells.tree[query.a] ??= [])[query.b] ??= {})[query.c] = query.v", ["tree"]),
+    plain("((($r.cells.tree[query.a] ??= {})[query.b] ??= {})[query.c] ??= {})[query.d] = query.v", ["tree"]),
+    plain("((($r.cells.tree[query.a] ??= [])[query.b] ??= {})[query.c] ??= {})[query.d] = query.v", ["tree"]),
+    plain("delete (($r.cells.tree[query.a] ??= {})[query.b] ??= {})[query.c]", ["tree"]),
     plain(`
-      function Old() {}
-      Old.prototype.constructor = Old;
-      Old.prototype.toString = function () { return "old" };
-      const own = { a: 1 };
-      own.valueOf = () => 7;
-      own.hasOwnProperty = "text";
-      Object.defineProperty(Object, "entries", { value: Object.entries, writable: false, configurable: true });
-      $r.respond([String(new Old()), own + 1, Object.keys(own), own.hasOwnProperty])`),
+      const members = (object) => Object.entries(Object.getOwnPropertyDescriptors(object)).sort(([a], [b]) => (a < b ? -1 : 1));
+      const described = (value) => (typeof value === "function" ? [value.name, Object.getOwnPropertyNames(value)] : typeof value);
+      $r.respond(${SHARED}.map((object) => [
+        Object.getPrototypeOf(object) === Object.prototype,
+        members(object).map(([name, { value, get, set, ...rest }]) => [name, ...[value, get, set].map(described), rest]),
+      ]))`),
   ]);
-  const clean = '[null,["a"],"[object Array]","[object Object]"]';
-  const places = [["__proto__", "polluted"], ["__proto__", "toString"], ["__proto__", "valueOf"], ["constructor", "keys"], ["toString", "call"]];
-  for (const [index, [b, c]] of places.entries()) {
-    g.state(index + 1, 1, 0, {});
-    const fail = await g.run(program, 0, { cells: [index + 1], version: 1, writer: true, query: { a: "new", b, c, v: "YES" } });
-    // Deno has no `__proto__`; there it is an ordinary member, and not allowed in state.
-    assert.deepEqual([fail.type, fail.kind === 0 || /__proto__/.test(fail.message)], [FAIL, true], `${b}.${c}`);
-    assert.equal((await g.run(program, 1)).body, clean, `${b}.${c}`);
+  const shape = async () => (await g.run(program, 7)).body;
+  const names = [...new Set([Object, Array, Function].flatMap((type) => [type, type.prototype]).flatMap(Object.getOwnPropertyNames))];
+  const before = await shape();
+  assert.ok(before.length > 5000);
+  let cell = 0;
+  const write = async (handler, path, v) => {
+    g.state(++cell, 1, 0, {});
+    const [b, c, d] = path;
+    const body = { kind: JSON_TEXT, content: JSON.stringify({ a: "new", b, c, d, v }) };
+    const end = await g.run(program, handler, { cells: [cell], version: 1, writer: true, method: METHODS.PUT, body });
+    if (end.type === FAIL) return assert.ok([0, 2].includes(end.kind), end.message);
+    let stored = JSON.parse(end.changes)[0][2];
+    for (const name of path) stored = Object.hasOwn(stored, name) ? stored[name] : "nothing";
+    assert.deepEqual(stored, v, `${handler}: ${path} is lost`);
+  };
+  for (const name of [...names, "foo", "0"]) {
+    for (const v of ["YES", null, { deep: 1 }]) {
+      await write(0, [name], v);
+      if (name !== "length") await write(1, [name], v);
+      for (const b of ["__proto__", "constructor", "toString", "map", "length", "foo"]) {
+        for (const handler of [2, 3]) await write(handler, [b, name], v);
+      }
+      for (const b of ["constructor", "__proto__"]) {
+        for (const handler of [4, 5]) await write(handler, [b, "prototype", name], v);
+      }
+    }
+    assert.equal(await shape(), before, name);
   }
-  assert.equal((await g.run(program, 2)).body, '["old",8,["a","valueOf","hasOwnProperty"],"text"]', "objects may have members of these names");
+  for (const c of ["keys", "foo"]) await g.run(program, 6, { cells: [1], version: 2, writer: true, query: { a: "b", b: "constructor", c } });
+  assert.equal(await shape(), before);
+  g.state(++cell, 1, 0, {});
+  const query = { a: "new", b: "constructor", c: "foo", v: "YES" };
+  const fail = await g.run(program, 2, { cells: [cell], version: 1, writer: true, query });
+  assert.deepEqual([fail.type, fail.kind, /^TypeError: .*extensible/.test(fail.message)], [FAIL, 0, true], fail.message);
+});
+
+test("a constructor of arrays that a handler changes is restored before another one runs", async (t) => {
+  const g = await gateway(t, { calls: () => new Promise(() => {}) });
+  const change = "[][query.b].prototype[query.b] = 'odd'";
+  const program = await g.service([
+    plain(`${change}; $r.respond("done")`),
+    async(`${change}; await ${call}`),
+    async(`try { ${change}; await ${call} } catch {}; $r.respond("done")`),
+    plain("$r.respond([[].constructor === Array, [1].map((n) => n + 1)])"),
+  ]);
+  for (const handler of [0, 1, 2]) {
+    const fail = await g.run(program, handler, { query: { b: "constructor" } });
+    assert.equal(fail.message, "TypeError: `constructor` of Array.prototype can't be changed: all handlers share it (S rule 21)");
+    assert.equal((await g.run(program, 3)).body, "[true,[2]]");
+  }
+});
+
+test("objects may have members of their own with inherited names, and packages may add polyfills", async (t) => {
+  const g = await gateway(t);
+  const helpers = `
+    Array.prototype.added ??= function () { return this.length };
+    Object.defineProperty(String.prototype, "added", { value() { return this + "!" }, writable: true, configurable: true });
+    Object.defineProperty(Object, "entries", { value: Object.entries, writable: false, configurable: true });
+    function Older() {}
+    Older.prototype = { get age() { return "older" } };
+    Older.prototype.constructor = Older;`;
+  const program = await g.service(
+    [
+      plain(`
+        function Old() {}
+        Old.prototype = Object.create({});
+        Old.prototype.constructor = Old;
+        Old.prototype.toString = function () { return "old" };
+        const own = { a: 1 };
+        for (const name of ["constructor", "hasOwnProperty", "__proto__"]) own[name] = name;
+        own.valueOf = () => 7;
+        const list = Object.assign([1, 2], { map: "own", added: "own" });
+        const act = Object.assign(() => 1, { call: "own", toString: () => "act" });
+        $r.respond([String(new Old()), new Old().constructor === Old, own + 1, Object.keys(own), own.constructor, own.hasOwnProperty, Object.assign({}, own).constructor, list.map, list.added, act.call, String(act), act.apply()])`),
+      plain("$r.respond([[1, 2].added(), 'a'.added(), new Older().age, new Older().constructor === Older, Object.entries({ a: 1 })])"),
+    ],
+    { helpers },
+  );
+  const { body } = await g.run(program, 0);
+  assert.deepEqual(JSON.parse(body), ["old", true, 8, ["a", "constructor", "hasOwnProperty", "__proto__", "valueOf"], "constructor", "hasOwnProperty", "constructor", "own", "own", "own", "act", 1]);
+  assert.equal((await g.run(program, 1)).body, '[2,"a!","older",true,[["a",1]]]');
 });
 
 test("rule 21: a script imports packages from its folder", async (t) => {

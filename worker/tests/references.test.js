@@ -102,7 +102,7 @@ function statement(r, model) {
   const kind = r.below(14);
   if (all.length === 0 || kind === 0) {
     const name = r.pick(NAMES);
-    if (r.chance(0.1)) return (w) => void (w.state[name] = undefined);
+    if (r.chance(0.1)) return (w) => void (w.state[name] = null);
     return (w) => void (w.state[name] = next(w));
   }
   if (kind === 1) return (w) => void (w.local[variable] = next(w));
@@ -308,6 +308,37 @@ test("a value that can't be stored at the end of a handler makes it fail without
   }
 });
 
+test("rule 8: a getter of an assigned object can read state but not change it", () => {
+  const getter = (object, get) => Object.defineProperty(object, "a", { get, enumerable: true });
+  const reads = writer({ n: 1 }, []);
+  reads.view.one.x = getter({}, () => reads.view.one.n);
+  reads.view.one.n = 2;
+  assert.deepEqual(reads.ops(), [[0, ["n"], 2], [0, ["x"], { a: 2 }]]);
+  const writes = [
+    (view) => view.one.n++,
+    (view) => (view.one.list = []),
+    (view) => delete view.one.n,
+    (view) => view.two.push(1),
+    (view) => view.two.sort(),
+    (view) => (view.two = 1),
+  ];
+  for (const write of writes) {
+    const { view, run, worker, side } = writer({ n: 1 }, [2, 1]);
+    const object = {};
+    view.one.late = object;
+    getter(object, () => write(view));
+    const refused = { name: "StateError", message: /^a getter of an object in state can't change state \(S rule 8\)$/ };
+    for (const act of [() => (view.one.early = object), () => view.two.push(object), () => (view.one = { object })]) {
+      assert.throws(act, refused, String(write));
+    }
+    assert.deepEqual([view.one.n, view.two.length], [1, 2]);
+    run.finish();
+    const at = worker.frames.findIndex(([name, type]) => name === "begin" && type === 72);
+    assert.deepEqual(worker.frames[at + 1], ["u8", 2], String(write));
+    assert.deepEqual(answered(side.open(0, 0, false).view), ['{"n":1}', "[2,1]"]);
+  }
+});
+
 test("members keep their order for concurrent readers and after a throw", () => {
   const side = new Side([{ a: 1, b: 2, c: 3 }, { list: [{ x: 1, y: 2 }] }]);
   const before = ['{"a":1,"b":2,"c":3}', '{"list":[{"x":1,"y":2}]}'];
@@ -355,6 +386,21 @@ test("after an early commit, assigned objects are frozen, and removed ones belon
   next.run.finish();
   assert.deepEqual(answered(view), ["[]", '{"list":[{"deep":1}],"moved":{"n":2}}']);
   assert.deepEqual(answered(side.open(2, 0, false).view)[1], '{"list":[{"deep":1},5],"moved":{"n":2}}');
+});
+
+test("after an early commit, an iteration over a removed array sees its changes", () => {
+  const both = (act) => {
+    const side = new Side([[{ todo: [1, 2] }], 0]);
+    const { run, view } = side.open(0, 0, true);
+    const { todo } = view.one.shift();
+    run.commit();
+    const plain = [1, 2];
+    assert.deepEqual([act(todo), [...todo]], [act(plain), plain], String(act));
+  };
+  both((list) => { const seen = []; for (const n of list) { seen.push(n); if (n < 5) list.push(n + 2) } return seen });
+  both((list) => { const seen = []; for (const [i, n] of list.entries()) { seen.push(i, n); if (n < 5) list.push(n + 2) } return seen });
+  both((list) => list.map((n, i) => (i === 0 ? list.pop() : n)));
+  both((list) => { const seen = []; list.forEach((n) => { seen.push(n); list.shift() }); return seen });
 });
 
 test("a member name from a client does not select a method of the view", () => {

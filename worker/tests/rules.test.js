@@ -223,6 +223,53 @@ test("rule 13: an invalid response is reported with its position", async (t) => 
   assert.equal((await g.run(program, Object.keys(values).length)).body, "2");
 });
 
+test("rule 13: views and buffers are bytes, and objects whose JSON would be empty are refused", async (t) => {
+  const sent = {
+    "new Uint16Array([65])": [65, 0],
+    "new Float32Array(1)": [0, 0, 0, 0],
+    "new DataView(new Uint8Array([1, 2, 3]).buffer, 1)": [2, 3],
+    "new Uint8Array([1, 2]).buffer": [1, 2],
+    "new SharedArrayBuffer(1)": [0],
+  };
+  const refused = {
+    "new Map([[1, 2]])": /a Map would be \{\}: send `Object\.fromEntries\(map\)` instead \(S rule 13\)$/,
+    "{ tags: new Set([1]) }": /a Set at `tags` would be \{\}/,
+    "[[1].values()]": /an iterator at `0` would be/,
+    "(function* () { yield 1 })()": /an iterator would be/,
+    "{ later: Promise.resolve(1) }": /a Promise at `later` would be/,
+    "{ buffer: new ArrayBuffer(1) }": /an ArrayBuffer at `buffer` would be/,
+    "[new DataView(new ArrayBuffer(1))]": /a DataView at `0` would be/,
+  };
+  const g = await gateway(t, { calls: () => ({}) });
+  const call = (value) => async(`await $r.call(1, $s.resource(["http://x/"]), 2, [${value}])`);
+  const handlers = [...Object.keys(sent), ...Object.keys(refused)].flatMap((value) => [plain(`$r.respond(${value})`), call(value)]);
+  const others = [
+    plain("$r.respond({ text: JSON.stringify([new Map([[1, 2]]), new Set()]) })"),
+    plain("$r.respond(new (class extends Map { toJSON() { return [...this] } })([[1, 2]]))"),
+    plain("const own = new Set([1]); own.toJSON = () => 'own'; $r.respond([own])"),
+    plain("$r.respond([new URLSearchParams('a=1')])"),
+  ];
+  const program = await g.service([...handlers, ...others]);
+  let next = 0;
+  for (const [value, bytes] of Object.entries(sent)) {
+    const [answer, { frames }] = [await g.run(program, next++), await g.run(program, next++)];
+    assert.deepEqual([answer.kind, [...answer.body]], [BYTES, bytes], value);
+    assert.deepEqual([frames[0].kind, [...frames[0].body]], [BYTES, bytes], value);
+  }
+  for (const [value, message] of Object.entries(refused)) {
+    const [answer, request] = [await g.run(program, next++), await g.run(program, next++)];
+    assert.deepEqual([answer.type, answer.kind, request.type, request.kind], [FAIL, 3, FAIL, 0], value);
+    assert.match(answer.message, message);
+    assert.match(request.message, message);
+    assert.match(request.message, /^TypeError: /);
+  }
+  const bodies = [];
+  for (let i = 0; i < 3; i++) bodies.push((await g.run(program, next++)).body);
+  assert.deepEqual(bodies, ['{"text":"[{},{}]"}', "[[1,2]]", '["own"]']);
+  // Bun has a conversion of its own.
+  assert.notEqual((await g.run(program, next)).body, "[{}]");
+});
+
 test("rule 14: `query` contains parameters, then members of the body, and properties of the request", async (t) => {
   const g = await gateway(t);
   const program = await g.service([
@@ -377,6 +424,7 @@ test("rule 16: a failed call throws a ResourceError, and an uncaught one is repo
     "http://down/": { outcome: 2, status: 502, message: "connection refused" },
     "http://self/": { outcome: 4, status: 508, message: "it holds what it asks for" },
     "http://liar/": { kind: JSON_ASCII, content: "<p>" },
+    "http://empty/": { kind: JSON_ASCII, content: "" },
     "http://error/": { outcome: 1, status: 404, message: "404 from http://error/", kind: JSON_ASCII, content: "<p>" },
   };
   const g = await gateway(t, { calls: ({ url }) => answers[url] });
@@ -391,6 +439,7 @@ test("rule 16: a failed call throws a ResourceError, and an uncaught one is repo
   assert.deepEqual((await caught("http://self/")).slice(0, 3), [true, "ResourceError", 508]);
   const liar = (await caught("http://liar/")).slice(0, 5);
   assert.deepEqual(liar, [true, "ResourceError", 502, {}, "<p>"], "a handler can read the invalid body");
+  assert.deepEqual((await caught("http://empty/")).slice(0, 5), [true, "ResourceError", 502, {}, ""]);
   assert.deepEqual((await caught("http://error/")).slice(2, 5), [404, {}, "<p>"], "the call had failed before");
   const uncaught = await g.run(program, 1, { query: { url: "http://liar/" } });
   assert.deepEqual([uncaught.type, uncaught.kind, uncaught.site, uncaught.status], [FAIL, 1, 6, 502]);

@@ -25,7 +25,7 @@ function step(r, model, view) {
   const all = places(model, view);
   if (all.length === 0 || r.chance(0.08)) {
     const name = r.pick(NAMES);
-    const next = r.chance(0.1) ? undefined : r.chance(0.2) && all.length ? r.pick(all) : value(r, 4);
+    const next = r.chance(0.1) ? null : r.chance(0.2) && all.length ? r.pick(all) : value(r, 4);
     const isView = Array.isArray(next) && all.includes(next);
     model[name] = isView ? next[0] : clone(next);
     view[name] = isView ? next[1] : next;
@@ -244,6 +244,7 @@ test("rule 8: a value that is not JSON is refused with its position", () => {
   for (let i = 0; i < 101; i++) deep = [deep];
   const refused = [
     [() => (view.one = () => 1), /^`one` can't be a function/],
+    [() => (view.one = undefined), /^`one` can't be undefined/],
     [() => (view.one.f = { a: [1, { b: Symbol() }] }), /^`one\.f\.a\[1\]\.b` can't be a symbol/],
     [() => (view.one.x = undefined), /^`one\.x` can't be undefined/],
     [() => (view.one.x = NaN), /^`one\.x` can't be the number NaN/],
@@ -362,6 +363,36 @@ test("values are stored as in JSON", () => {
   view.two.half = "a\ud800b";
   view.two.none = Object.create(null);
   assert.deepEqual([Object.is(view.two.half, "a\ufffdb"), ops()], [true, [[1, ["half"], "a\ufffdb"], [1, ["none"], {}]]]);
+});
+
+test("rule 8: names and strings with unpaired surrogates are stored and found as well-formed ones", () => {
+  const first = writer({ "\ufffd": { n: 1 } }, ["x"]);
+  const { one, two } = first.view;
+  assert.ok("\ud800" in one && Object.hasOwn(one, "\ud800") && one["\ud800"] === one["\udfff"]);
+  Object.getOwnPropertyDescriptor(one, "\ud800").value.n++;
+  for (const [key, value] of [["a\ud800", 1], ["a\udbff", 2], ["a\udc00b", 3]]) (one[key] ??= []).push(value);
+  two.push("\ud83d");
+  assert.deepEqual([two.includes("\ud83d"), two.indexOf("\udbff"), two.lastIndexOf("\ufffd"), two.indexOf("\ud800", 2)], [true, 1, 1, -1]);
+  Object.defineProperty(one, "a\ud800", { value: 4 });
+  const set = [[0, ["\ufffd", "n"], 2], [0, ["a\ufffd"], 4], [0, ["a\ufffdb"], [3]], [1, [1], "\ufffd"]];
+  assert.deepEqual(first.ops().toSorted(), set.toSorted());
+  const { view, run, worker } = first.side.open(1, 0, true);
+  assert.deepEqual([view.one["a\udc00"], "a\udc00" in view.one, view.two.includes("\udc00")], [4, true, true]);
+  delete view.one["a\udc00"];
+  run.finish();
+  assert.deepEqual(changesOf(worker), [[0, ["a\ufffd"]]]);
+  const reader = first.side.open(1, 0, false);
+  assert.deepEqual([reader.view.one["a\udc00"], "a\udc00" in reader.view.one], [4, true], "an older version");
+});
+
+test("rule 8: names that differ in unpaired surrogates only are refused in one object", () => {
+  for (const object of [{ "\ud800": 1, "\ud801": 2 }, { "\ufffd": 1, "\ud800": 2 }, { "\ud800": 1, "\ufffd": 2 }]) {
+    const { view, run, worker } = writer({}, 0);
+    view.one.x = [object];
+    run.finish();
+    const at = worker.frames.findIndex(([name, type]) => name === "begin" && type === 72);
+    assert.match(worker.frames[at + 4][1], /^`one\.x\[0\]` has two members of one name.*S rule 8/);
+  }
 });
 
 test("rule 3: a reader can't write in any way", () => {

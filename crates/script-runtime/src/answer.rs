@@ -10,6 +10,7 @@ use http::header::{
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use offload::OffloadPool;
+use script::Method;
 use serde_json::{Map, Value};
 use services::body::{self, read_within};
 use services::{Body, Call, CallError};
@@ -107,14 +108,14 @@ impl Reply {
         response
     }
 
-    /// Converts the response for the handler that called `what`: an outcome and a body. A streamed response
-    /// is read up to the limit.
+    /// Converts the response for the handler that called `what` by a method: an outcome and a body. A streamed
+    /// response is read up to the limit.
     ///
     /// # Errors
     /// If the pool does not read a long text.
     pub(crate) async fn deliver(
         self,
-        what: &str,
+        (method, what): (Method, &str),
         limit: u64,
         pool: &OffloadPool,
         call: &Call,
@@ -126,7 +127,8 @@ impl Reply {
                 let Ok(body) = read_within(body, limit).await else {
                     return Ok(failed(502, "the answer broke off, or is too large"));
                 };
-                let payload = ask::answered(pool, call, &head.headers, body).await?;
+                let response = (method, head.status);
+                let payload = ask::answered(pool, call, response, &head.headers, body).await?;
                 (head.status, head.headers, payload)
             }
         };

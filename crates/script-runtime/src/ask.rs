@@ -4,18 +4,42 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Uri};
+use http::{HeaderMap, StatusCode, Uri};
 use offload::{OffloadPool, SHORT_TEXT};
 use script::Method;
 use serde_json::{Map, Value};
 use services::{Call, CallError, work_on_text};
 
-use crate::frame::{Kind, Payload};
+use crate::frame::Payload;
 
 /// The kind of jobs.
 const KIND: &str = "script-text";
 /// The factor by which parameters take longer to read than other texts: each may be of two bytes.
 const PARAMETER: usize = 32;
+
+/// The characters of the bytes from 0x80 in windows-1252.
+const WINDOWS_1252: [char; 32] = [
+    '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}', '\u{90}',
+    '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
+];
+
+/// The representation of a body that its media type declares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Representation {
+    Json,
+    Text(Charset),
+    Bytes,
+}
+
+/// The encoding of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Charset {
+    Utf8,
+    /// The encoding of texts that are declared as ISO 8859-1 or ASCII as well (WHATWG Encoding).
+    Windows1252,
+    /// Not declared, or not supported.
+    Unknown,
+}
 
 /// A request in the form in which a handler gets it.
 #[derive(Clone, Debug)]
@@ -113,66 +137,107 @@ pub(crate) async fn payload(
     headers: &HeaderMap,
     bytes: Bytes,
 ) -> Result<Result<Payload, serde_json::Error>, CallError> {
-    let (kind, length) = (kind(media(headers)), bytes.len());
-    work_on_text(pool, KIND, call, length, move || valid(kind, bytes)).await
+    let (declared, length) = (Representation::declared(headers), bytes.len());
+    work_on_text(pool, KIND, call, length, move || valid(declared, bytes)).await
 }
 
-fn valid(kind: Kind, bytes: Bytes) -> Result<Payload, serde_json::Error> {
+fn valid(declared: Representation, bytes: Bytes) -> Result<Payload, serde_json::Error> {
     if bytes.is_empty() {
         return Ok(Payload::default());
     }
-    Ok(match kind {
-        Kind::Json => {
+    Ok(match declared {
+        Representation::Json => {
             serde_json::from_slice::<serde::de::IgnoredAny>(&bytes)?;
             Payload::json(bytes)
         }
-        Kind::Text => Payload::text(bytes),
-        _ => Payload::bytes(bytes),
+        Representation::Text(charset) => charset.decode(bytes),
+        Representation::Bytes => Payload::bytes(bytes),
     })
 }
 
 /// Reads the response body of a service by its media type, a long one in the pool. The worker validates JSON
-/// when it parses it; validating it here as well took a tenth of the gateway's part of a request.
+/// when it parses it; validating it here as well took a tenth of the gateway's part of a request. An empty body
+/// is not JSON either, unless the method or the status allow for one.
 pub(crate) async fn answered(
     pool: &OffloadPool,
     call: &Call,
+    (method, status): (Method, StatusCode),
     headers: &HeaderMap,
     bytes: Bytes,
 ) -> Result<Payload, CallError> {
-    let (kind, length) = (kind(media(headers)), bytes.len());
-    work_on_text(pool, KIND, call, length, move || claimed(kind, bytes)).await
-}
-
-fn claimed(kind: Kind, bytes: Bytes) -> Payload {
-    if bytes.is_empty() {
-        return Payload::default();
+    if bytes.is_empty() && (matches!(method, Method::Head) || status != StatusCode::OK) {
+        return Ok(Payload::default());
     }
-    match kind {
-        Kind::Json => Payload::claimed_json(bytes),
-        Kind::Text => Payload::text(bytes),
-        _ => Payload::bytes(bytes),
+    let (declared, length) = (Representation::declared(headers), bytes.len());
+    work_on_text(pool, KIND, call, length, move || claimed(declared, bytes)).await
+}
+
+fn claimed(declared: Representation, bytes: Bytes) -> Payload {
+    match declared {
+        Representation::Json => Payload::claimed_json(bytes),
+        _ if bytes.is_empty() => Payload::default(),
+        Representation::Text(charset) => charset.decode(bytes),
+        Representation::Bytes => Payload::bytes(bytes),
     }
 }
 
-/// Returns the media type of a body; `text/plain` if it is not specified.
-fn media(headers: &HeaderMap) -> &str {
-    headers.get(CONTENT_TYPE).map_or("text/plain", |value| value.to_str().unwrap_or_default())
+impl Representation {
+    /// Returns the representation that the headers declare; text of an unknown encoding without a media type.
+    fn declared(headers: &HeaderMap) -> Self {
+        let Some(media) = headers.get(CONTENT_TYPE) else { return Self::Text(Charset::Unknown) };
+        let media = media.to_str().unwrap_or_default();
+        let (essence, parameters) = media.split_once(';').unwrap_or((media, ""));
+        let essence = essence.trim();
+        let is = |word: &str| essence.eq_ignore_ascii_case(word);
+        let ends = |with: &str| {
+            let end = essence.len().checked_sub(with.len()).and_then(|from| essence.get(from..));
+            end.is_some_and(|end| end.eq_ignore_ascii_case(with))
+        };
+        if is("application/json") || ends("+json") {
+            return Self::Json;
+        }
+        let words = ["application/xml", "application/javascript", "application/x-www-form-urlencoded"];
+        let is_text = essence.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("text/"));
+        match is_text || ends("+xml") || words.into_iter().any(is) {
+            true => Self::Text(Charset::declared(parameters)),
+            false => Self::Bytes,
+        }
+    }
 }
 
-/// Returns the representation of a media type: text, JSON or bytes.
-fn kind(media: &str) -> Kind {
-    let essence = media.split(';').next().unwrap_or_default().trim();
-    let is = |word: &str| essence.eq_ignore_ascii_case(word);
-    let ends = |with: &str| {
-        let end = essence.len().checked_sub(with.len()).and_then(|from| essence.get(from..));
-        end.is_some_and(|end| end.eq_ignore_ascii_case(with))
+impl Charset {
+    /// Returns the charset among the parameters of a text's media type; UTF-8 if there is none.
+    fn declared(parameters: &str) -> Self {
+        let charset = parameters.split(';').find_map(|parameter| {
+            let (name, value) = parameter.split_once('=')?;
+            name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches('"'))
+        });
+        let Some(charset) = charset else { return Self::Utf8 };
+        let is = |label: &&str| charset.eq_ignore_ascii_case(label);
+        let latin = ["iso-8859-1", "iso8859-1", "latin1", "windows-1252", "cp1252", "us-ascii", "ascii"];
+        match ["utf-8", "utf8"].iter().any(is) {
+            true => Self::Utf8,
+            false if latin.iter().any(is) => Self::Windows1252,
+            false => Self::Unknown,
+        }
+    }
+
+    /// Decodes a text. In an unknown encoding it is text if it is valid UTF-8, and bytes otherwise.
+    fn decode(self, bytes: Bytes) -> Payload {
+        match self {
+            Self::Utf8 => Payload::claimed_text(bytes),
+            Self::Windows1252 if !bytes.is_ascii() => Payload::text(windows_1252(&bytes).into()),
+            Self::Windows1252 | Self::Unknown => Payload::text(bytes),
+        }
+    }
+}
+
+fn windows_1252(bytes: &[u8]) -> String {
+    let decoded = |byte: &u8| {
+        let above = usize::from(*byte).checked_sub(0x80).and_then(|index| WINDOWS_1252.get(index));
+        above.copied().unwrap_or(char::from(*byte))
     };
-    if is("application/json") || ends("+json") {
-        return Kind::Json;
-    }
-    let words = ["application/xml", "application/javascript", "application/x-www-form-urlencoded"];
-    let is_text = essence.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("text/"));
-    if is_text || ends("+xml") || words.into_iter().any(is) { Kind::Text } else { Kind::Bytes }
+    bytes.iter().map(decoded).collect()
 }
 
 /// Returns the method of S that corresponds to an HTTP method, if there is one.
@@ -197,13 +262,18 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
+    use crate::frame::Kind;
 
     fn read(query: &str) -> Value {
         serde_json::from_slice(&parameters(Some(query))).expect("JSON")
     }
 
     fn answered(headers: &HeaderMap, body: &'static [u8]) -> Payload {
-        claimed(kind(media(headers)), Bytes::from_static(body))
+        claimed(Representation::declared(headers), Bytes::from_static(body))
+    }
+
+    fn typed(media: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(media))])
     }
 
     #[tokio::test]
@@ -213,13 +283,14 @@ mod tests {
         let jobs = || pool.stats().kinds.get(KIND).map_or(0, |kind| kind.jobs);
         let text = |length| Bytes::from("x".repeat(length));
         assert!(payload(&pool, &call, &headers, text(SHORT_TEXT)).await.expect("read").is_ok());
-        super::answered(&pool, &call, &headers, text(SHORT_TEXT)).await.expect("read");
+        let response = (Method::Get, StatusCode::OK);
+        super::answered(&pool, &call, response, &headers, text(SHORT_TEXT)).await.expect("read");
         let few = "a&".repeat(SHORT_TEXT / PARAMETER / 2);
         parameters_of(&pool, &call, &few).await.expect("read");
         assert_eq!(jobs(), 0);
         assert!(payload(&pool, &call, &headers, text(SHORT_TEXT + 1)).await.expect("read").is_ok());
         assert_eq!(jobs(), 1);
-        super::answered(&pool, &call, &headers, text(SHORT_TEXT + 1)).await.expect("read");
+        super::answered(&pool, &call, response, &headers, text(SHORT_TEXT + 1)).await.expect("read");
         assert_eq!(jobs(), 2);
         parameters_of(&pool, &call, &(few + "a&")).await.expect("read");
         assert_eq!(jobs(), 3);
@@ -246,19 +317,31 @@ mod tests {
 
     #[test]
     fn a_json_response_is_not_validated_before_the_worker_reads_it() {
-        let read = |body: &'static [u8]| {
-            let headers =
-                HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
-            answered(&headers, body).kind
-        };
+        let read = |body: &'static [u8]| answered(&typed("application/json"), body).kind;
         assert_eq!(read(b"<p>"), Kind::AsciiJson, "the worker validates it");
         assert_eq!(read("\"ä\"".as_bytes()), Kind::Json);
-        assert_eq!(read(b""), Kind::None);
+    }
+
+    #[tokio::test]
+    async fn an_empty_json_response_is_read_as_json_where_a_body_is_expected() {
+        let pool = OffloadPool::start(offload::OffloadConfig::default()).expect("threads");
+        let (call, pool) = (Call::unlimited(), &pool);
+        for (media, method, status, kind) in [
+            ("application/json", Method::Get, StatusCode::OK, Kind::AsciiJson),
+            ("application/json", Method::Head, StatusCode::OK, Kind::None),
+            ("application/json", Method::Put, StatusCode::NO_CONTENT, Kind::None),
+            ("application/json", Method::Post, StatusCode::CREATED, Kind::None),
+            ("text/plain", Method::Get, StatusCode::OK, Kind::None),
+        ] {
+            let (headers, response) = (typed(media), (method, status));
+            let read = super::answered(pool, &call, response, &headers, Bytes::new()).await.expect("read");
+            assert_eq!(read.kind, kind, "{media} {} {status}", method.word());
+        }
     }
 
     #[test]
     fn a_json_response_may_have_a_byte_order_mark_and_invalid_utf_8() {
-        let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        let headers = typed("application/json");
         let read = |body: &'static [u8]| {
             let payload = answered(&headers, body);
             (payload.kind, payload.bytes)
@@ -271,9 +354,9 @@ mod tests {
 
     #[test]
     fn a_body_is_read_by_its_type() {
-        let read = |media: &str, body: &'static str| {
-            let headers = HeaderMap::from_iter([(CONTENT_TYPE, media.parse().expect("a type"))]);
-            valid(kind(super::media(&headers)), Bytes::from(body)).ok().map(|payload| payload.kind)
+        let read = |media: &'static str, body: &'static str| {
+            let declared = Representation::declared(&typed(media));
+            valid(declared, Bytes::from(body)).ok().map(|payload| payload.kind)
         };
         assert_eq!(read("application/json", "{}"), Some(Kind::AsciiJson));
         assert_eq!(read("application/problem+json; charset=utf-8", "\"ä\""), Some(Kind::Json));
@@ -282,6 +365,36 @@ mod tests {
         assert_eq!(read("text/html", "ä"), Some(Kind::Text));
         assert_eq!(read("image/png", "x"), Some(Kind::Bytes));
         assert_eq!(read("image/png", ""), Some(Kind::None));
+    }
+
+    #[test]
+    fn rule_16_a_body_that_is_declared_to_be_text_is_text() {
+        let read = |media: &'static str, body: &'static [u8]| {
+            let payload = answered(&typed(media), body);
+            let sent =
+                valid(Representation::declared(&typed(media)), Bytes::from_static(body)).expect("text");
+            assert_eq!(sent, payload, "a request's body is read like a response's");
+            (payload.kind, payload.bytes)
+        };
+        for media in
+            ["text/plain", "text/html; charset=utf-8", "application/xml;Charset=\"UTF-8\"", "a/b+xml"]
+        {
+            assert_eq!(read(media, b"M\xfcller"), (Kind::Text, "M\u{fffd}ller".into()), "{media}");
+            assert_eq!(read(media, "Müller".as_bytes()), (Kind::Text, "Müller".into()), "{media}");
+        }
+        for media in
+            ["text/plain; charset=iso-8859-1", "text/html;q=1; CHARSET=Latin1", "text/css; charset=cp1252"]
+        {
+            assert_eq!(
+                read(media, b"M\xfcller \x80\x9f\x81"),
+                (Kind::Text, "Müller €Ÿ\u{81}".into()),
+                "{media}"
+            );
+            assert_eq!(read(media, b"x"), (Kind::AsciiText, "x".into()), "{media}");
+        }
+        let other = "text/plain; charset=shift_jis";
+        assert_eq!(read(other, b"\x83e"), (Kind::Bytes, b"\x83e".as_slice().into()), "not supported");
+        assert_eq!(read(other, b"x").0, Kind::AsciiText);
     }
 
     #[test]

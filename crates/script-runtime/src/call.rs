@@ -24,8 +24,6 @@ pub(crate) const REDIRECTS: usize = 5;
 pub(crate) struct Outside {
     pub(crate) services: Services,
     pub(crate) hosts: Hosts,
-    /// The pool that reads long responses.
-    pub(crate) offload: OffloadPool,
 }
 
 /// An external call.
@@ -59,8 +57,8 @@ struct Url<'u> {
 }
 
 impl Outside {
-    /// Makes a call and reads its response completely.
-    pub(crate) async fn send(&self, call: &Call, errand: Errand) -> (Outcome, Payload) {
+    /// Makes a call and reads its response completely, a long one in the pool.
+    pub(crate) async fn send(&self, pool: &OffloadPool, call: &Call, errand: Errand) -> (Outcome, Payload) {
         let Errand { method, url, body } = errand;
         let mut target = match self.resolve(&url) {
             Ok(target) => target,
@@ -81,7 +79,8 @@ impl Outside {
                         answer.status,
                         &answer.headers,
                     );
-                    return match ask::answered(&self.offload, call, &answer.headers, answer.body).await {
+                    let response = (method, answer.status);
+                    return match ask::answered(pool, call, response, &answer.headers, answer.body).await {
                         Ok(body) => (outcome, body),
                         Err(error) => told(&error),
                     };
@@ -131,7 +130,9 @@ impl Outside {
         let mut all = headers.get_all(LOCATION).iter();
         let (Some(location), None) = (all.next(), all.next()) else { return None };
         let (scheme, _) = from.base.split_once(':')?;
-        let url = match Destination::of(location, from.path.as_str()) {
+        // A service's own paths include the base path of its URL.
+        let path = format!("{}{}", from.service.base_path(), from.path);
+        let url = match Destination::of(location, &path) {
             Destination::Here(path) => format!("{}{path}", from.base),
             Destination::Elsewhere(other, rest) => format!("{}:{rest}", other.as_deref().unwrap_or(scheme)),
         };
@@ -146,7 +147,12 @@ impl Outside {
         // A service may refer to itself by its address.
         let is_own = from.base.eq_ignore_ascii_case(&base) || from.service.is_at(parts.authority);
         if from.is_registered && is_own {
-            return Ok(Target { path: parts.path_and_query(url)?, ..from.clone() });
+            let path = parts.path_and_query(url)?;
+            let Some(path) = from.service.below_base(path.as_str()) else {
+                let text = "which is not below the base path of the service";
+                return Err(format!("{}{} redirects to {path}, {text}", from.base, from.path));
+            };
+            return Ok(Target { path: Url { path, ..parts }.path_and_query(url)?, ..from.clone() });
         }
         self.host(url, &parts).map_err(|text| format!("{}{} redirects on: {text}", from.base, from.path))
     }

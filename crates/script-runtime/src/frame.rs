@@ -58,6 +58,16 @@ impl Payload {
         Self { kind, bytes }
     }
 
+    /// Wraps a body with a text media type: invalid UTF-8 becomes U+FFFD.
+    pub(crate) fn claimed_text(bytes: Bytes) -> Self {
+        match Self::text(bytes) {
+            Self { kind: Kind::Bytes, bytes } => {
+                Self { kind: Kind::Text, bytes: String::from_utf8_lossy(&bytes).into_owned().into() }
+            }
+            text => text,
+        }
+    }
+
     /// Wraps a body with a JSON media type, decoded as in Fetch: a byte order mark is removed, and invalid
     /// UTF-8 becomes U+FFFD.
     pub(crate) fn claimed_json(bytes: Bytes) -> Self {

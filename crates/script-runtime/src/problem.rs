@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::header::{ALLOW, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
-use services::{Fault, Overloaded, Problem, Unfinished};
+use services::{BodyDeadlineExceeded, Fault, Overloaded, Problem, Unfinished};
 
 use crate::state;
 use crate::workers::Loss;
@@ -24,6 +24,8 @@ pub(crate) enum ScriptError {
     BodySize(u64),
     #[error("the body broke off")]
     BrokenBody,
+    #[error(transparent)]
+    BodyDeadline(#[from] BodyDeadlineExceeded),
     #[error("the body is not valid JSON, although its Content-Type declares JSON: {0}")]
     BodyJson(String),
     /// `at` is the position in the S file.
@@ -89,6 +91,7 @@ impl ScriptError {
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, Fault::Client),
             Self::BodySize(_) => (StatusCode::PAYLOAD_TOO_LARGE, Fault::Client),
             Self::BrokenBody | Self::BodyJson(_) => (StatusCode::BAD_REQUEST, Fault::Client),
+            Self::BodyDeadline(error) => (error.status(), error.fault()),
             Self::Threw { .. }
             | Self::State { .. }
             | Self::Answer { .. }
@@ -130,6 +133,7 @@ impl Problem for ScriptError {
             Self::Method { .. } => "resource-method",
             Self::BodySize(_) => "body-too-large",
             Self::BrokenBody => "body-broken",
+            Self::BodyDeadline(error) => error.code(),
             Self::BodyJson(_) => "body-not-json",
             Self::Threw { .. } => "script-threw",
             Self::State { .. } => "script-state",
@@ -170,6 +174,7 @@ impl Problem for ScriptError {
             }
             Self::NotReady | Self::InternalCalls { .. } => "Try again later.",
             Self::Kept(error) => return error.hint().to_string(),
+            Self::BodyDeadline(error) => return error.hint(),
             Self::Overloaded(error) => return error.hint(),
             Self::Unfinished(error) => return error.hint(),
             _ => "",

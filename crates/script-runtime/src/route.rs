@@ -14,7 +14,10 @@ use http_body::Body as _;
 use script::{HeaderReads, Program};
 use services::body::{ReadBodyError, read_within};
 use services::caching::vary;
-use services::{Body, Call, CallError, ConfigProblem, Hosts, Overloaded, Problem, Report, Services, by};
+use services::{
+    Body, BodyDeadlineExceeded, Call, CallError, ConfigProblem, Hosts, Overloaded, Problem, Report, Services,
+    by,
+};
 
 use crate::ask::{self, Ask};
 use crate::call::Outside;
@@ -128,11 +131,7 @@ impl Script {
         let mount = ground.path.trim_end_matches("/*").trim_end_matches('/').to_owned();
         let setup = Setup {
             scripts: Arc::clone(ground.scripts),
-            outside: Outside {
-                services: ground.services.clone(),
-                hosts,
-                offload: ground.scripts.offload.clone(),
-            },
+            outside: Outside { services: ground.services.clone(), hosts },
             limits: options.limits,
             mount,
             show_versions: options.show_versions,
@@ -312,15 +311,17 @@ impl Script {
         let deadline = started + self.setup.limits.wall.0;
         let route = &seen.budget;
         let answer_by = (route.deadline, route.deadline.saturating_duration_since(route.started));
+        let mut late = ScriptError::NotReady;
         let ready = {
             let ready = pin!(async {
                 let generation = self.current().await?;
+                late = BodyDeadlineExceeded.into();
                 let ask = self.ask(&generation, request, &seen).await?;
                 Ok::<_, ScriptError>((generation, ask))
             });
             by(deadline.min(answer_by.0), ready).await
         };
-        let (generation, ask) = ready.unwrap_or(Err(ScriptError::NotReady))?;
+        let (generation, ask) = ready.unwrap_or(Err(late))?;
         // The operator's script makes the calls, so the caller's rights do not limit them.
         let call = Arc::new(Call { rights: None, ..seen });
         let origin = Origin { call, held: Held::none(), deadline, answer_by: Some(answer_by) };

@@ -36,7 +36,7 @@ use crate::scripts::UnderWay;
 use crate::setup::Setup;
 use crate::state::{self, Durable, Held, Instance, ReadTicket, WriteTicket};
 use crate::table::Found;
-use crate::work::at_once;
+use crate::work::{at_once, spawn};
 use crate::workers::{Event, Loss, Worker};
 use calls::{Back, Calls};
 use entered::Entered;
@@ -203,11 +203,11 @@ impl Run {
         }
         if !matches!(self.ticket, Ticket::Write(_)) {
             let (answered, rest) = self.first().await;
-            rest.map(|rest| tokio::spawn(rest.finish()));
+            rest.map(|rest| spawn(rest.finish()));
             return answered;
         }
         let (answer, answered) = oneshot::channel();
-        tokio::spawn(async move {
+        spawn(async move {
             let (answered, rest) = self.first().await;
             let _ = answer.send(answered); // The client may have disconnected.
             if let Some(rest) = rest {
@@ -408,18 +408,14 @@ impl Run {
         Cost { made: self.origin.call.budget.take_made(), cpu: self.cpu }
     }
 
-    /// Ends a writer's turn without a commit, although its worker may have completed the run.
-    fn give_up(&mut self) {
-        if let Ticket::Write(ticket) = std::mem::replace(&mut self.ticket, Ticket::None) {
+    /// Ends a run without a response. A writer's turn ends without a commit, although its worker may have
+    /// completed the run: its response is invalid, or was not read in time.
+    fn failed(&mut self, error: ScriptError) -> Failure {
+        if self.entered.is_some()
+            && let Ticket::Write(ticket) = std::mem::replace(&mut self.ticket, Ticket::None)
+        {
             self.entered = None; // The worker rolls back the run's writes before the next writer's turn.
             ticket.give_up();
-        }
-    }
-
-    fn failed(&mut self, error: ScriptError) -> Failure {
-        // Also if the worker has completed the run, but its response was not read in time.
-        if self.entered.is_some() {
-            self.give_up();
         }
         let is_removed = self.instance.as_ref().is_some_and(Instance::is_removed);
         let error = match error {

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use crate::config::{Durability, ScriptsConfig};
 use crate::deployment::Deployment;
 use crate::state::{self, States};
+use crate::work::spawn;
 use crate::workers::{Host, Launch, Launcher, NoEngine};
 
 /// The interval of the maintenance of state.
@@ -139,7 +140,7 @@ impl Scripts {
             return;
         }
         let scripts = Arc::downgrade(self);
-        tokio::spawn(async move {
+        spawn(async move {
             let mut ticks = tokio::time::interval(TICK);
             ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             loop {

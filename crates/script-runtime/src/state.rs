@@ -62,7 +62,7 @@ pub use ticket::{ReadTicket, WriteTicket};
 use workers::Workers;
 pub use workers::{Forget, Frame};
 
-use crate::work::at_once;
+use crate::work::{at_once, spawn};
 
 /// The name of the store's file.
 const FILE: &str = "state.db";
@@ -131,7 +131,7 @@ impl Shared {
     pub(crate) fn discard(self: &Arc<Self>, waste: Waste) {
         if !waste.is_empty() {
             let shared = Arc::clone(self);
-            tokio::spawn(async move { shared.work(QuotaKey::new(&"waste"), move || drop(waste)).await });
+            spawn(async move { shared.work(QuotaKey::new(&"waste"), move || drop(waste)).await });
         }
     }
 
@@ -212,7 +212,7 @@ impl States {
         }
         let mut changed = self.0.store.changed();
         let shared = Arc::downgrade(&self.0);
-        tokio::spawn(async move {
+        spawn(async move {
             while changed.next().await.is_ok() {
                 let Some(shared) = shared.upgrade() else { break };
                 shared.epoch.fetch_add(1, Ordering::Release);

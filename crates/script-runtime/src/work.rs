@@ -1,8 +1,15 @@
-//! Long work that runs wait for, done in the offload pool.
+//! Work of scripts outside of their requests' tasks: long work in the offload pool, and tasks of their own.
 
 use std::time::{Duration, Instant};
 
+use offload::polls::{PollSite, watched};
 use offload::{CpuClock, JobRequest, OffloadError, OffloadPool, QuotaKey};
+use tokio::task::JoinHandle;
+
+/// Spawns a task whose long polls count as those of scripts.
+pub(crate) fn spawn<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    tokio::spawn(watched(PollSite::Script, task))
+}
 
 /// Does work in the pool, even if the payer's quota is used up, and charges for it afterwards. For work that
 /// other clients wait for as well: a run must not keep state locked until its own client has quota again.
@@ -30,8 +37,22 @@ pub(crate) async fn at_once<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use offload::OffloadConfig;
+    use offload::polls::{LONG_POLL, long_polls};
 
     use super::*;
+
+    #[tokio::test]
+    async fn long_polls_of_tasks_are_counted() {
+        let count =
+            || long_polls().into_iter().find(|(site, _)| *site == "script").map_or(0, |(_, count)| count);
+        let before = count();
+        let task = spawn(async {
+            let clock = CpuClock::now();
+            while clock.elapsed() < 2 * LONG_POLL {}
+        });
+        task.await.unwrap();
+        assert!(count() > before);
+    }
 
     #[tokio::test]
     async fn work_that_others_wait_for_is_charged_but_not_delayed() {

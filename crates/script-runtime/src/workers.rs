@@ -29,6 +29,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::frame::Forget;
+use crate::work::spawn;
 pub(crate) use host::Host;
 use host::ScriptHome;
 use link::News;
@@ -143,7 +144,7 @@ impl Pool {
             commits: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
         });
-        tokio::spawn(watch::supervise(Arc::downgrade(&pool), told));
+        spawn(watch::supervise(Arc::downgrade(&pool), told));
         pool
     }
 
@@ -298,7 +299,7 @@ impl Pool {
         let freed = is_solo.then(|| self.changes.clone());
         let worker = Worker::new(self.host.number(), &self.script, freed);
         crowd.programs.values().for_each(|source| give(&worker, source));
-        tokio::spawn(watch::keep(Arc::downgrade(self), Arc::clone(&worker), permit));
+        spawn(watch::keep(Arc::downgrade(self), Arc::clone(&worker), permit));
         worker
     }
 

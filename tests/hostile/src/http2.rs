@@ -1,9 +1,11 @@
 //! HTTP/2 frame by frame (RFC 9113), with a client that can break every rule.
 
+use std::net::{Ipv4Addr, SocketAddr};
+
 use anyhow::{Context, Result, bail, ensure};
 use testkit::patiently;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::case::Ending;
 use crate::target::Target;
@@ -52,7 +54,20 @@ pub(crate) struct FrameConnection(TcpStream);
 impl FrameConnection {
     /// Connects, and sends the preface and these settings.
     pub(crate) async fn open(target: &Target, settings: &[u8]) -> Result<Self> {
-        let mut stream = target.connect().await?;
+        Self::begin(target.connect().await?, settings).await
+    }
+
+    /// Connects from another address, so that its limits do not affect other cases, with a small receive buffer.
+    pub(crate) async fn open_from(target: &Target, address: Ipv4Addr, settings: &[u8]) -> Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_recv_buffer_size(4 << 10)?;
+        socket.bind(SocketAddr::from((address, 0)))?;
+        let stream = socket.connect(target.gateway.address).await?;
+        stream.set_nodelay(true)?;
+        Self::begin(stream, settings).await
+    }
+
+    async fn begin(mut stream: TcpStream, settings: &[u8]) -> Result<Self> {
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await?;
         stream.write_all(&frame(SETTINGS, 0, 0, settings)).await?;
         Ok(Self(stream))
@@ -151,6 +166,6 @@ fn answer(body: &[u8]) -> Ending {
 }
 
 /// Returns four bytes of a payload as a number.
-fn word(payload: &[u8], at: usize) -> u32 {
+pub(crate) fn word(payload: &[u8], at: usize) -> u32 {
     payload.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(u32::MAX, u32::from_be_bytes)
 }

@@ -25,6 +25,7 @@ use crate::problem::ScriptError;
 use crate::scripts::Internal;
 use crate::setup::Setup;
 use crate::state::{self, Declaration, Durable};
+use crate::work::spawn;
 use crate::workers::Place;
 
 /// The calls of a run.
@@ -42,7 +43,7 @@ pub(super) struct Calls {
     pub(super) refused: HashMap<u32, state::Error>,
 }
 
-/// The maximum length of a URL, as for external calls.
+/// The maximum length of a URL, as for external calls. A longer redirect is not followed.
 const MAX_URL: usize = u16::MAX as usize - 1;
 
 /// The result of a call.
@@ -154,7 +155,7 @@ impl Run {
         };
         if passes {
             let (send, receive) = oneshot::channel();
-            let task = tokio::spawn(inside.pass(number, send)).abort_handle();
+            let task = spawn(inside.pass(number, send)).abort_handle();
             self.calls.inside.push(task);
             let lost = || failed(502, "the call was cancelled");
             self.calls.outside.push(
@@ -168,12 +169,8 @@ impl Run {
             );
         } else {
             let place = Arc::downgrade(&entered.place);
-            let task = tokio::spawn(inside.call(number, is_unread, place)).abort_handle();
-            // Not for each call, which would take time proportional to the square of their number.
-            if self.calls.inside.len() == self.calls.inside.capacity() {
-                self.calls.inside.retain(|task| !task.is_finished());
-            }
-            self.calls.inside.push(task);
+            let task = spawn(inside.call(number, is_unread, place)).abort_handle();
+            push_unfinished(&mut self.calls.inside, task, AbortHandle::is_finished);
         }
         Ok(())
     }
@@ -262,7 +259,7 @@ fn outside(
 ) -> BoxFuture<'static, Back> {
     let (setup, allowance) = (Arc::clone(setup), Arc::clone(allowance));
     async move {
-        let (outcome, body) = setup.outside.send(&allowance, errand).await;
+        let (outcome, body) = setup.outside.send(&setup.scripts.offload, &allowance, errand).await;
         let (outcome, body) = received(&setup, &allowance, outcome, body, is_unread).await;
         Back::Done { call, outcome, body }
     }
@@ -292,11 +289,13 @@ impl Inside {
         async move {
             let (setup, origin) = (Arc::clone(&self.setup), Arc::clone(&self.origin.call));
             let path = self.ask.path.split('?').next().unwrap_or_default();
-            let what = format!("{} {path}", self.ask.method.word());
+            let method = self.ask.method;
+            let what = format!("{} {path}", method.word());
             let (outcome, body) = match self.ask().await {
                 Ok(reply) => {
                     let (limit, pool) = (setup.limits.received.0, &setup.scripts.offload);
-                    reply.deliver(&what, limit, pool, &origin).await.unwrap_or_else(|error| told(&error))
+                    let delivered = reply.deliver((method, what.as_str()), limit, pool, &origin).await;
+                    delivered.unwrap_or_else(|error| told(&error))
                 }
                 Err(error) => (refused(&error), Payload::default()),
             };
@@ -341,8 +340,9 @@ impl Inside {
                 Err(failure) => return Err(failure.error),
             };
             let location = reply.location().filter(|_| is_safe(method));
-            let Some(Destination::Here(location)) = location.map(|to| Destination::of(to, &from)) else {
-                return Ok(reply);
+            let location = match location.map(|to| Destination::of(to, &from)) {
+                Some(Destination::Here(location)) if location.len() <= MAX_URL => location,
+                _ => return Ok(reply),
             };
             let (path, query) = location.split_once('?').unwrap_or((&location, ""));
             let (path, query) = (path.to_owned(), parameters(&setup, &origin.call, query).await?);
@@ -350,6 +350,16 @@ impl Inside {
         }
         Err(ScriptError::Loop(format!("stopped after {REDIRECTS} redirects")))
     }
+}
+
+/// Adds an item to a list. Finished items are removed only when the list is full, and then there is room for
+/// at least as many as remain, so that the work for each item is constant on average.
+fn push_unfinished<T>(items: &mut Vec<T>, item: T, is_finished: impl Fn(&T) -> bool) {
+    if items.len() == items.capacity() {
+        items.retain(|item| !is_finished(item));
+        items.reserve(items.len());
+    }
+    items.push(item);
 }
 
 /// Converts the query parameters of a URL to JSON.
@@ -361,4 +371,27 @@ async fn parameters(setup: &Setup, call: &services::Call, query: &str) -> Result
 /// Converts an error for the calling handler, in full, since both belong to the same script.
 fn refused(error: &ScriptError) -> Outcome {
     Outcome::Refused(error.status().as_u16(), format!("{error} ({})", error.code()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn finished_calls_are_removed_in_constant_time_on_average() {
+        const COUNT: usize = 10_000;
+        for under_way in [0, 1, 1023, COUNT] {
+            let (mut calls, checks) = (Vec::new(), Cell::new(0));
+            for number in 0..COUNT {
+                push_unfinished(&mut calls, number, |call| {
+                    checks.set(checks.get() + 1);
+                    number - call > under_way
+                });
+                assert!(calls.len() <= 4 * under_way.max(4), "{} calls are kept", calls.len());
+            }
+            assert!(checks.get() <= 4 * COUNT, "{} checks, {under_way} under way", checks.get());
+        }
+    }
 }

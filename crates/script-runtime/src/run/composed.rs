@@ -103,7 +103,7 @@ impl Run {
 
 async fn made(setup: &Setup, origin: &Call, call: crate::compose::Call) -> Came {
     if !call.passes {
-        let (outcome, body) = setup.outside.send(origin, call.errand).await;
+        let (outcome, body) = setup.outside.send(&setup.scripts.offload, origin, call.errand).await;
         if outcome != Outcome::Ok {
             return Came::Done(outcome, body, None);
         }

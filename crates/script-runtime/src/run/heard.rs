@@ -67,13 +67,7 @@ impl Run {
         let reply = match (given, answer) {
             _ if self.is_answered => None,
             (Some(reply), _) => Some(reply),
-            (None, Some(answer)) => match self.reply_of(answer).await {
-                Ok(reply) => Some(reply),
-                Err(error) => {
-                    self.give_up();
-                    return Err(error);
-                }
-            },
+            (None, Some(answer)) => Some(self.reply_of(answer).await?),
             (None, None) => Some(Reply::empty()),
         };
         match (changes, self.removes) {

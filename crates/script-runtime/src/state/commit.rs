@@ -18,7 +18,7 @@ use store::{Batch, Commit, Lease, Written};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::yield_now;
 
-use super::cell::{Applied, Cell, Compacted, Compaction, Draft, Waste, Write};
+use super::cell::{Applied, Compacted, Compaction, Draft, Waste, Write};
 use super::changes::{Changes, Part, Refused};
 use super::error::Error;
 use super::group::{Group, Inner, NEVER, State};
@@ -26,7 +26,7 @@ use super::home::Home;
 use super::sizes::entry_size;
 use super::tree::Effort;
 use super::workers::Forget;
-use crate::work::at_once;
+use crate::work::{at_once, spawn};
 
 /// The future result of a commit. Clones share it.
 #[derive(Clone, Debug)]
@@ -150,7 +150,7 @@ impl Group {
     ) -> Result<Durable, Error> {
         let drafts: Drafts = {
             let cells = &mut self.lock().cells;
-            slots.iter().map(|key| cells.get_mut(key).map(Cell::draft)).collect()
+            slots.iter().map(|key| cells.get_mut(key).map(|cell| cell.draft())).collect()
         };
         // The job takes the drafts when it starts: if it never does, none is lost.
         let held = Arc::new(Mutex::new(Some(drafts)));
@@ -225,7 +225,7 @@ impl Group {
         removes: bool,
     ) -> Result<Option<Lease>, Error> {
         let lease = self.check(inner, built_on, !applied.is_empty() || removes)?;
-        let is_out = |key: &Arc<str>| inner.cells.get(key).is_some_and(Cell::is_out);
+        let is_out = |key: &Arc<str>| inner.cells.get(key).is_some_and(|cell| cell.is_out());
         if slots.iter().zip(drafts).any(|(key, draft)| draft.is_some() && !is_out(key)) {
             return Err(Error::Store(store::Error::Abandoned));
         }
@@ -263,7 +263,7 @@ impl Group {
         if is_carried {
             self.arrived.notify_one();
         } else {
-            tokio::spawn(Arc::clone(self).carry());
+            spawn(Arc::clone(self).carry());
         }
         Durable(receiver)
     }
@@ -404,7 +404,7 @@ impl Group {
     /// Starts a compaction that takes long, so that it delays no commit.
     pub(crate) fn begin_compaction(self: &Arc<Self>, key: Arc<str>, for_store: bool) {
         let group = Arc::clone(self);
-        tokio::spawn(async move {
+        spawn(async move {
             if let Some((stored, text)) = group.compact(&key).await
                 && for_store
             {

@@ -7,23 +7,29 @@
 //!
 //! The values of cells are in `cell.rs`; this file loads them and controls write access: within this gateway
 //! by the group's slot, among gateways by its lease. `commit.rs` writes finished versions to the store.
+//!
+//! A group of the whole service may have the cells of a hundred thousand instances. So it is loaded and closed
+//! page by page, and long work on its cells is done in the pool.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use offload::QuotaKey;
 use store::{Lease, Log};
 use tokio::sync::{Notify, Semaphore};
+use tokio::task::yield_now;
 
 use super::cell::{Cell, Compaction, Folded, SHORT, Waste};
 use super::changes::Refused;
 use super::commit::Sealed;
 use super::error::Error;
+use super::held::Hold;
 use super::home::{Domain, Home};
-use super::keys::Keys;
 use super::workers::Forget;
+use crate::work::spawn;
 
 /// The duration of a lease.
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
@@ -31,6 +37,8 @@ pub(crate) const LEASE: Duration = Duration::from_secs(10);
 const MARGIN: Duration = Duration::from_secs(2);
 /// The epoch of a group that has not been synchronised: everything must be loaded again.
 pub(crate) const NEVER: u64 = u64::MAX;
+/// The number of cells that are worked on at once under the lock.
+pub(crate) const PAGE: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -52,8 +60,8 @@ pub(crate) struct Group {
 
 #[derive(Debug)]
 pub(crate) struct Inner {
-    /// The cells by their keys in the store.
-    pub(crate) cells: HashMap<Arc<str>, Cell>,
+    /// The cells by their keys in the store, in order, so that there are pages of them.
+    pub(crate) cells: BTreeMap<Arc<str>, Box<Cell>>,
     pub(crate) finished: u64,
     pub(crate) durable: u64,
     /// Incremented on a rollback: runs that are based on an earlier generation cannot commit.
@@ -67,6 +75,8 @@ pub(crate) struct Inner {
     pub(crate) is_carried: bool,
     /// The handler that has the slot.
     pub(crate) writer: Arc<str>,
+    /// The hold of the run that has the slot.
+    pub(crate) hold: Weak<Hold>,
     /// The tick of the last use.
     pub(crate) used: u64,
 }
@@ -98,7 +108,7 @@ impl Group {
             loading: tokio::sync::Mutex::default(),
             arrived: Notify::new(),
             inner: Mutex::new(Inner {
-                cells: HashMap::new(),
+                cells: BTreeMap::new(),
                 finished: 0,
                 durable: 0,
                 generation: 0,
@@ -108,6 +118,7 @@ impl Group {
                 queue: VecDeque::new(),
                 is_carried: false,
                 writer: "".into(),
+                hold: Weak::new(),
                 used: home.shared.ticks.load(Ordering::Relaxed),
             }),
             home,
@@ -128,10 +139,12 @@ impl Group {
         if self.is_ready(wanted, writes) {
             return Ok(());
         }
-        for group in self.before() {
+        let before = self.before();
+        for group in &before {
             group.retire().await;
         }
         self.before.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.home.shared.discard(before.into_iter().collect());
         let epoch = self.home.shared.epoch();
         if writes {
             self.take_lease().await?;
@@ -202,60 +215,38 @@ impl Group {
     }
 
     async fn load(self: &Arc<Self>, wanted: &[Arc<str>], epoch: u64) -> Result<(), Error> {
-        let (known, is_new) = self.unknown(wanted, epoch);
-        let elsewhere = if is_new { self.elsewhere().await? } else { 0 };
-        let logs = self.home.shared.store.load_after(known.clone()).await?;
-        let logs = self.folded(&known, logs).await?;
-        let (mut waste, mut long) = (Waste::default(), Vec::new());
-        let mut inner = self.lock();
-        // Pending commits build on the current values: the store will report whether these are still valid.
-        let is_busy = inner.finished != inner.durable;
-        let (version, next) = (inner.durable, inner.finished + 1);
-        let mut came = 0;
-        for ((key, asked), log) in known.into_iter().zip(logs) {
-            let shared = &self.home.shared;
-            match (inner.cells.get_mut(&key), log) {
-                (None, log) => {
-                    let is_counted = is_new && !self.is_scattered(&key);
-                    came += log.as_ref().filter(|_| is_counted).map_or(0, |log| log.version);
-                    let id = shared.cell_id();
-                    let cell = match log {
-                        Some(log) => Cell::loaded(id, version, log),
-                        None => Cell::missing(id, version),
-                    };
-                    inner.cells.insert(Arc::clone(&key), cell);
+        let CellsToLoad { cells, missing, is_new } = self.cells_to_load(wanted, epoch).await;
+        let mut came = if is_new { self.elsewhere().await? } else { 0 };
+        let mut loaded = self.load_cells(cells, missing).await?.into_iter();
+        let (mut waste, mut long, mut was_busy) = (Waste::default(), Vec::new(), false);
+        loop {
+            let is_last = loaded.len() <= PAGE;
+            {
+                let mut inner = self.lock();
+                // Pending commits build on the current values: the store will report whether these are still valid.
+                let is_busy = inner.finished != inner.durable;
+                was_busy |= is_busy;
+                for cell in loaded.by_ref().take(PAGE) {
+                    came += self.put(&mut inner, cell, is_new, &mut waste, &mut long)?;
                 }
-                (Some(cell), _) if is_busy || cell.stored != asked => {}
-                (Some(cell), Some(log)) if log.version > asked => {
-                    came += log.version - asked;
-                    cell.refresh(next, log, &mut waste);
-                    match cell.compaction(false).map_err(|refused| unreadable(&key, refused))? {
-                        Compaction::Long(_) => long.push(Arc::clone(&key)),
-                        Compaction::Store(..) | Compaction::Done => {}
-                    }
+                if !is_new {
+                    inner.finished += std::mem::take(&mut came);
+                } else if is_last {
+                    inner.finished = came.max(self.home.floor.load(Ordering::Relaxed));
+                    inner.state = State::Open;
                 }
-                (Some(cell), None) if asked > 0 => {
-                    shared.workers.forget(Forget::Cell, &[cell.id]);
-                    let missing = Cell::missing(shared.cell_id(), version);
-                    waste.add(cell.bytes(), std::mem::replace(cell, missing));
+                if !is_busy {
+                    inner.durable = inner.finished;
                 }
-                _ => {}
+                if is_last && !was_busy {
+                    inner.seen = epoch;
+                }
             }
-            if let Some(cell) = inner.cells.get(&key) {
-                self.home.count(&key, cell);
+            if is_last {
+                break;
             }
+            yield_now().await;
         }
-        if is_new {
-            inner.finished = (came + elsewhere).max(self.home.floor.load(Ordering::Relaxed));
-            inner.state = State::Open;
-        } else {
-            inner.finished += came;
-        }
-        if !is_busy {
-            inner.durable = inner.finished;
-            inner.seen = epoch;
-        }
-        drop(inner);
         self.home.shared.discard(waste);
         for key in long {
             self.begin_compaction(key, false);
@@ -263,38 +254,104 @@ impl Group {
         Ok(())
     }
 
-    /// Applies the changes of logs to their snapshots; long ones in the pool.
-    async fn folded(
+    /// Puts a cell from the store in place, unless it has been changed here meanwhile. Returns the number of
+    /// other gateways' commits that it includes. Keys of compactions that take long are added to `long`.
+    fn put(
         &self,
-        known: &[(Arc<str>, u64)],
-        logs: Vec<Option<Log>>,
-    ) -> Result<Vec<Option<Folded>>, Error> {
-        let work = logs.iter().flatten().map(Folded::work).sum::<usize>();
-        let fold = move || logs.into_iter().map(|log| log.map(Folded::of).transpose()).collect::<Vec<_>>();
-        let folded = if work <= SHORT {
-            fold()
-        } else {
-            self.home.shared.work(QuotaKey::new(&self.lease_name), fold).await?
-        };
-        let keys = known.iter().map(|(key, _)| key);
-        keys.zip(folded).map(|(key, log)| log.map_err(|refused| unreadable(key, refused))).collect()
+        inner: &mut Inner,
+        (key, asked, log): LoadedCell,
+        is_new: bool,
+        waste: &mut Waste,
+        long: &mut Vec<Arc<str>>,
+    ) -> Result<u64, Error> {
+        let shared = &self.home.shared;
+        let is_busy = inner.finished != inner.durable;
+        let (version, next, mut came) = (inner.durable, inner.finished + 1, 0);
+        match (inner.cells.get_mut(&key), log) {
+            // Dropped meanwhile: it is loaded on the next use.
+            (None, _) if asked > 0 => {}
+            (None, log) => {
+                let is_counted = is_new && !self.is_scattered(&key);
+                came = log.as_ref().filter(|_| is_counted).map_or(0, |log| log.version);
+                let id = shared.cell_id();
+                let cell = match log {
+                    Some(log) => Cell::loaded(id, version, log),
+                    None => Cell::missing(id, version),
+                };
+                inner.cells.insert(Arc::clone(&key), Box::new(cell));
+            }
+            (Some(cell), _) if is_busy || cell.stored != asked => {}
+            (Some(cell), Some(log)) if log.version > asked => {
+                came = log.version - asked;
+                cell.refresh(next, log, waste);
+                match cell.compaction(false).map_err(|refused| unreadable(&key, refused))? {
+                    Compaction::Long(_) => long.push(Arc::clone(&key)),
+                    Compaction::Store(..) | Compaction::Done => {}
+                }
+            }
+            (Some(cell), None) if asked > 0 => {
+                shared.workers.forget(Forget::Cell, &[cell.id]);
+                let missing = Box::new(Cell::missing(shared.cell_id(), version));
+                waste.add(cell.bytes(), std::mem::replace(cell, missing));
+            }
+            _ => {}
+        }
+        if let Some(cell) = inner.cells.get(&key) {
+            self.home.count(&key, cell);
+        }
+        Ok(came)
     }
 
-    /// Returns the keys to be loaded, with the known version of each, and whether nothing is loaded yet.
-    fn unknown(&self, wanted: &[Arc<str>], epoch: u64) -> (Vec<(Arc<str>, u64)>, bool) {
-        let inner = self.lock();
-        let lacks =
-            wanted.iter().filter(|key| !inner.cells.contains_key(*key)).map(|key| (Arc::clone(key), 0));
-        let mut unknown: Vec<_> = lacks.collect();
-        if inner.seen != epoch {
-            unknown.extend(inner.cells.iter().map(|(key, cell)| (Arc::clone(key), cell.stored)));
+    /// Loads cells. Returns the first `missing` ones, and those that have changed.
+    async fn load_cells(
+        &self,
+        cells: Vec<(Arc<str>, u64)>,
+        missing: usize,
+    ) -> Result<Vec<LoadedCell>, Error> {
+        let mut asked = Vec::with_capacity(cells.len());
+        for page in cells.chunks(PAGE) {
+            if !asked.is_empty() {
+                yield_now().await;
+            }
+            asked.extend_from_slice(page);
         }
-        (unknown, inner.state == State::New)
+        let logs = self.home.shared.store.load_after(asked).await?;
+        let is_short = cells.len() <= PAGE && logs.iter().flatten().map(Folded::work).sum::<usize>() <= SHORT;
+        let fold = move || fold(cells, logs, missing);
+        if is_short { fold() } else { self.home.shared.work(QuotaKey::new(&self.lease_name), fold).await? }
+    }
+
+    async fn cells_to_load(&self, wanted: &[Arc<str>], epoch: u64) -> CellsToLoad {
+        let (mut cells, is_new, is_stale) = {
+            let inner = self.lock();
+            let lacks = wanted.iter().filter(|key| !inner.cells.contains_key(*key));
+            let lacks: Vec<_> = lacks.map(|key| (Arc::clone(key), 0)).collect();
+            (lacks, inner.state == State::New, inner.seen != epoch)
+        };
+        let missing = cells.len();
+        let (mut page, mut last) = if is_stale { self.page(None) } else { CellPage::default() };
+        loop {
+            cells.extend(page.into_iter().map(|(key, stored, _)| (key, stored)));
+            let Some(end) = last else { break };
+            yield_now().await;
+            (page, last) = self.page(Some(&end));
+        }
+        CellsToLoad { cells, missing, is_new }
+    }
+
+    /// Returns the first cells after a key.
+    fn page(&self, after: Option<&Arc<str>>) -> CellPage {
+        let inner = self.lock();
+        let rest = inner.cells.range::<Arc<str>, _>((after.map_or(Unbounded, Excluded), Unbounded));
+        let page = rest.take(PAGE).map(|(key, cell)| (Arc::clone(key), cell.stored, cell.id));
+        let page: Vec<_> = page.collect();
+        let last = page.get(PAGE - 1).map(|(key, ..)| Arc::clone(key));
+        (page, last)
     }
 
     /// Whether a cell exists once at each path although the group is that of the whole service.
     fn is_scattered(&self, key: &str) -> bool {
-        self.path.is_none() && self.domain.scattered.iter().any(|own| **own == *Keys::own(key))
+        self.path.is_none() && self.domain.is_scattered(key)
     }
 
     /// Returns the sum of the versions of all such cells: not all of them are loaded.
@@ -303,7 +360,12 @@ impl Group {
             return Ok(0);
         }
         let keys = self.home.shared.store.keys(self.home.keys.all_instances()).await?;
-        Ok(keys.iter().filter(|(key, _)| self.is_scattered(key)).map(|(_, version)| version).sum())
+        let (is_short, domain) = (keys.len() <= PAGE, Arc::clone(&self.domain));
+        let sum = move || {
+            let scattered = keys.iter().filter(|(key, _)| domain.is_scattered(key));
+            scattered.map(|(_, version)| version).sum::<u64>()
+        };
+        if is_short { Ok(sum()) } else { self.home.shared.work(QuotaKey::new(&self.lease_name), sum).await }
     }
 
     /// Renews an expiring lease during a write; releases the lease if the gateway drains and no run writes.
@@ -336,18 +398,80 @@ impl Group {
         }
     }
 
-    /// The length of the texts of all cells.
-    pub(crate) fn bytes(&self) -> usize {
-        self.lock().cells.values().map(Cell::bytes).sum()
+    /// Sets the state that later requests find, and discards the copies of the cells in workers.
+    pub(crate) fn close(self: &Arc<Self>, state: State) {
+        self.lock().state = state;
+        let Some(mut last) = self.forget_page(None) else { return };
+        let group = Arc::clone(self);
+        spawn(async move {
+            loop {
+                yield_now().await;
+                match group.forget_page(Some(&last)) {
+                    Some(next) => last = next,
+                    None => break,
+                }
+            }
+            let shared = Arc::clone(&group.home.shared);
+            shared.discard(std::iter::once(group).collect());
+        });
     }
 
-    /// Discards the cells, and sets the state that later requests find.
-    pub(crate) fn close(&self, state: State) {
-        let mut inner = self.lock();
-        inner.state = state;
-        let ids: Vec<u32> = inner.cells.values().map(|cell| cell.id).collect();
+    /// Discards the copies of the first cells after a key in workers. Returns the key of the last one, if there
+    /// may be more.
+    fn forget_page(&self, after: Option<&Arc<str>>) -> Option<Arc<str>> {
+        let (page, last) = self.page(after);
+        let ids: Vec<u32> = page.into_iter().map(|(.., id)| id).collect();
         self.home.shared.workers.forget(Forget::Cell, &ids);
+        last
     }
+}
+
+impl FromIterator<Arc<Group>> for Waste {
+    fn from_iter<I: IntoIterator<Item = Arc<Group>>>(groups: I) -> Self {
+        let mut waste = Self::default();
+        for group in groups {
+            let bytes = {
+                let cells = &group.lock().cells;
+                if cells.len() > PAGE { usize::MAX } else { cells.values().map(|cell| cell.bytes()).sum() }
+            };
+            waste.add(bytes, group);
+        }
+        waste
+    }
+}
+
+/// The cells that a group has to load.
+struct CellsToLoad {
+    /// The keys, each with the version that is known.
+    cells: Vec<(Arc<str>, u64)>,
+    /// The number of cells that are not in memory, which are the first ones.
+    missing: usize,
+    /// Whether the group has loaded nothing yet.
+    is_new: bool,
+}
+
+/// Some cells: the key, the version in the store, and the number of each. Also the key of the last one, if there
+/// may be more.
+type CellPage = (Vec<(Arc<str>, u64, u32)>, Option<Arc<str>>);
+
+/// A cell from the store: its key, the version that was known before, and what is later than that.
+type LoadedCell = (Arc<str>, u64, Option<Folded>);
+
+/// Returns the first cells, and those that have changed, with the changes of their logs applied.
+fn fold(
+    cells: Vec<(Arc<str>, u64)>,
+    logs: Vec<Option<Log>>,
+    missing: usize,
+) -> Result<Vec<LoadedCell>, Error> {
+    let is_changed = |asked: u64, log: Option<&Log>| log.map_or(asked > 0, |log| log.version > asked);
+    let loaded = cells.into_iter().zip(logs).enumerate();
+    let changed = loaded
+        .filter(|(number, ((_, asked), log))| *number < missing || is_changed(*asked, log.as_ref()))
+        .map(|(_, ((key, asked), log))| match log.map(Folded::of).transpose() {
+            Ok(log) => Ok((key, asked, log)),
+            Err(refused) => Err(unreadable(&key, refused)),
+        });
+    changed.collect()
 }
 
 fn unreadable(key: &Arc<str>, refused: Refused) -> Error {

@@ -1,5 +1,10 @@
 //! Deadlock detection: the groups that a run and its callers hold (rule 7).
+//!
+//! Each hold of a group knows the groups that its run and the callees of that run wait for. So a run that begins
+//! to wait follows only the groups that it depends on, however many other runs wait.
 
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,14 +15,27 @@ use super::group::Group;
 #[derive(Clone, Debug, Default)]
 pub struct Held(Option<Arc<Hold>>);
 
+/// A run's hold of a group.
 #[derive(Debug)]
-struct Hold {
+pub(crate) struct Hold {
     group: Arc<Group>,
     /// The handler that holds the group.
     at: Arc<str>,
     is_over: AtomicBool,
     /// The groups that the run's callers hold.
     above: Held,
+    /// The groups that the run's callees wait for, by their addresses, each with the number of waiting runs.
+    wanted: Mutex<BTreeMap<usize, (Arc<Group>, usize)>>,
+}
+
+impl Hold {
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, BTreeMap<usize, (Arc<Group>, usize)>> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Held {
@@ -27,13 +45,12 @@ impl Held {
         Self::default()
     }
 
+    /// Adds the hold of a run that has acquired a group.
     pub(crate) fn with(&self, group: Arc<Group>, at: &str) -> Self {
-        Self(Some(Arc::new(Hold {
-            group,
-            at: at.into(),
-            is_over: AtomicBool::new(false),
-            above: self.clone(),
-        })))
+        let (is_over, above) = (AtomicBool::new(false), self.clone());
+        let hold = Arc::new(Hold { group, at: at.into(), is_over, above, wanted: Mutex::default() });
+        hold.group.lock().hold = Arc::downgrade(&hold);
+        Self(Some(hold))
     }
 
     /// Marks the innermost group as released.
@@ -43,9 +60,13 @@ impl Held {
         }
     }
 
-    fn holds(&self) -> impl Iterator<Item = &Hold> {
+    /// Returns all holds, innermost first, including those of groups that have been released.
+    fn chain(&self) -> impl Iterator<Item = &Hold> {
         std::iter::successors(self.0.as_deref(), |hold| hold.above.0.as_deref())
-            .filter(|hold| !hold.is_over.load(Ordering::Acquire))
+    }
+
+    fn holds(&self) -> impl Iterator<Item = &Hold> {
+        self.chain().filter(|hold| !hold.is_over())
     }
 
     /// Returns the handler that holds a group, if it is one of these runs.
@@ -58,69 +79,131 @@ impl Held {
     }
 }
 
-/// The runs that hold a group and wait for another one.
+/// Admits runs that hold a group to the queue of another one, one at a time.
 #[derive(Debug, Default)]
-pub(crate) struct Waits(Mutex<Waiters>);
+pub(crate) struct Waits(Mutex<()>);
 
-#[derive(Debug, Default)]
-struct Waiters {
-    last: u64,
-    all: Vec<Wait>,
-}
-
-#[derive(Debug)]
-struct Wait {
-    number: u64,
+/// Registers a waiting run until it is dropped.
+pub(crate) struct Waiting {
     holds: Held,
     wants: Arc<Group>,
 }
 
-/// Registers a waiting run until it is dropped.
-pub(crate) struct Waiting<'a> {
-    waits: &'a Waits,
-    number: u64,
-}
-
 impl Waits {
-    fn lock(&self) -> MutexGuard<'_, Waiters> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Registers a wait for a group, or returns an error if its writer waits, directly or through others, for
     /// one of the held groups.
-    pub(crate) fn enter(
-        &self,
-        holds: &Held,
-        wants: &Arc<Group>,
-        at: &str,
-    ) -> Result<Option<Waiting<'_>>, Error> {
+    pub(crate) fn enter(&self, holds: &Held, wants: &Arc<Group>, at: &str) -> Result<Option<Waiting>, Error> {
         // A run that holds nothing cannot be part of a deadlock.
         if holds.holds().next().is_none() {
             return Ok(None);
         }
-        let mut waits = self.lock();
-        let mut needed = vec![Arc::clone(wants)];
-        let mut next = 0;
-        while let Some(group) = needed.get(next).cloned() {
-            next += 1;
-            for wait in waits.all.iter().filter(|wait| wait.holds.holder(&group).is_some()) {
-                if holds.holder(&wait.wants).is_some() {
-                    return Err(Error::Circle { asker: at.into(), holder: Arc::clone(&wants.lock().writer) });
-                }
-                if !needed.iter().any(|known| Arc::ptr_eq(known, &wait.wants)) {
-                    needed.push(Arc::clone(&wait.wants));
-                }
-            }
+        let _alone = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if needed_for(wants).skip(1).any(|group| holds.holder(&group).is_some()) {
+            return Err(Error::Circle { asker: at.into(), holder: Arc::clone(&wants.lock().writer) });
         }
-        waits.last += 1;
-        let number = waits.last;
-        waits.all.push(Wait { number, holds: holds.clone(), wants: Arc::clone(wants) });
-        Ok(Some(Waiting { waits: self, number }))
+        Ok(Some(Waiting::new(holds.clone(), Arc::clone(wants))))
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Waiting {
+    fn new(holds: Held, wants: Arc<Group>) -> Self {
+        for hold in holds.chain() {
+            hold.wanted().entry(address(&wants)).or_insert_with(|| (Arc::clone(&wants), 0)).1 += 1;
+        }
+        Self { holds, wants }
+    }
+}
+
+impl Drop for Waiting {
     fn drop(&mut self) {
-        self.waits.lock().all.retain(|wait| wait.number != self.number);
+        for hold in self.holds.chain() {
+            let mut wanted = hold.wanted();
+            if let Entry::Occupied(mut entry) = wanted.entry(address(&self.wants)) {
+                entry.get_mut().1 -= 1;
+                if entry.get().1 == 0 {
+                    entry.remove();
+                }
+            }
+        }
+    }
+}
+
+/// Returns a group, the groups that its holder waits for, those that their holders wait for, and so on.
+fn needed_for(group: &Arc<Group>) -> impl Iterator<Item = Arc<Group>> {
+    let (mut seen, mut next) = (HashSet::from([address(group)]), vec![Arc::clone(group)]);
+    std::iter::from_fn(move || {
+        let group = next.pop()?;
+        // A group that is being retired blocks its successors.
+        for group in group.before().iter().chain([&group]) {
+            let hold = group.lock().hold.upgrade();
+            if let Some(hold) = hold.filter(|hold| !hold.is_over()) {
+                let wanted = hold.wanted();
+                let new = wanted.values().filter(|(wanted, _)| seen.insert(address(wanted)));
+                next.extend(new.map(|(wanted, _)| Arc::clone(wanted)));
+            }
+        }
+        Some(group)
+    })
+}
+
+/// The address of a group, which identifies it as long as it lives.
+fn address(group: &Arc<Group>) -> usize {
+    Arc::as_ptr(group).addr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::tests::{Ground, counter};
+
+    async fn groups(count: usize) -> Vec<Arc<Group>> {
+        let ground = Ground::new(counter()).await;
+        let home = Arc::clone(&ground.edition().home);
+        let domain = Arc::clone(&home.group("n", "/data").unwrap().domain);
+        let group = |number| {
+            let path = Some(format!("/{number}").into());
+            Arc::new(Group::new(Arc::clone(&home), path, Arc::clone(&domain), Vec::new()))
+        };
+        (0..count).map(group).collect()
+    }
+
+    fn is_circle(entered: &Result<Option<Waiting>, Error>) -> bool {
+        matches!(entered, Err(Error::Circle { .. }))
+    }
+
+    #[tokio::test]
+    async fn a_run_that_begins_to_wait_does_not_look_at_others_that_wait() {
+        let (groups, waits) = (groups(1001).await, Waits::default());
+        let (wanted, others) = groups.split_first().unwrap();
+        let held = Held::none().with(Arc::clone(wanted), "a");
+        let others_held: Vec<Held> =
+            others.iter().map(|group| Held::none().with(Arc::clone(group), "b")).collect();
+        let mut waiting = Vec::new();
+        for held in &others_held {
+            waiting.push(waits.enter(held, wanted, "b").unwrap());
+            assert_eq!(needed_for(wanted).count(), 1);
+        }
+        assert_eq!(needed_for(&others[500]).count(), 2);
+        assert!(is_circle(&waits.enter(&held, &others[500], "a")));
+        waiting.clear();
+        assert_eq!(needed_for(&others[500]).count(), 1);
+        assert!(!is_circle(&waits.enter(&held, &others[500], "a")));
+    }
+
+    #[tokio::test]
+    async fn a_group_counts_as_long_as_a_callee_waits_and_its_run_holds_it() {
+        let (groups, waits) = (groups(3).await, Waits::default());
+        let held: Vec<Held> = groups.iter().map(|group| Held::none().with(Arc::clone(group), "a")).collect();
+        let waits_for = |held: &Held, group: usize| waits.enter(held, &groups[group], "a");
+        // Two callees, one of them with a group of its own.
+        let (one, other) = (waits_for(&held[0], 1), waits_for(&held[0].with(Arc::clone(&groups[2]), "b"), 1));
+        assert!(is_circle(&waits_for(&held[1], 0)));
+        assert!(is_circle(&waits_for(&held[1], 2)));
+        drop(other);
+        assert!(!is_circle(&waits_for(&held[1], 2)));
+        assert!(is_circle(&waits_for(&held[1], 0)));
+        held[0].let_go();
+        assert!(!is_circle(&waits_for(&held[1], 0)), "an early commit released the group");
+        drop(one);
     }
 }

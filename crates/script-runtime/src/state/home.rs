@@ -53,6 +53,11 @@ impl Table {
 }
 
 impl Domain {
+    /// Whether a key below [`Keys::all_instances`] is that of a scattered cell.
+    pub(crate) fn is_scattered(&self, key: &str) -> bool {
+        self.scattered.iter().any(|own| **own == *Keys::own(key))
+    }
+
     fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
         self.shared.iter().chain(&self.scattered)
     }
@@ -178,7 +183,8 @@ impl Home {
         if let Some(group) = table.groups.get(&place) {
             return Some(Arc::clone(group));
         }
-        table.retired.retain(|group| group.lock().state != State::Closed);
+        let closed = table.retired.extract_if(.., |group| group.lock().state == State::Closed);
+        self.shared.discard(closed.collect());
         let precedes = |group: &&Arc<Group>| {
             let is_here = path.is_none() || group.path.is_none() || group.path == path;
             is_here && group.domain.keys().any(|key| domain.keys().any(|other| other == key))
@@ -315,12 +321,8 @@ impl Home {
             gone.extend(table.retired.extract_if(.., |group| group.path.as_deref() == Some(path)));
             gone
         };
-        let mut waste = Waste::default();
-        for group in gone {
-            group.close(State::Gone);
-            waste.add(group.bytes(), group);
-        }
-        self.shared.discard(waste);
+        gone.iter().for_each(|group| group.close(State::Gone));
+        self.shared.discard(gone.into_iter().collect());
         self.drop_cells(path, |_| true);
         // Last, when no group can update sizes there any more.
         self.sizes.remove(&self.keys.declared(path));
@@ -343,7 +345,7 @@ impl Home {
             let keys = group.domain.scattered.iter().map(|cell| self.keys.cell(path, cell));
             let cells = &mut group.lock().cells;
             for key in keys {
-                if cells.get(&key).is_some_and(&which)
+                if cells.get(&key).is_some_and(|cell| which(cell))
                     && let Some(cell) = cells.remove(&key)
                 {
                     ids.push(cell.id);
@@ -410,13 +412,11 @@ impl Home {
                 break;
             }
             last = end;
-            let mut waste = Waste::default();
-            for group in idle {
+            for group in &idle {
                 group.close(State::Closed);
                 group.release().await;
-                waste.add(group.bytes(), group);
             }
-            self.shared.discard(waste);
+            self.shared.discard(idle.into_iter().collect());
             yield_now().await;
         }
     }

@@ -9,7 +9,7 @@
 //! [`MAX_CAPTURES`]) as well as their number, and their memory counts as part of the state
 //! ([`instance_size`]).
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,8 +17,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use json::{Document, Number};
+use offload::QuotaKey;
 use services::path::has_dot_segment;
+use services::turn::Turn;
+use tokio::task::yield_now;
 
+use super::cell::SHORT;
 use super::error::Error;
 use super::home::Home;
 use super::sizes::entry_size;
@@ -47,7 +51,8 @@ pub(crate) struct Instances {
 
 #[derive(Debug, Default)]
 struct Registry {
-    by_path: HashMap<Arc<str>, Arc<Known>>,
+    /// In order, so that there are pages of them.
+    by_path: BTreeMap<Arc<str>, Arc<Known>>,
     /// The expiry times and paths of instances with a time to live.
     ends: BTreeSet<(u64, Arc<str>)>,
     /// The number of declarations in progress.
@@ -166,8 +171,21 @@ impl Instances {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn all(&self) -> Vec<Arc<Known>> {
-        self.lock().by_path.values().map(Arc::clone).collect()
+    async fn all(&self) -> Vec<Arc<Known>> {
+        let mut all: Vec<Arc<Known>> = Vec::new();
+        loop {
+            let (before, last) = (all.len(), all.last().map(|known| Arc::clone(&known.path)));
+            {
+                let registry = self.lock();
+                let after = last.as_ref().map_or(Unbounded, Excluded);
+                let rest = registry.by_path.range::<Arc<str>, _>((after, Unbounded));
+                all.extend(rest.take(PAGE).map(|(_, known)| Arc::clone(known)));
+            }
+            if all.len() < before + PAGE {
+                return all;
+            }
+            yield_now().await;
+        }
     }
 
     pub(crate) fn find(&self, path: &str) -> Option<Arc<Known>> {
@@ -199,18 +217,6 @@ impl Instances {
         let registry = self.lock();
         let rest = registry.ends.range::<(u64, Arc<str>), _>((after.map_or(Unbounded, Excluded), Unbounded));
         rest.take_while(|(ends, _)| *ends <= now).take(PAGE).cloned().collect()
-    }
-
-    /// Adds an instance from the text of its record. If it exists already, returns the existing one.
-    fn add_stored(
-        &self,
-        home: &Home,
-        path: &str,
-        (version, text): (u64, Bytes),
-        epoch: u64,
-    ) -> Result<Arc<Known>, Error> {
-        let broken = |reason| Error::Unreadable { key: home.keys.declared(path), reason };
-        Ok(self.add(home, path, version, Record::read(text).map_err(broken)?, epoch))
     }
 
     /// Adds an instance. If it exists already, returns the existing one.
@@ -254,18 +260,44 @@ impl Registry {
 }
 
 impl Home {
+    /// Adds an instance from the text of its record. If it exists already, returns the existing one.
+    async fn add_stored(
+        &self,
+        path: &str,
+        (version, text): (u64, Bytes),
+        epoch: u64,
+    ) -> Result<Arc<Known>, Error> {
+        let broken = |reason| Error::Unreadable { key: self.keys.declared(path), reason };
+        let record = self.record(text).await.map_err(broken)?;
+        Ok(self.instances.add(self, path, version, record, epoch))
+    }
+
+    /// Parses a record; a long one in the pool, unless that has too much to do.
+    async fn record(&self, text: Bytes) -> Result<Record, String> {
+        if text.len() > SHORT {
+            let copy = text.clone();
+            let read = self.shared.work(QuotaKey::new(self.keys.service()), || Record::read(copy));
+            if let Ok(record) = read.await {
+                return record;
+            }
+        }
+        Record::read(text)
+    }
+
     /// Loads all instances; for use when none is loaded yet.
     pub(crate) async fn load_all_instances(&self) -> Result<(), Error> {
         let epoch = self.shared.epoch();
         let prefix = self.keys.declared("");
         let mut after = Arc::clone(&prefix);
+        let mut turn = Turn::default();
         loop {
             let page = self.shared.store.scan(Arc::clone(&prefix), after, PAGE).await?;
             let Some((last, _)) = page.last() else { break };
             after = last.as_str().into();
             for (key, log) in page {
                 if let (Some(path), Some(text)) = (key.strip_prefix(&*prefix), log.snapshot) {
-                    self.instances.add_stored(self, path, text, epoch)?;
+                    turn.took(text.1.len()).await;
+                    self.add_stored(path, text, epoch).await?;
                 }
             }
         }
@@ -277,24 +309,27 @@ impl Home {
     pub(crate) async fn load_instances(&self) -> Result<(), Error> {
         let epoch = self.shared.epoch();
         let prefix = self.keys.declared("");
-        let mine = self.instances.all();
-        let keys = self.shared.store.keys(Arc::clone(&prefix)).await?;
-        let versions: HashMap<&str, u64> =
-            keys.iter().filter_map(|(key, version)| Some((key.strip_prefix(&*prefix)?, *version))).collect();
-        for known in mine.iter().filter(|known| versions.get(&*known.path) != Some(&known.version)) {
+        let mine = self.instances.all().await;
+        let stored = self.shared.store.keys(Arc::clone(&prefix)).await?;
+        let (is_short, start) = (mine.len().max(stored.len()) <= PAGE, prefix.len());
+        let compare = move || compare(&mine, &stored, start);
+        let (old, new) = if is_short {
+            compare()
+        } else {
+            self.shared.work(QuotaKey::new(self.keys.service()), compare).await?
+        };
+        let mut turn = Turn::default();
+        for known in &old {
+            turn.took(0).await;
             self.drop_old(known);
         }
-        let is_new = |path: &str| self.instances.find(path).is_none();
-        let lacks: Vec<Arc<str>> =
-            versions.keys().filter(|path| is_new(path)).map(|path| self.keys.declared(path)).collect();
-        for page in lacks.chunks(PAGE) {
+        for page in new.chunks(PAGE) {
             let logs =
                 self.shared.store.load_after(page.iter().map(|key| (Arc::clone(key), 0)).collect()).await?;
             for (key, log) in page.iter().zip(logs) {
-                if let (Some(path), Some(text)) =
-                    (key.strip_prefix(&*prefix), log.and_then(|log| log.snapshot))
-                {
-                    self.instances.add_stored(self, path, text, epoch)?;
+                if let (Some(path), Some(text)) = (key.get(start..), log.and_then(|log| log.snapshot)) {
+                    turn.took(text.1.len()).await;
+                    self.add_stored(path, text, epoch).await?;
                 }
             }
         }
@@ -314,7 +349,7 @@ impl Home {
     pub(crate) async fn adopt(&self, path: &str) -> Result<(), Error> {
         let stored = self.shared.store.load(self.keys.declared(path)).await?.and_then(|log| log.snapshot);
         if let Some(stored) = stored {
-            self.instances.add_stored(self, path, stored, self.shared.epoch())?;
+            self.add_stored(path, stored, self.shared.epoch()).await?;
         }
         Ok(())
     }
@@ -335,7 +370,7 @@ impl Home {
             self.drop_old(&known);
         }
         let Some(stored) = stored else { return Ok(None) };
-        let known = self.instances.add_stored(self, path, stored, epoch)?;
+        let known = self.add_stored(path, stored, epoch).await?;
         known.seen.store(epoch, Ordering::Relaxed);
         Ok(Some(known))
     }
@@ -355,4 +390,15 @@ impl Home {
                 .saturating_add(u64::try_from(life.as_millis()).unwrap_or(u64::MAX)),
         )
     }
+}
+
+/// Compares the instances in memory with the keys and versions in the store; a key is a path after `start`
+/// bytes. Returns the instances that the store does not have, and the keys of those that are not in memory.
+fn compare(mine: &[Arc<Known>], stored: &[(String, u64)], start: usize) -> (Vec<Arc<Known>>, Vec<Arc<str>>) {
+    let stored = || stored.iter().filter_map(|(key, version)| Some((key.get(start..)?, key, *version)));
+    let versions: HashMap<&str, u64> = stored().map(|(path, _, version)| (path, version)).collect();
+    let known: HashMap<&str, u64> = mine.iter().map(|known| (&*known.path, known.version)).collect();
+    let old = mine.iter().filter(|known| versions.get(&*known.path) != Some(&known.version));
+    let new = stored().filter(|(path, _, version)| known.get(path) != Some(version));
+    (old.map(Arc::clone).collect(), new.map(|(_, key, _)| key.as_str().into()).collect())
 }

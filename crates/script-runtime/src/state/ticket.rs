@@ -14,6 +14,7 @@ use super::group::Group;
 use super::held::Held;
 use super::tree::Effort;
 use super::workers::{Frame, Shipment};
+use crate::work::spawn;
 
 /// The run's cells.
 #[derive(Debug)]
@@ -59,7 +60,10 @@ impl View {
         let cells = &mut inner.cells;
         self.ids = (self.keys.iter())
             .map(|key| {
-                cells.entry(Arc::clone(key)).or_insert_with(|| Cell::missing(shared.cell_id(), version)).id
+                cells
+                    .entry(Arc::clone(key))
+                    .or_insert_with(|| Box::new(Cell::missing(shared.cell_id(), version)))
+                    .id
             })
             .collect();
         inner.generation
@@ -70,7 +74,7 @@ impl View {
         let mut shipment = Shipment::new();
         let frames = self.group.home.shared.workers.ship(worker, |worker, frames| {
             for cell in self.keys.iter().filter_map(|key| inner.cells.get(key)) {
-                let has = worker.cells.get(&cell.id).copied();
+                let has = worker.version(cell.id);
                 worker.cells.insert(cell.id, cell.ship(has, self.version, &mut shipment, frames));
             }
         });
@@ -217,7 +221,7 @@ impl WriteTicket {
         {
             return Ok(durable);
         }
-        let task = tokio::spawn(async move {
+        let task = spawn(async move {
             let View { group, keys, .. } = &self.view;
             let done = group.commit_long(keys, self.generation, worker, changes, removes, payer).await;
             drop(self);

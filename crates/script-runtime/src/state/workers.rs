@@ -1,6 +1,6 @@
 //! The copies of state in each worker: only differences are sent, and obsolete copies are discarded.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -52,7 +52,7 @@ pub enum Frame {
 }
 
 /// The kind of a discarded object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Forget {
     /// A cell.
     Cell,
@@ -63,6 +63,8 @@ pub enum Forget {
 /// The number of changes that are sent to a worker at once, and the number of their bytes that are copied.
 const MAX_CHANGES: usize = 512;
 const MAX_COPIED: usize = 64 << 10;
+/// The number of discarded objects that are sent to a worker at once.
+const MAX_FORGOTTEN: usize = 512;
 
 /// The room for changes that are sent to a worker at once: more of them take too long for the group's lock.
 #[derive(Debug)]
@@ -105,7 +107,19 @@ pub(crate) struct Worker {
     /// The version of each cell.
     pub(crate) cells: HashMap<u32, u64>,
     pub(crate) instances: HashSet<u32>,
-    forgotten: Vec<Frame>,
+    /// Discarded objects that are not sent to the worker yet.
+    forgotten: BTreeSet<(Forget, u32)>,
+}
+
+impl Worker {
+    /// Returns the version of a cell's copy. Without one the cell is sent again, so it is not discarded later.
+    pub(crate) fn version(&mut self, cell: u32) -> Option<u64> {
+        let has = self.cells.get(&cell).copied();
+        if has.is_none() {
+            self.forgotten.remove(&(Forget::Cell, cell));
+        }
+        has
+    }
 }
 
 impl Workers {
@@ -113,7 +127,8 @@ impl Workers {
     pub(crate) fn ship(&self, worker: u32, fill: impl FnOnce(&mut Worker, &mut Vec<Frame>)) -> Vec<Frame> {
         let mut workers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let worker = workers.entry(worker).or_default();
-        let mut frames = std::mem::take(&mut worker.forgotten);
+        let forgotten = std::iter::from_fn(|| worker.forgotten.pop_first()).take(MAX_FORGOTTEN);
+        let mut frames = forgotten.map(|(what, id)| Frame::Forget { what, id }).collect();
         fill(worker, &mut frames);
         frames
     }
@@ -135,7 +150,7 @@ impl Workers {
                     Forget::Instance => worker.instances.remove(id),
                 };
                 if had {
-                    worker.forgotten.push(Frame::Forget { what, id: *id });
+                    worker.forgotten.insert((what, *id));
                 }
             }
         }
@@ -143,5 +158,28 @@ impl Workers {
 
     pub(crate) fn gone(&self, worker: u32) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_discarded_copies_are_sent_in_parts() {
+        let (workers, ids) = (Workers::default(), Vec::from_iter(0..1500));
+        workers.ship(1, |worker, _| worker.cells.extend(ids.iter().map(|id| (*id, 1))));
+        workers.forget(Forget::Cell, &ids);
+        let mut frames = workers.ship(1, |worker, _| {
+            assert_eq!(worker.version(1499), None, "it is sent again");
+            worker.cells.insert(1499, 2);
+        });
+        assert_eq!(frames.len(), MAX_FORGOTTEN);
+        for _ in 0..2 {
+            frames.extend(workers.ship(1, |_, _| {}));
+        }
+        let forgotten = (0..1499).map(|id| Frame::Forget { what: Forget::Cell, id });
+        assert_eq!(frames, Vec::from_iter(forgotten));
+        assert!(workers.ship(1, |_, _| {}).is_empty());
     }
 }

@@ -97,9 +97,14 @@ async fn rule_16_a_response_with_invalid_json_fails_its_call() {
         written().resource("/call").on(Get, &catches("call")).resource("/unread").on(Get, &catches("unread"));
     let (rig, _upstream) = outside(written, &[]).await;
     for path in ["/call", "/unread"] {
-        for (text, body) in
-            [("%7B", "{"), ("%5B1,%5D", "[1,]"), ("%7B%7D%00", "{}\0"), ("%EF%BB%BF", ""), ("%C3%A4", "ä")]
-        {
+        for (text, body) in [
+            ("", ""),
+            ("%7B", "{"),
+            ("%5B1,%5D", "[1,]"),
+            ("%7B%7D%00", "{}\0"),
+            ("%EF%BB%BF", ""),
+            ("%C3%A4", "ä"),
+        ] {
             let failed = json!({"status": 502, "name": "ResourceError", "body": body});
             assert_eq!(rig.json(&format!("{path}?text={text}")).await, failed, "{path}: {body}");
         }
@@ -231,4 +236,16 @@ async fn the_number_of_calls_of_a_handler_is_limited() {
         .await;
     assert_eq!(rig.get("/a?n=3").await, "ok");
     assert_eq!(rig.ask("GET", "/a?n=4").await, (500, "script-calls".into()));
+}
+
+#[tokio::test]
+async fn a_redirect_to_a_very_long_path_is_not_followed() {
+    let go = "function (query, response, $r) { $r.answer(302, {Location: '/' + 'é'.repeat(query.length)}); }";
+    let follow = "async function (query, response, $r) { const g = $s.resource(['/go?length=', '']);
+        try { await $r.call(3, g, 0, [query.length]); } catch (error) { $r.respond(error.status); } }";
+    let rig = written().resource("/go").on(Get, go).resource("/follow").on(Get, follow).start().await;
+    // Each letter is encoded by six characters.
+    for (length, status) in [(10_000, "404"), (11_000, "302")] {
+        assert_eq!(rig.get(&format!("/follow?length={length}")).await, status);
+    }
 }

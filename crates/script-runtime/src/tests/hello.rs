@@ -2,6 +2,7 @@
 
 use http::Request;
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
+use http_body_util::BodyExt;
 use script::Method::{Get, Post, Put};
 use services::body;
 
@@ -76,6 +77,18 @@ async fn rule_22_paths_and_locations_are_relative_to_the_mount_path() {
         (response.status().as_u16(), &response.headers()[LOCATION]),
         (302, &"/shop/go".parse().expect("a value"))
     );
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
+    let mut wish = wish();
+    wish.options.limits.wall = services::Duration::from_millis(500);
+    let rig = written().resource("/").on(Put, "function () { }").start_as(wish).await;
+    rig.ready().await;
+    let (_sender, body) = http_body_util::channel::Channel::<bytes::Bytes, body::Error>::new(1);
+    let request = Request::put("/").body(body.boxed_unsync()).expect("a request");
+    let problem = rig.send(request).await.expect_err("a problem");
+    assert_eq!((problem.status().as_u16(), problem.code()), (422, "limit-deadline"));
 }
 
 #[tokio::test]

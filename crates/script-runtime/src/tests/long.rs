@@ -1,14 +1,17 @@
 //! Long texts: they are read, checked, composed and stored in the pool.
 
 use std::collections::BTreeMap;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use http::Request;
-use offload::SHORT_TEXT;
+use offload::{JobRequest, SHORT_TEXT};
 use script::Method::{Get, Post, Put};
-use services::{ServiceConfig, body};
+use services::{Call, ServiceConfig, body};
 use testkit::misbehave;
 
-use super::rig::{Rig, wish, written};
+use super::rig::{Rig, Written, wish, written};
 
 /// The number of jobs of a kind.
 fn jobs(rig: &Rig, kind: &str) -> u64 {
@@ -120,4 +123,54 @@ async fn a_url_that_is_too_long_is_refused() {
         try { await $r.call(1, $s.resource(['/' + 'x'.repeat(70000)]), 0, []); } catch (error) { $r.respond(error.status); } }";
     let rig = written().resource("/calls").on(Get, calls).start().await;
     assert_eq!(rig.get("/calls").await, "403");
+}
+
+/// Returns a counter whose writer responds with the given number of headers, with an invalid one, or with a text
+/// of the given length.
+fn counter() -> Written {
+    let put = "function (query, response, $r) {
+        const n = ++$r.cells.n, headers = query.invalid ? {'a b': 1} : {};
+        for (let i = 0; i < query.headers; i++) headers['x' + i] = 1;
+        $r.answer(200, headers, query.text ? 'x'.repeat(query.text) : n); }";
+    written()
+        .resource("/n")
+        .cell("n", true, Some("() => 0"))
+        .reader(Get, 0, "function (query, response, $r) { $r.respond($r.cells.n); }")
+        .writer(Put, 0, put)
+}
+
+#[tokio::test]
+async fn a_writer_with_an_invalid_response_writes_nothing() {
+    let rig = counter().start().await;
+    assert_eq!(rig.ask("PUT", "/n").await, (200, "1".into()));
+    for (headers, jobs_of_headers) in [(0, 0), (2000, 1)] {
+        let refused = rig.ask("PUT", &format!("/n?invalid=1&headers={headers}")).await;
+        assert_eq!(refused, (500, "script-answer".into()));
+        assert_eq!(jobs(&rig, "script-answer"), jobs_of_headers);
+    }
+    assert_eq!(rig.ask("PUT", "/n?headers=2000").await, (200, "2".into()));
+    assert_eq!(rig.get("/n").await, "2");
+}
+
+#[tokio::test]
+async fn a_writer_whose_response_the_pool_does_not_read_writes_nothing() {
+    let rig = counter().start().await;
+    assert_eq!(rig.ask("PUT", "/n").await, (200, "1".into()));
+    let (release, blocked) = mpsc::channel::<()>();
+    let payer = Call::unlimited().quota_key().for_answers().exempt();
+    let deadline = Instant::now() + Duration::from_secs(3600);
+    let request = JobRequest { kind: "test", payer, estimate: Duration::ZERO, deadline };
+    let pool = rig.scripts.offload.clone();
+    let mut queued = vec![pool.run(request, move |_| blocked.recv().is_ok()).boxed()];
+    while queued.last_mut().unwrap().now_or_never().is_none() {
+        queued.push(pool.run(request, |_| true).boxed());
+    }
+    for path in ["/n?headers=2000", "/n?text=200000"] {
+        assert_eq!(rig.ask("PUT", path).await, (503, "answer-unfinished".into()), "{path}");
+    }
+    assert_eq!(rig.ask("PUT", "/n").await, (200, "2".into()), "other runs go on");
+    drop(release);
+    drop(queued);
+    assert_eq!(rig.ask("PUT", "/n?headers=2000").await, (200, "3".into()));
+    assert_eq!(rig.get("/n").await, "3");
 }

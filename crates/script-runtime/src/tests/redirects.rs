@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue};
+use offload::OffloadPool;
 use script::Method;
 use serde_json::Value;
 use services::{Call, Hosts, ServiceConfig, Services};
@@ -49,6 +50,7 @@ async fn redirecting() -> SocketAddr {
 
 struct Stage {
     outside: Outside,
+    pool: OffloadPool,
     upstream: Upstream,
     elsewhere: SocketAddr,
 }
@@ -69,12 +71,9 @@ impl Stage {
         ]);
         let mut hosts = opened(&upstream);
         hosts.push(elsewhere.to_string());
-        let outside = Outside {
-            services: Services::new(&services).unwrap(),
-            hosts: Hosts::new(&hosts).unwrap(),
-            offload: pool(),
-        };
-        Self { outside, upstream, elsewhere }
+        let outside =
+            Outside { services: Services::new(&services).unwrap(), hosts: Hosts::new(&hosts).unwrap() };
+        Self { outside, pool: pool(), upstream, elsewhere }
     }
 
     async fn get(&self, url: &str) -> (Outcome, Value) {
@@ -82,7 +81,7 @@ impl Stage {
         headers.insert("authorization", HeaderValue::from_static(TOKEN));
         let call = Call { headers: Some(Arc::new(headers)), ..Call::unlimited() };
         let errand = Errand { method: Method::Get, url: url.to_owned(), body: Payload::default() };
-        let (outcome, payload) = self.outside.send(&call, errand).await;
+        let (outcome, payload) = self.outside.send(&self.pool, &call, errand).await;
         (outcome, serde_json::from_slice(&payload.bytes).unwrap_or_default())
     }
 
@@ -145,6 +144,31 @@ async fn a_service_may_redirect_to_itself_but_not_to_another_service() {
         assert!(text.contains("/y?"), "the second redirect is refused, not the first: {text}");
     }
     assert_eq!(stage.upstream.hits("/echo"), 1);
+}
+
+#[tokio::test]
+async fn a_service_redirects_to_paths_below_the_base_path_of_its_url() {
+    let (elsewhere, pool) = (redirecting().await, pool());
+    let based = ServiceConfig::at(format!("http://{elsewhere}/base"));
+    let services = Services::new(&BTreeMap::from([("based".to_owned(), based)])).unwrap();
+    let outside = Outside { services, hosts: Hosts::new(&[]).unwrap() };
+    let absolute = format!("http://{elsewhere}/base/y");
+    for (location, refused) in [
+        ("/base/y", "http://based/y?http://other/ redirects on"),
+        (absolute.as_str(), "http://based/y?http://other/ redirects on"),
+        ("y", "http://based/a/y?http://other/ redirects on"),
+        ("../y", "http://based/y?http://other/ redirects on"),
+        ("/base", "http://based/?http://other/ redirects on"),
+        ("/y", "http://based/a/x?/y?http://other/ redirects to /y?http://other/, which is not below"),
+        ("../../y", "http://based/a/x?../../y?http://other/ redirects to /y?"),
+        ("/based", "http://based/a/x?/based?http://other/ redirects to /based?"),
+    ] {
+        let url = format!("http://based/a/x?{location}?http://other/");
+        let errand = Errand { method: Method::Get, url, body: Payload::default() };
+        let (outcome, _) = outside.send(&pool, &Call::unlimited(), errand).await;
+        let Outcome::Refused(403, text) = &outcome else { panic!("{location}: {outcome:?}") };
+        assert!(text.starts_with(refused), "{location}: {text}");
+    }
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use super::link::log;
 use super::worker::Worker;
 use crate::config::{Engine, EngineConfig};
+use crate::work::spawn;
 
 /// The maximum length of a logged line.
 const LINE: u64 = 8 << 10;
@@ -149,10 +150,10 @@ fn inherit(command: &mut Command, sockets: Sockets) {
 /// Logs the output of a process until it ends.
 pub(super) fn listen(worker: &Arc<Worker>, child: &mut Child) -> Told {
     if let Some(out) = child.stdout.take() {
-        tokio::spawn(lines(Arc::clone(worker), out, 1));
+        spawn(lines(Arc::clone(worker), out, 1));
     }
     let (worker, err) = (Arc::clone(worker), child.stderr.take());
-    tokio::spawn(async move {
+    spawn(async move {
         match err {
             Some(err) => lines(worker, err, 2).await,
             None => false,

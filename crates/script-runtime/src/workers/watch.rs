@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::host::ScriptHome;
@@ -25,6 +26,7 @@ use super::scale::{Scale, Step, TICK};
 use super::worker::{Loss, Worker};
 use super::{Pool, Size};
 use crate::frame::Out;
+use crate::work::spawn;
 
 /// The time within which a new worker must connect.
 const START: Duration = Duration::from_secs(30);
@@ -123,7 +125,7 @@ pub(super) async fn supervise(pool: Weak<Pool>, mut news: mpsc::UnboundedReceive
         match told {
             Some((_, News::Loaded)) => pool.changes.tell(),
             Some((worker, News::Stuck { run, millis })) => {
-                tokio::spawn(confirm(worker, run, Duration::from_millis(millis.into()), pool.size.time));
+                spawn(confirm(worker, run, Duration::from_millis(millis.into()), pool.size.time));
             }
             Some((_, News::Gone { after })) => {
                 start.ended(after);
@@ -263,8 +265,14 @@ fn stuck(culprit: Option<u32>, limit: Duration) -> Loss {
 /// Starts a worker's process, and manages it until the process or the worker ends.
 pub(super) async fn keep(pool: Weak<Pool>, worker: Arc<Worker>, _permit: Option<OwnedSemaphorePermit>) {
     let began = Instant::now();
-    let Some(started) = pool.upgrade().map(|pool| start(&pool, &worker)) else { return };
-    let started = match started {
+    let Some(starting) = pool.upgrade().map(|pool| {
+        let worker = Arc::clone(&worker);
+        // Off the serving threads: starting a process copies the page tables of the gateway.
+        spawn_blocking(move || start(&pool, &worker))
+    }) else {
+        return;
+    };
+    let started = match starting.await.unwrap_or_else(|error| Err(io::Error::other(error))) {
         Ok(started) => Some(started),
         Err(error) => {
             worker.lose(Loss::of(format!("it can't be started: {error}")));
@@ -286,8 +294,8 @@ pub(super) async fn keep(pool: Weak<Pool>, worker: Arc<Worker>, _permit: Option<
                 has_waited: false,
                 news: news.clone(),
             };
-            let served = tokio::spawn(link.serve());
-            tokio::spawn(async move { super::link::hear(&heard, watchdog, &news).await });
+            let served = spawn(link.serve());
+            spawn(async move { super::link::hear(&heard, watchdog, &news).await });
             served.await.unwrap_or_else(|error| format!("its connection: {error}"))
         };
         let loss = tokio::select! {

@@ -1,12 +1,13 @@
 //! Aggregates with excessive requests or excessive responses from services.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::Holds;
 use super::http2::{ENHANCE_YOUR_CALM, UNTAKEN_COMPOSED};
 use crate::case::{Case, Ending};
 use crate::http2::{END_HEADERS, END_STREAM, HEADERS, frame, get, reset_untaken};
 use crate::target::Target;
+use crate::wire;
 
 const INPUT: Ending = Ending::problem(400, "input-invalid");
 
@@ -83,6 +84,16 @@ pub(super) const CASES: &[Case] = &[
         POSTED
     ),
     case!(
+        "aggregate/body that stands still",
+        |it| it.ending("POST", "/posted", &[("content-length", "5")], "["),
+        [Ending::problem(422, "limit-deadline")]
+    ),
+    case!(
+        "aggregate/document of all aggregates, asked for many times at once",
+        |it| pipelined(&it, "/openapi.json", 500),
+        [Ending::Answer(200)]
+    ),
+    case!(
         "aggregate/another method",
         |it| it.ending("DELETE", "/items", &[], ""),
         [Ending::problem(405, "method-not-allowed")]
@@ -98,6 +109,16 @@ pub(super) const CASES: &[Case] = &[
 /// Requests a path that ends in many equal texts.
 async fn parameters(target: &Target, path: &str, text: &str, count: usize) -> Result<Ending> {
     target.ending("GET", &format!("{path}{}", text.repeat(count)), &[], "").await
+}
+
+/// Requests a path many times on one connection, without waiting for the responses.
+async fn pipelined(target: &Target, path: &str, count: usize) -> Result<Ending> {
+    let request = |more: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
+    let requests = request("").repeat(count - 1) + &request("Connection: close\r\n");
+    let (ending, text) = target.raw(requests.as_bytes()).await?;
+    let answers = wire::answers(&text);
+    ensure!(answers == count, "{answers} of {count} requests were answered");
+    Ok(ending)
 }
 
 /// Sends a list of equal items of 120 KiB, with another end.

@@ -1,19 +1,31 @@
 //! GraphQL documents and variables that are expensive to parse, validate, plan or answer.
 
-use anyhow::Result;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpSocket;
 
 use super::Holds;
 use super::http2::{ENHANCE_YOUR_CALM, UNTAKEN_COMPOSED};
 use crate::case::{Case, Ending};
 use crate::http2::{DATA, END_HEADERS, END_STREAM, HEADERS, frame, request, reset_untaken};
 use crate::target::Target;
+use crate::wire;
 
 const LIMIT: Ending = Ending::errors("graphql-limit");
 const INVALID: Ending = Ending::errors("graphql-invalid");
 const SYNTAX: Ending = Ending::errors("graphql-syntax");
 const OPERATION: Ending = Ending::errors("graphql-operation");
 const VARIABLES: Ending = Ending::errors("graphql-variables");
+/// The body did not arrive in time.
+const LATE: Ending = Ending::problem(422, "limit-deadline");
+/// The gateway holds too many bodies of the client's address.
+const OVERLOADED: Ending = Ending::problem(503, "gateway-overloaded");
 /// The attacker has used up its budget for planning.
 const RATE: Ending = Ending::problem(429, "plan-rate");
 
@@ -30,6 +42,12 @@ const ANSWER: Holds = &[
 ];
 
 pub(super) const CASES: &[Case] = &[
+    case!(
+        "graphql/bodies that never end",
+        |it| unfinished_bodies(&it),
+        [OVERLOADED, Ending::Closed],
+        &[("request bodies of an address", 2)]
+    ),
     case!(
         "graphql/chain of fragments that ends in an undefined one",
         |it| rest(&it, fragment_chain(30, false)),
@@ -228,6 +246,55 @@ pub(super) const CASES: &[Case] = &[
         PLANNED
     ),
     case!(
+        "graphql/operations that share a large expansion",
+        |it| named(&it, fresh(&shared_expansion()), "Chosen"),
+        [Ending::Answer(200), RATE],
+        PLANNED
+    ),
+    case!(
+        "graphql/short documents over entities",
+        |it| federated(
+            &it,
+            fresh(
+                "{ node(id: 1) { weight name next { weight name all { weight name id code all { weight } } } } }"
+            )
+        ),
+        [RATE, Ending::errors("upstream-not-graphql"), Ending::errors("upstream-status")],
+        PLANNED
+    ),
+    case!(
+        "graphql/few aliases of an entity",
+        |it| federated(
+            &it,
+            fresh(&format!("{{ nodes {{ {} }} }}", repeated(12, |n| format!("a{n}: next {{ weight }} "))))
+        ),
+        [RATE, Ending::errors("upstream-not-graphql"), Ending::errors("upstream-status")],
+        PLANNED
+    ),
+    case!(
+        "graphql/long name of an operation",
+        |it| raw(
+            &it,
+            format!(r#"{{"query":"{{ __typename }}","operationName":"{}"}}"#, r#"\""#.repeat(400_000))
+        ),
+        [OPERATION],
+        BODY
+    ),
+    case!(
+        "graphql/introspection in fifty fields",
+        |it| rest(
+            &it,
+            format!(
+                "{{ {} }}",
+                repeated(50, |n| format!(
+                    "a{n}: __type(name: \"Item\") {{ fields {{ name type {{ name }} }} }} "
+                ))
+            )
+        ),
+        [Ending::Answer(200), RATE],
+        ANSWER
+    ),
+    case!(
         "graphql/variable of another type",
         |it| variables(&it, "query($n: Int) { items(n: $n) { id } }", json!({ "n": { "a": [] } })),
         [VARIABLES]
@@ -391,8 +458,51 @@ async fn raw(target: &Target, body: String) -> Result<Ending> {
     target.ending("POST", "/graphql", &[("content-type", "application/json")], body).await
 }
 
+/// Sends bodies of a mebibyte that lack a byte, more than the gateway holds for one address. Returns the ending of
+/// one that was refused before the deadline.
+async fn unfinished_bodies(target: &Target) -> Result<Ending> {
+    const LENGTH: usize = 1 << 20;
+    let head = format!(
+        "POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {LENGTH}\r\n\r\n"
+    );
+    let begun = Bytes::from(head + &" ".repeat(LENGTH - 1));
+    let requests = (0..80).map(|_| {
+        let begun = begun.clone();
+        async move {
+            // An address of its own, since the bodies of other cases need room.
+            let socket = TcpSocket::new_v4()?;
+            socket.bind(SocketAddr::from(([127, 0, 0, 3], 0)))?;
+            let mut stream = socket.connect(target.gateway.address).await?;
+            // A gateway that refuses early may close the connection during the write.
+            let _ = stream.write_all(&begun).await;
+            anyhow::Ok(wire::ending(&wire::read_all(&mut stream).await))
+        }
+    });
+    let endings: Vec<Ending> = join_all(requests).await.into_iter().collect::<Result<_>>()?;
+    let held = endings.iter().filter(|ending| **ending == LATE).count();
+    ensure!(held <= 64, "the gateway holds {held} bodies of one address");
+    endings.into_iter().find(|ending| *ending != LATE).context("no body was refused")
+}
+
 fn repeated(times: usize, make: impl Fn(usize) -> String) -> String {
     (0..times).map(make).collect()
+}
+
+/// Returns a document that differs from all others by a comment, so that its plan is not cached.
+fn fresh(document: &str) -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    format!("{document} # {}", NUMBER.fetch_add(1, Relaxed))
+}
+
+/// Returns a document of a kilobyte in which sixty operations expand to 2,500 selections each, and one to a single
+/// selection.
+fn shared_expansion() -> String {
+    let operations = repeated(60, |n| format!("query q{n}{{...Z}}"));
+    let doubled = repeated(8, |level| format!("fragment f{level} on Item{{...f{0}...f{0}}}", level + 1));
+    format!(
+        "query Chosen{{__typename}}{operations}fragment Z on Query{{items(n:1){{...f0}}}}{doubled}\
+         fragment f8 on Item{{id name parent{{id name parent{{id name}}}}}}"
+    )
 }
 
 /// Returns an operation with an answer of 1.6 MB that differs from those of other streams, because equal

@@ -1,12 +1,14 @@
 //! HTTP/2 connections that flood, starve, contradict themselves, or read nothing.
 
+use std::net::Ipv4Addr;
+
 use anyhow::{Context, Result, ensure};
 
 use super::Holds;
 use crate::case::{Case, Ending};
 use crate::http2::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameConnection, GOAWAY, HEADERS, NO_WINDOW, PING, PRIORITY,
-    RST_STREAM, SETTINGS, WINDOW_UPDATE, field, frame, get, request,
+    RST_STREAM, SETTINGS, WINDOW_UPDATE, field, frame, get, request, word,
 };
 use crate::target::Target;
 
@@ -279,6 +281,22 @@ pub(super) const CASES: &[Case] = &[
         ],
         &[("HTTP/2 unread bodies", 1)]
     ),
+    case!(
+        "http2/settings that change the windows of a hundred requests",
+        |it| toggled(&it),
+        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::Closed],
+        REQUESTS
+    ),
+    case!(
+        "http2/thousands of small answers that are not read",
+        |it| unread(&it),
+        [Ending::Answer(200), Ending::StreamReset(ENHANCE_YOUR_CALM)],
+        &[
+            ("HTTP/2 answers of an address", 1),
+            ("bytes received by an aggregate", 1),
+            ("memory of an aggregate", 1)
+        ]
+    ),
     case!("http2/a hundred answers that are not taken", |it| untaken(&it), [Ending::Closed], UNTAKEN),
     case!("http2/a hundred requests whose client is gone", |it| gone(&it), [Ending::Closed], UNTAKEN),
 ];
@@ -372,6 +390,50 @@ async fn empty_data(target: &Target) -> Result<Ending> {
     }
     connection.send(&frame(DATA, END_STREAM, 1, &[])).await;
     Ok(connection.ending(1).await)
+}
+
+/// Changes the initial window again and again while a hundred requests are under way.
+async fn toggled(target: &Target) -> Result<Ending> {
+    let mut connection = FrameConnection::open(target, &[]).await?;
+    for number in 0..100 {
+        connection.send(&frame(HEADERS, WHOLE, number * 2 + 1, &get("/up/hang", &[]))).await;
+    }
+    let changes = [NO_WINDOW, [0, 4, 0, 0, 0, 1]].map(|settings| frame(SETTINGS, 0, 0, &settings)).concat();
+    connection.send(&changes.repeat(10_000)).await;
+    Ok(connection.end().await)
+}
+
+/// The address of a client that reads no answers, the number of its connections, and that of requests on each.
+const UNREAD_CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
+const UNREAD_CONNECTIONS: usize = 50;
+const UNREAD_REQUESTS: u32 = 99;
+
+/// Requests answers of 15 kB on many connections, opens the windows once they have begun, and reads none of them.
+/// Ends with a reset once there is no room for an answer, unless the kernel's buffers take all of them.
+async fn unread(target: &Target) -> Result<Ending> {
+    let largest = 0x7fff_0000_u32.to_be_bytes();
+    let windows =
+        [frame(SETTINGS, 0, 0, &[&[0, 4][..], &largest].concat()), frame(WINDOW_UPDATE, 0, 0, &largest)];
+    let mut connections = Vec::new();
+    while connections.len() < UNREAD_CONNECTIONS {
+        let mut connection = FrameConnection::open_from(target, UNREAD_CLIENT, &NO_WINDOW).await?;
+        for number in 0..UNREAD_REQUESTS {
+            let head = get("/up/json?n=1&text=15000", &[]);
+            connection.send(&frame(HEADERS, WHOLE, number * 2 + 1, &head)).await;
+        }
+        let mut begun = 0;
+        while begun < UNREAD_REQUESTS {
+            let (kind, _, _, payload) = connection.next().await.context("the connection has ended")?;
+            match kind {
+                RST_STREAM => return Ok(Ending::StreamReset(word(&payload, 0))),
+                HEADERS => begun += 1,
+                _ => {}
+            }
+        }
+        connection.send(&windows.concat()).await;
+        connections.push(connection);
+    }
+    Ok(Ending::Answer(200))
 }
 
 /// Sends a hundred requests whose answers have no window, and disconnects once all heads have arrived.

@@ -53,6 +53,21 @@ pub(super) const CASES: &[Case] = &[
         |it| spoofed(&it, "x-forwarded-for", "203.0.113.9"),
         [Ending::Answer(200)]
     ),
+    case!(
+        "proxy/spoofed X.Forwarded.For",
+        |it| spoofed(&it, "x.forwarded.for", "203.0.113.9"),
+        [Ending::Answer(200)]
+    ),
+    case!(
+        "proxy/spoofed X~Forwarded~Host",
+        |it| spoofed(&it, "x~forwarded~host", "203.0.113.9"),
+        [Ending::Answer(200)]
+    ),
+    case!(
+        "proxy/operator's header in another spelling",
+        |it| respelt(&it, "x.internal.key"),
+        [Ending::Answer(200)]
+    ),
     case!("proxy/spoofed X-Real-IP", |it| spoofed(&it, "x-real-ip", "203.0.113.9"), [Ending::Answer(200)]),
     case!(
         "proxy/spoofed X-Forwarded-Host",
@@ -72,7 +87,7 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "proxy/service that lists thousands of connection options",
         |it| it.ending("GET", "/up/list?of=connection", &[], ""),
-        [Ending::Answer(200)]
+        [Ending::problem(502, "upstream-broken")]
     ),
     case!(
         "proxy/service that is not there",
@@ -101,13 +116,28 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         "proxy/path of thousands of segments with dots",
-        |it| raw_path(&it, &format!("/up{}", "/.a".repeat(20_000))),
+        |it| raw_path(&it, &format!("/up{}", "/.a".repeat(5_400))),
         [Ending::Answer(404)]
     ),
     case!(
         "proxy/path of thousands of segments with escapes",
-        |it| raw_path(&it, &format!("/up{}", "/%7b".repeat(15_000))),
+        |it| raw_path(&it, &format!("/up{}", "/%7b".repeat(4_000))),
         [Ending::Answer(404)]
+    ),
+    case!(
+        "proxy/path that is open only with its parameters",
+        |it| raw_path(&it, "/ruled/files/secret;.public"),
+        [Ending::problem(422, "path-forbidden")]
+    ),
+    case!(
+        "proxy/path that is open only with a segment of parameters",
+        |it| raw_path(&it, "/ruled/tenants/;/public"),
+        [Ending::problem(422, "path-forbidden")]
+    ),
+    case!(
+        "proxy/path that is too long",
+        |it| raw_path(&it, &format!("/up{}", "/%7b".repeat(15_000))),
+        [Ending::problem(414, "path-too-long")]
     ),
     case!(
         "proxy/path of no route",
@@ -135,6 +165,16 @@ async fn upgrade(target: &Target, protocol: &str) -> Result<Ending> {
     ensure!(!text.contains(&format!("\"upgrade\":\"{offer}\"")), "the service sees the offer: {text}");
     ensure!(!text.contains("h2c"), "the service sees h2c: {text}");
     Ok(ending)
+}
+
+/// Sends a request with another spelling of a header that the operator sets for the service, which must not
+/// reach the service.
+async fn respelt(target: &Target, name: &str) -> Result<Ending> {
+    let answer = target.ask("GET", "/ruled/echo", &[(name, "guess")], "").await?;
+    let echo: Value = serde_json::from_slice(&answer.body)?;
+    ensure!(echo["headers"]["x-internal-key"] == "own", "the service lacks the operator's header: {echo}");
+    ensure!(!echo["headers"].to_string().contains("guess"), "the guess reached the service: {echo}");
+    Ok(Ending::of(&answer))
 }
 
 /// Sends a request with a header that claims a client address. The claim must not reach the service.

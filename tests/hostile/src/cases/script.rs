@@ -14,6 +14,21 @@ pub(super) const CASES: &[Case] = &[
         [Ending::Answer(200), Ending::problem(500, "script-state")]
     ),
     case!(
+        "script/keys that lead to an object of all requests",
+        |it| it.ending("PUT", "/s/tree?a=constructor&b=constructor&c=foo&value=1", &[], ""),
+        [Ending::problem(500, "script-threw")]
+    ),
+    case!(
+        "script/keys that lead to the prototype of all objects",
+        |it| it.ending("PUT", "/s/tree?a=prototype&b=__proto__&c=constructor&value=1", &[], ""),
+        [Ending::problem(500, "script-threw")]
+    ),
+    case!(
+        "script/key that is half of a character",
+        |it| it.ending("PUT", "/s/words", &[JSON], r#"{"key":"\ud800","value":1}"#),
+        [Ending::Answer(200)]
+    ),
+    case!(
         "script/key of no characters",
         |it| it.ending("PUT", "/s/words?key=&value=1", &[], ""),
         [Ending::Answer(200)]
@@ -52,6 +67,16 @@ pub(super) const CASES: &[Case] = &[
         "script/query of many parameters",
         |it| it.ending("GET", &format!("/s/words?{}", "a&b&".repeat(15_000)), &[], ""),
         [Ending::Answer(200), Ending::problem(503, "gateway-overloaded")],
+        &[("HTTP/1.1 request head", 2)]
+    ),
+    case!(
+        "script/redirect to a long path of escaped letters",
+        |it| it.ending("GET", &format!("/s/go?to=/{}", "+/".repeat(29_000)), &[], ""),
+        [
+            Ending::Answer(302),
+            Ending::problem(503, "gateway-overloaded"),
+            Ending::problem(503, "answer-unfinished"),
+        ],
         &[("HTTP/1.1 request head", 2)]
     ),
     case!(

@@ -9,11 +9,15 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use offload::{JobRequest, QuotaKey};
 use serde_json::{Map, Value, json};
+use store::Batch;
 
+use super::instances::{declare_on, nested};
 use super::replica::{Replica, apply};
 use super::{Ground, Settings, cell, counter, plan, read, set, write};
 use crate::state::cell::SHORT;
-use crate::state::{Durable, Error, Scope};
+use crate::state::group::{NEVER, PAGE, State};
+use crate::state::instances::record_text;
+use crate::state::{Durable, Error, Held, Plan, Scope};
 
 /// The number of items of a long list: its text is long, and so is its removal.
 const LONG: usize = 40_000;
@@ -29,6 +33,22 @@ fn jobs(ground: &Ground) -> u64 {
 
 fn list(length: usize) -> Vec<usize> {
     (0..length).collect()
+}
+
+/// Returns the result of a future, and the number of polls that it took.
+async fn polls_of<T>(future: impl Future<Output = T>) -> (T, usize) {
+    let (mut future, mut polls) = (pin!(future), 0);
+    let result = poll_fn(|context| {
+        polls += 1;
+        future.as_mut().poll(context)
+    });
+    (result.await, polls)
+}
+
+/// Returns a plan with a group of the whole service that has a cell at each path.
+fn scattered() -> Plan {
+    let cells = vec![cell("n", Scope::Service, false), cell("/data own", Scope::Resource(0), false)];
+    plan(cells, &[(0, &[0, 1])])
 }
 
 /// Commits like a run.
@@ -225,16 +245,124 @@ async fn maintenance_goes_through_many_groups_in_parts() {
     }
     let home = Arc::clone(&ground.edition().home);
     assert_eq!(home.groups().len(), 600);
-    let mut polls = 0;
-    let mut tick = pin!(ground.states.tick(SystemTime::now()));
-    poll_fn(|context| {
-        polls += 1;
-        tick.as_mut().poll(context)
-    })
-    .await;
+    let ((), polls) = polls_of(ground.states.tick(SystemTime::now())).await;
     assert!(polls >= 6, "{polls} polls");
     for _ in 0..62 {
         ground.tick().await;
     }
     assert_eq!(home.groups().len(), 0, "all are idle");
+}
+
+#[tokio::test]
+async fn a_group_of_many_cells_is_loaded_in_parts_and_in_the_pool() {
+    const COUNT: usize = 2 * PAGE + 1;
+    let ground = Ground::new(scattered()).await;
+    let ticket = write(&ground.edition(), 0, "/0").await.unwrap();
+    ticket.commit(1, b"[[0,[],1],[1,[],2]]").unwrap().wait().await.unwrap();
+    for number in 0..COUNT {
+        read(&ground.edition(), 0, &format!("/{number}")).await.unwrap();
+    }
+    let version = read(&ground.edition(), 0, "/0").await.unwrap().version();
+    let (edition, group) = (ground.edition(), ground.edition().home.groups().pop().unwrap());
+    assert_eq!(group.lock().cells.len(), COUNT + 1);
+    let before = jobs(&ground);
+    group.lock().seen = NEVER;
+    let (ticket, polls) = polls_of(read(&edition, 0, "/0")).await;
+    assert_eq!(ticket.unwrap().version(), version, "nothing has changed");
+    assert!(polls >= 5, "{polls} polls");
+    assert_eq!(jobs(&ground), before + 1);
+    assert_eq!(ground.value(0, "/0").await, [Some(json!(1)), Some(json!(2))]);
+    // Another gateway writes all other cells.
+    let mut batch = Batch::new();
+    for number in 1..COUNT {
+        let key = edition.home.keys.cell(&format!("/{number}"), "/data own");
+        batch = batch.create(key, number.to_string());
+    }
+    ground.states.0.store.commit(batch).await.unwrap();
+    group.lock().seen = NEVER;
+    let (ticket, polls) = polls_of(read(&edition, 0, "/7")).await;
+    assert!(ticket.unwrap().version() >= version + 2 * PAGE as u64);
+    assert!(polls >= 6, "{polls} polls");
+    assert_eq!(jobs(&ground), before + 2);
+    for number in [7, COUNT - 1] {
+        let value = ground.value(0, &format!("/{number}")).await;
+        assert_eq!(value, [Some(json!(1)), Some(json!(number))]);
+    }
+    drop((edition, group));
+    let ground = ground.restart(scattered()).await;
+    assert_eq!(jobs(&ground), 0);
+    assert!(read(&ground.edition(), 0, "/7").await.unwrap().version() >= 2 * PAGE as u64);
+    assert_eq!(jobs(&ground), 1, "the versions of all cells are added up");
+}
+
+#[tokio::test]
+async fn copies_of_many_cells_are_discarded_in_parts() {
+    const COUNT: usize = 2 * PAGE + 1;
+    let ground = Ground::new(scattered()).await;
+    for number in 0..COUNT {
+        read(&ground.edition(), 0, &format!("/{number}")).await.unwrap().ship(1);
+    }
+    let discarded = || ground.states.0.workers.ship(1, |_, _| {}).len();
+    ground.edition().home.groups().pop().unwrap().close(State::Closed);
+    let mut count = discarded();
+    assert_eq!(count, PAGE);
+    let rest = async {
+        while count < COUNT + 1 {
+            tokio::task::yield_now().await;
+            count += discarded();
+        }
+    };
+    testkit::patiently("the other copies", rest).await;
+    assert_eq!(count, COUNT + 1);
+}
+
+#[tokio::test]
+async fn a_removed_resource_with_a_long_value_is_dropped_in_the_pool() {
+    let cells =
+        vec![cell("shared", Scope::Service, false), cell("/data POST > /made s", Scope::Resource(1), false)];
+    // Its cell is in the group of the service, or in one of its own.
+    for (plan, slot) in [(plan(cells, &[(1, &[0, 1])]), 1), (nested(), 0)] {
+        let ground = Ground::new(plan).await;
+        let changes = json!([[slot, [], list(LONG)]]).to_string();
+        for path in ["/made/1", "/made/2"] {
+            declare_on(&ground, path).await;
+            let ticket = write(&ground.edition(), 0, path).await.unwrap();
+            ticket.commit(1, changes.as_bytes()).unwrap().wait().await.unwrap();
+        }
+        let before = jobs(&ground);
+        assert!(ground.edition().remove("/made/1", &Held::none(), "a test").await.unwrap());
+        let dropped = async {
+            while jobs(&ground) == before {
+                tokio::task::yield_now().await;
+            }
+        };
+        testkit::patiently("the end of the removed value", dropped).await;
+        assert_eq!(ground.value(0, "/made/2").await[slot], Some(json!(list(LONG))));
+    }
+}
+
+#[tokio::test]
+async fn many_instances_of_another_gateway_are_loaded_and_dropped_in_parts() {
+    const COUNT: usize = 1500;
+    let ground = Ground::new(nested()).await;
+    let (home, before) = (Arc::clone(&ground.edition().home), jobs(&ground));
+    let long = format!("\"{}\"", "x".repeat(SHORT));
+    let mut batch = Batch::new();
+    for number in 0..COUNT {
+        let captures = if number == 0 { &*long } else { "1" };
+        let record = record_text("/data POST > /made", None, captures.as_bytes()).unwrap();
+        batch = batch.create(home.keys.declared(&format!("/made/{number}")), record);
+    }
+    home.shared.store.commit(batch).await.unwrap();
+    let (loaded, polls) = polls_of(home.load_instances()).await;
+    loaded.unwrap();
+    assert!(polls >= 10, "{polls} polls");
+    assert_eq!(jobs(&ground), before + 2, "one compares, another parses the long record");
+    assert!((0..COUNT).all(|number| home.instances.find(&format!("/made/{number}")).is_some()));
+    home.shared.store.commit(Batch::new().remove_all(home.keys.declared(""))).await.unwrap();
+    let (dropped, polls) = polls_of(home.load_instances()).await;
+    dropped.unwrap();
+    assert!(polls >= 10, "{polls} polls");
+    assert_eq!(jobs(&ground), before + 3);
+    assert!((0..COUNT).all(|number| home.instances.find(&format!("/made/{number}")).is_none()));
 }
