@@ -116,7 +116,6 @@ pub(crate) struct Plan {
 /// A document that is ready to be planned.
 #[derive(Debug)]
 pub(crate) struct CheckedDocument {
-    text: Box<str>,
     /// The name of the requested operation.
     name: Option<Box<str>>,
     document: Document,
@@ -200,7 +199,9 @@ impl Planner {
                 let Some(checked) = self.check(text, name, u64::MAX)? else {
                     unreachable!("the number of selections is unlimited")
                 };
-                Ok(self.make(&checked, &CancellationToken::with_timeout(TIMEOUT))?.0)
+                let plan = self.make(&checked, &CancellationToken::with_timeout(TIMEOUT))?;
+                self.keep(&text.into(), name, &plan);
+                Ok(plan)
             }
         }
     }
@@ -239,18 +240,23 @@ impl Planner {
         let root = self.types.root(operation.kind);
         let work = PlanningWork::of(operation.selections, root, &fragments, &self.types, &self.model);
         let work = work.map_err(one)?;
-        Ok(Some(CheckedDocument { text: text.into(), name: name.map(Into::into), document, work }))
+        Ok(Some(CheckedDocument { name: name.map(Into::into), document, work }))
     }
 
-    /// Plans a checked document, and caches the plan. Also returns the plans that were evicted for it, whose
-    /// drop may take long.
+    /// Caches a plan. Returns the plans that were evicted for it, whose drop may take long. Must not be called
+    /// in the offload pool, whose threads have a low priority: serving threads wait for the lock of the cache.
+    pub(crate) fn keep(&self, text: &Arc<str>, name: Option<&str>, plan: &Arc<Plan>) -> EvictedPlans {
+        self.kept.keep(text, name, plan)
+    }
+
+    /// Plans a checked document.
     pub(crate) fn make(
         &self,
         checked: &CheckedDocument,
         token: &CancellationToken,
-    ) -> Result<(Arc<Plan>, EvictedPlans), Vec<GraphqlError>> {
+    ) -> Result<Arc<Plan>, Vec<GraphqlError>> {
         let one = |error: Box<GraphqlError>| vec![*error];
-        let CheckedDocument { text, name, document, .. } = checked;
+        let CheckedDocument { name, document, .. } = checked;
         let operation = Operation::chosen(document, name.as_deref()).map_err(one)?;
         let fragments = FragmentIndex::new(document).map_err(one)?;
         let root = self.types.root(operation.kind);
@@ -283,9 +289,7 @@ impl Planner {
             bytes: 0,
         };
         plan.bytes = weight::of(&plan);
-        let plan = Arc::new(plan);
-        let evicted = self.kept.keep(text, name.as_deref(), &plan);
-        Ok((plan, evicted))
+        Ok(Arc::new(plan))
     }
 
     fn parse(&self, text: &str) -> Result<Document, Box<GraphqlError>> {

@@ -118,7 +118,7 @@ fn plan(planner: &Planner, asked: &Asked) -> Option<Arc<Plan>> {
     }
     // The fuzzer checks the time.
     match planner.make(&checked, &CancellationToken::with_timeout(PATIENCE)) {
-        Ok((plan, _)) => Some(plan),
+        Ok(plan) => Some(plan),
         Err(errors) => {
             are_short(&errors, text);
             let is_ours = errors.iter().any(|error| error.code == Code::Plan.code());

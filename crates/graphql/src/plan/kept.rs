@@ -3,8 +3,12 @@
 //! A plan is charged with its own memory (`weight.rs`) and its document's text. Eviction uses the clock
 //! algorithm: an entry at the head of the queue that was used since it was queued is requeued once. A flood of
 //! one-time documents therefore does not evict plans that are in use.
+//!
+//! Requests on serving threads wait for the lock. Therefore, texts are hashed outside of it, and only serving
+//! threads hold it: a thread of the offload pool has a lower priority.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -12,25 +16,25 @@ use super::Plan;
 
 pub(crate) struct Kept {
     most: usize,
+    /// The hash is keyed, so that clients cannot choose documents with equal hashes.
+    hasher: RandomState,
     plans: RwLock<Plans>,
 }
 
 /// Plans that were evicted. To drop them may take long.
 pub(crate) type EvictedPlans = Vec<Arc<Plan>>;
 
-/// The document of a plan, and the name of its operation.
-type Key = (Arc<str>, Option<Box<str>>);
-
 #[derive(Default)]
 struct Plans {
-    /// The plans by document, with an entry for each operation name.
-    known: HashMap<Arc<str>, Vec<KeptPlan>>,
+    /// The plans by the hash of the document and the operation's name.
+    known: HashMap<u64, KeptPlan>,
     /// The queue of eviction candidates.
-    order: VecDeque<Key>,
+    order: VecDeque<u64>,
     bytes: usize,
 }
 
 struct KeptPlan {
+    text: Arc<str>,
     operation: Option<Box<str>>,
     plan: Arc<Plan>,
     bytes: usize,
@@ -40,14 +44,22 @@ struct KeptPlan {
 /// The overhead of an entry in bytes, besides its plan and its document's text.
 const EACH: usize = 256;
 
+/// The maximum number of eviction candidates that are examined for a new plan, which bounds the time under the
+/// lock. A plan that has no room afterwards is not cached.
+const MAX_CANDIDATES: usize = 1024;
+
 impl Kept {
     pub(crate) fn new(most: usize) -> Self {
-        Self { most, plans: RwLock::default() }
+        Self { most, hasher: RandomState::new(), plans: RwLock::default() }
     }
 
     pub(crate) fn get(&self, text: &str, name: Option<&str>) -> Option<Arc<Plan>> {
+        let hash = self.hasher.hash_one((text, name));
         let plans = self.plans.read().unwrap_or_else(PoisonError::into_inner);
-        let known = plans.known.get(text)?.iter().find(|known| known.operation.as_deref() == name)?;
+        let known = plans.known.get(&hash)?;
+        if known.operation.as_deref() != name || *known.text != *text {
+            return None;
+        }
         if !known.is_used.load(Relaxed) {
             known.is_used.store(true, Relaxed);
         }
@@ -56,26 +68,25 @@ impl Kept {
 
     /// Caches a plan, unless it is larger than a quarter of the cache. Returns the plans that were evicted, so
     /// that they are not dropped under the lock.
-    pub(crate) fn keep(&self, text: &str, name: Option<&str>, plan: &Arc<Plan>) -> EvictedPlans {
+    pub(crate) fn keep(&self, text: &Arc<str>, name: Option<&str>, plan: &Arc<Plan>) -> EvictedPlans {
         let bytes = plan.bytes + text.len() + name.map_or(0, str::len) + EACH;
         if bytes > self.most / 4 {
             return Vec::new();
         }
+        let hash = self.hasher.hash_one((&**text, name));
+        let (text, operation, plan) = (Arc::clone(text), name.map(Into::into), Arc::clone(plan));
+        let kept = KeptPlan { text, operation, plan, bytes, is_used: AtomicBool::new(false) };
         let mut plans = self.plans.write().unwrap_or_else(PoisonError::into_inner);
-        let text: Arc<str> = match plans.known.get_key_value(text) {
-            Some((known, _)) => Arc::clone(known),
-            None => text.into(),
-        };
-        let entries = plans.known.entry(Arc::clone(&text)).or_default();
-        if entries.iter().any(|known| known.operation.as_deref() == name) {
+        if plans.known.contains_key(&hash) {
             return Vec::new();
         }
-        let operation: Option<Box<str>> = name.map(Into::into);
-        let is_used = AtomicBool::new(false);
-        entries.push(KeptPlan { operation: operation.clone(), plan: Arc::clone(plan), bytes, is_used });
-        plans.order.push_back((text, operation));
-        plans.bytes += bytes;
-        plans.shrink(self.most)
+        let evicted = plans.shrink(self.most - bytes);
+        if plans.bytes + bytes <= self.most {
+            plans.known.insert(hash, kept);
+            plans.order.push_back(hash);
+            plans.bytes += bytes;
+        }
+        evicted
     }
 
     #[cfg(test)]
@@ -87,20 +98,16 @@ impl Kept {
 impl Plans {
     fn shrink(&mut self, most: usize) -> EvictedPlans {
         let mut evicted = Vec::new();
-        while self.bytes > most
-            && let Some((text, operation)) = self.order.pop_front()
-        {
-            let Some(entries) = self.known.get_mut(&text) else { continue };
-            let Some(place) = entries.iter().position(|known| known.operation == operation) else { continue };
-            if entries[place].is_used.swap(false, Relaxed) {
-                self.order.push_back((text, operation));
-                continue;
+        for _ in 0..MAX_CANDIDATES {
+            if self.bytes <= most {
+                break;
             }
-            let KeptPlan { plan, bytes, .. } = entries.swap_remove(place);
-            self.bytes -= bytes;
-            evicted.push(plan);
-            if entries.is_empty() {
-                self.known.remove(&text);
+            let Some(hash) = self.order.pop_front() else { break };
+            if self.known.get(&hash).is_some_and(|known| known.is_used.swap(false, Relaxed)) {
+                self.order.push_back(hash);
+            } else if let Some(KeptPlan { plan, bytes, .. }) = self.known.remove(&hash) {
+                self.bytes -= bytes;
+                evicted.push(plan);
             }
         }
         evicted

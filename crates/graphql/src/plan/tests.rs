@@ -239,6 +239,15 @@ fn plans_fragments_emptied_by_conditions() {
 }
 
 #[test]
+fn planning_does_not_lock_the_cache() {
+    // Documents are planned on threads of low priority.
+    let planner = planner();
+    let checked = planner.check("{ t { id } }", None, u64::MAX).expect("a document").expect("no limit");
+    planner.make(&checked, &CancellationToken::with_timeout(TIMEOUT)).expect("a plan");
+    assert_eq!(planner.kept.bytes(), 0);
+}
+
+#[test]
 fn cached_plans_are_charged_by_size_and_operation() {
     let planner = planner();
     planner.plan("{ t { id } }", None).expect("a plan");

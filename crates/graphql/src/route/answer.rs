@@ -130,34 +130,46 @@ impl Inner {
         Ok(if answer.has_errors { not_kept(response) } else { response })
     }
 
-    /// Executes an operation, or waits for an equal one that is in flight. If the pool refuses the work of the
-    /// request that started it, the next one starts again.
+    /// Executes an operation, or waits until the request's deadline for an equal one that is in flight. If the
+    /// pool refuses the work of the request that started it, the next one starts again. A caller whose quota is
+    /// used up waits for quota alone.
     async fn run(&self, operation: Operation, call: Call) -> Result<Answer, Box<dyn Problem>> {
-        let Some(flights) = self.flights.as_ref().filter(|_| operation.plan.kind == OperationKind::Query)
-        else {
+        let is_query = operation.plan.kind == OperationKind::Query;
+        let Some(flights) = self.flights.as_ref().filter(|_| is_query && !self.lacks_quota(&call)) else {
             return Ok(operation.run(&self.sources, call).await);
         };
         // Hashing takes less time per byte than parsing.
         offload::leave_for(operation.given.len() / 4).await;
         let key = self.fingerprint(&operation, &call);
         for _ in 0..ATTEMPTS {
-            let mut is_own = false;
+            let mut own = None;
             let flight = flights.join(&key, PollSite::Graphql, || {
-                is_own = true;
-                self.shared(operation.clone(), call.clone())
+                let budget = own.insert(self.shared_budget());
+                self.shared(operation.clone(), Call { budget: Arc::clone(budget), ..call.clone() })
             });
-            match flight.await {
+            let result = by(call.budget.deadline, pin!(flight)).await.flatten();
+            if let Some(own) = &own {
+                call.budget.add_made(own);
+            }
+            match result {
                 Some(Ok(shared)) => {
                     let (answer, budget) = &*shared;
                     call.budget.cache().note_all(budget.cache());
                     return Ok(answer.clone());
                 }
-                Some(Err(error)) if is_own => return Err(uncomposed(error, &call.budget)),
+                Some(Err(error)) if own.is_some() => return Err(uncomposed(error, &call.budget)),
                 Some(Err(_)) => {}
+                // The deadline has passed, and the response has an error for each call; or the work panicked.
                 None => return Ok(operation.run(&self.sources, call).await),
             }
         }
         Err(uncomposed(OffloadError::QueueFull, &call.budget))
+    }
+
+    /// Creates the budget of an operation that several requests share, whose deadline depends on none of them.
+    fn shared_budget(&self) -> Arc<Budget> {
+        let (limits, parallel) = (&self.limits, self.limits.parallel as usize);
+        Arc::new(Budget::new(limits.deadline.0, limits.calls, limits.received.0, parallel))
     }
 
     /// Executes an operation in a task of its own, which is moved and charged as the request would be.

@@ -4,18 +4,19 @@
 //! library compares fetches in pairs. Therefore, no document is checked or planned on a serving thread. Small
 //! ones are charged like the work on a response, which waits for quota. Others are refused without quota.
 //!
-//! Equal documents that arrive during planning wait for the same plan. The first caller is charged. If its
-//! quota or time does not suffice, the next one starts again.
+//! Equal documents that arrive during planning wait for the same plan, each until its own deadline. Each caller
+//! pays for small work before it waits, so that no caller waits for the quota of another. Other work is charged
+//! to the first caller. If its quota does not suffice, the next one starts again.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use hive_router_query_planner::utils::cancellation::CancellationToken;
 use offload::polls::PollSite;
 use offload::{JobRequest, OffloadError, OffloadPool, QuotaKey};
-use services::{Call, Fingerprint};
+use services::{Call, Fingerprint, by};
 
 use super::Inner;
 use crate::error::GraphqlError;
@@ -94,17 +95,24 @@ impl Inner {
         key.add(text.as_bytes());
         key.add(operation.map_or(&[], |name| name.as_bytes()));
         key.add(&[u8::from(operation.is_some())]);
+        if planner.check_estimate(text) <= SMALL_WORK {
+            self.pay_for_small_work(account).await?;
+            // Another caller's work may have ended meanwhile.
+            if let Some(plan) = planner.kept(text, operation) {
+                return Ok(plan);
+            }
+        }
         for _ in 0..ATTEMPTS {
             let mut is_own = false;
             let flight = planner.in_flight.join(&key, PollSite::Graphql, || {
                 is_own = true;
+                // The caller's deadline must not end the work for others.
+                let account = Account { deadline: Instant::now() + self.limits.deadline.0, ..account };
                 let (pool, ready, text) = (self.offload.clone(), Arc::clone(ready), Arc::clone(text));
-                let planned = planned(pool, ready, text, operation.map(Into::into), account);
-                let (payer, deadline) = (account.payer.for_answers(), account.deadline);
-                let planned = self.offload.movable("graphql-plan", payer, deadline, planned);
-                planned.map(|result| result.unwrap_or_else(|error| Err(error.into())))
+                planned_and_kept(pool, ready, text, operation.map(Into::into), account)
             });
-            match flight.await.unwrap_or(Err(OffloadError::Panicked.into())) {
+            let result = by(account.deadline, pin!(flight)).await.ok_or(OffloadError::DeadlineExceeded)?;
+            match result.unwrap_or(Err(OffloadError::Panicked.into())) {
                 Err(PlanError::Work(_)) if !is_own => {}
                 result => return result,
             }
@@ -112,17 +120,30 @@ impl Inner {
         Err(OffloadError::QueueFull.into())
     }
 
-    /// Drops a plan, in the pool if that takes long: it is large, and has no other owner. No request waits
-    /// for it or is charged.
+    /// Charges a caller for small work. Waits while its quota is used up.
+    async fn pay_for_small_work(&self, account: Account) -> Result<(), OffloadError> {
+        loop {
+            let now = Instant::now();
+            let paid = self.offload.quota().try_charge(account.payer.for_answers(), SMALL_WORK, now);
+            let Err(retry_after) = paid else { return Ok(()) };
+            let until = (now + retry_after).min(account.deadline);
+            tokio::time::sleep_until(until.into()).await;
+            if until == account.deadline {
+                return Err(OffloadError::DeadlineExceeded);
+            }
+        }
+    }
+
+    /// Whether the caller's quota for work on responses is used up.
+    pub(super) fn lacks_quota(&self, call: &Call) -> bool {
+        self.offload.quota().retry_after(call.quota_key().for_answers(), Instant::now()).is_some()
+    }
+
+    /// Drops a plan, in the pool if that takes long: it is large, and has no other owner.
     pub(super) fn discard(&self, plan: Option<Arc<Plan>>) {
-        let Some(plan) = plan.filter(|plan| plan.bytes > SHORT_DROP && Arc::strong_count(plan) == 1) else {
-            return;
-        };
-        let (kind, payer) = ("graphql-drop", QuotaKey::new(&"graphql-drop").exempt());
-        let deadline = Instant::now() + DROP_TIME;
-        let (pool, request) =
-            (self.offload.clone(), JobRequest { kind, payer, estimate: Duration::ZERO, deadline });
-        tokio::spawn(async move { pool.run(request, move |_| drop(plan)).await });
+        if let Some(plan) = plan.filter(|plan| Arc::strong_count(plan) == 1) {
+            discard_all(&self.offload, vec![plan]);
+        }
     }
 
     /// Returns the values of a plan's introspection fields; `None` if they would be too large.
@@ -150,6 +171,33 @@ impl Inner {
     }
 }
 
+/// Drops plans, in the pool if they are large. No request waits for it or is charged.
+fn discard_all(pool: &OffloadPool, plans: Vec<Arc<Plan>>) {
+    if plans.iter().map(|plan| plan.bytes).sum::<usize>() <= SHORT_DROP {
+        return;
+    }
+    let (kind, payer) = ("graphql-drop", QuotaKey::new(&"graphql-drop").exempt());
+    let deadline = Instant::now() + DROP_TIME;
+    let (pool, request) = (pool.clone(), JobRequest { kind, payer, estimate: Duration::ZERO, deadline });
+    tokio::spawn(async move { pool.run(request, move |_| drop(plans)).await });
+}
+
+/// Plans a document in the pool, and caches the plan on the current thread.
+async fn planned_and_kept(
+    pool: OffloadPool,
+    ready: Arc<Ready>,
+    text: Arc<str>,
+    operation: Option<Box<str>>,
+    account: Account,
+) -> Result<Arc<Plan>, PlanError> {
+    let planned = planned(pool.clone(), Arc::clone(&ready), Arc::clone(&text), operation.clone(), account);
+    // Each caller has paid for small work before.
+    let payer = account.payer.for_answers().exempt();
+    let plan = pool.movable("graphql-plan", payer, account.deadline, planned).await??;
+    discard_all(&pool, ready.planner.keep(&text, operation.as_deref(), &plan));
+    Ok(plan)
+}
+
 /// Plans a document in the pool. A small one is checked and planned in one move of this future. Otherwise the
 /// check determines the cost of planning, and both are charged before they start.
 async fn planned(
@@ -166,8 +214,7 @@ async fn planned(
         checked = ready.planner.check(&text, operation.as_deref(), SMALL_SELECTIONS)?;
         let is_small = |known: &&CheckedDocument| check_estimate + known.work.estimate() <= SMALL_WORK;
         if let Some(document) = checked.as_ref().filter(is_small) {
-            // The evicted plans are dropped in the pool.
-            return Ok(ready.planner.make(document, &CancellationToken::with_timeout(TIMEOUT))?.0);
+            return Ok(ready.planner.make(document, &CancellationToken::with_timeout(TIMEOUT))?);
         }
     }
     let checked = match checked {
@@ -186,8 +233,5 @@ async fn planned(
     let token = Arc::new(CancellationToken::with_timeout(left));
     let _guard = CancelGuard(Arc::clone(&token));
     let request = account.request("graphql-plan", checked.work.estimate());
-    // The evicted plans are dropped in the pool.
-    let plan =
-        pool.run(request, move |_| ready.planner.make(&checked, &token).map(|(plan, _)| plan)).await??;
-    Ok(plan)
+    Ok(pool.run(request, move |_| ready.planner.make(&checked, &token)).await??)
 }

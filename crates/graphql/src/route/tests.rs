@@ -94,6 +94,48 @@ async fn coalesces_equal_concurrent_queries() {
     assert_eq!(rig.lines().len(), 2);
 }
 
+#[tokio::test]
+async fn coalesced_queries_have_separate_deadlines() {
+    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let route = route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
+    let ready = route.0.ready.load_full().expect("a schema");
+    ready.planner.plan("{ item { name } }", None).expect("a plan");
+    rig.stage.gate.forget_permits(usize::MAX);
+    let query = serde_json::json!({ "query": "{ item { name } }" });
+    let over = Arc::new(Budget::new(Duration::ZERO, 10, 1 << 20, 10));
+    let mut late = asked_by(&route, &query, Call { budget: over, ..Call::unlimited() }).boxed();
+    let mut other = asked(&route, "{ item { name } }").boxed();
+    let early = (&mut late).now_or_never();
+    assert!((&mut other).now_or_never().is_none());
+    let (text, _) = match early {
+        Some(early) => early,
+        None => testkit::patiently("a response at the deadline", late).await,
+    };
+    assert!(text.contains("limit-deadline"), "{text}");
+    rig.stage.gate.add_permits(2);
+    assert_eq!(other.await.0, ANSWER);
+}
+
+/// Returns the context of a request whose client has used up its quota for responses.
+fn indebted(pool: &OffloadPool) -> Call {
+    let call = Call { caller: Caller::Named("indebted".into()), ..Call::unlimited() };
+    let months = Duration::from_secs(1 << 24);
+    pool.quota().charge(call.quota_key().for_answers(), months, Instant::now());
+    call
+}
+
+#[tokio::test]
+async fn a_plan_does_not_wait_for_the_quota_of_another_caller() {
+    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let pool = pool();
+    let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
+    let query = serde_json::json!({ "query": "{ item { name } }" });
+    let mut waiting = asked_by(&route, &query, indebted(&pool)).boxed();
+    assert!((&mut waiting).now_or_never().is_none());
+    let (text, _) = testkit::patiently("a plan", asked(&route, "{ item { name } }")).await;
+    assert_eq!(text, ANSWER);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
     let rig = Rig::new(&[]).await;
