@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use offload::QuotaKey;
 use sandbox::GuestResult;
 use services::Call;
 
@@ -51,12 +52,14 @@ pub(crate) struct EndStream(pub(crate) Arc<Stream>);
 /// The response to an HTTP call.
 pub(crate) struct CallResponse {
     pub(crate) token: u32,
+    pub(crate) payer: QuotaKey,
     pub(crate) received: Received,
 }
 
 /// An event of a gRPC call.
 pub(crate) struct GrpcEvent {
     pub(crate) token: u32,
+    pub(crate) payer: QuotaKey,
     pub(crate) event: Grpc,
     pub(crate) is_last: bool,
     pub(crate) received: Received,
@@ -99,12 +102,19 @@ impl ModuleCallback for OpenStream {
     }
 }
 
-/// Implements further callbacks, each by an expression on the instance.
+/// Implements further callbacks, each by an expression on the instance, and one for its payer if it has one.
 macro_rules! callbacks {
-    ($($callback:ty => $output:ty $(, $flag:ident)*: |$self:ident, $instance:ident| $call:expr;)*) => {$(
+    ($(
+        $callback:ty => $output:ty $(, $flag:ident)*:
+        |$self:ident, $instance:ident| $call:expr $(, payer: $payer:expr)?;
+    )*) => {$(
         impl ModuleCallback for $callback {
             type Output = $output;
             $(const $flag: bool = true;)*
+
+            $(fn payer(&$self) -> Option<QuotaKey> {
+                Some($payer)
+            })?
 
             #[inline]
             async fn call($self, $instance: &mut Instance) -> GuestResult<$output> {
@@ -117,18 +127,20 @@ macro_rules! callbacks {
 callbacks! {
     HeadersCallback => Action, IS_OPTIONAL: |self, instance| {
         instance.on_headers(&self.stream, self.side, self.count, self.is_end).await
-    };
+    }, payer: self.stream.payer();
     BodyCallback => Action, IS_OPTIONAL: |self, instance| {
         instance.on_body(&self.stream, self.side, self.size, self.is_end).await
-    };
+    }, payer: self.stream.payer();
     TrailersCallback => Action, IS_OPTIONAL: |self, instance| {
         instance.on_trailers(&self.stream, self.side, self.count).await
-    };
-    EndStream => (): |self, instance| instance.end(&self.0).await;
-    CallResponse => (): |self, instance| instance.on_call_response(self.token, self.received).await;
+    }, payer: self.stream.payer();
+    EndStream => (): |self, instance| instance.end(&self.0).await, payer: self.0.payer();
+    CallResponse => (): |self, instance| {
+        instance.on_call_response(self.token, self.received).await
+    }, payer: self.payer;
     GrpcEvent => (): |self, instance| {
         instance.on_grpc(self.token, self.event, self.is_last, self.received).await
-    };
+    }, payer: self.payer;
     TimerTick => (): |self, instance| instance.on_tick(self.0).await;
     QueueReady => (): |self, instance| instance.on_queue_ready(self.root, self.queue).await;
     PrepareRoot => (): |self, _instance| Ok(());

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use http::{Request, Response};
 use services::{Body, Call, Services};
 
+use crate::abi::Side;
 use crate::config::FilterConfig;
 use crate::exchange;
 use crate::facts::Facts;
@@ -65,10 +66,12 @@ impl Chain {
         self.plugins.is_empty()
     }
 
-    /// The number of bytes of a body that the filters may hold back together.
+    /// The number of bytes of a request's body that the filters may hold back together. Those without a callback
+    /// for it hold none.
     #[must_use]
-    pub fn buffer(&self) -> u64 {
-        let buffers = self.plugins.iter().map(|plugin| plugin.spec.limits.buffer.0);
+    pub fn request_buffer(&self) -> u64 {
+        let reading = self.plugins.iter().filter(|plugin| plugin.vm.core.module.has.body(Side::Request));
+        let buffers = reading.map(|plugin| plugin.spec.limits.buffer.0);
         buffers.fold(0, u64::saturating_add)
     }
 

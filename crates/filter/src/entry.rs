@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
+use offload::QuotaKey;
 use offload::polls::{PollSite, watched};
 use sandbox::GuestResult;
 use services::Call;
@@ -23,8 +24,6 @@ use crate::instance::{Instance, NotReady};
 use crate::plugin::Spec;
 use crate::slot::{Slot, StateGuard};
 
-/// The maximum number of requests that wait for one instance before they have a stream there.
-pub(crate) const MAX_WAITING: usize = 1024;
 /// The longest sleep of a thread without a runtime before it polls again.
 const NAP: Duration = Duration::from_millis(1);
 
@@ -41,6 +40,11 @@ pub(crate) trait ModuleCallback: Send + Sized + 'static {
     /// restarts.
     fn new_request(&self) -> Option<&Call> {
         None
+    }
+
+    /// The client in whose share of the queue the callback waits; `None` for callbacks of root contexts.
+    fn payer(&self) -> Option<QuotaKey> {
+        self.new_request().map(Call::quota_key)
     }
 
     /// Runs the callback in an instance.
@@ -82,8 +86,7 @@ impl Slot {
         target: Target,
         callback: C,
     ) -> CallbackFuture<C::Output> {
-        let most = if C::IS_FIRST { MAX_WAITING } else { usize::MAX };
-        match self.take(most) {
+        match self.take(|| callback.payer(), C::IS_FIRST) {
             Some(Ok(state)) => CallbackFuture::begin(state, target, callback),
             Some(Err(turn)) => CallbackFuture::wait(turn, target, callback),
             None => CallbackFuture::failed(EntryError::Full),
@@ -129,6 +132,8 @@ impl<T: Send + 'static> CallbackFuture<T> {
             };
             let result = match state {
                 Ok(state) => state.run(target, callback).await,
+                // Its place in the queue is another request's now.
+                Err(_) if C::IS_FIRST => Err(EntryError::Full),
                 Err(_) => Err(EntryError::Gone),
             };
             let _ = sender.send(result);

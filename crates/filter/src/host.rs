@@ -359,6 +359,15 @@ impl Host {
         self.lingering.iter().copied().filter(is_of_it).collect()
     }
 
+    /// The streams of a root context.
+    pub(crate) fn streams_of(&self, root: u32) -> Vec<Arc<Stream>> {
+        let stream = |context: &Context| match context {
+            Context::Stream(stream) if stream.root == root => Some(Arc::clone(stream)),
+            _ => None,
+        };
+        self.contexts.values().filter_map(stream).collect()
+    }
+
     /// Marks the effective context as done, if `proxy_on_done` was called for it.
     pub(crate) fn done(&mut self) -> Result<(), Status> {
         let id = self.current.as_ref().map(|(id, _)| *id).ok_or(Status::NotFound)?;

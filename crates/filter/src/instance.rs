@@ -322,6 +322,11 @@ impl Instance {
         for child in self.store.data().lingering_of(id) {
             self.finish(child).await?;
         }
+        // So do those whose end still waits in the queue: SDKs' streams refer to their root.
+        for stream in self.store.data().streams_of(id) {
+            self.end(&stream).await?;
+            self.finish(stream.id).await?;
+        }
         let done = self.exports.on_done.as_ref();
         call(&mut self.store, id, spec.limits.time.0, "proxy_on_done", done, id, 1).await?;
         self.delete(id).await

@@ -38,6 +38,7 @@ mod module;
 mod observe;
 mod plugin;
 mod problem;
+mod queue;
 mod refused;
 mod restarts;
 mod shared;

@@ -6,7 +6,6 @@
 //! a request, the next ones are created after a growing back-off of at most one second, for which requests
 //! wait.
 
-use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -26,6 +25,7 @@ use crate::filters::lock;
 use crate::instance::{Instance, NotReady};
 use crate::observe::Event;
 use crate::plugin::Spec;
+use crate::queue::WaitQueue;
 use crate::restarts::measured;
 use crate::stats::count;
 use crate::vm::Core;
@@ -48,7 +48,7 @@ pub(crate) struct Slot {
 /// The state of a slot, unless it is taken, and the queue of tasks that wait for it.
 struct Line {
     state: Option<State>,
-    waiting: VecDeque<oneshot::Sender<StateGuard>>,
+    waiting: WaitQueue<StateGuard>,
 }
 
 /// Exclusive access to the state of a slot. Dropping it passes the state to the next task in the queue.
@@ -106,7 +106,7 @@ impl Slot {
             core: Arc::clone(core),
             me: me.clone(),
             used: AtomicBool::new(false),
-            line: Mutex::new(Line { state: Some(State::default()), waiting: VecDeque::new() }),
+            line: Mutex::new(Line { state: Some(State::default()), waiting: WaitQueue::new() }),
         })
     }
 
@@ -126,24 +126,18 @@ impl Slot {
         Some(StateGuard { slot: Arc::clone(self), state: Some(state) })
     }
 
-    /// Takes the state, now or in turn. Returns `None` if `most` tasks wait already.
+    /// Takes the state, now or in the payer's turn. Returns `None` if the task begins a request, and too many
+    /// of these wait already.
     pub(crate) fn take(
         self: &Arc<Self>,
-        most: usize,
+        payer: impl FnOnce() -> Option<QuotaKey>,
+        begins_request: bool,
     ) -> Option<Result<StateGuard, oneshot::Receiver<StateGuard>>> {
         let mut line = lock(&self.line);
         if let Some(state) = line.state.take() {
             return Some(Ok(StateGuard { slot: Arc::clone(self), state: Some(state) }));
         }
-        if line.waiting.len() >= most {
-            line.waiting.retain(|waiting| !waiting.is_closed());
-        }
-        if line.waiting.len() >= most {
-            return None;
-        }
-        let (sender, receiver) = oneshot::channel();
-        line.waiting.push_back(sender);
-        Some(Err(receiver))
+        line.waiting.push(payer(), begins_request).map(Err)
     }
 
     /// Makes sure that the filter has its root context in the instance, creating both if necessary.
@@ -151,7 +145,7 @@ impl Slot {
     /// # Errors
     /// Fails if the instance can't be created, or not yet.
     pub(crate) async fn prepare(self: Arc<Self>, spec: Arc<Spec>) -> Result<(), EntryError> {
-        let state = match self.take(usize::MAX) {
+        let state = match self.take(|| None, false) {
             Some(Ok(state)) => Ok(state),
             Some(Err(turn)) => turn.await.map_err(|_| EntryError::Gone),
             None => Err(EntryError::Full),
@@ -163,7 +157,7 @@ impl Slot {
         loop {
             let next = {
                 let mut line = lock(&self.line);
-                let Some(next) = line.waiting.pop_front() else {
+                let Some(next) = line.waiting.pop() else {
                     line.state = Some(state);
                     return;
                 };

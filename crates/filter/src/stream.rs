@@ -9,6 +9,7 @@ use std::task::Waker;
 use bytes::{Bytes, BytesMut};
 use futures_util::task::AtomicWaker;
 use http::{HeaderMap, StatusCode};
+use offload::QuotaKey;
 
 use crate::abi::Side;
 use crate::callbacks::EndStream;
@@ -189,6 +190,11 @@ impl Stream {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+
+    /// The client whose request this is.
+    pub(crate) fn payer(&self) -> QuotaKey {
+        self.exchange.call.quota_key()
     }
 
     pub(crate) fn is_lenient(&self) -> bool {

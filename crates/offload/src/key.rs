@@ -64,6 +64,13 @@ impl QuotaKey {
         self.block.is_some() && self.block == other.block
     }
 
+    /// Returns the payer's share of a queue that is served in rounds. A block of payers has sixteen shares.
+    #[must_use]
+    pub fn queue_share(self) -> (u64, u64) {
+        let shares = u64::from(BLOCK_SHARE);
+        self.block.map_or((self.payer, shares), |block| (block, self.payer % shares))
+    }
+
     /// The payer without its block.
     pub(crate) fn payer(self) -> u64 {
         self.payer

@@ -240,7 +240,7 @@ fn make(
     let spec = Arc::clone(guest.host().spec().ok_or(CallRefusal::Moment)?);
     let request = Request::from_parts(head, payload(body, trailers));
     let answer = spec.services.forward(&maker.call, &service, request);
-    let (slot, generation) = (maker.slot.clone(), maker.generation);
+    let (slot, generation, payer) = (maker.slot.clone(), maker.generation, maker.call.quota_key());
     let upstream = upstream.to_owned();
     maker.spawn(guest.host_mut(), None, async move {
         let whole = async { receive(answer.await?, spec.limits.buffer.0).await };
@@ -249,7 +249,7 @@ fn make(
             log_failure(&spec, "proxy_http_call", &upstream, failure.code(), &failure);
             Received::failure(failure.status())
         });
-        deliver(&slot, generation, token, received).await;
+        deliver(&slot, generation, CallResponse { token, payer, received }).await;
     });
     Ok(guest.put_u32(to, token)?)
 }
@@ -260,10 +260,10 @@ pub(super) fn check_payload(guest: &Guest<'_>, span: (u32, u32)) -> Result<(), C
     if guest.bytes(span)?.len() as u64 > limit { Err(CallRefusal::TooLarge) } else { Ok(()) }
 }
 
-async fn deliver(slot: &Weak<Slot>, generation: u64, token: u32, received: Received) {
+async fn deliver(slot: &Weak<Slot>, generation: u64, response: CallResponse) {
     if let Some(slot) = slot.upgrade() {
         // An error means that the instance is gone.
-        let _ = slot.enter(Target::Generation(generation), CallResponse { token, received }).await;
+        let _ = slot.enter(Target::Generation(generation), response).await;
     }
 }
 

@@ -13,6 +13,7 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE};
 use http::{Method, Request, Uri};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
+use offload::QuotaKey;
 use sandbox::GuestResult;
 use services::turn::Turn;
 use services::{Body, body};
@@ -47,6 +48,7 @@ struct Told {
     slot: Weak<Slot>,
     generation: u64,
     token: u32,
+    payer: QuotaKey,
     is_stream: bool,
     limit: u64,
 }
@@ -175,7 +177,8 @@ fn start(
     maker.mark(request.headers_mut());
     let spec = Arc::clone(guest.host().spec().ok_or(CallRefusal::Moment)?);
     let (limit, token) = (spec.limits.buffer.0, maker.token);
-    let told = Told { slot: maker.slot.clone(), generation: maker.generation, token, is_stream, limit };
+    let (slot, generation, payer) = (maker.slot.clone(), maker.generation, maker.call.quota_key());
+    let told = Told { slot, generation, token, payer, is_stream, limit };
     let answer = spec.services.forward(&maker.call, &service, request);
     let (function, upstream) = (parts.name, upstream.to_owned());
     maker.spawn(guest.host_mut(), outbox, async move {
@@ -389,7 +392,7 @@ impl Told {
 
     async fn tell(&self, event: Grpc, is_last: bool, received: Received) {
         if let Some(slot) = self.slot.upgrade() {
-            let event = GrpcEvent { token: self.token, event, is_last, received };
+            let event = GrpcEvent { token: self.token, payer: self.payer, event, is_last, received };
             // An error means that the instance is gone.
             let _ = slot.enter(Target::Generation(self.generation), event).await;
         }

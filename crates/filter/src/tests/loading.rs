@@ -85,6 +85,21 @@ fn refuses_invalid_modules_with_a_code() {
     assert_eq!(code(bench.try_chain(&[filter])), "/0/hosts filter-host-invalid");
 }
 
+#[test]
+fn only_filters_with_a_callback_buffer_request_bodies() {
+    let bench = Bench::new();
+    let callback =
+        |name: &str| format!("(func (export \"{name}\") (param i32 i32 i32) (result i32) (i32.const 0))");
+    let named = ["proxy_on_request_headers", "proxy_on_response_body", "proxy_on_request_body"];
+    let filters = named.map(|name| {
+        let mut filter = bench.filter(name, &callback(name));
+        filter.limits.buffer = services::Bytes(1_000);
+        filter
+    });
+    assert_eq!(bench.chain(&filters[..2]).request_buffer(), 0);
+    assert_eq!(bench.chain(&filters).request_buffer(), 1_000);
+}
+
 /// Refuses, traps or starts, depending on the first letter of its configuration, and writes the configuration
 /// to a header.
 const CONFIGURED: &str = r#"

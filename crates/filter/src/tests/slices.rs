@@ -359,7 +359,7 @@ async fn refuses_requests_only_while_the_queue_is_full() {
     filter.on_trap = crate::OnTrap::Open;
     let slow = bench.chain(&[filter]);
     let fast = releasing(&bench, "go");
-    let most = crate::entry::MAX_WAITING;
+    let most = crate::queue::MAX_WAITING;
     let mut asked: Vec<_> = std::iter::once("/spin")
         .chain(std::iter::repeat_n("/next", most))
         .map(|path| {
@@ -385,6 +385,83 @@ async fn refuses_requests_only_while_the_queue_is_full() {
         assert_eq!(asked.await.unwrap().status, 200);
     }
     assert_eq!(next.await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_full_queue_has_room_for_other_clients() {
+    let bench = Bench::new();
+    let code = r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (if (call $is_path (i32.const 0x73)) (then (call $spin «go»)))
+            (i32.const 0))"#;
+    let slow = bench.chain(&[patient(&bench, "slow", code)]);
+    let fast = releasing(&bench, "go");
+    let waiting = |client: &'static str, path: &'static str| {
+        let slow = Arc::clone(&slow);
+        let mut asked = async move { send_as(client, &slow, get(path)).await }.boxed();
+        assert!((&mut asked).now_or_never().is_none());
+        asked
+    };
+    let spins = waiting("attacker", "/spin");
+    let most = crate::queue::MAX_WAITING;
+    let mut asked: Vec<_> = (0..most).map(|_| waiting("attacker", "/next")).collect();
+    let next = waiting("neighbour", "/next");
+    assert_eq!(asked.pop().unwrap().await.unwrap_err(), Failed::Busy("slow".into()));
+    send(&fast, get("/")).await.unwrap();
+    for asked in asked.into_iter().chain([spins, next]) {
+        assert_eq!(asked.await.unwrap().status, 200);
+    }
+}
+
+#[tokio::test]
+async fn queued_streams_end_before_their_root_context() {
+    let bench = Bench::new();
+    let shared = |name: &str, code: &str| {
+        let mut filter = patient(&bench, name, code);
+        filter.vm_id = "one".to_owned();
+        filter
+    };
+    let slow = shared(
+        "slow",
+        r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (if (call $is_path (i32.const 0x73)) (then (call $spin «go»)))
+            (i32.const 0))
+        (func (export "proxy_on_log") (param i32))
+        (func (export "proxy_on_delete") (param i32))"#,
+    );
+    let fast = r#"
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (call $let «go») (i32.const 0))"#;
+    let (ended, other) = (bench.chain(std::slice::from_ref(&slow)), bench.chain(&[slow]));
+    let fast = bench.chain(&[shared("fast", fast)]);
+    let seen = Mutex::new(Vec::new());
+    let has_seen = |bench: &Bench, names: &[&str], count: usize| {
+        let mut seen = seen.lock().unwrap();
+        seen.extend(bench.seen().into_iter().filter(|words| names.contains(&words.as_str())));
+        seen.len() == count
+    };
+    let streams = [(); 3].map(|()| {
+        let ended = Arc::clone(&ended);
+        let open = async move {
+            ended.around(get("/"), Call::unlimited(), facts(), |_| std::future::pending()).await
+        };
+        let mut open = open.boxed();
+        assert!((&mut open).now_or_never().is_none());
+        open
+    });
+    bench.until(|bench| has_seen(bench, &["proxy_on_request_headers"], 3)).await;
+    seen.lock().unwrap().clear();
+    let mut spins = Box::pin(send(&other, get("/spin")));
+    assert!((&mut spins).now_or_never().is_none());
+    drop((streams, ended));
+    send(&fast, get("/")).await.unwrap();
+    assert_eq!(spins.await.unwrap().status, 200);
+    bench.until(|bench| has_seen(bench, &["proxy_on_log", "proxy_on_delete"], 9)).await;
+    let ends = seen.lock().unwrap().clone();
+    // The root context's end is the only one without a log.
+    let root = ends.windows(2).position(|pair| pair == ["proxy_on_delete", "proxy_on_delete"]);
+    assert_eq!(root, Some(5), "{ends:?}");
 }
 
 #[tokio::test]
