@@ -10,9 +10,9 @@
 // define an own member on the inheriting object.
 //
 // Engines handle arrays more slowly if a prototype of arrays is frozen or has read-only methods, or if its
-// `constructor` was redefined, but not with accessors. This `constructor` remains writable, and is checked
-// instead. Regular expressions, which data cannot refer to, are omitted: any change of their prototype makes
-// them slow.
+// `constructor` was redefined, but not with accessors. This `constructor` remains writable, and so does `length`,
+// which subclasses in the style of ES5 assign on their instances. Both are checked instead. Regular expressions,
+// which data cannot refer to, are omitted: any change of their prototype makes them slow.
 
 const { defineProperty, freeze, getOwnPropertyDescriptors, getPrototypeOf, hasOwn, preventExtensions } = Object;
 const { isArray } = Array;
@@ -50,7 +50,6 @@ export function lockShared() {
   const members = SHARED.flatMap((holder) => Object.values(getOwnPropertyDescriptors(holder)));
   lockMembers(FunctionPrototype);
   lockMembers(ArrayPrototype, "constructor");
-  defineProperty(ArrayPrototype, "length", { writable: false });
   preventExtensions(ArrayPrototype);
   for (const holder of SHARED) if (holder !== ObjectPrototype && holder !== ArrayPrototype) freeze(holder);
   for (const { value, get, set } of members) {
@@ -58,11 +57,19 @@ export function lockShared() {
   }
 }
 
-/** Restores the only shared member that is writable, and throws if it was changed. */
+/** Restores the two shared members that are writable, and throws if one of them was changed. */
 export function checkShared() {
-  if (ArrayPrototype.constructor === Array || !hasOwn(ArrayPrototype, "constructor")) return;
-  ArrayPrototype.constructor = Array;
+  const isOriginal = ArrayPrototype.constructor === Array;
+  if (isOriginal && ArrayPrototype.length === 0) return;
+  ArrayPrototype.length = 0;
+  if (isOriginal) throw unchangeable(ArrayPrototype, "length");
+  if (!isDamaged()) ArrayPrototype.constructor = Array;
   throw unchangeable(ArrayPrototype, "constructor");
+}
+
+/** Whether a shared member was deleted. It can't be restored, since its object is not extensible. */
+export function isDamaged() {
+  return !hasOwn(ArrayPrototype, "constructor");
 }
 
 /** Replaces the writable members of a prototype by accessors, except for one. */

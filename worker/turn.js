@@ -8,7 +8,7 @@
 
 import process from "node:process";
 
-import { checkShared } from "./intrinsics.js";
+import { checkShared, isDamaged } from "./intrinsics.js";
 import { COUNT, RUN } from "./watchdog.js";
 
 const { nextTick } = process;
@@ -61,6 +61,7 @@ export class Turn {
       checkShared();
     } catch (error) {
       run.fail(error);
+      if (isDamaged()) run.worker.close();
     }
   }
 

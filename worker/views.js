@@ -46,6 +46,9 @@ export class Verbatim {
 
 /** Returns the JSON of a value that may contain views; avoids proxies where the raw tree is current. */
 export function stringify(value) {
+  if (value instanceof Error && Object.keys(value).length === 0 && !("toJSON" in value)) {
+    throw new TypeError("an Error would be {}: send `error.message` instead (S rule 13)");
+  }
   const before = texts;
   texts = [];
   giving = true;
@@ -68,8 +71,41 @@ const CONTENTS = /** @type {[string, any, string][]} */ ([
   ["a Promise", Promise.prototype, "await promise"],
   ["an ArrayBuffer", ArrayBuffer.prototype, "[...new Uint8Array(buffer)]"],
   ["a DataView", DataView.prototype, "[...new Uint8Array(view.buffer)]"],
+  ["a Blob", Blob.prototype, "await blob.text()"],
 ]);
-for (const [name, prototype, content] of CONTENTS) {
+for (const [name, prototype, content] of CONTENTS) refuseJson(name, prototype, content);
+
+/** The objects of Fetch without JSON, and expressions for their content. */
+const FETCH = {
+  Headers: "Object.fromEntries(headers)",
+  Response: "await response.text()",
+  FormData: "Object.fromEntries(form)",
+};
+for (const name of Object.keys(FETCH)) {
+  const descriptor = Object.getOwnPropertyDescriptor(globalThis, name);
+  if (descriptor?.get === undefined) {
+    refuseFetched(name, globalThis[name]);
+    continue;
+  }
+  // Node loads Fetch when one of them is used first: that takes 25 ms.
+  const { get } = descriptor;
+  /** @this {any} */
+  descriptor.get = function () {
+    const type = Reflect.apply(get, this, []);
+    refuseFetched(name, type);
+    return type;
+  };
+  defineProperty(globalThis, name, descriptor);
+}
+
+function refuseFetched(name, type) {
+  if (type !== undefined) refuseJson(`a ${name}`, type.prototype, FETCH[name]);
+}
+
+/** Lets the conversion of an object to JSON fail while the worker serialises, unless the engine has one. */
+function refuseJson(name, prototype, content) {
+  // Those of Bun for Headers, FormData and URLSearchParams.
+  if (Object.hasOwn(prototype, "toJSON")) return;
   /** @this {any} */
   const toJSON = function (key) {
     if (!giving) return this;

@@ -64,12 +64,17 @@ export class Worker {
   #calls = 0;
   #cursor = new Cursor();
   #inbox = new Inbox();
+  #isClosing = false;
   #goOn = Turn.afterAll(() => this.#give());
   #flushLater = () => {
     if (!this.turn.active) this.#send();
   };
 
   #watched;
+  /** @type {import("node:net").Socket | undefined} */
+  #socket;
+  /** Ends the process. */
+  #ended = () => {};
   /** Set once the worker is connected. */
   outbox = /** @type {Outbox} */ (/** @type {unknown} */ (undefined));
 
@@ -92,11 +97,24 @@ export class Worker {
     // suffices.
     const onread = engine.startsWith("node") ? { buffer: Buffer.allocUnsafeSlow(READ), callback: take } : undefined;
     const socket = inherited(fd, onread);
+    this.#socket = socket;
+    this.#ended = ended;
     if (onread === undefined) socket.on("data", (chunk) => take(chunk.length, chunk));
     this.outbox = new Outbox(socket, () => this.turn.active || later(this.#flushLater));
     this.outbox.begin(HELLO, 0).u32(number).text(engine).end();
     socket.on("close", ended);
     socket.on("error", ended);
+  }
+
+  /**
+   * Ends a worker that a handler has damaged, once its frames are written. The gateway starts a new one, and
+   * repeats the runs in it.
+   */
+  close() {
+    if (this.#isClosing) return;
+    this.#send();
+    this.#isClosing = true;
+    this.#socket?.end(this.#ended);
   }
 
   nextCall() {
@@ -116,7 +134,7 @@ export class Worker {
 
   /** Dispatches frames; after a frame that resumes a run, all of its consequences are processed first. */
   #give() {
-    while (this.#inbox.next(this.#cursor)) {
+    while (!this.#isClosing && this.#inbox.next(this.#cursor)) {
       if (this.#takeSafely(this.#cursor)) return this.#goOn();
     }
     this.turn.leave();
@@ -141,6 +159,7 @@ export class Worker {
   }
 
   #send() {
+    if (this.#isClosing) return;
     for (const run of this.#answered) {
       try {
         run.sendAnswer();

@@ -288,11 +288,13 @@ test("member names from a request can't change what all handlers share, and no w
     for (const v of ["YES", null, { deep: 1 }]) {
       await write(0, [name], v);
       if (name !== "length") await write(1, [name], v);
+      // `length = null` is `length = 0`, which the prototype of arrays has already.
+      const isKept = name === "length" && v === null;
       for (const b of ["__proto__", "constructor", "toString", "map", "length", "foo"]) {
-        for (const handler of [2, 3]) await write(handler, [b, name], v);
+        for (const handler of isKept ? [2] : [2, 3]) await write(handler, [b, name], v);
       }
       for (const b of ["constructor", "__proto__"]) {
-        for (const handler of [4, 5]) await write(handler, [b, "prototype", name], v);
+        for (const handler of isKept ? [4] : [4, 5]) await write(handler, [b, "prototype", name], v);
       }
     }
     assert.equal(await shape(), before, name);
@@ -318,6 +320,37 @@ test("a constructor of arrays that a handler changes is restored before another 
     const fail = await g.run(program, handler, { query: { b: "constructor" } });
     assert.equal(fail.message, "TypeError: `constructor` of Array.prototype can't be changed: all handlers share it (S rule 21)");
     assert.equal((await g.run(program, 3)).body, "[true,[2]]");
+  }
+});
+
+test("a length that a handler gives the prototype of arrays is reset, and older subclasses have lengths of their own", async (t) => {
+  const g = await gateway(t);
+  const program = await g.service([
+    plain("Object.getPrototypeOf([])[query.name] = 7; $r.respond('done')"),
+    plain(`
+      function List() {}
+      List.prototype = Object.create(Array.prototype);
+      const list = new List();
+      list.push("a", "b");
+      $r.respond([list.length, list[1], [].length, Array.prototype.length])`),
+  ]);
+  const fail = await g.run(program, 0, { query: { name: "length" } });
+  assert.equal(fail.message, "TypeError: `length` of Array.prototype can't be changed: all handlers share it (S rule 21)");
+  assert.equal((await g.run(program, 1)).body, '[2,"b",0,0]');
+});
+
+test("a worker whose constructor of arrays a handler deletes fails the run and ends", async (t) => {
+  for (const wait of ["", `await ${call}`]) {
+    const g = await gateway(t);
+    const program = await g.service([async(`delete Object.getPrototypeOf([])[query.name]; ${wait}; $r.respond("done")`), plain("$r.respond('other')")]);
+    const runs = [];
+    g.together(() => {
+      runs.push(g.run(program, 0, { query: { name: "constructor" } }));
+      g.start_run(program, 1);
+    });
+    const fail = await runs[0];
+    assert.equal(fail.message, "TypeError: `constructor` of Array.prototype can't be changed: all handlers share it (S rule 21)");
+    assert.deepEqual((await g.exited).slice(0, 2), [0, null]);
   }
 });
 

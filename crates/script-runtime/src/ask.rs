@@ -10,7 +10,7 @@ use script::Method;
 use serde_json::{Map, Value};
 use services::{Call, CallError, work_on_text};
 
-use crate::frame::Payload;
+use crate::frame::{Kind, Payload};
 
 /// The kind of jobs.
 const KIND: &str = "script-text";
@@ -34,11 +34,21 @@ enum Representation {
 /// The encoding of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Charset {
+    /// Not declared for a media type of texts.
+    Undeclared,
     Utf8,
     /// The encoding of texts that are declared as ISO 8859-1 or ASCII as well (WHATWG Encoding).
     Windows1252,
-    /// Not declared, or not supported.
+    /// Not supported, or not declared without a media type.
     Unknown,
+}
+
+/// The reason why a request body is not of its media type.
+#[derive(Debug)]
+pub(crate) enum InvalidBody {
+    Json(serde_json::Error),
+    /// A text that is not valid UTF-8.
+    Text,
 }
 
 /// A request in the form in which a handler gets it.
@@ -130,26 +140,30 @@ pub(crate) fn headers(headers: &HeaderMap) -> Bytes {
 }
 
 /// Reads a request body by its media type, a long one in the pool. Without a type it is text if it is valid
-/// UTF-8. Returns the reason if the type is JSON and the body is not.
+/// UTF-8. Returns the reason if the type is JSON or text in UTF-8 and the body is not.
 pub(crate) async fn payload(
     pool: &OffloadPool,
     call: &Call,
     headers: &HeaderMap,
     bytes: Bytes,
-) -> Result<Result<Payload, serde_json::Error>, CallError> {
+) -> Result<Result<Payload, InvalidBody>, CallError> {
     let (declared, length) = (Representation::declared(headers), bytes.len());
     work_on_text(pool, KIND, call, length, move || valid(declared, bytes)).await
 }
 
-fn valid(declared: Representation, bytes: Bytes) -> Result<Payload, serde_json::Error> {
+fn valid(declared: Representation, bytes: Bytes) -> Result<Payload, InvalidBody> {
     if bytes.is_empty() {
         return Ok(Payload::default());
     }
     Ok(match declared {
         Representation::Json => {
-            serde_json::from_slice::<serde::de::IgnoredAny>(&bytes)?;
+            serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).map_err(InvalidBody::Json)?;
             Payload::json(bytes)
         }
+        Representation::Text(Charset::Utf8 | Charset::Undeclared) => match Payload::text(bytes) {
+            Payload { kind: Kind::Bytes, .. } => return Err(InvalidBody::Text),
+            text => text,
+        },
         Representation::Text(charset) => charset.decode(bytes),
         Representation::Bytes => Payload::bytes(bytes),
     })
@@ -206,13 +220,13 @@ impl Representation {
 }
 
 impl Charset {
-    /// Returns the charset among the parameters of a text's media type; UTF-8 if there is none.
+    /// Returns the charset among the parameters of a text's media type.
     fn declared(parameters: &str) -> Self {
         let charset = parameters.split(';').find_map(|parameter| {
             let (name, value) = parameter.split_once('=')?;
             name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches('"'))
         });
-        let Some(charset) = charset else { return Self::Utf8 };
+        let Some(charset) = charset else { return Self::Undeclared };
         let is = |label: &&str| charset.eq_ignore_ascii_case(label);
         let latin = ["iso-8859-1", "iso8859-1", "latin1", "windows-1252", "cp1252", "us-ascii", "ascii"];
         match ["utf-8", "utf8"].iter().any(is) {
@@ -222,12 +236,13 @@ impl Charset {
         }
     }
 
-    /// Decodes a text. In an unknown encoding it is text if it is valid UTF-8, and bytes otherwise.
+    /// Decodes the text of a response. Invalid bytes become U+FFFD only where it is declared to be UTF-8. In
+    /// an undeclared or unknown encoding it is text if it is valid UTF-8, and bytes otherwise.
     fn decode(self, bytes: Bytes) -> Payload {
         match self {
             Self::Utf8 => Payload::claimed_text(bytes),
             Self::Windows1252 if !bytes.is_ascii() => Payload::text(windows_1252(&bytes).into()),
-            Self::Windows1252 | Self::Unknown => Payload::text(bytes),
+            Self::Windows1252 | Self::Undeclared | Self::Unknown => Payload::text(bytes),
         }
     }
 }
@@ -262,7 +277,6 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
-    use crate::frame::Kind;
 
     fn read(query: &str) -> Value {
         serde_json::from_slice(&parameters(Some(query))).expect("JSON")
@@ -369,17 +383,31 @@ mod tests {
 
     #[test]
     fn rule_16_a_body_that_is_declared_to_be_text_is_text() {
-        let read = |media: &'static str, body: &'static [u8]| {
+        let request = |media: &'static str, body: &'static [u8]| {
+            valid(Representation::declared(&typed(media)), Bytes::from_static(body))
+        };
+        let response = |media: &'static str, body: &'static [u8]| {
             let payload = answered(&typed(media), body);
-            let sent =
-                valid(Representation::declared(&typed(media)), Bytes::from_static(body)).expect("text");
-            assert_eq!(sent, payload, "a request's body is read like a response's");
             (payload.kind, payload.bytes)
         };
-        for media in
-            ["text/plain", "text/html; charset=utf-8", "application/xml;Charset=\"UTF-8\"", "a/b+xml"]
-        {
-            assert_eq!(read(media, b"M\xfcller"), (Kind::Text, "M\u{fffd}ller".into()), "{media}");
+        let read = |media: &'static str, body: &'static [u8]| {
+            let payload = request(media, body).expect("text");
+            assert_eq!(payload, answered(&typed(media), body), "a request's body is read like a response's");
+            (payload.kind, payload.bytes)
+        };
+        let latin = b"M\xfcller".as_slice();
+        let lossy = (Kind::Text, Bytes::from_static("M\u{fffd}ller".as_bytes()));
+        let unchanged = (Kind::Bytes, Bytes::from_static(latin));
+        for (media, expected) in [
+            ("text/csv", &unchanged),
+            ("text/plain; header=present", &unchanged),
+            ("a/b+xml", &unchanged),
+            ("application/x-www-form-urlencoded", &unchanged),
+            ("text/html; charset=utf-8", &lossy),
+            ("application/xml;Charset=\"UTF-8\"", &lossy),
+        ] {
+            assert!(matches!(request(media, latin), Err(InvalidBody::Text)), "{media}");
+            assert_eq!(&response(media, latin), expected, "{media}");
             assert_eq!(read(media, "Müller".as_bytes()), (Kind::Text, "Müller".into()), "{media}");
         }
         for media in
@@ -395,6 +423,16 @@ mod tests {
         let other = "text/plain; charset=shift_jis";
         assert_eq!(read(other, b"\x83e"), (Kind::Bytes, b"\x83e".as_slice().into()), "not supported");
         assert_eq!(read(other, b"x").0, Kind::AsciiText);
+    }
+
+    #[test]
+    fn decoding_makes_a_text_at_most_three_times_as_long() {
+        for (media, byte) in [("text/css; charset=cp1252", b'\x80'), ("text/css; charset=utf-8", b'\xff')] {
+            let response = claimed(Representation::declared(&typed(media)), vec![byte; 1000].into());
+            assert_eq!((response.kind, response.bytes.len()), (Kind::Text, 3000), "{media}");
+        }
+        let json = claimed(Representation::Json, vec![b'\xff'; 1000].into());
+        assert_eq!((json.kind, json.bytes.len()), (Kind::Json, 3000));
     }
 
     #[test]

@@ -139,8 +139,8 @@ impl Outside {
         Some(self.follow(&url, from))
     }
 
-    /// Resolves a redirect: to the service that sent it, or to a host that matches a pattern. Never to
-    /// another service, under any name.
+    /// Resolves a redirect: to the service that sent it, or to a host that matches a pattern. Never to another
+    /// service, under any name, even if a pattern covers its address.
     fn follow(&self, url: &str, from: &Target) -> Result<Target, String> {
         let parts = Url::read(url)?;
         let base = parts.base.to_ascii_lowercase();
@@ -154,7 +154,11 @@ impl Outside {
             };
             return Ok(Target { path: Url { path, ..parts }.path_and_query(url)?, ..from.clone() });
         }
-        self.host(url, &parts).map_err(|text| format!("{}{} redirects on: {text}", from.base, from.path))
+        let found = match self.services.at(parts.authority) {
+            Some(_) => Err(format!("`{}` is a service, to which no redirect leads", parts.authority)),
+            None => self.host(url, &parts),
+        };
+        found.map_err(|text| format!("{}{} redirects on: {text}", from.base, from.path))
     }
 
     /// Resolves a URL to a host, if a pattern allows it.

@@ -58,7 +58,7 @@ impl Payload {
         Self { kind, bytes }
     }
 
-    /// Wraps a body with a text media type: invalid UTF-8 becomes U+FFFD.
+    /// Wraps a body that is declared to be text in UTF-8: invalid UTF-8 becomes U+FFFD.
     pub(crate) fn claimed_text(bytes: Bytes) -> Self {
         match Self::text(bytes) {
             Self { kind: Kind::Bytes, bytes } => {

@@ -28,6 +28,8 @@ pub(crate) enum ScriptError {
     BodyDeadline(#[from] BodyDeadlineExceeded),
     #[error("the body is not valid JSON, although its Content-Type declares JSON: {0}")]
     BodyJson(String),
+    #[error("the body is not text in UTF-8, although its Content-Type declares no other charset")]
+    BodyText,
     /// `at` is the position in the S file.
     #[error("{at}: {message}")]
     Threw { at: String, message: String },
@@ -90,7 +92,7 @@ impl ScriptError {
             Self::NotFound => (StatusCode::NOT_FOUND, Fault::Client),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, Fault::Client),
             Self::BodySize(_) => (StatusCode::PAYLOAD_TOO_LARGE, Fault::Client),
-            Self::BrokenBody | Self::BodyJson(_) => (StatusCode::BAD_REQUEST, Fault::Client),
+            Self::BrokenBody | Self::BodyJson(_) | Self::BodyText => (StatusCode::BAD_REQUEST, Fault::Client),
             Self::BodyDeadline(error) => (error.status(), error.fault()),
             Self::Threw { .. }
             | Self::State { .. }
@@ -135,6 +137,7 @@ impl Problem for ScriptError {
             Self::BrokenBody => "body-broken",
             Self::BodyDeadline(error) => error.code(),
             Self::BodyJson(_) => "body-not-json",
+            Self::BodyText => "body-not-text",
             Self::Threw { .. } => "script-threw",
             Self::State { .. } => "script-state",
             Self::Answer { .. } => "script-answer",
@@ -167,6 +170,7 @@ impl Problem for ScriptError {
     fn hint(&self) -> String {
         match self {
             Self::BodyJson(_) => "Send a body that matches the Content-Type, or change the Content-Type.",
+            Self::BodyText => "Send the text in UTF-8, or declare its charset in the Content-Type.",
             Self::Lost => "Part of the request may have had its effect; look before repeating it.",
             Self::HeapFull { .. } => {
                 "Have the handler hold fewer things at once, or raise `scripts.memory`. Part of the request may have \

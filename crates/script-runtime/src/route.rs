@@ -19,7 +19,7 @@ use services::{
     by,
 };
 
-use crate::ask::{self, Ask};
+use crate::ask::{self, Ask, InvalidBody};
 use crate::call::Outside;
 use crate::config::ScriptOptions;
 use crate::confine;
@@ -360,7 +360,10 @@ impl Script {
             _ => ScriptError::NotReady,
         };
         let body = ask::payload(pool, seen, &head.headers, bytes).await.map_err(unread)?;
-        let body = body.map_err(|error| ScriptError::BodyJson(error.to_string()))?;
+        let body = body.map_err(|error| match error {
+            InvalidBody::Json(error) => ScriptError::BodyJson(error.to_string()),
+            InvalidBody::Text => ScriptError::BodyText,
+        })?;
         let query = head.uri.query().unwrap_or_default();
         let query = ask::parameters_of(pool, seen, query).await.map_err(unread)?;
         Ok(Ask { method, path, query, headers: head.headers, body })

@@ -221,6 +221,10 @@ impl Run {
     async fn prepare(&mut self) -> Result<(), ScriptError> {
         let generation = Arc::clone(&self.generation);
         let handler = &generation.service().handlers[self.handler];
+        if !handler.cells.is_empty() || self.instance.is_some() {
+            // State and captured variables are in the response, and no service has made them public.
+            self.origin.call.budget.cache().note_private();
+        }
         if !handler.cells.is_empty() {
             // Boxed, since most handlers do not use state, and their futures would otherwise reserve space
             // for it.

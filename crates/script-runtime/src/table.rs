@@ -94,7 +94,8 @@ fn allow(resource: &Resource, is_instance: bool) -> String {
     words.join(", ")
 }
 
-/// Returns the percent-decoded path, if it differs and is valid UTF-8.
+/// Returns the percent-decoded path, if it differs and is valid UTF-8. An encoded slash is not a separator (RFC 3986,
+/// section 2.2), so a path with one is not decoded.
 fn decoded(path: &str) -> Option<Cow<'_, str>> {
     if !path.contains('%') {
         return None;
@@ -107,6 +108,7 @@ fn decoded(path: &str) -> Option<Cow<'_, str>> {
             _ => None,
         };
         match escape {
+            Some(((2, 15), _)) => return None,
             Some(((high, low), after)) => {
                 bytes.push(high << 4 | low);
                 rest = after;
@@ -171,6 +173,8 @@ mod tests {
         assert_eq!(decoded("/a%2520b").as_deref(), Some("/a%20b"));
         assert_eq!(decoded("/a%zz"), None);
         assert_eq!(decoded("/a%ff"), None, "not UTF-8");
+        assert_eq!(decoded("/a%20b%2fc"), None, "an encoded slash");
+        assert_eq!(decoded("/a%252fb").as_deref(), Some("/a%2fb"));
         assert_eq!(decoded("/a"), None);
     }
 }

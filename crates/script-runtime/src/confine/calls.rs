@@ -38,10 +38,21 @@ const NEVER: &[libc::c_long] = &[
     libc::SYS_migrate_pages,
     libc::SYS_rt_sigqueueinfo,
     libc::SYS_tkill,
+    // System V and POSIX message queues: their numbers can be guessed, so all calls are refused, not only those that
+    // open one.
     libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
     libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
     libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
     libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
     // Privileges, namespaces and mounts.
     libc::SYS_unshare,
     libc::SYS_setns,

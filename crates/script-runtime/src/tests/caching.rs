@@ -12,6 +12,12 @@ service shop {
   res '/plain' on GET { respond query.a || 'none' }
   res '/language' on GET { respond query.$headers['accept-language'] || 'en' }
   res '/cookie' on GET { respond query.$headers.cookie || 'none' }
+  res '/visits' on GET { respond visits }
+  res '/internal' on GET { res visited = '/visits'; respond { visits: visited.get() } }
+  res '/rooms' on POST {
+    var code = query.code
+    res '/rooms/' + query.id on GET { respond code }
+  }
   res '/any' on GET { respond query.$headers }
   res '/own' on GET {
     response.headers['Cache-Control'] = 'public, max-age=9'
@@ -30,6 +36,10 @@ async fn a_response_varies_by_the_headers_it_used_and_is_private_with_credential
         ("GET", "/cookie", "private", "cookie"),
         ("HEAD", "/cookie", "private", "cookie"),
         ("GET", "/any", "private", ""),
+        ("GET", "/visits", "private", ""),
+        ("GET", "/internal", "private", ""),
+        ("POST", "/rooms?id=1&code=7", "", ""),
+        ("GET", "/rooms/1", "private", ""),
         ("GET", "/own", "public, max-age=9", "Cookie"),
         ("POST", "/change", "", ""),
     ] {

@@ -94,13 +94,9 @@ impl Stage {
 #[tokio::test]
 async fn a_redirect_from_a_host_to_a_service_is_refused_under_any_name() {
     let stage = Stage::new(|_| Vec::new()).await;
-    let opened = Stage {
-        outside: Outside {
-            hosts: Hosts::new(&[format!("localhost:{}", stage.elsewhere.port())]).unwrap(),
-            ..stage.outside
-        },
-        ..stage
-    };
+    // The patterns cover the address of the service, too.
+    let hosts = [format!("localhost:{}", stage.elsewhere.port()), "127.0.0.0/8".to_owned()];
+    let opened = Stage { outside: Outside { hosts: Hosts::new(&hosts).unwrap(), ..stage.outside }, ..stage };
     let address = opened.upstream.address();
     let names = [
         "http://catalog/echo".to_owned(),
@@ -110,6 +106,7 @@ async fn a_redirect_from_a_host_to_a_service_is_refused_under_any_name() {
         format!("http://{address}/echo"),
         format!("//{address}/echo"),
         format!("http://[::ffff:127.0.0.1]:{}/echo", address.port()),
+        format!("http://127.0.0.1:0{}/echo", address.port()),
         "http://x@catalog/echo".to_owned(),
     ];
     for location in names {
@@ -121,8 +118,10 @@ async fn a_redirect_from_a_host_to_a_service_is_refused_under_any_name() {
 
 #[tokio::test]
 async fn a_host_gets_no_credentials_after_a_redirect() {
-    let stage = Stage::new(|upstream| vec![upstream.address().to_string()]).await;
-    let echo = format!("http://{}/echo", stage.upstream.address());
+    // A host under a name that is not the service's.
+    let host = |upstream: &Upstream| format!("localhost:{}", upstream.address().port());
+    let stage = Stage::new(|upstream| vec![host(upstream)]).await;
+    let echo = format!("http://{}/echo", host(&stage.upstream));
     for first in [format!("http://{}", stage.elsewhere), "http://moved".to_owned()] {
         let (outcome, answer) = stage.get(&format!("{first}/x?{echo}")).await;
         assert_eq!(answer["path"], "/echo", "{first}: {outcome:?}");
