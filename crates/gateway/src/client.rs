@@ -157,9 +157,13 @@ impl Client {
         self.link.permit.as_ref().map(ConnectionPermit::request)
     }
 
-    /// Takes a permit for the bytes of a request's body.
+    /// Takes a permit for the bytes of a request's body. A trusted proxy that names no client has one that only
+    /// the limits of all clients apply to.
     pub(crate) fn body_permit(&self) -> Option<BodyPermit> {
-        self.link.permit.as_ref().map(ConnectionPermit::body)
+        let permit = self.link.permit.as_ref()?;
+        let client = self.address.ip().to_canonical();
+        let is_named = self.is_trusted && client != self.peer.to_canonical();
+        Some(if is_named { permit.body_of(client) } else { permit.body() })
     }
 
     /// Whether the client's address exceeds its limit of requests in flight.

@@ -12,6 +12,8 @@ use crate::refusal::Refusal;
 pub(crate) const MAX_FIELDS: usize = 100;
 /// The maximum number of bytes of a path. A request reads its path several times.
 pub(crate) const MAX_PATH: usize = 16 << 10;
+/// The maximum number of bytes of a host: a name of 255 bytes (RFC 1035, section 2.3.4) and a port.
+const MAX_HOST: usize = 255 + ":65535".len();
 
 /// Normalises the path and query of a request before anything compares them, so that routes, filters, handlers
 /// and the log all use the same text. A target that would become too long is left unchanged, and [`check`]
@@ -100,13 +102,19 @@ fn target<B>(request: &Request<B>) -> Result<(), Refusal> {
     if is_web && is_plain && is_ascii { Ok(()) } else { Err(Refusal::TargetInvalid) }
 }
 
-/// Validates the host: there is at most one, and over HTTP/2 it matches the authority (RFC 9112, section 3.2;
+/// Validates the host: it is not too long, there is at most one, and over HTTP/2 it matches the authority (RFC 9112, section 3.2;
 /// RFC 9113, section 8.3.1). Over HTTP/1.1 a target in absolute form replaces it (RFC 9112, section 3.2.2).
 fn host<B>(request: &Request<B>, said: &Said<'_>) -> Result<(), Refusal> {
+    if request.uri().authority().is_some_and(|authority| authority.as_str().len() > MAX_HOST) {
+        return Err(Refusal::HostInvalid);
+    }
     let Some(host) = said.host.value().map_err(|_| Refusal::HostInvalid)? else {
         let has_one = request.version() != Version::HTTP_11 || request.uri().authority().is_some();
         return if has_one { Ok(()) } else { Err(Refusal::HostInvalid) };
     };
+    if host.len() > MAX_HOST {
+        return Err(Refusal::HostInvalid);
+    }
     if request.uri().authority().is_none() && is_common(host.as_bytes()) {
         return Ok(());
     }
@@ -180,6 +188,19 @@ mod tests {
         let of = |length: usize| normalised(&format!("/{}?{}", "a".repeat(length - 1), "b".repeat(30_000)));
         assert!(check(&of(MAX_PATH)).is_ok());
         assert!(matches!(check(&of(MAX_PATH + 1)), Err(Refusal::PathTooLong)));
+    }
+
+    #[test]
+    fn rejects_hosts_that_are_too_long() {
+        for (length, is_valid) in [(MAX_HOST, true), (MAX_HOST + 1, false)] {
+            let host = "a".repeat(length);
+            for target in ["/".to_owned(), format!("http://{host}/")] {
+                let request = Request::get(&target).header(header::HOST, &host).body(()).unwrap();
+                assert_eq!(check(&request).is_ok(), is_valid, "{length} {target}");
+            }
+            let request = Request::get(format!("http://{host}/")).body(()).unwrap();
+            assert_eq!(check(&request).is_ok(), is_valid, "{length}, no field");
+        }
     }
 
     proptest! {

@@ -14,7 +14,8 @@
 //! While the delay is very long no request is admitted: a queue of refusals drains quickly, and the requests
 //! in it would be answered too late anyway. A probe that has waited that long already has the same effect: a
 //! rate slightly above capacity would let the queue grow, and the rate would keep growing until the probe has
-//! passed through it. Shedding ends after a second without refusals.
+//! passed through it. Shedding ends after a second in which the rate refused nothing. Refusals by other
+//! limits do not count for this: otherwise a client above its own limit could keep the gateway shedding.
 //!
 //! Programs have a run queue of known length (`sandbox/src/line.rs`), so their handlers report a lack of room
 //! themselves, earlier than a probe could.
@@ -61,7 +62,9 @@ pub(crate) struct Load {
     opened: Instant,
     in_flight: AtomicUsize,
     taken: AtomicU64,
+    /// The number of refused requests, and of those that the rate refused.
     refused: AtomicU64,
+    refused_by_rate: AtomicU64,
     /// The number of first and last turns of connections. Thousands of connections that open or close at once
     /// occupy the threads as requests do.
     turns: AtomicU64,
@@ -86,6 +89,15 @@ pub(crate) struct Load {
     /// Whether the probe sleeps, as it does without requests and while shedding is off.
     asleep: AtomicBool,
     wake: Arc<Notify>,
+}
+
+/// The numbers of requests and turns up to a moment, or between two moments.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    taken: u64,
+    refused: u64,
+    refused_by_rate: u64,
+    turns: u64,
 }
 
 /// A guard that counts an admitted request as in flight.
@@ -117,7 +129,7 @@ impl Shed {
         Self { max_in_flight: config.max_in_flight as usize, load }
     }
 
-    /// Admits a request that arrived just now, if its handler has room too (`way`).
+    /// Admits a request that arrived just now, if its client and its handler have room too (`way`).
     ///
     /// # Errors
     /// Fails if there are too many requests, for the gateway's threads or for its memory.
@@ -129,8 +141,10 @@ impl Shed {
         let before = load.in_flight.fetch_add(1, Relaxed);
         let taken = Taken(Arc::clone(load));
         let has_room = || load.has_room(now) || (before == 0 && load.is_empty(now));
-        if before >= self.max_in_flight || !way() || !has_room() {
+        let is_limited = before >= self.max_in_flight || !way();
+        if is_limited || !has_room() {
             load.refused.fetch_add(1, Relaxed);
+            load.refused_by_rate.fetch_add(u64::from(!is_limited), Relaxed);
             return Err(Overloaded);
         }
         load.taken.fetch_add(1, Relaxed);
@@ -179,6 +193,23 @@ impl Shed {
     }
 }
 
+impl Counts {
+    /// Returns the numbers since an earlier moment.
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            taken: self.taken.saturating_sub(earlier.taken),
+            refused: self.refused.saturating_sub(earlier.refused),
+            refused_by_rate: self.refused_by_rate.saturating_sub(earlier.refused_by_rate),
+            turns: self.turns.saturating_sub(earlier.turns),
+        }
+    }
+
+    /// Returns a measurement for the control law.
+    fn seen(self, delay: Duration, since: Duration) -> law::Seen {
+        law::Seen { delay, since, taken: self.taken, refused: self.refused_by_rate }
+    }
+}
+
 impl Load {
     fn new(opened: Instant) -> Self {
         Self {
@@ -186,6 +217,7 @@ impl Load {
             in_flight: AtomicUsize::new(0),
             taken: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            refused_by_rate: AtomicU64::new(0),
             turns: AtomicU64::new(0),
             every: AtomicU64::new(0),
             next: AtomicU64::new(0),
@@ -198,6 +230,16 @@ impl Load {
             target: AtomicU64::new(0),
             asleep: AtomicBool::new(false),
             wake: Arc::default(),
+        }
+    }
+
+    /// Returns the numbers of requests and turns since the process started.
+    fn counts(&self) -> Counts {
+        Counts {
+            taken: self.taken.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+            refused_by_rate: self.refused_by_rate.load(Relaxed),
+            turns: self.turns.load(Relaxed),
         }
     }
 

@@ -383,6 +383,21 @@ impl Budget {
         }
     }
 
+    /// Adds copies of the records of another budget, whose calls this request made together with others.
+    pub fn add_made(&self, other: &Self) {
+        let mut added = other.made();
+        if added.is_empty() {
+            return;
+        }
+        let offset = other.started.saturating_duration_since(self.started);
+        for made in &mut added {
+            made.span = (made.span.0 + offset, made.span.1.map(|end| end + offset));
+            made.again.iter_mut().for_each(|at| *at += offset);
+        }
+        self.has_made.store(true, Release);
+        self.lock().extend(added);
+    }
+
     /// Records the end of a call, whatever its outcome: afterwards no part of it is in flight.
     pub fn end(&self, number: usize) {
         if let Some(made) = self.lock().get_mut(number) {

@@ -60,6 +60,6 @@ pub use service::Service;
 pub use stats::{EndpointStats, ServiceStats};
 pub use targets::{Resolve, SystemResolver};
 pub use trace::Trace;
-pub use transport::{Transport, TransportError};
+pub use transport::{ChainLimitVerifier, Transport, TransportError};
 pub use upgrade::Tunnel;
 pub use work::{movable, uncomposed, work_on_text};

@@ -100,7 +100,7 @@ pub(crate) fn take_apart(url: &str) -> Result<(&str, PathAndQuery), PathError> {
 /// Checks whether a path may be sent to any service.
 ///
 /// # Errors
-/// The first reason for refusing the path.
+/// The first reason for refusing the path; dot segments count also if they were encoded twice.
 pub fn check(path: &str) -> Result<(), PathError> {
     // Fast path: most paths have none of the characters that need checks.
     if !path.bytes().any(|byte| matches!(byte, b'%' | b'.' | b'\\')) {
@@ -112,7 +112,8 @@ pub fn check(path: &str) -> Result<(), PathError> {
         text.clear();
         decode_onto(&mut text, segment)?;
         check_segment(&text)
-    })
+    })?;
+    check_twice(path)
 }
 
 /// Checks the start of a path that passed [`check`]. With an empty first segment, `//admin/x` is a host and a
@@ -237,7 +238,7 @@ fn push_ascii(text: &mut String, byte: u8) {
 ///
 /// # Errors
 /// [`PathError::DotSegment`].
-pub(crate) fn check_twice(path: &str) -> Result<(), PathError> {
+fn check_twice(path: &str) -> Result<(), PathError> {
     if !path.contains("%25") {
         return Ok(());
     }

@@ -57,10 +57,12 @@ impl Service {
         &self.headers.forward
     }
 
-    /// Whether one of the targets is at this `host:port`. The default port is that of the target's scheme.
+    /// Whether one of the targets is at this `host:port`, or was resolved to this address. The default port is that
+    /// of the target's scheme.
     #[must_use]
     pub fn is_at(&self, authority: &str) -> bool {
         self.targets.plan().origins.iter().any(|origin| origin.is_at(authority))
+            || self.targets.has_address(authority)
     }
 
     /// The path prefix of the first target; usually empty.
@@ -107,9 +109,6 @@ impl Service {
         }
         // Most paths have neither escapes nor parameters.
         let is_plain = !path.bytes().any(|byte| matches!(byte, b'%' | b';'));
-        if !is_plain {
-            path::check_twice(path)?;
-        }
         let is_open = paths.iter().any(|glob| glob.matches(path))
             && (is_plain || paths.iter().any(|glob| glob.matches_without_parameters(path)));
         if is_open { Ok(()) } else { Err(PathError::NotOpen) }

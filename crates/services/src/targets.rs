@@ -147,6 +147,14 @@ impl Targets {
         }
     }
 
+    /// Whether this `host:port` is the address of an endpoint, written as such.
+    pub(crate) fn has_address(&self, authority: &str) -> bool {
+        self.peers.load().iter().any(|peer| {
+            let endpoint = &peer.endpoint;
+            endpoint.address.is_some_and(|address| endpoint.origin.has_address(authority, address))
+        })
+    }
+
     /// The number of endpoints, healthy or not.
     pub(crate) fn count(&self) -> usize {
         self.peers.load().len()

@@ -3,13 +3,14 @@
 //! A request takes an idle connection (`transport/pool.rs`) or opens one (`connect.rs`, `tls.rs`), and is
 //! exchanged for a response on it (`http1.rs`, `http2.rs`).
 
+mod chain_limit;
 mod connect;
 mod http1;
 mod http2;
 mod pool;
 pub(crate) mod tls;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -23,6 +24,7 @@ use crate::config::Protocol;
 use connect::{Connection, Tls, connect};
 use pool::{Found, Pool};
 
+pub use chain_limit::ChainLimitVerifier;
 pub(crate) use connect::Dial;
 pub(crate) use http1::Socket;
 
@@ -167,13 +169,29 @@ impl Origin {
         }
     }
 
-    /// Whether the target is at this `host:port`; the scheme's default port may be omitted.
+    /// Whether the target is at this `host:port`, in any spelling of an address; the scheme's default port may be
+    /// omitted.
     pub(crate) fn is_at(&self, authority: &str) -> bool {
-        let (host, port) = match authority.rsplit_once(':') {
+        let (host, port) = self.split(authority);
+        let own = self.authority.host();
+        let is_same = || {
+            own.eq_ignore_ascii_case(host) || address_of(own).is_some_and(|own| address_of(host) == Some(own))
+        };
+        port == Some(self.port()) && is_same()
+    }
+
+    /// Whether this `host:port` is an address of the target, written as such.
+    pub(crate) fn has_address(&self, authority: &str, address: SocketAddr) -> bool {
+        let (host, port) = self.split(authority);
+        port == Some(address.port()) && address_of(host) == Some(address.ip().to_canonical())
+    }
+
+    /// Splits `host:port`. The port is `None` if it is invalid, and the scheme's default if there is none.
+    fn split<'a>(&self, authority: &'a str) -> (&'a str, Option<u16>) {
+        match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
             _ => (authority, Some(default_port(&self.scheme))),
-        };
-        self.authority.host().eq_ignore_ascii_case(host) && port == Some(self.port())
+        }
     }
 
     /// The port for connections.
@@ -208,6 +226,12 @@ impl PartialEq for Origin {
         (&self.service, &self.scheme, &self.authority, &self.base, &self.dial)
             == (&other.service, &other.scheme, &other.authority, &other.base, &other.dial)
     }
+}
+
+/// Parses a host that is an address, with brackets if it is an IPv6 address. IPv4-mapped ones become IPv4 addresses.
+fn address_of(host: &str) -> Option<IpAddr> {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    bare.parse().ok().map(|address: IpAddr| address.to_canonical())
 }
 
 fn default_port(scheme: &Scheme) -> u16 {

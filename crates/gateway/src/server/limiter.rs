@@ -3,8 +3,9 @@
 //!
 //! A network is the IPv4 address or the first 64 bits of the IPv6 address of the connection's peer. The first 48
 //! bits of an IPv6 address are a block of networks, with limits of its own: a single customer often has all of
-//! it. A trusted proxy serves many clients, so only the total limits apply to it. A connection looks up its
-//! counters once, when it is accepted; from then on counting takes a few atomic additions.
+//! it. A trusted proxy serves many clients, so only the total limits apply to it, except that long request bodies
+//! count for the client that it names. A connection looks up its counters once, when it is accepted; from then on
+//! counting takes a few atomic additions.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,9 +16,11 @@ use std::{fmt, iter};
 use crate::config::ConnectionsConfig;
 use crate::metrics::Page;
 
-/// The factor of a block's limits relative to those of a network, as in the quotas of background work. A block
-/// has no more than half of the limit of all clients.
+/// The factor of a block's limits relative to those of a network, as in the quotas of background work.
 const BLOCK_SHARE: u64 = 16;
+/// The divisor of the limit of all clients that yields the most that a block has. It always has as much as a
+/// network.
+const BLOCKS: u64 = 8;
 /// The bytes of answers over HTTP/2 that count for their connection only. Most connections never have more, and
 /// over HTTP/1.1 a connection's single small answer is not counted either.
 const FREE_ANSWERS: u64 = 16 << 10;
@@ -26,7 +29,7 @@ const FREE_ANSWERS: u64 = 16 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct ClientLimiter {
     all: Usage,
-    /// The usage of networks and blocks that have a connection.
+    /// The usage of networks and blocks that have a connection, or a request body behind a trusted proxy.
     networks: Mutex<HashMap<Network, Arc<Usage>>>,
     refused: [AtomicU64; LIMITS.len()],
 }
@@ -103,12 +106,15 @@ const LIMITS: [(LimitReached, &str); 9] = [
     (LimitReached::UnsentPerConnection, "unsent_per_connection"),
 ];
 
-/// A guard that counts an admitted connection until it is dropped.
+/// A guard that counts an admitted connection until it is dropped, or the usage of a client behind a trusted proxy,
+/// which has no connection of its own.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     limiter: Arc<ClientLimiter>,
     limits: ConnectionsConfig,
-    /// The network and the block of the peer. A trusted proxy has none.
+    /// The number of connections that this counts: one, or none for a client behind a trusted proxy.
+    connections: u64,
+    /// The network and the block of the client. A trusted proxy has none.
     networks: [Option<(Network, Arc<Usage>)>; 2],
     unsent: AtomicU64,
     /// The bytes of answers over HTTP/2, including the free ones.
@@ -164,6 +170,7 @@ impl ClientLimiter {
         let mut permit = ConnectionPermit {
             limiter: Arc::clone(self),
             limits: *limits,
+            connections: 1,
             networks: [None, None],
             unsent: AtomicU64::new(0),
             answers: AtomicU64::new(0),
@@ -292,6 +299,21 @@ impl ConnectionPermit {
         BodyPermit { connection: Arc::clone(self), bytes: AtomicU64::new(0) }
     }
 
+    /// Starts to count the bytes of a request's body for a client behind the trusted proxy that is connected.
+    pub(crate) fn body_of(&self, client: IpAddr) -> BodyPermit {
+        let mut networks = self.limiter.networks();
+        let mut usage = |network| (network, Arc::clone(networks.entry(network).or_default()));
+        let client = Self {
+            limiter: Arc::clone(&self.limiter),
+            limits: self.limits,
+            connections: 0,
+            networks: networks_of(client).map(|network| network.map(&mut usage)),
+            unsent: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
+        };
+        BodyPermit { connection: Arc::new(client), bytes: AtomicU64::new(0) }
+    }
+
     /// Counts response bytes until the client receives them. A single piece is always admitted, however
     /// large.
     ///
@@ -378,7 +400,7 @@ impl Network {
         if !self.is_block {
             return per_address;
         }
-        per_address.saturating_mul(BLOCK_SHARE).min(total / 2).max(per_address)
+        per_address.saturating_mul(BLOCK_SHARE).min(total / BLOCKS).max(per_address)
     }
 }
 
@@ -410,15 +432,16 @@ fn networks_of(address: IpAddr) -> [Option<Network>; 2] {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.limiter.all.connections.fetch_sub(1, Relaxed);
+        self.limiter.all.connections.fetch_sub(self.connections, Relaxed);
         if self.networks.iter().all(Option::is_none) {
             return;
         }
         let mut networks = self.limiter.networks();
-        for (network, usage) in self.networks.iter().flatten() {
-            // Decremented under the lock, so that no connection is added in between.
-            if usage.connections.fetch_sub(1, Relaxed) == 1 {
-                networks.remove(network);
+        for (network, usage) in self.networks.iter_mut().filter_map(Option::take) {
+            usage.connections.fetch_sub(self.connections, Relaxed);
+            // Permits get and drop their handles under the lock. The last two are this one and the map's.
+            if Arc::strong_count(&usage) == 2 {
+                networks.remove(&network);
             }
         }
     }

@@ -22,6 +22,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
 use rustls::{ProtocolVersion, RootCertStore, ServerConnection};
+use services::ChainLimitVerifier;
 use services::config::ConfigProblem;
 use tokio_rustls::TlsAcceptor;
 
@@ -152,7 +153,8 @@ fn verifier(
     }
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
     let builder = if config.required { builder } else { builder.allow_unauthenticated() };
-    builder.build().map_err(|error| wrong(format!("{shown} can't be used: {error}")))
+    let verifier = builder.build().map_err(|error| wrong(format!("{shown} can't be used: {error}")))?;
+    Ok(Arc::new(ChainLimitVerifier(verifier)))
 }
 
 /// Reads the certificates in a file, at least one.

@@ -32,7 +32,7 @@ const FADE_SLOWLY: f64 = 0.0001;
 const LEAST: f64 = 0.2;
 /// The minimum rate in requests a second: without admitted requests nothing can be measured.
 const SLOWEST: f64 = 5.0;
-/// The time without a refusal after which shedding ends.
+/// The time without a refusal by the rate after which shedding ends.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// A measurement of the probe.
@@ -42,7 +42,7 @@ pub(super) struct Seen {
     pub(super) delay: Duration,
     /// The time since the previous measurement.
     pub(super) since: Duration,
-    /// The number of requests that were admitted and refused since then.
+    /// The number of requests that were admitted since then, and of those that the rate refused.
     pub(super) taken: u64,
     pub(super) refused: u64,
 }

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
-use super::law::{Law, Seen};
+use super::law::Law;
 use super::own::{Elapsed, cpu_time};
-use super::{Load, nanos};
+use super::{Counts, Load, nanos};
 
 /// The interval between two probes.
 const EVERY: Duration = Duration::from_millis(2);
@@ -36,7 +36,7 @@ pub(super) async fn watch(weak: Weak<Load>) {
         load.threads.store(u32::try_from(threads).unwrap_or(u32::MAX), Relaxed);
     }
     let (mut last, mut idle) = ((Instant::now(), cpu_time()), 0);
-    let mut counted = (0, 0, 0);
+    let mut counted = Counts::default();
     loop {
         tokio::time::sleep(EVERY).await;
         let Some(load) = weak.upgrade() else { return };
@@ -45,9 +45,9 @@ pub(super) async fn watch(weak: Weak<Load>) {
         tokio::task::yield_now().await;
         let (now, used) = (Instant::now(), cpu_time());
         load.waits.store(0, Relaxed);
-        let count = (load.taken.load(Relaxed), load.refused.load(Relaxed), load.turns.load(Relaxed));
-        let (taken, refused) = (count.0.saturating_sub(counted.0), count.1.saturating_sub(counted.1));
-        let passed = taken + refused + count.2.saturating_sub(counted.2);
+        let count = load.counts();
+        let new = count.since(counted);
+        let passed = new.taken + new.refused + new.turns;
         let threads = load.threads.load(Relaxed);
         let waited = Elapsed { wall: now - begun, cpu: used.saturating_sub(cpu) };
         let between = Elapsed { wall: now - last.0, cpu: used.saturating_sub(last.1) };
@@ -55,18 +55,17 @@ pub(super) async fn watch(weak: Weak<Load>) {
         load.waited.store(nanos(waited.wall.max(queued(passed, since))), Relaxed);
         let delay = waited.own(threads).max(queued(passed, between.own(threads)));
         load.own_wait.store(nanos(delay), Relaxed);
-        let seen = Seen { delay, since, taken, refused };
         let was = load.every.load(Relaxed) > 0;
         let rate = match load.target.load(Relaxed) {
             0 => None,
-            target => law.learn(seen, Duration::from_nanos(target)),
+            target => law.learn(new.seen(delay, since), Duration::from_nanos(target)),
         };
         load.keep_to(rate);
         if was != rate.is_some() {
             tracing::warn!(shedding = rate.is_some(), "the gateway's load has changed");
         }
         (last, counted) = ((now, used), count);
-        idle = if taken + refused == 0 || !load.is_watched() { idle + 1 } else { 0 };
+        idle = if new.taken + new.refused == 0 || !load.is_watched() { idle + 1 } else { 0 };
         if idle >= IDLE && rate.is_none() {
             let wake = Arc::clone(&load.wake);
             load.asleep.store(true, Relaxed);

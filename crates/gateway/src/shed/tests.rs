@@ -231,6 +231,31 @@ fn stops_shedding_after_a_second_without_refusals() {
 }
 
 #[test]
+fn refusals_by_other_limits_do_not_prolong_shedding() {
+    let shed = Shed::new(&ShedConfig { max_in_flight: 1, ..ShedConfig::default() }, None);
+    let now = Instant::now();
+    let mut law = Law::default();
+    assert!((0..20).any(|_| law.learn(Counts::default().seen(2 * TARGET, INTERVAL), TARGET).is_some()));
+    let mut counted = shed.load.counts();
+    let steps = (0..200).take_while(|_| {
+        shed.admit(now, || false).expect_err("the client or the handler has no room");
+        let taken = shed.admit(now, || true).unwrap();
+        shed.admit(now, || true).expect_err("too many requests are in flight");
+        drop(taken);
+        shed.note_refused();
+        let count = shed.load.counts();
+        let seen = count.since(counted).seen(Duration::ZERO, Duration::from_millis(10));
+        counted = count;
+        law.learn(seen, TARGET).is_some()
+    });
+    assert_eq!(steps.count(), 99);
+    assert_eq!(shed.refused(), 300);
+    shed.load.keep_to(Some(0.0));
+    shed.admit(now, || true).expect_err("the rate is zero");
+    assert_eq!(shed.load.counts().since(counted).refused_by_rate, 1);
+}
+
+#[test]
 fn a_small_load_recovers_within_a_second_after_busy_threads() {
     let mut law = Law::default();
     let seen = |delay, taken, refused| Seen {

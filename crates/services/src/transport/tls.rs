@@ -8,11 +8,14 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
+use super::ChainLimitVerifier;
 use crate::config::{Protocol, ServiceTlsConfig};
 
 /// The maximum size of a certificate file in bytes.
@@ -65,10 +68,16 @@ pub(crate) fn client(
     let authorities = authorities(config, folder)?;
     let identity = identity(config, folder)?;
     let roots = authorities.as_ref().map_or_else(|| Arc::clone(&ROOTS), |(_, roots)| Arc::clone(roots));
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let unusable = |error: String| mistake("", "TLS", &error, "Use another build of the gateway.");
+    let provider = Arc::new(ring::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider));
+    let verifier: Arc<dyn ServerCertVerifier> =
+        verifier.build().map_err(|error| unusable(error.to_string()))?;
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| mistake("", "TLS", &error.to_string(), "Use another build of the gateway."))?
-        .with_root_certificates(roots);
+        .map_err(|error| unusable(error.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(ChainLimitVerifier(verifier)));
     let made_of = MadeOf {
         protocol,
         authorities: authorities.map(|(chain, _)| chain),

@@ -134,6 +134,14 @@ pub(super) const CASES: &[Case] = &[
         [HOST]
     ),
     case!(
+        "http1/host that is too long",
+        |it| first(
+            &it,
+            &format!("GET /up/json HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", "a".repeat(60_000))
+        ),
+        [HOST]
+    ),
+    case!(
         "http1/target with a user",
         |it| first(
             &it,

@@ -64,6 +64,12 @@ pub(super) const CASES: &[Case] = &[
         &[("S body", 32)]
     ),
     case!(
+        "script/text that is not valid in its charset",
+        |it| it.ending("POST", "/s/echo", &[("content-type", "text/csv")], vec![0xff; 1_000_000]),
+        [Ending::problem(400, "body-not-text")],
+        &[("S body", 8)]
+    ),
+    case!(
         "script/query of many parameters",
         |it| it.ending("GET", &format!("/s/words?{}", "a&b&".repeat(15_000)), &[], ""),
         [Ending::Answer(200), Ending::problem(503, "gateway-overloaded")],

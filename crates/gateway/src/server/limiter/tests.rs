@@ -63,8 +63,8 @@ fn connect_in_block(
 }
 
 #[test]
-fn a_block_of_ipv6_networks_has_sixteen_times_as_many_connections_but_half_of_all() {
-    for (max, most) in [(1_000, 32), (40, 20), (4, 2)] {
+fn a_block_of_ipv6_networks_has_sixteen_times_as_many_connections_but_an_eighth_of_all() {
+    for (max, most) in [(1_000, 32), (40, 5), (4, 2)] {
         let limiter = Arc::new(ClientLimiter::default());
         let limits = ConnectionsConfig { max: Some(max), ..limits() };
         let connected: Vec<_> =
@@ -83,10 +83,10 @@ fn a_block_of_ipv6_networks_has_other_limits_as_well() {
     let limiter = Arc::new(ClientLimiter::default());
     let limits = ConnectionsConfig {
         max: Some(1_000),
-        handshakes: 10,
+        handshakes: 40,
         requests_per_address: 1,
-        request_bodies: Bytes(1_000),
-        unsent: Bytes(1_000),
+        request_bodies: Bytes(4_000),
+        unsent: Bytes(4_000),
         unsent_per_address: Bytes(100),
         ..limits()
     };
@@ -165,6 +165,25 @@ fn limits_bytes_of_request_bodies_by_address_and_in_total() {
     assert_eq!(two[1].body().hold(1).unwrap_err(), LimitReached::BodiesPerAddress);
     drop(only);
     assert!(two[1].body().hold(1).is_ok());
+}
+
+#[test]
+fn request_bodies_behind_a_trusted_proxy_count_for_the_client() {
+    let limiter = Arc::new(ClientLimiter::default());
+    let proxy = limiter.connect("192.0.2.9".parse().unwrap(), true, &limits()).unwrap();
+    let of = |client: &str| proxy.body_of(client.parse().unwrap());
+    let direct = connect(&limiter, HERE).unwrap().body();
+    let bodies = [of(HERE), of(HERE), of("192.0.2.2")];
+    direct.hold(20).unwrap();
+    bodies[0].hold(80).unwrap();
+    assert_eq!(bodies[1].hold(1).unwrap_err(), LimitReached::BodiesPerAddress);
+    bodies[2].hold(50).unwrap();
+    assert_eq!(of("192.0.2.3").hold(1).unwrap_err(), LimitReached::Bodies);
+    drop(direct);
+    bodies[1].hold(20).unwrap();
+    drop((bodies, proxy));
+    assert_eq!(all(&limiter), [0; 6]);
+    assert!(limiter.networks().is_empty(), "networks without bodies are forgotten");
 }
 
 #[test]

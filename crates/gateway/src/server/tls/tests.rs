@@ -278,6 +278,31 @@ fn requires_client_certificates_if_configured() {
 }
 
 #[test]
+fn refuses_client_certificates_with_more_than_four_intermediate_ones() {
+    let mut files = Files::new(&[&["shop.example"]]);
+    files.ask_clients(false);
+    let tls = files.tls();
+    let (cert, key) = files.authority.vouch(&["checkout.internal"], |_| {});
+    let cert = CertificateDer::from_pem_slice(cert.as_bytes()).unwrap();
+    // The others aren't needed, so that webpki would accept any number of them.
+    let shaken = |count: usize| {
+        let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(files.authority.roots())
+            .with_client_auth_cert(
+                vec![cert.clone(); 1 + count],
+                PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap(),
+            )
+            .unwrap();
+        shake(&tls, client, "shop.example").map(drop)
+    };
+    assert_eq!(shaken(4), Ok(()));
+    let error = shaken(5).unwrap_err();
+    assert!(error.starts_with("server: invalid peer certificate"), "{error}");
+}
+
+#[test]
 fn reloads_changed_certificates_and_ignores_invalid_ones() {
     let files = Files::new(&[&["old.example"]]);
     let tls = files.tls();

@@ -50,3 +50,22 @@ async fn loses_no_request_if_only_one_address_of_a_name_listens() {
         assert!(tried() - before < 5, "{protocol:?}: {before} and {}", tried());
     }
 }
+
+#[tokio::test]
+async fn finds_a_service_by_its_name_and_by_any_spelling_of_its_addresses() {
+    let target = Target::answering(None, |_| async { Response::new(full("ok")) }).await;
+    let port = target.address.port();
+    let shop = Shop::new(at(format!("http://localhost:{port}"), Protocol::Http1));
+    let shop = Shop(shop.0.with_resolver(Arc::new(Localhost)));
+    // The name is resolved by the first request.
+    shop.get("/").await.unwrap();
+    let host = ["localhost", "LocalHost", "127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "[0:0::1]"];
+    for authority in host.map(|host| format!("{host}:{port}")) {
+        assert!(shop.0.at(&authority).is_some(), "{authority}");
+    }
+    for authority in
+        [format!("127.0.0.2:{port}"), format!("local:{port}"), "localhost".into(), "[::1]".into()]
+    {
+        assert!(shop.0.at(&authority).is_none(), "{authority}");
+    }
+}

@@ -67,6 +67,16 @@ impl Authority {
 
 /// Returns the settings of a TLS server. It requests client certificates of an authority if one is given.
 fn server(identity: &Identity, clients: Option<&Authority>, protocols: &[&str]) -> ServerConfig {
+    server_of(vec![identity.0.der().clone()], identity, clients, protocols)
+}
+
+/// Returns the settings of a TLS server that presents this chain.
+fn server_of(
+    chain: Vec<CertificateDer<'static>>,
+    identity: &Identity,
+    clients: Option<&Authority>,
+    protocols: &[&str],
+) -> ServerConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
         ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
@@ -79,7 +89,7 @@ fn server(identity: &Identity, clients: Option<&Authority>, protocols: &[&str]) 
         None => builder.with_no_client_auth(),
     };
     let key = PrivateKeyDer::try_from(identity.1.serialize_der()).unwrap();
-    let mut config = builder.with_single_cert(vec![identity.0.der().clone()], key).unwrap();
+    let mut config = builder.with_single_cert(chain, key).unwrap();
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     config
 }
@@ -190,6 +200,18 @@ async fn refuses_invalid_certificates_before_sending() {
     // A private authority is not trusted unless it is configured.
     let (_target, url) = target(server(&authority.identity("localhost", |_| ()), None, &["h2"])).await;
     assert_eq!(authority.shop(url, |tls| tls.ca = None).fails("/").await, "upstream-unreachable");
+}
+
+#[tokio::test]
+async fn refuses_chains_of_more_than_four_intermediate_certificates() {
+    let authority = Authority::new();
+    let identity = authority.identity("localhost", |_| ());
+    // The others aren't needed, so that webpki would accept any number of them.
+    for (count, is_accepted) in [(4, true), (5, false)] {
+        let chain = vec![identity.0.der().clone(); 1 + count];
+        let (_target, url) = target(server_of(chain, &identity, None, &["h2"])).await;
+        assert_eq!(authority.shop(url, |_| ()).get("/").await.is_ok(), is_accepted, "{count}");
+    }
 }
 
 #[tokio::test]
