@@ -185,8 +185,8 @@ impl OffloadPool {
                 self.refund(&displaced.request);
                 rank
             }
-            Admission::Refused(error) => {
-                self.refund(&request);
+            Admission::Refused(error, refused) => {
+                self.refund(&refused.request);
                 self.lock().stats.reject(error.reason());
                 return Err(error);
             }

@@ -58,7 +58,9 @@ pub(crate) enum Admission {
     Queued(JobRank),
     /// The job took the place of another one, which is not served any more.
     Displaced(JobRank, QueuedJob),
-    Refused(OffloadError),
+    /// The job is returned, since dropping it may need the lock of the queue: it may own a request with a
+    /// job of its own.
+    Refused(OffloadError, QueuedJob),
 }
 
 impl JobQueue {
@@ -88,7 +90,7 @@ impl JobQueue {
             of_block += u64::from(other.shares_block(key));
         }
         if of_payer >= MAX_QUEUED_PER_PAYER {
-            return Admission::Refused(PAYER_QUEUE_FULL);
+            return Admission::Refused(PAYER_QUEUE_FULL, job);
         }
         let round = round.max(self.round + of_block / u64::from(BLOCK_SHARE));
         let rank = JobRank { round, owed_until, number: self.next };
@@ -103,7 +105,7 @@ impl JobQueue {
                 self.queued.insert(rank, job);
                 Admission::Displaced(rank, displaced)
             }
-            _ => Admission::Refused(OffloadError::QueueFull),
+            _ => Admission::Refused(OffloadError::QueueFull, job),
         }
     }
 

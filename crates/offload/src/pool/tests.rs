@@ -65,6 +65,31 @@ async fn bounds_the_queue_of_one_payer_and_keeps_room_for_others() {
 }
 
 #[tokio::test]
+async fn drops_refused_and_displaced_jobs_outside_of_the_lock() {
+    /// Like a request whose other call waits in the pool, it locks the queue when it is dropped.
+    struct Locks(OffloadPool, mpsc::Sender<bool>);
+    impl Drop for Locks {
+        fn drop(&mut self) {
+            let is_free = self.0.0.state.try_lock().is_ok();
+            self.1.send(is_free).unwrap();
+        }
+    }
+    let pool = pool(1, HOUR);
+    let (_go, _blocked) = block(&pool, 0).await;
+    let (dropped, drops) = mpsc::channel();
+    let run = |payer| {
+        let locks = Locks(pool.clone(), dropped.clone());
+        pool.run(of(payer), move |_| drop(locks)).boxed()
+    };
+    // One job too many for their payer, and then as many as there is room for, one of which displaces another.
+    let payers = (0..=MAX_QUEUED_PER_PAYER).map(|_| 1).chain(2..).take(MAX_QUEUED + 2);
+    let many = join_all(payers.map(run)).now_or_never();
+    assert!(many.is_none(), "most jobs wait");
+    let first: Vec<bool> = drops.try_iter().collect();
+    assert!(first.len() >= 2 && first.iter().all(|is_free| *is_free), "{first:?}");
+}
+
+#[tokio::test]
 async fn bounds_the_queue_and_displaces_the_job_with_the_worst_rank() {
     let pool = pool(1, HOUR);
     let (go, blocked) = block(&pool, 0).await;
