@@ -89,10 +89,11 @@ pub(crate) enum Reason {
     JoinNotArray(&'static str),
     #[error("it should be put into objects, and `{0}` is or has {1}")]
     JoinNotObject(Arc<str>, &'static str),
-    #[error("two rows have the same key: {0}")]
-    JoinDuplicate(String),
-    #[error("no row has the key of an item: {0}")]
-    JoinMissing(String),
+    // Keys are omitted, because `fields` may withhold them.
+    #[error("two rows have the same key")]
+    JoinDuplicate,
+    #[error("no row has the key of an item")]
+    JoinMissing,
     #[error("no key can be equal in `{on}`: the items have {left}, the rows {right}")]
     JoinKinds { on: String, left: String, right: String },
     #[error("several calls were made for a long list, and one of the responses is not an array")]
@@ -128,8 +129,8 @@ impl Reason {
             Self::Memory => "part-memory",
             Self::JoinNotArray(_) | Self::BatchNotArray => "join-not-array",
             Self::JoinNotObject(..) => "join-not-object",
-            Self::JoinDuplicate(_) => "join-duplicate",
-            Self::JoinMissing(_) => "join-missing",
+            Self::JoinDuplicate => "join-duplicate",
+            Self::JoinMissing => "join-missing",
             Self::JoinKinds { .. } => "join-kinds",
         }
     }
@@ -170,7 +171,7 @@ impl Reason {
             }
             Self::Memory => "Ask for less, or have the operator raise `limits.memory`.",
             Self::FanOut(_) => "Ask for fewer items, or have the operator raise `limits.fan_out`.",
-            Self::JoinDuplicate(_) => "The operator can write `one: first`, or join a list.",
+            Self::JoinDuplicate => "The operator can write `one: first`, or join a list.",
             Self::JoinKinds { .. } => "The operator can write `text: true` in the join.",
             Self::NothingAt(_) | Self::NoValue(_) | Self::WrongKind(..) | Self::EachNotArray(..) => {
                 "The operator should compare the declaration with the service's responses."

@@ -48,8 +48,8 @@ pub(crate) enum Reason {
     EmptyItem(Box<str>),
     /// The number of calls exceeds the limit: both numbers.
     TooMany(usize, usize),
-    /// Several items have this key.
-    Duplicate(String),
+    /// Several items have the same key. Its value is omitted, because the schema may hide it.
+    Duplicate,
     /// The objects' keys, by field, and the items' keys, by member, have no kind in common.
     Kinds { key: (Box<str>, String), item: (Box<str>, String) },
 }
@@ -70,7 +70,7 @@ impl Reason {
             | Self::PaddedHeader(_)
             | Self::EmptyItem(_) => "argument-unfit",
             Self::TooMany(..) => "link-calls",
-            Self::Duplicate(_) => "link-duplicate",
+            Self::Duplicate => "link-duplicate",
             Self::Kinds { .. } => "link-kinds",
         }
     }
@@ -124,8 +124,8 @@ impl Reason {
             Self::TooMany(calls, most) => {
                 format!("{calls} calls to the service `{service}` are needed, but {most} are allowed")
             }
-            Self::Duplicate(key) => {
-                format!("the service `{service}` has several items with the key {key} instead of one")
+            Self::Duplicate => {
+                format!("the service `{service}` has several items with the same key instead of one")
             }
             Self::Kinds { key: (key, left), item: (item, right) } => format!(
                 "no keys can be equal: `{key}` has {left}, `{item}` of the service `{service}` {right}. The operator can \

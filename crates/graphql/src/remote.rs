@@ -74,34 +74,38 @@ pub(crate) async fn entities(
     ground: &Ground,
     endpoint: &Endpoint<'_>,
     query: &Query,
-    batches: &[Batch<'_>],
+    batches: Vec<Batch<'_>>,
     variables: &[(&str, Bytes)],
 ) -> Fetched {
-    let count = batches.iter().map(|batch| batch.representations.len()).sum();
     let body = body(query, |out| {
         write_variables(out, variables);
-        for batch in batches {
+        for batch in &batches {
             write_name(out, batch.variable);
             write_list(out, batch.representations.iter().map(|text| &text[..]));
         }
     });
+    // The representations are freed before the call: a cancelled call's future is dropped on a serving thread.
+    let counts: Vec<_> =
+        batches.into_iter().map(|batch| (batch.alias, batch.representations.len())).collect();
+    let count: usize = counts.iter().map(|(_, count)| count).sum();
     let response = ask(ground, endpoint, body, true).await;
     offload::leave_for(work::RESULT * count).await;
     let response = match response {
         Ok(response) => response,
         Err(reason) => return failed(ground, endpoint, count, reason),
     };
-    sort(response, batches, &endpoint.name(ground))
+    sort(response, &counts, &endpoint.name(ground))
 }
 
-/// Assigns the entities and errors of a response to the targets.
-fn sort(response: Response, batches: &[Batch<'_>], service: &Arc<str>) -> Fetched {
+/// Assigns the entities and errors of a response to the targets, given the alias and the number of targets of
+/// each batch.
+fn sort(response: Response, counts: &[(&str, usize)], service: &Arc<str>) -> Fetched {
     // The alias, first target and number of targets of each batch.
-    let mut firsts = Vec::with_capacity(batches.len());
+    let mut firsts = Vec::with_capacity(counts.len());
     let mut first = 0;
-    for batch in batches {
-        firsts.push((batch.alias, first, batch.representations.len()));
-        first += batch.representations.len();
+    for &(alias, count) in counts {
+        firsts.push((alias, first, count));
+        first += count;
     }
     let mut sorted = Sorted::new(response.told, |path| {
         let [Value::String(alias), Value::Number(item), rest @ ..] = path else { return None };

@@ -27,10 +27,9 @@ impl Join<'_> {
         memory.take_for::<[Tree; 4]>(rows.len())?;
         let mut grouped = Grouped::with_capacity(rows.len());
         for row in root.items() {
-            let node = joins.row_key.find(row);
-            let is_second = grouped.add(node.and_then(key));
+            let is_second = grouped.add(joins.row_key.find(row).and_then(key));
             if is_second && joins.one == One::Only(true) {
-                return Err(Reason::JoinDuplicate(shown(node)));
+                return Err(Reason::JoinDuplicate);
             }
         }
         let is_one = joins.one != One::Only(false);
@@ -62,13 +61,12 @@ impl Join<'_> {
                 values.push(Tree::Array(list.into()));
                 continue;
             }
-            let node = joins.item_key.find(item);
-            let key = node.and_then(key);
+            let key = joins.item_key.find(item).and_then(key);
             kinds = key.as_ref().map_or(kinds, |key| kinds | key.kind());
             let group = key.as_ref().and_then(|key| grouped.find(key));
             found_any |= group.is_some();
             values.push(match group {
-                None if joins.missing == Missing::Error => return Err(Reason::JoinMissing(shown(node))),
+                None if joins.missing == Missing::Error => return Err(Reason::JoinMissing),
                 None if is_one => Tree::NULL,
                 None => empty.clone(),
                 Some(group) if is_one => grouped
@@ -94,12 +92,6 @@ impl Join<'_> {
         }
         Ok(values)
     }
-}
-
-/// Returns a key for a message, shortened because a service controls it.
-fn shown(node: Option<Node<'_>>) -> String {
-    let text = node.map_or(&b"null"[..], Node::text);
-    String::from_utf8_lossy(text).chars().take(40).collect()
 }
 
 #[cfg(test)]

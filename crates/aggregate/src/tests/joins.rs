@@ -55,6 +55,16 @@ async fn join_errors_have_distinct_codes() {
 }
 
 #[tokio::test]
+async fn join_errors_do_not_contain_keys() {
+    for (join, rows) in
+        [(r#""one": true"#, r#"[{"key":"secret"},{"key":"secret"}]"#), (r#""missing": "error""#, "[]")]
+    {
+        let (_, _, text) = rig(join, r#"[{"k":"secret"}]"#, rows).fails("/here").await;
+        assert!(!text.contains("secret"), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn optional_part_with_a_join_error_is_null() {
     let rig = Rig::new(
         r#"{"parts": {"items": {"get": "profile/items"},

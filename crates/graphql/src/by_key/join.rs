@@ -69,10 +69,7 @@ impl<'a> Join<'a> {
         match items[..] {
             [] => Found::Nothing,
             [item] => Found::One(item),
-            _ => {
-                let text = String::from_utf8_lossy(key.text()).chars().take(40).collect();
-                self.error(Reason::Duplicate(text))
-            }
+            _ => self.error(Reason::Duplicate),
         }
     }
 

@@ -116,5 +116,5 @@ async fn fetch(ground: &Ground, step: &Step, asked: Asked) -> Fetched {
     for ((alias, variable), representations) in aliases.iter().zip(representations) {
         batches.push(Batch { alias, variable, representations });
     }
-    remote::entities(ground, &endpoint, &document.query, &batches, &pairs).await
+    remote::entities(ground, &endpoint, &document.query, batches, &pairs).await
 }

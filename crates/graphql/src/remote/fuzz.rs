@@ -34,9 +34,7 @@ fn any_response_gives_each_target_a_result_with_valid_references() {
                 services::Response { status: StatusCode::OK, headers: HeaderMap::new(), body: body.into() };
             let answer = Answer::from(answer);
             let Some(Ok(response)) = Response::read(&answer).now_or_never() else { continue };
-            let representations = vec![Bytes::new(); 2];
-            let batch = Batch { alias: "_entities", variable: "representations", representations };
-            let fetched = sort(response, &[batch], &"shop".into());
+            let fetched = sort(response, &[("_entities", 2)], &"shop".into());
             assert_eq!(fetched.found.len(), 2);
             for found in &fetched.found {
                 match found {

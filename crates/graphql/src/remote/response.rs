@@ -14,6 +14,13 @@ use crate::reason::Reason;
 
 /// The maximum number of errors that are passed on from a response.
 const MOST_ERRORS: usize = 100;
+/// The maximum length in bytes of an error that is parsed. The values of a JSON text can take 40 times its
+/// length.
+const MOST_ERROR_BYTES: usize = 16 << 10;
+/// The maximum total length in bytes of the errors that are parsed from a response.
+const MOST_PARSED_BYTES: usize = 256 << 10;
+/// The maximum number of characters of the message of a longer error.
+const MOST_MESSAGE_CHARS: usize = 1024;
 /// The members of an error that are passed on. Locations are omitted, because they refer to the document sent
 /// to the service.
 const TOLD: [&str; 3] = ["message", "path", "extensions"];
@@ -42,7 +49,7 @@ impl Response {
                 is_response = true;
             } else if key.is(b"errors") && value.kind() == Kind::Array {
                 offload::leave_for(work::ERROR_BYTE * value.text().len()).await;
-                told = value.items().take(MOST_ERRORS).filter_map(error).collect();
+                told = errors(value);
                 is_response |= !told.is_empty();
             }
         }
@@ -51,6 +58,35 @@ impl Response {
         }
         Ok(Self { document: Arc::clone(document), data, told, status })
     }
+}
+
+/// Returns the errors that are passed on.
+fn errors(list: Node<'_>) -> Vec<Value> {
+    let mut parsed_bytes = 0;
+    let (mut told, objects) = (Vec::new(), |node: &Node<'_>| node.kind() == Kind::Object);
+    for node in list.items().take(MOST_ERRORS).filter(objects) {
+        let length = node.text().len();
+        if length > MOST_ERROR_BYTES {
+            told.push(only_message(node));
+            continue;
+        }
+        parsed_bytes += length;
+        if parsed_bytes > MOST_PARSED_BYTES {
+            break;
+        }
+        told.extend(error(node));
+    }
+    told
+}
+
+/// Returns an error with nothing but the beginning of its message.
+fn only_message(node: Node<'_>) -> Value {
+    let mut members = Map::new();
+    if let Some(text) = node.last_member(b"message").and_then(Node::string) {
+        let cut: String = String::from_utf8_lossy(&text).chars().take(MOST_MESSAGE_CHARS).collect();
+        members.insert("message".to_owned(), cut.into());
+    }
+    members.into()
 }
 
 /// Returns the members of an error that are passed on.

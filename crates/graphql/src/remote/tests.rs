@@ -82,12 +82,12 @@ async fn distinguishes_responses_that_are_not_graphql() {
 async fn entities_of(text: &str) -> (Fetched, serde_json::Value) {
     let rig = Rig::new(&[("POST /graphql", 200, text)]).await;
     let of = |id: u32| Bytes::from(format!(r#"{{"__typename":"A","id":{id}}}"#));
-    let batches = [
+    let batches = vec![
         Batch { alias: "_e0", variable: "r0", representations: vec![of(1), of(2)] },
         Batch { alias: "_e1", variable: "r1", representations: vec![of(3)] },
     ];
     let variables = [("n", Bytes::from_static(b"7"))];
-    let fetched = entities(&rig.ground(), &SHOP, &Query::new("query"), &batches, &variables).await;
+    let fetched = entities(&rig.ground(), &SHOP, &Query::new("query"), batches, &variables).await;
     (fetched, serde_json::from_str(&rig.last().body).unwrap())
 }
 
@@ -97,6 +97,37 @@ async fn finds_entities_by_batch_and_index() {
     assert_eq!(shown(&fetched), [r#"{"x":1}"#, "nothing", r#"{"x":3}"#]);
     let of = |id| json!({ "__typename": "A", "id": id });
     assert_eq!(sent["variables"], json!({ "n": 7, "r0": [of(1), of(2)], "r1": [of(3)] }));
+}
+
+#[tokio::test]
+async fn representations_are_freed_before_the_response_arrives() {
+    let rig = Rig::new(&[("POST /graphql", 200, r#"{"data":{"_e0":[{"x":1}]}}"#)]).await;
+    let (ground, query) = (rig.ground(), Query::new("query"));
+    let kept = Bytes::from(r#"{"__typename":"A","id":1}"#.to_owned());
+    let batch = Batch { alias: "_e0", variable: "r0", representations: vec![kept.clone()] };
+    let mut fetched = Box::pin(entities(&ground, &SHOP, &query, vec![batch], &[]));
+    assert!(!kept.is_unique());
+    assert!(futures_util::FutureExt::now_or_never(fetched.as_mut()).is_none());
+    assert!(kept.is_unique());
+    assert_eq!(shown(&fetched.await), [r#"{"x":1}"#]);
+}
+
+#[tokio::test]
+async fn only_the_message_of_a_long_error_is_passed_on() {
+    let long = |message: &str| {
+        let zeros = vec!["0"; 10_000].join(",");
+        format!(r#"{{"errors":[{{"message":"{message}","path":["a"],"extensions":{{"a":[{zeros}]}}}}]}}"#)
+    };
+    assert_eq!(asked(200, &long("no")).await.errors[0].told, [json!({ "message": "no" })]);
+    let cut = json!({ "message": "x".repeat(1024) });
+    assert_eq!(asked(200, &long(&"x".repeat(20_000))).await.errors[0].told, [cut]);
+}
+
+#[tokio::test]
+async fn errors_are_parsed_up_to_a_total_length() {
+    let error = json!({ "message": "x".repeat(15_000) }).to_string();
+    let text = format!(r#"{{"errors":[{}]}}"#, vec![error; 20].join(","));
+    assert_eq!(asked(200, &text).await.errors[0].told.len(), 17);
 }
 
 #[tokio::test]

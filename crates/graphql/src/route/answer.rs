@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
+use offload::Movable;
 use offload::polls::PollSite;
-use offload::{Movable, OffloadError};
 use services::{
     Body, BodyDeadlineExceeded, Budget, Call, Caller, Fingerprint, Problem, Told, by, uncomposed,
 };
@@ -131,8 +131,8 @@ impl Inner {
     }
 
     /// Executes an operation, or waits until the request's deadline for an equal one that is in flight. If the
-    /// pool refuses the work of the request that started it, the next one starts again. A caller whose quota is
-    /// used up waits for quota alone.
+    /// pool refuses the work of the request that started it, the next one starts again; a request that has
+    /// waited for several refused ones runs alone. A caller whose quota is used up waits for quota alone.
     async fn run(&self, operation: Operation, call: Call) -> Result<Answer, Box<dyn Problem>> {
         let is_query = operation.plan.kind == OperationKind::Query;
         let Some(flights) = self.flights.as_ref().filter(|_| is_query && !self.lacks_quota(&call)) else {
@@ -163,7 +163,7 @@ impl Inner {
                 None => return Ok(operation.run(&self.sources, call).await),
             }
         }
-        Err(uncomposed(OffloadError::QueueFull, &call.budget))
+        Ok(operation.run(&self.sources, call).await)
     }
 
     /// Creates the budget of an operation that several requests share, whose deadline depends on none of them.

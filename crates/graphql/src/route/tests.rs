@@ -514,3 +514,52 @@ async fn a_refused_response_fails_only_the_request_that_started_it() {
     assert!(text == answer, "{text:.300}");
     assert_eq!(rig.lines().len(), 2);
 }
+
+#[tokio::test]
+async fn a_request_runs_alone_after_several_refused_ones() {
+    let answer = long_answer();
+    let rig = Rig::new(&[("POST /graphql", 200, answer.as_str())]).await;
+    let pool = pool();
+    let route = route_of(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#, SDL, &pool);
+    let client = |last: u8| {
+        let address = std::net::Ipv4Addr::new(192, 0, 2, last).into();
+        let arrival = Some(Arrival { peer: address, client: address, is_secure: false });
+        Call { arrival, ..Call::unlimited() }
+    };
+    let (poor, other) = (client(1), client(2));
+    // The document is planned before, since that takes a place in the queue, too.
+    let ready = route.0.ready.load_full().expect("a schema");
+    ready.planner.plan("{ item { name } }", None).expect("a plan");
+    // The queue of the first client is full until the only thread is released.
+    let (release, wait) = std::sync::mpsc::channel::<()>();
+    let request = || JobRequest {
+        kind: "test",
+        payer: poor.quota_key().for_answers(),
+        estimate: Duration::ZERO,
+        deadline: Instant::now() + Duration::from_secs(3600),
+    };
+    let mut queued = vec![pool.run(request(), move |_| wait.recv().is_ok()).boxed()];
+    while queued.last_mut().expect("a job").now_or_never().is_none() {
+        queued.push(pool.run(request(), |_| true).boxed());
+    }
+    rig.stage.gate.forget_permits(usize::MAX);
+    let query = serde_json::json!({ "query": "{ item { name } }" });
+    let mut answered = asked_by(&route, &query, other).boxed();
+    for attempt in 0..planning::ATTEMPTS {
+        let body = services::body::full(query.to_string());
+        let started = Request::post("/").header(CONTENT_TYPE, "application/json").body(body);
+        let mut refused = route.handle(started.expect("a request"), poor.clone());
+        while rig.lines().len() == attempt {
+            assert!((&mut refused).now_or_never().is_none());
+            tokio::task::yield_now().await;
+        }
+        assert!((&mut answered).now_or_never().is_none());
+        rig.stage.gate.add_permits(1);
+        assert_eq!(refused.await.expect_err("a problem").code(), "answer-unfinished");
+    }
+    drop(release);
+    rig.stage.gate.add_permits(1);
+    let (text, _) = answered.await;
+    assert!(text == answer, "{text:.300}");
+    assert_eq!(rig.lines().len(), planning::ATTEMPTS + 1);
+}
