@@ -20,7 +20,10 @@ const MAX_HOST: usize = 255 + ":65535".len();
 /// rejects it.
 pub(crate) fn normalise_target<B>(request: &mut Request<B>) {
     let uri = request.uri();
-    let normal = uri.path_and_query().and_then(|target| path::normal_form(target.as_str()));
+    let Some(target) = uri.path_and_query().map(PathAndQuery::as_str) else { return };
+    // An empty path is `/` (RFC 9110, section 4.2.3).
+    let rooted = if target.starts_with('?') { Some(format!("/{target}")) } else { None };
+    let normal = path::normal_form(rooted.as_deref().unwrap_or(target)).or(rooted);
     let Some(target) = normal.and_then(|normal| PathAndQuery::try_from(normal).ok()) else { return };
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = Some(target);
@@ -167,6 +170,7 @@ mod tests {
         for (target, expected) in [
             ("/caf\u{e9}?q=\u{9b}\u{202e}", "/caf%C3%A9?q=%C2%9B%E2%80%AE"),
             ("http://shop.example/%61\u{85}", "http://shop.example/a%C2%85"),
+            ("http://shop.example?q=%61", "http://shop.example/?q=%61"),
             ("/%2e%2e/x", "/../x"),
             ("/plain?a=%61", "/plain?a=%61"),
             ("*", "*"),

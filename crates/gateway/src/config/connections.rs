@@ -6,7 +6,7 @@ use services::Bytes;
 
 /// Limits on the resources that clients may use at once. An address is the IPv4 address of the connected peer,
 /// or the first 64 bits of its IPv6 address. The first 48 bits of an IPv6 address, which often belong to one
-/// customer, may have 16 times as much as an address, but at most an eighth of what all clients may have, or as
+/// customer, may have 16 times as much as an address, but at most a quarter of what all clients may have, or as
 /// much as an address if that is more. The addresses of `trusted_proxies` are subject to the limits of all
 /// clients only, since they have many clients behind them; request bodies count for the client that they report.
 /// Above a limit, connections and requests are refused and responses are cut off;

@@ -63,7 +63,7 @@ impl Connection {
         };
         let link = Link::new(stream.local_addr().ok(), Some(Arc::clone(&self.permit)));
         let link = Arc::new(link.for_hosts(Arc::clone(&self.port.hosts)));
-        let stream = Lingering::new(stream, Arc::clone(&link));
+        let stream = Lingering::new(stream, Arc::clone(&link), self.port.tls.is_some());
         let address = self.address;
         let served = match self.port.tls.clone() {
             None => self.serve_clear(stream, link).await,

@@ -18,9 +18,9 @@ use crate::metrics::Page;
 
 /// The factor of a block's limits relative to those of a network, as in the quotas of background work.
 const BLOCK_SHARE: u64 = 16;
-/// The divisor of the limit of all clients that yields the most that a block has. It always has as much as a
-/// network.
-const BLOCKS: u64 = 8;
+/// The divisor of the limit of all clients that yields the most that a block has. By default that is twice as much
+/// as one network, which therefore can't take all of its block's.
+const BLOCKS: u64 = 4;
 /// The bytes of answers over HTTP/2 that count for their connection only. Most connections never have more, and
 /// over HTTP/1.1 a connection's single small answer is not counted either.
 const FREE_ANSWERS: u64 = 16 << 10;

@@ -34,8 +34,10 @@ pub(super) struct Lingering {
 }
 
 impl Lingering {
-    pub(super) fn new(stream: TcpStream, link: Arc<Link>) -> Self {
-        Self { stream: CooperativeStream::new(stream), link, until: None, pause: None }
+    pub(super) fn new(stream: TcpStream, link: Arc<Link>, is_tls: bool) -> Self {
+        let stream =
+            if is_tls { CooperativeStream::below_tls(stream) } else { CooperativeStream::new(stream) };
+        Self { stream, link, until: None, pause: None }
     }
 
     /// Reads and discards bytes until the client is done or the time is up.

@@ -36,6 +36,9 @@ pub(crate) use certificate::Certificate;
 /// The interval between checks of the files: a renewed certificate is in use within two seconds.
 pub(crate) const LOOK: Duration = Duration::from_secs(2);
 
+/// The maximum number of intermediate certificates of a client.
+const MAX_INTERMEDIATES: usize = 2;
+
 /// The protocols that clients may select, best first (RFC 7301).
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
@@ -154,7 +157,7 @@ fn verifier(
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
     let builder = if config.required { builder } else { builder.allow_unauthenticated() };
     let verifier = builder.build().map_err(|error| wrong(format!("{shown} can't be used: {error}")))?;
-    Ok(Arc::new(ChainLimitVerifier(verifier)))
+    Ok(Arc::new(ChainLimitVerifier { inner: verifier, max_intermediates: MAX_INTERMEDIATES }))
 }
 
 /// Reads the certificates in a file, at least one.

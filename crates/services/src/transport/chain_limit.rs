@@ -10,19 +10,24 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-/// The maximum number of intermediate certificates of a peer.
-const MAX_INTERMEDIATES: usize = 4;
-
 /// A certificate verifier that refuses long chains and leaves the others to the inner verifier.
 #[derive(Debug)]
-pub struct ChainLimitVerifier<V: ?Sized>(pub Arc<V>);
+pub struct ChainLimitVerifier<V: ?Sized> {
+    /// The verifier of the chains within the limit.
+    pub inner: Arc<V>,
+    /// The maximum number of intermediate certificates. With equal names in all certificates, 2 cause 5
+    /// verifications of signatures, and 4 cause 65.
+    pub max_intermediates: usize,
+}
 
-/// Checks the number of intermediate certificates.
-fn check_length(intermediates: &[CertificateDer<'_>]) -> Result<(), Error> {
-    if intermediates.len() > MAX_INTERMEDIATES {
-        return Err(CertificateError::BadEncoding.into());
+impl<V: ?Sized> ChainLimitVerifier<V> {
+    /// Checks the number of intermediate certificates.
+    fn check_length(&self, intermediates: &[CertificateDer<'_>]) -> Result<(), Error> {
+        if intermediates.len() > self.max_intermediates {
+            return Err(CertificateError::BadEncoding.into());
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 impl ServerCertVerifier for ChainLimitVerifier<dyn ServerCertVerifier> {
@@ -34,8 +39,8 @@ impl ServerCertVerifier for ChainLimitVerifier<dyn ServerCertVerifier> {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        check_length(intermediates)?;
-        self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+        self.check_length(intermediates)?;
+        self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
     }
 
     fn verify_tls12_signature(
@@ -44,7 +49,7 @@ impl ServerCertVerifier for ChainLimitVerifier<dyn ServerCertVerifier> {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, cert, dss)
+        self.inner.verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -53,33 +58,33 @@ impl ServerCertVerifier for ChainLimitVerifier<dyn ServerCertVerifier> {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, cert, dss)
+        self.inner.verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.inner.supported_verify_schemes()
     }
 
     fn requires_raw_public_keys(&self) -> bool {
-        self.0.requires_raw_public_keys()
+        self.inner.requires_raw_public_keys()
     }
 
     fn root_hint_subjects(&self) -> Option<&[DistinguishedName]> {
-        self.0.root_hint_subjects()
+        self.inner.root_hint_subjects()
     }
 }
 
 impl ClientCertVerifier for ChainLimitVerifier<dyn ClientCertVerifier> {
     fn offer_client_auth(&self) -> bool {
-        self.0.offer_client_auth()
+        self.inner.offer_client_auth()
     }
 
     fn client_auth_mandatory(&self) -> bool {
-        self.0.client_auth_mandatory()
+        self.inner.client_auth_mandatory()
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
+        self.inner.root_hint_subjects()
     }
 
     fn verify_client_cert(
@@ -88,8 +93,8 @@ impl ClientCertVerifier for ChainLimitVerifier<dyn ClientCertVerifier> {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        check_length(intermediates)?;
-        self.0.verify_client_cert(end_entity, intermediates, now)
+        self.check_length(intermediates)?;
+        self.inner.verify_client_cert(end_entity, intermediates, now)
     }
 
     fn verify_tls12_signature(
@@ -98,7 +103,7 @@ impl ClientCertVerifier for ChainLimitVerifier<dyn ClientCertVerifier> {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, cert, dss)
+        self.inner.verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -107,14 +112,14 @@ impl ClientCertVerifier for ChainLimitVerifier<dyn ClientCertVerifier> {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, cert, dss)
+        self.inner.verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.inner.supported_verify_schemes()
     }
 
     fn requires_raw_public_keys(&self) -> bool {
-        self.0.requires_raw_public_keys()
+        self.inner.requires_raw_public_keys()
     }
 }

@@ -121,8 +121,8 @@ async fn any(origin: &Origin, end: Instant) -> io::Result<TcpStream> {
 }
 
 async fn secure(origin: &Origin, socket: TcpStream) -> io::Result<Stream> {
-    let socket = CooperativeStream::new(socket);
-    let Some(tls) = &origin.tls else { return Ok(Either::Left(socket)) };
+    let Some(tls) = &origin.tls else { return Ok(Either::Left(CooperativeStream::new(socket))) };
+    let socket = CooperativeStream::below_tls(socket);
     let connector = TlsConnector::from(Arc::clone(&tls.config));
     Ok(Either::Right(Box::new(connector.connect(tls.name.clone(), socket).await?)))
 }

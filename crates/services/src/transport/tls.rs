@@ -21,6 +21,9 @@ use crate::config::{Protocol, ServiceTlsConfig};
 /// The maximum size of a certificate file in bytes.
 const LARGEST: u64 = 1 << 20;
 
+/// The maximum number of intermediate certificates of a service.
+const MAX_INTERMEDIATES: usize = 4;
+
 /// The hint for an invalid key.
 const KEY: &str = "Write the private key of `cert`, in PEM and not encrypted.";
 
@@ -77,7 +80,10 @@ pub(crate) fn client(
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable(error.to_string()))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(ChainLimitVerifier(verifier)));
+        .with_custom_certificate_verifier(Arc::new(ChainLimitVerifier {
+            inner: verifier,
+            max_intermediates: MAX_INTERMEDIATES,
+        }));
     let made_of = MadeOf {
         protocol,
         authorities: authorities.map(|(chain, _)| chain),
