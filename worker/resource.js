@@ -12,8 +12,11 @@ const METHODS = ["get", "head", "post", "put", "patch", "delete", "options"];
  */
 const HAS_BODY = [false, false, true, true, true, false, false];
 
+/** Methods that may change something: post, put, patch, delete. */
+const CHANGES = [false, false, true, true, true, true, false];
+
 /** The status of a refused call, the same as for a target that is not allowed. */
-const NO_SEGMENT = 403;
+const REFUSED = 403;
 
 /** A call failed or its response is not 2xx. */
 export class ResourceError extends Error {
@@ -81,16 +84,16 @@ export class Resource {
     const { kind, content } = bodyOf(body, stringify);
     const [first] = this.texts;
     // `//host` refers to another host, as in any URL.
-    if (first[0] !== "/" || first[1] === "/") return { url: this.#filled(values), query: "", kind, content };
+    if (first[0] !== "/" || first[1] === "/") return { url: this.#filled(method, values), query: "", kind, content };
     return { ...this.#internal(values), kind, content };
   }
 
-  #filled(values) {
+  #filled(method, values) {
     const { texts } = this;
     let url = texts[0];
     let isQuery = url.includes("?");
     for (let i = 1; i < texts.length; i++) {
-      url += (isQuery ? encode(values[i - 1] ?? "") : this.#segment(values, i - 1)) + texts[i];
+      url += (isQuery ? this.#parameter(method, values, i - 1) : this.#segment(values, i - 1)) + texts[i];
       isQuery ||= texts[i].includes("?");
     }
     return url;
@@ -114,6 +117,17 @@ export class Resource {
   }
 
   /**
+   * Returns the text for a hole in the query. A service may take an absent value to mean everything, which a change
+   * must not.
+   */
+  #parameter(method, values, i) {
+    const value = values[i];
+    if (!CHANGES[method] || !isAbsent(value)) return encode(value ?? "");
+    const rule = "not undefined, null, an empty list or a list with an empty text in it";
+    throw new ResourceError(`argument ${i + 1} of '${this}' can't be in the query of a ${METHODS[method]}: ${rule} (S rule 15)`, REFUSED);
+  }
+
+  /**
    * Returns the text for a hole in the path. Anything but a segment, or a part of one, would change the path
    * to that of another resource.
    */
@@ -123,7 +137,7 @@ export class Resource {
     const text = isText ? textOf(value) : "";
     if (text !== "" && text !== "." && text !== ".." && !/[/\\\p{Cc}]/u.test(text)) return encodeURIComponent(text);
     const rule = "not empty, no `.` or `..`, no slash, backslash or control character";
-    throw new ResourceError(`argument ${i + 1} of '${this}' can't be a segment of a path: ${rule} (S rule 15)`, NO_SEGMENT);
+    throw new ResourceError(`argument ${i + 1} of '${this}' can't be a segment of a path: ${rule} (S rule 15)`, REFUSED);
   }
 
   /** Returns the parameters, which begin inside a literal part. */
@@ -207,6 +221,12 @@ function computed(value) {
   const type = typeof value;
   if (type === "string" || type === "number" || type === "boolean" || type === "bigint") return String(value);
   throw new TypeError(`a part of a resource's URL is ${value === null ? "null" : type}, not text (S rule 15)`);
+}
+
+/** Whether a value is missing, or a list that is empty or has an empty item. */
+function isAbsent(value) {
+  if (!Array.isArray(value)) return value === undefined || value === null;
+  return value.length === 0 || value.some((item) => String(item ?? "") === "");
 }
 
 function encode(value) {

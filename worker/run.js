@@ -2,7 +2,7 @@
 
 import { SITE, describe, stackOf, unspeakable } from "./errors.js";
 import { ANSWER, CALL, COMMIT, DECLARE, END, FAIL, REMOVE, TWICE } from "./frames.js";
-import { checkShared } from "./intrinsics.js";
+import { checkShared, isDamaged } from "./intrinsics.js";
 import { par, pfor } from "./par.js";
 import { snapshot } from "./program.js";
 import { METHODS, Response, checkedStatus } from "./query.js";
@@ -13,6 +13,9 @@ import { stringify } from "./views.js";
 /** Flags of a call: its response goes to the client; no code reads its response. */
 const PASSES = 1;
 const UNREAD = 2;
+
+/** The kind of a failure whose handler damaged the worker, whatever it threw. */
+const DAMAGED = 7;
 
 const HAS_ANSWER = 1;
 const HAS_CHANGES = 2;
@@ -192,7 +195,13 @@ export class Run {
     if (this.ended) return;
     this.#undo();
     const { kind, site, status, message, stack } = describe(error);
-    const frame = this.worker.outbox.begin(FAIL, this.id).u8(kind).u32(site).u16(status);
+    const damages = isDamaged();
+    if (damages) {
+      // The gateway ignores the frames behind this one.
+      this.#answer = undefined;
+      this.worker.sendAnswers();
+    }
+    const frame = this.worker.outbox.begin(FAIL, this.id).u8(damages ? DAMAGED : kind).u32(site).u16(status);
     frame.text(message).text(stack).end();
     this.#end();
   }

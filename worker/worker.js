@@ -108,7 +108,7 @@ export class Worker {
 
   /**
    * Ends a worker that a handler has damaged, once its frames are written. The gateway starts a new one, and
-   * repeats the runs in it.
+   * repeats the other runs in it.
    */
   close() {
     if (this.#isClosing) return;
@@ -160,6 +160,12 @@ export class Worker {
 
   #send() {
     if (this.#isClosing) return;
+    this.sendAnswers();
+    this.outbox.flush();
+  }
+
+  /** Sends the responses of runs that continue. */
+  sendAnswers() {
     for (const run of this.#answered) {
       try {
         run.sendAnswer();
@@ -168,7 +174,6 @@ export class Worker {
       }
     }
     this.#answered.length = 0;
-    this.outbox.flush();
   }
 
   /** Handles a frame; an invalid frame must not block those behind it. */

@@ -354,6 +354,25 @@ test("a worker whose constructor of arrays a handler deletes fails the run and e
   }
 });
 
+test("a run that damages its worker is reported as the cause, whatever it throws, behind the responses of others", async (t) => {
+  const damage = "delete Object.getPrototypeOf([])[query.name]";
+  for (const handler of [plain(damage), plain(`${damage}; throw 1`), async(`$r.respond("done"); ${damage}; await ${call}`)]) {
+    const g = await gateway(t, { calls: () => undefined });
+    const program = await g.service([handler, async(`$r.respond("early"); await ${call}`)]);
+    const runs = [];
+    g.together(() => {
+      runs.push(g.start_run(program, 1));
+      runs.push(g.start_run(program, 0, { query: { name: "constructor" } }));
+    });
+    const [other, culprit] = runs;
+    const fail = await culprit.ended;
+    assert.deepEqual([fail.type, fail.kind], [FAIL, 7]);
+    assert.ok(!culprit.frames.some(({ type }) => type === ANSWER));
+    assert.deepEqual(other.frames.filter(({ type }) => type === ANSWER).map(({ body }) => body), ["early"]);
+    await g.exited;
+  }
+});
+
 test("objects may have members of their own with inherited names, and packages may add polyfills", async (t) => {
   const g = await gateway(t);
   const helpers = `

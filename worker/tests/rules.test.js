@@ -364,10 +364,10 @@ const holes = JSON.parse(readFileSync(new URL("holes.json", import.meta.url), "u
 
 test("rule 15: a hole in a path takes a segment, and an absent value is empty in a query", async (t) => {
   const g = await gateway(t, { calls: () => ({}) });
-  const call = (pieces) => async(`await $r.call(9, $s.resource(${pieces}), 5, [query.value]); $r.respond("called")`);
+  const call = (pieces, method) => async(`await $r.call(9, $s.resource(${pieces}), ${method}, [query.value]); $r.respond("called")`);
   const pass = async(`return $r.pass(9, $s.resource(["http://x/items/", ""]), 0, [query.value])`);
   const caught = async(`try { await $r.call(9, $s.resource(["/items/", ""]), 0, [query.value]) } catch (e) { $r.respond([e.name, e.status, e.message]) }`);
-  const program = await g.service([call(`["http://x/items/", ""]`), call(`["/items/", "?a=1"]`), call(`["http://x/items?q=", ""]`), pass, caught]);
+  const program = await g.service([call(`["http://x/items/", ""]`, 5), call(`["/items/", "?a=1"]`, 5), call(`["http://x/items?q=", ""]`, 0), pass, caught]);
   for (const { value, path, query } of [{ query: "" }, ...holes]) {
     const name = JSON.stringify(value);
     const body = { kind: JSON_TEXT, content: JSON.stringify({ value }) };
@@ -384,6 +384,22 @@ test("rule 15: a hole in a path takes a segment, and an absent value is empty in
     403,
     "argument 1 of '/items/@' can't be a segment of a path: not empty, no `.` or `..`, no slash, backslash or control character (S rule 15)",
   ]);
+});
+
+test("rule 15: a change has no absent value in its query", async (t) => {
+  const g = await gateway(t, { calls: () => ({}) });
+  const methods = [2, 3, 4, 5];
+  const program = await g.service(methods.map((method) => async(`await $r.call(9, $s.resource(["http://x/items?q=", ""]), ${method}, [query.value]); $r.respond("called")`)));
+  for (const handler of methods.keys()) {
+    const run = (value) => g.run(program, handler, { body: { kind: JSON_TEXT, content: JSON.stringify({ value }) } });
+    for (const value of [undefined, null, [], [""], [null], ["", ""], ["a", ""]]) {
+      const { frames, kind, site, status } = await run(value);
+      assert.deepEqual([frames.length, kind, site, status], [1, 1, 9, 403], `${JSON.stringify(value)} is refused without a call`);
+    }
+    for (const [value, query] of [["", ""], [0, "0"], [false, "false"], [["a", 1], "a%2C1"]]) {
+      assert.equal((await run(value)).frames[0].url, `http://x/items?q=${query}`);
+    }
+  }
 });
 
 test("rule 15: too few or too many arguments, and parts that are not text", async (t) => {

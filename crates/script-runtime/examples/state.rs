@@ -20,7 +20,12 @@ const HANDLERS: usize = 3;
 fn plan() -> Plan {
     let cell =
         |key: &str| PlanCell { name: key.to_owned(), key: key.into(), scope: Scope::Service, eager: false };
-    let resource = |key: &str, is_dynamic| PlanResource { key: key.into(), is_dynamic, cells: Vec::new() };
+    let resource = |key: &str, is_dynamic: bool| PlanResource {
+        key: key.into(),
+        path: (!is_dynamic).then(|| key.into()),
+        is_dynamic,
+        cells: Vec::new(),
+    };
     let mut cells = vec![cell("counter"), cell("short"), cell("long")];
     cells.push(PlanCell { scope: Scope::Resource(1), ..cell("/made total") });
     Plan {

@@ -46,7 +46,7 @@ enum Charset {
 /// The reason why a request body is not of its media type.
 #[derive(Debug)]
 pub(crate) enum InvalidBody {
-    Json(serde_json::Error),
+    Json(String),
     /// A text that is not valid UTF-8.
     Text,
 }
@@ -157,7 +157,10 @@ fn valid(declared: Representation, bytes: Bytes) -> Result<Payload, InvalidBody>
     }
     Ok(match declared {
         Representation::Json => {
-            serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).map_err(InvalidBody::Json)?;
+            // Skipped strings are not checked for UTF-8.
+            let text = std::str::from_utf8(&bytes).map_err(|error| InvalidBody::Json(error.to_string()))?;
+            serde_json::from_str::<serde::de::IgnoredAny>(text)
+                .map_err(|error| InvalidBody::Json(error.to_string()))?;
             Payload::json(bytes)
         }
         Representation::Text(Charset::Utf8 | Charset::Undeclared) => match Payload::text(bytes) {
@@ -322,6 +325,15 @@ mod tests {
     fn parameters_keep_the_order_of_the_url() {
         assert_eq!(parameters(Some("b=%22&a=1&b=2&%0A=")), r#"{"b":["\"","2"],"a":"1","\n":""}"#);
         assert_eq!(parameters(Some("&")), "{}");
+    }
+
+    #[test]
+    fn a_json_request_body_must_be_utf_8() {
+        let read = |body: &'static [u8]| valid(Representation::Json, Bytes::from_static(body));
+        for body in [b"\"\xff\"".as_slice(), b"{\"M\xfcller\":1}", b"[\"\xed\xa0\x80\"]", b"\"\xc3"] {
+            assert!(matches!(read(body), Err(InvalidBody::Json(_))), "{}", body.escape_ascii());
+        }
+        assert_eq!(read("\"ä\"".as_bytes()).expect("JSON").kind, Kind::Json);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::state::Edition;
 use crate::table::Table;
-use crate::workers::{Pool, Source};
+use crate::workers::{Place, Pool, Source};
 
 /// A handler that has ended this many workers runs alone from then on.
 const STRIKES: u32 = 2;
@@ -92,9 +92,18 @@ impl Generation {
         self.strikes.get(handler).is_some_and(|strikes| strikes.load(Relaxed) >= STRIKES)
     }
 
+    /// Returns a slot in a worker for a run of a handler; in a dedicated one, if either must run alone.
+    pub(crate) async fn slot(&self, handler: usize, path: &str, alone: bool) -> Place {
+        if alone || self.runs_alone(handler) {
+            return self.pool.place_alone(self.number).await;
+        }
+        let key = self.key(&self.service().handlers[handler], path);
+        self.pool.place(self.number, key).await
+    }
+
     /// Returns the key by which a writer is assigned to a worker: writers of the same group get the same
     /// worker.
-    pub(crate) fn key(&self, handler: &Handler, path: &str) -> Option<u64> {
+    fn key(&self, handler: &Handler, path: &str) -> Option<u64> {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let group = handler.group.filter(|_| handler.class == Class::Writer)?;
         let is_shared = self.service().groups.get(group).is_none_or(|group| group.shared);

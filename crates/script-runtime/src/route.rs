@@ -361,7 +361,7 @@ impl Script {
         };
         let body = ask::payload(pool, seen, &head.headers, bytes).await.map_err(unread)?;
         let body = body.map_err(|error| match error {
-            InvalidBody::Json(error) => ScriptError::BodyJson(error.to_string()),
+            InvalidBody::Json(error) => ScriptError::BodyJson(error),
             InvalidBody::Text => ScriptError::BodyText,
         })?;
         let query = head.uri.query().unwrap_or_default();

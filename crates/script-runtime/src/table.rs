@@ -1,7 +1,6 @@
 //! The routing table of a service: finds the handler of a path and a method. Literal paths are matched first,
 //! then the instances that were created at run time; both match exactly (rule 22).
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use script::{Method, Path, Resource, Service};
@@ -39,7 +38,8 @@ impl Table {
         Self { literal }
     }
 
-    /// Routes a path and a method. A path without an exact match is tried percent-decoded.
+    /// Routes a path and a method. Paths match exactly or percent-decoded. Literal paths are tried first in both
+    /// forms, so that no instance can take the requests for them.
     pub(crate) async fn find(
         &self,
         service: &Service,
@@ -47,14 +47,18 @@ impl Table {
         method: Option<Method>,
         path: &str,
     ) -> Result<Found, Error> {
-        for path in [Cow::Borrowed(path)].into_iter().chain(decoded(path)) {
-            if let Some(resource) = self.literal.get(&*path).and_then(|index| service.resources.get(*index)) {
-                return Ok(found(resource, method, path.into_owned(), None));
+        let decoded = decoded(path);
+        let paths = || [Some(path), decoded.as_deref()].into_iter().flatten();
+        for path in paths() {
+            if let Some(resource) = self.literal.get(path).and_then(|index| service.resources.get(*index)) {
+                return Ok(found(resource, method, path.to_owned(), None));
             }
-            if let Some(instance) = Box::pin(edition.instance(&path)).await?
+        }
+        for path in paths() {
+            if let Some(instance) = Box::pin(edition.instance(path)).await?
                 && let Some(resource) = service.resources.get(instance.resource())
             {
-                return Ok(found(resource, method, path.into_owned(), Some(instance)));
+                return Ok(found(resource, method, path.to_owned(), Some(instance)));
             }
         }
         Ok(Found::Nothing)
@@ -96,7 +100,7 @@ fn allow(resource: &Resource, is_instance: bool) -> String {
 
 /// Returns the percent-decoded path, if it differs and is valid UTF-8. An encoded slash is not a separator (RFC 3986,
 /// section 2.2), so a path with one is not decoded.
-fn decoded(path: &str) -> Option<Cow<'_, str>> {
+fn decoded(path: &str) -> Option<String> {
     if !path.contains('%') {
         return None;
     }
@@ -119,7 +123,7 @@ fn decoded(path: &str) -> Option<Cow<'_, str>> {
             }
         }
     }
-    String::from_utf8(bytes).ok().filter(|text| text != path).map(Cow::Owned)
+    String::from_utf8(bytes).ok().filter(|text| text != path)
 }
 
 fn hex(digit: u8) -> Option<u8> {

@@ -28,7 +28,12 @@ const WRITERS: usize = 4;
 
 fn plan() -> Plan {
     let cell = |key: &str, scope| PlanCell { name: key.to_owned(), key: key.into(), scope, eager: true };
-    let resource = |key: &str, is_dynamic| PlanResource { key: key.into(), is_dynamic, cells: Vec::new() };
+    let resource = |key: &str, is_dynamic: bool| PlanResource {
+        key: key.into(),
+        path: (!is_dynamic).then(|| key.into()),
+        is_dynamic,
+        cells: Vec::new(),
+    };
     Plan {
         service: "Shop".to_owned(),
         cells: vec![cell("done", Scope::Service), cell("last", Scope::Service)],

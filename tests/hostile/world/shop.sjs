@@ -10,5 +10,14 @@ service shop {
     on PUT { ((tree[query.a] ??= {})[query.b] ??= {})[query.c] = query.value; respond true }
   }
   res '/echo' on POST { respond query }
+  res '/lists/total' {
+    state total = 0
+    on PUT { total++; respond total }
+  }
+  res '/lists' on POST {
+    var name = query.name
+    res '/lists/' + name on GET { respond name }
+    respond { 201: { Location: '/lists/' + name } }
+  }
   res '/go' on GET { respond { 302: { Location: query.to } } }
 }

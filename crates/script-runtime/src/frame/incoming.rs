@@ -132,6 +132,13 @@ pub(crate) struct Fail {
     pub(crate) stack: String,
 }
 
+impl Fail {
+    /// Whether the handler damaged its worker, which ends.
+    pub(crate) fn is_damage(&self) -> bool {
+        self.kind == 7
+    }
+}
+
 /// Splits a byte stream into frames.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {

@@ -1,16 +1,21 @@
 //! Entering a worker: the state that a run needs is sent before it on the same connection.
 
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use script::Class;
+use tokio::runtime::Handle;
 use tokio::task::yield_now;
 
+use super::lost::AGAIN;
 use super::{Run, Ticket};
 use crate::ask;
 use crate::frame::{self, Forget, From, Out, StateKind};
+use crate::generation::Generation;
 use crate::problem::ScriptError;
 use crate::state::{Frame, Instance, WriteTicket};
+use crate::work::spawn;
 use crate::workers::{Event, Place};
 
 /// The result of sending a run to a worker.
@@ -26,18 +31,50 @@ enum Sent {
 pub(super) struct Entered {
     pub(super) place: Arc<Place>,
     pub(super) is_over: bool,
+    generation: Weak<Generation>,
+    handler: usize,
 }
 
 impl Entered {
-    fn new(place: Place) -> Self {
-        Self { place: Arc::new(place), is_over: false }
+    fn new(place: Place, generation: &Arc<Generation>, handler: usize) -> Self {
+        Self { place: Arc::new(place), is_over: false, generation: Arc::downgrade(generation), handler }
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        if !self.is_over && !self.place.worker.is_gone() {
-            self.place.worker.say(|out| out.cancel(self.place.run));
+        if self.is_over {
+            return;
+        }
+        let run = self.place.run;
+        if !self.place.worker.is_gone() {
+            self.place.worker.say(|out| {
+                out.cancel(run);
+                out.ping(run);
+            });
+        }
+        // There is no runtime, and no next run, while the gateway ends.
+        if Handle::try_current().is_ok() {
+            spawn(follow_cancelled(Arc::clone(&self.place), self.generation.clone(), self.handler));
+        }
+    }
+}
+
+/// Waits until a worker has cancelled a run, and records it for the handler if the run ends the worker first:
+/// its client may disconnect before that.
+async fn follow_cancelled(place: Arc<Place>, generation: Weak<Generation>, handler: usize) {
+    loop {
+        match poll_fn(|context| place.poll_event(context)).await {
+            Event::From(From::Pong) => return,
+            Event::From(_) => {}
+            Event::Lost { loss, .. } => {
+                if loss.culprit == Some(place.run)
+                    && let Some(generation) = generation.upgrade()
+                {
+                    generation.strike(handler, 1);
+                }
+                return;
+            }
         }
     }
 }
@@ -47,13 +84,8 @@ impl Run {
     pub(super) async fn enter(&mut self, alone: bool) -> Result<(), ScriptError> {
         let generation = Arc::clone(&self.generation);
         let handler = &generation.service().handlers[self.handler];
-        let (pool, number) = (&generation.pool, generation.number);
-        let place = if alone || generation.runs_alone(self.handler) {
-            pool.place_alone(number).await
-        } else {
-            pool.place(number, generation.key(handler, &self.ask.path)).await
-        };
-        let mut entered = Entered::new(place);
+        let place = generation.slot(self.handler, &self.ask.path, alone).await;
+        let mut entered = Entered::new(place, &generation, self.handler);
         let worker = Arc::clone(&entered.place.worker);
         let reads = handler.reads;
         let query = if reads.query { self.ask.query.clone() } else { Bytes::new() };
@@ -82,7 +114,7 @@ impl Run {
                     return Sent::Part;
                 }
                 let run = frame::Run {
-                    program: number,
+                    program: generation.number,
                     service: u16::try_from(generation.service).unwrap_or(u16::MAX),
                     handler: u16::try_from(self.handler).unwrap_or(u16::MAX),
                     is_writer: handler.class == Class::Writer,
@@ -114,12 +146,12 @@ impl Run {
         Ok(())
     }
 
-    /// Initialises cells that have no value yet.
+    /// Initialises cells that have no value yet. After the loss of the worker they still have none, and the next
+    /// attempt runs alone.
     pub(super) async fn initialise(&mut self, mut ticket: WriteTicket) -> Result<(), ScriptError> {
         let generation = Arc::clone(&self.generation);
-        let handler = &generation.service().handlers[self.handler];
-        let place = generation.pool.place(generation.number, generation.key(handler, &self.ask.path)).await;
-        let mut entered = Entered::new(place);
+        let place = generation.slot(self.handler, &self.ask.path, self.lost > 0).await;
+        let mut entered = Entered::new(place, &generation, self.handler);
         let (place, worker) = (Arc::clone(&entered.place), Arc::clone(&entered.place.worker));
         let planned: Vec<u16> =
             ticket.planned().iter().map(|cell| u16::try_from(*cell).unwrap_or(u16::MAX)).collect();
@@ -155,7 +187,7 @@ impl Run {
             yield_now().await;
         }
         ticket.begin();
-        let event = match std::future::poll_fn(|context| place.poll_event(context)).await {
+        let event = match poll_fn(|context| place.poll_event(context)).await {
             Event::From(From::Long(frame)) => match self.parsed(&worker, frame).await {
                 Ok(from) => Event::From(from),
                 Err(error) => {
@@ -191,11 +223,11 @@ impl Run {
             Event::Lost { loss, .. } => {
                 entered.is_over = true;
                 ticket.end();
-                if loss.culprit == Some(place.run) {
-                    let at = generation.place(self.handler).to_owned();
-                    return Err(ScriptError::Time { at, limit: self.setup.limits.time.0 });
+                if let Some(error) = self.culprit_error(&place, &loss) {
+                    return Err(error);
                 }
-                Err((&*loss).into())
+                self.lost += 1;
+                if self.lost > AGAIN { Err((&*loss).into()) } else { Ok(()) }
             }
         }
     }

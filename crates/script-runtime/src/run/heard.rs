@@ -142,7 +142,7 @@ impl Run {
     }
 
     /// Converts a handler's failure to the error for the client; logs the details.
-    fn blamed(&self, fail: frame::Fail) -> ScriptError {
+    pub(super) fn blamed(&self, fail: frame::Fail) -> ScriptError {
         let at = self.generation.origin(self.handler, fail.site, &fail.stack);
         let message = fail.message;
         match (fail.kind, fail.status) {

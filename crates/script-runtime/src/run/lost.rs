@@ -2,30 +2,23 @@
 //!
 //! A run without effects is repeated in another worker, unnoticed by its client. If the run may have ended
 //! the worker itself, but this is not certain, it runs alone the second time; if that worker ends too, the
-//! run was the cause. So a single bad request costs two workers, but no response to other requests.
+//! run was the cause. A run that waits for calls becomes a suspect at its second loss only, since other code of
+//! its handler may compute meanwhile. So a single bad request costs two or three workers, but no response to
+//! other requests.
 
 use super::Run;
 use crate::problem::ScriptError;
-use crate::workers::Loss;
+use crate::workers::{Loss, Place};
 
 /// The maximum number of repetitions of a run.
-const AGAIN: u32 = 3;
+pub(super) const AGAIN: u32 = 3;
 
 impl Run {
     pub(super) async fn lost(&mut self, loss: &Loss, was_busy: bool) -> Result<(), ScriptError> {
         let Some(mut entered) = self.entered.take() else { return Err(loss.into()) };
         entered.is_over = true;
-        if loss.culprit == Some(entered.place.run) {
-            self.generation.strike(self.handler, 1);
-            let at = self.generation.place(self.handler).to_owned();
-            return Err(ScriptError::Time { at, limit: self.setup.limits.time.0 });
-        }
-        if entered.place.worker.is_alone() {
-            // This run also ended the worker that it shared with others before.
-            self.generation.strike(self.handler, 2);
-            let at = self.generation.place(self.handler);
-            tracing::error!(target: "script", at, "the handler ended its worker: {}", loss.text);
-            return Err(loss.into());
+        if let Some(error) = self.culprit_error(&entered.place, loss) {
+            return Err(error);
         }
         self.lost += 1;
         if !self.is_clean || self.lost > AGAIN {
@@ -35,14 +28,33 @@ impl Run {
         self.calls.begin_again();
         self.reply = None;
         self.removes = false;
-        let is_suspect = was_busy && loss.culprit.is_none();
+        let is_suspect = loss.culprit.is_none() && (was_busy || self.lost > 1);
         if is_suspect {
             let at = self.generation.place(self.handler);
             tracing::warn!(
                 target: "script", at,
-                "the worker ended while the handler kept it busy; the handler is run again, alone: {}", loss.text
+                "the worker ended, perhaps because of the handler, which is run again, alone: {}", loss.text
             );
         }
         self.enter(is_suspect).await
+    }
+
+    /// Returns the error for the client if the run in this slot ended its worker; records it for its handler.
+    pub(super) fn culprit_error(&self, place: &Place, loss: &Loss) -> Option<ScriptError> {
+        let at = self.generation.place(self.handler);
+        if loss.culprit == Some(place.run) {
+            self.generation.strike(self.handler, 1);
+            return Some(match &loss.fail {
+                Some(fail) => self.blamed(fail.clone()),
+                None => ScriptError::Time { at: at.to_owned(), limit: self.setup.limits.time.0 },
+            });
+        }
+        if place.worker.is_alone() {
+            // This run also ended the worker that it shared with others before.
+            self.generation.strike(self.handler, 2);
+            tracing::error!(target: "script", at, "the handler ended its worker: {}", loss.text);
+            return Some(loss.into());
+        }
+        None
     }
 }

@@ -4,10 +4,10 @@
 //! one is applied by the pool, while the group's slot keeps other writers waiting. A *courier* submits
 //! finished commits to the store, in order and pipelined. It waits only for the first version of a new cell,
 //! since the store chooses it. When the store refuses a commit, all commits based on it are refused as well,
-//! and the group is rolled back to its durable version. Its cells then get new numbers, so that workers do
-//! not mistake their copies for the current values.
+//! and the group is rolled back to its durable version. The cells of these commits then get new numbers, so
+//! that workers do not mistake their copies for the current values.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -258,8 +258,9 @@ impl Group {
         let version = inner.finished;
         inner.queue.push_back(Sealed { version, writes, lease, removes, answer: sender });
         let is_carried = std::mem::replace(&mut inner.is_carried, true);
-        drop(inner);
+        // Under the lock, so that the worker is not sent its own changes.
         self.home.shared.workers.wrote(worker, &cells, version);
+        drop(inner);
         if is_carried {
             self.arrived.notify_one();
         } else {
@@ -340,8 +341,10 @@ impl Group {
         if let Some(lease) = &sealed.lease {
             batch = batch.fenced(lease);
         }
-        if let Some((path, _)) = &sealed.removes {
-            let own = keys.instance(path);
+        if let Some((path, _)) = &sealed.removes
+            && let Some(known) = self.home.instances.find(path)
+        {
+            let own = keys.instance(path, &known.site);
             sealed.writes.retain(|(key, _)| !key.starts_with(&*own));
         }
         // Cells of an instance that was removed meanwhile are removed with it.
@@ -439,10 +442,18 @@ impl Group {
         inner.lease = None;
         inner.is_carried = false;
         inner.seen = NEVER;
-        let shared = &self.home.shared;
-        let mut ids = Vec::new();
+        let (shared, keys) = (&self.home.shared, &self.home.keys);
+        let written = built.iter().flat_map(|sealed| &sealed.writes).map(|(key, _)| Arc::clone(key));
+        let mut changed: BTreeSet<Arc<str>> = written.collect();
+        // A removal replaces its run's writes to the cells of the instance.
+        for (path, _) in built.iter().filter_map(|sealed| sealed.removes.as_ref()) {
+            changed.extend(self.domain.scattered.iter().map(|cell| keys.cell(path, cell)));
+        }
+        let mut ids = Vec::with_capacity(changed.len());
         let is_there = inner.state != State::Gone;
-        for (key, cell) in &mut inner.cells {
+        // Only these: a group may have the cells of a hundred thousand instances.
+        for key in &changed {
+            let Some(cell) = inner.cells.get_mut(key) else { continue };
             ids.push(std::mem::replace(&mut cell.id, shared.cell_id()));
             cell.reset();
             if is_there {

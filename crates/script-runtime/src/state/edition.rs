@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use json::Document;
 use offload::QuotaKey;
+use services::Unfinished;
 use store::Batch;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -16,11 +17,12 @@ use super::group::{Group, State};
 use super::held::Held;
 use super::home::Home;
 use super::instances::{Known, MAX_CAPTURES, Record, check_path, instance_size, record_text};
-use super::plan::{Plan, Scope};
+use super::plan::{Plan, PlanResource, Scope};
 use super::sizes::entry_size;
 use super::ticket::{ReadTicket, WriteTicket};
 use super::workers::Frame;
 use crate::index::index;
+use crate::work::spawn;
 
 /// The state as seen by one program. Its runs keep it even after the program has changed.
 #[derive(Clone, Debug)]
@@ -256,16 +258,21 @@ impl Edition {
         Error::Stateless { service: Arc::clone(self.home.keys.service()), handler: ask.handler }
     }
 
-    /// Creates an instance, unless it exists. It is durable on return.
+    /// Creates an instance, unless it exists. It is durable on return. A declaration that has begun is completed
+    /// even if this future is dropped.
     ///
     /// # Errors
     /// If the path is invalid or belongs to another declaration, if a limit of captured values, instances or
     /// the size of the state is exceeded, or if the store fails.
     pub async fn declare(&self, declaration: Declaration<'_>) -> Result<Declared, Error> {
         let refused = |reason: String| Error::declaration(declaration.path, reason);
-        let resource = self.plan.resources.get(declaration.resource);
-        let site = &resource.ok_or_else(|| refused("the program has no such resource".to_owned()))?.key;
+        let resource = self.resource(declaration.resource, declaration.path)?;
+        let site = &resource.key;
         check_path(declaration.path).map_err(refused)?;
+        if let Some(owner) = self.literal_owner(resource, declaration.path) {
+            let (path, owner) = (declaration.path.into(), Arc::clone(&owner.key));
+            return Err(Error::Taken { path, owner, site: Arc::clone(site) });
+        }
         let captured = declaration.captures.len();
         if captured > MAX_CAPTURES {
             return Err(refused(format!(
@@ -279,32 +286,62 @@ impl Edition {
         if let Some(known) = self.home.instance(declaration.path).await? {
             return self.existing(known, site, declaration.resource);
         }
-        let Parsed { record, initials } = self.parsed(&declaration, site).await?;
+        let parsed = self.parsed(&declaration, site).await?;
+        let (edition, resource, path) =
+            (self.clone(), declaration.resource, Arc::<str>::from(declaration.path));
+        let task = spawn(async move { edition.create(resource, &path, parsed, epoch).await });
+        task.await.unwrap_or_else(|_| Err(Unfinished.into()))
+    }
+
+    /// Returns a resource, for a declaration at a path.
+    fn resource(&self, resource: usize, path: &str) -> Result<&PlanResource, Error> {
+        let unknown = || Error::declaration(path, "the program has no such resource".to_owned());
+        self.plan.resources.get(resource).ok_or_else(unknown)
+    }
+
+    /// Returns the resource with this literal path, if a declaration of `resource` cannot have the path: computed
+    /// paths come from clients, which must not take the place of a resource that the program names.
+    fn literal_owner(&self, resource: &PlanResource, path: &str) -> Option<&PlanResource> {
+        let is_computed = resource.path.is_none();
+        let is_owner =
+            |other: &&PlanResource| other.path.as_deref() == Some(path) && (is_computed || !other.is_dynamic);
+        self.plan.resources.iter().find(is_owner)
+    }
+
+    /// Stores an instance and adds it, unless it exists. Must not be cancelled between the two.
+    async fn create(
+        &self,
+        resource: usize,
+        path: &str,
+        parsed: Parsed,
+        epoch: u64,
+    ) -> Result<Declared, Error> {
+        let Parsed { record, initials } = parsed;
+        let planned = self.resource(resource, path)?;
         loop {
-            if let Some(known) = self.home.instance(declaration.path).await? {
-                return self.existing(known, site, declaration.resource);
+            if let Some(known) = self.home.instance(path).await? {
+                return self.existing(known, &planned.key, resource);
             }
             let settings = self.home.settings();
             let most = settings.instances;
             let service = || Arc::clone(self.home.keys.service());
             let _room =
                 self.home.instances.room(most).ok_or_else(|| Error::TooMany { service: service(), most })?;
-            let (batch, sizes) = self.declaration(&declaration, record.text.clone(), initials.as_ref());
+            let (batch, sizes) = self.declaration(planned, path, record.text.clone(), initials.as_ref());
             let bytes = sizes.iter().map(|(_, size)| size).sum();
             let reserved = self.home.sizes.reserve(settings.size, bytes);
             let _reserved = reserved.map_err(|refused| self.home.state_full(refused, settings.size))?;
             match self.home.shared.store.commit(batch).await {
                 Ok(written) => {
                     // Runs that looked for the instance before its creation have cached its cells as missing.
-                    self.home.appeared(declaration.path);
+                    self.home.appeared(path, &planned.key);
                     sizes.iter().for_each(|(key, size)| self.home.sizes.set(key, *size));
                     let version = written.get(1).map_or(0, |written| written.version);
-                    let known = self.home.instances.add(&self.home, declaration.path, version, record, epoch);
-                    let resource = declaration.resource;
+                    let known = self.home.instances.add(&self.home, path, version, record, epoch);
                     return Ok(Declared::New(Instance { home: Arc::clone(&self.home), known, resource }));
                 }
                 // Another declaration was faster.
-                Err(store::Error::Conflict { .. }) => self.home.adopt(declaration.path).await?,
+                Err(store::Error::Conflict { .. }) => self.home.adopt(path).await?,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -339,25 +376,25 @@ impl Edition {
         parsed.map_err(|reason| Error::declaration(declaration.path, reason))
     }
 
-    /// Returns the store's batch, and the size of each of its keys. The batch also removes all old data at
-    /// the path.
+    /// Returns the store's batch, and the size of each of its keys. The batch also removes all old data of the
+    /// resource at the path.
     fn declaration(
         &self,
-        declaration: &Declaration<'_>,
+        resource: &PlanResource,
+        path: &str,
         record: Bytes,
         initials: Option<&Document>,
     ) -> (Batch, KeySizes) {
         let keys = &self.home.keys;
-        let batch = Batch::new().remove_all(keys.instance(declaration.path));
-        let declared = keys.declared(declaration.path);
-        let size = instance_size(&declared, declaration.path, record.len());
+        let batch = Batch::new().remove_all(keys.instance(path, &resource.key));
+        let declared = keys.declared(path);
+        let size = instance_size(&declared, path, record.len());
         let mut sizes = vec![(Arc::clone(&declared), size)];
         let mut batch = batch.create(declared, record);
         let Some(initials) = initials else { return (batch, sizes) };
-        let cells = self.plan.resources.get(declaration.resource).map(|resource| &resource.cells[..]);
-        for cell in cells.unwrap_or_default().iter().filter_map(|cell| self.plan.cells.get(*cell)) {
+        for cell in resource.cells.iter().filter_map(|cell| self.plan.cells.get(*cell)) {
             if let Some(value) = initials.root().last_member(cell.name.as_bytes()) {
-                let (key, value) = (keys.cell(declaration.path, &cell.key), value.slice());
+                let (key, value) = (keys.cell(path, &cell.key), value.slice());
                 sizes.push((Arc::clone(&key), entry_size(&key, value.len())));
                 batch = batch.create(key, value);
             }
@@ -366,7 +403,7 @@ impl Edition {
     }
 
     /// Removes the instance at a path, even if this program does not declare it. The removal is durable on
-    /// return.
+    /// return, and one that has begun is completed even if this future is dropped.
     ///
     /// # Errors
     /// If the store fails.

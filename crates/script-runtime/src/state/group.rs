@@ -18,8 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use offload::QuotaKey;
+use services::Unfinished;
 use store::{Lease, Log};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedMutexGuard, Semaphore};
 use tokio::task::yield_now;
 
 use super::cell::{Cell, Compaction, Folded, SHORT, Waste};
@@ -52,7 +53,7 @@ pub(crate) struct Group {
     /// The writer's permit; first come, first served.
     pub(crate) slot: Arc<Semaphore>,
     /// Serialises loading.
-    loading: tokio::sync::Mutex<()>,
+    loading: Arc<tokio::sync::Mutex<()>>,
     /// Notifies the courier of a finished commit.
     pub(crate) arrived: Notify,
     inner: Mutex<Inner>,
@@ -70,6 +71,9 @@ pub(crate) struct Inner {
     pub(crate) lease: Option<(Lease, Instant)>,
     /// The epoch up to which changes of other gateways are loaded.
     pub(crate) seen: u64,
+    /// Whether only some of the loaded cells are in place: a run that is sent now could see a part of another
+    /// gateway's commit.
+    pub(crate) is_partial: bool,
     /// Finished commits that are not yet submitted to the store.
     pub(crate) queue: VecDeque<Sealed>,
     pub(crate) is_carried: bool,
@@ -105,7 +109,7 @@ impl Group {
             domain,
             before: Mutex::new(before),
             slot: Arc::new(Semaphore::new(1)),
-            loading: tokio::sync::Mutex::default(),
+            loading: Arc::default(),
             arrived: Notify::new(),
             inner: Mutex::new(Inner {
                 cells: BTreeMap::new(),
@@ -115,6 +119,7 @@ impl Group {
                 state: State::New,
                 lease: None,
                 seen: NEVER,
+                is_partial: false,
                 queue: VecDeque::new(),
                 is_carried: false,
                 writer: "".into(),
@@ -135,7 +140,7 @@ impl Group {
         if self.is_ready(wanted, writes) {
             return Ok(());
         }
-        let _alone = self.loading.lock().await;
+        let alone = Arc::clone(&self.loading).lock_owned().await;
         if self.is_ready(wanted, writes) {
             return Ok(());
         }
@@ -149,7 +154,7 @@ impl Group {
         if writes {
             self.take_lease().await?;
         }
-        self.load(wanted, epoch).await
+        self.load(wanted, epoch, alone).await
     }
 
     /// Returns the groups that must be finished with its cells first.
@@ -214,10 +219,37 @@ impl Group {
         }
     }
 
-    async fn load(self: &Arc<Self>, wanted: &[Arc<str>], epoch: u64) -> Result<(), Error> {
+    async fn load(
+        self: &Arc<Self>,
+        wanted: &[Arc<str>],
+        epoch: u64,
+        alone: OwnedMutexGuard<()>,
+    ) -> Result<(), Error> {
         let CellsToLoad { cells, missing, is_new } = self.cells_to_load(wanted, epoch).await;
-        let mut came = if is_new { self.elsewhere().await? } else { 0 };
-        let mut loaded = self.load_cells(cells, missing).await?.into_iter();
+        let came = if is_new { self.elsewhere().await? } else { 0 };
+        let loaded = self.load_cells(cells, missing).await?;
+        if loaded.len() <= PAGE {
+            return self.put_all(loaded, came, is_new, epoch).await;
+        }
+        // In a task, so that it is completed if the request ends.
+        let group = Arc::clone(self);
+        let task = spawn(async move {
+            let _alone = alone;
+            let _partial = PartialLoadGuard::new(&group);
+            group.put_all(loaded, came, is_new, epoch).await
+        });
+        task.await.unwrap_or_else(|_| Err(Unfinished.into()))
+    }
+
+    /// Puts cells from the store in place, page by page. `came` is the sum of the versions of other cells.
+    async fn put_all(
+        self: &Arc<Self>,
+        loaded: Vec<LoadedCell>,
+        mut came: u64,
+        is_new: bool,
+        epoch: u64,
+    ) -> Result<(), Error> {
+        let mut loaded = loaded.into_iter();
         let (mut waste, mut long, mut was_busy) = (Waste::default(), Vec::new(), false);
         loop {
             let is_last = loaded.len() <= PAGE;
@@ -437,6 +469,22 @@ impl FromIterator<Arc<Group>> for Waste {
             waste.add(bytes, group);
         }
         waste
+    }
+}
+
+/// Keeps runs from being sent until it is dropped, while the cells of a group are put in place.
+struct PartialLoadGuard<'g>(&'g Group);
+
+impl<'g> PartialLoadGuard<'g> {
+    fn new(group: &'g Group) -> Self {
+        group.lock().is_partial = true;
+        Self(group)
+    }
+}
+
+impl Drop for PartialLoadGuard<'_> {
+    fn drop(&mut self) {
+        self.0.lock().is_partial = false;
     }
 }
 

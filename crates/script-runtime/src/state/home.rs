@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use services::Unfinished;
 use store::{Batch, Lease};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
@@ -25,6 +26,7 @@ use super::plan::{Plan, Scope};
 use super::sizes::{StateSizes, StateTooLarge, entry_size};
 use super::workers::Forget;
 use super::{IDLE, Settings, Shared};
+use crate::work::spawn;
 
 /// The initial and the maximum interval between attempts to acquire a lease.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
@@ -50,6 +52,17 @@ impl Table {
         let names: BTreeSet<&Arc<str>> = self.domains.values().map(|domain| &domain.name).collect();
         names.into_iter().map(|name| (Arc::clone(name), path.map(Arc::from))).collect()
     }
+
+    /// Removes some of the retired groups at a path, or of those of the whole service.
+    fn take_retired(&mut self, path: Option<&str>, which: impl Fn(&Arc<Group>) -> bool) -> Vec<Arc<Group>> {
+        let path: Option<Arc<str>> = path.map(Arc::from);
+        let Some(groups) = self.retired.get_mut(&path) else { return Vec::new() };
+        let taken = groups.extract_if(.., |group| which(group)).collect();
+        if groups.is_empty() {
+            self.retired.remove(&path);
+        }
+        taken
+    }
 }
 
 impl Domain {
@@ -60,6 +73,11 @@ impl Domain {
 
     fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
         self.shared.iter().chain(&self.scattered)
+    }
+
+    /// Returns the cells of a dynamic resource.
+    fn cells_of(&self, site: &str) -> impl Iterator<Item = &Arc<str>> {
+        self.scattered.iter().filter(move |cell| Keys::belongs_to(cell, site))
     }
 }
 
@@ -91,8 +109,8 @@ struct Table {
     domains: HashMap<Arc<str>, Arc<Domain>>,
     /// In order, so that maintenance can go through them page by page.
     groups: BTreeMap<Place, Arc<Group>>,
-    /// Groups of domains that are no longer active.
-    retired: Vec<Arc<Group>>,
+    /// Groups of domains that are no longer active, by path.
+    retired: HashMap<Option<Arc<str>>, Vec<Arc<Group>>>,
 }
 
 /// Marks an instance as being removed until it is dropped.
@@ -183,13 +201,19 @@ impl Home {
         if let Some(group) = table.groups.get(&place) {
             return Some(Arc::clone(group));
         }
-        let closed = table.retired.extract_if(.., |group| group.lock().state == State::Closed);
-        self.shared.discard(closed.collect());
-        let precedes = |group: &&Arc<Group>| {
-            let is_here = path.is_none() || group.path.is_none() || group.path == path;
-            is_here && group.domain.keys().any(|key| domain.keys().any(|other| other == key))
+        let shares =
+            |group: &&Arc<Group>| group.domain.keys().any(|key| domain.keys().any(|other| other == key));
+        let paths: Vec<Option<Arc<str>>> = match &path {
+            Some(_) => vec![None, path.clone()],
+            // It has cells at every path.
+            None => table.retired.keys().cloned().collect(),
         };
-        let before = table.retired.iter().filter(precedes).map(Arc::clone).collect();
+        let (mut closed, mut before) = (Vec::new(), Vec::new());
+        for path in &paths {
+            closed.extend(table.take_retired(path.as_deref(), |group| group.lock().state == State::Closed));
+            before.extend(table.retired.get(path).into_iter().flatten().filter(shares).map(Arc::clone));
+        }
+        self.shared.discard(closed.into_iter().collect());
         let group = Arc::new(Group::new(Arc::clone(self), path, domain, before));
         table.groups.insert(place, Arc::clone(&group));
         Some(group)
@@ -221,7 +245,9 @@ impl Home {
         let is_changed =
             |((name, _), group): &(&Place, &Arc<Group>)| domains.get(name) != Some(&group.domain);
         let changed: Vec<Place> = groups.iter().filter(is_changed).map(|(place, _)| place.clone()).collect();
-        retired.extend(changed.iter().filter_map(|place| groups.remove(place)));
+        for group in changed.iter().filter_map(|place| groups.remove(place)) {
+            retired.entry(group.path.clone()).or_default().push(group);
+        }
     }
 
     /// Acquires a lease, waiting until no other gateway holds it.
@@ -251,16 +277,18 @@ impl Home {
     /// Extends the batch by the removal of an instance. The versions of its cells are lost, so the current
     /// version of the groups (at least `version`) is stored as the minimum for future ones.
     pub(crate) fn removal(&self, batch: Batch, path: &str, version: u64) -> Batch {
+        // If there is none, another gateway has removed it.
+        let Some(known) = self.instances.find(path) else { return batch };
         let floor = self.floor.fetch_max(version, Ordering::Relaxed).max(version);
-        let batch = batch.remove(self.keys.declared(path)).remove_all(self.keys.instance(path));
+        let batch = batch.remove(self.keys.declared(path)).remove_all(self.keys.instance(path, &known.site));
         batch.put(self.keys.floor(), floor.to_string())
     }
 
     /// Removes an instance, even if no program declares it; returns whether it existed. If its cells belong
     /// to a group of the whole service, this waits for its turn like a writer, unless a caller already holds
     /// the slot, since it must not make other writers fail. A writer of only the instance gets an error after
-    /// the removal.
-    pub(crate) async fn remove(&self, path: &str, held: &Held, at: &str) -> Result<bool, Error> {
+    /// the removal. A removal that has begun is completed even if this future is dropped.
+    pub(crate) async fn remove(self: &Arc<Self>, path: &str, held: &Held, at: &str) -> Result<bool, Error> {
         let mut waited = None;
         let slots = loop {
             match self.slots(held, waited.take()) {
@@ -273,7 +301,9 @@ impl Home {
                 }
             }
         };
-        self.remove_now(path, slots).await
+        let (home, path) = (Arc::clone(self), Arc::<str>::from(path));
+        let task = spawn(async move { home.remove_now(&path, slots).await });
+        task.await.unwrap_or_else(|_| Err(Unfinished.into()))
     }
 
     /// Acquires the slots of all groups of the service that contain cells of instances, in addition to one
@@ -291,6 +321,7 @@ impl Home {
         Ok(slots)
     }
 
+    /// Removes an instance from the store and from memory. Must not be cancelled between the two.
     async fn remove_now(&self, path: &str, slots: Vec<Slot>) -> Result<bool, Error> {
         for (group, _) in &slots {
             // Waits for earlier commits; their errors are reported to their writers.
@@ -313,36 +344,38 @@ impl Home {
     /// Drops an instance that is no longer in the store.
     pub(crate) fn removed(&self, path: &str) {
         // First, so that a run that no longer finds its cells can determine the reason.
-        let instance = self.instances.remove(path);
+        let Some(instance) = self.instances.remove(path) else { return };
+        let site = &instance.site;
         let gone: Vec<Arc<Group>> = {
             let mut table = self.table();
-            let own = table.places(Some(path));
+            // The groups of a literal resource at the path stay.
+            let has_cells = |group: &Arc<Group>| group.domain.cells_of(site).next().is_some();
+            let mut own = table.places(Some(path));
+            own.retain(|place| table.groups.get(place).is_some_and(has_cells));
             let mut gone: Vec<_> = own.iter().filter_map(|place| table.groups.remove(place)).collect();
-            gone.extend(table.retired.extract_if(.., |group| group.path.as_deref() == Some(path)));
+            gone.extend(table.take_retired(Some(path), has_cells));
             gone
         };
         gone.iter().for_each(|group| group.close(State::Gone));
         self.shared.discard(gone.into_iter().collect());
-        self.drop_cells(path, |_| true);
+        self.drop_cells(path, site, |_| true);
         // Last, when no group can update sizes there any more.
         self.sizes.remove(&self.keys.declared(path));
-        self.sizes.remove_all(&self.keys.instance(path));
-        if let Some(instance) = instance {
-            self.shared.workers.forget(Forget::Instance, &[instance.id]);
-        }
+        self.sizes.remove_all(&self.keys.instance(path, site));
+        self.shared.workers.forget(Forget::Instance, &[instance.id]);
     }
 
     /// Drops cells that were cached as missing before the instance was created.
-    pub(crate) fn appeared(&self, path: &str) {
-        self.drop_cells(path, |cell| !cell.exists);
+    pub(crate) fn appeared(&self, path: &str, site: &str) {
+        self.drop_cells(path, site, |cell| !cell.exists);
     }
 
-    /// Drops cells at a path, so that they are loaded again on the next use.
-    fn drop_cells(&self, path: &str, which: impl Fn(&Cell) -> bool) {
+    /// Drops cells of an instance, so that they are loaded again on the next use.
+    fn drop_cells(&self, path: &str, site: &str, which: impl Fn(&Cell) -> bool) {
         let (mut ids, mut waste) = (Vec::new(), Waste::default());
         for group in self.groups_at(Some(path)).into_iter().chain(self.groups_at(None)) {
             // By their keys: a group may have the cells of a hundred thousand instances.
-            let keys = group.domain.scattered.iter().map(|cell| self.keys.cell(path, cell));
+            let keys = group.domain.cells_of(site).map(|cell| self.keys.cell(path, cell));
             let cells = &mut group.lock().cells;
             for key in keys {
                 if cells.get(&key).is_some_and(|cell| which(cell))

@@ -38,9 +38,15 @@ impl Keys {
         cell.split_once('\n').map_or("", |(_, own)| own)
     }
 
-    /// The prefix of all cells of an instance.
-    pub(crate) fn instance(&self, path: &str) -> Arc<str> {
-        self.cell(path, "")
+    /// The prefix of all cells of an instance of this declaration. Cells of other resources at the path, such as
+    /// a literal one of an earlier or later program, have other keys.
+    pub(crate) fn instance(&self, path: &str, site: &str) -> Arc<str> {
+        self.cell(path, &format!("{site} "))
+    }
+
+    /// Whether a cell belongs to a declaration or to one of its handlers, given the cell's own key.
+    pub(crate) fn belongs_to(own: &str, site: &str) -> bool {
+        own.strip_prefix(site).is_some_and(|rest| rest.starts_with(' '))
     }
 
     /// The prefix of all cells of all instances.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 pub use script::program::Scope;
-use script::program::Service;
+use script::program::{Path, Service};
 
 /// The state of a program's service. All indices refer to these vectors.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +38,8 @@ pub struct PlanCell {
 pub struct PlanResource {
     /// The stable key of its declaration.
     pub key: Arc<str>,
+    /// Its path, if it is literal.
+    pub path: Option<Arc<str>>,
     /// Whether its instances are created at run time.
     pub is_dynamic: bool,
     /// The indices of its own cells.
@@ -75,6 +77,10 @@ impl From<&Service> for Plan {
                 .iter()
                 .map(|resource| PlanResource {
                     key: resource.key.as_str().into(),
+                    path: match &resource.path {
+                        Path::Literal(path) => Some(path.as_str().into()),
+                        Path::Computed => None,
+                    },
                     is_dynamic: resource.parent.is_some(),
                     cells: resource.cells.clone(),
                 })

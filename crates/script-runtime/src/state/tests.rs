@@ -43,8 +43,8 @@ pub(super) fn plan(cells: Vec<PlanCell>, handlers: &[(usize, &[usize])]) -> Plan
         cells.iter().enumerate().filter(is_own).map(|(number, _)| number).collect()
     };
     let resources = vec![
-        PlanResource { key: "/data".into(), is_dynamic: false, cells: own(0) },
-        PlanResource { key: "/data POST > /made".into(), is_dynamic: true, cells: own(1) },
+        PlanResource { key: "/data".into(), path: Some("/data".into()), is_dynamic: false, cells: own(0) },
+        PlanResource { key: "/data POST > /made".into(), path: None, is_dynamic: true, cells: own(1) },
     ];
     Plan { service: "Shop".into(), handlers: handlers.collect(), resources, groups, cells }
 }

@@ -10,7 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::cell::{Cell, SHORT};
 use super::commit::{Durable, Removal};
 use super::error::Error;
-use super::group::Group;
+use super::group::{Group, Inner};
 use super::held::Held;
 use super::tree::Effort;
 use super::workers::{Frame, Shipment};
@@ -50,9 +50,13 @@ impl View {
         Self { group, keys, ids: Vec::new(), version: 0, durable: 0, is_behind: false }
     }
 
-    /// Captures the current version of the group, before the run is sent.
+    /// Captures the current version of the group. Returns its generation.
     fn look(&mut self, is_writer: bool) -> u64 {
-        let mut inner = self.group.lock();
+        let group = Arc::clone(&self.group);
+        self.look_at(&mut group.lock(), is_writer)
+    }
+
+    fn look_at(&mut self, inner: &mut Inner, is_writer: bool) -> u64 {
         self.durable = inner.durable;
         self.version = if is_writer { inner.finished } else { inner.durable };
         let shared = &self.group.home.shared;
@@ -69,17 +73,25 @@ impl View {
         inner.generation
     }
 
-    fn ship(&mut self, worker: u32) -> Vec<Frame> {
-        let inner = self.group.lock();
+    /// Captures the current version of the group, before the run is sent, and collects the frames for it.
+    /// Returns the group's generation as well.
+    fn ship(&mut self, worker: u32, is_writer: bool) -> (u64, Vec<Frame>) {
+        let group = Arc::clone(&self.group);
+        let mut inner = group.lock();
+        let generation = self.look_at(&mut inner, is_writer);
+        if inner.is_partial {
+            self.is_behind = true;
+            return (generation, Vec::new());
+        }
         let mut shipment = Shipment::new();
-        let frames = self.group.home.shared.workers.ship(worker, |worker, frames| {
+        let frames = group.home.shared.workers.ship(worker, |worker, frames| {
             for cell in self.keys.iter().filter_map(|key| inner.cells.get(key)) {
                 let has = worker.version(cell.id);
                 worker.cells.insert(cell.id, cell.ship(has, self.version, &mut shipment, frames));
             }
         });
         self.is_behind = shipment.is_partial;
-        frames
+        (generation, frames)
     }
 }
 
@@ -117,8 +129,7 @@ impl ReadTicket {
     /// Returns the frames that the worker must receive before the run, or some of them: see
     /// [`ReadTicket::is_behind`]. The run reads the version that is durable at this time.
     pub fn ship(&mut self, worker: u32) -> Vec<Frame> {
-        self.0.look(false);
-        self.0.ship(worker)
+        self.0.ship(worker, false).1
     }
 }
 
@@ -177,8 +188,9 @@ impl WriteTicket {
     /// Returns the frames that the worker must receive before the run, or some of them: see
     /// [`WriteTicket::is_behind`].
     pub fn ship(&mut self, worker: u32) -> Vec<Frame> {
-        self.generation = self.view.look(true);
-        self.view.ship(worker)
+        let (generation, frames) = self.view.ship(worker, true);
+        self.generation = generation;
+        frames
     }
 
     /// Applies a change set on this thread, however long it takes, and passes the slot on.

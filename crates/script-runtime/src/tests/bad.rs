@@ -14,6 +14,10 @@ use super::rig::{Written, wish, written};
 /// A call of a harmless handler.
 const OK: &str = "await $r.call(1, $s.resource(['/ok']), 0, [])";
 
+/// A handler that waits for a call that never ends.
+const WAITS: &str =
+    "async function (query, response, $r) { await $r.call(1, $s.resource(['http://up/hang']), 0, []); }";
+
 fn bad() -> Written {
     written()
         .resource("/ok")
@@ -42,6 +46,8 @@ fn bad() -> Written {
         .on(Get, "function (query, response, $r) { Promise.reject(new Error('later')); $r.respond('ok'); }")
         .resource("/exit")
         .on(Get, "function (query, response, $r) { process.exit(3); }")
+        .resource("/damage")
+        .on(Get, "function (query, response, $r) { delete Array.prototype.constructor; $r.respond('no'); }")
 }
 
 #[tokio::test]
@@ -137,9 +143,7 @@ async fn a_handler_that_ended_two_workers_runs_alone_afterwards() {
     let upstream = misbehave::start().await;
     let mut wish = wish();
     wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
-    let waits =
-        "async function (query, response, $r) { await $r.call(1, $s.resource(['http://up/hang']), 0, []); }";
-    let rig = bad().resource("/waits").on(Get, waits).start_as(wish).await;
+    let rig = bad().resource("/waits").on(Get, WAITS).start_as(wish).await;
     rig.ready().await;
     for _ in 0..2 {
         assert_eq!(rig.ask("GET", "/loop").await.1, "script-time");
@@ -155,6 +159,106 @@ async fn a_handler_that_ended_two_workers_runs_alone_afterwards() {
     }
     assert_eq!(rig.get("/ok").await, "ok");
     assert_eq!(upstream.hits("/hang"), 1, "the other run was not repeated");
+}
+
+#[tokio::test]
+async fn a_handler_that_damaged_two_workers_runs_alone_afterwards() {
+    let upstream = misbehave::start().await;
+    let mut wish = wish();
+    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
+    let rig = bad().resource("/waits").on(Get, WAITS).start_as(wish).await;
+    rig.ready().await;
+    for _ in 0..2 {
+        assert_eq!(rig.ask("GET", "/damage").await, (500, "script-threw".into()));
+        assert_eq!(rig.get("/ok").await, "ok");
+    }
+    let third = async {
+        upstream.seen("/hang").await;
+        rig.ask("GET", "/damage").await
+    };
+    tokio::select! {
+        answer = third => assert_eq!(answer, (500, "script-threw".into())),
+        answer = rig.ask("GET", "/waits") => panic!("{answer:?}"),
+    }
+    assert_eq!(rig.get("/ok").await, "ok");
+    assert_eq!(upstream.hits("/hang"), 1, "the other run was not repeated");
+}
+
+#[tokio::test]
+async fn a_handler_runs_alone_even_if_its_clients_disconnect_before_their_workers_end() {
+    let upstream = misbehave::start().await;
+    let mut wish = wish();
+    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
+    let folder = tempfile::tempdir().expect("a folder");
+    let entered = folder.path().join("entered");
+    let loops = format!("function () {{ writeFileSync({entered:?}, ''); for (;;); }}");
+    let rig = bad()
+        .head("const { writeFileSync } = await $s.import('node:fs');")
+        .resource("/waits")
+        .on(Get, WAITS)
+        .resource("/loops")
+        .on(Get, &loops)
+        .start_as(wish)
+        .await;
+    rig.ready().await;
+    for _ in 0..2 {
+        tokio::select! {
+            answer = rig.ask("GET", "/loops") => assert_eq!(answer.1, "script-time"),
+            () = patiently("a run", async { while !entered.exists() { tokio::task::yield_now().await } }) => {}
+        }
+        std::fs::remove_file(&entered).expect("a file");
+        assert_eq!(rig.get("/ok").await, "ok");
+    }
+    let third = async {
+        upstream.seen("/hang").await;
+        rig.ask("GET", "/loops").await
+    };
+    tokio::select! {
+        answer = third => assert_eq!(answer, (500, "script-time".into())),
+        answer = rig.ask("GET", "/waits") => panic!("{answer:?}"),
+    }
+    assert_eq!(rig.get("/ok").await, "ok");
+    assert_eq!(upstream.hits("/hang"), 1, "the other run was not repeated");
+}
+
+#[tokio::test]
+async fn a_handler_that_ends_workers_while_it_waits_for_a_call_runs_alone_afterwards() {
+    let upstream = misbehave::start().await;
+    let mut wish = wish();
+    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
+    let ends = "async function (query, response, $r) {
+        $r.call(1, $s.resource(['http://up/hang']), 0, []);
+        await $r.call(1, $s.resource(['http://up/slow?ms=0']), 0, []);
+        spawnSync('sh', ['-c', 'kill -KILL ' + process.pid]); }";
+    let rig = bad()
+        .head("const { spawnSync } = await $s.import('node:child_process');")
+        .resource("/ends")
+        .on(Get, ends)
+        .start_as(wish)
+        .await;
+    rig.ready().await;
+    for runs in [3, 4] {
+        assert_eq!(rig.ask("GET", "/ends").await, (503, "worker-lost".into()));
+        assert_eq!(upstream.hits("/slow"), runs);
+    }
+}
+
+#[tokio::test]
+async fn an_initial_value_that_ends_its_worker_is_evaluated_alone_afterwards() {
+    let ends = "() => { spawnSync('sh', ['-c', 'echo >> started; kill -KILL ' + process.pid]); }";
+    let rig = written()
+        .head("const { spawnSync } = await $s.import('node:child_process');")
+        .resource("/n")
+        .cell("n", true, Some(ends))
+        .reader(Get, 0, "function (query, response, $r) { $r.respond($r.cells.n); }")
+        .start()
+        .await;
+    rig.ready().await;
+    for started in [2, 3] {
+        assert_eq!(rig.ask("GET", "/n").await, (503, "worker-lost".into()));
+        let lines = std::fs::read(rig.folder().join("started")).expect("a file");
+        assert_eq!(lines.len(), started, "evaluated once in a shared worker");
+    }
 }
 
 #[tokio::test]

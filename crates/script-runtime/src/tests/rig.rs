@@ -216,6 +216,11 @@ impl Rig {
         Self { script, scripts, services, folder }
     }
 
+    /// Returns the working directory of the workers.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
     /// Waits until no run is in flight.
     pub(crate) async fn idle(&self) {
         patiently("the end of all runs", self.scripts.idle()).await;

@@ -221,6 +221,34 @@ async fn rule_10_a_client_cannot_cause_a_resource_at_an_unreachable_path() {
     assert_eq!(rig.get("/lists/a%20b").await, "4");
 }
 
+/// A script whose clients choose paths next to those of its literal resources.
+const CHOSEN: &str = "service test {
+  res '/lists/total' {
+    state total = 0
+    on GET { respond total }
+    on PUT { total++; respond total }
+  }
+  res '/lists/über' on GET { respond 'literal' }
+  res '/lists' on POST {
+    var name = query.name
+    res '/lists/' + name on GET { respond name }
+    respond { 201: { Location: '/lists/' + name } }
+  }
+}";
+
+#[tokio::test]
+async fn rule_10_a_client_cannot_take_the_path_or_the_state_of_a_literal_resource() {
+    let rig = Rig::of(CHOSEN, wish()).await;
+    assert_eq!(rig.ask("PUT", "/lists/total").await, (200, "1".into()));
+    assert_eq!(rig.ask("POST", "/lists?name=total").await, (500, "state-path-taken".into()));
+    assert_eq!(rig.ask("PUT", "/lists/total").await, (200, "2".into()));
+    assert_eq!(rig.ask("POST", "/lists?name=other").await.0, 201);
+    assert_eq!(rig.get("/lists/other").await, "other");
+    // The encoded form of a literal path leads to its resource.
+    assert_eq!(rig.ask("POST", "/lists?name=%25C3%25BCber").await.0, 201);
+    assert_eq!(rig.get("/lists/%C3%BCber").await, "literal");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removing_a_resource_in_use_causes_no_errors_but_404() {
     for script in [REMOVED.to_owned(), REMOVED.replace("count++; respond count +", "respond")] {

@@ -10,7 +10,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::BufMut;
 use services::turn::TURN_BYTES;
@@ -18,7 +17,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
-use super::worker::{Loaded, Worker};
+use super::worker::{Loaded, Loss, Worker};
 use crate::frame::{From, Out, Reader};
 
 /// Buffer space for one read.
@@ -49,8 +48,8 @@ pub(super) enum News {
     Loaded,
     /// A run has kept the worker busy for this time.
     Stuck { run: u32, millis: u32 },
-    /// The worker has ended, this time after its start.
-    Gone { after: Duration },
+    /// The worker has ended.
+    Gone { is_failed_start: bool },
 }
 
 /// Waits for the HELLO of a worker; returns the name of its engine.
@@ -177,7 +176,11 @@ impl Link {
                 From::Long(frame) if let Some((level, text)) = frame.log_line() => {
                     log(&self.worker, level, &format!("{text}…"));
                 }
-                From::Pong | From::Hello { .. } | From::Stuck { .. } => {}
+                From::Hello { .. } | From::Stuck { .. } => {}
+                From::Fail(fail) if fail.is_damage() => {
+                    let loss = Loss::of("a run damaged objects that all runs share");
+                    self.worker.lose(Loss { culprit: Some(run), fail: Some(fail), ..loss });
+                }
                 from => self.worker.deliver(run, from),
             }
         }

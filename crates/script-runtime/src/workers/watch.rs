@@ -33,7 +33,7 @@ const START: Duration = Duration::from_secs(30);
 /// The time to wait for the process after its connection has ended, and for its output after the process has
 /// ended.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A shorter lifetime counts as a failed start, so that the next start is delayed.
+/// A shorter lifetime without a run counts as a failed start, so that the next start is delayed.
 const SHORT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// The size of the send buffer of a worker's socket, if the system allows it: several bodies of 100 KB, so
@@ -127,8 +127,8 @@ pub(super) async fn supervise(pool: Weak<Pool>, mut news: mpsc::UnboundedReceive
             Some((worker, News::Stuck { run, millis })) => {
                 spawn(confirm(worker, run, Duration::from_millis(millis.into()), pool.size.time));
             }
-            Some((_, News::Gone { after })) => {
-                start.ended(after);
+            Some((_, News::Gone { is_failed_start })) => {
+                start.ended(is_failed_start);
                 pool.changes.tell();
             }
             None => look(&pool, &mut scale, &mut seen),
@@ -145,9 +145,9 @@ struct Start {
 }
 
 impl Start {
-    /// Records that a worker ended after this lifetime.
-    fn ended(&mut self, after: Duration) {
-        self.failures = if after < SHORT { self.failures + 1 } else { 0 };
+    /// Records the end of a worker. Only failed starts delay the next one: what ends a worker in use is a run.
+    fn ended(&mut self, is_failed_start: bool) {
+        self.failures = if is_failed_start { self.failures + 1 } else { 0 };
         // The first failure causes no delay.
         let wait = Duration::from_millis(50 << self.failures.min(8)).min(LONGEST_WAIT);
         self.not_before = (self.failures > 1).then(|| Instant::now() + wait);
@@ -316,7 +316,8 @@ pub(super) async fn keep(pool: Weak<Pool>, worker: Arc<Worker>, _permit: Option<
             pool.restarts.fetch_add(1, Relaxed);
         }
         (pool.left)(worker.id);
-        let _ = pool.news.send((worker, News::Gone { after: began.elapsed() })); // The supervisor may have ended.
+        let is_failed_start = began.elapsed() < SHORT && !worker.has_had_runs();
+        let _ = pool.news.send((worker, News::Gone { is_failed_start })); // The supervisor may have ended.
     }
 }
 
@@ -388,6 +389,25 @@ mod tests {
         assert_eq!(ends_after(TICK, u64::from), None, "it responds each time");
         assert_eq!(ends_after(Duration::ZERO, |look| u64::from(look / 60)), None, "it responds in time");
         assert_eq!(ends_after(Duration::ZERO, |look| u64::from(look.min(100))), Some((163, None)));
+    }
+
+    #[test]
+    fn only_failed_starts_delay_the_next_start() {
+        let mut start = Start::default();
+        (0..9).for_each(|_| start.ended(false));
+        assert!(start.may(), "workers that ended in use are replaced at once");
+        (0..9).for_each(|_| start.ended(true));
+        assert!(!start.may());
+        start.ended(false);
+        assert!(start.may());
+    }
+
+    #[test]
+    fn a_worker_counts_as_used_from_its_first_run_on() {
+        let worker = Worker::new(1, &"a".into(), None);
+        assert!(!worker.has_had_runs());
+        drop(worker.place());
+        assert!(worker.has_had_runs());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use futures_util::task::AtomicWaker;
 use tokio::sync::watch;
 
 use super::watch::Changes;
-use crate::frame::{From, Out};
+use crate::frame::{Fail, From, Out};
 
 /// The bytes of long frames in mailboxes above which a worker's connection is not read: runs parse them one by
 /// one, and a worker may send them faster.
@@ -69,12 +69,14 @@ pub(crate) struct Loss {
     pub(crate) text: String,
     /// The limit of its heap in MiB, if the worker exceeded it.
     pub(crate) full: Option<u64>,
+    /// The failure of the run that caused it, if the worker reported one.
+    pub(crate) fail: Option<Fail>,
 }
 
 impl Loss {
     /// Returns a loss without a known culprit.
     pub(crate) fn of(text: impl Into<String>) -> Self {
-        Self { culprit: None, text: text.into(), full: None }
+        Self { culprit: None, text: text.into(), full: None, fail: None }
     }
 }
 
@@ -165,6 +167,11 @@ impl Worker {
     /// Whether the worker is reserved for one run at a time.
     pub(crate) fn is_alone(&self) -> bool {
         self.freed.is_some()
+    }
+
+    /// Whether the worker has been given a run.
+    pub(super) fn has_had_runs(&self) -> bool {
+        self.last.load(Relaxed) > 0
     }
 
     pub(super) fn pid(&self) -> Option<u32> {

@@ -1,4 +1,5 @@
-//! Requests to S scripts: state that grows, keys with a meaning in JavaScript, nested bodies.
+//! Requests to S scripts: state that grows, keys with a meaning in JavaScript, nested bodies, paths that
+//! are taken.
 
 use anyhow::Result;
 
@@ -32,6 +33,11 @@ pub(super) const CASES: &[Case] = &[
         "script/key of no characters",
         |it| it.ending("PUT", "/s/words?key=&value=1", &[], ""),
         [Ending::Answer(200)]
+    ),
+    case!(
+        "script/JSON that is not valid UTF-8",
+        |it| it.ending("PUT", "/s/words", &[JSON], &b"{\"key\":\"\xff\",\"value\":1}"[..]),
+        [Ending::problem(400, "body-not-json")]
     ),
     case!(
         "script/body that nests",
@@ -94,6 +100,11 @@ pub(super) const CASES: &[Case] = &[
             Ending::problem(503, "answer-unfinished"),
         ],
         &[("S body", 32), ("state of an S service", 1)]
+    ),
+    case!(
+        "script/new resource at the path of a literal one",
+        |it| it.ending("POST", "/s/lists?name=total", &[], ""),
+        [Ending::problem(500, "state-path-taken")]
     ),
     case!(
         "script/method that no handler has",

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt;
 use serde_json::json;
 
 use super::{Ground, Settings, ask, cell, plan, read, set, write};
@@ -56,6 +57,7 @@ async fn rule_10_redeclaring_keeps_the_instance_and_another_declaration_cannot_t
     let mut two = nested();
     two.resources.push(crate::state::PlanResource {
         key: "/other > /made".into(),
+        path: None,
         is_dynamic: true,
         cells: Vec::new(),
     });
@@ -76,6 +78,75 @@ async fn rule_10_redeclaring_keeps_the_instance_and_another_declaration_cannot_t
     let text =
         "the path `/made/1` is already taken by `/data POST > /made`; `/other > /made` can't have it too";
     assert_eq!(taken.to_string(), text);
+}
+
+#[tokio::test]
+async fn rule_10_a_computed_path_cannot_be_a_literal_one() {
+    let mut plan = nested();
+    plan.resources.push(crate::state::PlanResource {
+        key: "/data POST > /literal".into(),
+        path: Some("/literal".into()),
+        is_dynamic: true,
+        cells: Vec::new(),
+    });
+    let ground = Ground::new(plan).await;
+    let edition = ground.edition();
+    for (path, owner) in [("/data", "/data"), ("/literal", "/data POST > /literal")] {
+        let taken = declare(&edition, path, "1").await.unwrap_err();
+        let text = format!(
+            "the path `{path}` is already taken by `{owner}`; `/data POST > /made` can't have it too"
+        );
+        assert_eq!((taken.code(), taken.to_string()), ("state-path-taken", text));
+    }
+    let (captures, initials) = ("1".into(), "".into());
+    let literal = Declaration { resource: 2, path: "/literal", captures, initials, after: None };
+    new(edition.declare(literal).await);
+}
+
+#[tokio::test]
+async fn state_of_a_literal_resource_is_not_removed_with_an_instance_at_its_path() {
+    let mut plan = nested();
+    plan.cells.push(cell("/data n", Scope::Resource(0), false));
+    plan.groups.push(vec![3]);
+    plan.handlers.push(crate::state::PlanHandler { resource: 0, group: Some(3), cells: vec![3] });
+    let ground = Ground::new(plan.clone()).await;
+    let edition = ground.edition();
+    ground.set(3, "/made/1", "7").await;
+    // As if an earlier program had declared it.
+    new(declare(&edition, "/made/1", "1").await);
+    ground.set(1, "/made/1", "5").await;
+    let running = write(&edition, 3, "/made/1").await.unwrap();
+    assert!(edition.remove("/made/1", &Held::none(), "a test").await.unwrap());
+    assert_eq!(ground.value(3, "/made/1").await, [Some(json!(7))]);
+    running.commit(1, b"[[0,[],8]]").unwrap().wait().await.unwrap();
+    new(declare(&edition, "/made/1", "1").await);
+    let removing = write(&edition, 1, "/made/1").await.unwrap();
+    assert_eq!(ground.value(1, "/made/1").await, [None], "its own state is removed");
+    removing.commit_and_remove(1, b"", "/made/1").unwrap().wait().await.unwrap();
+    drop(edition);
+    let ground = ground.restart(plan).await;
+    assert_eq!(ground.value(3, "/made/1").await, [Some(json!(8))]);
+}
+
+#[tokio::test]
+async fn a_declaration_and_a_removal_that_have_begun_are_completed_without_their_caller() {
+    let ground = Ground::new(nested()).await;
+    let (edition, none) = (ground.edition(), Held::none());
+    let has = |is_there: bool| {
+        let instances = &edition.home.instances;
+        async move {
+            while instances.find("/made/1").is_some() != is_there {
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    // The first poll begins them.
+    assert!(declare(&edition, "/made/1", "1").boxed().now_or_never().is_none());
+    testkit::patiently("the instance", has(true)).await;
+    assert_eq!(ground.value(0, "/made/1").await, [Some(json!([1]))]);
+    assert!(edition.remove("/made/1", &none, "a test").boxed().now_or_never().is_none());
+    testkit::patiently("the removal of the instance", has(false)).await;
+    new(declare(&edition, "/made/1", "2").await);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, mpsc};
+use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -293,6 +294,121 @@ async fn a_group_of_many_cells_is_loaded_in_parts_and_in_the_pool() {
     assert_eq!(jobs(&ground), 0);
     assert!(read(&ground.edition(), 0, "/7").await.unwrap().version() >= 2 * PAGE as u64);
     assert_eq!(jobs(&ground), 1, "the versions of all cells are added up");
+}
+
+#[tokio::test]
+async fn a_run_is_sent_all_changes_of_another_gateway_or_none() {
+    const COUNT: usize = 2 * PAGE + 1;
+    let ground = Ground::new(scattered()).await;
+    let ticket = write(&ground.edition(), 0, "/0").await.unwrap();
+    ticket.commit(1, b"[[0,[],1],[1,[],1]]").unwrap().wait().await.unwrap();
+    for number in 0..COUNT {
+        read(&ground.edition(), 0, &format!("/{number}")).await.unwrap();
+    }
+    let (edition, group) = (ground.edition(), ground.edition().home.groups().pop().unwrap());
+    let mut running = read(&edition, 0, "/0").await.unwrap();
+    assert_eq!(running.ship(7).len(), 2);
+    let keys = &edition.home.keys;
+    let mut batch = Batch::new().put(keys.shared_cell("n"), "2");
+    for number in 0..COUNT {
+        batch = batch.put(keys.cell(&format!("/{number}"), "/data own"), "2");
+    }
+    ground.states.0.store.commit(batch).await.unwrap();
+    group.lock().seen = NEVER;
+    let (mut reading, mut sent) = (pin!(read(&edition, 0, "/0")), Vec::new());
+    let loaded = poll_fn(|context| {
+        let loaded = reading.as_mut().poll(context);
+        let frames = running.ship(7);
+        if !running.is_behind() && !frames.is_empty() {
+            sent.push(frames.len());
+        }
+        // Looks at the group after each page.
+        context.waker().wake_by_ref();
+        loaded
+    });
+    testkit::patiently("the changes", loaded).await.unwrap();
+    assert_eq!(sent, [2]);
+    assert_eq!(ground.value(0, "/0").await, [Some(json!(2)), Some(json!(2))]);
+}
+
+#[tokio::test]
+async fn many_cells_are_put_in_place_even_if_the_request_ends() {
+    const COUNT: usize = 2 * PAGE + 1;
+    let ground = Ground::new(scattered()).await;
+    for number in 0..COUNT {
+        read(&ground.edition(), 0, &format!("/{number}")).await.unwrap();
+    }
+    let (edition, group) = (ground.edition(), ground.edition().home.groups().pop().unwrap());
+    let mut batch = Batch::new();
+    for number in 0..COUNT {
+        batch = batch.create(edition.home.keys.cell(&format!("/{number}"), "/data own"), "2");
+    }
+    ground.states.0.store.commit(batch).await.unwrap();
+    group.lock().seen = NEVER;
+    let stored = || group.lock().cells.values().filter(|cell| cell.stored > 0).count();
+    {
+        let mut reading = pin!(read(&edition, 0, "/0"));
+        let begun = poll_fn(|context| {
+            if stored() > 0 {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            reading.as_mut().poll(context).map(|_| ())
+        });
+        testkit::patiently("the first page", begun).await;
+    }
+    assert!(stored() < COUNT, "the request ends before the last page");
+    let complete = async {
+        while stored() < COUNT {
+            tokio::task::yield_now().await;
+        }
+    };
+    testkit::patiently("the last page", complete).await;
+}
+
+#[tokio::test]
+async fn a_refused_commit_resets_only_its_own_cells() {
+    let ground = Ground::new(scattered()).await;
+    let edition = ground.edition();
+    let mut before = Vec::new();
+    for path in ["/0", "/1"] {
+        let ticket = write(&edition, 0, path).await.unwrap();
+        before.push(ticket.cells().to_vec());
+        ticket.commit(1, b"[[0,[],1],[1,[],1]]").unwrap().wait().await.unwrap();
+    }
+    let running = write(&edition, 0, "/0").await.unwrap();
+    ground.steal(&edition.home.groups().pop().unwrap().lease_name).await;
+    let refused = running.commit(1, b"[[0,[],2],[1,[],2]]").unwrap().wait().await.unwrap_err();
+    assert_eq!(refused.code(), "state-lease-lost");
+    let mut is_same = Vec::new();
+    for (path, before) in ["/0", "/1"].into_iter().zip(before) {
+        let after = read(&edition, 0, path).await.unwrap();
+        is_same
+            .push(Vec::from_iter(after.cells().iter().zip(before).map(|(after, before)| *after == before)));
+        assert_eq!(ground.value(0, path).await, [Some(json!(1)), Some(json!(1))]);
+    }
+    assert_eq!(is_same, [[false, false], [false, true]]);
+}
+
+#[tokio::test]
+async fn a_refused_removal_resets_the_cells_of_the_instance() {
+    let cells =
+        vec![cell("shared", Scope::Service, false), cell("/data POST > /made s", Scope::Resource(1), false)];
+    let ground = Ground::new(plan(cells, &[(1, &[0, 1])])).await;
+    declare_on(&ground, "/made/1").await;
+    let edition = ground.edition();
+    let ticket = write(&edition, 0, "/made/1").await.unwrap();
+    ticket.commit(1, b"[[0,[],1],[1,[],1]]").unwrap().wait().await.unwrap();
+    let running = write(&edition, 0, "/made/1").await.unwrap();
+    ground.steal(&edition.home.groups().pop().unwrap().lease_name).await;
+    let removal = running.commit_and_remove(1, b"[[0,[],2],[1,[],2]]", "/made/1").unwrap();
+    assert_eq!(removal.wait().await.unwrap_err().code(), "state-lease-lost");
+    assert_eq!(ground.value(0, "/made/1").await, [Some(json!(1)), Some(json!(1))]);
+    let version = read(&edition, 0, "/made/1").await.unwrap().version();
+    let ticket = write(&edition, 0, "/made/1").await.unwrap();
+    assert_eq!(ticket.version(), version);
+    ticket.commit(1, b"[[1,[],3]]").unwrap().wait().await.unwrap();
+    assert_eq!(ground.value(0, "/made/1").await, [Some(json!(1)), Some(json!(3))]);
 }
 
 #[tokio::test]

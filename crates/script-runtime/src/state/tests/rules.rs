@@ -1,6 +1,8 @@
 //! The rules of S that the state implements, by number.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -282,6 +284,65 @@ async fn hot_reload_preserves_values_by_key_even_with_new_groups() {
     assert_eq!(ground.value(1, "/data").await, [None]);
     let _ = ground.service.reload(apart("b"));
     assert_eq!(ground.value(1, "/data").await, [Some(json!(30))]);
+}
+
+#[tokio::test]
+async fn a_new_group_does_not_depend_on_retired_groups_at_other_paths() {
+    let cells =
+        || vec![cell("/data a", Scope::Resource(0), false), cell("/data b", Scope::Resource(0), false)];
+    let ground = Ground::new(plan(cells(), &[(0, &[0]), (0, &[1])])).await;
+    read(&ground.edition(), 1, "/0").await.unwrap();
+    let home = Arc::clone(&ground.edition().home);
+    let retired = home.groups().pop().unwrap();
+    let _new = ground.service.reload(plan(cells(), &[(0, &[0, 1])]));
+    let (sender, found) = mpsc::channel();
+    let locked = retired.lock();
+    let finding = std::thread::spawn({
+        let home = Arc::clone(&home);
+        move || sender.send(home.group("/data b", "/1").map(|group| group.before().len()))
+    });
+    // The time only matters if it waits for the lock.
+    let before = found.recv_timeout(Duration::from_secs(60));
+    drop(locked);
+    assert_eq!(before, Ok(Some(0)));
+    finding.join().unwrap().unwrap();
+    assert_eq!(home.group("/data b", "/0").map(|group| group.before().len()), Some(1), "at the same path");
+}
+
+#[tokio::test]
+async fn a_worker_is_not_sent_its_own_changes() {
+    let ground = Ground::new(counter()).await;
+    ground.set(0, "/data", "[]").await;
+    let mut ticket = write(&ground.edition(), 0, "/data").await.unwrap();
+    ticket.ship(1);
+    let group = ground.edition().home.groups().pop().unwrap();
+    let before = group.lock().finished;
+    let (runtime, is_visible) = (tokio::runtime::Handle::current(), Arc::new(AtomicBool::new(false)));
+    let (mut threads, mut is_early) = (Vec::new(), false);
+    // The commit can't record the copy of its worker as long as this holds the workers.
+    ground.states.0.workers.ship(2, |_, _| {
+        threads.push(std::thread::spawn(move || {
+            let _entered = runtime.enter();
+            drop(ticket.commit(1, b"[[0,[0],1]]").unwrap());
+        }));
+        let seen = Arc::clone(&is_visible);
+        threads.push(std::thread::spawn(move || {
+            while group.lock().finished == before {
+                std::thread::yield_now();
+            }
+            seen.store(true, Ordering::Relaxed);
+        }));
+        for _ in 0..10_000 {
+            std::thread::yield_now();
+        }
+        is_early = is_visible.load(Ordering::Relaxed);
+    });
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert!(!is_early, "a run in the same worker could get the changes a second time");
+    let mut next = write(&ground.edition(), 0, "/data").await.unwrap();
+    assert!(next.ship(1).is_empty());
 }
 
 #[tokio::test]
