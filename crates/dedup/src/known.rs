@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use json::{Again, DEPTH, Document, Member, Tree};
 
-use crate::number::{DEEPEST, SHORT};
+use crate::number::{DEEPEST, MAX_OBJECTS, SHORT};
 use crate::write::refer;
 use crate::{Form, hash};
 
@@ -32,7 +32,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Walks a tree with this text length. Returns `None` if the tree is too deep.
+    /// Walks a tree with this text length. Returns `None` if the tree is too deep or has too many objects.
     pub(crate) fn new(tree: &Tree, length: usize) -> Option<Self> {
         let numbers = HashMap::with_capacity_and_hasher(length / 512, BuildHasherDefault::default());
         let known = Self { times: Vec::new(), visits: Vec::new(), saved: 0 };
@@ -173,6 +173,9 @@ impl Walk {
     fn value(&mut self, tree: &Tree, depth: usize, once: bool) -> Option<u64> {
         let depth = depth.checked_sub(1)?;
         let Some(memory) = memory(tree) else { return self.own(tree, depth, once) };
+        if self.known.visits.len() >= MAX_OBJECTS {
+            return None;
+        }
         if once && is_alone(tree) {
             self.known.visits.push(ALONE);
             return self.own(tree, depth, once);

@@ -31,6 +31,9 @@ use number::Equal;
 
 pub use decode::{Error, decode};
 
+/// The maximum memory of a text's index. An ordinary text of the maximum size needs a third of it.
+const INDEX_BYTES: usize = 8 << 20;
+
 /// The structure of a deduplicated text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -67,8 +70,8 @@ pub fn media_type(form: Form) -> &'static str {
 }
 
 /// Returns the deduplicated form of a value, or `None` if it should be sent plain: it saves less than a
-/// tenth, the value is outside the limits, or it has no such form. If the known repetitions save a tenth, no
-/// further search is made.
+/// tenth, the value is outside the limits or has more than 131,072 objects, or it has no such form. If the
+/// known repetitions save a tenth, no further search is made.
 #[must_use]
 pub fn encode(tree: &Tree, form: Form, limits: &Limits) -> Option<Tree> {
     let length = tree.len();
@@ -110,7 +113,10 @@ pub fn encode_text(text: &Bytes, form: Form, limits: &Limits) -> Result<Option<V
     if !(limits.min..=limits.max).contains(&text.len()) {
         return Ok(None);
     }
-    let mut document = Document::new(text.clone())?;
+    let mut document = match Document::within(text.clone(), INDEX_BYTES) {
+        Err(json::Error::IndexTooLarge(_)) => return Ok(None),
+        document => document?,
+    };
     if !glance::is_promising_text(text) {
         return Ok(None);
     }

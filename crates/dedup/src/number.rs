@@ -17,6 +17,9 @@ use crate::hash;
 pub(crate) const SHORT: u64 = 24;
 /// The maximum nesting depth. The form adds two levels and must itself stay within the JSON limit.
 pub(crate) const DEEPEST: usize = json::DEPTH - 2;
+/// The maximum number of objects in a text or tree, each occurrence counted. Each takes up to 128 bytes until
+/// the text is written.
+pub(crate) const MAX_OBJECTS: usize = 128 << 10;
 /// A special cut number: a `$` that is inserted into a name.
 pub(crate) const DOLLAR: u32 = u32::MAX;
 
@@ -74,7 +77,8 @@ pub(crate) struct Numbered {
     pub(crate) repeats: bool,
 }
 
-/// Numbers the objects of a text without white space. Returns `None` if the text cannot be encoded.
+/// Numbers the objects of a text without white space. Returns `None` if the text cannot be encoded or has too
+/// many objects.
 pub(crate) fn number(document: &Document, shared: &Shared, form: Form, equal: Equal) -> Option<Numbered> {
     let mut numbering = Numbering {
         text: document.text(),
@@ -259,7 +263,7 @@ impl<'a> Numbering<'a> {
         outer.piece = end;
         outer.within = outer.within.max(open.within + 1);
         outer.hash = hash::number(outer.hash, number.map_or(hash, u64::from));
-        Some(())
+        self.check_count()
     }
 
     /// Records a further occurrence of a known repetition.
@@ -276,7 +280,14 @@ impl<'a> Numbering<'a> {
         outer.piece = place;
         self.done.push(Cut { start: place, end: place, number });
         self.repeats = true;
-        Some(())
+        self.check_count()
+    }
+
+    /// Returns `None` if there are too many cuts. There is at most one for each occurrence of an object, and one
+    /// for each inserted `$`.
+    #[inline]
+    fn check_count(&self) -> Option<()> {
+        (self.cuts.len() + self.done.len() <= MAX_OBJECTS).then_some(())
     }
 
     /// Returns the number of an object at its end; the inner `None` if it is too short to have one.

@@ -105,6 +105,38 @@ fn texts_without_a_form_or_sufficient_savings_stay_plain() {
 }
 
 #[test]
+fn texts_and_trees_with_too_many_objects_stay_plain() {
+    let limits = Limits::default();
+    for (count, is_encoded) in [(number::MAX_OBJECTS, true), (number::MAX_OBJECTS + 1, false)] {
+        let text = Bytes::from(format!("[{}]", vec![ADA; count].join(",")));
+        let encoded = encode_text(&text, Form::Json, &limits).unwrap();
+        assert_eq!(encoded.is_some(), is_encoded, "{count} equal objects");
+        let dollars = vec![r#"{"$":0}"#; count - 4].join(",");
+        let text = Bytes::from(format!("[[{ADA},{ADA},{ADA},{ADA}],{dollars}]"));
+        let document = Document::new(text).unwrap();
+        let numbered = number::number(&document, &flatten::Shared::default(), Form::Json, Equal::Spelt);
+        assert_eq!(numbered.is_some(), is_encoded, "{count} objects and names of dollar signs");
+        let item = Tree::Text(ADA.into());
+        let tree = Tree::Array(vec![item; count].into());
+        assert_eq!(encode(&tree, Form::Json, &limits).is_some(), is_encoded, "a tree of {count} objects");
+    }
+}
+
+#[test]
+fn texts_whose_index_is_large_stay_plain() {
+    let nested = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+    let text = |arrays: usize| {
+        let arrays = vec![nested.as_str(); arrays].join(",");
+        Bytes::from(format!("[{},[{arrays}]]", vec![ADA; 40_000].join(",")))
+    };
+    let is_encoded = |text: &Bytes| encode_text(text, Form::Json, &Limits::default()).unwrap().is_some();
+    let (few, many) = (text(100), text(700));
+    assert!(is_encoded(&few));
+    assert!(Document::new(many.clone()).unwrap().index_bytes() > INDEX_BYTES);
+    assert!(!is_encoded(&many));
+}
+
+#[test]
 fn rejects_text_that_is_not_json() {
     for text in [format!("{ADA}{ADA}{ADA}"), format!("[{ADA},{ADA},{ADA}"), String::new()] {
         assert!(encode_text(&Bytes::from(text), Form::Json, &ALL).is_err());
