@@ -66,6 +66,8 @@ use work::{PlanningModel, PlanningWork};
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum size of the plan cache in bytes.
 const KEPT: usize = 32 << 20;
+/// The maximum estimated memory of a plan in bytes. The cache accepts no larger ones.
+const MAX_PLAN_BYTES: usize = KEPT / 4;
 
 /// The error message for a supergraph that makes the library panic.
 pub(crate) const STOPPED: &str = "the planner can't read it";
@@ -289,6 +291,9 @@ impl Planner {
             bytes: 0,
         };
         plan.bytes = weight::of(&plan);
+        if plan.bytes > MAX_PLAN_BYTES {
+            return Err(one(work::too_much()));
+        }
         Ok(Arc::new(plan))
     }
 

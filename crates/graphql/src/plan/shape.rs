@@ -19,11 +19,11 @@ use graphql_tools::static_graphql::query::{
 use indexmap::IndexMap;
 use json::Key;
 
-use super::Plan;
-use super::data::{Entry, From, Lookup, Only, Position, PositionId, SlotId};
+use super::data::{Entry, From, Lookup, Only, Position, PositionId, SlotId, has};
 use super::response_keys::ResponseKeys;
 use super::types::{Ty, TypeId, Types};
 use super::values::quoted;
+use super::{MAX_PLAN_BYTES, Plan, weight};
 use crate::error::Segment;
 use collect::Collected;
 pub(crate) use copied::{Copied, Plain};
@@ -90,8 +90,8 @@ pub(crate) struct Field {
     pub(crate) location: (u32, u32),
 }
 
-/// Variables and their required values.
-pub(crate) type When = Box<[(Arc<str>, bool)]>;
+/// Variables and their required values. Fields without directives share those of the fragment that they are in.
+pub(crate) type When = Arc<[(Arc<str>, bool)]>;
 
 /// The source of a field's value.
 #[derive(Debug)]
@@ -136,6 +136,8 @@ pub(crate) struct Shaping<'d> {
     pub(crate) scans: usize,
     /// The work done so far.
     work: usize,
+    /// The estimated memory of the variants so far.
+    bytes: usize,
 }
 
 impl Scan {
@@ -215,12 +217,13 @@ impl<'d> Shaping<'d> {
             shapes: Vec::new(),
             scans: 0,
             work: 0,
+            bytes: 0,
         }
     }
 
-    /// Whether the work limit was exceeded, so that shapes are incomplete.
+    /// Whether the limit of work or memory was exceeded, so that shapes are incomplete.
     pub(crate) fn is_exhausted(&self) -> bool {
-        self.work > WORK
+        self.work > WORK || self.bytes > MAX_PLAN_BYTES
     }
 
     /// Builds the shape of an operation.
@@ -250,6 +253,9 @@ impl<'d> Shaping<'d> {
             variants.push(self.variant(None, position, fields));
         } else {
             for object in self.types.objects(parent) {
+                if self.is_exhausted() {
+                    break;
+                }
                 let fields = self.fields(position, *object, parent, &parts);
                 variants.push(self.variant(Some([*object].into()), position, fields));
             }
@@ -258,7 +264,7 @@ impl<'d> Shaping<'d> {
         id
     }
 
-    /// Numbers the reads of fields, and groups them by slot.
+    /// Numbers the reads of fields, groups them by slot, and counts the memory.
     fn variant(&mut self, only: Only, position: Option<PositionId>, mut fields: Box<[Field]>) -> Variant {
         let mut reads = 0;
         let mut scans: Vec<Scan> = Vec::new();
@@ -283,7 +289,9 @@ impl<'d> Shaping<'d> {
         let steps = 1 + fields.iter().map(steps).sum::<usize>();
         let is_loose = fields.iter().any(|field| field.when.len() > 1);
         let copies = self.copies(position, &mut fields);
-        Variant { only, fields, steps, is_loose, copies, reads, scans: scans.into() }
+        let variant = Variant { only, fields, steps, is_loose, copies, reads, scans: scans.into() };
+        self.bytes += size_of::<Variant>() + weight::variant(&variant);
+        variant
     }
 
     /// Whether a selection has different fields for the possible types of an abstract type.
@@ -322,9 +330,6 @@ impl<'d> Shaping<'d> {
     ) -> Box<[Field]> {
         let mut collected: Vec<Collected<'d>> = Vec::new();
         let mut visited = Vec::new();
-        if self.is_exhausted() {
-            return Box::default();
-        }
         for part in parts {
             let Some(set) = self.sets.get(&part.set).copied() else { continue };
             self.collect(set, object, &part.when, &mut visited, &mut collected);
@@ -334,6 +339,7 @@ impl<'d> Shaping<'d> {
         collected.into_iter().filter_map(|field| self.field(position, object, parent, field)).collect()
     }
 
+    /// The field with these occurrences; `None` if its type does not exist or a limit was exceeded.
     fn field(
         &mut self,
         position: Option<PositionId>,
@@ -341,6 +347,9 @@ impl<'d> Shaping<'d> {
         parent: TypeId,
         collected: Collected<'d>,
     ) -> Option<Field> {
+        if self.is_exhausted() {
+            return None;
+        }
         let Collected { key, fields, places } = collected;
         let (first, _) = fields.first()?;
         let location = (first.position.line as u32, first.position.column as u32);
@@ -354,7 +363,10 @@ impl<'d> Shaping<'d> {
         let source = match first.name.as_str() {
             "__typename" => Source::Typename,
             "__schema" | "__type" => Source::Introspection(self.whole(&fields)),
-            _ => self.slots(position, &first.name, &planned, child),
+            _ => {
+                let object = self.types.is_object(object).then_some(object);
+                self.slots(position, object, &first.name, &planned, child)
+            }
         };
         let ty = match &source {
             Source::Typename => Ty::NonNull(Box::new(Ty::Named(self.types.find("String")?))),
@@ -373,10 +385,11 @@ impl<'d> Shaping<'d> {
         Some(Field { key, planned, quoted, name, ty, source, shape, child, copied, when, location })
     }
 
-    /// The slots from which a field with this name and planned key is read.
+    /// The slots from which a field with this name and planned key is read, for objects of one type or of all.
     fn slots(
         &self,
         position: Option<PositionId>,
+        object: Option<TypeId>,
         name: &str,
         key: &str,
         child: Option<PositionId>,
@@ -393,7 +406,8 @@ impl<'d> Shaping<'d> {
                     |other: &Entry| other.is_renamed && (other.only.is_none() || other.only == entry.only);
                 *entry.field == *name && (entry.is_renamed || !entries.iter().any(hides))
             };
-            entries.iter().filter(is_seen).map(move |entry| Read {
+            let entries_of_object = entries.iter().filter(move |entry| has(&entry.only, object));
+            entries_of_object.filter(is_seen).map(move |entry| Read {
                 number: 0,
                 slot,
                 only: entry.only.clone(),

@@ -23,7 +23,11 @@ pub(super) fn planner() -> Planner {
 }
 
 fn planner_with(limits: &GraphqlLimits) -> Planner {
-    let subgraphs: Vec<Subgraph> = PARTS
+    planner_of(&PARTS, limits)
+}
+
+fn planner_of(parts: &[(&str, &str)], limits: &GraphqlLimits) -> Planner {
+    let subgraphs: Vec<Subgraph> = parts
         .iter()
         .map(|(name, sdl)| Subgraph {
             name: (*name).into(),
@@ -191,6 +195,60 @@ fn rejects_object_types_that_double_at_each_level() {
     let text = hostile::divided(20);
     assert!(text.len() < 20_000, "{}", text.len());
     assert_eq!(refused(&planner, &text, None).0, ["graphql-limit"]);
+}
+
+/// A planner for an interface with 200 object types.
+fn planner_of_many_types() -> Planner {
+    let objects: String =
+        (0..200).map(|number| format!("type T{number} implements Node {{ id: ID! }} ")).collect();
+    let sdl = format!("type Query {{ node: Node }} interface Node {{ id: ID! }} {objects}");
+    planner_of(&[("one", sdl.as_str())], &GraphqlLimits::default())
+}
+
+/// The number of fields in a plan's shapes.
+pub(super) fn field_count(shapes: &[Shape]) -> usize {
+    shapes.iter().flat_map(|shape| &shape.variants).map(|variant| variant.fields.len()).sum()
+}
+
+#[test]
+fn rejects_plans_whose_fields_multiply_by_object_types() {
+    let planner = planner_of_many_types();
+    let text = |count: usize, fragment: &str| {
+        let fields: String = (0..count).map(|number| format!("a{number}: id ")).collect();
+        format!("{{ node {{ {fields} {fragment} }} }}")
+    };
+    let (few, many) = (text(20, "... on T0 { id }"), text(99, "... on T0 { id }"));
+    let plan = planner.plan(&few, None).expect("a plan");
+    assert!(plan.bytes <= MAX_PLAN_BYTES && field_count(&plan.shapes) == 1 + 200 * 20 + 1);
+    assert_eq!(refused(&planner, &many, None).0, ["graphql-limit"]);
+    assert!(planner.plan(&text(99, ""), None).is_ok(), "all types have the same fields");
+    // The fields are counted before they exist.
+    let fields =
+        |text: &str| planner.check(text, None, u64::MAX).expect("a document").expect("no limit").work.fields;
+    assert_eq!([fields(&few), fields(&text(99, ""))], [1 + 200 * 20 + 1, 0]);
+    // The rest of the fields is not made.
+    let document = planner.parse(&many).expect("a document");
+    let operation = Operation::chosen(&document, None).expect("an operation");
+    let fragments = FragmentIndex::new(&document).expect("fragments");
+    let keys = ResponseKeys::of(&document, &planner.reserved);
+    let token = CancellationToken::with_timeout(TIMEOUT);
+    let Ok((positions, _)) = planner.lowered(&operation, &fragments, &keys, &token) else {
+        panic!("the document can't be planned")
+    };
+    let mut shaping = Shaping::new(&planner.types, &positions, &document, &keys);
+    shaping.root(operation.selections, planner.types.query);
+    let made = field_count(&shaping.shapes);
+    assert!(shaping.is_exhausted() && made < 200 * 99 / 2, "{made}");
+}
+
+#[test]
+fn object_types_have_no_reads_of_other_types() {
+    let planner = planner_of_many_types();
+    let fragments: String = (0..50).map(|number| format!("... on T{number} {{ id }} ")).collect();
+    let plan = planner.plan(&format!("{{ node {{ {fragments} }} }}"), None).expect("a plan");
+    let variants: Vec<_> = plan.shapes.iter().flat_map(|shape| &shape.variants).collect();
+    assert_eq!(variants.len(), 1 + 200);
+    assert!(variants.iter().all(|variant| variant.reads <= 1));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The estimated memory of a plan, which limits the plan cache. A document of a kilobyte may have a plan of
-//! megabytes, so the length of the text is no measure.
+//! The estimated memory of a plan. Each plan is limited, and so is the plan cache. A document of a kilobyte may
+//! have a plan of megabytes, so the length of the text is no measure.
 //!
 //! The estimate is the sum of the plan's parts, with the overhead of each allocation and the unused capacity of
 //! each map. Data shared by plans (the types and the services' bindings) is excluded.
@@ -34,7 +34,12 @@ pub(super) fn of(plan: &Plan) -> usize {
 /// The memory of a list and of the data that its items refer to.
 fn list<T>(items: &[T], below: impl Fn(&T) -> usize) -> usize {
     // A list that has grown may have twice the capacity.
-    ALLOCATION + 2 * size_of_val(items) + items.iter().map(below).sum::<usize>()
+    size_of_val(items) + slice(items, below)
+}
+
+/// Like [`list`], for a list without unused capacity.
+fn slice<T>(items: &[T], below: impl Fn(&T) -> usize) -> usize {
+    ALLOCATION + size_of_val(items) + items.iter().map(below).sum::<usize>()
 }
 
 fn map<K, V>(map: &HashMap<K, V>, below: impl Fn(&K, &V) -> usize) -> usize {
@@ -153,8 +158,9 @@ fn shape(shape: &Shape) -> usize {
     list(&shape.variants, variant)
 }
 
-fn variant(variant: &Variant) -> usize {
-    only(&variant.only) + list(&variant.fields, field) + list(&variant.scans, scan)
+/// The memory of the data that a variant refers to.
+pub(super) fn variant(variant: &Variant) -> usize {
+    only(&variant.only) + slice(&variant.fields, field) + slice(&variant.scans, scan)
 }
 
 fn scan(scan: &Scan) -> usize {

@@ -4,7 +4,8 @@
 //! those of an abstract type once for each possible object type. It keeps all equally good paths to a field,
 //! whose number multiplies wherever an operation moves between services and has a choice of keys or services.
 //! And it adds the paths to a tree one by one, traversing the whole tree for each. It checks its deadline only
-//! in some of its loops.
+//! in some of its loops. Besides, a plan has the fields of an abstract type once for each possible object type,
+//! if the types may have different fields (`shape.rs`).
 //!
 //! This module makes the same traversal with counts instead of paths (`model.rs` has the locations of fields):
 //! for each service the cost and the number of the best paths. The result is compared with fixed limits, and
@@ -16,7 +17,9 @@ use std::time::Duration;
 
 use graphql_tools::static_graphql::query::{Field, Selection, SelectionSet, Value};
 
+use super::MAX_PLAN_BYTES;
 use super::limits::fragments::FragmentIndex;
+use super::shape;
 use super::types::{Ty, TypeId, Types};
 use crate::error::{Code, GraphqlError};
 pub(crate) use model::PlanningModel;
@@ -32,6 +35,8 @@ const MERGES: u64 = 20_000_000;
 /// The number of bytes in a field's arguments that count as a further step, since they are copied for each
 /// path.
 const ARGUMENT_BYTES: u64 = 256;
+/// The number of fields that exceed the maximum memory of a plan. Plans with more are not completed.
+const FIELDS: u64 = (MAX_PLAN_BYTES / size_of::<shape::Field>()) as u64;
 
 /// The work of planning an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +47,9 @@ pub(crate) struct PlanningWork {
     pub(crate) steps: u64,
     /// The tree nodes visited to add the paths.
     pub(crate) merges: u64,
+    /// The fields of the plan, once for each possible object type. Zero if no fragment has a type condition,
+    /// since all types have the same fields then, which `nodes` includes.
+    pub(crate) fields: u64,
 }
 
 /// The best paths to a place that end at a service.
@@ -63,6 +71,10 @@ struct Place<'w> {
     times: u64,
     /// Whether it occurs there separately for each possible object type.
     is_narrowed: bool,
+    /// The number of shapes of its objects in the plan.
+    shapes: u64,
+    /// The number of object types in each of these shapes that the selections apply to.
+    objects: u64,
 }
 
 struct Walk<'a, 'd> {
@@ -72,6 +84,8 @@ struct Walk<'a, 'd> {
     nodes: u64,
     steps: u64,
     leaves: u64,
+    fields: u64,
+    has_type_conditions: bool,
 }
 
 impl PlanningWork {
@@ -85,19 +99,37 @@ impl PlanningWork {
     ) -> Result<Self, Box<GraphqlError>> {
         let ways: Vec<Ways> =
             model.services(root).map(|service| Ways { service, cost: 1, count: 1 }).collect();
-        let mut walk = Walk { model, types, fragments, nodes: 0, steps: 0, leaves: 0 };
-        let place = Place { ty: Some(root), ways: &ways, length: 1, times: 1, is_narrowed: false };
+        let mut walk = Walk {
+            model,
+            types,
+            fragments,
+            nodes: 0,
+            steps: 0,
+            leaves: 0,
+            fields: 0,
+            has_type_conditions: false,
+        };
+        let place = Place {
+            ty: Some(root),
+            ways: &ways,
+            length: 1,
+            times: 1,
+            is_narrowed: false,
+            shapes: 1,
+            objects: 1,
+        };
         walk.selections(selections, place)?;
         let merges = walk.leaves.saturating_mul(walk.nodes);
         if merges > MERGES {
             return Err(too_much());
         }
-        Ok(Self { nodes: walk.nodes, steps: walk.steps, merges })
+        let fields = if walk.has_type_conditions { walk.fields.min(FIELDS) } else { 0 };
+        Ok(Self { nodes: walk.nodes, steps: walk.steps, merges, fields })
     }
 
     /// An estimate of the maximum CPU time.
     pub(crate) fn estimate(self) -> Duration {
-        let nanos = [(self.nodes, 20_000), (self.steps, 2_000), (self.merges, 40)];
+        let nanos = [(self.nodes, 20_000), (self.steps, 2_000), (self.merges, 40), (self.fields, 2_000)];
         let nanos = nanos.map(|(count, each)| count.saturating_mul(each));
         Duration::from_nanos(nanos.into_iter().fold(100_000, u64::saturating_add))
     }
@@ -110,6 +142,7 @@ impl<'d> Walk<'_, 'd> {
                 Selection::Field(field) => self.field(field, place)?,
                 Selection::InlineFragment(fragment) => {
                     let condition = fragment.type_condition.as_ref();
+                    self.has_type_conditions |= condition.is_some();
                     let ty = condition.map_or(place.ty, |name| self.types.find(name.as_ref()));
                     let is_kept = condition.is_some() && ty.is_none_or(|ty| !self.types.is_union(ty));
                     let is_plain = is_kept || fragment.directives.is_empty();
@@ -118,6 +151,7 @@ impl<'d> Walk<'_, 'd> {
                 }
                 Selection::FragmentSpread(spread) => {
                     let Some(fragment) = self.fragments.get(&spread.fragment_name) else { continue };
+                    self.has_type_conditions = true;
                     let ty = self.types.find(fragment.type_condition.as_ref());
                     let is_kept = ty.is_none_or(|ty| !self.types.is_union(ty));
                     let inner = self.within(ty, is_kept || spread.directives.is_empty(), place)?;
@@ -147,7 +181,8 @@ impl<'d> Walk<'_, 'd> {
         };
         let times = place.times.saturating_mul(count);
         self.add_nodes(times)?;
-        Ok(Place { ty, times, is_narrowed, ..place })
+        let objects = place.objects.min(self.object_count(ty));
+        Ok(Place { ty, times, is_narrowed, objects, ..place })
     }
 
     fn field(&mut self, field: &'d Field, place: Place<'_>) -> Result<(), Box<GraphqlError>> {
@@ -155,6 +190,9 @@ impl<'d> Walk<'_, 'd> {
             true => place.times,
             false => place.times.saturating_mul(self.model.expanded(place.ty, &field.name).max(1)),
         };
+        // An object of each type may select further fields of the field's value.
+        let shapes = place.shapes.saturating_mul(place.objects);
+        self.fields = self.fields.saturating_add(shapes);
         let is_leaf = field.selection_set.items.is_empty();
         let (ways, moves) = self.model.advance(place.ty, field, is_leaf, place.ways, self.types);
         // A move adds the fields of its key, and type conditions.
@@ -181,8 +219,14 @@ impl<'d> Walk<'_, 'd> {
         }
         let declared = place.ty.and_then(|ty| self.types.field(ty, &field.name));
         let ty = declared.map(|field| Ty::named(&field.ty));
-        let inner = Place { ty, ways: &ways, length, times, is_narrowed: false };
+        let objects = self.object_count(ty);
+        let inner = Place { ty, ways: &ways, length, times, is_narrowed: false, shapes, objects };
         self.selections(&field.selection_set, inner)
+    }
+
+    /// The number of possible object types of a type: 1 for an object type.
+    fn object_count(&self, ty: Option<TypeId>) -> u64 {
+        ty.map_or(1, |ty| self.types.objects(ty).len().max(1) as u64)
     }
 
     fn add_nodes(&mut self, count: u64) -> Result<(), Box<GraphqlError>> {
@@ -191,10 +235,11 @@ impl<'d> Walk<'_, 'd> {
     }
 }
 
-/// The error for an operation that takes too much work.
+/// The error for an operation that takes too much work or memory.
 pub(super) fn too_much() -> Box<GraphqlError> {
-    let message = "the operation takes too much work to plan: its fragments expand to too many selections, \
-                   or its fields can be fetched from services in too many ways; ask for less at once";
+    let message = "the operation takes too much work or memory to plan: its fragments expand to too many \
+                   selections, also where interfaces and unions have many object types, or its fields can be \
+                   fetched from services in too many ways; ask for less at once";
     Box::new(GraphqlError::new(Code::Limit, message))
 }
 

@@ -110,6 +110,9 @@ impl<'d> Shaping<'d> {
 
 /// The conditions with those of additional directives; `None` if they can't be met.
 fn narrowed(when: &When, directives: &[Directive]) -> Option<When> {
+    if directives.is_empty() {
+        return Some(Arc::clone(when));
+    }
     let mut all: Vec<(Arc<str>, bool)> = when.to_vec();
     for directive in directives {
         let wanted = match directive.name.as_str() {

@@ -1,12 +1,15 @@
-//! Checks that the estimated work is at least that of the planner library.
+//! Checks that the estimated work is at least that of the planner library and of the plan.
 
 use hive_router_query_planner::ast::normalization::normalize_operation;
 use hive_router_query_planner::ast::selection_item::SelectionItem;
 use hive_router_query_planner::ast::selection_set::SelectionSet as Normalized;
+use hive_router_query_planner::utils::cancellation::CancellationToken;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::plan::tests::planner;
+use super::PlanningWork;
+use crate::plan::TIMEOUT;
+use crate::plan::tests::{field_count, planner};
 
 fn nodes(set: &Normalized) -> u64 {
     let below = |item: &SelectionItem| {
@@ -42,5 +45,16 @@ proptest! {
         let normalized = normalize_operation(&planner.hive.supergraph, &checked.document, None);
         let made = nodes(&normalized.expect("an operation").operation.selection_set);
         prop_assert!(checked.work.nodes >= made, "{} {} {}", checked.work.nodes, made, text);
+    }
+
+    #[test]
+    fn estimates_at_least_as_many_fields_as_the_plan_has(inner in selection(4)) {
+        let planner = planner();
+        let text = format!("query Q($v: Boolean = true) {{ node {{ id @skip(if: $v) {inner} }} }}");
+        let Ok(Some(checked)) = planner.check(&text, None, u64::MAX) else { return Ok(()) };
+        let token = CancellationToken::with_timeout(TIMEOUT);
+        let Ok(plan) = planner.make(&checked, &token) else { return Ok(()) };
+        let (made, PlanningWork { nodes, fields, .. }) = (field_count(&plan.shapes) as u64, checked.work);
+        prop_assert!(nodes.max(fields) >= made, "{} {} {} {}", nodes, fields, made, text);
     }
 }
