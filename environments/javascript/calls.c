@@ -3,6 +3,9 @@
 //! A call becomes a request of the host at once; its promise waits in `pending` until `calls_wait` reports that the
 //! future has ended. The error of a possible failure is created when the call begins, because only then is the
 //! program's own line on the stack. `call_settle` turns it into a ServiceError or drops it.
+//!
+//! The errors of calls that may have changed something are listed in `failed_calls`, since a program that handles none of
+//! them must not answer as if all had been well.
 #include "host.h"
 
 typedef enum { GET, HEAD, POST, PUT, PATCH, DELETE, FETCH } Verb;
@@ -21,6 +24,18 @@ static JSClassID service_class;
 static int32_t *futures;
 static Call *pending;
 static uint32_t count, capacity;
+
+/* The error of a failed call that may have changed something, and the number of rejected promises that have it as their
+   reason and no handler: the call's own, or those of async functions and chains that passed it on. */
+typedef struct { JSValue error; int32_t unhandled; } Failure;
+
+static Failure *failed_calls;
+static uint32_t failed_count;
+
+/* Whether a call may change something. */
+static bool changes(const Call *call) {
+    return !call->method || (strcmp(call->method, "GET") && strcmp(call->method, "HEAD"));
+}
 
 /* ---- beginning a call ---- */
 
@@ -297,12 +312,43 @@ static JSValue outcome(JSContext *ctx, Call *call, int32_t handle, int32_t error
     return good ? value : service_error(ctx, call, response.status, 0, value);
 }
 
+/* Lists the error of a call that may have changed something, before its promise is rejected. */
+static void failure_add(JSContext *ctx, JSValueConst error) {
+    static const char NO_MEMORY[] = "out of memory while a call failed";
+    Failure *more = realloc(failed_calls, (failed_count + 1) * sizeof *failed_calls);
+    if (!more)
+        host_fail(MEMORY, NO_MEMORY, sizeof NO_MEMORY - 1, 0, 0);
+    failed_calls = more;
+    failed_calls[failed_count++] = (Failure){JS_DupValue(ctx, error), 0};
+}
+
+/* The engine calls it when a promise without a handler is rejected, and when such a promise gets its first handler. */
+static void rejection_changed(JSContext *ctx, JSValueConst promise, JSValueConst reason, bool is_handled, void *opaque) {
+    for (uint32_t i = 0; i < failed_count; i++) {
+        if (JS_IsStrictEqual(ctx, failed_calls[i].error, reason))
+            failed_calls[i].unhandled += is_handled ? -1 : 1;
+    }
+}
+
+JSValue calls_failure(JSContext *ctx) {
+    JSValue failure = JS_UNDEFINED;
+    for (uint32_t i = 0; i < failed_count; i++) {
+        if (failed_calls[i].unhandled > 0 && JS_IsUndefined(failure))
+            failure = JS_DupValue(ctx, failed_calls[i].error);
+        JS_FreeValue(ctx, failed_calls[i].error);
+    }
+    failed_count = 0;
+    return failure;
+}
+
 /* Settles the promise of a call that has ended, or that could not be sent because of `error`. */
 static void call_settle(JSContext *ctx, Call *call, int32_t handle, int32_t error) {
     bool failed, kept = false;
     JSValue value = outcome(ctx, call, handle, error, &failed, &kept);
     if (JS_IsException(value))
         value = JS_GetException(ctx), failed = true;
+    if (failed && changes(call))
+        failure_add(ctx, value);
     JS_FreeValue(ctx, JS_Call(ctx, failed ? call->reject : call->resolve, JS_UNDEFINED, 1, (JSValueConst *)&value));
     JS_FreeValue(ctx, value);
     if (handle && !kept)
@@ -325,15 +371,23 @@ bool calls_wait(JSContext *ctx) {
     return true;
 }
 
-void calls_finish(void) {
-    uint32_t unsafe = 0;
+void calls_drop_reads(JSContext *ctx) {
+    uint32_t kept = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const char *method = pending[i].method;
-        if (!method || (strcmp(method, "GET") && strcmp(method, "HEAD")))
-            futures[unsafe++] = futures[i];
+        if (changes(&pending[i])) {
+            futures[kept] = futures[i];
+            pending[kept++] = pending[i];
+        } else {
+            call_free(ctx, &pending[i]);
+        }
     }
-    if (unsafe)
-        host_future_wait(futures, unsafe, 1);
+    count = kept;
+}
+
+void calls_finish(JSContext *ctx) {
+    calls_drop_reads(ctx);
+    if (count)
+        host_future_wait(futures, count, 1);
     count = 0;
 }
 
@@ -357,6 +411,7 @@ int calls_init(JSContext *ctx) {
     int failed = JS_NewClass(runtime, service_class, &definition)
                  | JS_SetPropertyFunctionList(ctx, prototype, SERVICE, sizeof SERVICE / sizeof *SERVICE);
     JS_SetClassProto(ctx, service_class, prototype);
+    JS_SetHostPromiseRejectionTracker(runtime, rejection_changed, NULL);
     return failed;
 }
 

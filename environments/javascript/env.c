@@ -179,7 +179,7 @@ static _Noreturn void fail_with(JSContext *ctx, int kind, JSValueConst exception
         text_puts(&text, "thrown, and not an Error: ");
     text_add(&text, words.data, words.len);
     add_frames(&text, stack);
-    calls_finish();
+    calls_finish(ctx);
     host_fail(kind, text.data ? text.data : words.data, text.data ? text.len : words.len, position.line, position.column);
 }
 
@@ -222,14 +222,18 @@ static JSModuleDef *load_other(JSContext *ctx, const char *name, void *opaque) {
 /* Module names are not resolved. */
 static char *same_name(JSContext *ctx, const char *base, const char *name, void *opaque) { return js_strdup(ctx, name); }
 
+static void run_jobs(JSContext *ctx) {
+    JSContext *job;
+    int ran;
+    while ((ran = JS_ExecutePendingJob(runtime, &job)) > 0) {}
+    if (ran < 0)
+        fail_uncaught(ctx, THREW);
+}
+
 /* Runs jobs and waits for calls until the promise is settled. */
 static void settle(JSContext *ctx, JSValueConst promise) {
     for (;;) {
-        JSContext *job;
-        int ran;
-        while ((ran = JS_ExecutePendingJob(runtime, &job)) > 0) {}
-        if (ran < 0)
-            fail_uncaught(ctx, THREW);
+        run_jobs(ctx);
         if (JS_PromiseState(ctx, promise) != JS_PROMISE_PENDING)
             return;
         if (!calls_wait(ctx))
@@ -253,6 +257,18 @@ static JSValue awaited(JSContext *ctx, JSValue value) {
     if (JS_PromiseState(ctx, value) == JS_PROMISE_REJECTED)
         fail_with(ctx, THREW, result);
     return result;
+}
+
+/* Runs what the program has started until no call that may change something is in flight. Ends the run with the error of
+   such a call that the program does not handle: an answer would hide that a write was lost. */
+static void settle_changes(JSContext *ctx) {
+    do {
+        run_jobs(ctx);
+        calls_drop_reads(ctx);
+    } while (calls_wait(ctx));
+    JSValue failure = calls_failure(ctx);
+    if (!JS_IsUndefined(failure))
+        fail_with(ctx, THREW, failure);
 }
 
 /* Evaluates the program and returns the namespace of its exports. */
@@ -319,29 +335,29 @@ static void send_text(JSContext *ctx, JSValueConst value, const char *type) {
         fail_uncaught(ctx, THREW);
     if (type)
         send_type(type);
-    calls_finish();
+    settle_changes(ctx);
     host_done(text, len);
 }
 
-static void send_bytes(const uint8_t *data, size_t len, const char *type) {
+/* `data` must be out of the program's reach, which may go on to run. */
+static void send_bytes(JSContext *ctx, const uint8_t *data, size_t len, const char *type) {
     if (type)
         send_type(type);
-    calls_finish();
+    settle_changes(ctx);
     host_done(data, len);
 }
 
 static void send_json(JSContext *ctx, JSValueConst value) {
     Text written = {0};
-    if (json_write(ctx, value, true, &written) && written.data)
-        return send_bytes((const uint8_t *)written.data, written.len, "application/json");
-    JSValue text = JS_HasException(ctx) ? JS_EXCEPTION : JS_JSONStringify(ctx, value, JS_UNDEFINED, JS_UNDEFINED);
-    if (JS_IsUndefined(text))
+    bool has_form = json_write(ctx, value, true, &written);
+    if (has_form && written.data)
+        return send_bytes(ctx, (const uint8_t *)written.data, written.len, "application/json");
+    if (has_form)
+        JS_ThrowOutOfMemory(ctx);
+    if (!JS_HasException(ctx))
         fail(BAD_ANSWER, "the program returned something that has no JSON form");
-    if (JS_IsException(text)) {                                      /* from a toJSON, a cycle, a BigInt or a Map */
-        JSValue exception = JS_GetException(ctx);
-        fail_with(ctx, position_of(stack_of(ctx, exception)).line ? THREW : BAD_ANSWER, exception);
-    }
-    send_text(ctx, text, "application/json");
+    JSValue exception = JS_GetException(ctx);                        /* from a toJSON, a cycle, a BigInt or a Map */
+    fail_with(ctx, position_of(stack_of(ctx, exception)).line ? THREW : BAD_ANSWER, exception);
 }
 
 /* Sends one header of a Response. An invalid header is left out if it came from an upstream's response, and an error
@@ -378,9 +394,9 @@ static void send_response(JSContext *ctx, JSValueConst parts) {
     if (JS_IsString(body))
         send_text(ctx, body, NULL);
     else if (bytes_of(ctx, body, &data, &size))
-        send_bytes(data, size, NULL);
+        send_bytes(ctx, data, size, NULL);
     else
-        send_bytes(NULL, 0, NULL);
+        send_bytes(ctx, NULL, 0, NULL);
 }
 
 static void send_object(JSContext *ctx, JSValueConst value) {
@@ -388,11 +404,12 @@ static void send_object(JSContext *ctx, JSValueConst value) {
     size_t len;
     if (JS_IsFunction(ctx, value))
         fail(BAD_ANSWER, "the program returned a function");
+    settle_changes(ctx);                                             /* the program may still write to its bytes */
     bool bytes = bytes_of(ctx, value, &data, &len);
     if (bytes && !data)
         fail(BAD_ANSWER, DETACHED);
     if (bytes)
-        return send_bytes(data, len, "application/octet-stream");
+        return send_bytes(ctx, data, len, "application/octet-stream");
     JSValue parts = JS_Call(ctx, hooks[HOOK_UNPACK], JS_UNDEFINED, 1, &value);
     if (JS_IsException(parts))
         fail_uncaught(ctx, BAD_ANSWER);
@@ -405,7 +422,7 @@ static void send_object(JSContext *ctx, JSValueConst value) {
 static void answer(JSContext *ctx, JSValueConst value) {
     if (JS_IsUndefined(value) || JS_IsNull(value)) {
         host_status(204);
-        return send_bytes(NULL, 0, NULL);
+        return send_bytes(ctx, NULL, 0, NULL);
     }
     if (JS_IsString(value))
         return send_text(ctx, value, "text/plain; charset=utf-8");

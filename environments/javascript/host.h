@@ -90,8 +90,14 @@ int calls_init(JSContext *ctx);
 JSValue services_new(JSContext *ctx, const char *names, size_t len);
 /* Waits for any call and settles its promise. Returns false if no call is in flight. */
 bool calls_wait(JSContext *ctx);
-/* Waits until every call that may change something has ended, so that no write is cancelled half-way. */
-void calls_finish(void);
+/* Drops the calls in flight that change nothing. Their promises are never settled. */
+void calls_drop_reads(JSContext *ctx);
+/* Returns the error of a failed call that may have changed something, if the program has no handler for it, or else
+   undefined; and forgets all failed calls. */
+JSValue calls_failure(JSContext *ctx);
+/* Waits until every call that may change something has ended, so that no write is cancelled half-way. Its outcome does
+   not matter: the run has failed. */
+void calls_finish(JSContext *ctx);
 /* Returns a part of a response followed by a NUL, or NULL. The caller frees it. */
 char *response_part(int32_t handle, int part, uint32_t len);
 

@@ -236,6 +236,18 @@ static JSValue native_bytes(JSContext *ctx, JSValueConst this_val, int argc, JSV
     return data ? JS_NewUint8ArrayCopy(ctx, data, len) : JS_ThrowTypeError(ctx, "%s", DETACHED);
 }
 
+/* json(value): the text of a value as JSON, by the rules for answers and bodies; undefined if it has no JSON form. */
+static JSValue native_json(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
+    Text text = {0};
+    bool has_form = json_write(ctx, argv[0], false, &text);
+    JSValue string = JS_HasException(ctx) ? JS_EXCEPTION
+                     : !has_form          ? JS_UNDEFINED
+                     : text.data          ? JS_NewStringLen(ctx, text.data, text.len)
+                                          : JS_ThrowOutOfMemory(ctx);
+    free(text.data);
+    return string;
+}
+
 /* ---- header fields ---- */
 
 /* `tchar` of RFC 9110, 5.6.2. */
@@ -354,6 +366,7 @@ static const JSCFunctionListEntry NATIVE[] = {
     JS_CFUNC_DEF("uuid", 0, native_uuid),
     JS_CFUNC_DEF("log", 1, native_log),
     JS_CFUNC_DEF("bytes", 1, native_bytes),
+    JS_CFUNC_DEF("json", 1, native_json),
     JS_CFUNC_DEF("token", 1, native_token),
     JS_CFUNC_DEF("field", 1, native_field),
     JS_CFUNC_DEF("encode", 1, native_encode),

@@ -317,7 +317,7 @@
       if (type !== undefined && find(headerPairs(this.#headers), "content-type") < 0) addHeader(this.#headers, "content-type", type);
     }
     static json(value, init = undefined) {
-      const text = stringify(value);
+      const text = native.json(value);
       if (text === undefined) throw new TypeError("the value has no JSON form");
       const headers = new Headers(init?.headers);
       if (find(headerPairs(headers), "content-type") < 0) addHeader(headers, "content-type", "application/json");

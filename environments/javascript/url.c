@@ -196,7 +196,16 @@ static bool add_path(JSContext *ctx, Text *url, Params *params, const char *path
     return true;
 }
 
-/* Adds `name=value`. Rejects empty lists for changes: a service may take an empty list to mean everything. */
+/* Returns the reason why a change may not have the list with this text: a service may take an empty list, or an empty
+   item, to mean everything. NULL if there is none. */
+static const char *list_fault(const char *text) {
+    size_t len = strlen(text);
+    if (len == 0)
+        return "an empty list";
+    return text[0] == ',' || text[len - 1] == ',' || strstr(text, ",,") ? "a list with an empty text in it" : NULL;
+}
+
+/* Adds `name=value`. */
 static bool add_parameter(JSContext *ctx, Text *url, JSAtom atom, JSValueConst value, bool changes) {
     JSValue string = JS_AtomToString(ctx, atom);
     size_t len;
@@ -206,13 +215,12 @@ static bool add_parameter(JSContext *ctx, Text *url, JSAtom atom, JSValueConst v
     text_puts(url, "=");
     size_t start = url->len;
     bool added = name && add_value(ctx, url, value, name, IN_QUERY);
-    if (added && changes && JS_IsArray(value) && url->data && url->len == start) {
-        JS_ThrowTypeError(ctx, "the parameter '%s' is an empty list, which a call that changes something can't have", name);
-        added = false;
-    }
+    const char *fault = added && changes && JS_IsArray(value) && url->data ? list_fault(url->data + start) : NULL;
+    if (fault)
+        JS_ThrowTypeError(ctx, "the parameter '%s' is %s, which a call that changes something can't have", name, fault);
     JS_FreeCString(ctx, name);
     JS_FreeValue(ctx, string);
-    return added;
+    return added && !fault;
 }
 
 /* Adds the text of a URLSearchParams to the query. */
@@ -228,7 +236,15 @@ static bool add_form(JSContext *ctx, Text *url, JSValueConst form, bool first) {
     return true;
 }
 
-/* Adds the parameters that the path did not use as the query; null and undefined ones are left out. */
+/* Rejects an absent parameter for a change, which a service may take to mean everything. */
+static void refuse_absent(JSContext *ctx, JSAtom atom, JSValueConst value) {
+    const char *name = JS_AtomToCString(ctx, atom), *word = JS_IsNull(value) ? "null" : "undefined";
+    if (name)
+        JS_ThrowTypeError(ctx, "the parameter '%s' is %s, which a call that changes something can't have: don't name it to leave it out", name, word);
+    JS_FreeCString(ctx, name);
+}
+
+/* Adds the parameters that the path did not use as the query; null and undefined ones are left out of reads. */
 static bool add_query(JSContext *ctx, Text *url, Params *params) {
     bool first = !(url->data && strchr(url->data, '?')), added = true;
     if (JS_IsString(params->form))
@@ -237,8 +253,11 @@ static bool add_query(JSContext *ctx, Text *url, Params *params) {
         if (params->used[i])
             continue;
         JSValue value = JS_GetProperty(ctx, params->object, params->names[i].atom);
-        added = !JS_IsException(value);
-        if (added && !JS_IsUndefined(value) && !JS_IsNull(value)) {
+        bool absent = JS_IsUndefined(value) || JS_IsNull(value);
+        added = !JS_IsException(value) && !(absent && params->changes);
+        if (absent && params->changes)
+            refuse_absent(ctx, params->names[i].atom, value);
+        if (added && !absent) {
             text_puts(url, first ? "?" : "&");
             added = add_parameter(ctx, url, params->names[i].atom, value, params->changes);
             first = false;

@@ -2,8 +2,8 @@
 //!
 //! Arrays, plain objects and their contents are written here; in an answer, untouched lazy objects keep their original
 //! text. Rare values (a toJSON, a boxed or big number, a cycle) are left to JSON.stringify. Values that JSON.stringify
-//! writes as `{}`, without their data, are rejected: a Map or a forgotten Promise wherever it is found, others only at
-//! the top level.
+//! writes as `{}`, without their data, are rejected: a Map or a forgotten Promise wherever it is found, also by
+//! JSON.stringify; others only at the top level.
 #include <math.h>
 
 #include "host.h"
@@ -13,6 +13,7 @@ enum { DEPTH = 64 };
 
 static JSClassID plain_class;
 static JSAtom to_json_name;
+static JSValue class_checker;                                        /* a replacer of JSON.stringify */
 
 static bool write_value(JSContext *ctx, Text *text, JSAtom name, JSValueConst value, bool spelt, int depth);
 
@@ -78,6 +79,22 @@ static void write_integer(Text *text, int32_t number) {
     text_add(text, at, end - at);
 }
 
+/* Throws for a Promise, a Map and a Set: JSON.stringify would leave out their data. */
+static bool check_class(JSContext *ctx, JSValueConst object) {
+    const char *advice = JS_IsPromise(object) ? "a Promise has no JSON form: await it"
+                         : JS_IsMap(object)   ? "a Map has no JSON form: use Object.fromEntries(map) or [...map]"
+                         : JS_IsSet(object)   ? "a Set has no JSON form: use [...set]"
+                                              : NULL;
+    if (advice)
+        JS_ThrowTypeError(ctx, "%s", advice);
+    return !advice;
+}
+
+/* Returns the value of a member as it is, for JSON.stringify, or throws as check_class does. */
+static JSValue check_member(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
+    return check_class(ctx, argv[1]) ? JS_DupValue(ctx, argv[1]) : JS_EXCEPTION;
+}
+
 /* Writes a value by JSON.stringify, as a member of this name, since a toJSON gets the name as its argument. */
 static bool write_by_engine(JSContext *ctx, Text *text, JSAtom name, JSValueConst value) {
     Text before = {0};
@@ -85,7 +102,7 @@ static bool write_by_engine(JSContext *ctx, Text *text, JSAtom name, JSValueCons
     bool written = write_name(ctx, &before, name);
     JSValue holder = written ? JS_NewObjectProto(ctx, JS_NULL) : JS_EXCEPTION;
     written = !JS_IsException(holder) && JS_DefinePropertyValue(ctx, holder, name, JS_DupValue(ctx, value), JS_PROP_C_W_E) >= 0;
-    JSValue json = written ? JS_JSONStringify(ctx, holder, JS_UNDEFINED, JS_UNDEFINED) : JS_EXCEPTION;
+    JSValue json = written ? JS_JSONStringify(ctx, holder, class_checker, JS_UNDEFINED) : JS_EXCEPTION;
     int64_t len = 0;
     written = JS_IsString(json) && JS_GetLength(ctx, json, &len) >= 0 && len > 2 && add_string(ctx, text, json, before.len + 1, 1);
     JS_FreeValue(ctx, json);
@@ -161,17 +178,6 @@ static bool is_as_spelt(JSContext *ctx, JSValueConst object) {
     return !converted;
 }
 
-/* Throws for a Promise, a Map and a Set: JSON.stringify would leave out their data. */
-static bool check_class(JSContext *ctx, JSValueConst object) {
-    const char *advice = JS_IsPromise(object) ? "a Promise has no JSON form: await it"
-                         : JS_IsMap(object)   ? "a Map has no JSON form: use Object.fromEntries(map) or [...map]"
-                         : JS_IsSet(object)   ? "a Set has no JSON form: use [...set]"
-                                              : NULL;
-    if (advice)
-        JS_ThrowTypeError(ctx, "%s", advice);
-    return !advice;
-}
-
 static bool write_container(JSContext *ctx, Text *text, JSAtom name, JSValueConst value, bool spelt, int depth) {
     bool lazy = lazy_is(value), array = JS_IsArray(value);
     if (lazy && spelt && is_as_spelt(ctx, value))
@@ -231,5 +237,6 @@ int write_init(JSContext *ctx) {
     plain_class = JS_GetClassID(object);
     JS_FreeValue(ctx, object);
     to_json_name = JS_NewAtom(ctx, "toJSON");
-    return to_json_name == JS_ATOM_NULL ? -1 : 0;
+    class_checker = JS_NewCFunction(ctx, check_member, "", 2);
+    return to_json_name == JS_ATOM_NULL || JS_IsException(class_checker) ? -1 : 0;
 }

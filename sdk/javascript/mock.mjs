@@ -134,10 +134,18 @@ function parameter(value, name, check = (text) => text) {
   return check(Array.from(value, (item) => check(scalar(item, name), name)).join(","), name);
 }
 
-// Rejects an empty list: a service may take an empty list to mean everything, and change all of it.
+// Rejects an empty list, or an empty item: a service may take it to mean everything, and change all of it.
 function checkList(text, value, name) {
-  if (text === "" && Array.isArray(value))
-    throw new TypeError(`the parameter '${name}' is an empty list, which a call that changes something can't have`);
+  if (!Array.isArray(value)) return;
+  const fault = text === "" ? "an empty list" : /^,|,,|,$/.test(text) ? "a list with an empty text in it" : undefined;
+  if (fault) throw new TypeError(`the parameter '${name}' is ${fault}, which a call that changes something can't have`);
+}
+
+// Whether a parameter is absent, and so left out. Rejects an absent one of a change.
+function isAbsent(value, name, changes) {
+  if (value !== undefined && value !== null) return false;
+  if (changes) throw new TypeError(`the parameter '${name}' is ${value}, which a call that changes something can't have: don't name it to leave it out`);
+  return true;
 }
 
 const isPlain = (value) => typeof value === "object" && [Object.prototype, null].includes(Object.getPrototypeOf(value));
@@ -162,7 +170,7 @@ function makeUrl(service, path, params, changes) {
   let url = `http://${service}${filled.join("")}`;
   const add = (text) => (url += `${url.includes("?") ? "&" : "?"}${text}`);
   for (const [name, value] of open) {
-    if (value === undefined || value === null) continue;
+    if (isAbsent(value, name, changes)) continue;
     const text = parameter(value, name);
     if (changes) checkList(text, value, name);
     add(`${encode(name)}=${text}`);
@@ -288,6 +296,15 @@ async function settled(promise) {
   return promise;
 }
 
+// Settles the calls that may change something and are still in flight when the program has returned.
+async function settleChanges() {
+  const isChange = ({ call }) => !["GET", "HEAD"].includes(call.method);
+  while ([...pending.values()].some(isChange)) {
+    settleNext();
+    await new Promise((next) => setImmediate(next));
+  }
+}
+
 function service(name) {
   const urlOf = (method, path, params) => makeUrl(name, path, params, !["GET", "HEAD"].includes(method));
   const bare = (method) => (path, params) => begin(name, method, urlOf(method, path, params), bodyBytes(), method.toLowerCase());
@@ -346,6 +363,8 @@ function compare({ status, body }) {
 setUpGlobals();
 const program = await settled(load());
 running = true;
-const answer = await answerOf(await settled((async () => program.default(inputFor(program.input), makeServices()))()));
+const returned = await settled((async () => program.default(inputFor(program.input), makeServices()))());
+await settleChanges();
+const answer = await answerOf(returned);
 process.stdout.write(answer.body);
 compare(answer);

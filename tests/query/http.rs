@@ -260,6 +260,15 @@ async fn rejects_malformed_forms() {
     house.refuse(Query::new("multipart/form-data; boundary=b", "--b\r\nno end"), 400, "form-malformed").await;
 }
 
+#[tokio::test]
+async fn a_form_has_no_orfa_input() {
+    let house = House::shared().await;
+    for length in ["0", "7", "one"] {
+        let query = form(&[("program", "text/javascript", HELLO)]).header("orfa-input", length);
+        house.refuse(query, 400, "input-misplaced").await;
+    }
+}
+
 /// Builds a form of parts: the name (with any further parameters), the content type and the text.
 fn form(parts: &[(&str, &str, &str)]) -> Query {
     let mut body = String::new();

@@ -32,7 +32,8 @@ export default async function (input, { up, impatient }) {
   const fetched = await up.fetch("/json?n=1");
   const late = await impatient.get("/slow", { ms: 20000 }).catch(failed);
   const wrong = await Promise.all([() => up.get("json"), () => up.get("/{n}"), () => up.get("/{n}", { n: ".." }), () => up.get("/", { n: {} }),
-    () => up.get("/{n}", { n: ["a", ""] }), () => up.get("/", new Map()), () => up.get("/{n}", new URLSearchParams({ n: "a" })), () => up.delete("/", { n: [] })]
+    () => up.get("/{n}", { n: ["a", ""] }), () => up.get("/", new Map()), () => up.get("/{n}", new URLSearchParams({ n: "a" })), () => up.delete("/", { n: [] }),
+    () => up.delete("/", { n: ["a", ""] }), () => up.delete("/", { n: null }), () => up.post("/", 1, { n: undefined })]
     .map(async (call) => call()).map((promise) => promise.catch((error) => [error.name, error.message])));
   const unknown = (() => { try { services.nobody } catch (error) { return error.name } })();
   return Response.json({ path: (await up.get("/echo", params)).path, search: (await up.get("/echo?a=1", new URLSearchParams({ b: "1 2" }))).path, post: post.body, query: post.path, form: [form.body, bytes.method], status,
@@ -45,6 +46,20 @@ export default async function (input, { up, impatient }) {
     let output = recorded.natively("q.js", program.as_bytes()).await;
     assert_eq!(text(&output.stdout), text(&again.stdout), "{}", text(&output.stderr));
     assert_eq!(text(&output.stderr), "orfa: status 201, as the recorded run\n");
+}
+
+#[tokio::test]
+async fn writes_that_were_not_awaited_end_the_same_in_node() {
+    let program = "export default (_, { up }) => {
+        const save = async () => { await up.post('/echo', 1); await up.post('/echo', 2) };
+        save();
+        return 'done';
+    }";
+    let recorded = Recorded::of(Query::javascript(program)).await;
+    let again = recorded.same("q.js", program.as_bytes()).await;
+    let output = recorded.natively("q.js", program.as_bytes()).await;
+    assert_eq!(text(&output.stdout), text(&again.stdout), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "orfa: status 200, as the recorded run\n");
 }
 
 #[tokio::test]

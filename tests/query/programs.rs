@@ -94,6 +94,9 @@ const LOSSY: &[(&str, &str)] = &[
     ("new RangeError('lost')", "an Error has no JSON form"),
     ("new Headers({ a: 'b' })", "Headers have no JSON form"),
     ("new Map([[1, 2]]).values()", "an iterable object has no JSON form"),
+    ("[...Array(70)].reduce((inner) => [inner], new Map([[1, 2]]))", "a Map has no JSON form"),
+    ("{ a: { toJSON: () => ({ deep: new Set([1]) }) } }", "a Set has no JSON form"),
+    ("{ toJSON: () => up.get('/json?n=1') }", "a Promise has no JSON form"),
 ];
 
 #[tokio::test]
@@ -105,6 +108,22 @@ async fn return_values_that_would_lose_their_data_are_rejected() {
         let document = house.refuse(Query::javascript(&source), 422, "program-bad-answer").await;
         let detail = document["detail"].as_str().unwrap_or_default();
         assert!(detail.starts_with(&format!("TypeError: {expected}")), "{value}: {document}");
+    }
+}
+
+#[tokio::test]
+async fn response_json_rejects_values_that_would_lose_their_data() {
+    let house = House::shared().await;
+    let promise = ("up.get('/json?n=1')", "a Promise has no JSON form");
+    let params = ("new URLSearchParams('a=1')", "URLSearchParams have no JSON form");
+    for (value, expected) in LOSSY.iter().chain([&promise, &params]) {
+        let source = format!(
+            "export default (_, {{ up }}) => {{
+                try {{ return Response.json({value}) }} catch (e) {{ return `${{e.name}}: ${{e.message}}` }}
+            }}"
+        );
+        let answer = house.answer(Query::javascript(&source)).await;
+        assert!(answer.starts_with(&format!("TypeError: {expected}")), "{value}: {answer}");
     }
 }
 
@@ -254,6 +273,8 @@ async fn parameters_are_sent_or_refused_and_never_lost() {
         ("Object.assign(Object.create(null), { a: 1 })", "/echo?a=1"),
         ("{ get a() { return 1 } }", "/echo?a=1"),
         ("{ a: [] }", "/echo?a="),
+        ("{ a: ['', ''] }", "/echo?a=,"),
+        ("{ a: undefined, b: null }", "/echo"),
     ] {
         assert_eq!(house.answer(path(&format!("up.get('/echo', {params})"))).await, expected, "{params}");
     }
@@ -270,6 +291,10 @@ async fn parameters_are_sent_or_refused_and_never_lost() {
         ("up.get('/{a}', { a: [] })", "can't be filled with ''"),
         ("up.delete('/echo', { a: [] })", "'a' is an empty list"),
         ("up.post('/echo', 1, { a: [''] })", "'a' is an empty list"),
+        ("up.put('/echo', 1, { a: ['', ''] })", "'a' is a list with an empty text in it"),
+        ("up.delete('/echo', { a: ['b', '', 'c'] })", "'a' is a list with an empty text in it"),
+        ("up.delete('/echo', { a: undefined })", "'a' is undefined"),
+        ("up.patch('/echo', 1, { a: null })", "'a' is null"),
     ] {
         let document = house.refuse(path(call), 422, "program-threw").await;
         assert!(document["detail"].as_str().is_some_and(|text| text.contains(told)), "{call}: {document}");

@@ -43,6 +43,22 @@ async fn a_stored_program_is_called_by_its_name() {
 }
 
 #[tokio::test]
+async fn input_where_it_is_not_read_is_refused() {
+    let house = House::own_with(ROUTES, FILES).await;
+    for query in [
+        Query::untyped("").at("/query/echo?n=8"),
+        Query::untyped("{}").at("/query/echo?n=8").method("QUERY"),
+        Query::untyped("{}").at("/query/echo").method("GET"),
+        Query::untyped("{}").at("/query/echo").header("orfa-input", "2"),
+        get("/query/echo?n=8").header("orfa-input", "0"),
+        Query::javascript(ECHO).at("/query?n=8"),
+    ] {
+        problem(&query.send(&house).await, 400, "input-misplaced");
+    }
+    assert_eq!(house.answer(Query::untyped("7").at("/query/echo?")).await, "7");
+}
+
+#[tokio::test]
 async fn versions_are_available_while_a_listed_file_has_them() {
     let house = House::own_with(ROUTES, FILES).await;
     for (program, answer) in [(ECHO, "{}"), (OLD, "as it was")] {

@@ -11,6 +11,7 @@ use futures_util::FutureExt;
 use http::Uri;
 use http::header::{HeaderMap, HeaderName};
 use http::request::Parts;
+use http_body::Body as _;
 use offload::{JobRequest, SHORT_TEXT};
 use services::body::{ReadBodyError, read_within};
 use services::headers::lists;
@@ -107,6 +108,10 @@ impl Ask {
         let fields = Fields::of(&head.headers);
         let rest = Rest::read(&head.headers, &fields, config)?;
         let layout = layout(&head.headers)?;
+        if matches!(layout, Layout::Form(_)) {
+            refuse_header(fields.input, "ORFA-Input with a form")?;
+        }
+        refuse_parameters(&head.uri)?;
         let cache = CacheAsk::read(fields.cache)?;
         let trust = Signature::read(fields.trust)?;
         let body = read_body(&head.headers, body, config, pool).await?;
@@ -133,14 +138,50 @@ impl Ask {
         config: &LimitsConfig,
         pool: Option<DecoderPool<'_>>,
     ) -> Result<Self, QueryError> {
-        let rest = Rest::read(&head.headers, &Fields::of(&head.headers), config)?;
-        let (input, safe_only) = match head.method.as_str() {
-            "GET" | "HEAD" => (read_parameters(&head.uri, pool).await?, true),
-            "POST" => (read_body(&head.headers, body, config, pool).await?, false),
-            "QUERY" => (read_body(&head.headers, body, config, pool).await?, true),
+        let rest = {
+            let fields = Fields::of(&head.headers);
+            refuse_header(fields.input, "ORFA-Input with a stored program")?;
+            Rest::read(&head.headers, &fields, config)?
+        };
+        let (is_in_url, safe_only) = match head.method.as_str() {
+            "GET" | "HEAD" => (true, true),
+            "POST" => (false, false),
+            "QUERY" => (false, true),
             _ => return Err(QueryError::Method { method: head.method.clone(), allowed: METHODS }),
         };
+        let input = if is_in_url {
+            refuse_body(body).await?;
+            read_parameters(&head.uri, pool).await?
+        } else {
+            refuse_parameters(&head.uri)?;
+            read_body(&head.headers, body, config, pool).await?
+        };
         Ok(rest.ask(input, safe_only))
+    }
+}
+
+/// Rejects `ORFA-Input` in a request whose input is not in front of a program.
+fn refuse_header(input: Field<'_>, place: &'static str) -> Result<(), QueryError> {
+    input.text()?.map_or(Ok(()), |_| Err(QueryError::InputMisplaced(place)))
+}
+
+/// Rejects parameters in the URL of a request whose input is in the body.
+fn refuse_parameters(uri: &Uri) -> Result<(), QueryError> {
+    match uri.query() {
+        None | Some("") => Ok(()),
+        Some(_) => Err(QueryError::InputMisplaced("parameters in the URL of a POST or QUERY")),
+    }
+}
+
+/// Rejects the body of a request whose input is in the URL.
+async fn refuse_body(body: Body) -> Result<(), QueryError> {
+    if body.is_end_stream() {
+        return Ok(());
+    }
+    match Box::pin(read_within(body, 0)).await {
+        Ok(_) => Ok(()),
+        Err(ReadBodyError::TooLarge(_)) => Err(QueryError::InputMisplaced("a body in a GET or HEAD")),
+        Err(ReadBodyError::Broken(_)) => Err(QueryError::BrokenBody),
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) enum QueryError {
     Header { header: &'static str, detail: String },
     #[error("ORFA-Input is {input}, but the body has only {body} bytes")]
     InputLength { input: usize, body: usize },
+    #[error("the request has input where it is not read: {0}")]
+    InputMisplaced(&'static str),
     #[error("the form: {0}")]
     Form(String),
     #[error("the Content-Encoding `{0}` is unknown")]
@@ -185,6 +187,7 @@ impl Problem for QueryError {
             Self::ContentType(_) => "content-type-unknown",
             Self::Header { .. } => "header-malformed",
             Self::InputLength { .. } => "input-length",
+            Self::InputMisplaced(_) => "input-misplaced",
             Self::Form(_) => "form-malformed",
             Self::Encoding(_) => "content-encoding-unknown",
             Self::BrokenEncoding => "content-encoding-broken",
@@ -281,6 +284,7 @@ impl Problem for QueryError {
             | Self::ContentType(_)
             | Self::Header { .. }
             | Self::InputLength { .. }
+            | Self::InputMisplaced(_)
             | Self::Form(_)
             | Self::Encoding(_)
             | Self::BrokenEncoding
@@ -317,6 +321,9 @@ impl Problem for QueryError {
             Self::InputLength { .. } => {
                 "the body is the input followed by the program; ORFA-Input is the length of the input in bytes".into()
             }
+            Self::InputMisplaced(_) => "the input is the URL's parameters with GET and HEAD, the part `input` of a form, and \
+                 else the body, where ORFA-Input is its length if the program follows it"
+                .into(),
             Self::Module(refusal) => refusal.hint().into(),
             Self::Syntax { hint, .. } => hint.clone().unwrap_or_default(),
             Self::Limit { limit, granted: true, .. } => {

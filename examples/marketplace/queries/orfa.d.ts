@@ -26,13 +26,14 @@
  * a problem (RFC 9457) with `line` and `column` in the program. So does a promise that can never settle because no
  * call is in flight. Values that `JSON.stringify` writes as `{}`, without their data, are rejected too: a `Map`, a `Set`
  * and a promise also as members, `Headers`, `URLSearchParams`, an `Error` or an iterator only as the answer itself. So
- * is an `ArrayBuffer` that is detached.
+ * is an `ArrayBuffer` that is detached. `Response.json` throws a `TypeError` for the same values.
  *
  * The input is JSON, and `{}` if the client sent none. A program declares other input with
  * `export const input = "text"` (a string) or `export const input = "bytes"` (a `Uint8Array`).
  *
  * There are no timers, no files, and no network except for the services, and every run starts afresh. After the
- * program has returned, pending calls that may change something (all but GET and HEAD) are awaited; reads are dropped.
+ * program has returned, it goes on until no call that may change something (all but GET and HEAD) is pending; reads are
+ * dropped. If such a call fails, now or before, and no handler takes its error, the run ends with it.
  * `Date` and `performance.now()` have a resolution of a millisecond, and `performance.now()` is 0 at its first call.
  * Function calls nest about 600 deep; beyond that a `RangeError` is thrown.
  *
@@ -47,9 +48,10 @@ export type Param = string | number | bigint | boolean | Date | readonly (string
 
 /**
  * Parameters of a call. Those that the path contains as `{name}` are filled in there, percent-encoded (empty text, `.`
- * and `..` are rejected, also as items of an array); the others become the query. `null` and `undefined` are left out.
- * An array that is empty, or whose text is, is only accepted by `get` and `head`. U+0000 is sent as `%00`, which the
- * gateway rejects in a path; an unpaired surrogate is sent as U+FFFD.
+ * and `..` are rejected, also as items of an array); the others become the query. `get` and `head` leave out `null` and
+ * `undefined`. Other methods throw a `TypeError` for them, and for an array that is empty or has an empty text in it, since
+ * a service may take either for everything: leave out the name instead. U+0000 is sent as `%00`, which the gateway
+ * rejects in a path; an unpaired surrogate is sent as U+FFFD.
  *
  * A `URLSearchParams` is sent as the query, and fills no placeholder in the path. Objects that aren't plain (a `Map`,
  * `Headers`, an instance of a class) throw a `TypeError`.

@@ -94,6 +94,16 @@ pub(super) const CASES: &[Case] = &[
         [Ending::problem(422, "limit-calls")]
     ),
     program!(
+        "javascript/writes without an end after the return",
+        "export default (_, { up }) => { (async () => { for (;;) await up.post('/echo', 1) })(); return 1 }",
+        [Ending::problem(422, "limit-calls")]
+    ),
+    program!(
+        "javascript/write that fails and is not awaited",
+        "export default (_, { up }) => { up.post('/status/409', 1); return 'stored' }",
+        [THREW]
+    ),
+    program!(
         "javascript/long answer that is read as JSON",
         "export default async (_, { up }) => (await up.get('/json', { n: 20000 })).length",
         [Ending::Answer(200)]
@@ -204,6 +214,17 @@ pub(super) const CASES: &[Case] = &[
             "--x\r\nContent-Disposition: form-data; name=program\r\nContent-Type: text/javascript\r\n\r\n"
         ),
         [Ending::problem(400, "form-malformed")],
+        SOURCE
+    ),
+    case!(
+        "javascript/form with ORFA-Input",
+        |it| it.ending(
+            "POST",
+            "/query",
+            &[("content-type", "multipart/form-data; boundary=x"), ("orfa-input", "one")],
+            "--x--\r\n"
+        ),
+        [Ending::problem(400, "input-misplaced")],
         SOURCE
     ),
     case!("javascript/form of one long part", |it| form(&it, 200_000), [Ending::Answer(200)], SOURCE),
