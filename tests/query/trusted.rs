@@ -1,10 +1,13 @@
 //! Signed programs: keys from `orfa keys new`, signatures from `orfa query sign`, checked by the gateway.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
 use tokio::process::Command;
 
 use crate::support::{House, Query, problem};
@@ -107,6 +110,35 @@ async fn callers_with_the_signature_share_the_cached_program() {
     assert_eq!(answer.text(), r#"["guarded","up"]"#, "the other caller's first request, without the program");
     assert!(answer.header("orfa-cache").ends_with(";did=found"));
     problem(&named.send(&house).await, 403, "program-unsigned");
+}
+
+#[tokio::test]
+async fn a_client_does_not_evict_instances_of_others_with_the_signature() {
+    let (folder, trust) = key().await;
+    // One client has one of eight warm instances.
+    let house = House::own(&routes(&format!("{trust}runtime: {{ instances: 16 }}\n"))).await;
+    let signed = sign(folder.path(), "a.js", PROGRAM).await;
+    let query = Query::javascript(PROGRAM).header("orfa-trust", &signed).header("orfa-cache", "instance");
+    let first = query.send(&house).await;
+    let token = first.header("orfa-cache").split(';').find_map(|part| part.strip_prefix("token="));
+    let token = token.expect("a token").to_owned();
+    for _ in 0..2 {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind(SocketAddr::from(([127, 0, 0, 2], 0))).expect("another address");
+        let mut stream = socket.connect(house.gateway.address).await.expect("a connection");
+        let request = format!(
+            "POST /query HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: text/javascript\r\n\
+             orfa-trust: {signed}\r\norfa-cache: instance\r\ncontent-length: {}\r\n\r\n{PROGRAM}",
+            PROGRAM.len()
+        );
+        stream.write_all(request.as_bytes()).await.expect("written");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("instance;"), "{answer}");
+    }
+    let again = Query::new("text/javascript", "").header("orfa-cache", &format!("instance;token={token}"));
+    let again = again.send(&house).await;
+    assert!(again.header("orfa-cache").ends_with(";did=reused"), "{}", again.header("orfa-cache"));
 }
 
 #[tokio::test]

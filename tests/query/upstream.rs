@@ -241,6 +241,58 @@ async fn unsafe_calls_are_awaited_and_reads_are_cancelled() {
 }
 
 #[tokio::test]
+async fn a_failed_write_that_nothing_handles_ends_the_run() {
+    let house = House::shared().await;
+    for (statement, value) in [
+        ("up.post('/status/409', 1)", "'stored'"),
+        ("up.post('/status/409', 1)", "null"),
+        ("up.post('/status/409', 1)", "({ stored: true })"),
+        ("up.post('/status/409', 1)", "new Uint8Array(1)"),
+        ("up.post('/status/409', 1)", "new Response('stored')"),
+        ("up.post('/status/409', 1); await up.get('/json?n=1')", "'stored'"),
+        ("const save = async () => { await up.post('/status/409', 1) }; save()", "'stored'"),
+        ("Promise.all([up.post('/status/201', 1), up.post('/status/409', 1)])", "'stored'"),
+        ("up.post('/status/409', 1).then(() => up.get('/json?n=1'))", "'stored'"),
+    ] {
+        let source = format!("export default async (_, {{ up }}) => {{ {statement}; return {value} }}");
+        let document = house.refuse(Query::javascript(&source).at("/write"), 422, "program-threw").await;
+        let detail = document["detail"].as_str().unwrap_or_default();
+        let expected = "ServiceError: up answered 409 to POST /status/409";
+        assert!(detail.starts_with(expected), "{statement}, {value}: {document}");
+        assert_eq!(document["line"], 1, "{statement}, {value}: {document}");
+    }
+}
+
+#[tokio::test]
+async fn a_failed_call_that_the_program_handles_does_not_end_the_run() {
+    let house = House::shared().await;
+    for statement in [
+        "up.post('/status/409', 1).catch(() => {})",
+        "const p = up.post('/status/409', 1); await up.get('/json?n=1'); await p.catch(() => {})",
+        "const save = async () => { try { await up.post('/status/409', 1) } catch {} }; save()",
+        "Promise.allSettled([up.post('/status/409', 1)])",
+        "up.fetch('/status/409', { method: 'POST' })",
+        "up.post('/status/201', 1)",
+        "up.get('/status/409')",
+    ] {
+        let source = format!("export default async (_, {{ up }}) => {{ {statement}; return 'stored' }}");
+        assert_eq!(house.answer(Query::javascript(&source).at("/write")).await, "stored", "{statement}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_goes_on_while_it_writes() {
+    let house = House::own("  - { path: /query, query: { services: [up], methods: [GET, POST] } }").await;
+    let source = "export default (_, { up }) => {
+        const save = async () => { await up.post('/echo?first'); await up.post('/echo?second') };
+        save();
+        return 'done';
+    }";
+    assert_eq!(house.answer(Query::javascript(source)).await, "done");
+    assert_eq!(house.upstream.hits("/echo"), 2);
+}
+
+#[tokio::test]
 async fn unsafe_calls_are_never_retried() {
     let house = House::own("  - { path: /query, query: { services: [up], methods: [GET, POST] } }").await;
     let source = "export default async (_, { up }) => {
@@ -282,9 +334,32 @@ runtime: { instances: 1 }",
         answer = hanging.send(&house) => panic!("{}", answer.text()),
         () = async {
             house.upstream.seen("/hang").await;
-            problem(&waiting.send(&house).await, 422, "limit-deadline");
+            problem(&waiting.send(&house).await, 503, "gateway-overloaded");
             let plain = plain("", "(call $done (i32.const 0) (i32.const 0))");
             assert_eq!(house.answer(Query::module(plain)).await, "", "other classes of programs have their own pool");
+        } => {}
+    }
+    house.still_answers("/query").await;
+}
+
+#[tokio::test]
+async fn a_client_with_many_slow_runs_leaves_slots_to_others() {
+    let house = House::own(
+        "  - { path: /query, query: { services: [up], limits: { deadline: 60s } } }
+callers: { shop: { key: 'sha256:2d7378043d70770b7914bc2cc4a1b9cd0354356ad77fa9475ccb602366608f5c' } }
+rights: { anonymous: {}, shop: {} }
+runtime: { instances: 2 }",
+    )
+    .await;
+    let hanging = Query::javascript("export default (_, { up }) => up.get('/hang')");
+    let quick = Query::javascript("export default () => 1");
+    let by_shop = quick.clone().header("x-api-key", "a-long-and-random-key-of-the-shop");
+    tokio::select! {
+        _ = async { tokio::join!(hanging.send(&house), hanging.send(&house)) } => panic!("both ended"),
+        () = async {
+            house.upstream.seen("/hang").await;
+            problem(&quick.limit("deadline=200").send(&house).await, 503, "gateway-overloaded");
+            assert_eq!(house.answer(by_shop).await, "1");
         } => {}
     }
     house.still_answers("/query").await;

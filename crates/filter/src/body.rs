@@ -75,7 +75,7 @@ pub(crate) struct Filtered {
 
 /// The error of a body whose exchange has ended. The exchange reports the reason.
 #[derive(Debug, thiserror::Error)]
-#[error("a filter ended the exchange")]
+#[error("the exchange has ended")]
 struct Ended;
 
 impl Filtered {
@@ -116,7 +116,7 @@ impl Filtered {
         if self.asks() {
             self.check_length();
         }
-        Poll::Ready(Ok(!self.stream.is_over() && !self.paused && self.asks()))
+        Poll::Ready(Ok(!self.stream.is_over(self.side) && !self.paused && self.asks()))
     }
 
     /// Whether the module has yet to return from a callback about this body.
@@ -148,7 +148,10 @@ impl Filtered {
             match action {
                 Ok(action) => self.follow(action),
                 // The instance is gone, so there is no action to apply.
-                Err(_) => self.stream.state().half(self.side).held = self.paused,
+                Err(_) => {
+                    self.stream.note_lost_callback(self.side);
+                    self.stream.state().half(self.side).held = self.paused;
+                }
             }
         }
         Poll::Ready(Ok(()))
@@ -364,15 +367,18 @@ impl Filtered {
 
     /// Bypasses the filter or ends the body if the filter's stream is over.
     fn check_over(&mut self) -> Result<(), Error> {
-        if self.skipped || !self.stream.is_over() {
+        if self.skipped || !self.stream.is_over(self.side) {
             return Ok(());
         }
-        let (is_dead, is_ended, failed) = {
+        let (is_cut_off, is_ended, failed) = {
             let state = self.stream.state();
             let is_ended = state.local.is_some() || state.failed.is_some() || state.closed;
-            (state.dead, is_ended, state.failed.clone())
+            (state.is_cut_off(self.side), is_ended, state.failed.clone())
         };
-        if !is_dead || is_ended || !self.stream.is_skipped() {
+        if is_cut_off {
+            return Err(Ended.into());
+        }
+        if is_ended || !self.stream.is_skipped() {
             // Before the response head has left, the exchange reports the failure.
             if self.stream.exchange.messages().has_left {
                 count(&self.stream.spec.stats.failed);

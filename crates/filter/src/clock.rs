@@ -9,6 +9,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use offload::QuotaKey;
 use sandbox::{CpuClock, Gate, GuestResult, Trapped, TurnPermit};
 
 use crate::filters::lock;
@@ -18,6 +19,8 @@ pub(crate) struct CallbackClock {
     limit: Duration,
     spent: Duration,
     gate: Gate,
+    /// The instance, which takes turns with programs as a payer of its own: it runs one callback at a time.
+    payer: QuotaKey,
     slice: Arc<Mutex<Option<Slice>>>,
     /// Whether the callback in flight has had a tick.
     has_ticked: bool,
@@ -37,7 +40,9 @@ struct OverTime(Duration);
 impl CallbackClock {
     pub(crate) fn new(gate: &Gate) -> Self {
         let (limit, spent) = (Duration::ZERO, Duration::ZERO);
-        Self { limit, spent, gate: gate.clone(), slice: Arc::default(), has_ticked: false }
+        let slice: Arc<Mutex<Option<Slice>>> = Arc::default();
+        let payer = QuotaKey::new(&Arc::as_ptr(&slice));
+        Self { limit, spent, gate: gate.clone(), payer, slice, has_ticked: false }
     }
 
     /// Resets the clock for the next callback.
@@ -77,10 +82,11 @@ impl CallbackClock {
         if self.spent > self.limit {
             return Err(Trapped::new(OverTime(self.limit)));
         }
-        let (gate, slice, spent) = (self.gate.clone(), Arc::clone(&self.slice), self.spent);
+        let (gate, payer, slice, spent) =
+            (self.gate.clone(), self.payer, Arc::clone(&self.slice), self.spent);
         Ok(async move {
             tokio::task::yield_now().await;
-            let permit = gate.wait_turn(spent).await;
+            let permit = gate.wait_turn(payer, spent).await;
             *lock(&slice) = Some(Slice { since: CpuClock::now(), _permit: permit });
         })
     }

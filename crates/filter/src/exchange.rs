@@ -133,12 +133,11 @@ impl Run {
 
     /// Opens a stream context after the back-off, with at most one more attempt.
     async fn open_later(&self, plugin: &Plugin, back_off: BackOff, (number, is_end): (u32, bool)) -> Opened {
-        let until = tokio::time::Instant::from(back_off.until);
-        if until >= self.exchange.deadline() {
+        if back_off.until >= self.exchange.deadline() {
             tokio::time::sleep_until(self.exchange.deadline()).await;
             return Err(EntryError::NotReady(NotReady::Later(back_off)));
         }
-        tokio::time::sleep_until(until).await;
+        tokio::time::sleep_until(back_off.until).await;
         self.until_deadline(plugin.open(&self.exchange, number, is_end)).await
     }
 
@@ -380,7 +379,10 @@ impl Run {
             let (stream, side) = (Arc::clone(stream), Side::Response);
             let callback = HeadersCallback { stream: Arc::clone(&stream), side, count: number, is_end };
             // If the instance is gone, the verdict decides whether the exchange ends.
-            let action = stream.enter(callback).await.unwrap_or(Action::Continue);
+            let action = stream.enter(callback).await.unwrap_or_else(|_| {
+                stream.note_lost_callback(side);
+                Action::Continue
+            });
             match self.head(&stream, side, body, action, is_end).await? {
                 Step::Next(next) => body = next,
                 Step::Answer(local) => (body, extensions) = self.set_response(self.local(local)),

@@ -223,7 +223,8 @@ impl Instance {
         action
     }
 
-    /// Whether the module still has this context. SDKs panic if they are called with a deleted one.
+    /// Whether the module still has this context. SDKs panic if they are called with a deleted one. Nothing of
+    /// a message passes without it, since its exchange has ended.
     fn knows(&self, stream: &Stream) -> bool {
         self.store.data().contexts.contains_key(&stream.id)
     }

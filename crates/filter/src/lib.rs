@@ -38,7 +38,6 @@ mod module;
 mod observe;
 mod plugin;
 mod problem;
-mod queue;
 mod refused;
 mod restarts;
 mod shared;

@@ -10,14 +10,15 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use offload::QuotaKey;
 use offload::polls::{PollSite, watched};
+use offload::{QuotaKey, WaitQueue};
 use sandbox::{CpuClock, Trapped, with_alarm};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::callbacks::PrepareRoot;
 use crate::entry::{EntryError, ModuleCallback, Target};
@@ -25,11 +26,12 @@ use crate::filters::lock;
 use crate::instance::{Instance, NotReady};
 use crate::observe::Event;
 use crate::plugin::Spec;
-use crate::queue::WaitQueue;
 use crate::restarts::measured;
 use crate::stats::count;
 use crate::vm::Core;
 
+/// The maximum number of requests that wait for one instance before they have a stream there.
+pub(crate) const MAX_WAITING: usize = 1024;
 /// The number of instances that may fail in a row without a back-off.
 const FREE_FAILURES: u32 = 5;
 /// The longest back-off.
@@ -106,7 +108,7 @@ impl Slot {
             core: Arc::clone(core),
             me: me.clone(),
             used: AtomicBool::new(false),
-            line: Mutex::new(Line { state: Some(State::default()), waiting: WaitQueue::new() }),
+            line: Mutex::new(Line { state: Some(State::default()), waiting: WaitQueue::new(MAX_WAITING) }),
         })
     }
 
@@ -267,7 +269,7 @@ impl Slot {
         let me = self.me.clone();
         runtime.spawn(watched(PollSite::Filters, async move {
             if let Some(again) = again {
-                tokio::time::sleep_until(again.into()).await;
+                tokio::time::sleep_until(again).await;
             }
             for spec in specs {
                 let Some(slot) = me.upgrade() else { return };

@@ -64,6 +64,8 @@ impl StreamGuard {
         if std::mem::replace(&mut self.has_ended, true) {
             return false;
         }
+        // A service may read the request's body beyond its response.
+        self.stream.state().ended = true;
         // If the instance is gone, there is nothing to notify.
         let Some(slot) = self.stream.slot.upgrade() else { return false };
         let stream = &self.stream;
@@ -107,6 +109,8 @@ pub(crate) struct State {
     pub(crate) trapped: bool,
     /// Whether the module closed the stream.
     pub(crate) closed: bool,
+    /// Whether the exchange has ended. Its module sees no more of it.
+    pub(crate) ended: bool,
     /// The failure with which the host ends the exchange because of this filter.
     pub(crate) failed: Option<Failed>,
     /// The number of calls that the stream waits for, without gRPC streams; and the number of all its calls.
@@ -257,17 +261,24 @@ impl Stream {
         state.dead && state.trapped && self.spec.on_trap == OnTrap::Open
     }
 
-    /// Whether there is a verdict other than to continue.
-    pub(crate) fn is_over(&self) -> bool {
+    /// Whether there is a verdict other than to continue, or no more of this message passes.
+    pub(crate) fn is_over(&self, side: Side) -> bool {
         let state = self.state();
-        state.local.is_some() || state.failed.is_some() || state.dead || state.closed
+        state.has_verdict() || state.is_cut_off(side)
+    }
+
+    /// Ends the exchange if a callback about a message has no result and there is no other reason to end it:
+    /// the callback's task panicked. The message would pass unseen.
+    pub(crate) fn note_lost_callback(&self, side: Side) {
+        if !self.is_over(side) {
+            self.fail(Failed::Trapped(Arc::clone(&self.spec.name)));
+        }
     }
 
     /// Whether anything blocks a head that the module has just released.
     pub(crate) fn has_news(&self) -> bool {
         let state = self.state();
-        let is_over = state.local.is_some() || state.failed.is_some() || state.dead || state.closed;
-        is_over || state.waiting > 0
+        state.has_verdict() || state.waiting > 0
     }
 
     /// Whether the module has resumed the message since the last call.
@@ -341,6 +352,16 @@ impl Stream {
 }
 
 impl State {
+    /// Whether there is a verdict other than to continue.
+    fn has_verdict(&self) -> bool {
+        self.local.is_some() || self.failed.is_some() || self.dead || self.closed
+    }
+
+    /// Whether no more of a message passes: the exchange has ended, or the module has answered the request.
+    pub(crate) fn is_cut_off(&self, side: Side) -> bool {
+        self.ended || (side == Side::Request && self.answered)
+    }
+
     pub(crate) fn half(&mut self, side: Side) -> &mut Half {
         let [request, response] = &mut self.halves;
         match side {

@@ -162,6 +162,8 @@ impl Observe for Seen {
         let words = match event {
             Event::Callback { name, .. } => (*name).to_owned(),
             Event::HostCall { name, status, .. } => format!("{name} {status}"),
+            // No hook runs, which would take long to print a backtrace.
+            Event::Log { message: "panic", .. } => std::panic::resume_unwind(Box::new("a panic of the host")),
             Event::Log { message, .. } => format!("log {message}"),
             Event::Trapped { .. } => "trapped".to_owned(),
             Event::Returned { .. } => {
@@ -316,6 +318,16 @@ impl Bench {
     fn stats(&self) -> crate::FilterStats {
         self.filters.stats().into_iter().next().unwrap_or_default()
     }
+}
+
+/// Occupies the instance of a chain's filter until other tasks have run. The next callback waits for it, in a
+/// task of its own.
+fn occupy(chain: &Chain) {
+    let instance = chain.plugins()[0].vm.slots[0].try_take().expect("the instance is free");
+    tokio::spawn(async move {
+        tokio::task::yield_now().await;
+        drop(instance);
+    });
 }
 
 fn facts() -> Facts {

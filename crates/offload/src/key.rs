@@ -12,6 +12,9 @@ const ANSWERS_SHARE: u32 = 8;
 /// The hash is keyed per process, so that clients cannot choose names with colliding accounts.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
+/// A payer's share of queues and pools ([`QuotaKey::queue_share`]).
+pub type ShareKey = (u64, u64);
+
 /// The payer of jobs: a caller, the network of an anonymous client, or a key of the operator.
 ///
 /// A payer may belong to a block of payers, which has an account too: a single customer often owns all
@@ -66,7 +69,7 @@ impl QuotaKey {
 
     /// Returns the payer's share of a queue that is served in rounds. A block of payers has sixteen shares.
     #[must_use]
-    pub fn queue_share(self) -> (u64, u64) {
+    pub fn queue_share(self) -> ShareKey {
         let shares = u64::from(BLOCK_SHARE);
         self.block.map_or((self.payer, shares), |block| (block, self.payer % shares))
     }

@@ -7,7 +7,8 @@
 //! [`JobContext::is_cancelled`]. A request with long work between short steps moves to the pool for a while
 //! ([`leave`]), and so does a request with much short work in one poll ([`leave_for`], with the estimates in
 //! [`work`]). Work that should have been offloaded but was not is visible in [`polls`], which counts the
-//! polls that block a serving thread for too long.
+//! polls that block a serving thread for too long. [`WaitQueue`] and [`FairSemaphore`] share what is scarce
+//! between payers.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod clock;
@@ -18,14 +19,18 @@ pub mod polls;
 mod pool;
 mod queue;
 mod quota;
+mod semaphore;
 mod stats;
+mod wait_queue;
 pub mod work;
 mod worker;
 
 pub use clock::CpuClock;
 pub use job::{JobContext, JobRequest, OffloadError};
-pub use key::QuotaKey;
+pub use key::{QuotaKey, ShareKey};
 pub use movable::{Movable, leave, leave_for};
 pub use pool::{OffloadConfig, OffloadPool, SHORT_TEXT};
 pub use quota::QuotaBook;
+pub use semaphore::{FairPermit, FairSemaphore};
 pub use stats::{JobKindStats, OffloadStats};
+pub use wait_queue::WaitQueue;

@@ -29,6 +29,7 @@ use tokio::task::coop::poll_proceed;
 use crate::job::{JobRequest, OffloadError};
 use crate::key::QuotaKey;
 use crate::pool::{OffloadPool, SHORT_TEXT};
+use crate::queue::JobClass;
 
 /// The estimated CPU time of a move.
 const ESTIMATE: Duration = Duration::from_millis(2);
@@ -75,6 +76,9 @@ struct Mover {
     kind: &'static str,
     payer: QuotaKey,
     deadline: Instant,
+    /// Whether a move waits while the payer's quota is used up. Otherwise the poll ends with an error, and the
+    /// future stays in its place.
+    is_paced: bool,
     is_dropped: Arc<AtomicBool>,
 }
 
@@ -127,18 +131,41 @@ impl OffloadPool {
         deadline: Instant,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Movable<T> {
-        let mover = Mover { pool: self.clone(), kind, payer, deadline, is_dropped: Arc::default() };
+        let is_dropped = Arc::default();
+        let mover = Mover { pool: self.clone(), kind, payer, deadline, is_paced: true, is_dropped };
         Movable { state: State::Here(Box::pin(future)), mover }
     }
 }
 
+impl<T: Send + 'static> Movable<T> {
+    /// Runs the future, but does not wait for quota, for work that others wait for, too.
+    ///
+    /// # Errors
+    /// The movable itself, if a move would have to wait for its payer's quota. It continues when it is awaited,
+    /// and waits for quota then.
+    pub async fn run_within_quota(mut self) -> Result<Result<T, OffloadError>, Self> {
+        self.mover.is_paced = false;
+        let result = (&mut self).await;
+        self.mover.is_paced = true;
+        if matches!(self.state, State::Here(_)) { Err(self) } else { Ok(result) }
+    }
+}
+
 impl Mover {
-    /// Polls a future once in the pool.
-    fn send_away<T: Send + 'static>(&self, mut future: BoxedFuture<T>, context: &Context<'_>) -> Away<T> {
-        let Self { pool, kind, payer, deadline, is_dropped } = self;
-        let request = JobRequest { kind, payer: *payer, estimate: ESTIMATE, deadline: *deadline };
-        let (pool, waker, handle) = (pool.clone(), context.waker().clone(), Handle::current());
-        let seat = Seat::Pool(Arc::clone(is_dropped), 0);
+    fn request(&self) -> JobRequest {
+        JobRequest { kind: self.kind, payer: self.payer, estimate: ESTIMATE, deadline: self.deadline }
+    }
+
+    /// Polls a future once in the pool. If the job is not `charged` yet, waits for quota before.
+    fn send_away<T: Send + 'static>(
+        &self,
+        mut future: BoxedFuture<T>,
+        charged: Option<Instant>,
+        context: &Context<'_>,
+    ) -> Away<T> {
+        let (pool, request) = (self.pool.clone(), self.request());
+        let (waker, handle) = (context.waker().clone(), Handle::current());
+        let seat = Seat::Pool(Arc::clone(&self.is_dropped), 0);
         Box::pin(async move {
             let poll = move || {
                 // The future needs the timers and sockets of its own runtime. Unlike `Handle::enter`,
@@ -150,7 +177,11 @@ impl Mover {
                 });
                 (future, polled)
             };
-            pool.run_paced(request, move |_| poll()).await
+            let owed_until = match charged {
+                Some(owed_until) => owed_until,
+                None => pool.charge_paced(&request).await?,
+            };
+            pool.run_charged(request, JobClass::Short, owed_until, move |_| poll()).await
         })
     }
 }
@@ -172,8 +203,13 @@ impl<T: Send + 'static> Future for Movable<T> {
                         (Poll::Pending, Seat::Leaving) => {}
                         (Poll::Pending, _) => return Poll::Pending,
                     }
+                    let charged = match this.mover.pool.charge(&this.mover.request()) {
+                        Ok(owed_until) => Some(owed_until),
+                        Err(_) if this.mover.is_paced => None,
+                        Err(error) => return Poll::Ready(Err(error)),
+                    };
                     if let State::Here(future) = std::mem::replace(&mut this.state, State::Nowhere) {
-                        this.state = State::Away(this.mover.send_away(future, context));
+                        this.state = State::Away(this.mover.send_away(future, charged, context));
                     }
                 }
                 State::Away(away) => match ready!(away.as_mut().poll(context)) {
@@ -379,6 +415,19 @@ mod tests {
             false
         });
         assert_eq!(is_back.await, Ok(true));
+    }
+
+    #[tokio::test]
+    async fn returns_instead_of_waiting_for_quota() {
+        let (pool, payer, serving) = (pool(), QuotaKey::new(&1), here());
+        let within = movable(&pool, leave()).run_within_quota().await;
+        assert!(matches!(within, Ok(Ok(()))));
+        let (debt, now) = (100 * HOUR, Instant::now());
+        pool.quota().charge(payer, debt, now);
+        let moved = movable(&pool, leave().map(|()| here()));
+        let Err(rest) = moved.run_within_quota().await else { panic!("there is no quota") };
+        pool.quota().correct(payer, debt, Duration::ZERO, now);
+        assert_ne!(rest.await.unwrap(), serving, "it continues");
     }
 
     #[tokio::test]

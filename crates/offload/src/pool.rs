@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use crate::job::{JobContext, JobRequest, OffloadError};
-use crate::queue::{Admission, JobQueue, JobRank, QueuedJob};
+use crate::queue::{Admission, JobClass, JobQueue, JobRank, QueuedJob};
 use crate::quota::QuotaBook;
 use crate::stats::OffloadStats;
 use crate::worker::{self, Assignment, Delivery, Work};
@@ -73,7 +73,8 @@ impl OffloadPool {
         Ok(Self(Arc::new(Shared { workers, quota, state: Mutex::new(state) })))
     }
 
-    /// Runs a job on one of the threads and waits for its result, at most until the deadline.
+    /// Runs a job on one of the threads and waits for its result, at most until the deadline. A job that may
+    /// take seconds and can't be interrupted belongs into [`OffloadPool::run_long`].
     ///
     /// The payer is charged the estimate in advance, and the actual CPU time when the job is over. If this
     /// future is dropped, a waiting job is withdrawn, and a running one is marked as cancelled.
@@ -87,7 +88,22 @@ impl OffloadPool {
     ) -> Result<T, OffloadError> {
         let owed_until =
             self.charge(&request).inspect_err(|error| self.lock().stats.reject(error.reason()))?;
-        self.run_charged(request, owed_until, job).await
+        self.run_charged(request, JobClass::Short, owed_until, job).await
+    }
+
+    /// Like [`OffloadPool::run`], for a job that may take seconds and can't be interrupted. If the pool has
+    /// several threads, such jobs never occupy all of them.
+    ///
+    /// # Errors
+    /// The errors of [`OffloadPool::run`].
+    pub async fn run_long<T: Send + 'static>(
+        &self,
+        request: JobRequest,
+        job: impl FnOnce(&JobContext) -> T + Send + 'static,
+    ) -> Result<T, OffloadError> {
+        let owed_until =
+            self.charge(&request).inspect_err(|error| self.lock().stats.reject(error.reason()))?;
+        self.run_charged(request, JobClass::Long, owed_until, job).await
     }
 
     /// Like [`OffloadPool::run`], but waits while the payer's quota is used up. For work caused by services'
@@ -100,26 +116,15 @@ impl OffloadPool {
         request: JobRequest,
         job: impl FnOnce(&JobContext) -> T + Send + 'static,
     ) -> Result<T, OffloadError> {
-        let owed_until = loop {
-            let retry_after = match self.charge(&request) {
-                Ok(owed_until) => break owed_until,
-                Err(OffloadError::QuotaExceeded { retry_after }) => retry_after,
-                Err(error) => return Err(error),
-            };
-            let until = Instant::now() + retry_after;
-            tokio::time::sleep_until(until.min(request.deadline).into()).await;
-            if until >= request.deadline {
-                self.lock().stats.reject(OffloadError::DeadlineExceeded.reason());
-                return Err(OffloadError::DeadlineExceeded);
-            }
-        };
-        self.run_charged(request, owed_until, job).await
+        let owed_until = self.charge_paced(&request).await?;
+        self.run_charged(request, JobClass::Short, owed_until, job).await
     }
 
     /// Runs a job that has been charged already.
-    async fn run_charged<T: Send + 'static>(
+    pub(crate) async fn run_charged<T: Send + 'static>(
         &self,
         request: JobRequest,
+        class: JobClass,
         owed_until: Instant,
         job: impl FnOnce(&JobContext) -> T + Send + 'static,
     ) -> Result<T, OffloadError> {
@@ -132,7 +137,7 @@ impl OffloadPool {
             };
             Box::new(move || drop(sender.send(result)))
         });
-        let mut waiting = self.submit(request, owed_until, work)?;
+        let mut waiting = self.submit(request, class, owed_until, work)?;
         let result = tokio::select! {
             biased;
             // A displaced job is dropped, and so has no result.
@@ -163,8 +168,24 @@ impl OffloadPool {
         OffloadStats { queued, running, ..state.stats.clone() }
     }
 
+    /// Like `charge`, but waits while the payer's quota is used up.
+    pub(crate) async fn charge_paced(&self, request: &JobRequest) -> Result<Instant, OffloadError> {
+        loop {
+            let retry_after = match self.charge(request) {
+                Err(OffloadError::QuotaExceeded { retry_after }) => retry_after,
+                result => return result,
+            };
+            let until = Instant::now() + retry_after;
+            tokio::time::sleep_until(until.min(request.deadline).into()).await;
+            if until >= request.deadline {
+                self.lock().stats.reject(OffloadError::DeadlineExceeded.reason());
+                return Err(OffloadError::DeadlineExceeded);
+            }
+        }
+    }
+
     /// Charges for a job. Returns the time at which the payer's previous debts are earned back.
-    fn charge(&self, request: &JobRequest) -> Result<Instant, OffloadError> {
+    pub(crate) fn charge(&self, request: &JobRequest) -> Result<Instant, OffloadError> {
         let charged = self.0.quota.try_charge(request.payer, request.estimate, Instant::now());
         charged.map_err(|retry_after| OffloadError::QuotaExceeded { retry_after })
     }
@@ -173,11 +194,12 @@ impl OffloadPool {
     fn submit(
         &self,
         request: JobRequest,
+        class: JobClass,
         owed_until: Instant,
         work: Work,
     ) -> Result<Waiting<'_>, OffloadError> {
         let context = Arc::new(JobContext::new(request.deadline));
-        let job = QueuedJob { request, context: Arc::clone(&context), work };
+        let job = QueuedJob { request, class, context: Arc::clone(&context), work };
         let admission = self.lock().jobs.push(owed_until, job);
         let rank = match admission {
             Admission::Queued(rank) => rank,

@@ -4,6 +4,9 @@
 //! another. Within a round, payers with large debts wait behind those with small debts. A block of payers has
 //! sixteen jobs per round. If the queue is full, the job that would be served last is displaced. Each payer
 //! occupies at most one thread at a time.
+//!
+//! Long jobs, which can't be interrupted, run on all threads but one, and take up at most half of the queue.
+//! Other jobs overtake them while they wait for a thread.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,6 +18,8 @@ use crate::worker::Work;
 
 /// The maximum number of waiting jobs.
 pub(crate) const MAX_QUEUED: usize = 256;
+/// The maximum number of waiting long jobs.
+pub(crate) const MAX_QUEUED_LONG: usize = MAX_QUEUED / 2;
 /// The maximum number of waiting jobs of one payer.
 pub(crate) const MAX_QUEUED_PER_PAYER: usize = 64;
 /// The error for a payer with too many waiting jobs.
@@ -28,9 +33,18 @@ pub(crate) struct JobRank {
     pub(crate) number: u64,
 }
 
+/// The class of a job, by the time for which it may occupy a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobClass {
+    Short,
+    /// The job may take seconds and can't be interrupted.
+    Long,
+}
+
 /// A waiting job.
 pub(crate) struct QueuedJob {
     pub(crate) request: JobRequest,
+    pub(crate) class: JobClass,
     pub(crate) context: Arc<JobContext>,
     pub(crate) work: Work,
 }
@@ -38,6 +52,7 @@ pub(crate) struct QueuedJob {
 /// A running job.
 pub(crate) struct RunningJob {
     pub(crate) request: JobRequest,
+    class: JobClass,
     pub(crate) context: Arc<JobContext>,
     pub(crate) worker: usize,
 }
@@ -48,6 +63,8 @@ pub(crate) struct JobQueue {
     running: HashMap<u64, RunningJob>,
     /// The idle threads.
     idle: Vec<usize>,
+    /// The maximum number of running long jobs.
+    max_long: usize,
     /// The round of the job that was started last.
     round: u64,
     next: u64,
@@ -65,8 +82,8 @@ pub(crate) enum Admission {
 
 impl JobQueue {
     pub(crate) fn new(workers: usize) -> Self {
-        let idle = (0..workers).rev().collect();
-        Self { queued: BTreeMap::new(), running: HashMap::new(), idle, round: 0, next: 0 }
+        let (idle, max_long) = ((0..workers).rev().collect(), workers.saturating_sub(1).max(1));
+        Self { queued: BTreeMap::new(), running: HashMap::new(), idle, max_long, round: 0, next: 0 }
     }
 
     pub(crate) fn queued(&self) -> usize {
@@ -79,33 +96,44 @@ impl JobQueue {
 
     /// Queues a job by its rank.
     pub(crate) fn push(&mut self, owed_until: Instant, job: QueuedJob) -> Admission {
-        let key = job.request.payer;
-        let (mut of_payer, mut of_block, mut round) = (0, 0, self.round);
+        let (key, is_long) = (job.request.payer, job.class == JobClass::Long);
+        let (mut of_payer, mut of_block, mut queued_long, mut next_round) = (0, 0, 0, 0);
+        // Short jobs may be rounds ahead of the long jobs that they have overtaken.
+        let mut current_round = self.round;
         for (rank, other) in &self.queued {
+            if other.class == JobClass::Long {
+                queued_long += 1;
+                if is_long {
+                    current_round = current_round.min(rank.round);
+                }
+            }
             let other = other.request.payer;
             if other.payer() == key.payer() {
                 of_payer += 1;
-                round = round.max(rank.round + 1);
+                next_round = rank.round + 1;
             }
             of_block += u64::from(other.shares_block(key));
         }
         if of_payer >= MAX_QUEUED_PER_PAYER {
             return Admission::Refused(PAYER_QUEUE_FULL, job);
         }
-        let round = round.max(self.round + of_block / u64::from(BLOCK_SHARE));
+        let round = next_round.max(current_round + of_block / u64::from(BLOCK_SHARE));
         let rank = JobRank { round, owed_until, number: self.next };
         self.next += 1;
-        if self.queued.len() < MAX_QUEUED {
+        let is_long_full = is_long && queued_long >= MAX_QUEUED_LONG;
+        if self.queued.len() < MAX_QUEUED && !is_long_full {
             self.queued.insert(rank, job);
             return Admission::Queued(rank);
         }
-        match self.queued.last_entry() {
-            Some(last) if rank < *last.key() => {
-                let displaced = last.remove();
+        let mut last = self.queued.iter().rev();
+        let last = last.find(|(_, other)| !is_long_full || other.class == JobClass::Long);
+        let last = last.map(|(last, _)| *last).filter(|last| rank < *last);
+        match last.and_then(|last| self.queued.remove(&last)) {
+            Some(displaced) => {
                 self.queued.insert(rank, job);
                 Admission::Displaced(rank, displaced)
             }
-            _ => Admission::Refused(OffloadError::QueueFull, job),
+            None => Admission::Refused(OffloadError::QueueFull, job),
         }
     }
 
@@ -118,12 +146,17 @@ impl JobQueue {
     pub(crate) fn start(&mut self) -> Option<(u64, usize, Work)> {
         let worker = *self.idle.last()?;
         let is_busy = |payer| self.running.values().any(|job| job.request.payer.payer() == payer);
-        let next = self.queued.iter().find(|(_, job)| !is_busy(job.request.payer.payer()));
+        let is_long = |job: &&RunningJob| job.class == JobClass::Long;
+        let has_long_slot = self.running.values().filter(is_long).count() < self.max_long;
+        let may_start = |job: &QueuedJob| {
+            (job.class == JobClass::Short || has_long_slot) && !is_busy(job.request.payer.payer())
+        };
+        let next = self.queued.iter().find(|(_, job)| may_start(job));
         let rank = *next?.0;
-        let QueuedJob { request, context, work } = self.queued.remove(&rank)?;
+        let QueuedJob { request, class, context, work } = self.queued.remove(&rank)?;
         self.idle.pop();
         self.round = self.round.max(rank.round);
-        self.running.insert(rank.number, RunningJob { request, context, worker });
+        self.running.insert(rank.number, RunningJob { request, class, context, worker });
         Some((rank.number, worker, work))
     }
 

@@ -167,11 +167,6 @@ impl Claim {
         Name { owner: self.owner.id(), key: self.key }
     }
 
-    /// Returns the client's identifier, for its share of warm instances.
-    pub(crate) fn holder_id(&self) -> sandbox::OwnerId {
-        u64::from_be_bytes(self.holder)
-    }
-
     /// Returns the new token for the client, or `None` if its current one remains good.
     ///
     /// # Errors

@@ -147,10 +147,12 @@ impl Default for LimitsConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct RuntimeConfig {
     /// The number of programs of each kind (C, JavaScript, plain WebAssembly) that run concurrently. Further
-    /// ones queue. Each slot keeps some memory ready for the next program: at most 0.5 MiB for C, 2 MiB for
-    /// JavaScript. Default: 256, or fewer if the slots would keep more than half of the control group's
-    /// `memory.max`. If the address space is too small, the number is halved until it fits. Each of up to
-    /// eight threads has its own set of slots if all sets together fit into that half as well.
+    /// ones queue. One client has at most half of these slots, and a smaller share while others have some:
+    /// it gets another slot only while it has fewer than are free. Each slot keeps some memory ready for the
+    /// next program: at most 0.5 MiB for C, 2 MiB for JavaScript. Default: 256, or fewer if the slots would
+    /// keep more than half of the control group's `memory.max`. If the address space is too small, the number
+    /// is halved until it fits. Each of up to eight threads has its own set of slots if all sets together fit
+    /// into that half as well.
     #[schemars(range(min = 1, max = 10000))]
     pub instances: Option<u32>,
     /// The upper bound of every route's memory limit.
@@ -160,15 +162,16 @@ pub struct RuntimeConfig {
     /// A folder for compiled programs, which then survive restarts. It has to belong to the gateway alone
     /// (mode 0700) and is created if missing. Default: compiled programs are lost at a restart.
     pub folder: Option<PathBuf>,
-    /// The maximum size of that folder.
+    /// The maximum size of that folder. Each file counts as whole blocks of 4 KiB.
     pub folder_size: Bytes,
     /// The secret that program tokens are sealed with, at least 32 characters. Gateways with the same secret
     /// accept each other's tokens. Default: a secret in the folder or, without a folder, one that is lost
     /// when the process ends.
     #[schemars(length(min = 32))]
     pub secret: Option<String>,
-    /// The number of low-priority threads for work that clients cause: compiling programs, planning GraphQL
-    /// documents, reading and composing long answers.
+    /// The number of programs that are compiled at the same time, on low-priority threads. There is one more
+    /// such thread, so that compiling does not delay the other work that clients cause: planning GraphQL
+    /// documents, reading and composing long answers. That work uses all threads that do not compile.
     #[schemars(range(min = 1, max = 64))]
     pub compile_threads: u32,
     /// The CPU time on those threads per caller and ten seconds, for new programs and documents. Programs
@@ -181,7 +184,7 @@ impl RuntimeConfig {
     /// Returns the settings of the pool that compiles programs.
     #[must_use]
     pub fn offload(&self) -> OffloadConfig {
-        OffloadConfig { threads: self.compile_threads.max(1) as usize, quota: self.compile_time.0 }
+        OffloadConfig { threads: self.compile_threads.max(1) as usize + 1, quota: self.compile_time.0 }
     }
 }
 
@@ -206,4 +209,17 @@ fn code_mode() -> Vec<Mode> {
 
 fn safe_methods() -> Vec<String> {
     vec!["GET".into(), "HEAD".into()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thread_of_the_pool_never_compiles() {
+        for compile_threads in [0, 1, 2] {
+            let config = RuntimeConfig { compile_threads, ..RuntimeConfig::default() };
+            assert_eq!(config.offload().threads, compile_threads.max(1) as usize + 1);
+        }
+    }
 }

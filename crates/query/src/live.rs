@@ -3,15 +3,16 @@
 //! A program finds its memory as its previous run left it. An instance therefore serves a single session,
 //! which is one client's token. It serves one request at a time, and is dropped when it traps, exceeds a
 //! limit, or has grown by more than [`GROWTH`]. A warm instance keeps its slot in the instance pool. All of
-//! them together use at most half of the slots; the instance with the lowest value (uses divided by the time
-//! since the last one) is evicted first.
+//! them together use at most half of the slots, and those of one client at most an eighth of that; the
+//! instance with the lowest value (uses divided by the time since the last one) is evicted first.
 
+use std::collections::hash_map;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use offload::polls::{PollSite, watched};
-use sandbox::{Key, OwnerId, Store};
-use tokio::sync::OwnedSemaphorePermit;
+use offload::{FairPermit, ShareKey};
+use sandbox::{Key, Store};
 
 use crate::guest::Guest;
 use crate::random::RandomMap;
@@ -24,7 +25,7 @@ pub(crate) const GROWTH: usize = 512 << 10;
 const EACH: usize = 4;
 /// The time after which an unused instance is dropped.
 const IDLE: Duration = Duration::from_secs(60);
-/// The maximum share of one owner: the reciprocal of the fraction of all warm instances.
+/// The maximum share of one client: the reciprocal of the fraction of all warm instances.
 const SHARE: usize = 8;
 const SWEEP: Duration = Duration::from_secs(10);
 
@@ -38,9 +39,9 @@ pub(crate) struct Live {
 pub(crate) struct Seat {
     pub(crate) entry: Entry,
     /// Its slot in the instance pool.
-    _permit: OwnedSemaphorePermit,
-    /// The owner, for the per-owner maximum.
-    owner: OwnerId,
+    _permit: FairPermit,
+    /// The client that it was made for, which may have a part of all warm instances.
+    client: ShareKey,
     /// Bytes of linear memory before the first run.
     first: usize,
     uses: u32,
@@ -56,13 +57,11 @@ pub(crate) struct Lives {
 #[derive(Default)]
 struct Inner {
     sessions: RandomMap<Session, Lot>,
-    /// The number of instances per owner. The sweep removes owners without instances.
-    owners: RandomMap<OwnerId, usize>,
     count: usize,
     is_swept: bool,
 }
 
-/// The instances of a session. Empty while all are in use, until the next sweep.
+/// The instances of a session: at least one.
 struct Lot {
     /// The key of the session's program.
     key: Key,
@@ -75,8 +74,8 @@ pub(crate) fn has_outgrown(linear: usize, first: usize) -> bool {
 }
 
 impl Seat {
-    pub(crate) fn new(entry: Entry, permit: OwnedSemaphorePermit, owner: OwnerId, first: usize) -> Self {
-        Self { entry, _permit: permit, owner, first, uses: 0, last: Instant::now() }
+    pub(crate) fn new(entry: Entry, permit: FairPermit, client: ShareKey, first: usize) -> Self {
+        Self { entry, _permit: permit, client, first, uses: 0, last: Instant::now() }
     }
 
     /// Returns the bytes of linear memory before the first run.
@@ -98,9 +97,16 @@ impl Lives {
     /// Takes an instance of this session for one request.
     pub(crate) fn take(&self, session: Session, key: Key) -> Option<Live> {
         let mut inner = lock(&self.inner);
-        let live = inner.sessions.get_mut(&session).filter(|lot| lot.key == key)?.lives.pop()?;
-        inner.gone(live.seat.owner);
-        Some(live)
+        let hash_map::Entry::Occupied(mut lot) = inner.sessions.entry(session) else { return None };
+        if lot.get().key != key {
+            return None;
+        }
+        let live = lot.get_mut().lives.pop();
+        if lot.get().lives.is_empty() {
+            lot.remove();
+        }
+        inner.count -= usize::from(live.is_some());
+        live
     }
 
     /// Adds an instance, after its first run or a later one.
@@ -117,13 +123,12 @@ impl Lives {
         if lot.key != key || lot.lives.len() >= EACH {
             return;
         }
-        let owner = live.seat.owner;
+        let client = live.seat.client;
         lot.lives.push(live);
         inner.count += 1;
-        let held = inner.owners.entry(owner).or_default();
-        *held += 1;
-        if *held > (self.most / SHARE).max(1) {
-            gone.extend(inner.least(now, |seat| seat.owner == owner));
+        let share = (self.most / SHARE).max(1);
+        if inner.count > share && inner.held(client) > share {
+            gone.extend(inner.least(now, |seat| seat.client == client));
         } else if inner.count > self.most {
             gone.extend(inner.least(now, |_| true));
         }
@@ -140,10 +145,9 @@ impl Lives {
 }
 
 impl Inner {
-    /// Removes an instance from the counts.
-    fn gone(&mut self, owner: OwnerId) {
-        self.count -= 1;
-        self.owners.entry(owner).and_modify(|held| *held -= 1);
+    /// Returns the number of a client's instances. There are at most a few hundred in all.
+    fn held(&self, client: ShareKey) -> usize {
+        self.sessions.values().flat_map(|lot| &lot.lives).filter(|live| live.seat.client == client).count()
     }
 
     /// Removes and returns the instance with the lowest value among those that match.
@@ -157,8 +161,12 @@ impl Inner {
         });
         let values = all.map(|(live, key, at)| (live.seat.value(now), key, at));
         let (_, key, at) = values.min_by(|(a, ..), (b, ..)| a.total_cmp(b))?;
-        let live = self.sessions.get_mut(&key)?.lives.swap_remove(at);
-        self.gone(live.seat.owner);
+        let lot = self.sessions.get_mut(&key)?;
+        let live = lot.lives.swap_remove(at);
+        if lot.lives.is_empty() {
+            self.sessions.remove(&key);
+        }
+        self.count -= 1;
         Some(live)
     }
 
@@ -169,8 +177,7 @@ impl Inner {
             idle.extend(lives.extract_if(.., |live| now.saturating_duration_since(live.seat.last) > IDLE));
             !lives.is_empty()
         });
-        idle.iter().for_each(|live| self.gone(live.seat.owner));
-        self.owners.retain(|_, held| *held > 0);
+        self.count -= idle.len();
         idle
     }
 }
@@ -199,4 +206,55 @@ async fn sweep(lives: std::sync::Weak<Mutex<Inner>>) {
 
 fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
     inner.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use offload::{FairSemaphore, QuotaKey};
+    use query_abi::ENTRY;
+    use sandbox::{Class, Linker, Sandbox};
+
+    use super::*;
+
+    const KEY: Key = [7; 32];
+
+    /// Returns an instance of a client.
+    async fn live(sandbox: &Sandbox, slots: &FairSemaphore, client: QuotaKey) -> Live {
+        let wasm = r#"(module (memory (export "memory") 1) (func (export "orfa") (param i32 i32)))"#;
+        let module = sandbox.compile(&wat::parse_str(wasm).unwrap()).unwrap();
+        let mut store = Store::new(sandbox.engine(), Guest::isolated());
+        let instance = Linker::new(sandbox.engine()).instantiate_async(&mut store, &module).await.unwrap();
+        let run = instance.get_typed_func(&mut store, ENTRY).unwrap();
+        let permit = slots.acquire(client).await.unwrap();
+        Live { store, seat: Box::new(Seat::new(Entry::plain(run), permit, client.queue_share(), 0)) }
+    }
+
+    #[tokio::test]
+    async fn keeps_nothing_of_sessions_without_instances() {
+        let (sandbox, slots) = (Sandbox::unpooled(Class::Plain).unwrap(), FairSemaphore::new(16));
+        let (lives, client) = (Lives::new(16), QuotaKey::new(&"client"));
+        for number in 0..4 {
+            lives.put([number; 8], KEY, live(&sandbox, &slots, client).await, Instant::now());
+            let inner = lock(&lives.inner);
+            assert_eq!((inner.count, inner.sessions.len()), (1, 1));
+        }
+        let session = *lock(&lives.inner).sessions.keys().next().unwrap();
+        drop(lives.take(session, KEY).unwrap());
+        let inner = lock(&lives.inner);
+        assert_eq!((inner.count, inner.sessions.len()), (0, 0));
+        assert_eq!(slots.available(), 16);
+    }
+
+    #[tokio::test]
+    async fn a_client_evicts_only_its_own_instances_above_its_share() {
+        let (sandbox, slots) = (Sandbox::unpooled(Class::Plain).unwrap(), FairSemaphore::new(16));
+        let lives = Lives::new(16);
+        let (attacker, neighbour) = (QuotaKey::new(&"attacker"), QuotaKey::new(&"neighbour"));
+        lives.put([255; 8], KEY, live(&sandbox, &slots, neighbour).await, Instant::now());
+        for number in 0..4 {
+            lives.put([number; 8], KEY, live(&sandbox, &slots, attacker).await, Instant::now());
+        }
+        assert_eq!(lives.count(), 2);
+        assert!(lives.take([255; 8], KEY).is_some());
+    }
 }

@@ -105,8 +105,9 @@ impl Recording {
         let program = &known.program;
         let (mut guest, input) = (guest(&self, runtime.offload().clone())?, self.input.0.clone());
         guest.tape = Tape::Plays(Box::new(Player::new(self, exact)));
+        let client = guest.call.quota_key();
         let stage = Stage::new(runtime, program, guest, None, None);
-        let ended = run(runtime, program, stage, &input, None).await;
+        let ended = run(runtime, program, client, stage, &input, false).await;
         judge(ended, end, exact)
     }
 }

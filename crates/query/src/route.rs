@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
-use offload::{JobContext, JobRequest};
+use offload::{JobContext, JobRequest, QuotaKey};
 use services::{
     Body, Call, Caller, ConfigProblem, DecoderPool, Fault, Made, Problem, Report, Services, Unfinished, by,
 };
@@ -77,6 +77,7 @@ pub struct Ground<'a> {
 
 /// A program that is ready to run, with its parameters.
 struct Ready<'a> {
+    client: QuotaKey,
     program: Arc<Known>,
     ask: Ask,
     limits: Limits,
@@ -182,7 +183,7 @@ impl Query {
     /// Runs a program.
     async fn answer(&self, ready: &mut Ready<'_>, seen: &Call) -> Result<Response<Body>, Box<dyn Problem>> {
         let started = seen.budget.started;
-        let Ready { program, ask, limits, access, headers, claim, compiled } = ready;
+        let Ready { client, program, ask, limits, access, headers, claim, compiled } = ready;
         let program = &program.program;
         let is_named = seen.caller != Caller::Anonymous;
         let budget = Arc::new(run::budget(limits, started));
@@ -198,8 +199,7 @@ impl Query {
             let key = claim.as_ref().map(|claim| claim.key);
             Stage::new(&self.runtime, program, guest, key, session.map(|claim| claim.session))
         };
-        let owner = session.map(|claim| claim.holder_id());
-        let mut ended = run(&self.runtime, program, stage, &ask.input, owner).await;
+        let mut ended = run(&self.runtime, program, *client, stage, &ask.input, session.is_some()).await;
         let now = Instant::now();
         if let (Some(claim), Some(live)) = (session, ended.live.take()) {
             self.runtime.lives.put(claim.session, claim.key, live, now);
@@ -269,8 +269,8 @@ impl Query {
         };
         let caps = Limits::caps(&config);
         let time = started + caps.millis(Limit::Deadline);
-        let pool = self.runtime.offload();
-        let pool = Some(DecoderPool { pool, payer: seen.quota_key(), deadline: time });
+        let (client, pool) = (seen.quota_key(), self.runtime.offload());
+        let pool = Some(DecoderPool { pool, payer: client, deadline: time });
         if let Some(name) = self.stored_name(head.uri.path()) {
             let program = self.stored.find(name)?;
             let ask = in_time(by(time, pin!(Ask::read_input(head, body, &config, pool))).await, &caps)?;
@@ -278,7 +278,7 @@ impl Query {
             let (program, access) = (Arc::clone(program), &self.access);
             let limits = granted(&config, &ask)?;
             let headers = std::mem::take(&mut head.headers);
-            return Ok(Ready { program, ask, limits, access, headers, claim: None, compiled: None });
+            return Ok(Ready { client, program, ask, limits, access, headers, claim: None, compiled: None });
         }
         let (which, ask) = in_time(by(time, pin!(Ask::read(head, body, &config, pool))).await, &caps)?;
         drop(reads);
@@ -294,7 +294,7 @@ impl Query {
         };
         let limits = granted(&config, &ask)?;
         let headers = std::mem::take(&mut head.headers);
-        Ok(Ready { program: known, ask, limits, access, headers, claim: Some(claim), compiled })
+        Ok(Ready { client, program: known, ask, limits, access, headers, claim: Some(claim), compiled })
     }
 
     /// Resolves and authorises the program. Checking a signature costs more than sending a wrong one, so

@@ -16,16 +16,16 @@ use crate::runtime::Runtime;
 use crate::token::Session;
 use bytes::Bytes;
 use offload::polls::{PollSite, watched};
+use offload::{FairPermit, QuotaKey};
 use query_abi::{ALLOC, CONSTRUCTORS, ENTRY, MEMORY};
 use sandbox::{
-    Extern, Func, GuestResult, Instance, Key, Linker, Metered, Module, ModuleExport, OwnerId, Store, Trap,
-    Trapped, TypedFunc, UpdateDeadline, discard_memory,
+    Extern, Func, GuestResult, Instance, Key, Linker, Metered, Module, ModuleExport, Store, Trap, Trapped,
+    TypedFunc, UpdateDeadline, discard_memory,
 };
 use scopeguard::ScopeGuard;
 use serde_json::Value;
-use services::{Budget, Call, Overloaded, Payer, by};
+use services::{Budget, Overloaded, Payer, by};
 use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::coop::consume_budget;
 
 /// The result of a run.
@@ -52,6 +52,14 @@ enum Alloc {
     Function(TypedFunc<u32, u32>),
     /// For a plain module without an allocator: its memory grows.
     Growing,
+}
+
+#[cfg(test)]
+impl Entry {
+    /// Returns the entry of a plain module without an allocator.
+    pub(crate) fn plain(run: TypedFunc<(u32, u32), ()>) -> Self {
+        Self { run, alloc: Alloc::Growing }
+    }
 }
 
 enum Within {
@@ -114,31 +122,30 @@ fn taken(runtime: &Runtime, session: Option<(Session, Key)>, guest: &mut Guest) 
     runtime.lives.take(session, key).filter(|live| guest.follow(live.store.data()))
 }
 
-/// Runs a program until it ends or exceeds a limit. `lives` is the owner of its instance, if the instance is
-/// to be kept for reuse.
+/// Runs a program until it ends or exceeds a limit. Slots, turns and warm instances count for the client, also
+/// of a signed program, whose code all clients share. `keeps_instance` is whether its instance is to be kept
+/// for reuse.
 pub(crate) async fn run(
     runtime: &Runtime,
     program: &Program,
+    client: QuotaKey,
     mut stage: Stage,
     input: &Bytes,
-    lives: Option<OwnerId>,
+    keeps_instance: bool,
 ) -> Ended {
-    let Call { trace, payer, budget, .. } = &stage.store.data().call;
-    let (trace, payer, deadline) = (trace.clone(), payer.clone(), budget.deadline);
+    let call = &stage.store.data().call;
+    let (trace, payer, deadline) = (call.trace.clone(), call.payer.clone(), call.budget.deadline);
     let waits = trace.phase("queue");
     let mut permit = match &stage.within {
         Within::Seat(_) => None,
-        Within::Lane(_) => match by(deadline, pin!(runtime.place(program))).await {
+        Within::Lane(_) => match by(deadline, pin!(runtime.place(program, client))).await {
             Some(permit) => permit,
-            None => return exceeded(Limit::Deadline, stage.store, Duration::ZERO),
+            None => return overloaded(stage.store),
         },
     };
-    match by(deadline, pin!(runtime.line.stand())).await {
+    match by(deadline, pin!(runtime.line.stand(client))).await {
         Some(Ok(place)) => stage.store.data_mut().takes(place),
-        Some(Err(sandbox::TooLong)) => {
-            return ended(Err(Overloaded.into()), stage.store.into_data(), Duration::ZERO);
-        }
-        None => return exceeded(Limit::Deadline, stage.store, Duration::ZERO),
+        Some(Err(sandbox::TooLong)) | None => return overloaded(stage.store),
     }
     // While this run queued, other runs may have returned instances of its session. An instance that is taken
     // before queueing would be unavailable to them in vain.
@@ -155,14 +162,14 @@ pub(crate) async fn run(
     let most = store.data().limits.millis(Limit::Cpu);
     let engine = store.engine().clone();
     let entered = enter(runtime, program, store, within, input);
-    let mut charged = Charged { metered: Metered::new(entered, most, &runtime.gate, &engine), payer };
+    let mut charged = Charged { metered: Metered::new(entered, most, &runtime.gate, client, &engine), payer };
     let result = by(deadline, Pin::new(&mut charged.metered)).await;
     let cpu = charged.metered.spent();
     drop(charged);
     let guest = store.data();
     let first = if let Within::Seat(seat) = within { seat.first() } else { guest.first };
-    let lives = lives.filter(|_| !has_outgrown(guest.linear(), first));
-    if !matches!(result, Some(Ok(Ok(_)))) || lives.is_none() {
+    let keeps_instance = keeps_instance && !has_outgrown(guest.linear(), first);
+    if !matches!(result, Some(Ok(Ok(_)))) || !keeps_instance {
         give_back(store, is_plain).await;
     }
     let (mut store, within, permit) = ScopeGuard::into_inner(staged);
@@ -172,11 +179,12 @@ pub(crate) async fn run(
         Some(Err(sandbox::OverCpu)) => return exceeded(Limit::Cpu, store, cpu),
         None => return exceeded(Limit::Deadline, store, cpu),
     };
-    let Some(owner) = lives.filter(|_| store.data().answer.body.is_some()) else {
+    if !keeps_instance || store.data().answer.body.is_none() {
         return ended(Ok(()), store.into_data(), cpu);
-    };
+    }
     let first = store.data().first;
-    let fresh = entry.zip(permit).map(|(entry, permit)| Box::new(Seat::new(entry, permit, owner, first)));
+    let share = client.queue_share();
+    let fresh = entry.zip(permit).map(|(entry, permit)| Box::new(Seat::new(entry, permit, share, first)));
     let (answer, console) = store.data_mut().rest();
     let (seat, is_reused) = match within {
         Within::Seat(seat) => (Some(seat), true),
@@ -197,7 +205,7 @@ async fn give_back(store: &mut Store<Guest>, is_plain: bool) {
 }
 
 /// Drops the instance of a cancelled run. It keeps its pool slot until its memory has been discarded.
-fn abandon(mut staged: (Store<Guest>, Within, Option<OwnedSemaphorePermit>), is_plain: bool) {
+fn abandon(mut staged: (Store<Guest>, Within, Option<FairPermit>), is_plain: bool) {
     // Ends its upstream calls and releases the run permit. Calls are cancelled one by one, and a waiting one must not
     // take the place of a cancelled one.
     staged.0.data().call.budget.close();
@@ -226,6 +234,11 @@ impl<F: Future> Drop for Charged<'_, F> {
             payer.charge(self.metered.spent());
         }
     }
+}
+
+/// Ends a run that did not start in time.
+fn overloaded(store: Store<Guest>) -> Ended {
+    ended(Err(Overloaded.into()), store.into_data(), Duration::ZERO)
 }
 
 fn exceeded(limit: Limit, store: Store<Guest>, cpu: Duration) -> Ended {

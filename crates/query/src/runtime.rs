@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use offload::polls::{PollSite, watched};
-use offload::{CpuClock, JobContext, JobRequest, OffloadPool, QuotaBook, QuotaKey};
+use offload::{
+    CpuClock, FairPermit, FairSemaphore, JobContext, JobRequest, OffloadPool, QuotaBook, QuotaKey,
+};
 use query_abi::ENVIRONMENT_C;
 use sandbox::{Cache, CacheStats, Content, Disk, Gate, Key, Label, Line, Module, Name, Sandbox, Ticker};
 use sha2::{Digest, Sha256};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::ask::Language;
 use crate::claim::Claim;
@@ -34,7 +35,7 @@ pub struct Runtime {
     pub(crate) ticker: Ticker,
     pub(crate) gate: Gate,
     pub(crate) line: Line,
-    places: [Arc<Semaphore>; 3],
+    places: [FairSemaphore; 3],
     pub(crate) lives: Lives,
     pub(crate) sealer: Sealer,
     cache: Cache<Arc<Known>>,
@@ -79,7 +80,7 @@ impl Runtime {
             ticker,
             gate: Gate::new(threads),
             line: Line::new(threads),
-            places: [(); 3].map(|()| Arc::new(Semaphore::new(instances as usize))),
+            places: [(); 3].map(|()| FairSemaphore::with_reserve(instances as usize)),
             lives: Lives::new(instances),
             sealer: Sealer::new(&secret),
             cache: Cache::new(usize::try_from(config.cache.0).unwrap_or(usize::MAX)),
@@ -134,7 +135,7 @@ impl Runtime {
         let all = self.instances.0 as usize;
         let classes = [("c", 0), ("javascript", 1), ("plain", 2)];
         classes.map(|(class, index)| {
-            let used = all.saturating_sub(self.places[index].available_permits());
+            let used = all.saturating_sub(self.places[index].available());
             Instances { class, used, all }
         })
     }
@@ -164,7 +165,7 @@ impl Runtime {
                 };
                 // A program that can't be replicated now keeps running in its shard, and replication is
                 // retried later.
-                let _ = runtime.offload.run(request, job).await;
+                let _ = runtime.offload.run_long(request, job).await;
             };
             tokio::spawn(watched(PollSite::Query, replicating));
         }
@@ -191,9 +192,9 @@ impl Runtime {
         }
     }
 
-    /// Waits for a free instance in the pool.
-    pub(crate) async fn place(&self, program: &Program) -> Option<OwnedSemaphorePermit> {
-        self.places[usize::from(program.class())].clone().acquire_owned().await.ok()
+    /// Waits until the client may have another instance of the pool.
+    pub(crate) async fn place(&self, program: &Program, client: QuotaKey) -> Option<FairPermit> {
+        self.places[usize::from(program.class())].acquire(client).await
     }
 
     /// Returns the program of a request, from the cache or compiled now, and the time that compiling took.
@@ -259,7 +260,7 @@ impl Runtime {
             runtime.cache.make_room(name.owner, restored.as_ref().map_or(0, |(_, weight)| *weight));
             restored
         };
-        self.offload.run(request, restore).await.ok()?
+        self.offload.run_long(request, restore).await.ok()?
     }
 
     /// Writes a program to the disk cache if this request asks for caching and the one that compiled it did
@@ -300,7 +301,7 @@ impl Runtime {
             }
             made
         };
-        self.offload.run(request, job).await?
+        self.offload.run_long(request, job).await?
     }
 
     /// Estimates the CPU time to compile a program, that of a long module in the pool.
@@ -485,6 +486,7 @@ fn secret(config: &RuntimeConfig) -> Result<[u8; 32], StartError> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
     use offload::OffloadConfig;
 
     use super::*;
@@ -510,6 +512,19 @@ mod tests {
             assert_eq!(program.lane(lane).0, lane);
             assert!(runtime.cache().bytes > before, "the copy counts towards the cache size");
         }
+    }
+
+    #[tokio::test]
+    async fn a_client_leaves_instances_to_others() {
+        let config = RuntimeConfig { instances: Some(4), ..RuntimeConfig::default() };
+        let runtime = Runtime::new(&config, OffloadPool::start(OffloadConfig::default()).unwrap()).unwrap();
+        let program = Program::Javascript("".into());
+        let place = |client: &'static str| runtime.place(&program, QuotaKey::new(&client)).now_or_never();
+        let held = [(); 2].map(|()| place("attacker").expect("half of the instances"));
+        assert!(place("attacker").is_none());
+        assert!(place("neighbour").is_some());
+        drop(held);
+        assert!(place("attacker").is_some());
     }
 
     #[test]

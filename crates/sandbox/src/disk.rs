@@ -13,7 +13,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::SystemTime;
 
 use ring::hmac;
@@ -27,6 +27,8 @@ const LARGEST: u64 = 64 << 20;
 const MAC: usize = 32;
 /// The size of a label: a tag and the program's size.
 const LABEL: usize = 1 + size_of::<u32>();
+/// The block size of common file systems: a file takes up whole blocks, however short it is.
+const BLOCK: u64 = 4096;
 /// The maximum share of one owner, as the reciprocal of a fraction of the folder.
 const SHARE: u64 = 2;
 /// The extension of program files.
@@ -41,8 +43,10 @@ pub struct Disk {
     folder: PathBuf,
     key: hmac::Key,
     capacity: u64,
-    /// The bytes of each owner's files.
+    /// The bytes of each owner's files, as [`occupied`] counts them.
     held: Mutex<HashMap<OwnerId, u64>>,
+    /// Locked by the thread that lists all files to remove some.
+    sweeping: Mutex<()>,
 }
 
 /// The name of an entry: its owner and its key.
@@ -190,7 +194,7 @@ fn sync_names(folder: &Path) {
 }
 
 impl Disk {
-    /// Opens a folder for at most `capacity` bytes. Creates it if it is missing.
+    /// Opens a folder for at most `capacity` bytes in whole blocks of 4 KiB. Creates it if it is missing.
     ///
     /// # Errors
     /// If the folder does not belong to the gateway alone, or can't be used.
@@ -199,8 +203,8 @@ impl Disk {
         // Files that another version of the gateway checked and wrote do not verify.
         let secret = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), VERSION.as_bytes());
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref());
-        let held = sums(&files(folder));
-        Ok(Self { folder: folder.to_owned(), key, capacity, held: Mutex::new(held) })
+        let (held, sweeping) = (Mutex::new(sums(&files(folder))), Mutex::default());
+        Ok(Self { folder: folder.to_owned(), key, capacity, held, sweeping })
     }
 
     /// Reads the entry with this name.
@@ -251,20 +255,20 @@ impl Disk {
         let label: [u8; LABEL] = [tag, a, b, c, d];
         let mac = self.mac(&name.key, &[&label, bytes]);
         let path = self.path(name);
-        let before = fs::metadata(&path).map_or(0, |file| file.len());
+        let before = fs::metadata(&path).map_or(0, |file| occupied(file.len()));
         let new = fresh(&self.folder);
-        write_file(&new, &[mac.as_ref(), &label, bytes])?;
-        fs::rename(&new, &path).inspect_err(|_| drop(fs::remove_file(&new)))?;
+        let written = write_file(&new, &[mac.as_ref(), &label, bytes]).and_then(|_| fs::rename(&new, &path));
+        written.inspect_err(|_| drop(fs::remove_file(&new)))?;
         let mut held = self.held();
         let held = held.entry(name.owner).or_default();
-        *held = held.saturating_sub(before) + (MAC + LABEL + bytes.len()) as u64;
+        *held = held.saturating_sub(before) + occupied((MAC + LABEL + bytes.len()) as u64);
         Ok(())
     }
 
     /// Removes the entry with this name.
     pub fn remove(&self, name: &Name) {
         let path = self.path(name);
-        let size = fs::metadata(&path).map_or(0, |file| file.len());
+        let size = fs::metadata(&path).map_or(0, |file| occupied(file.len()));
         if fs::remove_file(path).is_ok()
             && let Some(held) = self.held().get_mut(&name.owner)
         {
@@ -272,7 +276,8 @@ impl Disk {
         }
     }
 
-    /// Removes the least recently used files if this owner, or all owners together, exceed their limit.
+    /// Removes the least recently used files if this owner, or all owners together, exceed their limit. Returns
+    /// at once if another thread is doing so.
     fn sweep(&self, owner: OwnerId, used: impl Fn(&Key) -> Option<SystemTime>) {
         let share = self.capacity / SHARE;
         let (all, own) = {
@@ -282,6 +287,11 @@ impl Disk {
         if all <= self.capacity && own <= share {
             return;
         }
+        let _guard = match self.sweeping.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
         let mut files = files(&self.folder);
         for file in &mut files {
             file.last = used(&file.name.key).map_or(file.last, |used| used.max(file.last));
@@ -350,9 +360,15 @@ fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
 struct Program {
     name: Name,
     path: PathBuf,
+    /// The size on the disk in bytes.
     size: u64,
     /// The time of its last use.
     last: SystemTime,
+}
+
+/// Returns the size on the disk of a file with this length, in bytes.
+fn occupied(length: u64) -> u64 {
+    length.next_multiple_of(BLOCK)
 }
 
 /// Returns the programs in a folder.
@@ -360,7 +376,7 @@ fn files(folder: &Path) -> Vec<Program> {
     let program = |entry: fs::DirEntry| {
         let name = Name::read(entry.file_name().to_str()?)?;
         let data = entry.metadata().ok()?;
-        Some(Program { name, path: entry.path(), size: data.len(), last: data.modified().ok()? })
+        Some(Program { name, path: entry.path(), size: occupied(data.len()), last: data.modified().ok()? })
     };
     fs::read_dir(folder).into_iter().flatten().flatten().filter_map(program).collect()
 }

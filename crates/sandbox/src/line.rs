@@ -2,9 +2,10 @@
 //!
 //! A guest that waits in the runtime's own queue is not visible: the runtime notices its arrival only after
 //! the guests before it have run for their millisecond. So only as many guests as there are threads have a
-//! run permit, the others wait here in order of arrival, and a guest that gets its permit lets its thread
-//! poll for new input first. The length of the queue is thus known when the next guest arrives. Times the
-//! average time that a guest holds its permit, it is the wait of that guest (Little's law).
+//! run permit, the others wait here in rounds with one guest per client, and a guest that gets its permit
+//! lets its thread poll for new input first. The length of the queue is thus known when the next guest
+//! arrives. Times the average time that a guest holds its permit, it is the wait of that guest (Little's
+//! law).
 //!
 //! The maximum length follows the idea of CoDel (RFC 8289, section 4): a burst passes, so the queue may
 //! exceed the target for a while; but a queue that was never below the target for an [`INTERVAL`] is no
@@ -24,8 +25,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use offload::{FairPermit, FairSemaphore, QuotaKey};
 use rustix::time::{ClockId, clock_gettime};
-use tokio::sync::Semaphore;
 
 use crate::meter::HEAVY;
 
@@ -57,7 +58,7 @@ pub struct Line(Arc<Shared>);
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shared {
-    places: Semaphore,
+    places: FairSemaphore,
     width: u32,
     opened: Instant,
     waiting: AtomicUsize,
@@ -79,6 +80,7 @@ pub struct Place {
     since: Duration,
     /// The time when the guest started to run.
     begun: Duration,
+    _permit: FairPermit,
 }
 
 /// Error: the queue is so long that a new guest would wait for too long.
@@ -130,7 +132,7 @@ impl Line {
     pub fn new(threads: usize) -> Self {
         let width = u32::try_from(threads).unwrap_or(u32::MAX).max(1);
         Self(Arc::new(Shared {
-            places: Semaphore::new(threads.max(1)),
+            places: FairSemaphore::new(threads.max(1)),
             width,
             opened: Instant::now(),
             waiting: AtomicUsize::new(0),
@@ -153,28 +155,26 @@ impl Line {
         self.0.has_room(now.saturating_duration_since(self.0.opened))
     }
 
-    /// Waits for a permit, and then for the thread to poll for new input.
+    /// Waits for a permit for a guest of this client, and then for the thread to poll for new input.
     ///
     /// # Errors
     /// If the queue is too long.
-    pub async fn stand(&self) -> Result<Place, TooLong> {
+    pub async fn stand(&self, client: QuotaKey) -> Result<Place, TooLong> {
         let (line, now) = (&*self.0, self.0.opened.elapsed());
-        let permit = line.places.try_acquire();
-        if permit.is_err() && !line.has_room(now) {
+        let permit = line.places.try_acquire(client);
+        if permit.is_none() && !line.has_room(now) {
             return Err(TooLong);
         }
-        line.law().stand(&line.seen(now), permit.is_ok());
+        line.law().stand(&line.seen(now), permit.is_some());
         let (permit, since) = match permit {
-            Ok(permit) => (permit, now),
-            Err(_) => {
+            Some(permit) => (permit, now),
+            None => {
                 let _waits = Waits::one(&line.waiting);
-                let permit = line.places.acquire().await.map_err(|_| TooLong)?;
+                let permit = line.places.acquire(client).await.ok_or(TooLong)?;
                 (permit, line.opened.elapsed())
             }
         };
-        // `Place` returns the permit on drop: an owned permit would need another handle of the queue.
-        permit.forget();
-        let mut place = Place { line: self.clone(), since, begun: since };
+        let mut place = Place { line: self.clone(), since, begun: since, _permit: permit };
         if line.runs.load(Relaxed) > nanos(LITTLE) {
             tokio::task::yield_now().await;
             place.begun = line.opened.elapsed();
@@ -186,7 +186,7 @@ impl Line {
 impl Shared {
     fn has_room(&self, now: Duration) -> bool {
         let target = self.target.load(Relaxed);
-        if self.places.available_permits() > 0 || target == u64::MAX {
+        if self.places.available() > 0 || target == u64::MAX {
             return true;
         }
         let (seen, mut law) = (self.seen(now), self.law());
@@ -322,7 +322,6 @@ impl Drop for Place {
         average(&line.takes, now.saturating_sub(self.since));
         average(&line.runs, now.saturating_sub(self.begun));
         line.left.store(nanos(now), Relaxed);
-        line.places.add_permits(1);
     }
 }
 

@@ -7,17 +7,16 @@
 //! most that much of its neighbours' time, and for none once it has used more itself.
 //!
 //! Guests that have used more than [`HEAVY`] take turns at a [`Gate`], for one poll (about a millisecond)
-//! each, so that light requests always find a free thread.
+//! each, so that light requests always find a free thread. The turns go round the clients: many heavy guests
+//! of one client have no more of them than one guest of another.
 
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use offload::CpuClock;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use offload::{CpuClock, FairPermit, FairSemaphore, QuotaKey};
 use wasmtime::Engine;
 
 use crate::alarm::with_alarm;
@@ -28,15 +27,15 @@ pub(crate) const HEAVY: Duration = Duration::from_millis(5);
 /// clock.
 const BRIEF: Duration = Duration::from_micros(100);
 
-type Turn = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
+type Turn = Pin<Box<dyn Future<Output = Option<FairPermit>> + Send>>;
 
 /// The semaphore at which heavy guests take turns.
 #[derive(Clone, Debug)]
-pub struct Gate(Arc<Semaphore>);
+pub struct Gate(FairSemaphore);
 
 /// A heavy guest's turn, which ends on drop.
 #[derive(Debug)]
-pub struct TurnPermit(#[expect(dead_code, reason = "dropping it is its use")] OwnedSemaphorePermit);
+pub struct TurnPermit(#[expect(dead_code, reason = "dropping it is its use")] FairPermit);
 
 /// The start of a poll by the wall clock, and a reading of the CPU clock at or before the start.
 struct Begun {
@@ -54,6 +53,7 @@ pub struct Metered<'g, F> {
     spent: Duration,
     limit: Duration,
     gate: &'g Gate,
+    client: QuotaKey,
     engine: Engine,
     turn: Option<Turn>,
 }
@@ -62,20 +62,20 @@ impl Gate {
     /// Creates a gate that leaves one thread free of heavy guests.
     #[must_use]
     pub fn new(threads: usize) -> Self {
-        Self(Arc::new(Semaphore::new(threads.saturating_sub(1).max(1))))
+        Self(FairSemaphore::new(threads.saturating_sub(1).max(1)))
     }
 
-    /// Waits for a turn if a guest with this CPU time is heavy. The permit is for one poll.
-    pub async fn wait_turn(&self, spent: Duration) -> Option<TurnPermit> {
+    /// Waits for a turn if a guest of this client with this CPU time is heavy. The permit is for one poll.
+    pub async fn wait_turn(&self, client: QuotaKey, spent: Duration) -> Option<TurnPermit> {
         if spent < HEAVY {
             return None;
         }
-        Arc::clone(&self.0).acquire_owned().await.ok().map(TurnPermit)
+        self.0.acquire(client).await.map(TurnPermit)
     }
 
-    fn turn(&self) -> Turn {
+    fn turn(&self, client: QuotaKey) -> Turn {
         let semaphore = self.0.clone();
-        Box::pin(async move { semaphore.acquire_owned().await.ok() })
+        Box::pin(async move { semaphore.acquire(client).await })
     }
 }
 
@@ -112,10 +112,11 @@ impl Begun {
 }
 
 impl<'g, F: Future> Metered<'g, F> {
-    /// Meters `future`, which runs a guest of an engine, and ends it after its polls took more than `limit`.
-    pub fn new(future: F, limit: Duration, gate: &'g Gate, engine: &Engine) -> Self {
+    /// Meters `future`, which runs a client's guest of an engine, and ends it after its polls took more than
+    /// `limit`.
+    pub fn new(future: F, limit: Duration, gate: &'g Gate, client: QuotaKey, engine: &Engine) -> Self {
         let (future, engine) = (Box::pin(future), engine.clone());
-        Self { future, spent: Duration::ZERO, limit, gate, engine, turn: None }
+        Self { future, spent: Duration::ZERO, limit, gate, client, engine, turn: None }
     }
 
     /// Returns the CPU time of all polls so far.
@@ -125,11 +126,11 @@ impl<'g, F: Future> Metered<'g, F> {
     }
 
     /// Waits for a turn if the guest is heavy.
-    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Option<OwnedSemaphorePermit>> {
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Option<FairPermit>> {
         if self.spent < HEAVY {
             return Poll::Ready(None);
         }
-        let turn = self.turn.get_or_insert_with(|| self.gate.turn());
+        let turn = self.turn.get_or_insert_with(|| self.gate.turn(self.client));
         let permit = ready!(turn.as_mut().poll(context));
         self.turn = None;
         Poll::Ready(permit)
@@ -166,7 +167,8 @@ mod tests {
         poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Metered<'static, impl Future<Output = T>> {
         static GATE: LazyLock<Gate> = LazyLock::new(|| Gate::new(2));
-        Metered::new(std::future::poll_fn(poll), Duration::from_millis(20), &GATE, &Engine::default())
+        let (client, limit) = (QuotaKey::new(&"client"), Duration::from_millis(20));
+        Metered::new(std::future::poll_fn(poll), limit, &GATE, client, &Engine::default())
     }
 
     fn spin(span: Duration) {
@@ -204,6 +206,23 @@ mod tests {
             assert!(works.spent() >= work / 100 * 99, "{:?} of {work:?}", works.spent());
             assert!(works.spent() <= used + BRIEF, "{:?} of {used:?}", works.spent());
         }
+    }
+
+    #[test]
+    fn clients_take_turns_in_rounds() {
+        let gate = Gate::new(2);
+        let turn = |client: &'static str| {
+            let gate = gate.clone();
+            async move { gate.wait_turn(QuotaKey::new(&client), HEAVY).await }.boxed()
+        };
+        let first = turn("attacker").now_or_never().unwrap();
+        let mut waiting: Vec<_> = (0..3).map(|_| turn("attacker")).collect();
+        assert!(waiting.iter_mut().all(|turn| turn.now_or_never().is_none()));
+        let mut neighbour = turn("neighbour");
+        assert!((&mut neighbour).now_or_never().is_none());
+        drop(first);
+        drop(waiting.remove(0).now_or_never().unwrap());
+        assert!(neighbour.now_or_never().is_some(), "the second turn is the neighbour's");
     }
 
     #[test]

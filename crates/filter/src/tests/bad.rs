@@ -233,6 +233,33 @@ async fn a_trap_in_a_callback_for_a_waiting_request_fails_it() {
 }
 
 #[tokio::test]
+async fn responses_do_not_pass_callbacks_that_panic() {
+    for callback in ["headers", "body"] {
+        let bench = Bench::new();
+        let chain = bench.of(&format!(
+            "(func (export \"proxy_on_response_{callback}\") (param i32 i32 i32) (result i32)
+                (call $want (i32.const 0) (call $log (i32.const 2) «panic»)) (i32.const 0))"
+        ));
+        // A panic in a callback that waits for the instance ends the callback's task only.
+        let occupied = Arc::clone(&chain);
+        let handle = async move |_: Request<Body>| {
+            if callback == "headers" {
+                occupy(&occupied);
+                return Response::new(body::full("body"));
+            }
+            let frames = futures_util::stream::once(async move {
+                occupy(&occupied);
+                Ok::<_, services::body::Error>(http_body::Frame::data(Bytes::from_static(b"body")))
+            });
+            Response::new(http_body_util::StreamBody::new(frames).boxed_unsync())
+        };
+        let ended = chain.around(get("/"), call(Duration::from_secs(60)), facts(), handle).await;
+        let failed = ended.map(|response| response.status()).unwrap_err();
+        assert_eq!(failed, Failed::Trapped("test".into()), "{callback}");
+    }
+}
+
+#[tokio::test]
 async fn held_bodies_keep_their_filter_across_reloads() {
     let bench = Bench::new();
     let code = |mark: &str| {

@@ -482,3 +482,62 @@ async fn emptied_response_bodies_lose_their_content_length() {
     let answer = whole(response).await.unwrap();
     assert_eq!((answer.header("content-length"), &answer.body[..]), ("", &b""[..]));
 }
+
+/// A request whose body begins with `one`, and the sender of the rest.
+async fn begun_post() -> (http_body_util::channel::Sender<Bytes, services::body::Error>, Request<Body>) {
+    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(4);
+    sender.send_data(Bytes::from_static(b"one")).await.unwrap();
+    (sender, Request::post("/").body(body.boxed_unsync()).unwrap())
+}
+
+#[tokio::test]
+async fn request_bodies_end_with_their_exchange() {
+    for end in ["", "(func (export \"proxy_on_delete\") (param i32))"] {
+        let bench = Bench::new();
+        let chain = bench.of(&format!(
+            "(func (export \"proxy_on_request_body\") (param i32 i32 i32) (result i32) (i32.const 0)) {end}"
+        ));
+        let (mut sender, request) = begun_post().await;
+        // A service over HTTP/2 may respond before it has read the request's body.
+        let (reader, reading) = tokio::sync::oneshot::channel();
+        let handle = async move |request: Request<Body>| {
+            assert!(reader.send(request.into_body()).is_ok());
+            Response::new(body::empty())
+        };
+        let response = chain.around(request, call(Duration::from_secs(60)), facts(), handle).await.unwrap();
+        let mut read = reading.await.unwrap();
+        assert_eq!(read.frame().await.unwrap().unwrap().into_data().unwrap(), "one");
+        whole(response).await.unwrap();
+        sender.send_data(Bytes::from_static(b"two")).await.unwrap();
+        assert!(read.frame().await.unwrap().is_err(), "the filter no longer sees the body");
+        assert_eq!(bench.stats().failed, 0);
+    }
+}
+
+#[tokio::test]
+async fn request_bodies_end_when_their_filter_answers() {
+    let bench = Bench::new();
+    let chain = bench.of(r#"
+        (global $pieces (mut i32) (i32.const 0))
+        (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)
+            (global.set $pieces (i32.add (global.get $pieces) (i32.const 1)))
+            (if (i32.eq (global.get $pieces) (i32.const 2)) (then
+                (call $want (i32.const 0) (call $respond (i32.const 403) «» «no» ‹› (i32.const -1)))))
+            (i32.const 0))"#);
+    let (mut sender, request) = begun_post().await;
+    let (reader, reading) = tokio::sync::oneshot::channel();
+    let handle = async move |request: Request<Body>| -> Response<Body> {
+        assert!(reader.send(request.into_body()).is_ok());
+        std::future::pending().await
+    };
+    let asked = tokio::spawn(chain.around(request, call(Duration::from_secs(60)), facts(), handle));
+    let mut read = reading.await.unwrap();
+    assert_eq!(read.frame().await.unwrap().unwrap().into_data().unwrap(), "one");
+    // The callback runs in a task, and the exchange takes the filter's response before the body is read on.
+    occupy(&chain);
+    sender.send_data(Bytes::from_static(b"two")).await.unwrap();
+    assert!(read.frame().now_or_never().is_none());
+    let response = asked.await.unwrap().unwrap();
+    assert_eq!(response.status(), StatusCode::FORBIDDEN);
+    assert!(read.frame().await.unwrap().is_err(), "the filter has refused the piece");
+}

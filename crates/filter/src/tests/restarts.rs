@@ -215,7 +215,7 @@ async fn requests_wait_for_the_end_of_the_back_off() {
     assert_eq!(bench.stats().traps, 8);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn waiting_for_an_instance_ends_at_the_deadline() {
     let bench = Bench::new();
     let chain = bench.of(&starting_late(u32::MAX));
@@ -223,7 +223,10 @@ async fn waiting_for_an_instance_ends_at_the_deadline() {
     for _ in 0..8 {
         assert_eq!(send(&chain, get("/good")).await.map(|answer| answer.status), trapped());
     }
-    let late = chain.around(get("/good"), call(Duration::from_millis(1)), facts(), echo).await;
+    let begun = tokio::time::Instant::now().into_std();
+    let budget = Budget::since(begun, Duration::from_millis(1), u32::MAX, u64::MAX, 64);
+    let in_back_off = Call { budget: Arc::new(budget), ..Call::unlimited() };
+    let late = chain.around(get("/good"), in_back_off, facts(), echo).await;
     assert_eq!(late.map(|response| response.status()).unwrap_err(), Failed::Trapped("test".into()));
     assert_eq!(bench.stats().traps, 9);
 }

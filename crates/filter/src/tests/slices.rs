@@ -359,7 +359,7 @@ async fn refuses_requests_only_while_the_queue_is_full() {
     filter.on_trap = crate::OnTrap::Open;
     let slow = bench.chain(&[filter]);
     let fast = releasing(&bench, "go");
-    let most = crate::queue::MAX_WAITING;
+    let most = crate::slot::MAX_WAITING;
     let mut asked: Vec<_> = std::iter::once("/spin")
         .chain(std::iter::repeat_n("/next", most))
         .map(|path| {
@@ -403,7 +403,7 @@ async fn a_full_queue_has_room_for_other_clients() {
         asked
     };
     let spins = waiting("attacker", "/spin");
-    let most = crate::queue::MAX_WAITING;
+    let most = crate::slot::MAX_WAITING;
     let mut asked: Vec<_> = (0..most).map(|_| waiting("attacker", "/next")).collect();
     let next = waiting("neighbour", "/next");
     assert_eq!(asked.pop().unwrap().await.unwrap_err(), Failed::Busy("slow".into()));

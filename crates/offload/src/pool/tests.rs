@@ -7,7 +7,7 @@ use futures_util::future::{join_all, select_all};
 
 use super::*;
 use crate::key::QuotaKey;
-use crate::queue::{MAX_QUEUED, MAX_QUEUED_PER_PAYER};
+use crate::queue::{MAX_QUEUED, MAX_QUEUED_LONG, MAX_QUEUED_PER_PAYER};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -22,12 +22,21 @@ fn of(payer: u64) -> JobRequest {
 
 /// Starts a job that occupies a thread until the sender is dropped.
 async fn block(pool: &OffloadPool, payer: u64) -> (mpsc::Sender<()>, tokio::task::JoinHandle<()>) {
+    block_with(pool, payer, JobClass::Short).await
+}
+
+/// Like `block`, with a job of this class.
+async fn block_with(
+    pool: &OffloadPool,
+    payer: u64,
+    class: JobClass,
+) -> (mpsc::Sender<()>, tokio::task::JoinHandle<()>) {
     let (go, gone) = mpsc::channel::<()>();
     let (begins, begun) = oneshot::channel();
     let pool = pool.clone();
     let blocked = tokio::spawn(async move {
         let job = move |_: &JobContext| begins.send(()).is_ok() && gone.recv().is_err();
-        assert_eq!(pool.run(of(payer), job).await, Ok(true));
+        assert_eq!(pool.run_charged(of(payer), class, Instant::now(), job).await, Ok(true));
     });
     begun.await.unwrap();
     (go, blocked)
@@ -154,6 +163,57 @@ async fn gives_one_payer_one_thread_at_a_time() {
     assert_eq!(pool.stats().queued, 1);
     drop(go);
     assert_eq!(second.await, Ok(()));
+    blocked.await.unwrap();
+}
+
+#[tokio::test]
+async fn long_jobs_leave_a_thread_to_others() {
+    let pool = pool(2, HOUR);
+    let (go, blocked) = block_with(&pool, 1, JobClass::Long).await;
+    let mut second = pool.run_long(of(2), |_| ()).boxed();
+    assert!((&mut second).now_or_never().is_none());
+    assert_eq!(pool.run(of(2), |_| ()).await, Ok(()), "it overtakes the long job of its payer, too");
+    assert_eq!((pool.stats().queued, pool.stats().running), (1, 1), "a thread is idle");
+    drop(go);
+    assert_eq!(second.await, Ok(()));
+    blocked.await.unwrap();
+}
+
+#[tokio::test]
+async fn serves_first_long_jobs_before_the_tenth_of_another_payer_that_was_overtaken() {
+    let pool = pool(2, HOUR);
+    let (go, blocked) = block_with(&pool, 0, JobClass::Long).await;
+    let (sender, order) = mpsc::channel();
+    let long = |payer: u64| {
+        let sender = sender.clone();
+        pool.run_long(of(payer), move |_| sender.send(payer).unwrap()).boxed()
+    };
+    let mut jobs: Vec<_> = [1; 10].into_iter().map(long).collect();
+    assert!(jobs.iter_mut().all(|job| job.now_or_never().is_none()));
+    // The short jobs of one payer are served in twenty rounds.
+    assert!(join_all((0..20).map(|_| pool.run(of(2), |_| ()))).await.iter().all(Result::is_ok));
+    let mut newcomer = long(3);
+    assert!((&mut newcomer).now_or_never().is_none());
+    drop(go);
+    join_all(jobs.into_iter().chain([newcomer])).await;
+    blocked.await.unwrap();
+    assert_eq!(order.try_iter().position(|payer| payer == 3), Some(1));
+}
+
+#[tokio::test]
+async fn long_jobs_take_up_half_of_the_queue() {
+    let pool = pool(1, HOUR);
+    let (go, blocked) = block(&pool, 0).await;
+    let short = (1..=4).map(|payer| pool.run(of(payer), |_| ()).boxed());
+    let long = (5..).map(|payer| pool.run_long(of(payer), |_| ()).boxed());
+    let mut jobs: Vec<_> = short.chain(long.take(MAX_QUEUED_LONG)).collect();
+    assert!(jobs.iter_mut().all(|job| job.now_or_never().is_none()));
+    assert_eq!(pool.run_long(of(1000), |_| ()).await, Err(OffloadError::QueueFull));
+    let mut other = pool.run(of(1001), |_| ()).boxed();
+    assert!((&mut other).now_or_never().is_none(), "there is room for other jobs");
+    drop(go);
+    assert_eq!(other.await, Ok(()));
+    assert!(join_all(jobs).await.iter().all(Result::is_ok));
     blocked.await.unwrap();
 }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 use super::*;
 
 const LABEL: Label = Label { tag: 3, size: 70 };
+/// The capacity for ten short files.
+const TEN: u64 = 10 * BLOCK;
 
 fn name(owner: OwnerId, key: u8) -> Name {
     Name { owner, key: [key; 32] }
@@ -26,10 +28,10 @@ fn put(disk: &Disk, name: Name, seconds: u64, used: impl Fn(&Key) -> Option<Syst
 fn reads_entries_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("cache");
-    disk(&folder, 1000).write(&name(1, 1), LABEL, Content::Text(b"code"), |_| None);
-    let kept = disk(&folder, 1000).read(&name(1, 1)).unwrap();
+    disk(&folder, TEN).write(&name(1, 1), LABEL, Content::Text(b"code"), |_| None);
+    let kept = disk(&folder, TEN).read(&name(1, 1)).unwrap();
     assert_eq!((kept.label(), kept.bytes(), kept.code()), (LABEL, &b"code"[..], None));
-    assert!(disk(&folder, 1000).read(&name(1, 2)).is_none());
+    assert!(disk(&folder, TEN).read(&name(1, 2)).is_none());
 }
 
 #[test]
@@ -110,7 +112,7 @@ fn ignores_an_entry_that_is_not_a_file_without_blocking() {
     let all = tempfile::tempdir().unwrap();
     let file = disk(&all.path().join("any"), 1).path(&name(1, 1));
     for folder in no_files(all.path(), file.file_name().unwrap().to_str().unwrap()) {
-        let disk = disk(&folder, 1000);
+        let disk = disk(&folder, TEN);
         assert!(disk.read(&name(1, 1)).is_none(), "{}", folder.display());
         disk.write(&name(1, 1), LABEL, Content::Text(b"code"), |_| None);
         let is_kept = disk.read(&name(1, 1)).is_some();
@@ -159,8 +161,8 @@ fn concurrent_gateways_share_one_private_secret() {
 fn evicts_the_least_recently_used_first() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("cache");
-    let disk = disk(&folder, 1000);
-    // Each file has 100 bytes.
+    let disk = disk(&folder, TEN);
+    // Each file has 100 bytes, and takes up a block.
     (1..=10).for_each(|key| put(&disk, name(key.into(), key), key.into(), |_| None));
     assert!(disk.read(&name(1, 1)).is_some());
     put(&disk, name(11, 11), 11, |key| (*key == [2; 32]).then(SystemTime::now));
@@ -172,11 +174,43 @@ fn evicts_the_least_recently_used_first() {
 fn no_owner_exceeds_half_of_the_capacity() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("cache");
-    (1..=4).for_each(|key| put(&disk(&folder, 1000), name(1, key), key.into(), |_| None));
+    (1..=4).for_each(|key| put(&disk(&folder, TEN), name(1, key), key.into(), |_| None));
     // Sizes are counted again after a restart.
-    (11..=30).for_each(|key| put(&disk(&folder, 1000), name(2, key), key.into(), |_| None));
-    let there = |owner, key: &u8| disk(&folder, 1000).path(&name(owner, *key)).exists();
+    (11..=30).for_each(|key| put(&disk(&folder, TEN), name(2, key), key.into(), |_| None));
+    let there = |owner, key: &u8| disk(&folder, TEN).path(&name(owner, *key)).exists();
     assert_eq!((1..=4).filter(|key| there(1, key)).count(), 4, "the other owner's files stay");
     let left: Vec<_> = (11..=30).filter(|key| there(2, key)).collect();
     assert!((4..=5).contains(&left.len()) && left.contains(&30), "{left:?}");
+}
+
+#[test]
+fn counts_a_short_file_as_a_block() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("cache");
+    let disk = disk(&folder, TEN);
+    let held = |disk: &Disk| disk.held().values().sum::<u64>();
+    let write = |length: usize| {
+        disk.write(&name(1, 1), LABEL, Content::Text(&vec![0; length]), |_| None);
+        held(&disk)
+    };
+    assert_eq!([write(1), write(3000), write(5000), write(0)], [1, 1, 2, 1].map(|blocks| blocks * BLOCK));
+    assert_eq!(held(&Disk::open(&folder, &[9; 32], TEN).unwrap()), BLOCK, "after a restart, too");
+    disk.remove(&name(1, 1));
+    assert_eq!(held(&disk), 0);
+}
+
+#[test]
+fn only_one_thread_sweeps_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("cache");
+    let disk = disk(&folder, TEN);
+    let count = |keys: std::ops::RangeInclusive<u8>| {
+        keys.clone().for_each(|key| put(&disk, name(1, key), key.into(), |_| None));
+        keys.filter(|key| disk.path(&name(1, *key)).exists()).count()
+    };
+    let sweeping = disk.sweeping.lock().unwrap();
+    assert_eq!(count(1..=6), 6);
+    drop(sweeping);
+    assert_eq!(count(7..=7), 1);
+    assert_eq!(disk.held().values().sum::<u64>(), 4 * BLOCK);
 }

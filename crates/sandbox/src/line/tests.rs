@@ -186,11 +186,29 @@ fn counts_waits_by_the_share_of_the_process() {
     assert_eq!(learn(3_000, 260), 0.0, "idle for long");
 }
 
+fn client() -> QuotaKey {
+    QuotaKey::new(&"client")
+}
+
+#[tokio::test]
+async fn runs_guests_of_clients_in_rounds() {
+    let line = Line::new(1);
+    let first = line.stand(client()).await.unwrap();
+    let mut own: Vec<_> = (0..3).map(|_| Box::pin(line.stand(client()))).collect();
+    assert!(own.iter_mut().all(|guest| guest.now_or_never().is_none()));
+    let mut other = Box::pin(line.stand(QuotaKey::new(&"other")));
+    assert!((&mut other).now_or_never().is_none());
+    drop(first);
+    drop(own.remove(0).await.unwrap());
+    assert!(own.iter_mut().all(|guest| guest.now_or_never().is_none()));
+    drop(other.await.unwrap());
+}
+
 #[tokio::test]
 async fn runs_guests_in_order_of_arrival() {
     let line = Line::new(1);
-    let first = line.stand().await.unwrap();
-    let (mut second, mut third) = (Box::pin(line.stand()), Box::pin(line.stand()));
+    let first = line.stand(client()).await.unwrap();
+    let (mut second, mut third) = (Box::pin(line.stand(client())), Box::pin(line.stand(client())));
     assert!((&mut second).now_or_never().is_none());
     assert!((&mut third).now_or_never().is_none());
     assert_eq!(line.0.waiting.load(Relaxed), 2);
@@ -204,8 +222,8 @@ async fn runs_guests_in_order_of_arrival() {
 #[tokio::test]
 async fn a_cancelled_guest_leaves_the_queue() {
     let line = Line::new(1);
-    let _first = line.stand().await.unwrap();
-    let mut second = Box::pin(line.stand());
+    let _first = line.stand(client()).await.unwrap();
+    let mut second = Box::pin(line.stand(client()));
     assert!((&mut second).now_or_never().is_none());
     drop(second);
     assert_eq!(line.0.waiting.load(Relaxed), 0);
@@ -222,11 +240,11 @@ async fn rejects_at_once_if_the_queue_is_too_long() {
     is_alone(&line);
     line.keep_to(Some(TARGET));
     line.0.takes.store(nanos(2 * TARGET), Relaxed);
-    let _first = line.stand().await.unwrap();
-    let mut second = Box::pin(line.stand());
+    let _first = line.stand(client()).await.unwrap();
+    let mut second = Box::pin(line.stand(client()));
     assert!((&mut second).now_or_never().is_none());
     assert!(!line.has_room(Instant::now()));
-    assert_eq!(line.stand().await.unwrap_err(), TooLong);
+    assert_eq!(line.stand(client()).await.unwrap_err(), TooLong);
     line.keep_to(None);
     assert!(line.has_room(Instant::now()));
 }
@@ -238,10 +256,10 @@ async fn a_delayed_guest_does_not_affect_the_estimated_wait() {
     is_alone(&line);
     line.keep_to(Some(TARGET));
     line.0.takes.store(nanos(Duration::from_micros(200)), Relaxed);
-    let mut first = line.stand().await.unwrap();
+    let mut first = line.stand(client()).await.unwrap();
     first.since = Duration::ZERO;
     drop(first);
-    let _second = line.stand().await.unwrap();
+    let _second = line.stand(client()).await.unwrap();
     let waiting: Vec<_> = (0..31).map(|_| Waits::one(&line.0.waiting)).collect();
     assert!(line.has_room(Instant::now()));
     for _ in 0..10 {

@@ -81,7 +81,7 @@ pub(super) const ROWS: &[Bound] = &[
         1_024 * 512 * KIB,
         "thread",
         "`MAX_WAITING`, a `request` each",
-        "crates/filter/src/queue.rs",
+        "crates/filter/src/slot.rs",
         "crates/filter/src/tests/slices.rs: refuses_requests_only_while_the_queue_is_full",
     ),
     bound(

@@ -1,32 +1,39 @@
-//! The queue of callbacks that wait for an instance.
+//! A queue of tasks that wait for something that one of them has at a time.
 //!
-//! Callbacks are served in rounds with one callback per payer: the tenth callback of one client waits behind
-//! the first of another. A block of payers has sixteen callbacks per round, and root contexts have one together.
-//! If too many requests wait, the last one of the client with the most is displaced.
+//! Tasks are served in rounds with one task per payer: the tenth task of one client waits behind the first
+//! of another. A block of payers has sixteen tasks per round, and tasks without a payer have one together. If
+//! too many requests wait, the last one of the client with the most is displaced.
 
 use std::collections::{HashMap, VecDeque};
 
-use offload::QuotaKey;
 use tokio::sync::oneshot;
 
-/// The maximum number of requests that wait for one instance before they have a stream there.
-pub(crate) const MAX_WAITING: usize = 1024;
+use crate::key::{QuotaKey, ShareKey};
 
-/// The share of a payer ([`QuotaKey::queue_share`]); `None` for callbacks of root contexts.
-type ShareKey = Option<(u64, u64)>;
+/// The number of cancelled tasks that stay in any queue until their turn.
+const MAX_CANCELLED: usize = 64;
+
+/// The share of a payer; `None` for tasks without a payer.
+pub(crate) type WaitKey = Option<ShareKey>;
 
 /// A queue of tasks that each wait to receive a value.
-pub(crate) struct WaitQueue<T> {
+#[derive(Debug)]
+pub struct WaitQueue<T> {
+    /// The maximum number of waiting tasks that begin a request.
+    max_requests: usize,
     /// The shares with waiting tasks.
-    shares: HashMap<ShareKey, QueueShare<T>>,
+    shares: HashMap<WaitKey, QueueShare<T>>,
     /// The shares with waiting tasks, in the order of their next turns.
-    turns: VecDeque<ShareKey>,
+    turns: VecDeque<WaitKey>,
     /// The number of waiting tasks, and of those that begin a request.
     len: usize,
     requests: usize,
+    /// At most the number of tasks that were left when cancelled ones were last removed.
+    swept_len: usize,
 }
 
 /// The waiting tasks of one share, first in, first out.
+#[derive(Debug)]
 struct QueueShare<T> {
     waiting: VecDeque<QueuedTask<T>>,
     /// The number of tasks that begin a request.
@@ -34,31 +41,41 @@ struct QueueShare<T> {
 }
 
 /// A waiting task.
+#[derive(Debug)]
 struct QueuedTask<T> {
     sender: oneshot::Sender<T>,
     begins_request: bool,
 }
 
 impl<T> WaitQueue<T> {
-    pub(crate) fn new() -> Self {
-        Self { shares: HashMap::new(), turns: VecDeque::new(), len: 0, requests: 0 }
+    /// Creates a queue in which at most this number of tasks that begin a request wait.
+    #[must_use]
+    pub fn new(max_requests: usize) -> Self {
+        let (shares, turns) = (HashMap::new(), VecDeque::new());
+        Self { max_requests, shares, turns, len: 0, requests: 0, swept_len: 0 }
     }
 
     /// The number of waiting tasks.
-    pub(crate) fn len(&self) -> usize {
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.len
     }
 
+    /// Whether no task waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Queues a task. Returns `None` if it begins a request, and too many of these wait.
-    pub(crate) fn push(
-        &mut self,
-        payer: Option<QuotaKey>,
-        begins_request: bool,
-    ) -> Option<oneshot::Receiver<T>> {
+    pub fn push(&mut self, payer: Option<QuotaKey>, begins_request: bool) -> Option<oneshot::Receiver<T>> {
         let key = payer.map(QuotaKey::queue_share);
-        if begins_request && self.requests >= MAX_WAITING {
+        if self.len >= self.swept_len.saturating_mul(2).saturating_add(MAX_CANCELLED) {
             self.remove_cancelled();
-            if self.requests >= MAX_WAITING && !self.displace_for(key) {
+        }
+        if begins_request && self.requests >= self.max_requests {
+            self.remove_cancelled();
+            if self.requests >= self.max_requests && !self.displace_for(key) {
                 return None;
             }
         }
@@ -75,23 +92,33 @@ impl<T> WaitQueue<T> {
     }
 
     /// Removes the next task.
-    pub(crate) fn pop(&mut self) -> Option<oneshot::Sender<T>> {
-        let key = self.turns.pop_front()?;
+    pub fn pop(&mut self) -> Option<oneshot::Sender<T>> {
+        self.pop_eligible(|_| true).map(|(_, sender)| sender)
+    }
+
+    /// Removes the next task of an eligible share. The other shares keep their turns.
+    pub(crate) fn pop_eligible(
+        &mut self,
+        is_eligible: impl Fn(WaitKey) -> bool,
+    ) -> Option<(WaitKey, oneshot::Sender<T>)> {
+        let turn = self.turns.iter().position(|key| is_eligible(*key))?;
+        let key = self.turns.remove(turn)?;
         let share = self.shares.get_mut(&key)?;
         let task = share.waiting.pop_front()?;
         share.requests -= usize::from(task.begins_request);
         self.requests -= usize::from(task.begins_request);
         self.len -= 1;
+        self.swept_len = self.swept_len.min(self.len);
         if share.waiting.is_empty() {
             self.shares.remove(&key);
         } else {
             self.turns.push_back(key);
         }
-        Some(task.sender)
+        Some((key, task.sender))
     }
 
     /// Removes the last request of the share with the most, if that has at least two more than this one.
-    fn displace_for(&mut self, key: ShareKey) -> bool {
+    fn displace_for(&mut self, key: WaitKey) -> bool {
         let own = self.shares.get(&key).map_or(0, |share| share.requests);
         let Some(largest) = self.shares.values_mut().max_by_key(|share| share.requests) else { return false };
         if largest.requests <= own + 1 {
@@ -117,12 +144,15 @@ impl<T> WaitQueue<T> {
             !share.waiting.is_empty()
         });
         self.turns.retain(|key| self.shares.contains_key(key));
+        self.swept_len = self.len;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MAX_WAITING: usize = 1024;
 
     /// Serves all waiting tasks, each with the number of tasks before it.
     fn serve(queue: &mut WaitQueue<usize>) {
@@ -137,7 +167,7 @@ mod tests {
     #[test]
     fn serves_payers_in_rounds() {
         let (attacker, neighbour) = (QuotaKey::new(&"attacker"), QuotaKey::new(&"neighbour"));
-        let mut queue = WaitQueue::new();
+        let mut queue = WaitQueue::new(MAX_WAITING);
         let payers = [Some(attacker), Some(attacker), Some(attacker), Some(neighbour), None, Some(neighbour)];
         let turns = payers.map(|payer| queue.push(payer, true).unwrap());
         serve(&mut queue);
@@ -147,7 +177,7 @@ mod tests {
     #[test]
     fn a_full_queue_displaces_requests_of_the_payer_with_the_most() {
         let (attacker, neighbour) = (QuotaKey::new(&"attacker"), QuotaKey::new(&"neighbour"));
-        let mut queue = WaitQueue::new();
+        let mut queue = WaitQueue::new(MAX_WAITING);
         let mut turns: Vec<_> = (0..MAX_WAITING).map(|_| queue.push(Some(attacker), true).unwrap()).collect();
         assert!(queue.push(Some(attacker), true).is_none());
         let end = queue.push(Some(attacker), false).expect("other callbacks are never refused");
@@ -163,7 +193,7 @@ mod tests {
 
     #[test]
     fn other_callbacks_do_not_take_places_of_requests() {
-        let mut queue = WaitQueue::<()>::new();
+        let mut queue = WaitQueue::<()>::new(MAX_WAITING);
         let ends: Vec<_> = (0..2 * MAX_WAITING).map(|_| queue.push(None, false).unwrap()).collect();
         assert!(queue.push(Some(QuotaKey::new(&"neighbour")), true).is_some());
         drop(ends);
@@ -171,12 +201,23 @@ mod tests {
 
     #[test]
     fn a_block_of_payers_has_at_most_sixteen_turns_in_a_round() {
-        let mut queue = WaitQueue::new();
+        let mut queue = WaitQueue::new(MAX_WAITING);
         let network = |number: i32| QuotaKey::new(&number).in_block(&"block");
         let turns: Vec<_> = (0..500).map(|number| queue.push(Some(network(number)), true)).collect();
         let mut next = queue.push(Some(QuotaKey::new(&"neighbour")), true).unwrap();
         serve(&mut queue);
         assert!(next.try_recv().unwrap() <= 16);
         drop(turns);
+    }
+
+    #[test]
+    fn cancelled_tasks_do_not_accumulate() {
+        let mut queue = WaitQueue::<()>::new(MAX_WAITING);
+        let payers = (0..100).map(|number| QuotaKey::new(&number));
+        let waiting: Vec<_> = payers.map(|payer| queue.push(Some(payer), false)).collect();
+        for _ in 0..10_000 {
+            drop(queue.push(Some(QuotaKey::new(&"attacker")), false));
+            assert!(queue.len() <= 2 * waiting.len() + MAX_CANCELLED, "{}", queue.len());
+        }
     }
 }

@@ -1,0 +1,250 @@
+//! A semaphore whose waiting tasks are served in rounds with one task per payer.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::key::QuotaKey;
+use crate::wait_queue::{WaitKey, WaitQueue};
+
+/// A semaphore that is fair to payers. All clones share it.
+#[derive(Clone, Debug)]
+pub struct FairSemaphore(Arc<Shared>);
+
+/// A permit, held until it is dropped.
+#[derive(Debug)]
+pub struct FairPermit {
+    /// `None` if the permit was returned already.
+    shared: Option<Arc<Shared>>,
+    share: WaitKey,
+}
+
+#[derive(Debug)]
+struct Shared(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    permits: Permits,
+    waiting: WaitQueue<FairPermit>,
+}
+
+/// A permit that was taken for a waiting task, and the task's end of the queue.
+type Grant = (WaitKey, oneshot::Sender<FairPermit>);
+
+/// The number of free permits, and of those that are held.
+#[derive(Debug)]
+struct Permits {
+    free: usize,
+    /// The number of permits of each share that holds any, if there is a reserve. A list, since a few hundred
+    /// at most are searched as fast as a map.
+    held: Option<Vec<(WaitKey, usize)>>,
+}
+
+impl FairSemaphore {
+    /// Creates a semaphore for short work. One payer may hold all permits while no other one waits.
+    #[must_use]
+    pub fn new(permits: usize) -> Self {
+        Self::with(Permits { free: permits, held: None })
+    }
+
+    /// Creates a semaphore for long work, with a reserve for payers that hold few permits: a payer gets a
+    /// permit only while it holds fewer than there are free ones. One payer thus holds at most half of them,
+    /// two hold a third each, and so on (dynamic thresholds, doi:10.1109/90.664262).
+    #[must_use]
+    pub fn with_reserve(permits: usize) -> Self {
+        Self::with(Permits { free: permits, held: Some(Vec::new()) })
+    }
+
+    fn with(permits: Permits) -> Self {
+        // Tasks that wait are not refused, so the maximum number of refusable ones does not matter.
+        Self(Arc::new(Shared(Mutex::new(State { permits, waiting: WaitQueue::new(0) }))))
+    }
+
+    /// Returns the number of free permits.
+    #[must_use]
+    pub fn available(&self) -> usize {
+        self.0.lock().permits.free
+    }
+
+    /// Takes a permit if the payer may have one now.
+    #[must_use]
+    pub fn try_acquire(&self, payer: QuotaKey) -> Option<FairPermit> {
+        let share = Some(payer.queue_share());
+        self.0.lock().permits.try_take(share).then(|| self.0.permit(share))
+    }
+
+    /// Waits for a permit, in the payer's turn. The result is never `None` while the semaphore exists.
+    pub async fn acquire(&self, payer: QuotaKey) -> Option<FairPermit> {
+        let share = Some(payer.queue_share());
+        let turn = {
+            let mut state = self.0.lock();
+            if state.permits.try_take(share) {
+                return Some(self.0.permit(share));
+            }
+            state.waiting.push(Some(payer), false)?
+        };
+        turn.await.ok()
+    }
+}
+
+impl Shared {
+    /// Code that holds this lock can't panic.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates the permit for a share that has taken one.
+    fn permit(self: &Arc<Self>, share: WaitKey) -> FairPermit {
+        FairPermit { shared: Some(Arc::clone(self)), share }
+    }
+
+    /// Returns a permit, and passes it and the ones that become available by that to waiting tasks.
+    fn release(self: &Arc<Self>, share: WaitKey) {
+        let mut next = self.lock().give_back(share);
+        while let Some((share, sender)) = next {
+            next = match sender.send(self.permit(share)) {
+                Ok(()) => self.lock().grant_next(),
+                Err(mut refused) => {
+                    // The task was cancelled. Its permit is returned here instead of recursively.
+                    refused.shared = None;
+                    self.lock().give_back(share)
+                }
+            };
+        }
+    }
+}
+
+impl State {
+    /// Returns a permit, and takes one for the next task that may have one.
+    fn give_back(&mut self, share: WaitKey) -> Option<Grant> {
+        self.permits.give_back(share);
+        self.grant_next()
+    }
+
+    /// Takes a permit for the next task that may have one.
+    fn grant_next(&mut self) -> Option<Grant> {
+        let Self { permits, waiting } = self;
+        if permits.free == 0 || waiting.is_empty() {
+            return None;
+        }
+        let (share, sender) = waiting.pop_eligible(|share| permits.may_take(share))?;
+        permits.try_take(share).then_some((share, sender))
+    }
+}
+
+impl Permits {
+    fn may_take(&self, share: WaitKey) -> bool {
+        let held = self.held.as_ref().and_then(|held| held.iter().find(|(holder, _)| *holder == share));
+        held.map_or(0, |(_, count)| *count) < self.free
+    }
+
+    fn try_take(&mut self, share: WaitKey) -> bool {
+        if !self.may_take(share) {
+            return false;
+        }
+        self.free -= 1;
+        if let Some(held) = &mut self.held {
+            match held.iter_mut().find(|(holder, _)| *holder == share) {
+                Some((_, count)) => *count += 1,
+                None => held.push((share, 1)),
+            }
+        }
+        true
+    }
+
+    fn give_back(&mut self, share: WaitKey) {
+        self.free += 1;
+        if let Some(held) = &mut self.held
+            && let Some(at) = held.iter().position(|(holder, _)| *holder == share)
+            && let Some((_, count)) = held.get_mut(at)
+        {
+            *count -= 1;
+            if *count == 0 {
+                held.swap_remove(at);
+            }
+        }
+    }
+}
+
+impl Drop for FairPermit {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.take() {
+            shared.release(self.share);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn payers() -> (QuotaKey, QuotaKey) {
+        (QuotaKey::new(&"attacker"), QuotaKey::new(&"neighbour"))
+    }
+
+    #[test]
+    fn serves_payers_in_rounds() {
+        let (attacker, neighbour) = payers();
+        let semaphore = FairSemaphore::new(2);
+        let held = [(); 2].map(|()| semaphore.try_acquire(attacker).expect("no other payer waits"));
+        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(semaphore.acquire(attacker))).collect();
+        assert!(waiting.iter_mut().all(|task| task.now_or_never().is_none()));
+        let mut last = Box::pin(semaphore.acquire(neighbour));
+        assert!((&mut last).now_or_never().is_none());
+        assert!(semaphore.try_acquire(neighbour).is_none(), "a new task does not pass waiting ones");
+        drop(held);
+        assert!(last.now_or_never().is_some(), "served after the attacker's first task");
+    }
+
+    #[test]
+    fn reserves_permits_for_payers_with_few() {
+        let (attacker, neighbour) = payers();
+        let semaphore = FairSemaphore::with_reserve(8);
+        let mut held: Vec<_> = (0..4).map(|_| semaphore.try_acquire(attacker).unwrap()).collect();
+        let mut waiting = Box::pin(semaphore.acquire(attacker));
+        assert!((&mut waiting).now_or_never().is_none(), "a payer holds at most half of the permits");
+        let first = semaphore.try_acquire(neighbour).expect("the other half is for others");
+        let second = semaphore.try_acquire(neighbour).unwrap();
+        held.truncate(3);
+        assert!((&mut waiting).now_or_never().is_none(), "it holds as many as are free");
+        drop(first);
+        assert!(waiting.now_or_never().is_some());
+        drop((held, second));
+        assert_eq!(semaphore.available(), 8);
+    }
+
+    #[test]
+    fn a_reserve_leaves_a_single_permit_usable() {
+        let (attacker, neighbour) = payers();
+        let semaphore = FairSemaphore::with_reserve(1);
+        let held = semaphore.try_acquire(attacker).unwrap();
+        let mut next = Box::pin(semaphore.acquire(neighbour));
+        assert!((&mut next).now_or_never().is_none());
+        drop(held);
+        assert!(next.now_or_never().is_some());
+    }
+
+    #[test]
+    fn passes_over_cancelled_tasks() {
+        let (attacker, neighbour) = payers();
+        for semaphore in [FairSemaphore::new(1), FairSemaphore::with_reserve(1)] {
+            let held = semaphore.try_acquire(attacker).unwrap();
+            for _ in 0..10 {
+                assert!(semaphore.acquire(attacker).now_or_never().is_none());
+            }
+            let mut next = Box::pin(semaphore.acquire(neighbour));
+            assert!((&mut next).now_or_never().is_none());
+            drop(held);
+            drop((&mut next).now_or_never().expect("the permit passed over the cancelled tasks"));
+            assert_eq!(semaphore.available(), 1);
+            let held = semaphore.try_acquire(attacker).unwrap();
+            let mut served = Box::pin(semaphore.acquire(neighbour));
+            assert!((&mut served).now_or_never().is_none());
+            drop(held);
+            drop(served);
+            assert_eq!(semaphore.available(), 1, "a task that is cancelled in its turn returns the permit");
+        }
+    }
+}
