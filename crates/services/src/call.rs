@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method};
@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 use crate::caching::CacheNotes;
 use crate::error::CallError;
 use crate::headers::{Arrival, network};
+use crate::problem::Unfinished;
 use crate::trace::Trace;
 
 /// The caller on whose behalf a request is made. Variants never compare equal: a token's subject never passes
@@ -48,6 +49,18 @@ pub trait Payer: fmt::Debug + Send + Sync {
     fn charge(&self, cpu: Duration);
 }
 
+/// The accounts of clients for the bytes of services' responses that the gateway holds for them.
+pub trait ReceivedAccounts: fmt::Debug + Send + Sync {
+    /// Opens the account of a client, for one request.
+    fn open(&self, client: IpAddr) -> Box<dyn ReceivedPermit>;
+}
+
+/// A guard that counts bytes of services' responses in the account of a client.
+pub trait ReceivedPermit: fmt::Debug + Send + Sync {
+    /// Counts `total` bytes; returns `false`, and counts no more than before, if the account has no room for them.
+    fn try_hold(&self, total: u64) -> bool;
+}
+
 /// The context of a client's request: its caller, its budget, its hop count.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -69,6 +82,9 @@ pub struct Call {
     pub budget: Arc<Budget>,
 }
 
+/// The bytes of responses up to which a request counts in no account, and the unit in which more are counted.
+pub(crate) const HELD_UNIT: u64 = 64 << 10;
+
 /// The remaining allowance of a request, and a record of its use.
 #[derive(Debug)]
 pub struct Budget {
@@ -78,6 +94,16 @@ pub struct Budget {
     pub deadline: Instant,
     calls: AtomicU32,
     received: AtomicU64,
+    /// The bytes of responses that the gateway holds for the request.
+    held: AtomicU64,
+    /// The accounts that these bytes count in, and the client; `None` for requests without a client.
+    accounts: Option<(Arc<dyn ReceivedAccounts>, IpAddr)>,
+    /// The budget of the request that started a shared call. Short responses count there.
+    starter: Option<Arc<Budget>>,
+    /// The permit for these bytes; not set for short responses.
+    permit: OnceLock<Box<dyn ReceivedPermit>>,
+    /// Whether the account had no room for a response.
+    lacked_room: AtomicBool,
     parallel: Semaphore,
     made: Mutex<Vec<Made>>,
     /// Whether any call was made. Avoids locking the list for requests without calls.
@@ -85,6 +111,8 @@ pub struct Budget {
     refused: AtomicBool,
     report: Mutex<Option<Report>>,
     cache: Arc<CacheNotes>,
+    /// Whether several requests share the responses.
+    is_shared: bool,
 }
 
 /// A record of an upstream call that was made or attempted.
@@ -241,19 +269,50 @@ impl Budget {
             deadline: started + time,
             calls: AtomicU32::new(calls),
             received: AtomicU64::new(received),
+            held: AtomicU64::new(0),
+            accounts: None,
+            starter: None,
+            permit: OnceLock::new(),
+            lacked_room: AtomicBool::new(false),
             parallel: Semaphore::new(parallel.clamp(1, Semaphore::MAX_PERMITS)),
             made: Mutex::default(),
             has_made: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             report: Mutex::default(),
             cache: Arc::default(),
+            is_shared: false,
         }
     }
 
-    /// Makes this a partial budget of another request: cache directives of responses are recorded for `whole`.
+    /// Makes this the budget of calls whose responses several requests share. No caller is charged for decoding
+    /// them, so that none waits for the quota of another.
+    #[must_use]
+    pub fn for_sharing(self) -> Self {
+        Self { is_shared: true, ..self }
+    }
+
+    /// Whether several requests share the responses.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// Counts the bytes of responses in the account of this client.
+    #[must_use]
+    pub fn with_accounts(self, accounts: Arc<dyn ReceivedAccounts>, client: IpAddr) -> Self {
+        Self { accounts: Some((accounts, client)), ..self }
+    }
+
+    /// Counts the bytes of shared responses in the account of the client whose request starts the call.
+    #[must_use]
+    pub fn started_by(self, starter: &Arc<Self>) -> Self {
+        Self { accounts: starter.accounts.clone(), starter: Some(Arc::clone(starter)), ..self }
+    }
+
+    /// Makes this a partial budget of another request: cache directives of responses are recorded for `whole`, and
+    /// their bytes count in the account of its client.
     #[must_use]
     pub fn part_of(self, whole: &Self) -> Self {
-        Self { cache: Arc::clone(&whole.cache), ..self }
+        Self { cache: Arc::clone(&whole.cache), accounts: whole.accounts.clone(), ..self }
     }
 
     /// The cache directives of the services' responses so far.
@@ -281,6 +340,45 @@ impl Budget {
     /// Takes received bytes out of the allowance; returns `false` if too few are left.
     pub fn take_received(&self, bytes: u64) -> bool {
         self.received.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes)).is_ok()
+    }
+
+    /// Takes the bytes of a response out of the allowance, and counts them in the account of the client until the
+    /// budget is dropped.
+    ///
+    /// # Errors
+    /// [`CallError::Limit`] with `limit-received` if too few bytes are left, and [`CallError::Unfinished`] if the
+    /// gateway holds too many bytes of responses, for this client or in total.
+    pub fn receive(&self, bytes: u64) -> Result<(), CallError> {
+        if !self.take_received(bytes) {
+            return Err(CallError::Limit("limit-received"));
+        }
+        self.hold(bytes).map_err(Into::into)
+    }
+
+    /// Counts bytes that the gateway holds. Short responses only take an addition.
+    pub(crate) fn hold(&self, bytes: u64) -> Result<(), Unfinished> {
+        let held = self.held.fetch_add(bytes, Relaxed) + bytes;
+        let has_room = match (&self.starter, &self.accounts) {
+            (None, _) if held <= HELD_UNIT => true,
+            (Some(starter), _) if held <= HELD_UNIT => starter.hold(bytes).is_ok(),
+            (_, None) => true,
+            (_, Some((accounts, client))) => {
+                let permit = self.permit.get_or_init(|| accounts.open(*client));
+                permit.try_hold(held.next_multiple_of(HELD_UNIT))
+            }
+        };
+        if has_room {
+            return Ok(());
+        }
+        self.held.fetch_sub(bytes, Relaxed);
+        self.lacked_room.store(true, Relaxed);
+        Err(Unfinished)
+    }
+
+    /// Whether the account of the client had no room for a response. That of another client may have room.
+    #[must_use]
+    pub fn lacked_room(&self) -> bool {
+        self.lacked_room.load(Relaxed)
     }
 
     /// The number of bytes that upstreams may still send.
@@ -373,6 +471,9 @@ impl Budget {
 
     /// Copies the record of a coalesced call from the budget of the request that made it.
     pub(crate) fn note_made(&self, number: usize, by: &Self) {
+        if by.lacked_room() {
+            self.lacked_room.store(true, Relaxed);
+        }
         let Some(other) = by.see_made(|made| made.first().cloned()) else { return };
         let now = self.started.elapsed();
         if let Some(made) = self.lock().get_mut(number) {

@@ -1,10 +1,11 @@
 //! The calls of one request, for handlers that issue many of them.
 //!
-//! Equal safe calls are made once, optionally also across requests. Concurrency is bounded, and lists of ids
-//! are split so that no URL grows too long.
+//! Equal safe calls are made once, unless a write of the request is between them, and optionally also across
+//! requests. Concurrency is bounded, and lists of ids are split so that no URL grows too long.
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::mem;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -31,8 +32,42 @@ pub struct Calls<T = Response> {
     services: Services,
     call: Call,
     coalescer: Option<Arc<Coalescer<T>>>,
-    /// The calls without side effects that were made or are in flight.
-    known: Mutex<HashMap<Key, Shared<BoxFuture<'static, Answered<T>>>>>,
+    safe_calls: Arc<Mutex<SafeCalls<T>>>,
+}
+
+/// The calls without side effects that were made or are in flight.
+struct SafeCalls<T> {
+    /// The calls since the last write of the request began or ended.
+    since_write: HashMap<Key, Shared<BoxFuture<'static, Answered<T>>>>,
+    /// Whether the request has written. Equal calls of other requests may be older than that write.
+    has_written: bool,
+}
+
+/// A write of a request. Responses from before its begin or its end may be outdated, and are not shared with
+/// later calls.
+struct WriteGuard<T>(Arc<Mutex<SafeCalls<T>>>);
+
+impl<T> WriteGuard<T> {
+    fn new(safe_calls: &Arc<Mutex<SafeCalls<T>>>) -> Self {
+        let guard = Self(Arc::clone(safe_calls));
+        guard.forget_calls();
+        guard
+    }
+
+    fn forget_calls(&self) {
+        let mut safe_calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        safe_calls.has_written = true;
+        let outdated = mem::take(&mut safe_calls.since_write);
+        // Calls are dropped without the lock.
+        drop(safe_calls);
+        drop(outdated);
+    }
+}
+
+impl<T> Drop for WriteGuard<T> {
+    fn drop(&mut self) {
+        self.forget_calls();
+    }
 }
 
 /// The parts of a call that distinguish it from others, with the fingerprint of its headers and its body.
@@ -68,7 +103,8 @@ impl<T: From<Response> + Clone + Send + Sync + 'static> Calls<T> {
     /// Creates an empty set of calls.
     #[must_use]
     pub fn new(services: Services, call: Call) -> Self {
-        Self { services, call, coalescer: None, known: Mutex::default() }
+        let safe_calls = SafeCalls { since_write: HashMap::new(), has_written: false };
+        Self { services, call, coalescer: None, safe_calls: Arc::new(Mutex::new(safe_calls)) }
     }
 
     /// Coalesces calls without side effects with equal calls of other requests.
@@ -90,7 +126,7 @@ impl<T: From<Response> + Clone + Send + Sync + 'static> Calls<T> {
     }
 
     /// Sends a request, as [`Services::send`] does. A safe request without a body that equals an earlier one
-    /// shares its response, and takes nothing out of the budget.
+    /// since the last unsafe one shares its response, and takes nothing out of the budget.
     pub fn send(
         &self,
         service: &Arc<Service>,
@@ -99,8 +135,10 @@ impl<T: From<Response> + Clone + Send + Sync + 'static> Calls<T> {
         match is_safe(&request.method) && request.body.is_empty() {
             true => self.ask(service, request).left_future(),
             false => {
+                let guard = (!is_safe(&request.method)).then(|| WriteGuard::new(&self.safe_calls));
                 let answer = self.services.send(&self.call, service, request);
-                answer.map(|answer| answer.map(T::from).map_err(Arc::new)).right_future()
+                let answer = answer.map(|answer| answer.map(T::from).map_err(Arc::new));
+                answer.inspect(move |_| drop(guard)).right_future()
             }
         }
     }
@@ -118,11 +156,11 @@ impl<T: From<Response> + Clone + Send + Sync + 'static> Calls<T> {
         }
         rest.add(&request.body);
         let key = (Arc::clone(service.name()), request.method.clone(), request.path_and_query.clone(), rest);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(same) = known.get(&key) {
+        let mut safe_calls = self.safe_calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(same) = safe_calls.since_write.get(&key) {
             return same.clone();
         }
-        let answer = match &self.coalescer {
+        let answer = match self.coalescer.as_ref().filter(|_| !safe_calls.has_written) {
             Some(coalescer) => self.services.send_together(coalescer, &self.call, service, request).boxed(),
             None => {
                 let answer = self.services.send(&self.call, service, request);
@@ -130,7 +168,7 @@ impl<T: From<Response> + Clone + Send + Sync + 'static> Calls<T> {
             }
         };
         let answer = answer.shared();
-        known.insert(key, answer.clone());
+        safe_calls.since_write.insert(key, answer.clone());
         answer
     }
 }

@@ -246,7 +246,7 @@ impl Services {
     /// Reads the response to [`Services::start_streamed`] to its end, counts it, and decodes it.
     ///
     /// # Errors
-    /// The errors of an incomplete response, and [`CallError::Limit`].
+    /// The errors of an incomplete response, [`CallError::Limit`] and [`CallError::Unfinished`].
     pub async fn finish(
         &self,
         call: &Call,
@@ -257,7 +257,7 @@ impl Services {
         let mut headers = head.headers;
         let wrong = |stopped| match stopped {
             Stopped::Refused(error) => unfinished(error),
-            Stopped::Limit => CallError::Limit("limit-received"),
+            Stopped::Limit(error) => error,
             Stopped::Broken(source) => CallError::Broken { service: service.name().clone(), source },
         };
         let received = receive(&mut headers, body, &call.budget).await.map_err(wrong)?;
@@ -336,7 +336,7 @@ impl Services {
     fn exchange(&self, call: &Call, service: &Arc<Service>, number: usize) -> Exchange {
         let (outside, service) = (Arc::clone(&self.outside), Arc::clone(service));
         let client = call.arrival.map(|arrival| arrival.client);
-        Exchange { outside, service, number, caller: call.caller.clone(), client, is_shared: false }
+        Exchange { outside, service, number, caller: call.caller.clone(), client }
     }
 }
 
@@ -368,7 +368,7 @@ impl Exchange {
         });
         let wrong = |stopped| match stopped {
             Stopped::Refused(error) => unfinished(error),
-            Stopped::Limit => CallError::Limit("limit-received"),
+            Stopped::Limit(error) => error,
             Stopped::Broken(source) => match watched::stood_still(&*source) {
                 Some(time) => self.late(Late::Service(Waited::More, time)),
                 None => self.broken(source),
@@ -386,7 +386,7 @@ impl Exchange {
     fn decoders(&self, budget: &Budget) -> Option<DecoderPool<'_>> {
         let pool = self.outside.offload.as_ref()?;
         let payer = quota_key(&self.caller, self.client);
-        let payer = if self.is_shared { payer.exempt() } else { payer };
+        let payer = if budget.is_shared() { payer.exempt() } else { payer };
         Some(DecoderPool { pool, payer, deadline: budget.deadline })
     }
 

@@ -39,7 +39,8 @@ pub enum CallError {
     /// The budget of the whole request is used up: `limit-calls`, `limit-received`, `limit-deadline`.
     #[error("{}", limit_text(.0))]
     Limit(&'static str),
-    /// The response takes long to decode, and the pool is overloaded.
+    /// The response takes long to decode, and the pool is overloaded; or the gateway holds too many bytes of
+    /// responses.
     #[error(transparent)]
     Unfinished(#[from] Unfinished),
     /// The request has passed too many gateways.

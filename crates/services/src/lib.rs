@@ -44,7 +44,9 @@ mod work;
 mod fuzz;
 
 pub use body::Body;
-pub use call::{Budget, Call, Caller, Made, Outcome, Payer, Report, Rights, quota_key};
+pub use call::{
+    Budget, Call, Caller, Made, Outcome, Payer, ReceivedAccounts, ReceivedPermit, Report, Rights, quota_key,
+};
 pub use calls::{Calls, Coalescer};
 pub use client::{CallError, Request, Response, Services};
 pub use config::{Bytes, ConfigProblem, Duration, GraphqlServiceConfig, ServiceConfig};
@@ -61,5 +63,5 @@ pub use stats::{EndpointStats, ServiceStats};
 pub use targets::{Resolve, SystemResolver};
 pub use trace::Trace;
 pub use transport::{ChainLimitVerifier, Transport, TransportError};
-pub use upgrade::Tunnel;
+pub use upgrade::{RewoundStream, Tunnel};
 pub use work::{movable, uncomposed, work_on_text};

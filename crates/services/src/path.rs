@@ -14,6 +14,9 @@ use http::uri::PathAndQuery;
 
 use crate::problem::{Fault, Kind, Problem};
 
+#[cfg(test)]
+pub(crate) use glob::DECODED;
+pub(crate) use glob::DecodedPath;
 pub use glob::Glob;
 pub use value::{encode, is_segment};
 

@@ -15,13 +15,14 @@ use offload::OffloadError;
 use crate::body::{Body, BodyBuffer, Error};
 use crate::call::Budget;
 use crate::decompress::{ContentCoding, DecoderPool, read_decoded};
+use crate::error::CallError;
 use crate::headers::strip_hop_by_hop;
 use crate::turn::Turn;
 
 /// The reason for not reading a response to its end.
 pub(crate) enum Stopped {
-    /// The allowance is used up.
-    Limit,
+    /// The allowance is used up, or the gateway holds too many bytes of responses.
+    Limit(CallError),
     /// The response is incomplete, or its encoding is invalid.
     Broken(Error),
     /// The pool did not decode the response.
@@ -51,12 +52,15 @@ pub(crate) async fn receive(
             let mut encoded = 0_u64;
             let bytes = collect(body, |length| {
                 encoded = encoded.saturating_add(length);
-                encoded <= left
+                match encoded <= left {
+                    true => budget.hold(length).map_err(Into::into),
+                    false => Err(CallError::Limit("limit-received")),
+                }
             });
             Ok(Received { bytes: bytes.await?, coding: Some(coding) })
         }
         _ => {
-            let bytes = collect(body, |length| budget.take_received(length)).await?;
+            let bytes = collect(body, |length| budget.receive(length)).await?;
             Ok(Received { bytes, coding: None })
         }
     }
@@ -91,14 +95,15 @@ impl Received {
 
 /// Collects the frames of a body. A single frame, the common case, is not copied. Yields to other tasks between
 /// frames that are available at once, and while it joins them.
-async fn collect(mut body: Body, mut take: impl FnMut(u64) -> bool) -> Result<Bytes, Stopped> {
+async fn collect(
+    mut body: Body,
+    mut take: impl FnMut(u64) -> Result<(), CallError>,
+) -> Result<Bytes, Stopped> {
     let (mut buffer, mut turn) = (BodyBuffer::default(), Turn::default());
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(Stopped::Broken)?.into_data() else { continue };
         turn.took(data.len()).await;
-        if !take(data.len() as u64) {
-            return Err(Stopped::Limit);
-        }
+        take(data.len() as u64).map_err(Stopped::Limit)?;
         buffer.put_before(data, || body.size_hint().lower());
     }
     Ok(buffer.finish().await)
@@ -112,8 +117,16 @@ fn coding(headers: &HeaderMap) -> Option<ContentCoding> {
 
 async fn decode(coding: ContentCoding, encoded: Bytes, budget: Arc<Budget>) -> Result<Bytes, Stopped> {
     let decoder = coding.decoder(&*encoded);
-    let decoded = read_decoded(decoder, |length| budget.take_received(length)).await;
-    decoded.map_err(|error| Stopped::Broken(error.into()))?.ok_or(Stopped::Limit)
+    let mut limit = None;
+    let decoded = read_decoded(decoder, |length| {
+        limit = budget.receive(length).err();
+        limit.is_none()
+    });
+    let decoded = decoded.await.map_err(|error| Stopped::Broken(error.into()))?;
+    match limit {
+        Some(error) => Err(Stopped::Limit(error)),
+        None => Ok(decoded.unwrap_or_default()),
+    }
 }
 
 #[cfg(test)]
@@ -137,7 +150,7 @@ mod tests {
         const COUNT: usize = 128;
         let frame = Bytes::from(vec![b'x'; TURN_BYTES / 2]);
         let length = COUNT * frame.len();
-        let mut collecting = pin!(collect(pieces(length, std::iter::repeat_n(frame, COUNT)), |_| true));
+        let mut collecting = pin!(collect(pieces(length, std::iter::repeat_n(frame, COUNT)), |_| Ok(())));
         let mut polls = 0;
         let text = poll_fn(|context| {
             polls += 1;
@@ -152,7 +165,7 @@ mod tests {
     #[tokio::test]
     async fn does_not_copy_a_single_frame() {
         let frame = Bytes::from(vec![b'x'; 1 << 20]);
-        let text = collect(crate::body::full(frame.clone()), |_| true).await.ok().unwrap();
+        let text = collect(crate::body::full(frame.clone()), |_| Ok(())).await.ok().unwrap();
         assert_eq!(text.as_ptr(), frame.as_ptr());
     }
 

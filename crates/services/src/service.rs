@@ -12,7 +12,7 @@ use rustls::pki_types::ServerName;
 use crate::config::{ConfigProblem, HealthConfig, RetriesConfig, ServiceConfig, ServiceTlsConfig};
 use crate::headers::{CDN_LOOP, HOP_BY_HOP, Rules};
 use crate::hosts::Reach;
-use crate::path::{self, Glob, PathError};
+use crate::path::{self, DecodedPath, Glob, PathError};
 use crate::stats::Tally;
 use crate::targets::{Checks, Plan, Targets};
 use crate::transport::{Dial, Origin, tls};
@@ -109,8 +109,10 @@ impl Service {
         }
         // Most paths have neither escapes nor parameters.
         let is_plain = !path.bytes().any(|byte| matches!(byte, b'%' | b';'));
-        let is_open = paths.iter().any(|glob| glob.matches(path))
-            && (is_plain || paths.iter().any(|glob| glob.matches_without_parameters(path)));
+        // A path may be long, so it is decoded once for all patterns.
+        let matches = |path: DecodedPath| paths.iter().any(|glob| glob.matches_decoded(&path));
+        let is_open =
+            matches(DecodedPath::new(path)) && (is_plain || matches(DecodedPath::without_parameters(path)));
         if is_open { Ok(()) } else { Err(PathError::NotOpen) }
     }
 

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, BufReader, ReadBuf};
 use tokio::task::coop::{consume_budget, poll_proceed};
 use tokio::task::yield_now;
 
@@ -18,7 +18,14 @@ const CIPHERTEXT_BYTES: usize = 16 * 1024;
 
 /// The bytes of frames that are read at once. Each byte of a head can refer to a field (RFC 7541, section
 /// 6.1), which takes 60 to 150 ns.
-const FRAME_BYTES: u64 = 8 * 1024;
+const FRAME_BYTES: usize = 8 * 1024;
+/// The lengths of the parts of a frame's head (RFC 9113, section 4.1): length and type, then flags and stream.
+const HEAD_START: usize = 4;
+const HEAD_REST: usize = 5;
+/// Types of frames for which h2 visits all streams of a connection, each of which takes up to 100 ns. They have
+/// 15 bytes or more, so that the frames in [`FRAME_BYTES`] bytes would cause up to 546 visits of each stream.
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
 
 /// A counter of the bytes processed since the last yield. Tokio's budget counts pieces, which may be of one
 /// byte or one mebibyte each.
@@ -142,38 +149,85 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CooperativeStream<S> {
     }
 }
 
-/// A reader of frames, which may be of a few bytes each. It yields after [`FRAME_BYTES`] bytes that are
-/// available at once. Unlike a budget that is used up, this does not delay what the same task writes.
+/// A reader of a service's HTTP/2 frames, which may be of a few bytes each. It yields after [`FRAME_BYTES`] bytes
+/// that are available at once, and at each [`SETTINGS`] and [`GOAWAY`] frame. Unlike a budget that is used up,
+/// this does not delay what the same task writes.
 #[derive(Debug)]
 pub(crate) struct PacedReader<R> {
-    reader: R,
+    reader: BufReader<R>,
+    position: FramePosition,
     /// The bytes that may be read before the next pause.
-    room: u64,
+    room: usize,
 }
 
-impl<R> PacedReader<R> {
+impl<R: AsyncRead> PacedReader<R> {
     pub(crate) fn new(reader: R) -> Self {
-        Self { reader, room: FRAME_BYTES }
+        let reader = BufReader::with_capacity(FRAME_BYTES, reader);
+        Self { reader, position: FramePosition::default(), room: FRAME_BYTES }
     }
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for PacedReader<R> {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let room = self.room;
-        if room == 0 {
-            self.room = FRAME_BYTES;
+        let this = self.get_mut();
+        if this.room == 0 {
+            this.room = FRAME_BYTES;
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let before = buffer.filled().len();
-        let result = Pin::new(&mut (&mut self.reader).take(room)).poll_read(context, buffer);
-        let read = (buffer.filled().len() - before) as u64;
-        self.room = if result.is_ready() { room - read } else { FRAME_BYTES };
-        result
+        let Poll::Ready(bytes) = Pin::new(&mut this.reader).poll_fill_buf(context) else {
+            this.room = FRAME_BYTES;
+            return Poll::Pending;
+        };
+        let bytes = bytes?;
+        let fitting = &bytes[..bytes.len().min(this.room).min(buffer.remaining())];
+        let (count, is_turn_over) = this.position.advance(fitting);
+        buffer.put_slice(&fitting[..count]);
+        Pin::new(&mut this.reader).consume(count);
+        this.room = if is_turn_over { 0 } else { this.room - count };
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The position in the frames that a service sends.
+#[derive(Debug, Default)]
+struct FramePosition {
+    /// The start of a frame's head, and the number of its bytes that have arrived.
+    head: [u8; HEAD_START],
+    arrived: usize,
+    /// The number of bytes until the next frame.
+    left: usize,
+}
+
+impl FramePosition {
+    /// Advances to the end of the bytes, or behind the type of the first frame that ends a turn. Returns the
+    /// number of bytes, and whether there is such a frame.
+    fn advance(&mut self, bytes: &[u8]) -> (usize, bool) {
+        let mut rest = bytes;
+        while let Some((byte, behind)) = rest.split_first() {
+            if self.left > 0 {
+                let count = self.left.min(rest.len());
+                self.left -= count;
+                rest = &rest[count..];
+                continue;
+            }
+            self.head[self.arrived] = *byte;
+            self.arrived += 1;
+            rest = behind;
+            if self.arrived == HEAD_START {
+                let [a, b, c, kind] = self.head;
+                self.arrived = 0;
+                self.left = HEAD_REST + u32::from_be_bytes([0, a, b, c]) as usize;
+                if matches!(kind, SETTINGS | GOAWAY) {
+                    return (bytes.len() - rest.len(), true);
+                }
+            }
+        }
+        (bytes.len(), false)
     }
 }
 
@@ -193,7 +247,7 @@ mod tests {
     use std::pin::pin;
 
     use bytes::Buf;
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
 
@@ -260,15 +314,37 @@ mod tests {
 
     #[tokio::test]
     async fn reads_a_bounded_number_of_bytes_of_frames_in_a_poll() {
-        const BYTES: usize = FRAME_BYTES as usize;
         let mut reader = PacedReader::new(tokio::io::repeat(b'x'));
-        let mut room = vec![0; 8 * BYTES];
+        let mut room = vec![0; 8 * FRAME_BYTES];
         let reading = async {
-            for part in room.chunks_mut(BYTES + 1) {
+            for part in room.chunks_mut(FRAME_BYTES + 1) {
                 reader.read_exact(part).await.unwrap();
             }
         };
         assert_eq!(polls_of(reading).await, 8);
+    }
+
+    #[tokio::test]
+    async fn reads_at_most_one_frame_for_which_all_streams_are_visited_in_a_poll() {
+        const PING: u8 = 6;
+        // More than the reader buffers, so that its buffer ends within a head.
+        const FRAMES: usize = 1_000;
+        for (kind, polls) in [(SETTINGS, FRAMES + 1), (GOAWAY, FRAMES + 1), (PING, 2)] {
+            // 6 bytes follow the head.
+            let frames = [0, 0, 6, kind, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, kind].repeat(FRAMES);
+            let (mut reader, mut read) = (PacedReader::new(&frames[..]), Vec::new());
+            assert_eq!(polls_of(reader.read_to_end(&mut read)).await, polls, "{kind}");
+            assert!(read == frames, "{kind}");
+            // However the bytes are cut.
+            let (mut reader, mut read) = (PacedReader::new(&frames[..]), vec![0; frames.len()]);
+            let reading = async {
+                for part in read.chunks_mut(7) {
+                    reader.read_exact(part).await.unwrap();
+                }
+            };
+            assert_eq!(polls_of(reading).await, polls, "{kind}");
+            assert!(read == frames, "{kind}");
+        }
     }
 
     #[tokio::test]

@@ -11,14 +11,16 @@
 //! A tunnel without traffic in either direction for `upgrade_idle_timeout` is closed: a vanished peer cannot
 //! be detected otherwise, and its tunnel would stay open forever.
 
-use std::io::Cursor;
+use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderName, HeaderValue, UPGRADE};
 use http::{HeaderMap, Response, StatusCode, Version, request};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, copy_bidirectional, join, split};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::io::InspectReader;
 
@@ -57,6 +59,58 @@ struct Far {
     guards: Vec<TunnelGuard>,
 }
 
+/// A stream whose first bytes were read already, and are read again. Their buffer is freed after that.
+#[derive(Debug)]
+pub struct RewoundStream<S> {
+    begun: Bytes,
+    stream: S,
+}
+
+impl<S> RewoundStream<S> {
+    /// Creates a stream from the rest of it and the bytes that were read already.
+    #[must_use]
+    pub fn new(stream: S, begun: Bytes) -> Self {
+        Self { begun, stream }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for RewoundStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.begun.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
+        let length = self.begun.len().min(buffer.remaining());
+        buffer.put_slice(&self.begun.split_to(length));
+        if self.begun.is_empty() {
+            // An empty slice may still hold the buffer.
+            self.begun = Bytes::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for RewoundStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
 impl Switched {
     pub(crate) fn new(stream: Socket, begun: Bytes) -> Self {
         Self(Arc::new(Mutex::new(Some((stream, begun)))))
@@ -73,8 +127,7 @@ impl Tunnel {
     pub async fn join(&self, client: impl AsyncRead + AsyncWrite + Unpin) {
         let far = self.lock().take();
         let Some(Far { service: (stream, begun), idle, _lease, guards: _guards }) = far else { return };
-        let (reader, writer) = split(stream);
-        splice(client, join(Cursor::new(begun).chain(reader), writer), idle).await;
+        splice(client, RewoundStream::new(stream, begun), idle).await;
     }
 
     /// Holds a guard until the tunnel closes, so that limits include open tunnels.

@@ -37,6 +37,23 @@ async fn deduplicates_equal_safe_calls_only() {
 }
 
 #[tokio::test]
+async fn reads_after_a_write_are_sent_again() {
+    let (upstream, calls, shop) = calls().await;
+    let read = || calls.send(&shop, ask("/echo", "1"));
+    let begun_before = read();
+    let put = calls.send(&shop, Request { method: Method::PUT, ..ask("/status/204", "1") });
+    let begun_meanwhile = read();
+    put.await.unwrap();
+    join_all([begun_before, begun_meanwhile, read(), read()]).await;
+    assert_eq!(upstream.hits("/echo"), 3);
+    let put = calls.send(&shop, Request { method: Method::PUT, ..ask("/status/204", "1") });
+    let begun_meanwhile = read();
+    drop(put);
+    join_all([begun_meanwhile, read()]).await;
+    assert_eq!(upstream.hits("/echo"), 5, "a cancelled write may have taken effect");
+}
+
+#[tokio::test]
 async fn duplicates_share_an_error() {
     let (_upstream, calls, shop) = calls().await;
     let answers =

@@ -16,7 +16,7 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 
 use super::clock::{Clock, Late};
-use super::message::{End, Message, Upload};
+use super::message::{Message, Upload};
 use super::watched::Watched;
 use crate::body::Body;
 use crate::call::{Budget, Caller, Outcome};
@@ -41,8 +41,6 @@ pub(super) struct Exchange {
     /// The caller, and the address of its client: together the account that is charged for decoding the response.
     pub(super) caller: Caller,
     pub(super) client: Option<IpAddr>,
-    /// Whether several callers share the response, so that none of them is charged.
-    pub(super) is_shared: bool,
 }
 
 /// A response whose head has arrived, with the lease of its endpoint.
@@ -72,9 +70,12 @@ impl Exchange {
         let service = &*self.service;
         service.tally.requests.fetch_add(1, Relaxed);
         let result = self.attempts(budget, clock, message).await;
-        let is_well = result.as_ref().is_ok_and(|answer| !answer.response.status().is_server_error());
-        let is_clients_fault = broke_off(message) || matches!(result, Err(CallError::Stalled { .. }));
-        if !is_well && !is_clients_fault {
+        let is_failure = match &result {
+            Ok(answer) => answer.response.status().is_server_error(),
+            Err(CallError::Stalled { .. }) => false,
+            Err(_) => !is_clients_fault(message),
+        };
+        if is_failure {
             service.tally.failures.fetch_add(1, Relaxed);
         }
         if result.is_ok() {
@@ -235,7 +236,8 @@ fn is_accepted(message: &Message, response: &Response<Body>) -> bool {
     message.upgrade.as_ref().is_some_and(|offer| offer.is_accepted(response))
 }
 
-/// Returns the verdict of an attempt on its endpoint; `None` if the client aborted or its deadline passed.
+/// Returns the verdict of an attempt on its endpoint; `None` if the client may be the cause, or
+/// its deadline passed.
 fn verdict(result: &Result<Response<Body>, Failure>, message: &Message) -> Option<Verdict> {
     match result {
         Ok(response) => Some(match response.status() {
@@ -244,7 +246,7 @@ fn verdict(result: &Result<Response<Body>, Failure>, message: &Message) -> Optio
             _ => Verdict::Good,
         }),
         Err(Failure::Late(Late::Deadline(_) | Late::Client(_))) => None,
-        Err(_) if broke_off(message) => None,
+        Err(_) if is_clients_fault(message) => None,
         // An endpoint that shuts down or is full for a moment is healthy. One that only ever refuses is not.
         Err(Failure::Transport(TransportError::Refused(_))) => Some(Verdict::Error),
         Err(_) => Some(Verdict::Failed),
@@ -289,7 +291,7 @@ fn is_unwell(status: StatusCode) -> bool {
     matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
 }
 
-/// Whether the client aborted its own request.
-fn broke_off(message: &Message) -> bool {
-    message.payload.upload().is_some_and(|upload| matches!(upload.glance().end, Some(End::Broken)))
+/// Whether the client may have caused the failure of its own request.
+fn is_clients_fault(message: &Message) -> bool {
+    message.payload.upload().is_some_and(|upload| upload.is_clients_fault())
 }

@@ -6,6 +6,7 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery};
@@ -19,6 +20,10 @@ use crate::headers::strip_repeated;
 use crate::path::PathError;
 use crate::transport::Origin;
 use crate::upgrade::UpgradeOffer;
+
+/// The delay by a client from which on a failure is no evidence against the endpoint: the service's own timeout
+/// for reads or writes may have caused it.
+pub(super) const CLIENT_DELAY: Duration = Duration::from_secs(1);
 
 /// A request, not yet bound to a target.
 pub(super) struct Message {
@@ -41,6 +46,7 @@ pub(super) enum Payload {
 /// A body that streams from a client to a service.
 pub(super) struct Upload {
     hint: SizeHint,
+    begun: Instant,
     state: Mutex<Progress>,
 }
 
@@ -99,8 +105,9 @@ impl Payload {
             return Self::Whole(Bytes::new());
         }
         let hint = body.size_hint();
-        let progress = Progress { unread: Some(body), moved: Instant::now(), awaited: false, end: None };
-        Self::Stream(Arc::new(Upload { hint, state: Mutex::new(progress) }))
+        let begun = Instant::now();
+        let progress = Progress { unread: Some(body), moved: begun, awaited: false, end: None };
+        Self::Stream(Arc::new(Upload { hint, begun, state: Mutex::new(progress) }))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -124,6 +131,13 @@ impl Upload {
     pub(super) fn glance(&self) -> Glance {
         let state = self.lock();
         Glance { moved: state.moved, awaited: state.awaited, end: state.end }
+    }
+
+    /// Whether the client may have caused a failure: it aborted the upload, or the service waited for the rest
+    /// of an upload that takes long. This remains so after the transport has dropped the body.
+    pub(super) fn is_clients_fault(&self) -> bool {
+        let Glance { awaited, end, .. } = self.glance();
+        matches!(end, Some(End::Broken)) || awaited && self.begun.elapsed() >= CLIENT_DELAY
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress> {

@@ -11,8 +11,10 @@ mod times;
 mod together;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use futures_util::FutureExt;
 use http::HeaderMap;
@@ -22,8 +24,8 @@ use testkit::misbehave::{self, Upstream};
 
 use crate::config::{Duration, OneOrMany};
 use crate::{
-    Budget, Call, CallError, Fault, Kind, Outcome, Problem, Request, Response, Service, ServiceConfig,
-    Services,
+    Budget, Call, CallError, Fault, Kind, Outcome, Problem, ReceivedAccounts, ReceivedPermit, Request,
+    Response, Service, ServiceConfig, Services,
 };
 
 /// A misbehaving service with the name `shop`.
@@ -59,6 +61,60 @@ fn request(method: &str, path: &str) -> Request {
 fn call(calls: u32, received: u64, parallel: usize) -> Call {
     let hour = std::time::Duration::from_secs(3600);
     Call { budget: Arc::new(Budget::new(hour, calls, received, parallel)), ..Call::unlimited() }
+}
+
+/// Accounts in which all clients together may have `limit` bytes.
+#[derive(Clone, Debug)]
+struct TestAccounts {
+    limit: u64,
+    held: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct TestPermit {
+    accounts: TestAccounts,
+    bytes: AtomicU64,
+}
+
+impl TestAccounts {
+    fn new(limit: u64) -> Self {
+        Self { limit, held: Arc::default() }
+    }
+
+    fn held(&self) -> u64 {
+        self.held.load(Relaxed)
+    }
+
+    /// Returns the context of a request that counts here, with one call at a time.
+    fn call(&self) -> Call {
+        let budget = Budget::new(std::time::Duration::from_secs(3600), 10, 1 << 30, 1);
+        let budget = budget.with_accounts(Arc::new(self.clone()), [192, 0, 2, 1].into());
+        Call { budget: Arc::new(budget), ..Call::unlimited() }
+    }
+}
+
+impl ReceivedAccounts for TestAccounts {
+    fn open(&self, _: IpAddr) -> Box<dyn ReceivedPermit> {
+        Box::new(TestPermit { accounts: self.clone(), bytes: AtomicU64::new(0) })
+    }
+}
+
+impl ReceivedPermit for TestPermit {
+    fn try_hold(&self, total: u64) -> bool {
+        let more = total.saturating_sub(self.bytes.load(Relaxed));
+        let has_room = self.accounts.held() + more <= self.accounts.limit;
+        if has_room {
+            self.accounts.held.fetch_add(more, Relaxed);
+            self.bytes.fetch_add(more, Relaxed);
+        }
+        has_room
+    }
+}
+
+impl Drop for TestPermit {
+    fn drop(&mut self) {
+        self.accounts.held.fetch_sub(self.bytes.load(Relaxed), Relaxed);
+    }
 }
 
 impl Bench {
@@ -192,6 +248,21 @@ async fn waiting_for_quota_is_not_counted_as_a_service_failure() {
     let late = services.with_offload(pool).send(&call, shop, request("GET", "/encoded?with=br")).await;
     assert_eq!(late.unwrap_err().code(), "limit-deadline");
     assert!(bench.services.stats()[0].endpoints.iter().all(|endpoint| endpoint.failures == 0));
+}
+
+#[tokio::test]
+async fn calls_of_a_shared_budget_wait_for_no_quota() {
+    let Bench { upstream: _upstream, services, shop } = bench().await;
+    let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
+    let budget = Budget::new(std::time::Duration::from_secs(3600), 1, 1 << 20, 1).for_sharing();
+    let call = Call { budget: Arc::new(budget), ..Call::unlimited() };
+    let months = std::time::Duration::from_secs(1 << 24);
+    pool.quota().charge(call.quota_key().for_answers(), months, std::time::Instant::now());
+    let services = services.with_offload(pool.clone());
+    let answer = services.send(&call, &shop, request("GET", "/encoded?with=br"));
+    let answer = testkit::patiently("a decoded response", answer).await;
+    assert!(answer.is_ok_and(|answer| answer.status == 200));
+    assert_eq!(pool.stats().kinds["decompress"].jobs, 1);
 }
 
 #[tokio::test]

@@ -2,24 +2,39 @@
 //!
 //! The call is taken out of the budget of each request, as if the request had made it alone, so that limits
 //! do not depend on concurrent requests. The shared call itself has a budget of its own, so that the short
-//! deadline or small limit of one request cannot end it for the others.
+//! deadline or small limit of one request cannot end it for the others. Its response counts in the account of the
+//! client that started it. If that has no room, the others make the call alone.
 
 use std::future::Future;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use offload::polls::PollSite;
 use tokio::time::timeout_at;
 
 use super::exchange::Exchange;
 use super::message::{Message, Payload};
 use super::{OVER, Services, place};
-use crate::call::{Budget, Call};
+use crate::call::{Budget, Call, HELD_UNIT};
 use crate::calls::{Answered, Coalescer, Landed};
 use crate::client::{Request, Response};
 use crate::error::CallError;
 use crate::flights::Fingerprint;
+use crate::problem::Unfinished;
 use crate::service::Service;
 use crate::trace::{TRACEPARENT, TRACESTATE};
+
+/// The text of a shared response, which counts in the account of its budget until the last request drops it.
+struct SharedText {
+    text: Bytes,
+    _budget: Arc<Budget>,
+}
+
+impl AsRef<[u8]> for SharedText {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
 
 impl Services {
     /// Sends a request as [`Services::send`] does, unless an equal one is in flight: then shares its response.
@@ -49,39 +64,60 @@ async fn join<T>(
     coalescer: &Coalescer<T>,
     call: &Call,
     service: &Service,
-    mut exchange: Exchange,
+    exchange: Exchange,
     message: Message,
 ) -> Answered<T>
 where
     T: From<Response> + Clone + Send + Sync + 'static,
 {
     let number = exchange.number;
-    let _place = place(&call.budget).await?;
+    let permit = place(&call.budget).await?;
     if let Payload::Whole(body) = &message.payload {
         // Hashing takes less time per byte than parsing.
         offload::leave_for(body.len() / 4).await;
     }
-    let flight = coalescer.flights.join(&fingerprint(service, &message), PollSite::Request, || {
+    let key = fingerprint(service, &message);
+    let mut own = Some((exchange, message));
+    let flight = coalescer.flights.join(&key, PollSite::Request, || {
         let budget = Budget::new(service.timeout() * 2, 1, coalescer.received, 1);
-        // Later requests must not wait for the quota of the first.
-        exchange.is_shared = true;
-        let path = message.path.as_str().to_owned();
-        exchange.number = budget.begin(Arc::clone(service.name()), message.method.clone(), path);
+        let budget = budget.for_sharing().started_by(&call.budget);
+        let own = own.take().map(|(mut exchange, message)| {
+            let path = message.path.as_str().to_owned();
+            exchange.number = budget.begin(Arc::clone(service.name()), message.method.clone(), path);
+            (exchange, message)
+        });
         let budget = Arc::new(budget);
         async move {
-            let answer = exchange.run(&budget, message).await;
+            let mut answer = match own {
+                Some((exchange, message)) => exchange.run(&budget, message).await,
+                // Not reached: the call begins once.
+                None => Err(Unfinished.into()),
+            };
             let received = answer.as_ref().map_or(0, |answer| answer.body.len() as u64);
+            if let Ok(answer) = &mut answer
+                && received > HELD_UNIT
+            {
+                let text = std::mem::take(&mut answer.body);
+                answer.body = Bytes::from_owner(SharedText { text, _budget: Arc::clone(&budget) });
+            }
             Landed { answer: answer.map(T::from).map_err(Arc::new), received, budget }
         }
     });
     let landed = timeout_at(call.budget.deadline.into(), flight).await.map_err(|_| OVER)?;
     let landed = landed.ok_or_else(|| broken(service))?;
+    let is_starter = own.is_none();
+    if let Some((exchange, message)) = own.filter(|_| landed.budget.lacked_room()) {
+        drop(permit);
+        return exchange.run(&call.budget, message).await.map(T::from).map_err(Arc::new);
+    }
     call.budget.note_made(number, &landed.budget);
     call.budget.cache().note_all(landed.budget.cache());
-    match call.budget.take_received(landed.received) {
-        true => landed.answer,
-        false => Err(Arc::new(CallError::Limit("limit-received"))),
+    if landed.received <= HELD_UNIT && !is_starter {
+        call.budget.receive(landed.received)?;
+    } else if !call.budget.take_received(landed.received) {
+        return Err(Arc::new(CallError::Limit("limit-received")));
     }
+    landed.answer
 }
 
 /// Returns the fingerprint of all parts of a request that the service sees, except for its trace context.

@@ -10,9 +10,10 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::message::{End, Upload};
+use super::message::{CLIENT_DELAY, Upload};
 use crate::body::{Body, Error};
 use crate::config;
+use crate::error::CallError;
 use crate::targets::{Lease, Verdict};
 
 /// The error of a body that exceeded the idle timeout.
@@ -45,6 +46,10 @@ pub(super) struct Watched {
     /// arrive at once.
     timer: Option<Pin<Box<Sleep>>>,
     waiting: bool,
+    /// The time at which the last part was delivered, until the next read.
+    delivered: Option<Instant>,
+    /// The total time between the delivery of a part and the next read: the time that the client's pace takes.
+    unread: Duration,
     /// The request's own body, which may still be in transit.
     upload: Option<Arc<Upload>>,
 }
@@ -57,7 +62,17 @@ impl Watched {
         idle: Duration,
         upload: Option<Arc<Upload>>,
     ) -> Self {
-        Self { body, lease: Some(lease), untold, idle, timer: None, waiting: false, upload }
+        Self {
+            body,
+            lease: Some(lease),
+            untold,
+            idle,
+            timer: None,
+            waiting: false,
+            delivered: None,
+            unread: Duration::ZERO,
+            upload,
+        }
     }
 
     /// Ends the exchange with a verdict on the endpoint.
@@ -95,9 +110,24 @@ impl Watched {
         }
     }
 
-    /// Whether the client aborted its own request, so that subsequent errors are not the service's fault.
+    /// Whether the client may have caused an error of the body, by its request or by slow reading.
     fn is_clients_fault(&self) -> bool {
-        self.upload.as_ref().is_some_and(|upload| matches!(upload.glance().end, Some(End::Broken)))
+        self.unread >= CLIENT_DELAY || self.upload.as_ref().is_some_and(|upload| upload.is_clients_fault())
+    }
+
+    /// Ends the exchange after the idle timeout. Returns the error: that of the client, if the service waits for
+    /// more of its upload.
+    fn stop_idle(&mut self) -> Error {
+        let glance = self.upload.as_ref().map(|upload| upload.glance());
+        let waits_for_client = glance.is_some_and(|glance| glance.awaited && glance.end.is_none());
+        self.body = crate::body::empty(); // Drops the old body, which cancels the exchange.
+        let timeout = config::Duration(self.idle);
+        if waits_for_client {
+            drop(self.lease.take());
+            return CallError::Stalled { timeout }.into();
+        }
+        self.end(Verdict::Failed);
+        StoodStill(timeout).into()
     }
 }
 
@@ -110,17 +140,20 @@ impl http_body::Body for Watched {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let this = self.get_mut();
+        if let Some(at) = this.delivered.take() {
+            this.unread += at.elapsed();
+        }
         match Pin::new(&mut this.body).poll_frame(context) {
             Poll::Pending => {
                 ready!(this.poll_idle(context));
-                this.end(Verdict::Failed);
-                this.body = crate::body::empty(); // Drops the old body, which cancels the exchange.
-                Poll::Ready(Some(Err(StoodStill(config::Duration(this.idle)).into())))
+                Poll::Ready(Some(Err(this.stop_idle())))
             }
             Poll::Ready(frame) => {
                 this.waiting = false;
                 match &frame {
-                    Some(Ok(_)) => {}
+                    // The usual small response ends here, and needs no clock.
+                    Some(Ok(_)) if this.body.is_end_stream() => {}
+                    Some(Ok(_)) => this.delivered = Some(Instant::now()),
                     Some(Err(_)) if this.is_clients_fault() => drop(this.lease.take()),
                     Some(Err(_)) => this.end(Verdict::Failed),
                     None => this.end(Verdict::Good),

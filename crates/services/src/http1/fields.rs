@@ -12,6 +12,9 @@ use crate::headers::{is_read_whole, strip_hop_by_hop, tokens};
 
 /// The maximum number of trailer fields.
 pub const MAX_TRAILERS: usize = 64;
+/// The longest text whose memory values share. HTTP/2 keeps values in its table of fields (RFC 7541, section 2.3.2)
+/// after their message, about a hundred for each connection, and each would keep the whole text.
+pub(super) const MAX_SHARED_TEXT: usize = 1 << 10;
 /// Fields that are not permitted in trailers (RFC 9110, section 6.5.1).
 const NOT_AFTERWARDS: [HeaderName; 6] = [AUTHORIZATION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING];
 
@@ -24,14 +27,19 @@ pub enum Doubt {
     Coding,
 }
 
-/// Returns fields whose values share the memory of `text`; `None` if a name or a value is invalid. Reserves
-/// capacity for two more: the gateway's own and a filter's.
+/// Returns fields whose values share the memory of `text` unless it is long; `None` if a name or a value is invalid.
+/// Reserves capacity for two more: the gateway's own and a filter's.
 #[must_use]
 pub fn fields(text: &Bytes, found: &[httparse::Header<'_>]) -> Option<HeaderMap> {
     let mut fields = HeaderMap::with_capacity(found.len() + 2);
     for field in found {
         let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
-        let value = HeaderValue::from_maybe_shared(text.slice_ref(field.value)).ok()?;
+        let value = if text.len() > MAX_SHARED_TEXT {
+            HeaderValue::from_bytes(field.value)
+        } else {
+            HeaderValue::from_maybe_shared(text.slice_ref(field.value))
+        };
+        let value = value.ok()?;
         fields.try_append(name, value).ok()?;
     }
     Some(fields)

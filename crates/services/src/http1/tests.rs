@@ -9,7 +9,8 @@ use http::header::TRAILER;
 use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 
-use super::{Decoder, Framing, Input, MAX_TRAILERS, Part, Wrong, announced};
+use super::fields::MAX_SHARED_TEXT;
+use super::{Decoder, Framing, Input, MAX_TRAILERS, Part, Wrong, announced, fields};
 use crate::headers::MAX_MEMBERS;
 
 /// A body, its trailers, and the unconsumed bytes after it.
@@ -203,4 +204,20 @@ fn small_parts_do_not_retain_large_buffers() {
     input.put(&[b'x'; 60_000]);
     let part: Bytes = input.take(10);
     assert_eq!((part.len(), input.bytes().len()), (10, 59_990));
+}
+
+#[test]
+fn values_share_the_memory_of_a_short_text_only() {
+    // The other bytes of the text.
+    let least = "b: \r\na: 1\r\n\r\n".len();
+    for (length, is_shared) in [(MAX_SHARED_TEXT, true), (MAX_SHARED_TEXT + 1, false)] {
+        let text = Bytes::from(format!("b: {}\r\na: 1\r\n\r\n", "x".repeat(length - least)));
+        let mut room = [httparse::EMPTY_HEADER; 2];
+        let Ok(httparse::Status::Complete((_, found))) = httparse::parse_headers(&text, &mut room) else {
+            panic!("{text:?}");
+        };
+        let map = fields(&text, found).unwrap();
+        assert_eq!(text.as_ptr_range().contains(&map["a"].as_bytes().as_ptr()), is_shared, "{length}");
+        assert_eq!(map["a"], "1");
+    }
 }

@@ -23,6 +23,18 @@ enum Segment {
     Text(Vec<u8>),
 }
 
+/// The decoded segments of a path, without empty ones before the last.
+pub(crate) struct DecodedPath {
+    /// `None` for a path that matches nothing.
+    segments: Option<Vec<Vec<u8>>>,
+}
+
+#[cfg(test)]
+thread_local! {
+    /// The number of paths that this thread has decoded.
+    pub(crate) static DECODED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 impl Glob {
     /// Parses a pattern; the error describes the mistake.
     ///
@@ -59,22 +71,37 @@ impl Glob {
     /// segments, matches nothing.
     #[must_use]
     pub fn matches(&self, path: &str) -> bool {
-        self.matches_cut(path, |_| {})
+        self.matches_decoded(&DecodedPath::new(path))
     }
 
-    /// Like [`Glob::matches`], for the path as servers read it that cut parameters: each segment ends at its first
-    /// `;`, also an encoded one.
-    #[must_use]
-    pub fn matches_without_parameters(&self, path: &str) -> bool {
-        let cut = |segment: &mut Vec<u8>| {
+    /// Like [`Glob::matches`], for a path that is matched against several patterns.
+    pub(crate) fn matches_decoded(&self, path: &DecodedPath) -> bool {
+        let is_any = |segment: &Segment| *segment == Segment::Any;
+        path.segments
+            .as_ref()
+            .is_some_and(|path| wildcard(&self.segments, path, is_any, |segment, text| segment.fits(text)))
+    }
+}
+
+impl DecodedPath {
+    /// Decodes a path as written in a URL.
+    pub(crate) fn new(path: &str) -> Self {
+        Self::cut(path, |_| {})
+    }
+
+    /// Decodes a path as servers read it that cut parameters: each segment ends at its first `;`, also an
+    /// encoded one.
+    pub(crate) fn without_parameters(path: &str) -> Self {
+        Self::cut(path, |segment| {
             let end = segment.iter().position(|byte| *byte == b';');
             segment.truncate(end.unwrap_or(segment.len()));
-        };
-        self.matches_cut(path, cut)
+        })
     }
 
-    /// Whether a path matches once `cut` has shortened its decoded segments.
-    fn matches_cut(&self, path: &str, cut: impl Fn(&mut Vec<u8>)) -> bool {
+    /// Decodes a path, and shortens its decoded segments by `cut`.
+    fn cut(path: &str, cut: impl Fn(&mut Vec<u8>)) -> Self {
+        #[cfg(test)]
+        DECODED.set(DECODED.get() + 1);
         let last = path.bytes().filter(|byte| *byte == b'/').count();
         let decoded = path.split('/').map(|text| {
             let mut segment = decode(text)?;
@@ -88,11 +115,7 @@ impl Glob {
             .map(|(_, segment)| segment)
             .take(MAX_SEGMENTS + 1)
             .collect();
-        segments.is_ok_and(|path| {
-            let is_any = |segment: &Segment| *segment == Segment::Any;
-            path.len() <= MAX_SEGMENTS
-                && wildcard(&self.segments, &path, is_any, |segment, text| segment.fits(text))
-        })
+        Self { segments: segments.ok().filter(|segments| segments.len() <= MAX_SEGMENTS) }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::{Duration, HealthConfig, OneOrMany, ServiceConfig, Statuses};
+use crate::path::DECODED;
 use crate::{ConfigProblem, Services};
 
 fn problems(services: Vec<(&str, ServiceConfig)>) -> Vec<ConfigProblem> {
@@ -25,6 +26,19 @@ fn finds_a_service_by_the_authority_of_its_targets() {
     let name = |authority: &str| services.at(authority).map_or("", |service| service.name());
     assert_eq!(["a.example", "A.example:80", "[::1]:8443"].map(name), ["a", "a", "b"]);
     assert_eq!(["a.example:81", "a.example:x", "[::1]", "b", ""].map(name), [""; 5]);
+}
+
+#[test]
+fn decodes_a_path_once_for_all_patterns() {
+    let mut config = ServiceConfig::at("http://a.example");
+    config.paths = (0..100).map(|number| format!("/{number}")).chain(["/*".to_owned()]).collect();
+    let services = Services::new(&BTreeMap::from([("a".to_owned(), config)])).expect("a good config");
+    let service = services.get("a").expect("a service");
+    for (path, times) in [("/plain", 1), ("/with;parameters", 2)] {
+        let before = DECODED.get();
+        assert_eq!(service.check_path(path), Ok(()));
+        assert_eq!(DECODED.get() - before, times, "{path}");
+    }
 }
 
 #[test]

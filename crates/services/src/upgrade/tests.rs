@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::{UpgradeOffer, listed_protocol, splice};
+use super::{RewoundStream, UpgradeOffer, listed_protocol, splice};
 use http::header::{HeaderValue, UPGRADE};
 use http::{HeaderMap, Request, Response, Version};
 
@@ -64,6 +64,25 @@ async fn a_side_can_finish_after_the_other_has_ended() {
     client.read_to_end(&mut all).await.unwrap();
     joining.await.unwrap();
     assert_eq!((all.as_slice(), begun.elapsed()), (&b"bye"[..], LESS));
+}
+
+#[tokio::test]
+async fn frees_the_bytes_that_were_read_ahead_once_they_are_read() {
+    let (near, mut far) = duplex(8);
+    let begun = bytes::Bytes::from(b"begun ".to_vec());
+    let mut stream = RewoundStream::new(near, begun.clone());
+    let mut heard = [0; 3];
+    stream.read_exact(&mut heard).await.unwrap();
+    assert!(!begun.is_unique());
+    stream.read_exact(&mut heard).await.unwrap();
+    assert!(begun.is_unique());
+    far.write_all(b"end").await.unwrap();
+    assert_eq!(heard, *b"un ");
+    stream.read_exact(&mut heard).await.unwrap();
+    assert_eq!(heard, *b"end");
+    stream.write_all(b"bye").await.unwrap();
+    far.read_exact(&mut heard).await.unwrap();
+    assert_eq!(heard, *b"bye");
 }
 
 /// Returns the part of an `Upgrade` field that is forwarded with these listed protocols.

@@ -31,6 +31,12 @@ pub(super) enum Does {
     Break,
     /// Never responds.
     Hang,
+    /// Responds with 200 at once, and with the request's body while it arrives.
+    Echo,
+    /// Responds with 200 and half a body, and then breaks the connection.
+    Cut,
+    /// Breaks the connection if the request is not complete after this number of milliseconds.
+    GiveUp(u64),
 }
 
 /// Simulated endpoints and names, with a record of the requests.
@@ -131,12 +137,21 @@ impl Transport for Fleet {
         let what = format!("{} {}", message.method(), message.uri().path());
         self.sent.lock().unwrap().push((address.port(), what));
         async move {
-            let body = message.into_body().collect().await.map_err(TransportError::Broken)?.to_bytes();
+            let body = match does {
+                Does::Echo => message.into_body(),
+                Does::GiveUp(millis) => {
+                    let reading = tokio::time::timeout(Time::from_millis(millis), whole(message.into_body()));
+                    full(reading.await.map_err(|late| TransportError::Broken(late.into()))??)
+                }
+                _ => full(whole(message.into_body()).await?),
+            };
             let answer = |status: u16, body: Body| {
                 Ok(http::Response::builder().status(status).body(body).expect("a response"))
             };
             match does {
-                Does::Answer(status) => answer(status, full(body)),
+                Does::Answer(status) => answer(status, body),
+                Does::Echo | Does::GiveUp(_) => answer(200, body),
+                Does::Cut => answer(200, http_body_util::StreamBody::new(cut()).boxed_unsync()),
                 Does::Wait(millis) => {
                     tokio::time::sleep(Time::from_millis(millis)).await;
                     answer(200, empty())
@@ -150,10 +165,20 @@ impl Transport for Fleet {
     }
 }
 
+/// Reads the whole body of a request.
+async fn whole(body: Body) -> Result<bytes::Bytes, TransportError> {
+    Ok(body.collect().await.map_err(TransportError::Broken)?.to_bytes())
+}
+
 /// Returns half a body that never continues.
 fn stalled() -> impl futures_util::Stream<Item = Result<http_body::Frame<bytes::Bytes>, crate::body::Error>> {
     use futures_util::{StreamExt, stream};
     stream::iter([Ok(http_body::Frame::data("half".into()))]).chain(stream::pending())
+}
+
+/// Returns half a body that breaks.
+fn cut() -> impl futures_util::Stream<Item = Result<http_body::Frame<bytes::Bytes>, crate::body::Error>> {
+    futures_util::stream::iter([Ok(http_body::Frame::data("half".into())), Err("cut".into())])
 }
 
 impl Resolve for Fleet {

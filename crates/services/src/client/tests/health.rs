@@ -2,6 +2,8 @@
 
 use std::time::Duration as Time;
 
+use http_body_util::BodyExt;
+
 use super::fleet::{Does, Fleet, THREE, ask, config, endpoint};
 use super::*;
 use crate::config::{HealthConfig, Statuses};
@@ -76,7 +78,7 @@ async fn tries_all_endpoints_if_all_are_ejected() {
     let fleet = Arc::new(Fleet::default());
     fleet.does(&[1, 2, 3], Does::Answer(503));
     let (services, shop) = fleet.shop(&THREE, |_| ());
-    for _ in 0..9 {
+    for _ in 0..12 {
         assert_eq!(ask(&services, &shop, "POST").await, "503");
     }
     assert!((1..=3).all(|port| !endpoint(&services, port).healthy));
@@ -86,6 +88,37 @@ async fn tries_all_endpoints_if_all_are_ejected() {
         assert_eq!(ask(&services, &shop, "POST").await, "200");
     }
     assert!((1..=3).any(|port| endpoint(&services, port).healthy));
+}
+
+#[tokio::test(start_paused = true)]
+async fn tries_ejected_endpoints_while_fewer_than_half_are_left() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[1, 2, 3], Does::Answer(503));
+    let (services, shop) = fleet.shop(&THREE, |_| ());
+    let healthy = || (1..=3).filter(|port| endpoint(&services, *port).healthy).count();
+    while healthy() > 1 {
+        assert_eq!(ask(&services, &shop, "POST").await, "503");
+    }
+    fleet.does(&[1, 2, 3], Does::Answer(200));
+    // No pause is over.
+    for _ in 0..3 {
+        assert_eq!(ask(&services, &shop, "POST").await, "200");
+    }
+    assert!(healthy() > 1, "the other endpoints got no request");
+}
+
+#[tokio::test(start_paused = true)]
+async fn sends_no_requests_to_endpoints_that_fail_their_checks() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[1, 2], Does::Answer(404));
+    let (services, shop) = fleet.shop(&THREE, checked);
+    services.watch();
+    tokio::time::sleep(Time::from_secs(23)).await;
+    fleet.sent_anywhere();
+    for _ in 0..9 {
+        assert_eq!(ask(&services, &shop, "GET").await, "200");
+    }
+    assert_eq!(fleet.sent(3).len(), 9);
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,6 +191,66 @@ async fn client_faults_do_not_count_against_a_service() {
         assert!(endpoint.healthy, "{fault:?}");
         assert_eq!(service.failures, 0, "{fault:?}");
     }
+}
+
+/// Checks that nothing counts as a failure of the first endpoint.
+fn assert_faultless(services: &Services) {
+    let endpoint = endpoint(services, 1);
+    assert_eq!((endpoint.failures, endpoint.ejections, endpoint.outstanding), (0, 0, 0));
+    assert_eq!(fleet::stats(services).failures, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_of_an_upload_during_the_response_do_not_count_against_a_service() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[1], Does::Echo);
+    let (services, shop) = fleet.shop(&THREE[..1], |config| config.idle_timeout = Duration::from_secs(5));
+    for _ in 0..10 {
+        let message = http::Request::post("/").body(spoilt(ClientFault::StopsSending)).unwrap();
+        let answer = services.forward(&Call::unlimited(), &shop, message).await.unwrap();
+        let error = answer.into_body().collect().await.unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(CallError::Stalled { .. })), "{error}");
+    }
+    assert_faultless(&services);
+}
+
+#[tokio::test(start_paused = true)]
+async fn read_timeouts_of_a_service_do_not_count_against_it_during_a_slow_upload() {
+    let fleet = Arc::new(Fleet::default());
+    let (services, shop) = fleet.shop(&THREE[..1], |_| ());
+    let fails = async || {
+        let message = http::Request::post("/").body(spoilt(ClientFault::StopsSending)).unwrap();
+        let error = services.forward(&Call::unlimited(), &shop, message).await.unwrap_err();
+        assert_eq!(error.code(), "upstream-broken");
+    };
+    fleet.does(&[1], Does::GiveUp(2_000));
+    for _ in 0..10 {
+        fails().await;
+    }
+    assert_faultless(&services);
+    fleet.does(&[1], Does::GiveUp(20));
+    fails().await;
+    assert_eq!((endpoint(&services, 1).failures, fleet::stats(&services).failures), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn broken_responses_to_slow_readers_do_not_count_against_a_service() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.does(&[1], Does::Cut);
+    let (services, shop) = fleet.shop(&THREE[..1], |_| ());
+    let reads = async |pause: Time| {
+        let message = http::Request::get("/").body(crate::body::empty()).unwrap();
+        let mut body = services.forward(&Call::unlimited(), &shop, message).await.unwrap().into_body();
+        assert!(body.frame().await.is_some_and(|frame| frame.is_ok()));
+        tokio::time::advance(pause).await;
+        assert!(body.frame().await.is_some_and(|frame| frame.is_err()));
+    };
+    for _ in 0..10 {
+        reads(Time::from_secs(2)).await;
+    }
+    assert_faultless(&services);
+    reads(Time::ZERO).await;
+    assert_eq!(endpoint(&services, 1).failures, 1);
 }
 
 #[tokio::test(start_paused = true)]

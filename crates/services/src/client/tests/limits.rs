@@ -40,6 +40,34 @@ async fn counts_bytes_over_all_calls() {
 }
 
 #[tokio::test]
+async fn counts_long_responses_in_the_account_of_the_client() {
+    let bench = bench().await;
+    let accounts = TestAccounts::new(192 << 10);
+    let call = accounts.call();
+    let send = |call: &Call, bytes: u32| {
+        let path = format!("/json?n=1&text={bytes}");
+        bench.services.send(call, &bench.shop, request("GET", &path))
+    };
+    send(&call, 50_000).await.unwrap();
+    assert_eq!(accounts.held(), 0, "a short response");
+    send(&call, 50_000).await.unwrap();
+    assert_eq!(accounts.held(), 128 << 10, "two steps of 64 KiB");
+    let other = accounts.call();
+    let path = "/json?n=1&text=100000";
+    assert_eq!(code(&bench, &other, path).await, ("answer-unfinished", 503, Kind::Limit));
+    assert!(other.budget.lacked_room() && !call.budget.lacked_room());
+    drop(call);
+    assert_eq!(accounts.held(), 0);
+    send(&other, 100_000).await.unwrap();
+    // Encoded bytes count until the request is over, too.
+    let huge = accounts.call();
+    drop(other);
+    assert_eq!(code(&bench, &huge, "/bomb").await.0, "answer-unfinished");
+    drop(huge);
+    assert_eq!(accounts.held(), 0);
+}
+
+#[tokio::test]
 async fn counts_calls_and_records_the_first_rejected_one() {
     let bench = bench().await;
     let call = call(2, u64::MAX, 1);

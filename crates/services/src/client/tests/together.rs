@@ -62,6 +62,34 @@ async fn a_request_does_not_wait_for_the_quota_of_another() {
 }
 
 #[tokio::test]
+async fn a_shared_response_counts_once_until_the_last_request_drops_it() {
+    let (bench, coalescer, accounts) = (bench().await, coalescer(), TestAccounts::new(192 << 10));
+    let requests = [(); 2].map(|()| calls(&bench, &coalescer, accounts.call()));
+    let path = "/json?n=1&text=100000";
+    let [first, second] = requests.each_ref().map(|calls| calls.send(&bench.shop, request("GET", path)));
+    let (first, second) = join(first, second).await;
+    assert!(first.is_ok() && second.is_ok());
+    assert_eq!((bench.upstream.hits("/json"), accounts.held()), (1, 128 << 10));
+    drop((requests, first));
+    assert_eq!(accounts.held(), 128 << 10);
+    drop(second);
+    assert_eq!(accounts.held(), 0);
+}
+
+#[tokio::test]
+async fn a_request_does_not_fail_for_the_account_of_another() {
+    let (bench, coalescer) = (bench().await, coalescer());
+    let (full, empty) = (TestAccounts::new(0), TestAccounts::new(192 << 10));
+    let [first, second] = [&full, &empty].map(|accounts| calls(&bench, &coalescer, accounts.call()));
+    let send = |calls: &Calls| calls.send(&bench.shop, request("GET", "/json?n=1&text=100000"));
+    let both = patiently("both responses", join(send(&first), send(&second))).await;
+    assert_eq!(both.0.unwrap_err().code(), "answer-unfinished");
+    assert_eq!(both.1.unwrap().status, 200);
+    assert!(first.call().budget.lacked_room(), "so that a shared operation is not shared with others");
+    assert_eq!((bench.upstream.hits("/json"), empty.held()), (2, 128 << 10));
+}
+
+#[tokio::test]
 async fn requests_that_differ_for_the_service_are_not_coalesced() {
     let bench = bench_with(|config| config.forward = vec!["x-key".to_owned()]).await;
     let coalescer = coalescer();
@@ -79,10 +107,11 @@ async fn requests_that_differ_for_the_service_are_not_coalesced() {
 #[tokio::test]
 async fn does_not_coalesce_unsafe_requests_and_compares_bodies_of_queries() {
     let (bench, coalescer) = (bench().await, coalescer());
-    let requests: Vec<_> = (0..2).map(|_| calls(&bench, &coalescer, call(10, 1000, 10))).collect();
+    let requests = || [(); 2].map(|()| calls(&bench, &coalescer, call(10, 1000, 10)));
     let post = |body: &'static str| Request { body: body.into(), ..request("POST", "/body") };
-    join_all(requests.iter().map(|calls| calls.send(&bench.shop, post("a")))).await;
+    join_all(requests().iter().map(|calls| calls.send(&bench.shop, post("a")))).await;
     assert_eq!(bench.upstream.hits("/body"), 2);
+    let requests = requests();
     let asked = join(
         join_all(requests.iter().map(|calls| calls.ask(&bench.shop, post("a")))),
         join_all(requests.iter().map(|calls| calls.ask(&bench.shop, post("b")))),
@@ -107,6 +136,18 @@ async fn a_shared_call_ends_with_its_last_request() {
     second.abort();
     bench.upstream.closed("/hang").await;
     assert_eq!(bench.upstream.hits("/hang"), 1);
+}
+
+#[tokio::test]
+async fn a_read_after_a_write_joins_no_call_of_another_request() {
+    let (bench, coalescer) = (bench().await, coalescer());
+    let (reader, writer) = (calls(&bench, &coalescer, client("")), calls(&bench, &coalescer, client("")));
+    let earlier = tokio::spawn(reader.send(&bench.shop, request("GET", "/hang")));
+    bench.upstream.seen("/hang").await;
+    writer.send(&bench.shop, request("PUT", "/echo")).await.unwrap();
+    let later = tokio::spawn(writer.send(&bench.shop, request("GET", "/hang")));
+    bench.upstream.seen_times("/hang", 2).await;
+    [earlier, later].iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[tokio::test]

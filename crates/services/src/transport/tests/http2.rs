@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use http::{HeaderMap, Response, Version};
 use http_body::Frame;
 use http_body_util::StreamBody;
+use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -21,7 +22,7 @@ use super::*;
 use crate::body::{Error, empty, full};
 use crate::config::RetriesConfig;
 use crate::transport::MAX_HEAD;
-use crate::transport::http2::STREAM_WINDOW;
+use crate::transport::http2::{MAX_STREAMS, STREAM_WINDOW};
 use crate::transport::pool::MAX_SHARED;
 
 #[tokio::test]
@@ -45,6 +46,40 @@ async fn requests_share_a_connection() {
     }
     let pool = format!("{:?}", shop.0.get("shop").unwrap());
     assert!(pool.contains(", 0, 1)"), "one shared connection: {pool}");
+}
+
+#[tokio::test]
+async fn requests_open_another_connection_whatever_number_of_streams_the_service_permits() {
+    let together = Arc::new(Barrier::new(MAX_STREAMS + 1));
+    let target = Target::accepting(move |socket| {
+        let together = Arc::clone(&together);
+        async move {
+            let service = service_fn(move |request: http::Request<Incoming>| {
+                let together = Arc::clone(&together);
+                async move {
+                    if request.uri().path() != "/first" {
+                        together.wait().await;
+                    }
+                    Ok::<_, Infallible>(Response::new(full("ok")))
+                }
+            });
+            let mut builder = http2::Builder::new(TokioExecutor::new());
+            builder.max_concurrent_streams(10_000);
+            let _ = builder.serve_connection(TokioIo::new(socket), service).await;
+        }
+    })
+    .await;
+    let shop = Shop::new(at(target.url(), Protocol::Http2));
+    // The first response arrives behind the settings of the service, and the second request makes hyper read them.
+    for _ in 0..2 {
+        assert_eq!(shop.get("/first").await.unwrap(), "ok");
+    }
+    // All requests are in flight at once, since none is answered before all have arrived.
+    for answer in join_all((0..=MAX_STREAMS).map(|_| shop.get("/"))).await {
+        assert_eq!(answer.unwrap(), "ok");
+    }
+    let pool = format!("{:?}", shop.0.get("shop").unwrap());
+    assert!(pool.contains(", 0, 2)"), "two shared connections: {pool}");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use http::Response;
-use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
@@ -211,6 +211,35 @@ async fn refuses_chains_of_more_than_four_intermediate_certificates() {
         let chain = vec![identity.0.der().clone(); 1 + count];
         let (_target, url) = target(server_of(chain, &identity, None, &["h2"])).await;
         assert_eq!(authority.shop(url, |_| ()).get("/").await.is_ok(), is_accepted, "{count}");
+    }
+}
+
+#[tokio::test]
+async fn refuses_intermediate_certificates_with_the_same_subject_and_different_keys() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    // All of these have the default subject of `rcgen`.
+    let [identity, first, second] = [(); 3].map(|()| authority.identity("localhost", |_| ()));
+    let renamed = authority.identity("localhost", |params| {
+        params.distinguished_name.push(DnType::CommonName, "another");
+    });
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let cross_signed = params.signed_by(&first.1, &other.issuer).unwrap();
+    let certificate = first.0.der();
+    // None of these is needed, so that webpki would accept all of them.
+    for (others, is_accepted) in [
+        ([certificate, certificate], true),
+        ([certificate, cross_signed.der()], true),
+        ([certificate, renamed.0.der()], true),
+        ([certificate, second.0.der()], false),
+    ] {
+        let chain = [identity.0.der()].into_iter().chain(others).cloned().collect();
+        let (_target, url) = target(server_of(chain, &identity, None, &["h2"])).await;
+        let result = authority.shop(url, |_| ()).get("/").await;
+        assert_eq!(result.is_ok(), is_accepted, "{result:?}");
+        if let Err(error) = result {
+            let error = format!("{error:?}");
+            assert!(error.contains("the same subject and different keys"), "{error}");
+        }
     }
 }
 
