@@ -94,19 +94,17 @@ pub(crate) async fn begin(
 /// Buffers the beginning of a response.
 async fn first(call: &Call, part: &Part, response: Response<Body>) -> Result<Begun, Reason> {
     let (head, mut body) = response.into_parts();
+    let wrong = |error: CallError| Reason::Call(Arc::new(error));
     let (mut beginning, mut turn) = (BytesMut::new(), Turn::default());
     while beginning.len() < BEGINNING {
         let Some(frame) = body.frame().await else {
             let (status, headers) = (head.status, head.headers);
             return Ok(Begun::Whole(services::Response { status, headers, body: beginning.freeze() }));
         };
-        let frame = frame.map_err(|source| {
-            Reason::Call(Arc::new(CallError::Broken { service: part.service.name().clone(), source }))
-        })?;
+        let frame = frame
+            .map_err(|source| wrong(CallError::Broken { service: part.service.name().clone(), source }))?;
         let Ok(data) = frame.into_data() else { continue };
-        if !call.budget.take_received(data.len() as u64) {
-            return Err(Reason::Call(Arc::new(CallError::Limit("limit-received"))));
-        }
+        call.budget.receive(data.len() as u64).map_err(wrong)?;
         turn.took(data.len()).await;
         beginning.extend_from_slice(&data);
     }

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
 use offload::polls::{PollSite, watched};
-use offload::{OffloadError, OffloadPool, QuotaKey};
+use offload::{Movable, OffloadError, OffloadPool, QuotaKey};
 use services::{Body, Budget, Call, Flights, Problem, Report, Services};
 
 use crate::config::{GraphqlConfig, GraphqlLimits, Introspection};
@@ -31,9 +31,17 @@ const SCHEMA_TIME: Duration = Duration::from_secs(60);
 /// A GraphQL route.
 pub struct Graphql(Arc<Inner>);
 
-/// A response that several requests share, with the budget that was used for it, or the reason why the pool did
-/// not compose it.
-type SharedAnswer = Result<Arc<(Answer, Arc<Budget>)>, OffloadError>;
+/// A response that several requests share, with the budget that was used for it.
+type SharedAnswer = Arc<(Answer, Arc<Budget>)>;
+
+/// The reason why an operation in flight has no response for all requests that wait for it.
+#[derive(Clone)]
+enum CoalescingError {
+    /// The pool did not compose the response.
+    Refused(OffloadError),
+    /// The quota of the caller that started the operation is used up. That caller continues it alone.
+    OverQuota(Arc<Mutex<Option<Movable<SharedAnswer>>>>),
+}
 
 struct Inner {
     recipe: Recipe,
@@ -44,7 +52,7 @@ struct Inner {
     services: Services,
     sources: Arc<Sources>,
     /// The queries in flight; equal ones share a response. `None` if coalescing is off.
-    flights: Option<Arc<Flights<SharedAnswer>>>,
+    flights: Option<Arc<Flights<Result<SharedAnswer, CoalescingError>>>>,
     listed: Listed,
     persisted: Option<Persisted>,
     documents_only: bool,

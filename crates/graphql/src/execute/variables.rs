@@ -35,8 +35,8 @@ struct Declared {
     spot: Option<Spot>,
 }
 
-/// The size in bytes up to which variables usually remain short when they are coerced: they are not spelled ahead
-/// for each service (`long.rs`).
+/// The work of coercing variables up to which it does not matter that they may be spelled for each service
+/// (`long.rs`).
 const SHORT: usize = 2 << 10;
 /// The maximum nesting depth of lists and input objects in a value.
 const DEPTH: usize = 200;
@@ -69,8 +69,9 @@ impl Variables {
             // There are at most as many values as separators.
             values += text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
         }
-        let services = if bytes > SHORT { long::services(plan) } else { 0 };
-        (bytes + work::VALUE * values) * (1 + services) + values * plan.types.widest_input / 2
+        let work = bytes + work::VALUE * values + values * plan.types.widest_input / 2;
+        let services = if work > SHORT { long::services(plan) } else { 0 };
+        work * (1 + services)
     }
 
     /// Coerces the variables of a plan from a JSON object.

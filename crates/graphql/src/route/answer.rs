@@ -1,19 +1,19 @@
 //! Request handling: reads the operation, checks whether it is allowed, and writes the response in the
 //! client's media type.
 
+use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
-use offload::Movable;
 use offload::polls::PollSite;
 use services::{
     Body, BodyDeadlineExceeded, Budget, Call, Caller, Fingerprint, Problem, Told, by, uncomposed,
 };
 
-use super::Inner;
 use super::planning::{ATTEMPTS, PlanError};
+use super::{CoalescingError, Inner, SharedAnswer};
 use crate::config::Introspection;
 use crate::error::GraphqlError;
 use crate::execute::{self, Answer, AnswerRules, Variables};
@@ -131,8 +131,9 @@ impl Inner {
     }
 
     /// Executes an operation, or waits until the request's deadline for an equal one that is in flight. If the
-    /// pool refuses the work of the request that started it, the next one starts again; a request that has
-    /// waited for several refused ones runs alone. A caller whose quota is used up waits for quota alone.
+    /// pool refuses the work of the request that started it, or its caller has no quota left, the next one starts
+    /// again; a request that has waited for several such ones runs alone. A caller whose quota is used up waits
+    /// for quota alone.
     async fn run(&self, operation: Operation, call: Call) -> Result<Answer, Box<dyn Problem>> {
         let is_query = operation.plan.kind == OperationKind::Query;
         let Some(flights) = self.flights.as_ref().filter(|_| is_query && !self.lacks_quota(&call)) else {
@@ -144,20 +145,35 @@ impl Inner {
         for _ in 0..ATTEMPTS {
             let mut own = None;
             let flight = flights.join(&key, PollSite::Graphql, || {
-                let budget = own.insert(self.shared_budget());
+                let budget = own.insert(self.shared_budget(&call.budget));
                 self.shared(operation.clone(), Call { budget: Arc::clone(budget), ..call.clone() })
             });
-            let result = by(call.budget.deadline, pin!(flight)).await.flatten();
+            let shared = by(call.budget.deadline, pin!(flight)).await.flatten();
+            let result = match shared {
+                Some(Err(CoalescingError::OverQuota(rest))) if own.is_some() => {
+                    let rest = rest.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    let Some(rest) = rest else { break };
+                    let result = by(call.budget.deadline, pin!(rest)).await;
+                    result.map(|result| result.map_err(CoalescingError::Refused))
+                }
+                shared => shared,
+            };
             if let Some(own) = &own {
                 call.budget.add_made(own);
             }
             match result {
                 Some(Ok(shared)) => {
                     let (answer, budget) = &*shared;
+                    // This client's account may have room.
+                    if own.is_none() && budget.lacked_room() {
+                        continue;
+                    }
                     call.budget.cache().note_all(budget.cache());
                     return Ok(answer.clone());
                 }
-                Some(Err(error)) if own.is_some() => return Err(uncomposed(error, &call.budget)),
+                Some(Err(CoalescingError::Refused(error))) if own.is_some() => {
+                    return Err(uncomposed(error, &call.budget));
+                }
                 Some(Err(_)) => {}
                 // The deadline has passed, and the response has an error for each call; or the work panicked.
                 None => return Ok(operation.run(&self.sources, call).await),
@@ -166,19 +182,32 @@ impl Inner {
         Ok(operation.run(&self.sources, call).await)
     }
 
-    /// Creates the budget of an operation that several requests share, whose deadline depends on none of them.
-    fn shared_budget(&self) -> Arc<Budget> {
+    /// Creates the budget of an operation that several requests share. Its deadline depends on none of them, and
+    /// it waits for the quota of none of them. Responses count in the account of the client that starts it.
+    fn shared_budget(&self, starter: &Arc<Budget>) -> Arc<Budget> {
         let (limits, parallel) = (&self.limits, self.limits.parallel as usize);
-        Arc::new(Budget::new(limits.deadline.0, limits.calls, limits.received.0, parallel))
+        let budget = Budget::new(limits.deadline.0, limits.calls, limits.received.0, parallel);
+        Arc::new(budget.for_sharing().started_by(starter))
     }
 
-    /// Executes an operation in a task of its own, which is moved and charged as the request would be.
-    fn shared(&self, operation: Operation, call: Call) -> Movable<Arc<(Answer, Arc<Budget>)>> {
+    /// Executes an operation in a task of its own, which is moved and charged as the request would be. It ends when
+    /// the caller's quota is used up, so that no other caller waits for it.
+    fn shared(
+        &self,
+        operation: Operation,
+        call: Call,
+    ) -> impl Future<Output = Result<SharedAnswer, CoalescingError>> + Send + 'static + use<> {
         let (sources, budget, payer) =
             (Arc::clone(&self.sources), Arc::clone(&call.budget), call.quota_key().for_answers());
         let deadline = budget.deadline;
         let answer = async move { Arc::new((operation.run(&sources, call).await, budget)) };
-        self.offload.movable("graphql-answer", payer, deadline, answer)
+        let answer = self.offload.movable("graphql-answer", payer, deadline, answer);
+        async move {
+            match answer.run_within_quota().await {
+                Ok(result) => result.map_err(CoalescingError::Refused),
+                Err(rest) => Err(CoalescingError::OverQuota(Arc::new(Mutex::new(Some(rest))))),
+            }
+        }
     }
 
     /// Returns the coalescing key: everything that the response of an operation depends on.

@@ -46,6 +46,17 @@ struct Account {
     deadline: Instant,
 }
 
+/// A document to be planned, and the payer of the work.
+#[derive(Clone)]
+struct PlanRequest {
+    pool: OffloadPool,
+    ready: Arc<Ready>,
+    text: Arc<str>,
+    /// The name of the requested operation.
+    operation: Option<Box<str>>,
+    account: Account,
+}
+
 /// Cancels planning when it is dropped with the last waiting request.
 struct CancelGuard(Arc<CancellationToken>);
 
@@ -109,7 +120,8 @@ impl Inner {
                 // The caller's deadline must not end the work for others.
                 let account = Account { deadline: Instant::now() + self.limits.deadline.0, ..account };
                 let (pool, ready, text) = (self.offload.clone(), Arc::clone(ready), Arc::clone(text));
-                planned_and_kept(pool, ready, text, operation.map(Into::into), account)
+                PlanRequest { pool, ready, text, operation: operation.map(Into::into), account }
+                    .planned_and_kept()
             });
             let result = by(account.deadline, pin!(flight)).await.ok_or(OffloadError::DeadlineExceeded)?;
             match result.unwrap_or(Err(OffloadError::Panicked.into())) {
@@ -182,56 +194,47 @@ fn discard_all(pool: &OffloadPool, plans: Vec<Arc<Plan>>) {
     tokio::spawn(async move { pool.run(request, move |_| drop(plans)).await });
 }
 
-/// Plans a document in the pool, and caches the plan on the current thread.
-async fn planned_and_kept(
-    pool: OffloadPool,
-    ready: Arc<Ready>,
-    text: Arc<str>,
-    operation: Option<Box<str>>,
-    account: Account,
-) -> Result<Arc<Plan>, PlanError> {
-    let planned = planned(pool.clone(), Arc::clone(&ready), Arc::clone(&text), operation.clone(), account);
-    // Each caller has paid for small work before.
-    let payer = account.payer.for_answers().exempt();
-    let plan = pool.movable("graphql-plan", payer, account.deadline, planned).await??;
-    discard_all(&pool, ready.planner.keep(&text, operation.as_deref(), &plan));
-    Ok(plan)
-}
-
-/// Plans a document in the pool. A small one is checked and planned in one move of this future. Otherwise the
-/// check determines the cost of planning, and both are charged before they start.
-async fn planned(
-    pool: OffloadPool,
-    ready: Arc<Ready>,
-    text: Arc<str>,
-    operation: Option<Box<str>>,
-    account: Account,
-) -> Result<Arc<Plan>, PlanError> {
-    let check_estimate = ready.planner.check_estimate(&text);
-    let mut checked = None;
-    if check_estimate <= SMALL_WORK {
-        offload::leave().await;
-        checked = ready.planner.check(&text, operation.as_deref(), SMALL_SELECTIONS)?;
-        let is_small = |known: &&CheckedDocument| check_estimate + known.work.estimate() <= SMALL_WORK;
-        if let Some(document) = checked.as_ref().filter(is_small) {
-            return Ok(ready.planner.make(document, &CancellationToken::with_timeout(TIMEOUT))?);
-        }
+impl PlanRequest {
+    /// Plans the document in the pool, and caches the plan on the current thread.
+    async fn planned_and_kept(self) -> Result<Arc<Plan>, PlanError> {
+        let Account { payer, deadline } = self.account;
+        // Each caller has paid for small work before.
+        let payer = payer.for_answers().exempt();
+        let plan = self.pool.movable("graphql-plan", payer, deadline, self.clone().planned()).await??;
+        discard_all(&self.pool, self.ready.planner.keep(&self.text, self.operation.as_deref(), &plan));
+        Ok(plan)
     }
-    let checked = match checked {
-        Some(checked) => checked,
-        None => {
-            let request = account.request("graphql-check", check_estimate);
-            let ready = Arc::clone(&ready);
-            let check = move |_: &_| ready.planner.check(&text, operation.as_deref(), u64::MAX);
-            match pool.run(request, check).await?? {
-                Some(checked) => checked,
-                None => return Err(OffloadError::Panicked.into()),
+
+    /// Plans the document in the pool. A small one is checked and planned in one move of this future. Otherwise
+    /// the check determines the cost of planning, and both are charged before they start.
+    async fn planned(self) -> Result<Arc<Plan>, PlanError> {
+        let Self { pool, ready, text, operation, account } = self;
+        let check_estimate = ready.planner.check_estimate(&text);
+        let mut checked = None;
+        if check_estimate <= SMALL_WORK {
+            offload::leave().await;
+            checked = ready.planner.check(&text, operation.as_deref(), SMALL_SELECTIONS)?;
+            let is_small = |known: &&CheckedDocument| check_estimate + known.work.estimate() <= SMALL_WORK;
+            if let Some(document) = checked.as_ref().filter(is_small) {
+                return Ok(ready.planner.make(document, &CancellationToken::with_timeout(TIMEOUT))?);
             }
         }
-    };
-    let left = account.deadline.saturating_duration_since(Instant::now()).min(TIMEOUT);
-    let token = Arc::new(CancellationToken::with_timeout(left));
-    let _guard = CancelGuard(Arc::clone(&token));
-    let request = account.request("graphql-plan", checked.work.estimate());
-    Ok(pool.run(request, move |_| ready.planner.make(&checked, &token)).await??)
+        let checked = match checked {
+            Some(checked) => checked,
+            None => {
+                let request = account.request("graphql-check", check_estimate);
+                let ready = Arc::clone(&ready);
+                let check = move |_: &_| ready.planner.check(&text, operation.as_deref(), u64::MAX);
+                match pool.run(request, check).await?? {
+                    Some(checked) => checked,
+                    None => return Err(OffloadError::Panicked.into()),
+                }
+            }
+        };
+        let left = account.deadline.saturating_duration_since(Instant::now()).min(TIMEOUT);
+        let token = Arc::new(CancellationToken::with_timeout(left));
+        let _guard = CancelGuard(Arc::clone(&token));
+        let request = account.request("graphql-plan", checked.work.estimate());
+        Ok(pool.run(request, move |_| ready.planner.make(&checked, &token)).await??)
+    }
 }

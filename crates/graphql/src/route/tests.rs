@@ -1,6 +1,7 @@
 //! Tests of a route in front of a service that holds its responses back until a test releases them.
 
 use std::collections::BTreeMap;
+use std::sync::mpsc::{Sender, channel};
 
 use futures_util::FutureExt;
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -253,6 +254,21 @@ async fn short_documents_with_large_expansions_are_charged_for_their_check() {
 }
 
 #[tokio::test]
+async fn plans_for_many_object_types_are_charged_before_they_are_made() {
+    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let objects: String =
+        (0..200).map(|number| format!("type T{number} implements Node {{ name: String }} ")).collect();
+    let sdl = format!("type Query {{ node: Node }} interface Node {{ name: String }} {objects}");
+    let fields: String = (0..5).map(|number| format!("a{number}: name ")).collect();
+    for (fragment, expected) in [("", [0, 1]), ("... on T0 { name }", [0, 2])] {
+        let pool = pool();
+        let route = route_of(&rig, r#"{"services":["shop"]}"#, &sdl, &pool);
+        asked(&route, &format!("{{ node {{ {fields} {fragment} }} }}")).await;
+        assert_eq!(planning_jobs(&pool), expected, "{fragment}");
+    }
+}
+
+#[tokio::test]
 async fn answers_introspection_in_the_pool() {
     let rig = Rig::new(&[]).await;
     let pool = pool();
@@ -468,33 +484,75 @@ async fn long_shared_responses_are_parsed_in_the_pool() {
     assert!(moves(&pool) > 0);
 }
 
+/// Returns the context of a request from a network of its own.
+fn client(last: u8) -> Call {
+    let address = std::net::Ipv4Addr::new(192, 0, 2, last).into();
+    let arrival = Some(Arrival { peer: address, client: address, is_secure: false });
+    Call { arrival, ..Call::unlimited() }
+}
+
+/// A job of [`fill_queue`].
+type QueuedJob<'p> = BoxFuture<'p, Result<bool, OffloadError>>;
+
+/// Fills a client's queue in a pool with one thread. The first job holds the thread until the sender is
+/// dropped.
+fn fill_queue<'p>(pool: &'p OffloadPool, client: &Call) -> (Sender<()>, Vec<QueuedJob<'p>>) {
+    let (release, wait) = channel::<()>();
+    let request = || JobRequest {
+        kind: "test",
+        payer: client.quota_key().for_answers(),
+        estimate: Duration::ZERO,
+        deadline: Instant::now() + Duration::from_secs(3600),
+    };
+    let mut queued: Vec<QueuedJob<'p>> = vec![pool.run(request(), move |_| wait.recv().is_ok()).boxed()];
+    while queued.last_mut().expect("a job").now_or_never().is_none() {
+        queued.push(pool.run(request(), |_| true).boxed());
+    }
+    (release, queued)
+}
+
+#[tokio::test]
+async fn an_equal_query_does_not_wait_for_the_quota_of_another_caller() {
+    let answer = long_answer();
+    let rig = Rig::new(&[("POST /graphql", 200, answer.as_str())]).await;
+    let pool = pool();
+    let route = route_of(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#, SDL, &pool);
+    let (poor, other) = (client(1), client(2));
+    let ready = route.0.ready.load_full().expect("a schema");
+    ready.planner.plan("{ item { name } }", None).expect("a plan");
+    rig.stage.gate.forget_permits(usize::MAX);
+    let query = serde_json::json!({ "query": "{ item { name } }" });
+    let mut started = asked_by(&route, &query, poor.clone()).boxed();
+    while rig.lines().is_empty() {
+        assert!((&mut started).now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    let mut joined = asked_by(&route, &query, other).boxed();
+    assert!((&mut joined).now_or_never().is_none());
+    let (account, months, now) =
+        (poor.quota_key().for_answers(), Duration::from_secs(1 << 24), Instant::now());
+    pool.quota().charge(account, months, now);
+    rig.stage.gate.add_permits(2);
+    let (text, _) = testkit::patiently("a response", joined).await;
+    assert!(text == answer, "{text:.300}");
+    assert_eq!(rig.lines().len(), 2, "the second request has made its own call");
+    pool.quota().correct(account, months, Duration::ZERO, now);
+    let (text, calls) = testkit::patiently("a response", started).await;
+    assert!(text == answer, "{text:.300}");
+    assert_eq!((calls, rig.lines().len()), (1, 2), "the first request has continued its own");
+}
+
 #[tokio::test]
 async fn a_refused_response_fails_only_the_request_that_started_it() {
     let answer = long_answer();
     let rig = Rig::new(&[("POST /graphql", 200, answer.as_str())]).await;
     let pool = pool();
     let route = route_of(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#, SDL, &pool);
-    let client = |last: u8| {
-        let address = std::net::Ipv4Addr::new(192, 0, 2, last).into();
-        let arrival = Some(Arrival { peer: address, client: address, is_secure: false });
-        Call { arrival, ..Call::unlimited() }
-    };
     let (poor, other) = (client(1), client(2));
     // The document is planned before, since that takes a place in the queue, too.
     let ready = route.0.ready.load_full().expect("a schema");
     ready.planner.plan("{ item { name } }", None).expect("a plan");
-    // The queue of the first client is full until the only thread is released.
-    let (release, wait) = std::sync::mpsc::channel::<()>();
-    let request = || JobRequest {
-        kind: "test",
-        payer: poor.quota_key().for_answers(),
-        estimate: Duration::ZERO,
-        deadline: Instant::now() + Duration::from_secs(3600),
-    };
-    let mut queued = vec![pool.run(request(), move |_| wait.recv().is_ok()).boxed()];
-    while queued.last_mut().expect("a job").now_or_never().is_none() {
-        queued.push(pool.run(request(), |_| true).boxed());
-    }
+    let (release, _queued) = fill_queue(&pool, &poor);
     rig.stage.gate.forget_permits(usize::MAX);
     let query = serde_json::json!({ "query": "{ item { name } }" });
     let body = services::body::full(query.to_string());
@@ -521,27 +579,11 @@ async fn a_request_runs_alone_after_several_refused_ones() {
     let rig = Rig::new(&[("POST /graphql", 200, answer.as_str())]).await;
     let pool = pool();
     let route = route_of(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#, SDL, &pool);
-    let client = |last: u8| {
-        let address = std::net::Ipv4Addr::new(192, 0, 2, last).into();
-        let arrival = Some(Arrival { peer: address, client: address, is_secure: false });
-        Call { arrival, ..Call::unlimited() }
-    };
     let (poor, other) = (client(1), client(2));
     // The document is planned before, since that takes a place in the queue, too.
     let ready = route.0.ready.load_full().expect("a schema");
     ready.planner.plan("{ item { name } }", None).expect("a plan");
-    // The queue of the first client is full until the only thread is released.
-    let (release, wait) = std::sync::mpsc::channel::<()>();
-    let request = || JobRequest {
-        kind: "test",
-        payer: poor.quota_key().for_answers(),
-        estimate: Duration::ZERO,
-        deadline: Instant::now() + Duration::from_secs(3600),
-    };
-    let mut queued = vec![pool.run(request(), move |_| wait.recv().is_ok()).boxed()];
-    while queued.last_mut().expect("a job").now_or_never().is_none() {
-        queued.push(pool.run(request(), |_| true).boxed());
-    }
+    let (release, _queued) = fill_queue(&pool, &poor);
     rig.stage.gate.forget_permits(usize::MAX);
     let query = serde_json::json!({ "query": "{ item { name } }" });
     let mut answered = asked_by(&route, &query, other).boxed();

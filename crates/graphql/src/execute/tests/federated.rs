@@ -220,6 +220,10 @@ async fn executes_mutations_in_order() {
     assert_eq!(rig.ask("mutation { two one { name } }").await, r#"{"data":{"two":2,"one":{"name":"t"}}}"#);
     let asked = rig.asked_in_order();
     assert!(asked[0].starts_with("b/") && asked[1].starts_with("a/") && asked.len() == 3, "{asked:?}");
+    let answer = rig.ask("mutation { first: one { name } two last: one { name } }").await;
+    assert_eq!(answer, r#"{"data":{"first":{"name":"t"},"two":2,"last":{"name":"t"}}}"#);
+    let asked = rig.asked_in_order();
+    assert!(asked.last().is_some_and(|last| last.starts_with("b/")), "the name is read again: {asked:?}");
 }
 
 #[tokio::test]

@@ -84,6 +84,21 @@ async fn rejects_long_variables_that_are_sent_in_many_calls() {
     assert_eq!(rig.asked().len(), 1);
 }
 
+#[tokio::test]
+async fn rejects_a_short_variable_that_is_sent_in_many_places() {
+    let people = PEOPLE.replacen(r#""integer""#, r#""string""#, 1);
+    let rig = Rig::rest(&[("people", people.as_str())], r#"{ "links": {} }"#, &[]);
+    let values = format!(r#"{{"id":"{}"}}"#, "x".repeat(8_000));
+    let document =
+        |count| format!("query Q($id: String!) {{ users(ids: [{}]) {{ name }} }}", "$id,".repeat(count));
+    let answer = rig.ask_with(&document(1_100), &values).await;
+    assert!(answer.contains("graphql-limit") && answer.contains("8802200"), "{answer:.300}");
+    assert!(rig.asked().is_empty());
+    let answer = rig.ask_with(&document(10), &values).await;
+    assert!(!answer.contains("graphql-limit"), "{answer:.300}");
+    assert_eq!(rig.asked().len(), 1);
+}
+
 /// Returns the response to a document with this list of posts, and the number of moves to the pool.
 async fn moved(posts: &[String], document: String, variables: &'static str) -> (String, u64) {
     let posts = format!("[{}]", posts.join(","));

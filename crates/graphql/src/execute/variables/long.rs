@@ -1,5 +1,5 @@
-//! Long variable values: they are converted to a service's spelling once, instead of once per call, and their
-//! total size in all calls is limited, so that a request stays within its memory.
+//! Variable values that are long in all calls together: they are converted once to the spelling of each service
+//! that they are sent to, and their total size is limited, so that a request stays within its memory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use crate::plan::Plan;
 use crate::plan::data::{Call, Step};
 use crate::plan::values::{Arguments, Speller, Template};
 
-/// Values up to this size in bytes are converted anew for each call.
+/// Values up to this total size in all calls are converted anew for each call.
 const SHORT: usize = 8 << 10;
 /// The maximum total size in bytes of variable values, and of those in all calls of an operation.
 pub(super) const ARGUMENTS: usize = 8 << 20;
@@ -22,7 +22,7 @@ pub(super) const ARGUMENTS: usize = 8 << 20;
 pub(super) struct SpelledValues(HashMap<usize, HashMap<Box<str>, Bytes>>);
 
 impl SpelledValues {
-    /// Returns a variable in a service's spelling; `None` if the values are short.
+    /// Returns a variable in a service's spelling; `None` if the values are short, or it is not sent there.
     #[inline]
     pub(super) fn get(&self, name: &str, bindings: Option<&Bindings>) -> Option<&Bytes> {
         if self.0.is_empty() {
@@ -40,13 +40,13 @@ pub(super) fn services(plan: &Plan) -> usize {
 }
 
 impl Variables {
-    /// Converts long values to the spelling of each service of a plan. Fails if the calls would contain too
-    /// many bytes of them.
+    /// Converts long values to the spelling of each service that they are sent to. Fails if the calls would
+    /// contain too many bytes of them.
     pub(super) fn spelled(mut self, plan: &Plan) -> Result<Self, Box<GraphqlError>> {
-        let Some(document) = self.document.as_ref().filter(|document| document.text().len() > SHORT) else {
-            return Ok(self);
-        };
         let sum = plan.steps.iter().map(|step| self.bytes_of(step)).fold(0, usize::saturating_add);
+        if sum <= SHORT {
+            return Ok(self);
+        }
         if sum > ARGUMENTS {
             let message = format!(
                 "the operation sends variable values of {sum} bytes in all to services; \
@@ -56,17 +56,16 @@ impl Variables {
         }
         let mut spelled = SpelledValues::default();
         for step in &plan.steps {
-            let known = spelled.0.entry(std::ptr::from_ref(&*step.bindings).addr());
-            known.or_insert_with(|| {
-                let speller = Speller { types: &plan.types, bindings: Some(&step.bindings) };
-                let mut values = HashMap::new();
-                for (name, declared) in &self.declared {
-                    let Some(node) = declared.spot.and_then(|spot| document.at(spot)) else { continue };
-                    let mut text = Vec::new();
-                    speller.respell(node, &declared.ty, &mut text);
-                    values.insert(name.clone(), text.into());
+            let speller = Speller { types: &plan.types, bindings: Some(&step.bindings) };
+            let values = spelled.0.entry(std::ptr::from_ref(&*step.bindings).addr()).or_default();
+            each_variable(step, &mut |name| {
+                if values.contains_key(name) {
+                    return;
                 }
-                values
+                let (Some(node), Some(declared)) = (self.get(name), self.declared.get(name)) else { return };
+                let mut text = Vec::new();
+                speller.respell(node, &declared.ty, &mut text);
+                values.insert(name.into(), text.into());
             });
         }
         self.spelled = spelled;
@@ -80,27 +79,66 @@ impl Variables {
 
     /// The number of bytes of variable values in a step's calls.
     fn bytes_of(&self, step: &Step) -> usize {
-        let named = |names: &[Box<str>]| names.iter().map(|name| self.bytes(name)).sum::<usize>();
-        match &step.call {
-            Call::Operation(_, arguments) | Call::Keys(_, arguments) => self.bytes_in(arguments),
-            Call::Document(document) | Call::Entities(document, _) => named(&document.variables),
-            Call::Linked { arguments, variables, .. } => self.bytes_in(arguments) + named(variables),
+        let mut bytes = 0;
+        each_variable(step, &mut |name| bytes += self.get(name).map_or(0, |node| node.text().len()));
+        bytes
+    }
+}
+
+/// Calls a closure with the name of each variable in a step's call, as often as the call contains its value.
+fn each_variable(step: &Step, see: &mut dyn FnMut(&str)) {
+    fn in_arguments(arguments: &Arguments, see: &mut dyn FnMut(&str)) {
+        for (_, value) in &arguments.0 {
+            in_value(value, see);
         }
     }
-
-    fn bytes(&self, name: &str) -> usize {
-        self.get(name).map_or(0, |node| node.text().len())
-    }
-
-    fn bytes_in(&self, arguments: &Arguments) -> usize {
-        fn of(variables: &Variables, template: &Template) -> usize {
-            match template {
-                Template::Text(_) => 0,
-                Template::Variable { name, .. } => variables.bytes(name),
-                Template::List(items) => items.iter().map(|item| of(variables, item)).sum(),
-                Template::Object(members) => members.iter().map(|(_, value)| of(variables, value)).sum(),
-            }
+    fn in_value(value: &Template, see: &mut dyn FnMut(&str)) {
+        match value {
+            Template::Text(_) => {}
+            Template::Variable { name, .. } => see(name),
+            Template::List(items) => items.iter().for_each(|item| in_value(item, see)),
+            Template::Object(members) => members.iter().for_each(|(_, value)| in_value(value, see)),
         }
-        arguments.0.iter().map(|(_, value)| of(self, value)).sum()
+    }
+    match &step.call {
+        Call::Operation(_, arguments) | Call::Keys(_, arguments) => in_arguments(arguments, see),
+        Call::Document(document) | Call::Entities(document, _) => {
+            document.variables.iter().for_each(|name| see(name));
+        }
+        Call::Linked { arguments, variables, .. } => {
+            in_arguments(arguments, see);
+            variables.iter().for_each(|name| see(name));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::plan::Planner;
+    use crate::{GraphqlLimits, Kind, Part, Subgraph, compose};
+
+    #[test]
+    fn spells_a_variable_only_for_the_services_that_it_is_sent_to() {
+        let subgraphs = ["one", "two"].map(|name| Subgraph {
+            name: name.into(),
+            sdl: format!("type Query {{ {name}(text: String): Int }}"),
+            kind: Kind::Remote { path: "/graphql".into(), bindings: Arc::default(), is_federated: true },
+        });
+        let parts = subgraphs.each_ref().map(|part| Part { name: &part.name, sdl: &part.sdl });
+        let supergraph = compose(&parts).expect("a supergraph");
+        let planner = Planner::new(&supergraph.sdl, subgraphs.into(), &GraphqlLimits::default(), true);
+        let document = "query($a: String, $b: String) { one(text: $a) two(text: $b) }";
+        let plan = planner.expect("a planner").plan(document, None).expect("a plan");
+        let text = "x".repeat(SHORT);
+        let given = format!(r#"{{"a":"{text}","b":"{text}"}}"#);
+        let variables = Variables::coerce(&plan, given.into()).expect("variables");
+        let spelled = variables.spelled.0.values();
+        let mut names: Vec<Vec<&str>> =
+            spelled.map(|values| values.keys().map(|name| &**name).collect()).collect();
+        names.sort_unstable();
+        assert_eq!(names, [["a"], ["b"]]);
     }
 }
