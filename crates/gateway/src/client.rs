@@ -7,11 +7,14 @@ use std::time::{Instant, SystemTime};
 
 use http::Request;
 use http::uri::Scheme;
+use services::Budget;
 use services::headers::settle;
 
 use crate::hosts::HostNames;
 use crate::server::Certificate;
-use crate::server::limiter::{BodyPermit, ConnectionPermit, LimitReached, RequestPermit, UnsentPermit};
+use crate::server::limiter::{
+    BodyPermit, ConnectionPermit, LimitReached, RequestPermit, ResponseAccounts, UnsentPermit,
+};
 use crate::trusted::TrustedProxies;
 
 /// The client of a connection, from the perspective of one request.
@@ -45,6 +48,7 @@ pub(crate) struct Link {
     has_begun: AtomicBool,
     /// The permit of the connection; `None` in tests.
     permit: Option<Arc<ConnectionPermit>>,
+    accounts: Option<Arc<ResponseAccounts>>,
 }
 
 /// The facts about an encrypted connection.
@@ -157,13 +161,17 @@ impl Client {
         self.link.permit.as_ref().map(ConnectionPermit::request)
     }
 
-    /// Takes a permit for the bytes of a request's body. A trusted proxy that names no client has one that only
-    /// the limits of all clients apply to.
+    /// Takes a permit for the bytes of a request's body. A trusted proxy that names no client is the client.
     pub(crate) fn body_permit(&self) -> Option<BodyPermit> {
-        let permit = self.link.permit.as_ref()?;
-        let client = self.address.ip().to_canonical();
-        let is_named = self.is_trusted && client != self.peer.to_canonical();
-        Some(if is_named { permit.body_of(client) } else { permit.body() })
+        self.link.permit.as_ref().map(|permit| permit.body_of(self.address.ip()))
+    }
+
+    /// Counts the bytes of services' responses for a request in the client's account.
+    pub(crate) fn charge(&self, budget: Budget) -> Budget {
+        match &self.link.accounts {
+            Some(accounts) => budget.with_accounts(accounts.clone(), self.address.ip()),
+            None => budget,
+        }
     }
 
     /// Whether the client's address exceeds its limit of requests in flight.
@@ -177,6 +185,15 @@ impl Client {
     /// If the client already has too many unsent bytes.
     pub(crate) fn keep(&self, bytes: u64) -> Result<Option<UnsentPermit>, LimitReached> {
         self.link.permit.as_ref().map(|permit| permit.keep(bytes)).transpose()
+    }
+
+    /// Like [`Self::keep`], for bytes of a response that is read before it is sent: they take up at most half of
+    /// the limits.
+    ///
+    /// # Errors
+    /// If the client already has too many unsent bytes for that.
+    pub(crate) fn keep_buffered(&self, bytes: u64) -> Result<Option<UnsentPermit>, LimitReached> {
+        self.link.permit.as_ref().map(|permit| permit.keep_buffered(bytes)).transpose()
     }
 
     /// The state that is shared with the connection.
@@ -213,6 +230,7 @@ impl Link {
             secured: OnceLock::new(),
             unread: AtomicBool::new(false),
             has_begun: AtomicBool::new(false),
+            accounts: permit.as_ref().map(|permit| Arc::new(permit.response_accounts())),
             permit,
         }
     }

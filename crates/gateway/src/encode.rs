@@ -109,7 +109,7 @@ impl Encoding {
         if self.dedups {
             response = match asked.forms.filter(|_| !asked.is_head) {
                 // Boxed, since all other requests would otherwise reserve its space.
-                Some(forms) => Box::pin(dedup::apply(forms, account(), response)).await,
+                Some(forms) => Box::pin(dedup::apply(forms, account(), response, client)).await,
                 None => dedup::offered(asked.is_head, response),
             };
         }

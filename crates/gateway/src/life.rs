@@ -323,7 +323,8 @@ fn admit(route: &Route, comes: Comes, request: &Request<Body>) -> Result<u8, Ref
 /// Creates the call context of a request, without headers.
 fn call(route: &Route, hops: u8, entry: &mut Entry) -> Call {
     let deadline = route.limits.deadline.0;
-    let budget = Arc::new(Budget::since(entry.began, deadline, u32::MAX, u64::MAX, usize::MAX));
+    let budget = Budget::since(entry.began, deadline, u32::MAX, u64::MAX, usize::MAX);
+    let budget = Arc::new(entry.client.charge(budget));
     entry.budget = Some(Arc::clone(&budget));
     let trace = entry.trace().clone();
     let client = &entry.client;

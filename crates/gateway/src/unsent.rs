@@ -4,7 +4,8 @@
 //! A body is polled for its next piece once the previous one is sent, so a piece counts from when it is
 //! returned until the next poll. Small pieces, of which most responses consist, are not counted: an HTTP/1.1
 //! connection has one at a time, and HTTP/2 counts its answers itself (`server/http2/stream.rs`). A response that
-//! its handler composed from data in memory ([`HeldBytes`]) counts as a whole until its last piece is sent.
+//! its handler composed from data in memory ([`HeldBytes`]) counts as a whole until its last piece is sent. A
+//! response that is read before it is sent counts from then on (`encode/dedup.rs`).
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -21,7 +22,7 @@ use crate::client::Client;
 use crate::server::limiter::{LimitReached, UnsentPermit};
 
 /// The size up to which pieces are not counted.
-const SMALL: u64 = 16 << 10;
+pub(crate) const SMALL: u64 = 16 << 10;
 
 /// A body whose pieces are counted.
 struct Counted {

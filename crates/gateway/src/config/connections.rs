@@ -8,9 +8,9 @@ use services::Bytes;
 /// or the first 64 bits of its IPv6 address. The first 48 bits of an IPv6 address, which often belong to one
 /// customer, may have 16 times as much as an address, but at most a quarter of what all clients may have, or as
 /// much as an address if that is more. The addresses of `trusted_proxies` are subject to the limits of all
-/// clients only, since they have many clients behind them; request bodies count for the client that they report.
-/// Above a limit, connections and requests are refused and responses are cut off;
-/// `orfa_client_limits_reached_total` counts both.
+/// clients only, since they have many clients behind them; request bodies and services' responses count for the
+/// client that they report, or for the proxy if it reports none. Above a limit, connections, requests and calls are
+/// refused and responses are cut off; `orfa_client_limits_reached_total` counts all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConnectionsConfig {
@@ -37,6 +37,12 @@ pub struct ConnectionsConfig {
     pub request_bodies: Bytes,
     /// Bytes of request bodies that are held for one address.
     pub request_bodies_per_address: Bytes,
+    /// Bytes of services' responses that the gateway holds for requests to GraphQL, aggregates and scripts and for
+    /// calls of filters, counting requests with more than 64 KiB, in steps of 64 KiB, until they are answered. A call
+    /// above the limit fails with `answer-unfinished`. A single request may have more.
+    pub received: Bytes,
+    /// Bytes of services' responses that are held for one address.
+    pub received_per_address: Bytes,
     /// Response bytes that clients have not yet received, counting chunks of more than 16 KiB and the memory of
     /// composed responses. A single response may be larger. Over HTTP/2, heads and short responses have the same
     /// limits, but count apart.
@@ -60,6 +66,8 @@ impl Default for ConnectionsConfig {
             requests_per_address: 2_000,
             request_bodies: Bytes(512 << 20),
             request_bodies_per_address: Bytes(64 << 20),
+            received: Bytes(1 << 30),
+            received_per_address: Bytes(128 << 20),
             unsent: Bytes(512 << 20),
             unsent_per_address: Bytes(64 << 20),
             unsent_per_connection: Bytes(32 << 20),

@@ -66,7 +66,7 @@ pub struct CertificateConfig {
     pub key: PathBuf,
 }
 
-/// The client certificates that are accepted, with at most 2 intermediate ones.
+/// The client certificates that are accepted, with at most 2 intermediate ones and 16 KiB in all.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientCertificatesConfig {

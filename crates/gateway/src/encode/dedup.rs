@@ -2,7 +2,8 @@
 //! (docs/deduplication.md).
 //!
 //! A handler may attach a tree that it built the response from, and then the body isn't read. Other responses
-//! have to be read to their end; one that is too long or too slow for that passes through unchanged.
+//! have to be read to their end, and count as unsent bytes of the client meanwhile; one that is too long or too slow
+//! for that, or whose client has too many unsent bytes, passes through unchanged.
 
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,12 @@ use services::{Body, accept, body};
 use tokio::time::timeout_at;
 
 use super::head;
+use crate::client::Client;
+use crate::server::limiter::UnsentPermit;
+use crate::unsent;
+
+/// The length up to which texts and pieces are not counted as unsent bytes.
+const SMALL: usize = unsent::SMALL as usize;
 
 /// The length from which a text is processed in the offload pool. A byte of a text of tiny objects takes 30 ns,
 /// and that of an ordinary one a nanosecond.
@@ -83,7 +90,12 @@ pub(super) fn offered(is_head: bool, mut response: Response<Body>) -> Response<B
 }
 
 /// Deduplicates the response if that makes it shorter.
-pub(super) async fn apply(forms: Forms, account: Account<'_>, response: Response<Body>) -> Response<Body> {
+pub(super) async fn apply(
+    forms: Forms,
+    account: Account<'_>,
+    response: Response<Body>,
+    client: &Client,
+) -> Response<Body> {
     let limits = Limits::default();
     let mut response = offered(false, response);
     let Some(form) = forms.of(&response).filter(|_| may(false, &response)) else { return response };
@@ -99,13 +111,13 @@ pub(super) async fn apply(forms: Forms, account: Account<'_>, response: Response
         return written(form, encoded, response);
     }
     let (head, body) = response.into_parts();
-    match read(body, limits.max, account.until).await {
+    match read(body, limits.max, account.until, client).await {
         Err(body) => Response::from_parts(head, body),
         Ok(text) => {
-            let response = Response::from_parts(head, body::full(text.clone()));
+            let length = text.len();
+            let response = Response::from_parts(head, body::pieces(length, pieces(text.clone())));
             let encode = move || dedup::encode_text(&text, form, &limits).ok().flatten();
-            let bytes = response.body().size_hint().lower();
-            written(form, computed(bytes, &account, encode).await.map(body::full), response)
+            written(form, computed(length as u64, &account, encode).await.map(body::full), response)
         }
     }
 }
@@ -156,34 +168,55 @@ async fn computed<T: Send + 'static>(
     pool.run(request, move |_| compute()).await.ok().flatten()
 }
 
-/// Reads a text to its end. A body that is too long, too slow or broken is returned, to be passed through. Its
+/// Reads a text to its end. A long one has permits for its bytes, until its last copy is dropped. A body that is
+/// too long, too slow or broken, or whose bytes exceed a limit of the client, is returned, to be passed through. Its
 /// chunks are merged, since a service could send a thousand frames of a kilobyte.
-async fn read(mut body: Body, limit: usize, until: Option<Instant>) -> Result<Bytes, Body> {
+async fn read(mut body: Body, limit: usize, until: Option<Instant>, client: &Client) -> Result<Bytes, Body> {
     let (mut text, mut turn) = (BodyBuffer::default(), Turn::default());
-    loop {
+    let (mut permits, mut counted) = (Vec::new(), 0);
+    let last = loop {
         let next = match until {
             Some(until) => timeout_at(until.into(), body.frame()).await,
             None => Ok(body.frame().await),
         };
-        let Ok(next) = next else { return Err(resumed(text.finish().await, None, body)) };
+        let Ok(next) = next else { break None };
         match next.map(|frame| frame.map(Frame::into_data)) {
-            None => return Ok(text.finish().await),
+            None => return Ok(permitted(permits, text.finish().await)),
             Some(Ok(Ok(data))) => {
                 turn.took(data.len()).await;
-                text.put(data);
-                if text.len() > limit {
-                    return Err(resumed(text.finish().await, None, body));
+                let length = text.len() + data.len();
+                if length > limit {
+                    break Some(Ok(Frame::data(data)));
                 }
+                if length > counted.max(SMALL) {
+                    let more = (length - counted).max(SMALL);
+                    let Ok(permit) = client.keep_buffered(more as u64) else {
+                        break Some(Ok(Frame::data(data)));
+                    };
+                    permits.extend(permit);
+                    counted += more;
+                }
+                text.put(data);
             }
-            Some(Ok(Err(trailers))) => return Err(resumed(text.finish().await, Some(Ok(trailers)), body)),
-            Some(Err(error)) => return Err(resumed(text.finish().await, Some(Err(error)), body)),
+            Some(Ok(Err(trailers))) => break Some(Ok(trailers)),
+            Some(Err(error)) => break Some(Err(error)),
         }
-    }
+    };
+    Err(resumed(permitted(permits, text.finish().await), last, body))
+}
+
+/// Attaches the permits of a text.
+fn permitted(permits: Vec<UnsentPermit>, text: Bytes) -> Bytes {
+    if permits.is_empty() { text } else { unsent::attach(permits, text) }
+}
+
+/// Splits a text into pieces that are too small to be counted beside its permits.
+fn pieces(mut text: Bytes) -> impl Iterator<Item = Bytes> + Send + Unpin + 'static {
+    std::iter::from_fn(move || (!text.is_empty()).then(|| text.split_to(text.len().min(SMALL))))
 }
 
 /// Returns the body with the part that was already read in front.
 fn resumed(text: Bytes, last: Option<Result<Frame<Bytes>, Error>>, body: Body) -> Body {
-    let text = Some(text).filter(|text| !text.is_empty());
-    let read = text.map(|text| Ok(Frame::data(text))).into_iter().chain(last);
+    let read = pieces(text).map(|piece| Ok(Frame::data(piece))).chain(last);
     StreamBody::new(stream::iter(read).chain(BodyStream::new(body))).boxed_unsync()
 }

@@ -137,6 +137,16 @@ async fn identifies_callers_and_groups_by_token() {
 }
 
 #[tokio::test]
+async fn accepts_a_token_with_the_latest_end() {
+    let issuer = Issuer::new();
+    let identity = with_file(&issuer, "");
+    let token = issuer.token(&json!({ "alg": "RS256", "kid": "rsa" }), &with("exp", u64::MAX.into()), b"");
+    for _ in 0..2 {
+        assert!(identity.identify(&bearing(&token), None).await.is_ok());
+    }
+}
+
+#[tokio::test]
 async fn a_tokens_subject_is_not_a_configured_callers_name() {
     let issuer = Issuer::new();
     let identity = with_file(&issuer, &format!("callers: {{ ann: {{ key: '{}' }} }}", hash(KEY)));

@@ -22,6 +22,10 @@ const LONGEST: usize = 8 << 10;
 /// The number of valid tokens that are cached, and the number of shards.
 const KEPT: usize = 16 << 10;
 const PARTS: usize = 16;
+/// The memory of the largest caller that is cached, in bytes. Tokens with more groups are verified each time.
+const LARGEST_KEPT: usize = 8 << 10;
+/// The memory of a text beside its bytes: its pointer in the list, its counts, and rounding.
+const TEXT_OVERHEAD: usize = 48;
 /// The longest name of a caller or a group, in bytes.
 const LONGEST_NAME: usize = 256;
 
@@ -85,7 +89,8 @@ impl Tokens {
         }
         let (claims, keys) = self.check(token, keys).await?;
         let who = self.who(&claims, known)?;
-        let until = claims.get("exp").and_then(Value::as_f64).unwrap_or(0.0) as u64 + self.validation.leeway;
+        let until = claims.get("exp").and_then(Value::as_f64).unwrap_or(0.0) as u64;
+        let until = until.saturating_add(self.validation.leeway);
         self.good.keep(hash, Kept { who: Arc::clone(&who), until, keys }, now);
         Ok(who)
     }
@@ -141,6 +146,8 @@ impl Tokens {
             }
             None => Caller::Subject(name.into()),
         };
+        // The caller may be cached.
+        groups.shrink_to_fit();
         Ok(Arc::new(Who { caller, groups }))
     }
 }
@@ -148,6 +155,13 @@ impl Tokens {
 /// Returns a claim by its name or by a JSON Pointer.
 fn claim<'a>(claims: &'a Value, name: &str) -> Option<&'a Value> {
     if name.starts_with('/') { claims.pointer(name) } else { claims.get(name) }
+}
+
+/// Estimates the memory of a cached caller. A full table has two places for each.
+fn size(who: &Who) -> usize {
+    let names = who.groups.iter().map(|group| &**group).chain(who.caller.name());
+    let texts: usize = names.map(|name| name.len() + TEXT_OVERHEAD).sum();
+    size_of::<Who>() + 2 * size_of::<(Hash, Kept)>() + texts
 }
 
 fn reason(error: &Error) -> BadToken {
@@ -180,6 +194,9 @@ impl Good {
     }
 
     fn keep(&self, hash: Hash, kept: Kept, now: u64) {
+        if size(&kept.who) > LARGEST_KEPT {
+            return;
+        }
         let mut part = self.part(&hash);
         if part.len() >= KEPT / PARTS {
             part.retain(|_, other| now < other.until && Arc::ptr_eq(&other.keys, &kept.keys));
@@ -195,6 +212,18 @@ impl Good {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn does_not_cache_callers_of_many_groups() {
+        let (good, keys) = (Good::new(), Arc::<KeySet>::default());
+        let is_kept = |count: usize| {
+            let who = Arc::new(Who { caller: Caller::Anonymous, groups: vec!["a".into(); count] });
+            let hash = sha256(&count.to_be_bytes());
+            good.keep(hash, Kept { who, until: 10, keys: Arc::clone(&keys) }, 1);
+            good.find(&hash, &keys, 1).is_some()
+        };
+        assert!(is_kept(128) && !is_kept(2_900));
+    }
 
     #[test]
     fn bounds_the_cache_of_valid_tokens() {

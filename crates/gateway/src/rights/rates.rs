@@ -27,13 +27,19 @@ const PARTS: usize = 64;
 /// The CPU time that may be saved up: the amount that is earned in this span.
 const SAVED: Duration = Duration::from_secs(1);
 
+/// The factor of a block's rates, relative to those of a network in it.
+const BLOCK_SHARE: u32 = 16;
+
 /// The owner of an account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Owner {
     Caller(Caller),
     /// An anonymous client: its IPv4 address, or the first 64 bits of its IPv6 address, which identify a
     /// network.
-    Net(u128),
+    Net(IpAddr),
+    /// The first 48 bits of the IPv6 addresses of anonymous clients. A single customer often owns all networks
+    /// of such a block, so the block has an account too.
+    Block([u8; 6]),
 }
 
 /// The rates of a row in computed form.
@@ -77,25 +83,73 @@ pub(crate) enum Over {
     AtOnce(u32),
 }
 
-/// A permit for one of the concurrent requests, released when dropped.
+/// The accounts that a request is charged to: the owner's, and that of its block.
 #[derive(Debug)]
-pub(crate) struct Held(Arc<Account>);
+struct ChargedAccounts {
+    own: Arc<Account>,
+    block: Option<Arc<Account>>,
+}
 
-/// Charges CPU time to an account.
+/// The permits for one of the concurrent requests of an account and of its block, released when dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    _own: AccountPermit,
+    _block: Option<AccountPermit>,
+}
+
+/// A permit for one of the concurrent requests of an account, released when dropped.
+#[derive(Debug)]
+struct AccountPermit(Arc<Account>);
+
+/// Charges CPU time to accounts.
 #[derive(Debug)]
 pub(super) struct Bill {
-    account: Arc<Account>,
+    accounts: ChargedAccounts,
     opened: Instant,
     price: f64,
 }
 
 impl Owner {
     pub(super) fn of(caller: &Caller, address: IpAddr) -> Self {
-        match (caller, address.to_canonical()) {
-            (Caller::Anonymous, IpAddr::V4(address)) => Self::Net(address.to_ipv6_mapped().to_bits()),
-            (Caller::Anonymous, IpAddr::V6(address)) => Self::Net(address.to_bits() >> 64 << 64),
-            (caller, _) => Self::Caller(caller.clone()),
+        match caller {
+            Caller::Anonymous => Self::Net(services::network(address)),
+            caller => Self::Caller(caller.clone()),
         }
+    }
+
+    /// Returns the block that a network belongs to.
+    fn block(&self) -> Option<Self> {
+        match self {
+            Self::Net(IpAddr::V6(network)) => network.octets().first_chunk().copied().map(Self::Block),
+            _ => None,
+        }
+    }
+}
+
+impl Earning {
+    /// Returns the rate of this many owners together.
+    fn times(self, share: u32) -> Self {
+        let each = (self.each / u64::from(share)).max(1);
+        Self { each, ahead: self.ahead.saturating_add(self.each - each) }
+    }
+}
+
+impl ChargedAccounts {
+    /// Returns the accounts, each with the factor of its rates.
+    fn each(&self) -> impl Iterator<Item = (&Arc<Account>, u32)> {
+        let block = self.block.iter().map(|block| (block, BLOCK_SHARE));
+        std::iter::once((&self.own, 1)).chain(block)
+    }
+
+    /// Acquires concurrency permits, given the maximum of an owner.
+    fn hold(&self, at_most: u32) -> Result<Held, Over> {
+        let hold = |account: &Arc<Account>, share: u32| {
+            let at_most = at_most.saturating_mul(share);
+            account.hold(at_most).ok_or(Over::AtOnce(at_most))
+        };
+        let own = hold(&self.own, 1)?;
+        let block = self.block.as_ref().map(|block| hold(block, BLOCK_SHARE)).transpose()?;
+        Ok(Held { _own: own, _block: block })
     }
 }
 
@@ -114,9 +168,9 @@ impl Rate {
 
 impl Account {
     /// Acquires a concurrency permit. Returns `None` if `at_most` are taken already.
-    fn hold(self: &Arc<Self>, at_most: u32) -> Option<Held> {
+    fn hold(self: &Arc<Self>, at_most: u32) -> Option<AccountPermit> {
         let more = |taken: u32| (taken < at_most).then_some(taken + 1);
-        self.at_once.fetch_update(Relaxed, Relaxed, more).ok().map(|_| Held(Arc::clone(self)))
+        self.at_once.fetch_update(Relaxed, Relaxed, more).ok().map(|_| AccountPermit(Arc::clone(self)))
     }
 
     /// Charges one request. On failure, returns the nanoseconds to wait.
@@ -147,7 +201,7 @@ impl Account {
     }
 }
 
-impl Drop for Held {
+impl Drop for AccountPermit {
     fn drop(&mut self) {
         self.0.at_once.fetch_sub(1, Relaxed);
     }
@@ -155,8 +209,10 @@ impl Drop for Held {
 
 impl Payer for Bill {
     fn charge(&self, cpu: Duration) {
-        let cost = (nanos(cpu) as f64 * self.price) as u64;
-        self.account.charge(cost, nanos(self.opened.elapsed()));
+        let (cost, now) = (nanos(cpu) as f64 * self.price, nanos(self.opened.elapsed()));
+        for (account, share) in self.accounts.each() {
+            account.charge((cost / f64::from(share)) as u64, now);
+        }
     }
 }
 
@@ -166,7 +222,8 @@ impl Accounts {
         Self { opened, hasher: RandomState::new(), parts }
     }
 
-    /// Charges an account for one request. Returns its concurrency permit and the payer for its CPU time.
+    /// Charges an account, and that of its block, for one request. Returns its concurrency permits and the
+    /// payer for its CPU time.
     pub(super) fn take(
         &self,
         owner: &Owner,
@@ -174,20 +231,23 @@ impl Accounts {
         now: Instant,
     ) -> Result<(Option<Held>, Option<Arc<Bill>>), Over> {
         let at = nanos(now.saturating_duration_since(self.opened));
-        let account = self.account(owner, at);
-        let debt = rate.cpu.map_or(0, |_| account.debt(at));
+        let block = owner.block().map(|block| self.account(&block, at));
+        let accounts = ChargedAccounts { own: self.account(owner, at), block };
+        let debts = || accounts.each().map(|(account, _)| account.debt(at)).max();
+        let debt = rate.cpu.and_then(|_| debts()).unwrap_or(0);
         if debt > 0 {
             return Err(Over::Cpu(Duration::from_nanos(debt)));
         }
-        let held = match rate.at_once {
-            Some(at_most) => Some(account.hold(at_most).ok_or(Over::AtOnce(at_most))?),
-            None => None,
-        };
+        let held = rate.at_once.map(|at_most| accounts.hold(at_most)).transpose()?;
         if let Some(requests) = rate.requests {
-            account.take(requests, at).map_err(|missing| Over::Requests(Duration::from_nanos(missing)))?;
+            // The own account is charged first, so that requests above its limit are not charged to the block.
+            for (account, share) in accounts.each() {
+                let taken = account.take(requests.times(share), at);
+                taken.map_err(|missing| Over::Requests(Duration::from_nanos(missing)))?;
+            }
         }
-        let bill = |price| Arc::new(Bill { account: Arc::clone(&account), opened: self.opened, price });
-        Ok((held, rate.cpu.map(bill)))
+        let bill = rate.cpu.map(|price| Arc::new(Bill { accounts, opened: self.opened, price }));
+        Ok((held, bill))
     }
 
     fn account(&self, owner: &Owner, now: u64) -> Arc<Account> {

@@ -3,18 +3,21 @@
 //!
 //! One task accepts requests and transfers frames, each request has a task of its own (`http2/stream.rs`),
 //! and the tasks of a connection take turns (`http2/turns.rs`). A poll reads no more frames than a turn has room
-//! for (`http2/frames.rs`). A connection ends after an idle timeout, when it stalls, or when its frames amount to
-//! a flood (`http2/traffic.rs`).
+//! for (`http2/frames.rs`). A connection ends after an idle timeout, when it stalls, when its table of fields keeps
+//! much memory (`http2/field_blocks.rs`), when many of its frames are unread (`http2/unread.rs`), or when its frames
+//! amount to a flood (`http2/traffic.rs`).
 //!
 //! Two kinds of malformed messages are accepted, since h2 drops the invalid parts before it returns them: a
 //! fragment in `:path`, which HTTP/1.1 refuses, and pseudo-header fields in trailers (RFC 9113, 8.1). Neither
 //! is forwarded.
 
 mod body;
+mod field_blocks;
 mod frames;
 mod stream;
 mod traffic;
 mod turns;
+mod unread;
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -214,11 +217,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     /// Waits for a decision about the connection.
     fn poll_verdict(&mut self, context: &mut Context<'_>) -> Poll<Verdict> {
+        self.traffic.count_unread();
         if !self.is_broken && self.traffic.is_flood() {
             self.is_broken = true;
             return Poll::Ready(Verdict::BreakOff(Reason::ENHANCE_YOUR_CALM));
         }
-        if !self.is_ending && self.ending.poll(context).is_ready() {
+        if !self.is_ending && (self.traffic.retains_much() || self.ending.poll(context).is_ready()) {
             self.is_ending = true;
             return Poll::Ready(Verdict::Leave);
         }

@@ -1,17 +1,20 @@
 //! Limits on the resources that clients use at once, in total and by network: connections, TLS handshakes,
-//! requests over HTTP/2, bytes of request bodies, and response bytes that they have yet to receive.
+//! requests over HTTP/2, bytes of request bodies and of services' responses, and response bytes that they have yet
+//! to receive.
 //!
 //! A network is the IPv4 address or the first 64 bits of the IPv6 address of the connection's peer. The first 48
 //! bits of an IPv6 address are a block of networks, with limits of its own: a single customer often has all of
 //! it. A trusted proxy serves many clients, so only the total limits apply to it, except that long request bodies
-//! count for the client that it names. A connection looks up its counters once, when it is accepted; from then on
-//! counting takes a few atomic additions.
+//! and services' responses count for the client that it names, or else for the proxy itself. A connection looks up its counters once, when
+//! it is accepted; from then on counting takes a few atomic additions.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fmt, iter};
+
+use services::{ReceivedAccounts, ReceivedPermit};
 
 use crate::config::ConnectionsConfig;
 use crate::metrics::Page;
@@ -29,7 +32,8 @@ const FREE_ANSWERS: u64 = 16 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct ClientLimiter {
     all: Usage,
-    /// The usage of networks and blocks that have a connection, or a request body behind a trusted proxy.
+    /// The usage of networks and blocks that have a connection, a request body behind a trusted proxy, or services'
+    /// responses.
     networks: Mutex<HashMap<Network, Arc<Usage>>>,
     refused: [AtomicU64; LIMITS.len()],
 }
@@ -41,6 +45,8 @@ struct Usage {
     handshakes: AtomicU64,
     requests: AtomicU64,
     bodies: AtomicU64,
+    /// The bytes of services' responses that the gateway holds.
+    received: AtomicU64,
     unsent: AtomicU64,
     /// The bytes of answers over HTTP/2: see [`AnswerPermit`].
     answers: AtomicU64,
@@ -54,6 +60,7 @@ struct Network {
 }
 
 /// A resource that is limited by network and in total.
+#[derive(Debug)]
 struct Resource {
     counter: fn(&Usage) -> &AtomicU64,
     per_address: u64,
@@ -81,6 +88,12 @@ pub(crate) enum LimitReached {
         "`connections.request_bodies_per_address`: the gateway holds too many bytes of the client's request bodies"
     )]
     BodiesPerAddress,
+    #[error("`connections.received`: the gateway holds the maximum number of bytes of services' responses")]
+    Received,
+    #[error(
+        "`connections.received_per_address`: the gateway holds too many bytes of services' responses for the client"
+    )]
+    ReceivedPerAddress,
     #[error("`connections.unsent`: clients have yet to receive the maximum number of bytes of responses")]
     Unsent,
     #[error(
@@ -94,25 +107,27 @@ pub(crate) enum LimitReached {
 }
 
 /// Each limit with its field in the config.
-const LIMITS: [(LimitReached, &str); 9] = [
+const LIMITS: [(LimitReached, &str); 11] = [
     (LimitReached::Connections, "max"),
     (LimitReached::ConnectionsPerAddress, "per_address"),
     (LimitReached::Handshakes, "handshakes"),
     (LimitReached::HandshakesPerAddress, "handshakes_per_address"),
     (LimitReached::Bodies, "request_bodies"),
     (LimitReached::BodiesPerAddress, "request_bodies_per_address"),
+    (LimitReached::Received, "received"),
+    (LimitReached::ReceivedPerAddress, "received_per_address"),
     (LimitReached::Unsent, "unsent"),
     (LimitReached::UnsentPerAddress, "unsent_per_address"),
     (LimitReached::UnsentPerConnection, "unsent_per_connection"),
 ];
 
-/// A guard that counts an admitted connection until it is dropped, or the usage of a client behind a trusted proxy,
-/// which has no connection of its own.
+/// A guard that counts an admitted connection until it is dropped, or the usage of a client without a connection of
+/// its own: behind a trusted proxy, or for services' responses.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     limiter: Arc<ClientLimiter>,
     limits: ConnectionsConfig,
-    /// The number of connections that this counts: one, or none for a client behind a trusted proxy.
+    /// The number of connections that this counts: one, or none for a client without a connection of its own.
     connections: u64,
     /// The network and the block of the client. A trusted proxy has none.
     networks: [Option<(Network, Arc<Usage>)>; 2],
@@ -129,11 +144,21 @@ pub(crate) struct HandshakePermit<'a>(&'a ConnectionPermit);
 #[derive(Debug)]
 pub(crate) struct RequestPermit(Arc<ConnectionPermit>);
 
-/// A guard that counts the bytes of a request's body while the gateway holds them.
+/// A guard that counts the bytes of a request's body, or of services' responses for a request, while the gateway
+/// holds them.
 #[derive(Debug)]
 pub(crate) struct BodyPermit {
     connection: Arc<ConnectionPermit>,
+    resource: Resource,
     bytes: AtomicU64,
+}
+
+/// The accounts of clients for services' responses, with the limits of a connection. They do not count the
+/// connection: work for a request may outlast it.
+#[derive(Debug)]
+pub(crate) struct ResponseAccounts {
+    limiter: Arc<ClientLimiter>,
+    limits: ConnectionsConfig,
 }
 
 /// A guard that counts response bytes until the client receives them.
@@ -193,6 +218,24 @@ impl ClientLimiter {
         Ok(permit)
     }
 
+    /// Returns the usage of a client that has no connection of its own.
+    fn without_connection(
+        self: &Arc<Self>,
+        address: IpAddr,
+        limits: ConnectionsConfig,
+    ) -> Arc<ConnectionPermit> {
+        let mut networks = self.networks();
+        let mut usage = |network| (network, Arc::clone(networks.entry(network).or_default()));
+        Arc::new(ConnectionPermit {
+            limiter: Arc::clone(self),
+            limits,
+            connections: 0,
+            networks: networks_of(address).map(|network| network.map(&mut usage)),
+            unsent: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
+        })
+    }
+
     /// Counts a refusal, and logs at exponentially growing counts so that a flood does not flood the log.
     fn refuse(&self, limit: LimitReached) -> LimitReached {
         let index = LIMITS.iter().position(|(one, _)| *one == limit).unwrap_or_default();
@@ -219,6 +262,12 @@ impl ClientLimiter {
             "orfa_request_bodies_buffered_bytes",
             "Bytes of request bodies that the gateway holds",
             bodies,
+        )?;
+        let received = [([], self.all.received.load(Relaxed))];
+        page.gauge(
+            "orfa_upstream_responses_buffered_bytes",
+            "Bytes of services' responses that the gateway holds",
+            received,
         )?;
         let unsent = [([], self.unsent_bytes())];
         page.gauge("orfa_unsent_bytes", "Bytes of responses that clients have yet to receive", unsent)?;
@@ -294,24 +343,43 @@ impl ConnectionPermit {
         self.networks.iter().flatten().any(is_above)
     }
 
-    /// Starts to count the bytes of a request's body.
-    pub(crate) fn body(self: &Arc<Self>) -> BodyPermit {
-        BodyPermit { connection: Arc::clone(self), bytes: AtomicU64::new(0) }
+    /// Starts to count the bytes of a request's body for the connected peer.
+    fn body(self: &Arc<Self>) -> BodyPermit {
+        self.permit_for(Resource {
+            counter: |usage| &usage.bodies,
+            per_address: self.limits.request_bodies_per_address.0,
+            total: self.limits.request_bodies.0,
+            errors: [LimitReached::BodiesPerAddress, LimitReached::Bodies],
+        })
     }
 
-    /// Starts to count the bytes of a request's body for a client behind the trusted proxy that is connected.
-    pub(crate) fn body_of(&self, client: IpAddr) -> BodyPermit {
-        let mut networks = self.limiter.networks();
-        let mut usage = |network| (network, Arc::clone(networks.entry(network).or_default()));
-        let client = Self {
-            limiter: Arc::clone(&self.limiter),
-            limits: self.limits,
-            connections: 0,
-            networks: networks_of(client).map(|network| network.map(&mut usage)),
-            unsent: AtomicU64::new(0),
-            answers: AtomicU64::new(0),
-        };
-        BodyPermit { connection: Arc::new(client), bytes: AtomicU64::new(0) }
+    /// Starts to count the bytes of services' responses for a request.
+    fn received(self: &Arc<Self>) -> BodyPermit {
+        self.permit_for(Resource {
+            counter: |usage| &usage.received,
+            per_address: self.limits.received_per_address.0,
+            total: self.limits.received.0,
+            errors: [LimitReached::ReceivedPerAddress, LimitReached::Received],
+        })
+    }
+
+    fn permit_for(self: &Arc<Self>, resource: Resource) -> BodyPermit {
+        BodyPermit { connection: Arc::clone(self), resource, bytes: AtomicU64::new(0) }
+    }
+
+    /// Starts to count the bytes of a request's body for its client: the connected peer, or the address that a
+    /// trusted proxy reports. A proxy that reports none is the client itself.
+    pub(crate) fn body_of(self: &Arc<Self>, client: IpAddr) -> BodyPermit {
+        let own = self.networks.each_ref().map(|network| network.as_ref().map(|(network, _)| *network));
+        if own == networks_of(client) {
+            return self.body();
+        }
+        self.limiter.without_connection(client, self.limits).body()
+    }
+
+    /// Returns the accounts of clients for services' responses.
+    pub(crate) fn response_accounts(&self) -> ResponseAccounts {
+        ResponseAccounts { limiter: Arc::clone(&self.limiter), limits: self.limits }
     }
 
     /// Counts response bytes until the client receives them. A single piece is always admitted, however
@@ -320,10 +388,27 @@ impl ConnectionPermit {
     /// # Errors
     /// Fails if the connection, its network or all clients together have too many bytes to receive already.
     pub(crate) fn keep(self: &Arc<Self>, bytes: u64) -> Result<UnsentPermit, LimitReached> {
-        if !take(&self.unsent, bytes, self.limits.unsent_per_connection.0) {
+        self.keep_up_to(1, bytes)
+    }
+
+    /// Like [`Self::keep`], for bytes of a response that is read before it is sent. They are refused above half of
+    /// the limits, so that other responses can be sent meanwhile.
+    ///
+    /// # Errors
+    /// Fails if the connection, its network or all clients together have too many bytes to receive for that.
+    pub(crate) fn keep_buffered(self: &Arc<Self>, bytes: u64) -> Result<UnsentPermit, LimitReached> {
+        self.keep_up_to(2, bytes)
+    }
+
+    /// Counts response bytes up to the limits divided by `divisor`.
+    fn keep_up_to(self: &Arc<Self>, divisor: u64, bytes: u64) -> Result<UnsentPermit, LimitReached> {
+        if !take(&self.unsent, bytes, self.limits.unsent_per_connection.0 / divisor) {
             return Err(self.limiter.refuse(LimitReached::UnsentPerConnection));
         }
-        if let Err(limit) = self.take_shared(&self.unsent_by(|usage| &usage.unsent), 0, bytes) {
+        let mut unsent = self.unsent_by(|usage| &usage.unsent);
+        unsent.per_address /= divisor;
+        unsent.total /= divisor;
+        if let Err(limit) = self.take_shared(&unsent, 0, bytes) {
             self.unsent.fetch_sub(bytes, Relaxed);
             return Err(limit);
         }
@@ -332,7 +417,7 @@ impl ConnectionPermit {
 }
 
 impl BodyPermit {
-    /// Counts `total` bytes of the body. A body is always admitted if no others are counted, however long.
+    /// Counts `total` bytes. They are always admitted if no others are counted, however many.
     ///
     /// # Errors
     /// Fails if too many bytes are held for the network or for all clients together.
@@ -342,14 +427,7 @@ impl BodyPermit {
         if more == 0 {
             return Ok(());
         }
-        let limits = &self.connection.limits;
-        let bodies = Resource {
-            counter: |usage| &usage.bodies,
-            per_address: limits.request_bodies_per_address.0,
-            total: limits.request_bodies.0,
-            errors: [LimitReached::BodiesPerAddress, LimitReached::Bodies],
-        };
-        self.connection.take_shared(&bodies, own, more)?;
+        self.connection.take_shared(&self.resource, own, more)?;
         self.bytes.fetch_add(more, Relaxed);
         Ok(())
     }
@@ -357,7 +435,20 @@ impl BodyPermit {
     /// Releases the bytes.
     pub(crate) fn release(&self) {
         let bytes = self.bytes.swap(0, Relaxed);
-        self.connection.usages().for_each(|usage| _ = usage.bodies.fetch_sub(bytes, Relaxed));
+        let counter = self.resource.counter;
+        self.connection.usages().for_each(|usage| _ = counter(usage).fetch_sub(bytes, Relaxed));
+    }
+}
+
+impl ReceivedPermit for BodyPermit {
+    fn try_hold(&self, total: u64) -> bool {
+        self.hold(total).is_ok()
+    }
+}
+
+impl ReceivedAccounts for ResponseAccounts {
+    fn open(&self, client: IpAddr) -> Box<dyn ReceivedPermit> {
+        Box::new(self.limiter.without_connection(client, self.limits).received())
     }
 }
 

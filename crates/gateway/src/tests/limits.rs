@@ -162,13 +162,19 @@ async fn resets_responses_above_the_limit_of_unsent_bytes() {
 #[tokio::test]
 async fn refuses_bodies_above_the_limit_of_held_bytes() {
     let of_address = "{ request_bodies_per_address: 100KiB }";
-    for (limits, proxies) in
-        [(of_address, "[]"), (of_address, "[127.0.0.1]"), ("{ request_bodies: 100KiB }", "[]")]
-    {
+    let client = "x-forwarded-for: 203.0.113.9\r\n";
+    for (limits, proxies, reported) in [
+        (of_address, "[]", client),
+        (of_address, "[127.0.0.1]", client),
+        (of_address, "[127.0.0.1]", ""),
+        ("{ request_bodies: 100KiB }", "[]", client),
+    ] {
         let query = "routes: [{ path: /query, query: { services: [echo] } }, ";
         let config = config(limits).replace("routes: [", query) + "runtime: { instances: 1 }\n";
         let rig = Rig::new(&format!("{config}trusted_proxies: {proxies}\n")).await;
-        let head = "POST /query HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 203.0.113.9\r\ncontent-type: text/javascript\r\ncontent-length: 90000\r\n\r\n";
+        let head = format!(
+            "POST /query HTTP/1.1\r\nhost: a\r\n{reported}content-type: text/javascript\r\ncontent-length: 90000\r\n\r\n"
+        );
         let begun = [head.as_bytes(), " ".repeat(80_000).as_bytes()].concat();
         let (mut first, mut second) = (rig.connect().await, rig.connect().await);
         first.write_all(&begun).await.unwrap();

@@ -239,6 +239,8 @@ connections:
   requests_per_address: 1000
   request_bodies: 256MiB
   request_bodies_per_address: 32MiB
+  received: 512MiB
+  received_per_address: 64MiB
   unsent: 256MiB
   unsent_per_address: 32MiB
   unsent_per_connection: 16MiB

@@ -222,6 +222,55 @@ fn passes_long_responses_through() {
     assert_eq!(whole(response).len(), text.len());
 }
 
+/// Encodes a JSON response of two frames for this client.
+async fn in_two_frames(text: &str, client: &Client) -> Response<Body> {
+    let (first, second) = text.split_at(text.len() / 2);
+    let frames = [first, second].map(|part| Ok(Frame::data(Bytes::copy_from_slice(part.as_bytes()))));
+    let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
+    let response = Response::builder().header("content-type", "application/json").body(body).unwrap();
+    let (encoding, pool) = (encoding(true), pool());
+    let asked = encoding.asked(&Request::get("/").header("accept", JSON).body(()).unwrap());
+    encoding.encode(asked, || account(&pool, None), response, client).await
+}
+
+#[tokio::test]
+async fn passes_responses_through_above_half_of_the_limit_of_unsent_bytes() {
+    let text = format!("[{}]", [repeated().as_str(); 40].join(","));
+    for (half, kind) in [(text.len(), JSON), (text.len() - 1, "application/json")] {
+        let client = Client::that_may_leave(2 * half as u64);
+        let response = in_two_frames(&text, &client).await;
+        assert_eq!(header(&response, "content-type"), kind);
+        let body = whole(response);
+        let plain = if kind == JSON { decode(&body, 1 << 20).unwrap() } else { body.to_vec() };
+        assert!(plain == text.as_bytes(), "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn text_that_was_read_counts_as_unsent_until_it_is_dropped() {
+    let numbers: Vec<_> = (0..10_000).map(|number| number.to_string()).collect();
+    let unrepeated = format!("[{}]", numbers.join(","));
+    let repeated = format!("[{}]", [repeated().as_str(); 40].join(","));
+    let client = Client::that_may_leave(2 * unrepeated.len() as u64);
+    let first = in_two_frames(&unrepeated, &client).await;
+    assert_eq!(header(&first, "content-type"), "application/json");
+    let second = in_two_frames(&repeated, &client).await;
+    is_plain(second, &repeated);
+    let mut body = first.into_body();
+    let mut last = Bytes::new();
+    let mut length = 0;
+    while let Some(frame) = body.frame().await {
+        last = frame.unwrap().into_data().unwrap();
+        length += last.len();
+    }
+    assert_eq!(length, unrepeated.len());
+    drop(body);
+    is_plain(in_two_frames(&repeated, &client).await, &repeated);
+    drop(last);
+    let third = in_two_frames(&repeated, &client).await;
+    assert_eq!(header(&third, "content-type"), JSON);
+}
+
 #[test]
 fn merges_single_byte_chunks() {
     let text = repeated();

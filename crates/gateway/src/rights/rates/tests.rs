@@ -76,6 +76,52 @@ fn callers_addresses_and_networks_have_separate_accounts() {
     assert!(take(&v6(1, 1)) && !take(&v6(1, 2)) && take(&v6(2, 1)));
 }
 
+/// An anonymous client in one of the networks of a block.
+fn in_block(block: u16, network: u16) -> Owner {
+    nobody(Ipv6Addr::new(0x2001, 0xdb8, block, network, 0, 0, 0, 1))
+}
+
+#[test]
+fn a_block_has_sixteen_times_the_rates_of_a_network() {
+    let now = Instant::now();
+    let accounts = Accounts::new(now);
+    let requests = rate("1/h", None);
+    let is_admitted = |block, network| accounts.take(&in_block(block, network), &requests, now).is_ok();
+    assert_eq!((0..100).filter(|network| is_admitted(1, *network)).count(), 16);
+    assert!(is_admitted(2, 0), "another block");
+    assert!(!is_admitted(2, 0), "a network has no more than without a block");
+
+    let at_once = Rate::new(&RateConfig { at_once: Some(2), ..RateConfig::default() });
+    let hold = |network| accounts.take(&in_block(3, network), &at_once, now).map(|(held, _)| held);
+    let held: Vec<_> = (0..100).filter_map(|network| hold(network).ok()).collect();
+    assert_eq!(held.len(), 32);
+    assert_eq!(hold(200).unwrap_err(), Over::AtOnce(32));
+    drop(held);
+    assert!(hold(200).is_ok(), "both permits are released");
+}
+
+#[test]
+fn a_block_pays_for_the_cpu_time_of_its_networks() {
+    let now = Instant::now();
+    let accounts = Accounts::new(now);
+    let cpu = Some("1ms/h".parse().unwrap());
+    let rate = Rate::new(&RateConfig { cpu, ..RateConfig::default() });
+    let (_, bill) = accounts.take(&in_block(1, 1), &rate, now).unwrap();
+    Payer::charge(&*bill.unwrap(), Duration::from_millis(50));
+    assert!(matches!(accounts.take(&in_block(1, 2), &rate, now), Err(Over::Cpu(_))));
+    assert!(accounts.take(&in_block(2, 1), &rate, now).is_ok());
+}
+
+#[test]
+fn requests_above_the_limit_of_a_network_are_not_charged_to_its_block() {
+    let now = Instant::now();
+    let accounts = Accounts::new(now);
+    let rate = rate("1/h", None);
+    let admitted = (0..100).filter(|_| accounts.take(&in_block(1, 1), &rate, now).is_ok());
+    assert_eq!(admitted.count(), 1);
+    assert!(accounts.take(&in_block(1, 2), &rate, now).is_ok());
+}
+
 #[test]
 fn a_caller_in_cpu_debt_waits_until_it_is_earned() {
     let start = Instant::now();

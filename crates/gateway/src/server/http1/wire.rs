@@ -5,7 +5,7 @@
 //! and never while polling another body, which might poll this one in turn.
 
 use std::future::poll_fn;
-use std::io::{self, Cursor};
+use std::io;
 use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,10 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
-use services::Body;
 use services::body::{Error, empty};
 use services::http1::{Decoder, Framing, Input, Part};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, join, split};
+use services::{Body, RewoundStream};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::head::{self, Head};
 use crate::refusal::Refusal;
@@ -201,11 +201,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
     }
 
     /// Takes the connection, which is no longer HTTP, together with the bytes that were read from it already.
-    pub(super) fn take(&self) -> Option<impl AsyncRead + AsyncWrite + Unpin + use<S>> {
+    pub(super) fn take(&self) -> Option<RewoundStream<S>> {
         let mut wire = self.lock();
-        let begun = Cursor::new(wire.input.take_all());
-        let (reader, writer) = split(wire.stream.take()?);
-        Some(join(begun.chain(reader), writer))
+        // The emptied input would hold its buffer for as long as the tunnel.
+        let begun = mem::take(&mut wire.input).take_all();
+        Some(RewoundStream::new(wire.stream.take()?, begun))
     }
 }
 

@@ -24,6 +24,7 @@ struct Incoming {
     /// The number of bytes to come if the head contains the length, which h2 enforces.
     left: Option<u64>,
     has_data: bool,
+    stream_id: u32,
     traffic: Arc<Traffic>,
 }
 
@@ -33,7 +34,9 @@ pub(super) fn incoming(head: &HeaderMap, stream: RecvStream, traffic: &Arc<Traff
         return empty();
     }
     let left = content_length(head).ok().flatten();
-    Incoming { stream, left, has_data: true, traffic: Arc::clone(traffic) }.boxed_unsync()
+    let stream_id = stream.stream_id().into();
+    traffic.unread().begin_body(stream_id);
+    Incoming { stream, left, has_data: true, stream_id, traffic: Arc::clone(traffic) }.boxed_unsync()
 }
 
 impl http_body::Body for Incoming {
@@ -51,6 +54,9 @@ impl http_body::Body for Incoming {
             if let Some(data) = ready!(self.stream.poll_data(context)).transpose()? {
                 self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
                 self.traffic.note_useful(data.len());
+                if !data.is_empty() {
+                    self.traffic.unread().note_frame_read(self.stream_id);
+                }
                 // The reader has the data now, so the client may send as much again.
                 self.stream.flow_control().release_capacity(data.len())?;
                 budget.made_progress();
@@ -73,5 +79,11 @@ impl http_body::Body for Incoming {
 
     fn size_hint(&self) -> SizeHint {
         self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.traffic.unread().end_body(self.stream_id);
     }
 }

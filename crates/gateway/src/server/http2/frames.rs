@@ -4,45 +4,74 @@
 //! of DATA costs almost nothing. A byte of a head can refer to a field (RFC 7541, section 6.1), which takes 60 to
 //! 150 ns. For SETTINGS, h2 visits each stream, which takes up to 10 us, and a client has no reason to change its
 //! settings again and again.
+//!
+//! Field blocks are also scanned for the memory that they make h2 keep (`field_blocks.rs`).
+
+use super::field_blocks::FieldBlockScanner;
 
 /// The weight of a byte of any frame but DATA, whose bytes have the weight 1.
 const BYTE_WEIGHT: u64 = 4;
 /// The number of bytes that SETTINGS count as, beside their own.
 const SETTINGS_BYTES: u64 = 1 << 10;
-/// The lengths of the parts of a frame's head: length and type, then flags and stream.
-const HEAD_START: usize = 4;
-const HEAD_REST: usize = 5;
+/// The length of a frame's head: length, type, flags and stream.
+const HEAD: usize = 9;
 /// The length of a client's preface, which precedes its frames.
 const PREFACE: usize = 24;
 
 /// Types of frames.
 const DATA: u8 = 0;
+const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
+const PUSH_PROMISE: u8 = 5;
+const CONTINUATION: u8 = 9;
+/// Flags of frames with a field block, and the lengths of what precedes it, beside the length of the padding.
+const PADDED: u8 = 0x8;
+const PRIORITY: u8 = 0x20;
+const PRIORITY_FIELDS: usize = 5;
+const PROMISED_STREAM: usize = 4;
 
 /// The position in the bytes that a client sends.
 #[derive(Debug)]
 pub(in crate::server) struct FrameScanner {
-    /// The start of a frame's head, and the number of its bytes that have arrived.
-    head: [u8; HEAD_START],
+    /// The head of the last frame, and the number of bytes of the next one that have arrived.
+    head: [u8; HEAD],
     arrived: usize,
     /// The number of bytes until the next frame, and the weight of each.
     left: usize,
     weight: u64,
+    /// The bytes of the frame before its part of a field block, and the numbers of bytes that are left of both.
+    prefix: u64,
+    prefix_left: usize,
+    fragment_left: usize,
+    blocks: FieldBlockScanner,
 }
 
 /// The bytes that fit in a turn, and their cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::server) struct Scanned {
     pub(in crate::server) bytes: usize,
     /// The part of a turn that they take.
     pub(super) weight: u64,
     /// The number of bytes that they count as if they are useless.
     pub(super) cost: u64,
+    /// The estimated number of bytes that h2's table of fields keeps after them.
+    pub(super) retained: u64,
+    /// The stream of each DATA frame that starts in them and is not empty.
+    pub(super) data_streams: Vec<u32>,
 }
 
 impl Default for FrameScanner {
     fn default() -> Self {
-        Self { head: [0; HEAD_START], arrived: 0, left: PREFACE, weight: BYTE_WEIGHT }
+        Self {
+            head: [0; HEAD],
+            arrived: 0,
+            left: PREFACE,
+            weight: BYTE_WEIGHT,
+            prefix: 0,
+            prefix_left: 0,
+            fragment_left: 0,
+            blocks: FieldBlockScanner::default(),
+        }
     }
 }
 
@@ -51,37 +80,103 @@ impl FrameScanner {
     pub(in crate::server) fn scan(&mut self, bytes: &[u8], room: u64) -> Scanned {
         let mut scanned = Scanned::default();
         let mut rest = bytes;
-        while scanned.weight < room
-            && let Some((byte, behind)) = rest.split_first()
-        {
+        while scanned.weight < room && !rest.is_empty() {
             if self.left > 0 {
                 let fitting = (room - scanned.weight).div_ceil(self.weight);
                 let count = self.left.min(rest.len()).min(usize::try_from(fitting).unwrap_or(usize::MAX));
+                let (part, behind) = rest.split_at(count);
                 scanned.add(count, self.weight);
                 self.left -= count;
-                rest = &rest[count..];
+                self.scan_payload(part);
+                rest = behind;
                 continue;
             }
-            scanned.add(1, BYTE_WEIGHT);
-            self.head[self.arrived] = *byte;
-            self.arrived += 1;
-            if self.arrived == HEAD_START {
+            let (part, behind) = rest.split_at(rest.len().min(HEAD - self.arrived));
+            scanned.add(part.len(), BYTE_WEIGHT);
+            self.blocks.skip(part.len());
+            self.head[self.arrived..][..part.len()].copy_from_slice(part);
+            self.arrived += part.len();
+            if self.arrived == HEAD {
                 self.begin_frame(&mut scanned);
             }
             rest = behind;
         }
+        scanned.retained = self.blocks.retained();
         scanned
     }
 
     fn begin_frame(&mut self, scanned: &mut Scanned) {
-        let [a, b, c, kind] = self.head;
+        let [a, b, c, kind, flags, stream @ ..] = self.head;
         self.arrived = 0;
-        self.left = HEAD_REST + u32::from_be_bytes([0, a, b, c]) as usize;
+        self.left = u32::from_be_bytes([0, a, b, c]) as usize;
         self.weight = if kind == DATA { 1 } else { BYTE_WEIGHT };
-        if kind == SETTINGS {
-            scanned.weight += SETTINGS_BYTES * BYTE_WEIGHT;
-            scanned.cost += SETTINGS_BYTES;
+        self.prefix = 0;
+        self.prefix_left = 0;
+        self.fragment_left = 0;
+        match kind {
+            DATA if self.left > 0 => scanned.data_streams.push(stream_id(stream)),
+            SETTINGS => {
+                scanned.weight += SETTINGS_BYTES * BYTE_WEIGHT;
+                scanned.cost += SETTINGS_BYTES;
+            }
+            // h2 reads the field block of PUSH_PROMISE before it refuses the frame.
+            HEADERS | PUSH_PROMISE => {
+                self.blocks.begin_block();
+                self.prefix_left = usize::from(flags & PADDED != 0) + behind_pad_length(kind, flags);
+                self.fragment_left = self.left.saturating_sub(self.prefix_left);
+            }
+            CONTINUATION => self.fragment_left = self.left,
+            _ => {}
         }
+    }
+
+    /// Scans bytes behind a frame's head.
+    fn scan_payload(&mut self, part: &[u8]) {
+        let mut rest = part;
+        while self.prefix_left > 0
+            && let Some((byte, behind)) = rest.split_first()
+        {
+            self.prefix = (self.prefix << 8) | u64::from(*byte);
+            self.prefix_left -= 1;
+            self.blocks.skip(1);
+            rest = behind;
+            if self.prefix_left == 0 {
+                self.end_prefix();
+            }
+        }
+        let (fragment, behind) = rest.split_at(self.fragment_left.min(rest.len()));
+        self.fragment_left -= fragment.len();
+        self.blocks.scan(fragment);
+        self.blocks.skip(behind.len());
+    }
+
+    /// Excludes the padding from the field block, or all of it if h2 does not read it.
+    fn end_prefix(&mut self) {
+        let [_, _, _, kind, flags, stream @ ..] = self.head;
+        let behind = behind_pad_length(kind, flags);
+        if flags & PADDED != 0 {
+            let padding = usize::from(self.prefix.to_be_bytes()[7 - behind]);
+            self.fragment_left = self.fragment_left.saturating_sub(padding);
+        }
+        // A stream that depends on itself is reset without a look at its field block.
+        let [_, _, _, dependency @ .., _] = self.prefix.to_be_bytes();
+        if behind == PRIORITY_FIELDS && stream_id(dependency) == stream_id(stream) {
+            self.fragment_left = 0;
+        }
+    }
+}
+
+/// Returns the number of a stream, without the reserved bit (RFC 9113, section 4.1).
+fn stream_id(bytes: [u8; 4]) -> u32 {
+    u32::from_be_bytes(bytes) & (u32::MAX >> 1)
+}
+
+/// Returns the number of bytes between the length of the padding and the field block.
+fn behind_pad_length(kind: u8, flags: u8) -> usize {
+    match kind {
+        HEADERS if flags & PRIORITY != 0 => PRIORITY_FIELDS,
+        PUSH_PROMISE => PROMISED_STREAM,
+        _ => 0,
     }
 }
 
@@ -98,7 +193,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tests::frames::{HEADERS, frame};
+    use crate::tests::frames::frame;
 
     /// Returns a scanner behind the preface.
     fn scanner() -> FrameScanner {
@@ -133,6 +228,42 @@ mod tests {
         assert!((30..60).contains(&turns), "{turns}");
     }
 
+    #[test]
+    fn finds_the_streams_of_data() {
+        let frames = [(DATA, 1, 1), (DATA, 3, 0), (HEADERS, 5, 9), (DATA, 3 | (1 << 31), 16), (DATA, 1, 9)];
+        let frames = frames.map(|(kind, stream, length)| frame(kind, 0, stream, &vec![0; length])).concat();
+        assert_eq!(scanner().scan(&frames, u64::MAX).data_streams, [1, 3, 1]);
+    }
+
+    #[test]
+    fn finds_field_blocks_in_frames() {
+        const END_HEADERS: u8 = 4;
+        // `:path` with incremental indexing. The same bytes in padding and in other frames are no fields.
+        let path = [0x44, 1, b'/'];
+        let retained = |frames: &[Vec<u8>]| scanner().scan(&frames.concat(), u64::MAX).retained;
+        let head = HEAD as u64;
+        assert_eq!(retained(&[frame(HEADERS, END_HEADERS, 1, &path)]), head + 3);
+        for kind in [DATA, SETTINGS, 6, 8, 42] {
+            assert_eq!(retained(&[frame(kind, 0, 1, &path)]), 0);
+        }
+        let padded = [&[3][..], &path, &path].concat();
+        assert_eq!(retained(&[frame(HEADERS, PADDED, 1, &padded)]), head + 1 + 3);
+        let prioritized = [&[0, 0, 0, 3, 16][..], &path].concat();
+        assert_eq!(retained(&[frame(HEADERS, PRIORITY, 1, &prioritized)]), head + 5 + 3);
+        let both = [&[3, 0x80, 0, 0, 3, 16][..], &path, &path].concat();
+        assert_eq!(retained(&[frame(HEADERS, PADDED | PRIORITY, 1, &both)]), head + 6 + 3);
+        // h2 does not read the field block of a stream that depends on itself.
+        assert_eq!(retained(&[frame(HEADERS, PRIORITY, 3, &prioritized)]), 0);
+        assert_eq!(retained(&[frame(HEADERS, PADDED | PRIORITY, 3, &both)]), 0);
+        let promise = [&[3, 0, 0, 0, 2][..], &path, &path].concat();
+        assert_eq!(retained(&[frame(PUSH_PROMISE, PADDED, 1, &promise)]), head + 5 + 3);
+        let continued = [frame(HEADERS, 0, 1, &path[..2]), frame(CONTINUATION, END_HEADERS, 1, &path[2..])];
+        assert_eq!(retained(&continued), 2 * head + 3);
+        // A frame that is shorter than its prefix.
+        let short = [frame(HEADERS, PADDED | PRIORITY, 1, &[0]), frame(DATA, 0, 1, &path)];
+        assert_eq!(retained(&short), 0);
+    }
+
     proptest! {
         #[test]
         fn counts_the_same_however_the_bytes_are_cut(
@@ -149,8 +280,36 @@ mod tests {
                 sum.bytes += scanned.bytes;
                 sum.weight += scanned.weight;
                 sum.cost += scanned.cost;
+                sum.retained = scanned.retained;
+                sum.data_streams.extend(scanned.data_streams);
             }
             prop_assert_eq!(sum, whole);
         }
+
+        #[test]
+        fn finds_the_same_fields_however_the_bytes_are_cut(
+            frames in prop::collection::vec((0_u8..11, any::<u8>(), 0_u8..3, field_blocks()), 0..20),
+            cut in 1_usize..50,
+            room in 1_u64..5_000,
+        ) {
+            let frames = frames.iter().flat_map(|(kind, flags, stream, payload)| {
+                frame(*kind, *flags, (*stream).into(), payload)
+            });
+            let bytes: Vec<u8> = frames.collect();
+            let whole = scanner().scan(&bytes, u64::MAX);
+            let (mut scanner, mut rest, mut retained) = (scanner(), &bytes[..], 0);
+            while !rest.is_empty() {
+                let scanned = scanner.scan(&rest[..rest.len().min(cut)], room);
+                rest = &rest[scanned.bytes..];
+                retained = scanned.retained;
+            }
+            prop_assert_eq!(retained, whole.retained);
+        }
+    }
+
+    /// Payloads that consist of bytes with a meaning in field blocks, for the most part.
+    fn field_blocks() -> impl Strategy<Value = Vec<u8>> {
+        let bytes = prop::sample::select(vec![0, 1, 2, 0x40, 0x41, 0x44, 0x7e, 0x7f, 0x81, 0x82, 0xb9, b':']);
+        prop::collection::vec(prop_oneof![4 => bytes, 1 => any::<u8>()], 0..100)
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Mutex;
 
+use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::time::Instant;
 
@@ -146,6 +147,48 @@ async fn treats_many_cancelled_requests_as_a_flood() {
     assert_eq!(traffic.seen().under_way, 0);
 }
 
+#[test]
+fn ends_a_connection_with_a_large_table_in_two_steps() {
+    let traffic = Traffic::default();
+    for (retained, verdict) in [
+        (traffic::MAX_RETAINED / 3, (false, false)),
+        (traffic::MAX_RETAINED / 3 + 1, (true, false)),
+        (traffic::MAX_RETAINED, (true, false)),
+        (traffic::MAX_RETAINED + 1, (true, true)),
+    ] {
+        traffic.note_read(frames::Scanned { retained, ..frames::Scanned::default() });
+        assert_eq!((traffic.retains_much(), traffic.is_flood()), verdict, "{retained}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ends_connections_whose_table_keeps_long_heads() {
+    // Indexed fields, an authority, `:path` with incremental indexing, and the length of 16,000 bytes of a field
+    // (RFC 7541, sections 5.1, 6.1 and 6.2).
+    let fields = [0x82, 0x86, 0x01, 1, b'a', 0x44, 1, b'/', 0, 1, b'x', 0x7f, 0x81, 0x7c];
+    let head = [&fields[..], &[b'x'; 16_000]].concat();
+    let mut peer = unanswered().await;
+    for number in 0..300 {
+        let request = frame(HEADERS, END_STREAM | END_HEADERS, 2 * number + 1, &head);
+        if peer.write_all(&request).await.is_err() {
+            break;
+        }
+    }
+    // NO_ERROR, and then ENHANCE_YOUR_CALM (RFC 9113, section 7).
+    assert_eq!(goaway_codes(&mut peer).await, [0, 11]);
+}
+
+/// Reads to the end of the connection. Returns the error codes of its GOAWAY frames.
+async fn goaway_codes(peer: &mut DuplexStream) -> Vec<u32> {
+    let mut codes = Vec::new();
+    while let Some((kind, _, payload)) = Frames::of(&mut *peer).next().await {
+        if kind == GOAWAY {
+            codes.push(u32::from_be_bytes(payload[4..8].try_into().unwrap()));
+        }
+    }
+    codes
+}
+
 #[tokio::test(start_paused = true)]
 async fn cancels_the_handler_when_the_stream_is_reset() {
     let (dropped, is_dropped) = tokio::sync::oneshot::channel::<()>();
@@ -176,13 +219,15 @@ const PIECE: usize = 16 << 10;
 /// The error for a client that sends more than a window has room for.
 const FLOW_CONTROL_ERROR: u32 = 3;
 
-/// Returns the client's side of a connection whose bodies are never read, once both sides have received each
-/// other's settings.
+/// Returns the client's side of a connection whose bodies are never read, except those of PUT, once both sides have
+/// received each other's settings.
 async fn unread() -> DuplexStream {
     const ACK: u8 = 1;
     let (mut peer, theirs) = duplex(1 << 16);
     let answer = |request: Request<Body>, _| async move {
-        let _request = request;
+        let is_read = request.method() == Method::PUT;
+        let mut body = request.into_body();
+        while is_read && matches!(body.frame().await, Some(Ok(_))) {}
         pending::<Response<Logged>>().await
     };
     tokio::spawn(async move {
@@ -247,4 +292,32 @@ async fn accepts_unread_bodies_only_up_to_the_connection_window() {
         }
     };
     assert_eq!(farewell[4..8], FLOW_CONTROL_ERROR.to_be_bytes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn ends_connections_with_many_unread_frames_in_two_steps() {
+    let mut peer = unread().await;
+    for (method, stream) in [("POST", 1), ("PUT", 3)] {
+        peer.write_all(&frame(HEADERS, END_HEADERS, stream, &head_of(method, "/", &[]))).await.unwrap();
+    }
+    // A long frame refills h2's budget for 63 short ones, on whichever stream it arrives.
+    let short = frame(DATA, 0, 1, b"x").repeat(63);
+    let frames = [short, frame(DATA, 0, 3, &[b'x'; PIECE])].concat();
+    for _ in 0..100 {
+        if peer.write_all(&frames).await.is_err() {
+            break;
+        }
+    }
+    // NO_ERROR, and then ENHANCE_YOUR_CALM (RFC 9113, section 7).
+    assert_eq!(goaway_codes(&mut peer).await, [0, 11]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keeps_connections_whose_frames_are_read() {
+    let mut peer = unread().await;
+    peer.write_all(&frame(HEADERS, END_HEADERS, 1, &head_of("PUT", "/", &[]))).await.unwrap();
+    for _ in 0..100 {
+        peer.write_all(&frame(DATA, 0, 1, b"x").repeat(100)).await.unwrap();
+        is_taken(&mut peer).await;
+    }
 }

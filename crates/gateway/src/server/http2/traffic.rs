@@ -5,11 +5,12 @@
 //! useful ones, as nginx does; SETTINGS count as more (`frames.rs`). A client that cancels requests as soon as they have started also causes wasted
 //! work (CVE-2023-44487, counted as Envoy does).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::frames::Scanned;
+use super::unread::UnreadFrames;
 use crate::server::limiter::{AnswerPermit, LimitReached, RequestPermit};
 
 /// The weight of the frames that are read before other connections get a turn: 32 KiB of DATA, or 8 KiB of heads.
@@ -24,6 +25,12 @@ const REQUEST: u64 = 8 << 10;
 /// outnumber the answered requests.
 const PREMATURE: Duration = Duration::from_secs(1);
 const MAX_PREMATURE: u64 = 200;
+/// The estimated number of bytes that the table of fields may keep. Above a third of it, the connection takes no more
+/// requests: those that its client sends before it learns so must fit as well, a hundred with 16 KiB each.
+pub(super) const MAX_RETAINED: u64 = 3 << 20;
+/// The number of DATA frames that may be unread: as many of 256 bytes as the window of the connection has room for,
+/// each in a buffer of up to 16 KiB. Above half of it, the connection takes no more requests.
+const MAX_UNREAD_FRAMES: u64 = 2 << 10;
 
 /// The counts of one connection.
 #[derive(Debug, Default)]
@@ -37,6 +44,11 @@ pub(in crate::server) struct Traffic {
     under_way: AtomicU64,
     answered: AtomicU64,
     premature: AtomicU64,
+    /// The estimated number of bytes that h2's table of fields keeps: see `field_blocks.rs`.
+    retained: AtomicU64,
+    /// The DATA frames that h2 keeps, and their number at the last count.
+    unread: Mutex<UnreadFrames>,
+    unread_frames: AtomicU64,
 }
 
 /// The counts at a moment.
@@ -70,6 +82,21 @@ impl Traffic {
     pub(in crate::server) fn note_read(&self, scanned: Scanned) {
         self.turn.fetch_add(scanned.weight, Relaxed);
         self.read.fetch_add(scanned.cost, Relaxed);
+        self.retained.store(scanned.retained, Relaxed);
+        if !scanned.data_streams.is_empty() {
+            self.unread().add_arrived(scanned.data_streams);
+        }
+    }
+
+    /// The DATA frames that h2 keeps.
+    pub(super) fn unread(&self) -> MutexGuard<'_, UnreadFrames> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts the DATA frames that h2 keeps, after requests have been accepted.
+    pub(super) fn count_unread(&self) {
+        let unread_frames = self.unread().count();
+        self.unread_frames.store(unread_frames, Relaxed);
     }
 
     /// Counts bytes of a body that were received or sent.
@@ -91,11 +118,19 @@ impl Traffic {
         Seen { read, begun, under_way }
     }
 
+    /// Whether the connection should end for the memory that its table of fields or its unread frames keep.
+    pub(super) fn retains_much(&self) -> bool {
+        self.retained.load(Relaxed) > MAX_RETAINED / 3
+            || self.unread_frames.load(Relaxed) > MAX_UNREAD_FRAMES / 2
+    }
+
     /// Whether the traffic amounts to a flood.
     pub(super) fn is_flood(&self) -> bool {
         let premature = self.premature.load(Relaxed);
         self.read.load(Relaxed) / PART > self.useful.load(Relaxed) + USELESS
             || (premature > MAX_PREMATURE && premature > self.answered.load(Relaxed))
+            || self.retained.load(Relaxed) > MAX_RETAINED
+            || self.unread_frames.load(Relaxed) > MAX_UNREAD_FRAMES
     }
 }
 

@@ -1,8 +1,11 @@
 //! Tests of each limit at its bound and one above it, and of the release of all permits.
 
-use services::Bytes;
+use std::net::SocketAddr;
+
+use services::{Budget, Bytes, Problem};
 
 use super::*;
+use crate::client::{Client, Link};
 
 const HERE: &str = "192.0.2.1";
 
@@ -15,6 +18,8 @@ fn limits() -> ConnectionsConfig {
         requests_per_address: 2,
         request_bodies: Bytes(150),
         request_bodies_per_address: Bytes(100),
+        received: Bytes(150),
+        received_per_address: Bytes(100),
         unsent: Bytes(300),
         unsent_per_address: Bytes(200),
         unsent_per_connection: Bytes(100),
@@ -25,9 +30,9 @@ fn connect(limiter: &Arc<ClientLimiter>, address: &str) -> Result<Arc<Connection
     limiter.connect(address.parse().unwrap(), false, &limits()).map(Arc::new)
 }
 
-fn all(limiter: &ClientLimiter) -> [u64; 6] {
-    let Usage { connections, handshakes, requests, bodies, unsent, answers } = &limiter.all;
-    [connections, handshakes, requests, bodies, unsent, answers].map(|count| count.load(Relaxed))
+fn all(limiter: &ClientLimiter) -> [u64; 7] {
+    let Usage { connections, handshakes, requests, bodies, unsent, answers, received } = &limiter.all;
+    [connections, handshakes, requests, bodies, unsent, answers, received].map(|count| count.load(Relaxed))
 }
 
 #[test]
@@ -40,7 +45,7 @@ fn limits_connections_by_address_and_in_total() {
     assert_eq!(connect(&limiter, "192.0.2.4").unwrap_err(), LimitReached::Connections);
     drop(others);
     drop(first);
-    assert_eq!(all(&limiter), [0; 6]);
+    assert_eq!(all(&limiter), [0; 7]);
     assert!(limiter.networks().is_empty(), "networks without connections are forgotten");
 }
 
@@ -105,7 +110,7 @@ fn a_block_of_ipv6_networks_has_other_limits_as_well() {
     assert!(connected[1].is_crowded());
     drop(handshakes);
     drop((bodies, kept, requests, one_more, connected));
-    assert_eq!(all(&limiter), [0; 6]);
+    assert_eq!(all(&limiter), [0; 7]);
 }
 
 #[test]
@@ -119,7 +124,7 @@ fn only_total_limits_apply_to_trusted_proxies() {
     let kept: Vec<_> = connections[..3].iter().map(|connection| connection.keep(100).unwrap()).collect();
     assert_eq!(connections[3].keep(1).unwrap_err(), LimitReached::Unsent);
     drop((requests, kept, connections));
-    assert_eq!(all(&limiter), [0; 6]);
+    assert_eq!(all(&limiter), [0; 7]);
 }
 
 #[test]
@@ -170,7 +175,7 @@ fn limits_bytes_of_request_bodies_by_address_and_in_total() {
 #[test]
 fn request_bodies_behind_a_trusted_proxy_count_for_the_client() {
     let limiter = Arc::new(ClientLimiter::default());
-    let proxy = limiter.connect("192.0.2.9".parse().unwrap(), true, &limits()).unwrap();
+    let proxy = limiter.connect("192.0.2.9".parse().unwrap(), true, &limits()).map(Arc::new).unwrap();
     let of = |client: &str| proxy.body_of(client.parse().unwrap());
     let direct = connect(&limiter, HERE).unwrap().body();
     let bodies = [of(HERE), of(HERE), of("192.0.2.2")];
@@ -182,8 +187,79 @@ fn request_bodies_behind_a_trusted_proxy_count_for_the_client() {
     drop(direct);
     bodies[1].hold(20).unwrap();
     drop((bodies, proxy));
-    assert_eq!(all(&limiter), [0; 6]);
+    assert_eq!(all(&limiter), [0; 7]);
     assert!(limiter.networks().is_empty(), "networks without bodies are forgotten");
+}
+
+#[test]
+fn request_bodies_of_a_trusted_proxy_that_names_no_client_count_for_the_proxy() {
+    let limiter = Arc::new(ClientLimiter::default());
+    let address = HERE.parse().unwrap();
+    let proxy = limiter.connect(address, true, &limits()).map(Arc::new).unwrap();
+    let client = Client::new(SocketAddr::new(address, 1), Arc::new(Link::new(None, Some(proxy))));
+    let [first, second] = [client.body_permit().unwrap(), client.body_permit().unwrap()];
+    first.hold(100).unwrap();
+    assert_eq!(second.hold(1).unwrap_err(), LimitReached::BodiesPerAddress);
+    drop(first);
+    second.hold(1).unwrap();
+    drop((second, client));
+    assert_eq!(all(&limiter), [0; 7]);
+    assert!(limiter.networks().is_empty(), "networks without bodies are forgotten");
+}
+
+#[test]
+fn limits_bytes_of_services_responses_by_address_and_in_total() {
+    let limiter = Arc::new(ClientLimiter::default());
+    let connection = connect(&limiter, HERE).unwrap();
+    let accounts = connection.response_accounts();
+    let of = |client: &str| accounts.open(client.parse().unwrap());
+    let [first, second, other] = [of(HERE), of(HERE), of("192.0.2.2")];
+    assert!(first.try_hold(60) && second.try_hold(40));
+    assert!(!second.try_hold(41), "above the limit of the address");
+    assert!(first.try_hold(60), "these bytes are counted already");
+    assert!(other.try_hold(50));
+    assert!(!other.try_hold(51), "above the limit of all");
+    // Work for a request may outlast its connection, which does not count any more.
+    drop(connection);
+    assert_eq!(all(&limiter), [0, 0, 0, 0, 0, 0, 150]);
+    drop(first);
+    assert!(second.try_hold(100));
+    drop((second, other));
+    // A request that is the only one may have more, since its route limits it.
+    let only = of(HERE);
+    assert!(only.try_hold(1_000) && !of(HERE).try_hold(1));
+    drop(only);
+    assert_eq!(all(&limiter), [0; 7]);
+    assert!(limiter.networks().is_empty(), "networks without responses are forgotten");
+    let counts: Vec<_> =
+        LIMITS.iter().zip(&limiter.refused).map(|((limit, _), count)| (*limit, count)).collect();
+    for limit in [LimitReached::Received, LimitReached::ReceivedPerAddress] {
+        assert!(counts.iter().any(|(one, count)| *one == limit && count.load(Relaxed) > 0), "{limit}");
+    }
+}
+
+#[test]
+fn services_responses_count_for_the_client_of_the_request_and_its_parts() {
+    const LONG: u64 = (64 << 10) + 1;
+    let limiter = Arc::new(ClientLimiter::default());
+    let proxy = limiter.connect("192.0.2.9".parse().unwrap(), true, &limits()).map(Arc::new).unwrap();
+    let client =
+        Client::new(SocketAddr::new(HERE.parse().unwrap(), 0), Arc::new(Link::new(None, Some(proxy))));
+    let unlimited = || Budget::new(std::time::Duration::from_secs(3600), 1, u64::MAX, 1);
+    let [first, second] = [client.charge(unlimited()), client.charge(unlimited())];
+    let part = unlimited().part_of(&second);
+    first.receive(LONG - 1).unwrap();
+    assert!(limiter.networks().is_empty(), "short responses are not counted");
+    first.receive(1).unwrap();
+    for budget in [&second, &part] {
+        assert_eq!(budget.receive(LONG).unwrap_err().code(), "answer-unfinished");
+    }
+    unlimited().receive(LONG).expect("a request without a client is not counted");
+    drop(first);
+    part.receive(LONG).unwrap();
+    drop((second, part, client));
+    assert_eq!(all(&limiter), [0; 7]);
+    assert!(limiter.networks().is_empty(), "networks without responses are forgotten");
 }
 
 #[test]
@@ -206,6 +282,23 @@ fn limits_unsent_bytes_by_connection_by_address_and_in_total() {
     assert_eq!(two[1].keep(1).unwrap_err(), LimitReached::UnsentPerAddress);
     drop(large);
     assert!(two[1].keep(1).is_ok());
+}
+
+#[test]
+fn limits_bytes_of_responses_that_are_read_first_to_half_of_the_unsent_bytes() {
+    let limiter = Arc::new(ClientLimiter::default());
+    let two = [connect(&limiter, HERE).unwrap(), connect(&limiter, HERE).unwrap()];
+    let first = two[0].keep_buffered(50).unwrap();
+    assert_eq!(two[0].keep_buffered(1).unwrap_err(), LimitReached::UnsentPerConnection);
+    let second = two[0].keep(30).unwrap();
+    assert_eq!(two[1].keep_buffered(21).unwrap_err(), LimitReached::UnsentPerAddress);
+    let third = two[1].keep_buffered(20).unwrap();
+    let other = [connect(&limiter, "192.0.2.2").unwrap(), connect(&limiter, "192.0.2.3").unwrap()];
+    let fourth = other[0].keep_buffered(50).unwrap();
+    assert_eq!(other[1].keep_buffered(1).unwrap_err(), LimitReached::Unsent);
+    assert!(other[1].keep(100).is_ok(), "there is room for what is sent");
+    drop((first, second, third, fourth));
+    assert_eq!(all(&limiter)[4], 0);
 }
 
 #[test]
@@ -233,5 +326,5 @@ fn limits_bytes_of_answers_over_http2_by_address_and_in_total() {
     let kept = connection.keep(100).unwrap();
     assert_eq!(limiter.unsent_bytes(), 2_000);
     drop((free, first, second, kept, here, there, connection));
-    assert_eq!(all(&limiter), [0; 6]);
+    assert_eq!(all(&limiter), [0; 7]);
 }

@@ -91,6 +91,16 @@ impl Files {
             .with_no_client_auth()
     }
 
+    /// A client with this chain, and its key in PEM.
+    fn client_with_chain(&self, chain: Vec<CertificateDer<'static>>, key: &str) -> ClientConfig {
+        ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(self.authority.roots())
+            .with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap())
+            .unwrap()
+    }
+
     /// A client with a certificate of this authority.
     fn known_client(
         &self,
@@ -140,8 +150,12 @@ fn shake_with(
     for _ in 0..10 {
         let mut bytes = Vec::new();
         client.write_tls(&mut bytes).unwrap();
-        server.read_tls(&mut &bytes[..]).unwrap();
-        server.process_new_packets().map_err(|error| format!("server: {error}"))?;
+        // A long message is read in several parts.
+        let mut unread = &bytes[..];
+        while !unread.is_empty() {
+            server.read_tls(&mut unread).unwrap();
+            server.process_new_packets().map_err(|error| format!("server: {error}"))?;
+        }
         bytes.clear();
         server.write_tls(&mut bytes).unwrap();
         client.read_tls(&mut &bytes[..]).unwrap();
@@ -286,19 +300,29 @@ fn refuses_client_certificates_with_more_than_two_intermediate_ones() {
     let cert = CertificateDer::from_pem_slice(cert.as_bytes()).unwrap();
     // The others aren't needed, so that webpki would accept any number of them.
     let shaken = |count: usize| {
-        let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(files.authority.roots())
-            .with_client_auth_cert(
-                vec![cert.clone(); 1 + count],
-                PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap(),
-            )
-            .unwrap();
+        let client = files.client_with_chain(vec![cert.clone(); 1 + count], &key);
         shake(&tls, client, "shop.example").map(drop)
     };
     assert_eq!(shaken(2), Ok(()));
     let error = shaken(3).unwrap_err();
+    assert!(error.starts_with("server: invalid peer certificate"), "{error}");
+}
+
+#[test]
+fn refuses_client_certificates_with_long_chains() {
+    const LIMIT: usize = 16 << 10;
+    let mut files = Files::new(&[&["shop.example"]]);
+    files.ask_clients(false);
+    let tls = files.tls();
+    let (cert, key) = files.authority.vouch(&["checkout.internal"], |_| {});
+    let cert = CertificateDer::from_pem_slice(cert.as_bytes()).unwrap();
+    // The intermediate certificate isn't needed, so that webpki does not parse it.
+    let shaken = |bytes: usize| {
+        let chain = vec![cert.clone(), CertificateDer::from(vec![0_u8; bytes - cert.len()])];
+        shake(&tls, files.client_with_chain(chain, &key), "shop.example").map(drop)
+    };
+    assert_eq!(shaken(LIMIT), Ok(()));
+    let error = shaken(LIMIT + 1).unwrap_err();
     assert!(error.starts_with("server: invalid peer certificate"), "{error}");
 }
 
