@@ -4,6 +4,7 @@
 //! that exceeds it. `hostile --binary orfa --bounds` prints the table for the page.
 
 mod filters;
+mod queries;
 mod table;
 
 use std::fmt::Write;
@@ -13,7 +14,8 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// All rows of the table.
-pub static BOUNDS: LazyLock<Vec<Bound>> = LazyLock::new(|| [table::ROWS, filters::ROWS].concat());
+pub static BOUNDS: LazyLock<Vec<Bound>> =
+    LazyLock::new(|| [table::ROWS, queries::ROWS, filters::ROWS].concat());
 
 /// A structure that holds bytes from outside, and its bound.
 #[derive(Clone, Copy, Debug)]

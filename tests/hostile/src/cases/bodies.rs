@@ -18,6 +18,9 @@ const ANSWER: Holds = &[("query body", 2), ("memory held for a program", 2), ("e
 /// The memory of an aggregate with a long response of a service.
 const AGGREGATE: Holds = &[("bytes received by an aggregate", 1), ("memory of an aggregate", 1)];
 
+/// The memory of an answer that is deduplicated.
+const DEDUPLICATED: Holds = &[("answer to be deduplicated", 2), ("deduplication of an answer", 1)];
+
 pub(super) const CASES: &[Case] = &[
     case!(
         "bodies/answer that is hard to compress with gzip",
@@ -55,7 +58,51 @@ pub(super) const CASES: &[Case] = &[
         [Ending::Answer(200)],
         AGGREGATE
     ),
+    case!(
+        "bodies/deduplication of many short objects",
+        |it| deduplicated(&it, 120_000),
+        [Ending::Answer(200)],
+        DEDUPLICATED
+    ),
+    case!(
+        "bodies/deduplication of more objects than its limit",
+        |it| deduplicated(&it, 300_000),
+        [Ending::Answer(200)],
+        DEDUPLICATED
+    ),
+    case!(
+        "bodies/deduplication of nested arrays",
+        |it| deduplicated_arrays(&it),
+        [Ending::Answer(200)],
+        DEDUPLICATED
+    ),
 ];
+
+/// The preference for a deduplicated answer.
+const DEDUPLICATE: &str = "application/vnd.orfa.dedup+json, application/json;q=0.9";
+
+/// Asks for the deduplicated form of this many objects of 26 bytes. A quarter of them are equal, so that the
+/// form is shorter. Above the limit the answer is plain.
+async fn deduplicated(target: &Target, count: usize) -> Result<Ending> {
+    let object = |number: usize| {
+        let number = if number.is_multiple_of(4) { 0 } else { number };
+        format!(r#"{{"n":"{number:018}"}}"#)
+    };
+    let text = format!("[{}]", (0..count).map(object).collect::<Vec<_>>().join(","));
+    let answer = target.ask("POST", "/up/body", &[("accept", DEDUPLICATE)], text).await?;
+    let is_plain = !answer.header("content-type").contains("dedup");
+    ensure!(count < 131_072 || is_plain, "too many objects were deduplicated");
+    Ok(Ending::of(&answer))
+}
+
+/// Asks for the deduplicated form of equal objects and seven megabytes of nested arrays, whose index is large.
+async fn deduplicated_arrays(target: &Target) -> Result<Ending> {
+    let nested = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+    let objects = vec![r#"{"n":"000000000000000000"}"#; 40_000].join(",");
+    let text = format!("[{objects},[{}]]", vec![nested.as_str(); 3_500].join(","));
+    let answer = target.ask("POST", "/up/body", &[("accept", DEDUPLICATE)], text).await?;
+    Ok(Ending::of(&answer))
+}
 
 /// Runs a program whose answer is a mebibyte of random digits, without repetitions within the window of gzip.
 async fn hard_to_compress(target: &Target, coding: &str) -> Result<Ending> {

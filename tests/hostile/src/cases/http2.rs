@@ -235,6 +235,12 @@ pub(super) const CASES: &[Case] = &[
         &[("HTTP/2 streams", 1), ("request", 60)]
     ),
     case!(
+        "http2/paths that keep their heads in the table",
+        |it| retained(&it),
+        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::Closed],
+        &[("HTTP/2 table of fields", 1), ("HTTP/2 streams", 1), ("request", 100)]
+    ),
+    case!(
         "http2/trailers of too many fields",
         |it| one(&it, &many_trailers()),
         [Ending::problem(400, "body-malformed")],
@@ -368,6 +374,27 @@ async fn referring(target: &Target) -> Result<Ending> {
     }
     connection.send(&frames).await;
     Ok(connection.ending(1).await)
+}
+
+/// Sends requests with long heads, each with a path that enters the dynamic table, until the gateway ends the
+/// connection. Ignores the GOAWAY that asks for no more requests.
+async fn retained(target: &Target) -> Result<Ending> {
+    let mut connection = FrameConnection::open(target, &[]).await?;
+    // Indexed fields, an authority, `:path` with incremental indexing, and the length of 16,000 bytes of a field
+    // (RFC 7541, sections 5.1, 6.1 and 6.2).
+    let fields = [0x82, 0x86, 0x01, 1, b'a', 0x44, 1, b'/', 0, 1, b'x', 0x7f, 0x81, 0x7c];
+    let head = [&fields[..], &[b'x'; 16_000]].concat();
+    for number in 0..1_000 {
+        if !connection.send(&frame(HEADERS, WHOLE, number * 2 + 1, &head)).await {
+            break;
+        }
+    }
+    while let Some((kind, _, _, payload)) = connection.next().await {
+        if kind == GOAWAY && word(&payload, 4) != 0 {
+            return Ok(Ending::GoAway(word(&payload, 4)));
+        }
+    }
+    Ok(Ending::Closed)
 }
 
 fn many_trailers() -> Vec<u8> {
