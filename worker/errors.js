@@ -16,6 +16,11 @@ const ANSWER = 3;
 const BODY = 5;
 const DECLARATION = 6;
 
+/** The maximum length of an error's message; the rest is dropped, as in the gateway. */
+const MESSAGE = 8 << 10;
+/** The maximum length of a stack. The beginning of a longer one, which repeats the message, is dropped. */
+const STACK = 16 << 10;
+
 /** The key under which an error of the worker contains its call site. */
 export const SITE = Symbol("site");
 
@@ -46,14 +51,15 @@ export function describe(error) {
 
 function described(error) {
   if (!(error instanceof Error)) {
-    return { kind: THREW, site: 0, status: 0, message: `thrown: ${inspect(error, { depth: 2 })}`, stack: "" };
+    const message = `thrown: ${inspect(error, { depth: 2 })}`.slice(0, MESSAGE);
+    return { kind: THREW, site: 0, status: 0, message, stack: "" };
   }
   const kind = kindOf(error);
   return {
     kind,
     site: error[SITE] >>> 0,
     status: kind === RESOURCE || kind === DECLARATION ? /** @type {ResourceError} */ (error).status & 0xffff : kind === BODY ? 400 : 0,
-    message: kind === THREW ? String(error) : String(error.message),
+    message: String(kind === THREW ? error : error.message).slice(0, MESSAGE),
     stack: stackOf(error),
   };
 }
@@ -64,7 +70,7 @@ function described(error) {
  */
 export function stackOf(error) {
   const lines = String(error.stack ?? "").split("\n");
-  return lines.filter((line) => !line.includes(OWN)).join("\n").replaceAll(", <anonymous>:", ":");
+  return lines.filter((line) => !line.includes(OWN)).join("\n").replaceAll(", <anonymous>:", ":").slice(-STACK);
 }
 
 function kindOf(error) {

@@ -32,7 +32,8 @@
 //              text headers | body] | [text changes] | u32 microseconds
 // 72 FAIL      run; u8 kind (0 threw, 1 ResourceError, 2 StateError, 3 invalid answer, 4 over its CPU time,
 //              5 the request's body is not valid JSON, 6 a declaration was refused, 7 the handler damaged the worker,
-//              which ends) | u32 site (0 none) | u16 status (0 none) | text message | text stack
+//              which ends; with run 0 if the run is unknown) | u32 site (0 none) | u16 status (0 none) |
+//              text message | text stack
 // 73 LOG       run; u8 level (0 debug, 1 info, 2 warn, 3 error) | text
 // 74 PONG      run = n
 // 75 STUCK     run (0 unknown); u32 milliseconds, from the watchdog's own connection

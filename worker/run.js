@@ -15,7 +15,7 @@ const PASSES = 1;
 const UNREAD = 2;
 
 /** The kind of a failure whose handler damaged the worker, whatever it threw. */
-const DAMAGED = 7;
+export const DAMAGED = 7;
 
 const HAS_ANSWER = 1;
 const HAS_CHANGES = 2;

@@ -15,16 +15,16 @@ import process from "node:process";
 import { inherited } from "./connection.js";
 import { DeclarationError, SITE, describe } from "./errors.js";
 import {
-  BROKEN, CANCEL, Cursor, DONE, FORGET, HELLO, INSTANCE, Inbox, JSON_ASCII, JSON_TEXT, LOAD, Outbox, PING, PONG, READY,
-  RUN, STATE,
+  BROKEN, CANCEL, Cursor, DONE, FAIL, FORGET, HELLO, INSTANCE, Inbox, JSON_ASCII, JSON_TEXT, LOAD, Outbox, PING, PONG,
+  READY, RUN, STATE,
 } from "./frames.js";
 import { guard } from "./guard.js";
-import { lockObject, lockShared } from "./intrinsics.js";
+import { checkShared, isDamaged, lockObject, lockShared } from "./intrinsics.js";
 import { ERROR, log, takeConsole } from "./log.js";
 import { Program, restored } from "./program.js";
 import { Query } from "./query.js";
 import { ResourceError } from "./resource.js";
-import { PASS, Run } from "./run.js";
+import { DAMAGED, PASS, Run } from "./run.js";
 import { Slots } from "./slots.js";
 import { Cells } from "./state.js";
 import { Turn } from "./turn.js";
@@ -117,6 +117,18 @@ export class Worker {
     this.#socket?.end(this.#ended);
   }
 
+  /**
+   * Reports damage that is found before a run's code executes, and ends the worker. The cause is the run whose code
+   * executed before, if that has not ended; otherwise it is unknown.
+   */
+  #closeDamaged() {
+    this.turn.leave();
+    if (this.#isClosing) return;
+    this.sendAnswers();
+    this.outbox.begin(FAIL, 0).u8(DAMAGED).u32(0).u16(0).text("").text("").end();
+    this.close();
+  }
+
   nextCall() {
     this.#calls = (this.#calls + 1) >>> 0;
     return this.#calls;
@@ -135,6 +147,10 @@ export class Worker {
   /** Dispatches frames; after a frame that resumes a run, all of its consequences are processed first. */
   #give() {
     while (!this.#isClosing && this.#inbox.next(this.#cursor)) {
+      if (isDamaged()) {
+        this.#closeDamaged();
+        break;
+      }
       if (this.#takeSafely(this.#cursor)) return this.#goOn();
     }
     this.turn.leave();
@@ -149,6 +165,7 @@ export class Worker {
   /** Calls a callback for a run, in a turn of its own. */
   callBack(run, callback, all) {
     if (this.turn.active) return Reflect.apply(callback, undefined, all);
+    if (isDamaged()) return this.#closeDamaged();
     this.turn.begin();
     this.turn.enter(run);
     try {
@@ -224,6 +241,7 @@ export class Worker {
       const program = new Program(name, folder, described);
       if (described.settings?.stuck > 0) this.#watched[SPAN] = described.settings.stuck;
       await program.start(code);
+      checkShared();
       lockShared();
       this.programs.set(number, program);
       this.outbox.begin(READY, number).end();

@@ -373,6 +373,30 @@ test("a run that damages its worker is reported as the cause, whatever it throws
   }
 });
 
+test("damage by code of a run that has ended is not reported as that of the next run, which does not begin", async (t) => {
+  const g = await gateway(t);
+  const later = plain("(async () => { await 0; delete Object.getPrototypeOf([])[query.name] })(); $r.respond('done')");
+  const program = await g.service([later, plain("console.log('began'); $r.respond('other')")]);
+  assert.equal((await g.run(program, 0, { query: { name: "constructor" } })).body, "done");
+  const next = g.start_run(program, 1);
+  assert.deepEqual((await g.exited).slice(0, 2), [0, null]);
+  assert.deepEqual([next.frames, g.logs, g.damages.map(({ kind }) => kind)], [[], [], [7]]);
+});
+
+test("a program that deletes the constructor of arrays is broken", async (t) => {
+  const g = await gateway(t);
+  await assert.rejects(g.service([hello], { helpers: "delete Object.getPrototypeOf([])[String('constructor')];" }), /constructor/);
+});
+
+test("a long message and a long stack are cut", async (t) => {
+  const g = await gateway(t);
+  const long = "const error = new Error('x'.repeat(1e6)); error.stack = 'x'.repeat(1e6) + 'end'; throw error";
+  const program = await g.service([plain(long), plain("throw ['x'.repeat(1e6)]")]);
+  const { message, stack } = await g.run(program, 0);
+  assert.deepEqual([message.length, stack.length, stack.slice(-3)], [8 << 10, 16 << 10, "end"]);
+  assert.ok((await g.run(program, 1)).message.length <= 8 << 10);
+});
+
 test("objects may have members of their own with inherited names, and packages may add polyfills", async (t) => {
   const g = await gateway(t);
   const helpers = `

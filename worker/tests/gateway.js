@@ -27,6 +27,8 @@ export class Gateway {
   /** Frames that are not responses to a run or load. */
   logs = [];
   stuck = [];
+  /** Reports of damage by an unknown run. */
+  damages = [];
   removed = [];
   #runs = new Map();
   #loads = new Map();
@@ -180,6 +182,8 @@ export class Gateway {
       this.#pings.get(run)();
     } else if (type === F.LOG) {
       this.logs.push(frame);
+    } else if (type === F.FAIL && run === 0) {
+      this.damages.push(frame);
     } else if (type === F.STUCK) {
       this.stuck.push(frame);
       this.onstuck?.(frame);

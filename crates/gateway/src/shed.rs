@@ -91,15 +91,13 @@ pub(crate) struct Load {
     wake: Arc<Notify>,
 }
 
-/// The numbers of requests, turns and polls up to a moment, or between two moments.
+/// The numbers of requests and turns up to a moment, or between two moments.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     taken: u64,
     refused: u64,
     refused_by_rate: u64,
     turns: u64,
-    /// The number of polls of all tasks, also of those without a request: tunnels, bodies, frames of HTTP/2.
-    polls: u64,
 }
 
 /// A guard that counts an admitted request as in flight.
@@ -203,14 +201,7 @@ impl Counts {
             refused: self.refused.saturating_sub(earlier.refused),
             refused_by_rate: self.refused_by_rate.saturating_sub(earlier.refused_by_rate),
             turns: self.turns.saturating_sub(earlier.turns),
-            polls: self.polls.saturating_sub(earlier.polls),
         }
-    }
-
-    /// Returns the number of ready tasks that threads have taken from their queues. Polls are counted in
-    /// batches and not for all tasks, so requests and turns are a lower bound.
-    fn passed(self) -> u64 {
-        self.polls.max(self.taken + self.refused + self.turns)
     }
 
     /// Returns a measurement for the control law.
@@ -242,14 +233,13 @@ impl Load {
         }
     }
 
-    /// Returns the numbers of requests, turns and polls since the process started.
+    /// Returns the numbers of requests and turns since the process started.
     fn counts(&self) -> Counts {
         Counts {
             taken: self.taken.load(Relaxed),
             refused: self.refused.load(Relaxed),
             refused_by_rate: self.refused_by_rate.load(Relaxed),
             turns: self.turns.load(Relaxed),
-            polls: offload::polls::poll_count(),
         }
     }
 

@@ -7,8 +7,6 @@
 //! end only if the wall clock shows that the poll may have been long. The measured time is a lower bound, at
 //! most [`STALE_NANOS`] below the actual time.
 //!
-//! All polls are counted, too, as the throughput of the runtime's queues ([`poll_count`]).
-//!
 //! In debug builds, a poll longer than the milliseconds in the environment variable `ORFA_POLL_LIMIT_MS`
 //! aborts the process, so that no test can miss it.
 
@@ -85,13 +83,6 @@ const SITES: [(PollSite, &str); 14] = [
 /// The number of long polls of the process, by site.
 static LONG_POLLS: [AtomicU64; SITES.len()] = [const { AtomicU64::new(0) }; SITES.len()];
 
-/// The number of polls that a thread counts by itself before it adds them to [`POLLS`], so that threads rarely
-/// contend for it.
-const POLLS_BATCH: u64 = 16;
-
-/// The number of polls of the process, without those that threads still count by themselves.
-static POLLS: AtomicU64 = AtomicU64::new(0);
-
 /// A reading of both clocks.
 #[derive(Clone, Copy)]
 struct Reading {
@@ -103,8 +94,6 @@ thread_local! {
     static SITE: Cell<PollSite> = const { Cell::new(PollSite::Request) };
     /// The last reading of this thread's CPU clock.
     static LAST: Cell<Option<Reading>> = const { Cell::new(None) };
-    /// The number of this thread's polls that [`POLLS`] does not contain yet.
-    static OWN_POLLS: Cell<u64> = const { Cell::new(0) };
 }
 
 pin_project! {
@@ -147,7 +136,6 @@ impl<F: Future> Future for Watched<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         SITE.set(*this.site);
-        count_poll();
         let began = wall_nanos();
         let read = last_reading(began);
         let polled = this.future.poll(context);
@@ -173,24 +161,6 @@ impl<F: Future> Future for Entered<F> {
 #[must_use]
 pub fn long_polls() -> Vec<(&'static str, u64)> {
     SITES.iter().zip(&LONG_POLLS).map(|((_, name), count)| (*name, count.load(Relaxed))).collect()
-}
-
-/// Returns the number of polls of [`watched`] tasks in this process. Each thread may have a few more that it has
-/// not reported yet.
-#[must_use]
-pub fn poll_count() -> u64 {
-    POLLS.load(Relaxed)
-}
-
-/// Counts a poll of this thread.
-fn count_poll() {
-    let polls = OWN_POLLS.get() + 1;
-    if polls < POLLS_BATCH {
-        OWN_POLLS.set(polls);
-    } else {
-        POLLS.fetch_add(polls, Relaxed);
-        OWN_POLLS.set(0);
-    }
 }
 
 /// Returns a reading of the CPU clock that is not stale.
@@ -279,15 +249,6 @@ mod tests {
             watched(PollSite::Body, async { spin(LONG_POLL / 4) }).await;
         }
         assert_eq!(count(PollSite::Body), before);
-    }
-
-    #[tokio::test]
-    async fn counts_all_polls_but_the_last_few_of_a_thread() {
-        let before = poll_count();
-        for _ in 0..10 * POLLS_BATCH {
-            watched(PollSite::Http2, async {}).await;
-        }
-        assert!(poll_count() >= before + 10 * POLLS_BATCH);
     }
 
     #[test]

@@ -37,7 +37,7 @@ use crate::setup::Setup;
 use crate::state::{self, Durable, Held, Instance, ReadTicket, WriteTicket};
 use crate::table::Found;
 use crate::work::{at_once, spawn};
-use crate::workers::{Event, Loss, Worker};
+use crate::workers::{Event, Loss, Place};
 use calls::{Back, Calls};
 use entered::Entered;
 
@@ -324,8 +324,8 @@ impl Run {
                 let from = match from {
                     frame::From::Long(long) => {
                         let Some(entered) = &self.entered else { return Ok(None) };
-                        let worker = Arc::clone(&entered.place.worker);
-                        Box::pin(self.parsed(&worker, long)).await?
+                        let place = Arc::clone(&entered.place);
+                        Box::pin(self.parsed(&place, long)).await?
                     }
                     from => from,
                 };
@@ -337,12 +337,20 @@ impl Run {
         }
     }
 
-    /// Parses a long frame in the pool. An invalid frame ends the worker, as a short one does.
-    async fn parsed(&mut self, worker: &Worker, long: LongFrame) -> Result<frame::From, ScriptError> {
+    /// Parses a long frame in the pool. An invalid frame or a report of damage ends the worker, as a short one
+    /// does.
+    async fn parsed(&mut self, place: &Place, long: LongFrame) -> Result<frame::From, ScriptError> {
         let (pool, payer) = (&self.setup.scripts.offload, self.origin.call.quota_key().for_answers());
         let parsed = at_once(pool, "script-frame", payer, self.origin.deadline, || long.parse()).await;
-        parsed.map_err(|error| self.unfinished(error))?.map_err(|error| {
-            worker.lose(Loss::of(format!("its connection: {error}")));
+        let parsed = parsed.map_err(|error| self.unfinished(error))?;
+        if let Ok(frame::From::Fail(fail)) = &parsed
+            && fail.is_damage()
+        {
+            self.generation.strike(self.handler, 1);
+            place.worker.lose(Loss::damage(place.run, fail.clone()));
+        }
+        parsed.map_err(|error| {
+            place.worker.lose(Loss::of(format!("its connection: {error}")));
             let at = self.generation.place(self.handler).to_owned();
             ScriptError::Protocol { at, message: error.to_string() }
         })

@@ -21,9 +21,8 @@ const EVERY: Duration = Duration::from_millis(2);
 const IDLE: u32 = 50;
 
 /// Estimates the wait in the runtime's global queue: depth over throughput (Little's law). The throughput
-/// includes all polls, since tunnels, bodies and frames without a request wait in the queue as requests do.
-/// A thread with tasks of its own rarely polls the global queue, and the probe is a local task, so the probe
-/// does not measure this wait itself.
+/// includes requests and connections that open or close. A thread with tasks of its own rarely polls the
+/// global queue, and the probe is a local task, so the probe does not measure this wait itself.
 fn queued(passed: u64, since: Duration) -> Duration {
     let waiting = Handle::current().metrics().global_queue_depth();
     since.mul_f64(waiting as f64 / passed.max(1) as f64)
@@ -48,7 +47,7 @@ pub(super) async fn watch(weak: Weak<Load>) {
         load.waits.store(0, Relaxed);
         let count = load.counts();
         let new = count.since(counted);
-        let passed = new.passed();
+        let passed = new.taken + new.refused + new.turns;
         let threads = load.threads.load(Relaxed);
         let waited = Elapsed { wall: now - begun, cpu: used.saturating_sub(cpu) };
         let between = Elapsed { wall: now - last.0, cpu: used.saturating_sub(last.1) };
@@ -74,8 +73,7 @@ pub(super) async fn watch(weak: Weak<Load>) {
             wake.notified().await;
             let Some(load) = weak.upgrade() else { return };
             load.asleep.store(false, Relaxed);
-            // Polls go on while the probe sleeps.
-            (last, counted, idle) = ((Instant::now(), cpu_time()), load.counts(), 0);
+            (last, idle) = ((Instant::now(), cpu_time()), 0);
         }
     }
 }

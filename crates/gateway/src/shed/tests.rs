@@ -272,20 +272,6 @@ fn a_small_load_recovers_within_a_second_after_busy_threads() {
     assert!(until.unwrap() * 2 < 1_000, "{until:?} probes of 2 ms");
 }
 
-#[tokio::test]
-async fn polls_without_requests_count_as_throughput() {
-    let shed = Shed::new(&ShedConfig::default(), None);
-    let before = shed.load.counts();
-    let frames = async {
-        for _ in 0..1_000 {
-            tokio::task::yield_now().await;
-        }
-    };
-    offload::polls::watched(offload::polls::PollSite::Http2, frames).await;
-    let passed = shed.load.counts().since(before).passed();
-    assert!(passed >= 900, "{passed} turns of a connection without requests");
-}
-
 #[test]
 fn limits_requests_in_flight_and_releases_permits() {
     let shed = Shed::new(&ShedConfig { max_in_flight: 2, ..ShedConfig::default() }, None);

@@ -188,7 +188,7 @@ impl Run {
         }
         ticket.begin();
         let event = match poll_fn(|context| place.poll_event(context)).await {
-            Event::From(From::Long(frame)) => match self.parsed(&worker, frame).await {
+            Event::From(From::Long(frame)) => match self.parsed(&place, frame).await {
                 Ok(from) => Event::From(from),
                 Err(error) => {
                     drop(entered);

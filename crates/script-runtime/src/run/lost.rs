@@ -2,9 +2,9 @@
 //!
 //! A run without effects is repeated in another worker, unnoticed by its client. If the run may have ended
 //! the worker itself, but this is not certain, it runs alone the second time; if that worker ends too, the
-//! run was the cause. A run that waits for calls becomes a suspect at its second loss only, since other code of
-//! its handler may compute meanwhile. So a single bad request costs two or three workers, but no response to
-//! other requests.
+//! run was the cause. Code of a handler may compute while its run waits for calls. But many runs may wait in a
+//! worker, and few can run alone at once, so such a run becomes a suspect at its last repetition only. A single
+//! bad request therefore costs two to four workers, but no response to other requests.
 
 use super::Run;
 use crate::problem::ScriptError;
@@ -28,7 +28,7 @@ impl Run {
         self.calls.begin_again();
         self.reply = None;
         self.removes = false;
-        let is_suspect = loss.culprit.is_none() && (was_busy || self.lost > 1);
+        let is_suspect = loss.culprit.is_none() && (was_busy || self.lost == AGAIN);
         if is_suspect {
             let at = self.generation.place(self.handler);
             tracing::warn!(
@@ -49,7 +49,7 @@ impl Run {
                 None => ScriptError::Time { at: at.to_owned(), limit: self.setup.limits.time.0 },
             });
         }
-        if place.worker.is_alone() {
+        if loss.culprit.is_none() && place.worker.is_alone() {
             // This run also ended the worker that it shared with others before.
             self.generation.strike(self.handler, 2);
             tracing::error!(target: "script", at, "the handler ended its worker: {}", loss.text);

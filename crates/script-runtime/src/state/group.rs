@@ -170,6 +170,7 @@ impl Group {
             let _ = settled.wait().await;
         }
         self.close(State::Closed);
+        self.home.forget_retired(self);
         drop(permit);
         self.release().await;
     }
@@ -298,6 +299,7 @@ impl Group {
     ) -> Result<u64, Error> {
         let shared = &self.home.shared;
         let is_busy = inner.finished != inner.durable;
+        let is_written = inner.hold.upgrade().is_some_and(|hold| !hold.is_over());
         let (version, next, mut came) = (inner.durable, inner.finished + 1, 0);
         match (inner.cells.get_mut(&key), log) {
             // Dropped meanwhile: it is loaded on the next use.
@@ -316,6 +318,10 @@ impl Group {
             (Some(cell), Some(log)) if log.version > asked => {
                 came = log.version - asked;
                 cell.refresh(next, log, waste);
+                if is_written {
+                    // The copy in the writer's worker contains its changes, which are rolled back if it fails.
+                    shared.workers.forget(Forget::Cell, &[std::mem::replace(&mut cell.id, shared.cell_id())]);
+                }
                 match cell.compaction(false).map_err(|refused| unreadable(&key, refused))? {
                     Compaction::Long(_) => long.push(Arc::clone(&key)),
                     Compaction::Store(..) | Compaction::Done => {}

@@ -29,7 +29,8 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    fn is_over(&self) -> bool {
+    /// Whether the run has released the group.
+    pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 

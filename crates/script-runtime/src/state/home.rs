@@ -208,15 +208,16 @@ impl Home {
             // It has cells at every path.
             None => table.retired.keys().cloned().collect(),
         };
-        let (mut closed, mut before) = (Vec::new(), Vec::new());
-        for path in &paths {
-            closed.extend(table.take_retired(path.as_deref(), |group| group.lock().state == State::Closed));
-            before.extend(table.retired.get(path).into_iter().flatten().filter(shares).map(Arc::clone));
-        }
-        self.shared.discard(closed.into_iter().collect());
+        let retired = paths.iter().filter_map(|path| table.retired.get(path)).flatten();
+        let before = retired.filter(shares).map(Arc::clone).collect();
         let group = Arc::new(Group::new(Arc::clone(self), path, domain, before));
         table.groups.insert(place, Arc::clone(&group));
         Some(group)
+    }
+
+    /// Forgets a retired group that is finished.
+    pub(crate) fn forget_retired(&self, group: &Arc<Group>) {
+        self.table().take_retired(group.path.as_deref(), |retired| Arc::ptr_eq(retired, group));
     }
 
     /// Returns the groups at a path, or those of the whole service.

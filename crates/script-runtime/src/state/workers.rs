@@ -133,11 +133,16 @@ impl Workers {
         frames
     }
 
-    /// Records that the worker's own write produced `version` of these cells.
+    /// Records that the worker's own write produced `version` of these cells, except for those whose copies were
+    /// discarded meanwhile.
     pub(crate) fn wrote(&self, worker: u32, cells: &[u32], version: u64) {
         let mut workers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(worker) = workers.get_mut(&worker) {
-            worker.cells.extend(cells.iter().map(|cell| (*cell, version)));
+            for cell in cells {
+                if let Some(known) = worker.cells.get_mut(cell) {
+                    *known = version;
+                }
+            }
         }
     }
 

@@ -48,6 +48,10 @@ fn bad() -> Written {
         .on(Get, "function (query, response, $r) { process.exit(3); }")
         .resource("/damage")
         .on(Get, "function (query, response, $r) { delete Array.prototype.constructor; $r.respond('no'); }")
+        .resource("/damage-long")
+        .on(Get, "function () { delete Array.prototype.constructor; throw new Error('x'.repeat(1 << 20)); }")
+        .resource("/damage-later")
+        .on(Get, "function (query, response, $r) { (async () => { await 0; delete Array.prototype.constructor; })(); $r.respond('ok'); }")
 }
 
 #[tokio::test]
@@ -168,20 +172,32 @@ async fn a_handler_that_damaged_two_workers_runs_alone_afterwards() {
     wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
     let rig = bad().resource("/waits").on(Get, WAITS).start_as(wish).await;
     rig.ready().await;
-    for _ in 0..2 {
-        assert_eq!(rig.ask("GET", "/damage").await, (500, "script-threw".into()));
+    for (path, waiting) in [("/damage", 1), ("/damage-long", 2)] {
+        for _ in 0..2 {
+            assert_eq!(rig.ask("GET", path).await, (500, "script-threw".into()));
+            assert_eq!(rig.get("/ok").await, "ok");
+        }
+        let third = async {
+            upstream.seen_times("/hang", waiting).await;
+            rig.ask("GET", path).await
+        };
+        tokio::select! {
+            answer = third => assert_eq!(answer, (500, "script-threw".into())),
+            answer = rig.ask("GET", "/waits") => panic!("{answer:?}"),
+        }
+        assert_eq!(rig.get("/ok").await, "ok");
+        assert_eq!(upstream.hits("/hang"), waiting, "the other run was not repeated");
+    }
+}
+
+#[tokio::test]
+async fn damage_by_a_run_that_has_ended_fails_no_other_run() {
+    let rig = bad().start().await;
+    rig.ready().await;
+    for _ in 0..3 {
+        assert_eq!(rig.get("/damage-later").await, "ok");
         assert_eq!(rig.get("/ok").await, "ok");
     }
-    let third = async {
-        upstream.seen("/hang").await;
-        rig.ask("GET", "/damage").await
-    };
-    tokio::select! {
-        answer = third => assert_eq!(answer, (500, "script-threw".into())),
-        answer = rig.ask("GET", "/waits") => panic!("{answer:?}"),
-    }
-    assert_eq!(rig.get("/ok").await, "ok");
-    assert_eq!(upstream.hits("/hang"), 1, "the other run was not repeated");
 }
 
 #[tokio::test]
@@ -237,7 +253,7 @@ async fn a_handler_that_ends_workers_while_it_waits_for_a_call_runs_alone_afterw
         .start_as(wish)
         .await;
     rig.ready().await;
-    for runs in [3, 4] {
+    for runs in [4, 5] {
         assert_eq!(rig.ask("GET", "/ends").await, (503, "worker-lost".into()));
         assert_eq!(upstream.hits("/slow"), runs);
     }

@@ -177,10 +177,7 @@ impl Link {
                     log(&self.worker, level, &format!("{text}…"));
                 }
                 From::Hello { .. } | From::Stuck { .. } => {}
-                From::Fail(fail) if fail.is_damage() => {
-                    let loss = Loss::of("a run damaged objects that all runs share");
-                    self.worker.lose(Loss { culprit: Some(run), fail: Some(fail), ..loss });
-                }
+                From::Fail(fail) if fail.is_damage() => self.worker.lose(Loss::damage(run, fail)),
                 from => self.worker.deliver(run, from),
             }
         }

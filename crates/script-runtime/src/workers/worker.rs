@@ -78,6 +78,13 @@ impl Loss {
     pub(crate) fn of(text: impl Into<String>) -> Self {
         Self { culprit: None, text: text.into(), full: None, fail: None }
     }
+
+    /// Returns the loss of a worker that a run damaged. Run 0, which never exists, stands for an unknown one:
+    /// the current runs are then not suspects.
+    pub(crate) fn damage(run: u32, fail: Fail) -> Self {
+        let loss = Self::of("a run damaged objects that all runs share");
+        Self { culprit: Some(run), fail: Some(fail), ..loss }
+    }
 }
 
 /// The queue of a run's events.

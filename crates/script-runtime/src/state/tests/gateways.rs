@@ -7,7 +7,9 @@ use serde_json::json;
 use store::Durability;
 
 use super::instances::{declare_on, nested};
-use super::{Ground, Settings, counter, pool, read, set, write};
+use super::replica::Replica;
+use super::{Ground, Scope, Settings, cell, counter, plan, pool, read, set, write};
+use crate::state::group::NEVER;
 use crate::state::{Held, States};
 
 #[tokio::test]
@@ -75,6 +77,35 @@ async fn readers_see_commits_of_another_gateway_at_a_later_version() {
     }
     assert_eq!(new.value(0, "/data").await, [Some(json!([1, 2]))]);
     assert!(read(&new.edition(), 0, "/data").await.unwrap().version() > before);
+}
+
+#[tokio::test]
+async fn readers_do_not_use_a_writer_s_copy_of_a_cell_that_another_gateway_changed_meanwhile() {
+    let cells = || vec![cell("a", Scope::Service, false), cell("b", Scope::Service, false)];
+    let two = || plan(cells(), &[(0, &[0, 1])]);
+    let old = Ground::new(two()).await;
+    let first = write(&old.edition(), 0, "/data").await.unwrap();
+    first.commit(0, b"[[0,[],1],[1,[],[1]]]").unwrap().wait().await.unwrap();
+    let new = old.beside(two()).await;
+    let mut replica = Replica::new(1);
+    let mut running = write(&old.edition(), 0, "/data").await.unwrap();
+    replica.begin(&mut running);
+    let shared = &old.states.0;
+    let holder = Arc::clone(shared.holder.name());
+    let lease = shared.store.lease("Shop/shared/a", holder, Duration::from_secs(1)).await.unwrap();
+    shared.store.release(&lease).await.unwrap();
+    let other = write(&new.edition(), 0, "/data").await.unwrap();
+    other.commit(0, b"[[1,[1],2]]").unwrap().wait().await.unwrap();
+    old.edition().home.group("a", "/data").unwrap().lock().seen = NEVER;
+    let mut reader = read(&old.edition(), 0, "/data").await.unwrap();
+    assert_eq!(reader.cells()[0], running.cells()[0], "unchanged by the other gateway");
+    assert_ne!(reader.cells()[1], running.cells()[1], "the writer's copy may contain its changes");
+    let values = [Some(json!(1)), Some(json!([1, 2]))];
+    let refused = running.commit(1, b"[[1,[0],3]]").unwrap();
+    assert_eq!(replica.read(&mut reader), values, "the writer's worker has no copy with the new number");
+    refused.wait().await.unwrap_err();
+    let mut reader = read(&old.edition(), 0, "/data").await.unwrap();
+    assert_eq!(replica.read(&mut reader), values);
 }
 
 #[tokio::test]

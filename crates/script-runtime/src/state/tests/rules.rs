@@ -310,6 +310,18 @@ async fn a_new_group_does_not_depend_on_retired_groups_at_other_paths() {
 }
 
 #[tokio::test]
+async fn a_retired_group_is_dropped_once_its_successor_has_replaced_it() {
+    let cells =
+        || vec![cell("/data a", Scope::Resource(0), false), cell("/data b", Scope::Resource(0), false)];
+    let ground = Ground::new(plan(cells(), &[(0, &[0]), (0, &[1])])).await;
+    read(&ground.edition(), 1, "/0").await.unwrap();
+    let retired = Arc::downgrade(&ground.edition().home.groups().pop().unwrap());
+    let new = ground.service.reload(plan(cells(), &[(0, &[0, 1])]));
+    read(&new, 0, "/0").await.unwrap();
+    assert!(retired.upgrade().is_none());
+}
+
+#[tokio::test]
 async fn a_worker_is_not_sent_its_own_changes() {
     let ground = Ground::new(counter()).await;
     ground.set(0, "/data", "[]").await;
