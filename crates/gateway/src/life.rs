@@ -152,7 +152,7 @@ impl Life {
         };
         let mut response = answer.unwrap_or_else(|problem| {
             if problem.code() == Overloaded.code() {
-                self.shed.note_refused();
+                self.shed.note_refused(entry.age());
             }
             respond::problem(&*problem)
         });

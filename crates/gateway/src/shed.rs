@@ -151,10 +151,14 @@ impl Shed {
         Ok(taken)
     }
 
-    /// Counts an admitted request as refused, because its handler refused it.
-    pub(crate) fn note_refused(&self) {
+    /// Counts an admitted request as refused, because its handler refused it after this time. A request that
+    /// was refused late, such as one that queued until its deadline, still counts as admitted too: the
+    /// measurements of its time include it.
+    pub(crate) fn note_refused(&self, after: Duration) {
         self.load.refused.fetch_add(1, Relaxed);
-        self.load.taken.fetch_sub(1, Relaxed);
+        if after < INTERVAL {
+            self.load.taken.fetch_sub(1, Relaxed);
+        }
     }
 
     /// Whether threads process ready tasks almost immediately, as measured by the probe.

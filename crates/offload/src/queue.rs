@@ -1,8 +1,8 @@
 //! The queue of waiting jobs, and the running jobs.
 //!
-//! Jobs are served in rounds with one job per payer: the tenth job of one payer waits behind the first of
-//! another. Within a round, payers with large debts wait behind those with small debts. A block of payers has
-//! sixteen jobs per round. If the queue is full, the job that would be served last is displaced. Each payer
+//! Jobs are served in rounds with one job of each class per payer: the tenth job of one payer waits behind the
+//! first of another. Within a round, payers with large debts wait behind those with small debts. A block of
+//! payers has sixteen jobs per round. If the queue is full, the job that would be served last is displaced. Each payer
 //! occupies at most one thread at a time.
 //!
 //! Long jobs, which can't be interrupted, run on all threads but one, and take up at most half of the queue.
@@ -107,10 +107,14 @@ impl JobQueue {
                     current_round = current_round.min(rank.round);
                 }
             }
+            let is_of_class = other.class == job.class;
             let other = other.request.payer;
             if other.payer() == key.payer() {
                 of_payer += 1;
-                next_round = rank.round + 1;
+                // The rounds of the other class may be far ahead.
+                if is_of_class {
+                    next_round = rank.round + 1;
+                }
             }
             of_block += u64::from(other.shares_block(key));
         }

@@ -1,22 +1,26 @@
 //! A semaphore whose waiting tasks are served in rounds with one task per payer.
 
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
 use crate::key::QuotaKey;
+use crate::random::RandomMap;
 use crate::wait_queue::{WaitKey, WaitQueue};
 
 /// A semaphore that is fair to payers. All clones share it.
 #[derive(Clone, Debug)]
 pub struct FairSemaphore(Arc<Shared>);
 
-/// A permit, held until it is dropped.
+/// A permit, taken until it is dropped.
 #[derive(Debug)]
 pub struct FairPermit {
     /// `None` if the permit was returned already.
     shared: Option<Arc<Shared>>,
     share: WaitKey,
+    /// Whether the permit does not count for its share.
+    is_idle: bool,
 }
 
 #[derive(Debug)]
@@ -35,9 +39,8 @@ type Grant = (WaitKey, oneshot::Sender<FairPermit>);
 #[derive(Debug)]
 struct Permits {
     free: usize,
-    /// The number of permits of each share that holds any, if there is a reserve. A list, since a few hundred
-    /// at most are searched as fast as a map.
-    held: Option<Vec<(WaitKey, usize)>>,
+    /// The number of permits of each share that holds any which are not idle, if there is a reserve.
+    held: Option<RandomMap<WaitKey, usize>>,
 }
 
 impl FairSemaphore {
@@ -49,10 +52,11 @@ impl FairSemaphore {
 
     /// Creates a semaphore for long work, with a reserve for payers that hold few permits: a payer gets a
     /// permit only while it holds fewer than there are free ones. One payer thus holds at most half of them,
-    /// two hold a third each, and so on (dynamic thresholds, doi:10.1109/90.664262).
+    /// two hold a third each, and so on (dynamic thresholds, doi:10.1109/90.664262). Idle permits
+    /// ([`FairPermit::set_idle`]) are neither free nor count for their payer.
     #[must_use]
     pub fn with_reserve(permits: usize) -> Self {
-        Self::with(Permits { free: permits, held: Some(Vec::new()) })
+        Self::with(Permits { free: permits, held: Some(RandomMap::default()) })
     }
 
     fn with(permits: Permits) -> Self {
@@ -95,12 +99,11 @@ impl Shared {
 
     /// Creates the permit for a share that has taken one.
     fn permit(self: &Arc<Self>, share: WaitKey) -> FairPermit {
-        FairPermit { shared: Some(Arc::clone(self)), share }
+        FairPermit { shared: Some(Arc::clone(self)), share, is_idle: false }
     }
 
-    /// Returns a permit, and passes it and the ones that become available by that to waiting tasks.
-    fn release(self: &Arc<Self>, share: WaitKey) {
-        let mut next = self.lock().give_back(share);
+    /// Passes permits to waiting tasks: this one, and then those that are available.
+    fn grant(self: &Arc<Self>, mut next: Option<Grant>) {
         while let Some((share, sender)) = next {
             next = match sender.send(self.permit(share)) {
                 Ok(()) => self.lock().grant_next(),
@@ -115,13 +118,20 @@ impl Shared {
 }
 
 impl State {
-    /// Returns a permit, and takes one for the next task that may have one.
+    /// Returns a permit that is not idle, and takes one for the next task that may have one.
     fn give_back(&mut self, share: WaitKey) -> Option<Grant> {
-        self.permits.give_back(share);
+        self.permits.free += 1;
+        self.set_idle(share)
+    }
+
+    /// Stops counting a permit for its share, and takes one for the next task that may have one.
+    fn set_idle(&mut self, share: WaitKey) -> Option<Grant> {
+        self.permits.uncount(share);
         self.grant_next()
     }
 
-    /// Takes a permit for the next task that may have one.
+    /// Takes a permit for the next task that may have one. A share with a waiting task that may not have one
+    /// holds one itself, so at most as many shares are passed over as there are permits.
     fn grant_next(&mut self) -> Option<Grant> {
         let Self { permits, waiting } = self;
         if permits.free == 0 || waiting.is_empty() {
@@ -134,34 +144,62 @@ impl State {
 
 impl Permits {
     fn may_take(&self, share: WaitKey) -> bool {
-        let held = self.held.as_ref().and_then(|held| held.iter().find(|(holder, _)| *holder == share));
-        held.map_or(0, |(_, count)| *count) < self.free
+        let held = self.held.as_ref().and_then(|held| held.get(&share));
+        held.copied().unwrap_or_default() < self.free
     }
 
     fn try_take(&mut self, share: WaitKey) -> bool {
-        if !self.may_take(share) {
+        if self.free == 0 {
             return false;
         }
-        self.free -= 1;
         if let Some(held) = &mut self.held {
-            match held.iter_mut().find(|(holder, _)| *holder == share) {
-                Some((_, count)) => *count += 1,
-                None => held.push((share, 1)),
+            // A share that holds none may have one, so a refusal adds no entry.
+            let count = held.entry(share).or_default();
+            if *count >= self.free {
+                return false;
             }
+            *count += 1;
         }
+        self.free -= 1;
         true
     }
 
-    fn give_back(&mut self, share: WaitKey) {
-        self.free += 1;
+    /// Counts a permit that was idle for its share again.
+    fn count(&mut self, share: WaitKey) {
+        if let Some(held) = &mut self.held {
+            *held.entry(share).or_default() += 1;
+        }
+    }
+
+    /// Stops counting a permit for its share.
+    fn uncount(&mut self, share: WaitKey) {
         if let Some(held) = &mut self.held
-            && let Some(at) = held.iter().position(|(holder, _)| *holder == share)
-            && let Some((_, count)) = held.get_mut(at)
+            && let Entry::Occupied(mut entry) = held.entry(share)
         {
-            *count -= 1;
-            if *count == 0 {
-                held.swap_remove(at);
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
             }
+        }
+    }
+}
+
+impl FairPermit {
+    /// Marks the permit as idle while its holder does not use it: it stays taken, but does not count towards
+    /// its payer's threshold.
+    pub fn set_idle(&mut self) {
+        if let Some(shared) = self.shared.as_ref().filter(|_| !self.is_idle) {
+            self.is_idle = true;
+            let next = shared.lock().set_idle(self.share);
+            shared.grant(next);
+        }
+    }
+
+    /// Counts an idle permit again, even if its payer exceeds its threshold by that.
+    pub fn set_busy(&mut self) {
+        if let Some(shared) = self.shared.as_ref().filter(|_| self.is_idle) {
+            self.is_idle = false;
+            shared.lock().permits.count(self.share);
         }
     }
 }
@@ -169,7 +207,16 @@ impl Permits {
 impl Drop for FairPermit {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.take() {
-            shared.release(self.share);
+            let next = {
+                let mut state = shared.lock();
+                if self.is_idle {
+                    state.permits.free += 1;
+                    state.grant_next()
+                } else {
+                    state.give_back(self.share)
+                }
+            };
+            shared.grant(next);
         }
     }
 }
@@ -213,6 +260,32 @@ mod tests {
         assert!(waiting.now_or_never().is_some());
         drop((held, second));
         assert_eq!(semaphore.available(), 8);
+    }
+
+    #[test]
+    fn idle_permits_do_not_count_towards_the_threshold() {
+        let (client, neighbour) = payers();
+        let semaphore = FairSemaphore::with_reserve(3);
+        let mut idle = semaphore.try_acquire(client).unwrap();
+        let mut used = semaphore.try_acquire(client).unwrap();
+        let mut waiting = Box::pin(semaphore.acquire(client));
+        assert!((&mut waiting).now_or_never().is_none());
+        idle.set_idle();
+        assert!((&mut waiting).now_or_never().is_none(), "it holds one, as many as are free");
+        used.set_idle();
+        let granted = waiting.now_or_never().expect("an idle permit wakes a waiting task");
+        assert_eq!(semaphore.available(), 0, "idle permits stay taken");
+        drop(granted);
+        for permit in [&mut idle, &mut used] {
+            permit.set_busy();
+        }
+        assert!(semaphore.try_acquire(client).is_none(), "they count again");
+        idle.set_idle();
+        drop(idle);
+        assert_eq!(semaphore.available(), 2);
+        drop((semaphore.try_acquire(neighbour).unwrap(), used));
+        assert_eq!(semaphore.available(), 3);
+        assert!(semaphore.0.lock().permits.held.as_ref().is_some_and(RandomMap::is_empty));
     }
 
     #[test]

@@ -29,7 +29,6 @@ mod live;
 mod owner;
 mod problem;
 mod program;
-mod random;
 mod record;
 mod replay;
 mod route;

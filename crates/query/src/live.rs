@@ -2,8 +2,9 @@
 //!
 //! A program finds its memory as its previous run left it. An instance therefore serves a single session,
 //! which is one client's token. It serves one request at a time, and is dropped when it traps, exceeds a
-//! limit, or has grown by more than [`GROWTH`]. A warm instance keeps its slot in the instance pool. All of
-//! them together use at most half of the slots, and those of one client at most an eighth of that; the
+//! limit, or has grown by more than [`GROWTH`]. A warm instance keeps its slot in the instance pool; between
+//! requests, that does not count for its client, which may have as many slots as without it. All of them
+//! together use at most half of the slots, and those of one client at most an eighth of that; the
 //! instance with the lowest value (uses divided by the time since the last one) is evicted first.
 
 use std::collections::hash_map;
@@ -11,11 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use offload::polls::{PollSite, watched};
-use offload::{FairPermit, ShareKey};
+use offload::{FairPermit, RandomMap, ShareKey};
 use sandbox::{Key, Store};
 
 use crate::guest::Guest;
-use crate::random::RandomMap;
 use crate::run::Entry;
 use crate::token::Session;
 
@@ -38,8 +38,8 @@ pub(crate) struct Live {
 /// The state of an instance in addition to its store.
 pub(crate) struct Seat {
     pub(crate) entry: Entry,
-    /// Its slot in the instance pool.
-    _permit: FairPermit,
+    /// Its slot in the instance pool, idle between requests.
+    permit: FairPermit,
     /// The client that it was made for, which may have a part of all warm instances.
     client: ShareKey,
     /// Bytes of linear memory before the first run.
@@ -75,7 +75,7 @@ pub(crate) fn has_outgrown(linear: usize, first: usize) -> bool {
 
 impl Seat {
     pub(crate) fn new(entry: Entry, permit: FairPermit, client: ShareKey, first: usize) -> Self {
-        Self { entry, _permit: permit, client, first, uses: 0, last: Instant::now() }
+        Self { entry, permit, client, first, uses: 0, last: Instant::now() }
     }
 
     /// Returns the bytes of linear memory before the first run.
@@ -101,11 +101,15 @@ impl Lives {
         if lot.get().key != key {
             return None;
         }
-        let live = lot.get_mut().lives.pop();
+        let mut live = lot.get_mut().lives.pop();
         if lot.get().lives.is_empty() {
             lot.remove();
         }
         inner.count -= usize::from(live.is_some());
+        drop(inner);
+        if let Some(live) = &mut live {
+            live.seat.permit.set_busy();
+        }
         live
     }
 
@@ -116,6 +120,7 @@ impl Lives {
         }
         live.seat.uses = live.seat.uses.saturating_add(1);
         live.seat.last = now;
+        live.seat.permit.set_idle();
         // Evicted instances are dropped after the lock is released.
         let mut gone = Vec::new();
         let mut inner = lock(&self.inner);
@@ -210,6 +215,7 @@ fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
     use offload::{FairSemaphore, QuotaKey};
     use query_abi::ENTRY;
     use sandbox::{Class, Linker, Sandbox};
@@ -256,5 +262,20 @@ mod tests {
         }
         assert_eq!(lives.count(), 2);
         assert!(lives.take([255; 8], KEY).is_some());
+    }
+
+    #[tokio::test]
+    async fn an_idle_instance_leaves_the_other_slot_to_its_client() {
+        let (sandbox, slots) = (Sandbox::unpooled(Class::Plain).unwrap(), FairSemaphore::with_reserve(2));
+        let (lives, client) = (Lives::new(2), QuotaKey::new(&"client"));
+        let instance = live(&sandbox, &slots, client).await;
+        let mut next = Box::pin(slots.acquire(client));
+        assert!((&mut next).now_or_never().is_none(), "an instance in use counts");
+        lives.put([1; 8], KEY, instance, Instant::now());
+        drop(next.now_or_never().expect("an idle one does not count"));
+        let taken = lives.take([1; 8], KEY).unwrap();
+        assert!(slots.try_acquire(client).is_none(), "it is in use again");
+        drop(taken);
+        assert_eq!(slots.available(), 2);
     }
 }

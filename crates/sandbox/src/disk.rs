@@ -43,7 +43,7 @@ pub struct Disk {
     folder: PathBuf,
     key: hmac::Key,
     capacity: u64,
-    /// The bytes of each owner's files, as [`occupied`] counts them.
+    /// The bytes of each owner's files, as [`occupied`] counts them; during a sweep, those written since it began.
     held: Mutex<HashMap<OwnerId, u64>>,
     /// Locked by the thread that lists all files to remove some.
     sweeping: Mutex<()>,
@@ -203,7 +203,9 @@ impl Disk {
         // Files that another version of the gateway checked and wrote do not verify.
         let secret = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), VERSION.as_bytes());
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref());
-        let (held, sweeping) = (Mutex::new(sums(&files(folder))), Mutex::default());
+        let mut held = HashMap::new();
+        add_sizes(&mut held, &files(folder));
+        let (held, sweeping) = (Mutex::new(held), Mutex::default());
         Ok(Self { folder: folder.to_owned(), key, capacity, held, sweeping })
     }
 
@@ -292,6 +294,8 @@ impl Disk {
             Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
+        // A file that is written meanwhile is counted once, or twice until the next sweep.
+        self.held().clear();
         let mut files = files(&self.folder);
         for file in &mut files {
             file.last = used(&file.name.key).map_or(file.last, |used| used.max(file.last));
@@ -299,7 +303,7 @@ impl Disk {
         files.sort_by_key(|file| file.last);
         shrink(&mut files, share, |file| file.name.owner == owner);
         shrink(&mut files, self.capacity, |_| true);
-        *self.held() = sums(&files);
+        add_sizes(&mut self.held(), &files);
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<OwnerId, u64>> {
@@ -381,13 +385,11 @@ fn files(folder: &Path) -> Vec<Program> {
     fs::read_dir(folder).into_iter().flatten().flatten().filter_map(program).collect()
 }
 
-/// Returns the size of each owner's files.
-fn sums(files: &[Program]) -> HashMap<OwnerId, u64> {
-    let mut sums = HashMap::new();
+/// Adds the sizes of files to those of their owners.
+fn add_sizes(held: &mut HashMap<OwnerId, u64>, files: &[Program]) {
     for file in files {
-        *sums.entry(file.name.owner).or_default() += file.size;
+        *held.entry(file.name.owner).or_default() += file.size;
     }
-    sums
 }
 
 /// If the matching files exceed `most`, removes the first of them until a tenth is free.

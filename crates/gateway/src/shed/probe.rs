@@ -73,7 +73,7 @@ pub(super) async fn watch(weak: Weak<Load>) {
             wake.notified().await;
             let Some(load) = weak.upgrade() else { return };
             load.asleep.store(false, Relaxed);
-            (last, idle) = ((Instant::now(), cpu_time()), 0);
+            (last, counted, idle) = ((Instant::now(), cpu_time()), load.counts(), 0);
         }
     }
 }

@@ -242,7 +242,7 @@ fn refusals_by_other_limits_do_not_prolong_shedding() {
         let taken = shed.admit(now, || true).unwrap();
         shed.admit(now, || true).expect_err("too many requests are in flight");
         drop(taken);
-        shed.note_refused();
+        shed.note_refused(Duration::ZERO);
         let count = shed.load.counts();
         let seen = count.since(counted).seen(Duration::ZERO, Duration::from_millis(10));
         counted = count;
@@ -253,6 +253,21 @@ fn refusals_by_other_limits_do_not_prolong_shedding() {
     shed.load.keep_to(Some(0.0));
     shed.admit(now, || true).expect_err("the rate is zero");
     assert_eq!(shed.load.counts().since(counted).refused_by_rate, 1);
+}
+
+#[test]
+fn late_refusals_are_not_subtracted_from_the_requests_admitted_since() {
+    let shed = Shed::new(&ShedConfig::default(), None);
+    let admit = || shed.admit(Instant::now(), || true).unwrap();
+    let queued = [(); 3].map(|()| admit());
+    let before = shed.load.counts();
+    let since = [(); 2].map(|()| admit());
+    for _ in &queued {
+        shed.note_refused(INTERVAL);
+    }
+    let count = shed.load.counts().since(before);
+    assert_eq!((count.taken, count.refused), (2, 3));
+    drop((queued, since));
 }
 
 #[test]

@@ -201,6 +201,33 @@ async fn serves_first_long_jobs_before_the_tenth_of_another_payer_that_was_overt
 }
 
 #[tokio::test]
+async fn serves_first_long_jobs_of_payers_with_short_ones_before_the_tenth_of_another_payer() {
+    let pool = pool(2, HOUR);
+    let (go, blocked) = block_with(&pool, 0, JobClass::Long).await;
+    let (sender, order) = mpsc::channel();
+    let long = |payer: u64| {
+        let sender = sender.clone();
+        pool.run_long(of(payer), move |_| sender.send(payer).unwrap()).boxed()
+    };
+    let mut jobs: Vec<_> = [1; 10].into_iter().map(long).collect();
+    assert!(jobs.iter_mut().all(|job| job.now_or_never().is_none()));
+    // The short jobs of one payer are served in twenty rounds.
+    assert!(join_all((0..20).map(|_| pool.run(of(2), |_| ()))).await.iter().all(Result::is_ok));
+    let (go_short, blocked_short) = block(&pool, 4).await;
+    let mut short = pool.run(of(3), |_| ()).boxed();
+    assert!((&mut short).now_or_never().is_none(), "both threads are occupied");
+    let mut newcomer = long(3);
+    assert!((&mut newcomer).now_or_never().is_none());
+    drop(go);
+    join_all(jobs.into_iter().chain([newcomer])).await;
+    drop(go_short);
+    assert_eq!(short.await, Ok(()));
+    blocked.await.unwrap();
+    blocked_short.await.unwrap();
+    assert_eq!(order.try_iter().position(|payer| payer == 3), Some(1));
+}
+
+#[tokio::test]
 async fn long_jobs_take_up_half_of_the_queue() {
     let pool = pool(1, HOUR);
     let (go, blocked) = block(&pool, 0).await;

@@ -200,6 +200,24 @@ fn counts_a_short_file_as_a_block() {
 }
 
 #[test]
+fn counts_files_that_are_written_during_a_sweep() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("cache");
+    let disk = disk(&folder, TEN);
+    (1..=10).for_each(|key| put(&disk, name(key.into(), key), key.into(), |_| None));
+    put(&disk, name(11, 11), 11, |key| {
+        if *key == [2; 32] {
+            disk.write(&name(12, 12), LABEL, Content::Text(&[0; 63]), |_| None);
+        }
+        None
+    });
+    let there: Vec<_> = (1..=12).filter(|key| disk.path(&name((*key).into(), *key)).exists()).collect();
+    assert_eq!(there, (3..=12).collect::<Vec<u8>>(), "the sweep listed the files before");
+    assert_eq!(disk.held().get(&12), Some(&BLOCK));
+    assert_eq!(disk.held().values().sum::<u64>(), 10 * BLOCK);
+}
+
+#[test]
 fn only_one_thread_sweeps_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("cache");
