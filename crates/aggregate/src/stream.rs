@@ -125,6 +125,8 @@ async fn first(call: &Call, part: &Part, response: Response<Body>) -> Result<Beg
 impl Long {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         if let Some(beginning) = self.beginning.take() {
+            // Other parts count as held by the response, see `note_held`.
+            self.budget.release_received();
             return Poll::Ready(Some(Ok(beginning)));
         }
         if self.turn >= TURN_BYTES {

@@ -57,8 +57,23 @@ pub trait ReceivedAccounts: fmt::Debug + Send + Sync {
 
 /// A guard that counts bytes of services' responses in the account of a client.
 pub trait ReceivedPermit: fmt::Debug + Send + Sync {
-    /// Counts `total` bytes; returns `false`, and counts no more than before, if the account has no room for them.
-    fn try_hold(&self, total: u64) -> bool;
+    /// Counts `total` bytes.
+    ///
+    /// # Errors
+    /// The limit that has no room for them. Then no more bytes count than before.
+    fn try_hold(&self, total: u64) -> Result<(), ReceivedLimit>;
+
+    /// Counts no bytes any more.
+    fn release(&self);
+}
+
+/// A limit of the bytes of services' responses that the gateway holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceivedLimit {
+    /// The limit of one client. Others may have room.
+    Client,
+    /// The limit of all clients together.
+    Total,
 }
 
 /// The context of a client's request: its caller, its budget, its hop count.
@@ -101,8 +116,8 @@ pub struct Budget {
     /// The budget of the request that started a shared call. Short responses count there.
     starter: Option<Arc<Budget>>,
     /// The permit for these bytes; not set for short responses.
-    permit: OnceLock<Box<dyn ReceivedPermit>>,
-    /// Whether the account had no room for a response.
+    permit: OnceLock<Arc<dyn ReceivedPermit>>,
+    /// Whether the account of the client had no room for a response.
     lacked_room: AtomicBool,
     parallel: Semaphore,
     made: Mutex<Vec<Made>>,
@@ -357,25 +372,44 @@ impl Budget {
 
     /// Counts bytes that the gateway holds. Short responses only take an addition.
     pub(crate) fn hold(&self, bytes: u64) -> Result<(), Unfinished> {
+        self.try_hold(bytes).map_err(|_| Unfinished)
+    }
+
+    fn try_hold(&self, bytes: u64) -> Result<(), ReceivedLimit> {
         let held = self.held.fetch_add(bytes, Relaxed) + bytes;
-        let has_room = match (&self.starter, &self.accounts) {
-            (None, _) if held <= HELD_UNIT => true,
-            (Some(starter), _) if held <= HELD_UNIT => starter.hold(bytes).is_ok(),
-            (_, None) => true,
+        let result = match (&self.starter, &self.accounts) {
+            (None, _) if held <= HELD_UNIT => Ok(()),
+            (Some(starter), _) if held <= HELD_UNIT => starter.try_hold(bytes),
+            (_, None) => Ok(()),
             (_, Some((accounts, client))) => {
-                let permit = self.permit.get_or_init(|| accounts.open(*client));
+                let permit = self.permit.get_or_init(|| Arc::from(accounts.open(*client)));
                 permit.try_hold(held.next_multiple_of(HELD_UNIT))
             }
         };
-        if has_room {
-            return Ok(());
+        if let Err(limit) = result {
+            self.held.fetch_sub(bytes, Relaxed);
+            if limit == ReceivedLimit::Client {
+                self.lacked_room.store(true, Relaxed);
+            }
         }
-        self.held.fetch_sub(bytes, Relaxed);
-        self.lacked_room.store(true, Relaxed);
-        Err(Unfinished)
+        result
     }
 
-    /// Whether the account of the client had no room for a response. That of another client may have room.
+    /// Counts the received bytes no longer in the account of the client: they are passed on, and count as unsent.
+    pub fn release_received(&self) {
+        self.held.store(0, Relaxed);
+        if let Some(permit) = self.permit.get() {
+            permit.release();
+        }
+    }
+
+    /// Returns the permit for the received bytes, unless they are few or count in no account.
+    pub(crate) fn received_permit(&self) -> Option<Arc<dyn ReceivedPermit>> {
+        self.permit.get().cloned()
+    }
+
+    /// Whether the account of the client had no room for a response. That of another client may have room; if all
+    /// clients together have too many bytes, this is `false`.
     #[must_use]
     pub fn lacked_room(&self) -> bool {
         self.lacked_room.load(Relaxed)

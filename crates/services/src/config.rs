@@ -68,7 +68,7 @@ pub struct ServiceConfig {
     #[serde(default)]
     pub retries: RetriesConfig,
     /// Active health checks of the targets. Without it, health is derived from responses only: a target with
-    /// consecutive failures is ejected for a while, unless fewer than half of the targets would be left.
+    /// consecutive failures is ejected for a while.
     #[serde(default)]
     pub health: Option<HealthConfig>,
     /// The client request headers that are forwarded to this service.

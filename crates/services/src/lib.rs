@@ -45,7 +45,8 @@ mod fuzz;
 
 pub use body::Body;
 pub use call::{
-    Budget, Call, Caller, Made, Outcome, Payer, ReceivedAccounts, ReceivedPermit, Report, Rights, quota_key,
+    Budget, Call, Caller, Made, Outcome, Payer, ReceivedAccounts, ReceivedLimit, ReceivedPermit, Report,
+    Rights, quota_key,
 };
 pub use calls::{Calls, Coalescer};
 pub use client::{CallError, Request, Response, Services};

@@ -1,12 +1,9 @@
 //! Load balancing: the endpoints of a service, and the choice of an endpoint for each request.
 //!
 //! Each address of each target is an endpoint ([`Peer`]). A request goes to the endpoint with the fewest
-//! requests in flight. Endpoints that fail are ejected for a while (`standing.rs`). While fewer than half
-//! of the endpoints are left, ejected ones get requests nevertheless (Envoy's panic threshold): the failures are
-//! probably due to certain requests, and the rest of the endpoints could not take all of the load. Endpoints
-//! that fail their health checks get requests only if there are no others. Names are resolved again
-//! periodically (`names.rs`), and health checks run if the config enables them (`checks.rs`), in tasks that end
-//! with the [`Targets`].
+//! requests in flight. Endpoints that fail are ejected for a while (`standing.rs`); if all are ejected, all
+//! are tried. Names are resolved again periodically (`names.rs`), and health checks run if the config enables
+//! them (`checks.rs`), in tasks that end with the [`Targets`].
 
 mod checks;
 mod names;
@@ -187,24 +184,20 @@ fn pick(peers: &[Arc<Peer>], tried: &[Arc<Peer>], turn: usize) -> Option<Lease> 
         }
     }
     let is_tried = |peer: &Arc<Peer>| tried.iter().any(|tried| Arc::ptr_eq(tried, peer));
+    let any_in = peers.iter().any(|peer| peer.standing.is_in());
     for peer in peers.iter().filter(|peer| !peer.standing.is_in() && !is_tried(peer)) {
         if peer.standing.take_trial() {
             return Some(peer.lease(true));
         }
     }
-    let count_in = peers.iter().filter(|peer| peer.standing.is_in()).count();
-    let (is_panic, all_ill) = (2 * count_in < peers.len(), peers.iter().all(|peer| peer.standing.is_ill()));
-    let is_usable = |peer: &Arc<Peer>| match is_panic {
-        true => all_ill || !peer.standing.is_ill(),
-        false => peer.standing.is_in(),
-    };
-    let may = |peer: &&Arc<Peer>| is_usable(peer) && !is_tried(peer);
+    // If all endpoints are ejected, any of them is better than none.
+    let may = |peer: &&Arc<Peer>| peer.standing.is_in() == any_in && !is_tried(peer);
     let least = peers.iter().filter(may).map(|peer| peer.outstanding()).min()?;
     let mut ties = peers.iter().filter(may).filter(|peer| peer.outstanding() <= least);
     // Between the two passes, all endpoints may have become busier or unavailable.
     let count = ties.clone().count().max(1);
     let peer = ties.nth(turn % count).or_else(|| peers.iter().find(may))?;
-    Some(peer.lease(is_panic && !peer.standing.is_in()))
+    Some(peer.lease(!any_in))
 }
 
 /// Returns two different indices below `count`, pseudo-randomly chosen by the turn (the finalizer of SplitMix64).

@@ -1,18 +1,52 @@
 //! Streaming of long responses.
 
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use services::Body;
 use services::turn::TURN_BYTES;
+use services::{Body, Budget, Call, ReceivedAccounts, ReceivedLimit, ReceivedPermit};
 
 use super::rig::Rig;
 use crate::stream::BEGINNING;
 
 const TWO: &str = r#"{"parts": {"small": {"get": "profile/small"}, "long": {"get": "catalog/long"}, "other": {"get": "order/other", "optional": true}}}"#;
+
+/// The account of a single request, without a limit: the number of bytes that count.
+#[derive(Clone, Debug, Default)]
+struct RequestAccount(Arc<AtomicU64>);
+
+#[derive(Debug)]
+struct RequestAccountPermit(RequestAccount);
+
+impl ReceivedAccounts for RequestAccount {
+    fn open(&self, _: IpAddr) -> Box<dyn ReceivedPermit> {
+        Box::new(RequestAccountPermit(self.clone()))
+    }
+}
+
+impl ReceivedPermit for RequestAccountPermit {
+    fn try_hold(&self, total: u64) -> Result<(), ReceivedLimit> {
+        self.0.0.store(total, Relaxed);
+        Ok(())
+    }
+
+    fn release(&self) {
+        self.0.0.store(0, Relaxed);
+    }
+}
+
+impl Drop for RequestAccountPermit {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
 
 /// Returns the beginning of a long array.
 fn beginning() -> Bytes {
@@ -48,6 +82,26 @@ async fn streams_before_the_upstream_response_is_complete() {
         "{}",
         &text[text.len() - 200..]
     );
+}
+
+#[tokio::test]
+async fn the_beginning_of_a_streamed_response_counts_until_it_is_delivered() {
+    let (rig, account) = (
+        Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "answer": "long"}"#, &[]),
+        RequestAccount::default(),
+    );
+    let mut sender = rig.sends("catalog/long");
+    sender.send_data(beginning()).await.unwrap();
+    let budget = Budget::new(Duration::from_secs(3600), 10, 1 << 30, 1);
+    let budget = budget.with_accounts(Arc::new(account.clone()), [192, 0, 2, 1].into());
+    let call = Call { budget: Arc::new(budget), ..Call::unlimited() };
+    let request = http::Request::get("/here").body(services::body::empty()).unwrap();
+    let response = rig.aggregate.handle(request, call).await;
+    let mut body = response.unwrap_or_else(|problem| panic!("{problem}")).into_body();
+    assert!(account.0.load(Relaxed) > BEGINNING as u64);
+    assert_eq!(next(&mut body).await.unwrap(), beginning());
+    assert_eq!(account.0.load(Relaxed), 0);
+    drop(sender);
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fmt, iter};
 
-use services::{ReceivedAccounts, ReceivedPermit};
+use services::{ReceivedAccounts, ReceivedLimit, ReceivedPermit};
 
 use crate::config::ConnectionsConfig;
 use crate::metrics::Page;
@@ -290,6 +290,11 @@ impl ConnectionPermit {
     /// Counts an amount of a resource for the networks and for all clients, or for none of them. The user of the
     /// resource has taken `own` of it already.
     fn take_shared(&self, resource: &Resource, own: u64, amount: u64) -> Result<(), LimitReached> {
+        self.take_unreported(resource, own, amount).map_err(|limit| self.limiter.refuse(limit))
+    }
+
+    /// Like [`Self::take_shared`], without a report of the limit that was reached.
+    fn take_unreported(&self, resource: &Resource, own: u64, amount: u64) -> Result<(), LimitReached> {
         let Resource { counter, per_address, total, errors: [of_network, of_all] } = *resource;
         let networks = self.networks.iter().flatten();
         let limits = networks.map(|(network, _)| (network.limit(per_address, total), of_network));
@@ -297,7 +302,7 @@ impl ConnectionPermit {
         for (number, (usage, (most, error))) in self.usages().zip(limits).enumerate() {
             if !take_more(counter(usage), own, amount, most) {
                 self.usages().take(number).for_each(|usage| _ = counter(usage).fetch_sub(amount, Relaxed));
-                return Err(self.limiter.refuse(error));
+                return Err(error);
             }
         }
         Ok(())
@@ -388,11 +393,12 @@ impl ConnectionPermit {
     /// # Errors
     /// Fails if the connection, its network or all clients together have too many bytes to receive already.
     pub(crate) fn keep(self: &Arc<Self>, bytes: u64) -> Result<UnsentPermit, LimitReached> {
-        self.keep_up_to(1, bytes)
+        self.keep_up_to(1, bytes).map_err(|limit| self.limiter.refuse(limit))
     }
 
     /// Like [`Self::keep`], for bytes of a response that is read before it is sent. They are refused above half of
-    /// the limits, so that other responses can be sent meanwhile.
+    /// the limits, so that other responses can be sent meanwhile. This is not reported as a limit that was reached:
+    /// the response is sent as it arrives instead.
     ///
     /// # Errors
     /// Fails if the connection, its network or all clients together have too many bytes to receive for that.
@@ -400,15 +406,15 @@ impl ConnectionPermit {
         self.keep_up_to(2, bytes)
     }
 
-    /// Counts response bytes up to the limits divided by `divisor`.
+    /// Counts response bytes up to the limits divided by `divisor`, without a report.
     fn keep_up_to(self: &Arc<Self>, divisor: u64, bytes: u64) -> Result<UnsentPermit, LimitReached> {
         if !take(&self.unsent, bytes, self.limits.unsent_per_connection.0 / divisor) {
-            return Err(self.limiter.refuse(LimitReached::UnsentPerConnection));
+            return Err(LimitReached::UnsentPerConnection);
         }
         let mut unsent = self.unsent_by(|usage| &usage.unsent);
         unsent.per_address /= divisor;
         unsent.total /= divisor;
-        if let Err(limit) = self.take_shared(&unsent, 0, bytes) {
+        if let Err(limit) = self.take_unreported(&unsent, 0, bytes) {
             self.unsent.fetch_sub(bytes, Relaxed);
             return Err(limit);
         }
@@ -441,8 +447,15 @@ impl BodyPermit {
 }
 
 impl ReceivedPermit for BodyPermit {
-    fn try_hold(&self, total: u64) -> bool {
-        self.hold(total).is_ok()
+    fn try_hold(&self, total: u64) -> Result<(), ReceivedLimit> {
+        self.hold(total).map_err(|limit| match limit {
+            LimitReached::Received => ReceivedLimit::Total,
+            _ => ReceivedLimit::Client,
+        })
+    }
+
+    fn release(&self) {
+        BodyPermit::release(self);
     }
 }
 

@@ -71,9 +71,9 @@ impl Exchange {
         service.tally.requests.fetch_add(1, Relaxed);
         let result = self.attempts(budget, clock, message).await;
         let is_failure = match &result {
-            Ok(answer) => answer.response.status().is_server_error(),
+            Ok(answer) if !answer.response.status().is_server_error() => false,
             Err(CallError::Stalled { .. }) => false,
-            Err(_) => !is_clients_fault(message),
+            _ => !is_clients_fault(message),
         };
         if is_failure {
             service.tally.failures.fetch_add(1, Relaxed);
@@ -239,18 +239,18 @@ fn is_accepted(message: &Message, response: &Response<Body>) -> bool {
 /// Returns the verdict of an attempt on its endpoint; `None` if the client may be the cause, or
 /// its deadline passed.
 fn verdict(result: &Result<Response<Body>, Failure>, message: &Message) -> Option<Verdict> {
-    match result {
-        Ok(response) => Some(match response.status() {
+    let verdict = match result {
+        Ok(response) => match response.status() {
             StatusCode::INTERNAL_SERVER_ERROR => Verdict::Error,
             status if is_unwell(status) => Verdict::Failed,
-            _ => Verdict::Good,
-        }),
-        Err(Failure::Late(Late::Deadline(_) | Late::Client(_))) => None,
-        Err(_) if is_clients_fault(message) => None,
+            _ => return Some(Verdict::Good),
+        },
+        Err(Failure::Late(Late::Deadline(_) | Late::Client(_))) => return None,
         // An endpoint that shuts down or is full for a moment is healthy. One that only ever refuses is not.
-        Err(Failure::Transport(TransportError::Refused(_))) => Some(Verdict::Error),
-        Err(_) => Some(Verdict::Failed),
-    }
+        Err(Failure::Transport(TransportError::Refused(_))) => Verdict::Error,
+        Err(_) => Verdict::Failed,
+    };
+    (!is_clients_fault(message)).then_some(verdict)
 }
 
 /// Whether the request may be repeated on another endpoint.

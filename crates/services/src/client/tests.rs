@@ -24,8 +24,8 @@ use testkit::misbehave::{self, Upstream};
 
 use crate::config::{Duration, OneOrMany};
 use crate::{
-    Budget, Call, CallError, Fault, Kind, Outcome, Problem, ReceivedAccounts, ReceivedPermit, Request,
-    Response, Service, ServiceConfig, Services,
+    Budget, Call, CallError, Fault, Kind, Outcome, Problem, ReceivedAccounts, ReceivedLimit, ReceivedPermit,
+    Request, Response, Service, ServiceConfig, Services,
 };
 
 /// A misbehaving service with the name `shop`.
@@ -67,6 +67,8 @@ fn call(calls: u32, received: u64, parallel: usize) -> Call {
 #[derive(Clone, Debug)]
 struct TestAccounts {
     limit: u64,
+    /// The limit that is reported when there are more.
+    kind: ReceivedLimit,
     held: Arc<AtomicU64>,
 }
 
@@ -78,7 +80,7 @@ struct TestPermit {
 
 impl TestAccounts {
     fn new(limit: u64) -> Self {
-        Self { limit, held: Arc::default() }
+        Self { limit, kind: ReceivedLimit::Client, held: Arc::default() }
     }
 
     fn held(&self) -> u64 {
@@ -100,20 +102,24 @@ impl ReceivedAccounts for TestAccounts {
 }
 
 impl ReceivedPermit for TestPermit {
-    fn try_hold(&self, total: u64) -> bool {
+    fn try_hold(&self, total: u64) -> Result<(), ReceivedLimit> {
         let more = total.saturating_sub(self.bytes.load(Relaxed));
-        let has_room = self.accounts.held() + more <= self.accounts.limit;
-        if has_room {
-            self.accounts.held.fetch_add(more, Relaxed);
-            self.bytes.fetch_add(more, Relaxed);
+        if self.accounts.held() + more > self.accounts.limit {
+            return Err(self.accounts.kind);
         }
-        has_room
+        self.accounts.held.fetch_add(more, Relaxed);
+        self.bytes.fetch_add(more, Relaxed);
+        Ok(())
+    }
+
+    fn release(&self) {
+        self.accounts.held.fetch_sub(self.bytes.swap(0, Relaxed), Relaxed);
     }
 }
 
 impl Drop for TestPermit {
     fn drop(&mut self) {
-        self.accounts.held.fetch_sub(self.bytes.load(Relaxed), Relaxed);
+        self.release();
     }
 }
 

@@ -3,7 +3,8 @@
 //! The call is taken out of the budget of each request, as if the request had made it alone, so that limits
 //! do not depend on concurrent requests. The shared call itself has a budget of its own, so that the short
 //! deadline or small limit of one request cannot end it for the others. Its response counts in the account of the
-//! client that started it. If that has no room, the others make the call alone.
+//! client that started it. If that has no room, the next request starts the call again; a request that has waited for
+//! several such calls makes it alone.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use tokio::time::timeout_at;
 use super::exchange::Exchange;
 use super::message::{Message, Payload};
 use super::{OVER, Services, place};
-use crate::call::{Budget, Call, HELD_UNIT};
+use crate::call::{Budget, Call, HELD_UNIT, ReceivedPermit};
 use crate::calls::{Answered, Coalescer, Landed};
 use crate::client::{Request, Response};
 use crate::error::CallError;
@@ -24,10 +25,15 @@ use crate::problem::Unfinished;
 use crate::service::Service;
 use crate::trace::{TRACEPARENT, TRACESTATE};
 
-/// The text of a shared response, which counts in the account of its budget until the last request drops it.
+/// The number of shared calls that a request waits for, if the clients that started them have no room for the
+/// response.
+const ATTEMPTS: usize = 3;
+
+/// The text of a shared response, which counts in the account of the client that started the call until the last
+/// request drops it.
 struct SharedText {
     text: Bytes,
-    _budget: Arc<Budget>,
+    _permit: Arc<dyn ReceivedPermit>,
 }
 
 impl AsRef<[u8]> for SharedText {
@@ -78,38 +84,49 @@ where
     }
     let key = fingerprint(service, &message);
     let mut own = Some((exchange, message));
-    let flight = coalescer.flights.join(&key, PollSite::Request, || {
-        let budget = Budget::new(service.timeout() * 2, 1, coalescer.received, 1);
-        let budget = budget.for_sharing().started_by(&call.budget);
-        let own = own.take().map(|(mut exchange, message)| {
-            let path = message.path.as_str().to_owned();
-            exchange.number = budget.begin(Arc::clone(service.name()), message.method.clone(), path);
-            (exchange, message)
-        });
-        let budget = Arc::new(budget);
-        async move {
-            let mut answer = match own {
-                Some((exchange, message)) => exchange.run(&budget, message).await,
-                // Not reached: the call begins once.
-                None => Err(Unfinished.into()),
-            };
-            let received = answer.as_ref().map_or(0, |answer| answer.body.len() as u64);
-            if let Ok(answer) = &mut answer
-                && received > HELD_UNIT
-            {
-                let text = std::mem::take(&mut answer.body);
-                answer.body = Bytes::from_owner(SharedText { text, _budget: Arc::clone(&budget) });
+    let mut attempts = 0;
+    let landed = loop {
+        let flight = coalescer.flights.join(&key, PollSite::Request, || {
+            let budget = Budget::new(service.timeout() * 2, 1, coalescer.received, 1);
+            let budget = budget.for_sharing().started_by(&call.budget);
+            let own = own.take().map(|(mut exchange, message)| {
+                let path = message.path.as_str().to_owned();
+                exchange.number = budget.begin(Arc::clone(service.name()), message.method.clone(), path);
+                (exchange, message)
+            });
+            let budget = Arc::new(budget);
+            async move {
+                let mut answer = match own {
+                    Some((exchange, message)) => exchange.run(&budget, message).await,
+                    // Not reached: the call begins once.
+                    None => Err(Unfinished.into()),
+                };
+                let received = answer.as_ref().map_or(0, |answer| answer.body.len() as u64);
+                if let Ok(answer) = &mut answer
+                    && received > HELD_UNIT
+                    && let Some(permit) = budget.received_permit()
+                {
+                    let text = std::mem::take(&mut answer.body);
+                    answer.body = Bytes::from_owner(SharedText { text, _permit: permit });
+                }
+                Landed { answer: answer.map(T::from).map_err(Arc::new), received, budget }
             }
-            Landed { answer: answer.map(T::from).map_err(Arc::new), received, budget }
+        });
+        let landed = timeout_at(call.budget.deadline.into(), flight).await.map_err(|_| OVER)?;
+        let landed = landed.ok_or_else(|| broken(service))?;
+        if own.is_none() || !landed.budget.lacked_room() {
+            break landed;
         }
-    });
-    let landed = timeout_at(call.budget.deadline.into(), flight).await.map_err(|_| OVER)?;
-    let landed = landed.ok_or_else(|| broken(service))?;
+        // This client's account may have room.
+        attempts += 1;
+        if attempts == ATTEMPTS
+            && let Some((exchange, message)) = own.take()
+        {
+            drop(permit);
+            return exchange.run(&call.budget, message).await.map(T::from).map_err(Arc::new);
+        }
+    };
     let is_starter = own.is_none();
-    if let Some((exchange, message)) = own.filter(|_| landed.budget.lacked_room()) {
-        drop(permit);
-        return exchange.run(&call.budget, message).await.map(T::from).map_err(Arc::new);
-    }
     call.budget.note_made(number, &landed.budget);
     call.budget.cache().note_all(landed.budget.cache());
     if landed.received <= HELD_UNIT && !is_starter {

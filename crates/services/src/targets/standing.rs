@@ -96,11 +96,6 @@ impl Standing {
         self.due.load(Relaxed) == 0 && !self.ill.load(Relaxed)
     }
 
-    /// Whether the endpoint is unhealthy according to the health checks.
-    pub(super) fn is_ill(&self) -> bool {
-        self.ill.load(Relaxed)
-    }
-
     /// Records the result of a check. Returns the number of consecutive equal results, including this one.
     pub(super) fn heard(&self, well: bool) -> u32 {
         let (last, bit) = (self.heard.load(Relaxed), if well { WELL } else { 0 });

@@ -214,20 +214,20 @@ fn limits_bytes_of_services_responses_by_address_and_in_total() {
     let accounts = connection.response_accounts();
     let of = |client: &str| accounts.open(client.parse().unwrap());
     let [first, second, other] = [of(HERE), of(HERE), of("192.0.2.2")];
-    assert!(first.try_hold(60) && second.try_hold(40));
-    assert!(!second.try_hold(41), "above the limit of the address");
-    assert!(first.try_hold(60), "these bytes are counted already");
-    assert!(other.try_hold(50));
-    assert!(!other.try_hold(51), "above the limit of all");
+    assert!(first.try_hold(60).is_ok() && second.try_hold(40).is_ok());
+    assert_eq!(second.try_hold(41), Err(ReceivedLimit::Client), "above the limit of the address");
+    assert!(first.try_hold(60).is_ok(), "these bytes are counted already");
+    assert!(other.try_hold(50).is_ok());
+    assert_eq!(other.try_hold(51), Err(ReceivedLimit::Total), "above the limit of all");
     // Work for a request may outlast its connection, which does not count any more.
     drop(connection);
     assert_eq!(all(&limiter), [0, 0, 0, 0, 0, 0, 150]);
     drop(first);
-    assert!(second.try_hold(100));
+    assert!(second.try_hold(100).is_ok());
     drop((second, other));
     // A request that is the only one may have more, since its route limits it.
     let only = of(HERE);
-    assert!(only.try_hold(1_000) && !of(HERE).try_hold(1));
+    assert!(only.try_hold(1_000).is_ok() && of(HERE).try_hold(1).is_err());
     drop(only);
     assert_eq!(all(&limiter), [0; 7]);
     assert!(limiter.networks().is_empty(), "networks without responses are forgotten");
@@ -299,6 +299,23 @@ fn limits_bytes_of_responses_that_are_read_first_to_half_of_the_unsent_bytes() {
     assert!(other[1].keep(100).is_ok(), "there is room for what is sent");
     drop((first, second, third, fourth));
     assert_eq!(all(&limiter)[4], 0);
+}
+
+#[test]
+fn reports_limits_of_unsent_bytes_only_if_a_response_is_refused() {
+    let limiter = Arc::new(ClientLimiter::default());
+    let reports = || limiter.refused.iter().map(|count| count.load(Relaxed)).sum::<u64>();
+    let two = [connect(&limiter, HERE).unwrap(), connect(&limiter, HERE).unwrap()];
+    let other = [connect(&limiter, "192.0.2.2").unwrap(), connect(&limiter, "192.0.2.3").unwrap()];
+    let _kept = [two[0].keep(100).unwrap(), two[1].keep(50).unwrap(), other[0].keep(80).unwrap()];
+    for connection in two.iter().chain(&other) {
+        assert!(connection.keep_buffered(10).is_err());
+    }
+    assert_eq!(reports(), 0);
+    assert!(two[0].keep(1).is_err());
+    assert_eq!(reports(), 1);
+    assert!(other[1].keep(71).is_err());
+    assert_eq!(reports(), 2);
 }
 
 #[test]

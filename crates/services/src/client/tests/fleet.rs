@@ -37,6 +37,8 @@ pub(super) enum Does {
     Cut,
     /// Breaks the connection if the request is not complete after this number of milliseconds.
     GiveUp(u64),
+    /// Responds with this status if the request is broken, or not complete after this number of milliseconds.
+    Reject(u64, u16),
 }
 
 /// Simulated endpoints and names, with a record of the requests.
@@ -137,20 +139,25 @@ impl Transport for Fleet {
         let what = format!("{} {}", message.method(), message.uri().path());
         self.sent.lock().unwrap().push((address.port(), what));
         async move {
+            let answer = |status: u16, body: Body| {
+                Ok(http::Response::builder().status(status).body(body).expect("a response"))
+            };
             let body = match does {
                 Does::Echo => message.into_body(),
                 Does::GiveUp(millis) => {
                     let reading = tokio::time::timeout(Time::from_millis(millis), whole(message.into_body()));
                     full(reading.await.map_err(|late| TransportError::Broken(late.into()))??)
                 }
+                Does::Reject(millis, status) => {
+                    let reading = tokio::time::timeout(Time::from_millis(millis), whole(message.into_body()));
+                    let Ok(Ok(body)) = reading.await else { return answer(status, empty()) };
+                    full(body)
+                }
                 _ => full(whole(message.into_body()).await?),
-            };
-            let answer = |status: u16, body: Body| {
-                Ok(http::Response::builder().status(status).body(body).expect("a response"))
             };
             match does {
                 Does::Answer(status) => answer(status, body),
-                Does::Echo | Does::GiveUp(_) => answer(200, body),
+                Does::Echo | Does::GiveUp(_) | Does::Reject(..) => answer(200, body),
                 Does::Cut => answer(200, http_body_util::StreamBody::new(cut()).boxed_unsync()),
                 Does::Wait(millis) => {
                     tokio::time::sleep(Time::from_millis(millis)).await;

@@ -78,7 +78,7 @@ async fn tries_all_endpoints_if_all_are_ejected() {
     let fleet = Arc::new(Fleet::default());
     fleet.does(&[1, 2, 3], Does::Answer(503));
     let (services, shop) = fleet.shop(&THREE, |_| ());
-    for _ in 0..12 {
+    for _ in 0..9 {
         assert_eq!(ask(&services, &shop, "POST").await, "503");
     }
     assert!((1..=3).all(|port| !endpoint(&services, port).healthy));
@@ -91,34 +91,24 @@ async fn tries_all_endpoints_if_all_are_ejected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tries_ejected_endpoints_while_fewer_than_half_are_left() {
+async fn sends_nothing_to_ejected_endpoints_while_another_is_busy() {
     let fleet = Arc::new(Fleet::default());
-    fleet.does(&[1, 2, 3], Does::Answer(503));
+    fleet.does(&[1, 2], Does::Break);
     let (services, shop) = fleet.shop(&THREE, |_| ());
-    let healthy = || (1..=3).filter(|port| endpoint(&services, *port).healthy).count();
-    while healthy() > 1 {
-        assert_eq!(ask(&services, &shop, "POST").await, "503");
+    while [1, 2].iter().any(|port| endpoint(&services, *port).healthy) {
+        ask(&services, &shop, "POST").await;
     }
-    fleet.does(&[1, 2, 3], Does::Answer(200));
-    // No pause is over.
-    for _ in 0..3 {
-        assert_eq!(ask(&services, &shop, "POST").await, "200");
-    }
-    assert!(healthy() > 1, "the other endpoints got no request");
-}
-
-#[tokio::test(start_paused = true)]
-async fn sends_no_requests_to_endpoints_that_fail_their_checks() {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[1, 2], Does::Answer(404));
-    let (services, shop) = fleet.shop(&THREE, checked);
-    services.watch();
-    tokio::time::sleep(Time::from_secs(23)).await;
+    fleet.does(&[3], Does::Hang);
     fleet.sent_anywhere();
-    for _ in 0..9 {
-        assert_eq!(ask(&services, &shop, "GET").await, "200");
+    let call = Call::unlimited();
+    let asked: Vec<_> =
+        (0..9).map(|_| tokio::spawn(services.send(&call, &shop, request("POST", "/")))).collect();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
     }
-    assert_eq!(fleet.sent(3).len(), 9);
+    // No pause is over.
+    assert_eq!((fleet.sent(3).len(), fleet.sent_anywhere()), (9, 0));
+    asked.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,6 +220,28 @@ async fn read_timeouts_of_a_service_do_not_count_against_it_during_a_slow_upload
     assert_faultless(&services);
     fleet.does(&[1], Does::GiveUp(20));
     fails().await;
+    assert_eq!((endpoint(&services, 1).failures, fleet::stats(&services).failures), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn error_responses_to_incomplete_uploads_do_not_count_against_a_service() {
+    use ClientFault::{BreaksOff, StopsSending};
+    let fleet = Arc::new(Fleet::default());
+    let (services, shop) = fleet.shop(&THREE[..1], |_| ());
+    let fails = async |fault: ClientFault, millis: u64, status: u16| {
+        fleet.does(&[1], Does::Reject(millis, status));
+        let message = http::Request::post("/").body(spoilt(fault)).unwrap();
+        let answer = services.forward(&Call::unlimited(), &shop, message).await.unwrap();
+        assert_eq!(answer.status(), status);
+    };
+    for status in [500, 502, 503, 504] {
+        for _ in 0..10 {
+            fails(StopsSending, 2_000, status).await;
+            fails(BreaksOff, 2_000, status).await;
+        }
+        assert_faultless(&services);
+    }
+    fails(StopsSending, 20, 503).await;
     assert_eq!((endpoint(&services, 1).failures, fleet::stats(&services).failures), (1, 1));
 }
 

@@ -90,6 +90,50 @@ async fn a_request_does_not_fail_for_the_account_of_another() {
 }
 
 #[tokio::test]
+async fn a_shared_response_keeps_nothing_else_of_the_account_of_the_request_that_started_it() {
+    let (bench, coalescer, accounts) = (bench().await, coalescer(), TestAccounts::new(512 << 10));
+    let requests = [(); 2].map(|()| calls(&bench, &coalescer, accounts.call()));
+    let path = "/json?n=1&text=100000";
+    bench.services.send(requests[0].call(), &bench.shop, request("GET", path)).await.unwrap();
+    let [first, second] = requests.each_ref().map(|calls| calls.send(&bench.shop, request("GET", path)));
+    let (first, second) = join(first, second).await;
+    assert!(first.is_ok() && second.is_ok() && accounts.held() > 128 << 10);
+    assert_eq!(bench.upstream.hits("/json"), 2);
+    drop((requests, first));
+    assert_eq!(accounts.held(), 128 << 10);
+    drop(second);
+    assert_eq!(accounts.held(), 0);
+}
+
+#[tokio::test]
+async fn requests_share_a_call_again_if_the_account_of_the_first_has_no_room() {
+    let (bench, coalescer) = (bench().await, coalescer());
+    let accounts: Vec<_> = [0, 192, 192, 192, 192].map(|kib| TestAccounts::new(kib << 10)).into();
+    let requests: Vec<_> =
+        accounts.iter().map(|accounts| calls(&bench, &coalescer, accounts.call())).collect();
+    let path = "/json?n=1&text=100000";
+    let answers = join_all(requests.iter().map(|calls| calls.send(&bench.shop, request("GET", path))));
+    let answers = patiently("all responses", answers).await;
+    let codes: Vec<_> =
+        answers.iter().map(|answer| answer.as_ref().map_or_else(|error| error.code(), |_| "")).collect();
+    assert_eq!(codes, ["answer-unfinished", "", "", "", ""]);
+    let held: Vec<u64> = accounts.iter().map(TestAccounts::held).collect();
+    assert_eq!((bench.upstream.hits("/json"), held), (2, vec![0, 128 << 10, 0, 0, 0]));
+}
+
+#[tokio::test]
+async fn requests_share_the_error_if_the_gateway_holds_too_much() {
+    let (bench, coalescer) = (bench().await, coalescer());
+    let full = TestAccounts { kind: ReceivedLimit::Total, ..TestAccounts::new(0) };
+    let [first, second] = [(); 2].map(|()| calls(&bench, &coalescer, full.call()));
+    let send = |calls: &Calls| calls.send(&bench.shop, request("GET", "/json?n=1&text=100000"));
+    let both = patiently("both responses", join(send(&first), send(&second))).await;
+    assert_eq!([both.0, both.1].map(|answer| answer.unwrap_err().code()), ["answer-unfinished"; 2]);
+    assert_eq!(bench.upstream.hits("/json"), 1);
+    assert!([first, second].iter().all(|calls| !calls.call().budget.lacked_room()));
+}
+
+#[tokio::test]
 async fn requests_that_differ_for_the_service_are_not_coalesced() {
     let bench = bench_with(|config| config.forward = vec!["x-key".to_owned()]).await;
     let coalescer = coalescer();
