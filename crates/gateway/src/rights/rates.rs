@@ -184,6 +184,11 @@ impl Account {
         taken.map(drop).map_err(|_| missing)
     }
 
+    /// Takes back the charge for a request that is refused for another reason.
+    fn give_back(&self, rate: Earning) {
+        let _ = self.requests.fetch_update(Relaxed, Relaxed, |earned| Some(earned.saturating_sub(rate.each)));
+    }
+
     /// Returns the nanoseconds to wait until CPU time is available again.
     fn debt(&self, now: u64) -> u64 {
         let ahead = self.cpu.load(Relaxed).saturating_sub(now);
@@ -240,10 +245,14 @@ impl Accounts {
         }
         let held = rate.at_once.map(|at_most| accounts.hold(at_most)).transpose()?;
         if let Some(requests) = rate.requests {
+            let over = |missing| Over::Requests(Duration::from_nanos(missing));
             // The own account is charged first, so that requests above its limit are not charged to the block.
-            for (account, share) in accounts.each() {
-                let taken = account.take(requests.times(share), at);
-                taken.map_err(|missing| Over::Requests(Duration::from_nanos(missing)))?;
+            accounts.own.take(requests, at).map_err(over)?;
+            if let Some(block) = &accounts.block
+                && let Err(missing) = block.take(requests.times(BLOCK_SHARE), at)
+            {
+                accounts.own.give_back(requests);
+                return Err(over(missing));
             }
         }
         let bill = rate.cpu.map(|price| Arc::new(Bill { accounts, opened: self.opened, price }));

@@ -215,9 +215,9 @@ pub(super) const ROWS: &[Bound] = &[
     ),
     bound(
         "HTTP/2 buffers of unread bodies",
-        2_048 * 16 * KIB,
+        32 * MIB,
         "connection",
-        "`MAX_UNREAD_FRAMES`, each in a buffer of 16 KiB that other frames filled",
+        "`MAX_UNREAD`, which counts each frame and the buffers that it keeps",
         "crates/gateway/src/server/http2/traffic.rs",
         "crates/gateway/src/server/http2/tests.rs: ends_connections_with_many_unread_frames_in_two_steps",
     ),

@@ -123,6 +123,19 @@ fn requests_above_the_limit_of_a_network_are_not_charged_to_its_block() {
 }
 
 #[test]
+fn requests_above_the_limit_of_a_block_are_not_charged_to_the_network() {
+    let now = Instant::now();
+    let accounts = Accounts::new(now);
+    let rate = rate("1/h", None);
+    let take = |network, now| accounts.take(&in_block(1, network), &rate, now).map(drop);
+    for network in 0..16 {
+        take(network, now).unwrap();
+    }
+    let Err(Over::Requests(wait)) = take(16, now) else { panic!("the block has requests left") };
+    take(16, now + wait).unwrap();
+}
+
+#[test]
 fn a_caller_in_cpu_debt_waits_until_it_is_earned() {
     let start = Instant::now();
     let accounts = Accounts::new(start);

@@ -44,6 +44,8 @@ pub(in crate::server) struct FrameScanner {
     prefix_left: usize,
     fragment_left: usize,
     blocks: FieldBlockScanner,
+    /// The number of bytes that were scanned.
+    position: u64,
 }
 
 /// The bytes that fit in a turn, and their cost.
@@ -56,8 +58,15 @@ pub(in crate::server) struct Scanned {
     pub(super) cost: u64,
     /// The estimated number of bytes that h2's table of fields keeps after them.
     pub(super) retained: u64,
-    /// The stream of each DATA frame that starts in them and is not empty.
-    pub(super) data_streams: Vec<u32>,
+    /// The DATA frames that start in them and are not empty.
+    pub(super) data_frames: Vec<DataFrame>,
+}
+
+/// The stream of a DATA frame, and the number of bytes of the connection before its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DataFrame {
+    pub(super) stream: u32,
+    pub(super) position: u64,
 }
 
 impl Default for FrameScanner {
@@ -71,6 +80,7 @@ impl Default for FrameScanner {
             prefix_left: 0,
             fragment_left: 0,
             blocks: FieldBlockScanner::default(),
+            position: 0,
         }
     }
 }
@@ -102,6 +112,7 @@ impl FrameScanner {
             rest = behind;
         }
         scanned.retained = self.blocks.retained();
+        self.position += scanned.bytes as u64;
         scanned
     }
 
@@ -114,7 +125,10 @@ impl FrameScanner {
         self.prefix_left = 0;
         self.fragment_left = 0;
         match kind {
-            DATA if self.left > 0 => scanned.data_streams.push(stream_id(stream)),
+            DATA if self.left > 0 => {
+                let position = self.position + scanned.bytes as u64;
+                scanned.data_frames.push(DataFrame { stream: stream_id(stream), position });
+            }
             SETTINGS => {
                 scanned.weight += SETTINGS_BYTES * BYTE_WEIGHT;
                 scanned.cost += SETTINGS_BYTES;
@@ -229,10 +243,11 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_streams_of_data() {
+    fn finds_the_streams_and_positions_of_data() {
         let frames = [(DATA, 1, 1), (DATA, 3, 0), (HEADERS, 5, 9), (DATA, 3 | (1 << 31), 16), (DATA, 1, 9)];
         let frames = frames.map(|(kind, stream, length)| frame(kind, 0, stream, &vec![0; length])).concat();
-        assert_eq!(scanner().scan(&frames, u64::MAX).data_streams, [1, 3, 1]);
+        let found = [(1, 9), (3, 46), (1, 71)].map(|(stream, position)| DataFrame { stream, position });
+        assert_eq!(scanner().scan(&frames, u64::MAX).data_frames, found);
     }
 
     #[test]
@@ -281,7 +296,7 @@ mod tests {
                 sum.weight += scanned.weight;
                 sum.cost += scanned.cost;
                 sum.retained = scanned.retained;
-                sum.data_streams.extend(scanned.data_streams);
+                sum.data_frames.extend(scanned.data_frames);
             }
             prop_assert_eq!(sum, whole);
         }

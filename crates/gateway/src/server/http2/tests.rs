@@ -303,13 +303,26 @@ async fn ends_connections_with_many_unread_frames_in_two_steps() {
     // A long frame refills h2's budget for 63 short ones, on whichever stream it arrives.
     let short = frame(DATA, 0, 1, b"x").repeat(63);
     let frames = [short, frame(DATA, 0, 3, &[b'x'; PIECE])].concat();
-    for _ in 0..100 {
+    for _ in 0..2_000 {
         if peer.write_all(&frames).await.is_err() {
             break;
         }
     }
     // NO_ERROR, and then ENHANCE_YOUR_CALM (RFC 9113, section 7).
     assert_eq!(goaway_codes(&mut peer).await, [0, 11]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keeps_connections_whose_windows_are_full_of_short_frames() {
+    const SHORT: usize = 200;
+    let mut peer = unread().await;
+    for number in 0..CONNECTION_WINDOW / STREAM_WINDOW {
+        let stream = 2 * number + 1;
+        peer.write_all(&frame(HEADERS, END_HEADERS, stream, &head_of("POST", "/", &[]))).await.unwrap();
+        let count = STREAM_WINDOW as usize / SHORT;
+        peer.write_all(&frame(DATA, 0, stream, &[b'x'; SHORT]).repeat(count)).await.unwrap();
+    }
+    is_taken(&mut peer).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,9 +28,9 @@ const MAX_PREMATURE: u64 = 200;
 /// The estimated number of bytes that the table of fields may keep. Above a third of it, the connection takes no more
 /// requests: those that its client sends before it learns so must fit as well, a hundred with 16 KiB each.
 pub(super) const MAX_RETAINED: u64 = 3 << 20;
-/// The number of DATA frames that may be unread: as many of 256 bytes as the window of the connection has room for,
-/// each in a buffer of up to 16 KiB. Above half of it, the connection takes no more requests.
-const MAX_UNREAD_FRAMES: u64 = 2 << 10;
+/// The estimated number of bytes that unread DATA frames may keep. Above half of it, the connection takes no more
+/// requests.
+const MAX_UNREAD: u64 = 32 << 20;
 
 /// The counts of one connection.
 #[derive(Debug, Default)]
@@ -46,9 +46,9 @@ pub(in crate::server) struct Traffic {
     premature: AtomicU64,
     /// The estimated number of bytes that h2's table of fields keeps: see `field_blocks.rs`.
     retained: AtomicU64,
-    /// The DATA frames that h2 keeps, and their number at the last count.
+    /// The DATA frames that h2 keeps, and the estimate of their bytes at the last count.
     unread: Mutex<UnreadFrames>,
-    unread_frames: AtomicU64,
+    unread_bytes: AtomicU64,
 }
 
 /// The counts at a moment.
@@ -83,8 +83,8 @@ impl Traffic {
         self.turn.fetch_add(scanned.weight, Relaxed);
         self.read.fetch_add(scanned.cost, Relaxed);
         self.retained.store(scanned.retained, Relaxed);
-        if !scanned.data_streams.is_empty() {
-            self.unread().add_arrived(scanned.data_streams);
+        if !scanned.data_frames.is_empty() {
+            self.unread().add_arrived(scanned.data_frames);
         }
     }
 
@@ -95,8 +95,8 @@ impl Traffic {
 
     /// Counts the DATA frames that h2 keeps, after requests have been accepted.
     pub(super) fn count_unread(&self) {
-        let unread_frames = self.unread().count();
-        self.unread_frames.store(unread_frames, Relaxed);
+        let unread_bytes = self.unread().count();
+        self.unread_bytes.store(unread_bytes, Relaxed);
     }
 
     /// Counts bytes of a body that were received or sent.
@@ -120,8 +120,7 @@ impl Traffic {
 
     /// Whether the connection should end for the memory that its table of fields or its unread frames keep.
     pub(super) fn retains_much(&self) -> bool {
-        self.retained.load(Relaxed) > MAX_RETAINED / 3
-            || self.unread_frames.load(Relaxed) > MAX_UNREAD_FRAMES / 2
+        self.retained.load(Relaxed) > MAX_RETAINED / 3 || self.unread_bytes.load(Relaxed) > MAX_UNREAD / 2
     }
 
     /// Whether the traffic amounts to a flood.
@@ -130,7 +129,7 @@ impl Traffic {
         self.read.load(Relaxed) / PART > self.useful.load(Relaxed) + USELESS
             || (premature > MAX_PREMATURE && premature > self.answered.load(Relaxed))
             || self.retained.load(Relaxed) > MAX_RETAINED
-            || self.unread_frames.load(Relaxed) > MAX_UNREAD_FRAMES
+            || self.unread_bytes.load(Relaxed) > MAX_UNREAD
     }
 }
 
