@@ -1,12 +1,10 @@
 //! A semaphore whose waiting tasks are served in rounds with one task per payer.
 
-use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
 use crate::key::QuotaKey;
-use crate::random::RandomMap;
 use crate::wait_queue::{WaitKey, WaitQueue};
 
 /// A semaphore that is fair to payers. All clones share it.
@@ -39,8 +37,9 @@ type Grant = (WaitKey, oneshot::Sender<FairPermit>);
 #[derive(Debug)]
 struct Permits {
     free: usize,
-    /// The number of permits of each share that holds any which are not idle, if there is a reserve.
-    held: Option<RandomMap<WaitKey, usize>>,
+    /// The number of permits of each share that holds any which are not idle, ordered by share, if there is a
+    /// reserve.
+    held: Option<Vec<(WaitKey, usize)>>,
 }
 
 impl FairSemaphore {
@@ -56,7 +55,7 @@ impl FairSemaphore {
     /// ([`FairPermit::set_idle`]) are neither free nor count for their payer.
     #[must_use]
     pub fn with_reserve(permits: usize) -> Self {
-        Self::with(Permits { free: permits, held: Some(RandomMap::default()) })
+        Self::with(Permits { free: permits, held: Some(Vec::new()) })
     }
 
     fn with(permits: Permits) -> Self {
@@ -144,44 +143,45 @@ impl State {
 
 impl Permits {
     fn may_take(&self, share: WaitKey) -> bool {
-        let held = self.held.as_ref().and_then(|held| held.get(&share));
-        held.copied().unwrap_or_default() < self.free
+        let held = self.held.as_ref().and_then(|held| held.get(position(held, share).ok()?));
+        held.map_or(0, |(_, count)| *count) < self.free
     }
 
     fn try_take(&mut self, share: WaitKey) -> bool {
-        if self.free == 0 {
+        if self.free == 0 || !self.count(share, self.free) {
             return false;
-        }
-        if let Some(held) = &mut self.held {
-            // A share that holds none may have one, so a refusal adds no entry.
-            let count = held.entry(share).or_default();
-            if *count >= self.free {
-                return false;
-            }
-            *count += 1;
         }
         self.free -= 1;
         true
     }
 
-    /// Counts a permit that was idle for its share again.
-    fn count(&mut self, share: WaitKey) {
-        if let Some(held) = &mut self.held {
-            *held.entry(share).or_default() += 1;
+    /// Counts a permit for its share, if that has less than a number of them.
+    fn count(&mut self, share: WaitKey, threshold: usize) -> bool {
+        let Some(held) = &mut self.held else { return true };
+        match position(held, share) {
+            Ok(at) if held[at].1 >= threshold => return false,
+            Ok(at) => held[at].1 += 1,
+            Err(at) => held.insert(at, (share, 1)),
         }
+        true
     }
 
     /// Stops counting a permit for its share.
     fn uncount(&mut self, share: WaitKey) {
         if let Some(held) = &mut self.held
-            && let Entry::Occupied(mut entry) = held.entry(share)
+            && let Ok(at) = position(held, share)
         {
-            *entry.get_mut() -= 1;
-            if *entry.get() == 0 {
-                entry.remove();
+            held[at].1 -= 1;
+            if held[at].1 == 0 {
+                held.remove(at);
             }
         }
     }
+}
+
+/// Returns the index of a share, or the one at which it is to be inserted.
+fn position(held: &[(WaitKey, usize)], share: WaitKey) -> Result<usize, usize> {
+    held.binary_search_by(|(holder, _)| holder.cmp(&share))
 }
 
 impl FairPermit {
@@ -199,7 +199,7 @@ impl FairPermit {
     pub fn set_busy(&mut self) {
         if let Some(shared) = self.shared.as_ref().filter(|_| self.is_idle) {
             self.is_idle = false;
-            shared.lock().permits.count(self.share);
+            shared.lock().permits.count(self.share, usize::MAX);
         }
     }
 }
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(semaphore.available(), 2);
         drop((semaphore.try_acquire(neighbour).unwrap(), used));
         assert_eq!(semaphore.available(), 3);
-        assert!(semaphore.0.lock().permits.held.as_ref().is_some_and(RandomMap::is_empty));
+        assert!(semaphore.0.lock().permits.held.as_ref().is_some_and(Vec::is_empty));
     }
 
     #[test]

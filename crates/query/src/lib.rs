@@ -29,6 +29,7 @@ mod live;
 mod owner;
 mod problem;
 mod program;
+mod random;
 mod record;
 mod replay;
 mod route;

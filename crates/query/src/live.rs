@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use offload::polls::{PollSite, watched};
-use offload::{FairPermit, RandomMap, ShareKey};
+use offload::{FairPermit, ShareKey};
 use sandbox::{Key, Store};
 
 use crate::guest::Guest;
+use crate::random::RandomMap;
 use crate::run::Entry;
 use crate::token::Session;
 

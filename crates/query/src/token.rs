@@ -21,7 +21,6 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 use ring::hmac;
 use rustix::time::{ClockId, clock_gettime};
 
-use offload::RandomMap;
 use sandbox::Key;
 use services::Caller;
 
@@ -29,6 +28,7 @@ use crate::ask::Language;
 use crate::cached::Mode;
 use crate::owner::{Hash, Mark, Owner};
 use crate::problem::QueryError;
+use crate::random::RandomMap;
 
 /// The identifier of a session. Each token has one session, and a warm instance belongs to one session.
 pub(crate) type Session = [u8; 8];

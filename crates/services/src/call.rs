@@ -240,12 +240,9 @@ impl Call {
 #[must_use]
 pub fn quota_key(caller: &Caller, client: Option<IpAddr>) -> QuotaKey {
     match (caller, client.map(network)) {
-        (Caller::Anonymous, Some(network)) => {
-            let key = QuotaKey::new(&network);
-            match network {
-                IpAddr::V6(v6) => key.in_block(&v6.octets().first_chunk::<6>()),
-                IpAddr::V4(_) => key,
-            }
+        (Caller::Anonymous, Some(IpAddr::V4(network))) => QuotaKey::new(&network.to_bits()),
+        (Caller::Anonymous, Some(IpAddr::V6(network))) => {
+            QuotaKey::new(&network.to_bits()).in_block(&network.octets().first_chunk::<6>())
         }
         (caller, _) => QuotaKey::new(caller),
     }
