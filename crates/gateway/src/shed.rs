@@ -4,11 +4,12 @@
 //! The measured signal is the gateway's own queueing delay, as in DAGOR (Zhou et al., "Overload Control for
 //! Scaling WeChat Microservices", SoCC 2018), and not the latency of responses: a slow upstream service does
 //! not overload the gateway. A probe (`shed/probe.rs`) passes through the runtime as every request does and
-//! measures the time. Delay caused by other processes on the machine does not count: a wait is limited to the
-//! time that the gateway's threads ran meanwhile (`shed/own.rs`).
+//! measures the time, and while tasks wait in the runtime's global queue, so do markers in that queue
+//! (`shed/global_queue.rs`). Delay caused by other processes on the machine does not count: a wait is limited
+//! to the time that the gateway's threads ran meanwhile (`shed/own.rs`).
 //!
 //! Shedding begins by CoDel's rule (RFC 8289, section 4): not when the delay is long, but when it was never
-//! short for a whole [`INTERVAL`], so that bursts pass. From then on requests are admitted at a rate that
+//! short for a whole [`INTERVAL`] in which requests were admitted, so that bursts pass. From then on requests are admitted at a rate that
 //! follows Breakwater (Cho et al., OSDI 2020): while the delay is short the rate grows by a small step, and
 //! by larger steps the longer that lasts; otherwise it falls in proportion to the excess, at most by half.
 //! While the delay is very long no request is admitted: a queue of refusals drains quickly, and the requests
@@ -22,6 +23,7 @@
 //!
 //! A request costs two additions while nothing is shed, and never a lock.
 
+mod global_queue;
 mod law;
 mod own;
 mod probe;
@@ -65,9 +67,6 @@ pub(crate) struct Load {
     /// The number of refused requests, and of those that the rate refused.
     refused: AtomicU64,
     refused_by_rate: AtomicU64,
-    /// The number of first and last turns of connections. Thousands of connections that open or close at once
-    /// occupy the threads as requests do.
-    turns: AtomicU64,
     /// Nanoseconds between two admitted requests; 0 while nothing is shed, and [`CLOSED`].
     every: AtomicU64,
     /// The earliest time for the next admission, in nanoseconds.
@@ -91,13 +90,12 @@ pub(crate) struct Load {
     wake: Arc<Notify>,
 }
 
-/// The numbers of requests and turns up to a moment, or between two moments.
+/// The numbers of requests up to a moment, or between two moments.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     taken: u64,
     refused: u64,
     refused_by_rate: u64,
-    turns: u64,
 }
 
 /// A guard that counts an admitted request as in flight.
@@ -175,17 +173,6 @@ impl Shed {
         self.load.in_flight.load(Relaxed)
     }
 
-    /// Counts the first turn of a connection, or the last turn of one without requests.
-    pub(crate) fn note_turn(&self) {
-        self.load.turns.fetch_add(1, Relaxed);
-    }
-
-    /// The number of turns counted by [`Self::note_turn`].
-    #[cfg(test)]
-    pub(crate) fn turns(&self) -> u64 {
-        self.load.turns.load(Relaxed)
-    }
-
     /// The number of refused requests since the process started.
     pub(crate) fn refused(&self) -> u64 {
         self.load.refused.load(Relaxed)
@@ -204,7 +191,6 @@ impl Counts {
             taken: self.taken.saturating_sub(earlier.taken),
             refused: self.refused.saturating_sub(earlier.refused),
             refused_by_rate: self.refused_by_rate.saturating_sub(earlier.refused_by_rate),
-            turns: self.turns.saturating_sub(earlier.turns),
         }
     }
 
@@ -222,7 +208,6 @@ impl Load {
             taken: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             refused_by_rate: AtomicU64::new(0),
-            turns: AtomicU64::new(0),
             every: AtomicU64::new(0),
             next: AtomicU64::new(0),
             waits: AtomicU64::new(0),
@@ -237,13 +222,12 @@ impl Load {
         }
     }
 
-    /// Returns the numbers of requests and turns since the process started.
+    /// Returns the numbers of requests since the process started.
     fn counts(&self) -> Counts {
         Counts {
             taken: self.taken.load(Relaxed),
             refused: self.refused.load(Relaxed),
             refused_by_rate: self.refused_by_rate.load(Relaxed),
-            turns: self.turns.load(Relaxed),
         }
     }
 

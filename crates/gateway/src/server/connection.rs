@@ -52,15 +52,10 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) async fn run(self, stream: TcpStream) {
-        self.current.life().shed.note_turn();
         // With Nagle's algorithm a response of two packets would wait for the client's delayed
         // acknowledgement.
         let _ = stream.set_nodelay(true);
-        let Some(first) = self.first_byte(&stream).await else {
-            // A connection without requests still needs a turn to end. Others are counted by their requests.
-            self.current.life().shed.note_turn();
-            return;
-        };
+        let Some(first) = self.first_byte(&stream).await else { return };
         let link = Link::new(stream.local_addr().ok(), Some(Arc::clone(&self.permit)));
         let link = Arc::new(link.for_hosts(Arc::clone(&self.port.hosts)));
         let stream = Lingering::new(stream, Arc::clone(&link), self.port.tls.is_some());

@@ -88,8 +88,11 @@ impl Law {
         self.taken += seen.taken;
         self.quiet = if seen.refused > 0 { Duration::ZERO } else { self.quiet + seen.since };
         match &mut self.rate {
-            // The delay was short at least once, so the interval starts again.
-            None if self.shortest <= target => self.begin_window(),
+            // The interval starts again if the delay was short at least once, or if there was no request that
+            // could have caused it, as while thousands of connections open.
+            None if self.shortest <= target || (self.window >= INTERVAL && self.taken == 0) => {
+                self.begin_window();
+            }
             None if self.window >= INTERVAL => {
                 let best = (self.taken as f64 / self.window.as_secs_f64()).max(SLOWEST);
                 self.rate = Some(Rate { now: best * BEGIN, best, before: best, ups: 0 });

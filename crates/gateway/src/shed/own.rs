@@ -5,15 +5,36 @@
 //! shorten it. So a wait counts only up to the time that the gateway's threads ran meanwhile: on a dedicated
 //! machine, that is all of it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Wall time and CPU time of the process, at a moment or between two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A reading of the wall clock and of the CPU time of the process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClockReading {
+    pub(super) wall: Instant,
+    pub(super) cpu: Duration,
+}
+
+/// Wall time and CPU time of the process between two readings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Elapsed {
     pub(super) wall: Duration,
     pub(super) cpu: Duration,
+}
+
+impl ClockReading {
+    pub(super) fn now() -> Self {
+        Self { wall: Instant::now(), cpu: cpu_time() }
+    }
+
+    /// Returns the time since an earlier reading.
+    pub(super) fn since(self, earlier: Self) -> Elapsed {
+        Elapsed {
+            wall: self.wall.saturating_duration_since(earlier.wall),
+            cpu: self.cpu.saturating_sub(earlier.cpu),
+        }
+    }
 }
 
 impl Elapsed {

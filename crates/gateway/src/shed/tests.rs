@@ -235,7 +235,9 @@ fn refusals_by_other_limits_do_not_prolong_shedding() {
     let shed = Shed::new(&ShedConfig { max_in_flight: 1, ..ShedConfig::default() }, None);
     let now = Instant::now();
     let mut law = Law::default();
-    assert!((0..20).any(|_| law.learn(Counts::default().seen(2 * TARGET, INTERVAL), TARGET).is_some()));
+    assert!((0..20).any(|_| {
+        law.learn(Counts { taken: 1, ..Counts::default() }.seen(2 * TARGET, INTERVAL), TARGET).is_some()
+    }));
     let mut counted = shed.load.counts();
     let steps = (0..200).take_while(|_| {
         shed.admit(now, || false).expect_err("the client or the handler has no room");
@@ -279,9 +281,10 @@ fn a_small_load_recovers_within_a_second_after_busy_threads() {
         taken,
         refused,
     };
-    // Thousands of handshakes, for example, and hardly a request.
-    let begun = (0..100).filter_map(|_| law.learn(seen(80, 0, 0), TARGET)).count();
-    assert!(begun > 0);
+    // Thousands of handshakes, for example.
+    assert_eq!((0..100).find_map(|_| law.learn(seen(80, 0, 0), TARGET)), None, "without a request");
+    let begun = (0..100).filter_map(|probe| law.learn(seen(80, u64::from(probe == 0), 0), TARGET)).count();
+    assert!(begun > 0, "hardly a request");
     let enough = 500.0;
     let until = (0..).position(|_| law.learn(seen(0, 1, 1), TARGET).is_none_or(|rate| rate > enough));
     assert!(until.unwrap() * 2 < 1_000, "{until:?} probes of 2 ms");

@@ -59,20 +59,3 @@ async fn never_sheds_admin_requests() {
     rig.upstream.release();
     assert_eq!(taken.await.unwrap().status(), StatusCode::OK);
 }
-
-/// A queue's length only determines the wait together with its throughput: thousands of connections that a
-/// client closed at once were mistaken for an overload of seconds.
-#[tokio::test]
-async fn counts_the_first_and_last_turns_of_connections() {
-    let rig = Rig::new(CONFIG).await;
-    let turns = || rig.gateway.current.life().shed.turns();
-    let before = turns();
-    let connection = tokio::net::TcpStream::connect(rig.address).await.unwrap();
-    while turns() < before + 1 {
-        tokio::task::yield_now().await;
-    }
-    drop(connection);
-    while turns() < before + 2 {
-        tokio::task::yield_now().await;
-    }
-}
