@@ -4,7 +4,7 @@
 //! A valid token is cached by its hash until it expires, so that its signature is verified only once.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jsonwebtoken::errors::{Error, ErrorKind};
@@ -19,9 +19,11 @@ use super::{JwtConfig, Who};
 
 /// The longest accepted token, in bytes.
 const LONGEST: usize = 8 << 10;
-/// The number of valid tokens that are cached, and the number of shards.
-const KEPT: usize = 8 << 10;
-const PARTS: usize = 16;
+/// The maximum number of valid tokens that are cached, and the maximum memory of their callers in bytes.
+const KEPT: usize = 16 << 10;
+const KEPT_BYTES: usize = 128 << 20;
+/// The number of shards. Each is small enough to be cleared on a serving thread.
+const PARTS: usize = 64;
 /// The memory of the largest caller that is cached, in bytes. Tokens with more groups are verified each time.
 const LARGEST_KEPT: usize = 16 << 10;
 /// The memory of a text beside its bytes: its pointer in the list, its counts, and rounding.
@@ -47,14 +49,28 @@ pub(super) struct Tokens {
 }
 
 /// The cache of valid tokens.
-struct Good([Mutex<HashMap<Hash, Kept>>; PARTS]);
+struct Good([Mutex<TokenShard>; PARTS]);
+
+/// A shard of the cache.
+#[derive(Default)]
+struct TokenShard {
+    by_hash: HashMap<Hash, Kept>,
+    /// The memory of the callers, see [`size`].
+    bytes: usize,
+}
 
 struct Kept {
     who: Arc<Who>,
     /// Seconds since 1970.
     until: u64,
-    /// The keys that the token was verified with.
-    keys: Arc<KeySet>,
+    /// The keys that the token was verified with, which are freed when the issuer's keys are replaced.
+    keys: Weak<KeySet>,
+}
+
+impl Kept {
+    fn is_valid(&self, keys: &Arc<KeySet>, now: u64) -> bool {
+        now < self.until && Weak::as_ptr(&self.keys) == Arc::as_ptr(keys)
+    }
 }
 
 impl Tokens {
@@ -91,7 +107,7 @@ impl Tokens {
         let who = self.who(&claims, known)?;
         let until = claims.get("exp").and_then(Value::as_f64).unwrap_or(0.0) as u64;
         let until = until.saturating_add(self.validation.leeway);
-        self.good.keep(hash, Kept { who: Arc::clone(&who), until, keys }, now);
+        self.good.keep(hash, &who, until, &keys, now);
         Ok(who)
     }
 
@@ -182,30 +198,51 @@ impl Good {
         Self(std::array::from_fn(|_| Mutex::default()))
     }
 
-    fn part(&self, hash: &Hash) -> MutexGuard<'_, HashMap<Hash, Kept>> {
+    fn part(&self, hash: &Hash) -> MutexGuard<'_, TokenShard> {
         let part = &self.0[usize::from(hash[0]) % PARTS];
         part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn find(&self, hash: &Hash, keys: &Arc<KeySet>, now: u64) -> Option<Arc<Who>> {
         let part = self.part(hash);
-        let kept = part.get(hash).filter(|kept| now < kept.until && Arc::ptr_eq(&kept.keys, keys))?;
+        let kept = part.by_hash.get(hash).filter(|kept| kept.is_valid(keys, now))?;
         Some(Arc::clone(&kept.who))
     }
 
-    fn keep(&self, hash: Hash, kept: Kept, now: u64) {
-        if size(&kept.who) > LARGEST_KEPT {
+    fn keep(&self, hash: Hash, who: &Arc<Who>, until: u64, keys: &Arc<KeySet>, now: u64) {
+        let more = size(who);
+        if more > LARGEST_KEPT {
             return;
         }
         let mut part = self.part(&hash);
-        if part.len() >= KEPT / PARTS {
-            part.retain(|_, other| now < other.until && Arc::ptr_eq(&other.keys, &kept.keys));
+        if !part.has_room(more) {
+            part.retain(|kept| kept.is_valid(keys, now));
         }
-        if part.len() >= KEPT / PARTS {
+        if !part.has_room(more) {
             // Evicting valid tokens is harmless: they are verified again.
-            part.clear();
+            part.retain(|_| false);
         }
-        part.insert(hash, kept);
+        part.bytes += more;
+        let kept = Kept { who: Arc::clone(who), until, keys: Arc::downgrade(keys) };
+        if let Some(old) = part.by_hash.insert(hash, kept) {
+            part.bytes -= size(&old.who);
+        }
+    }
+}
+
+impl TokenShard {
+    fn has_room(&self, more: usize) -> bool {
+        self.by_hash.len() < KEPT / PARTS && self.bytes + more <= KEPT_BYTES / PARTS
+    }
+
+    fn retain(&mut self, is_kept: impl Fn(&Kept) -> bool) {
+        self.by_hash.retain(|_, kept| {
+            let is_kept = is_kept(kept);
+            if !is_kept {
+                self.bytes -= size(&kept.who);
+            }
+            is_kept
+        });
     }
 }
 
@@ -220,7 +257,7 @@ mod tests {
             let group: Arc<str> = "a".repeat(length).into();
             let who = Arc::new(Who { caller: Caller::Anonymous, groups: vec![group; count] });
             let hash = sha256(&count.to_be_bytes());
-            good.keep(hash, Kept { who, until: 10, keys: Arc::clone(&keys) }, 1);
+            good.keep(hash, &who, 10, &keys, 1);
             good.find(&hash, &keys, 1).is_some()
         };
         assert!(is_kept(128, 1) && !is_kept(2_900, 1));
@@ -231,15 +268,47 @@ mod tests {
     #[test]
     fn bounds_the_cache_of_valid_tokens() {
         let (good, keys) = (Good::new(), Arc::<KeySet>::default());
-        let who = Arc::new(Who { caller: Caller::Anonymous, groups: Vec::new() });
-        for number in 0..2 * KEPT {
-            let hash = sha256(&number.to_be_bytes());
-            let (who, keys) = (Arc::clone(&who), Arc::clone(&keys));
-            good.keep(hash, Kept { who, until: 10, keys }, 1);
+        for count in [0, 128, 300, 0] {
+            let groups = vec!["a".into(); count];
+            let who = Arc::new(Who { caller: Caller::Anonymous, groups });
+            for number in 0..2 * KEPT {
+                let hash = sha256(&number.to_be_bytes());
+                good.keep(hash, &who, 10, &keys, 1);
+            }
+            let parts: Vec<_> = good.0.iter().map(|part| part.lock().unwrap()).collect();
+            let kept: usize = parts.iter().map(|part| part.by_hash.len()).sum();
+            let bytes: usize = parts.iter().map(|part| part.bytes).sum();
+            assert!(kept <= KEPT && bytes <= KEPT_BYTES, "{kept} tokens, {bytes} bytes");
+            for part in parts {
+                assert_eq!(part.bytes, part.by_hash.values().map(|kept| size(&kept.who)).sum::<usize>());
+            }
+            let last = sha256(&(2 * KEPT - 1).to_be_bytes());
+            assert!(good.find(&last, &keys, 1).is_some() && good.find(&last, &keys, 10).is_none());
         }
-        let kept: usize = good.0.iter().map(|part| part.lock().unwrap().len()).sum();
-        assert!(kept <= KEPT, "{kept} tokens");
-        let last = sha256(&(2 * KEPT - 1).to_be_bytes());
-        assert!(good.find(&last, &keys, 1).is_some() && good.find(&last, &keys, 10).is_none());
+    }
+
+    #[test]
+    fn cached_tokens_do_not_keep_replaced_keys() {
+        let (good, replaced) = (Good::new(), Arc::<KeySet>::default());
+        let who = Arc::new(Who { caller: Caller::Anonymous, groups: Vec::new() });
+        let hash = sha256(b"a token");
+        good.keep(hash, &who, 10, &replaced, 1);
+        assert!(good.find(&hash, &replaced, 1).is_some());
+        let freed = Arc::downgrade(&replaced);
+        drop(replaced);
+        assert_eq!(freed.strong_count(), 0);
+        assert!(good.find(&hash, &Arc::default(), 1).is_none());
+    }
+
+    #[test]
+    fn caches_12_000_valid_tokens() {
+        let (good, keys) = (Good::new(), Arc::<KeySet>::default());
+        let groups = vec!["a-group-of-usual-length".into(); 20];
+        let who = Arc::new(Who { caller: Caller::Subject("a-subject".into()), groups });
+        let hashes: Vec<_> = (0..12_000_u32).map(|number| sha256(&number.to_be_bytes())).collect();
+        for hash in &hashes {
+            good.keep(*hash, &who, 10, &keys, 1);
+        }
+        assert!(hashes.iter().all(|hash| good.find(hash, &keys, 1).is_some()));
     }
 }

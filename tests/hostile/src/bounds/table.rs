@@ -346,7 +346,7 @@ pub(super) const ROWS: &[Bound] = &[
         "good tokens",
         128 * MIB,
         "process",
-        "`KEPT`, callers of at most `LARGEST_KEPT` each",
+        "`KEPT_BYTES`, with an estimate of each caller",
         "crates/gateway/src/identity/tokens.rs",
         "crates/gateway/src/identity/tokens.rs: bounds_the_cache_of_valid_tokens",
     ),
