@@ -1,7 +1,7 @@
 //! A body that is compressed as it arrives.
 //!
 //! Input is never held back: as soon as the body is pending, everything is flushed. No thread computes for long
-//! either: the task yields after each turn.
+//! either: the task yields after each turn, and before the first turn of a long text.
 
 use std::io;
 use std::pin::Pin;
@@ -48,7 +48,8 @@ enum State {
 }
 
 impl Compressed {
-    /// Compresses a body of this length, if known.
+    /// Compresses a body of this length, if known. A long body begins with a yield, since the same poll may
+    /// have produced it, which can take as long as a turn.
     pub(super) fn new(
         coding: Coding,
         size: Option<u64>,
@@ -58,7 +59,8 @@ impl Compressed {
     ) -> Self {
         let state = State::New(coding, size);
         let turn = coding.turn();
-        Self { state, first, body, piece: Bytes::new(), done: 0, turn, is_held: false, _permit: permit }
+        let done = if size.is_some_and(|size| size > turn as u64) { turn } else { 0 };
+        Self { state, first, body, piece: Bytes::new(), done, turn, is_held: false, _permit: permit }
     }
 
     fn encoder(&mut self) -> io::Result<&mut Encoder> {
@@ -71,10 +73,11 @@ impl Compressed {
         }
     }
 
-    /// Compresses some of the input, and returns output that is worth sending.
+    /// Compresses some of the input, at most the rest of the turn, and returns output that is worth sending.
     fn compress(&mut self) -> io::Result<Option<Bytes>> {
         let mut step = std::mem::take(&mut self.piece);
-        self.piece = step.split_off(step.len().min(STEP));
+        let rest = self.turn.saturating_sub(self.done);
+        self.piece = step.split_off(step.len().min(STEP).min(rest));
         self.done += step.len();
         self.is_held = true;
         let encoder = self.encoder()?;

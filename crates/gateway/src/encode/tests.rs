@@ -255,6 +255,46 @@ fn yields_while_compressing_long_bodies() {
 }
 
 #[test]
+fn turns_end_within_pieces() {
+    for coding in CODINGS {
+        let pieces: Vec<Bytes> = vec![vec![b'x'; coding.turn() - 1].into(); 16];
+        let text = pieces.concat();
+        let frames = pieces.into_iter().map(|piece| Ok(Frame::data(piece)));
+        let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
+        let mut collected = pin!(Compressed::new(coding, None, None, body, None).collect());
+        let mut turns = 1;
+        let encoded = loop {
+            match collected.as_mut().now_or_never() {
+                Some(collected) => break collected.unwrap().to_bytes(),
+                None => turns += 1,
+            }
+        };
+        assert_eq!(turns, text.len().div_ceil(coding.turn()), "{}", coding.name());
+        assert_eq!(readable(coding.name(), &encoded), text);
+    }
+}
+
+#[test]
+fn compression_of_a_long_text_begins_in_a_poll_of_its_own() {
+    for coding in CODINGS {
+        let long = vec![b'x'; coding.turn() + 1];
+        let mut body = pin!(to(coding.name(), answer("text/plain", long)).into_body());
+        let mut poll = || body.as_mut().poll_frame(&mut Context::from_waker(Waker::noop()));
+        // The second turn has the last byte.
+        assert_eq!([poll(), poll(), poll()].map(|polled| polled.is_ready()), [false, false, true]);
+    }
+}
+
+#[test]
+fn brotli_window_fits_the_text() {
+    // The window is at the beginning of the stream (RFC 7932, section 9.1), in up to seven bits.
+    for (length, bits, of_window) in [((16 << 10) + 1, 0x71, 15), (1 << 20, 0x01, 17)] {
+        let encoded = whole(to("br", answer("text/plain", vec![b'x'; length])));
+        assert_eq!(encoded[0] & 0x7f, bits, "{length} bytes, 2^{of_window} expected");
+    }
+}
+
+#[test]
 fn compresses_a_short_text_at_once_and_a_longer_one_in_turns() {
     for coding in CODINGS {
         let is_whole = |length: usize| {
