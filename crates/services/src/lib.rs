@@ -27,6 +27,7 @@ pub mod flights;
 pub mod headers;
 mod hosts;
 pub mod http1;
+pub mod http2;
 pub mod path;
 pub mod problem;
 mod receive;

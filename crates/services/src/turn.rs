@@ -1,12 +1,15 @@
 //! Cooperative scheduling for tasks that process data which is available at once.
 
 use std::io::{self, IoSlice};
+use std::iter;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, BufReader, ReadBuf};
 use tokio::task::coop::{consume_budget, poll_proceed};
 use tokio::task::yield_now;
+
+use crate::http2::FrameCursor;
 
 /// The bytes that a task processes before it yields: receiving and copying them takes a small part of a millisecond.
 pub const TURN_BYTES: usize = 128 * 1024;
@@ -19,9 +22,6 @@ const CIPHERTEXT_BYTES: usize = 16 * 1024;
 /// The bytes of frames that are read at once. Each byte of a head can refer to a field (RFC 7541, section
 /// 6.1), which takes 60 to 150 ns.
 const FRAME_BYTES: usize = 8 * 1024;
-/// The lengths of the parts of a frame's head (RFC 9113, section 4.1): length and type, then flags and stream.
-const HEAD_START: usize = 4;
-const HEAD_REST: usize = 5;
 /// Types of frames for which h2 visits all streams of a connection, each of which takes up to 100 ns. They have
 /// 15 bytes or more, so that the frames in [`FRAME_BYTES`] bytes would cause up to 546 visits of each stream.
 const SETTINGS: u8 = 4;
@@ -155,7 +155,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CooperativeStream<S> {
 #[derive(Debug)]
 pub(crate) struct PacedReader<R> {
     reader: BufReader<R>,
-    position: FramePosition,
+    frames: FrameCursor,
     /// The bytes that may be read before the next pause.
     room: usize,
 }
@@ -163,7 +163,7 @@ pub(crate) struct PacedReader<R> {
 impl<R: AsyncRead> PacedReader<R> {
     pub(crate) fn new(reader: R) -> Self {
         let reader = BufReader::with_capacity(FRAME_BYTES, reader);
-        Self { reader, position: FramePosition::default(), room: FRAME_BYTES }
+        Self { reader, frames: FrameCursor::default(), room: FRAME_BYTES }
     }
 }
 
@@ -185,49 +185,16 @@ impl<R: AsyncRead + Unpin> AsyncRead for PacedReader<R> {
         };
         let bytes = bytes?;
         let fitting = &bytes[..bytes.len().min(this.room).min(buffer.remaining())];
-        let (count, is_turn_over) = this.position.advance(fitting);
+        let mut rest = fitting;
+        // The payload of the frame that ends a turn is read in the next one. Without a payload, h2 visits no
+        // streams.
+        let mut heads = iter::from_fn(|| this.frames.next_head(&mut rest));
+        let is_turn_over = heads.any(|head| matches!(head.kind, SETTINGS | GOAWAY));
+        let count = fitting.len() - rest.len();
         buffer.put_slice(&fitting[..count]);
         Pin::new(&mut this.reader).consume(count);
         this.room = if is_turn_over { 0 } else { this.room - count };
         Poll::Ready(Ok(()))
-    }
-}
-
-/// The position in the frames that a service sends.
-#[derive(Debug, Default)]
-struct FramePosition {
-    /// The start of a frame's head, and the number of its bytes that have arrived.
-    head: [u8; HEAD_START],
-    arrived: usize,
-    /// The number of bytes until the next frame.
-    left: usize,
-}
-
-impl FramePosition {
-    /// Advances to the end of the bytes, or behind the type of the first frame that ends a turn. Returns the
-    /// number of bytes, and whether there is such a frame.
-    fn advance(&mut self, bytes: &[u8]) -> (usize, bool) {
-        let mut rest = bytes;
-        while let Some((byte, behind)) = rest.split_first() {
-            if self.left > 0 {
-                let count = self.left.min(rest.len());
-                self.left -= count;
-                rest = &rest[count..];
-                continue;
-            }
-            self.head[self.arrived] = *byte;
-            self.arrived += 1;
-            rest = behind;
-            if self.arrived == HEAD_START {
-                let [a, b, c, kind] = self.head;
-                self.arrived = 0;
-                self.left = HEAD_REST + u32::from_be_bytes([0, a, b, c]) as usize;
-                if matches!(kind, SETTINGS | GOAWAY) {
-                    return (bytes.len() - rest.len(), true);
-                }
-            }
-        }
-        (bytes.len(), false)
     }
 }
 

@@ -7,14 +7,14 @@
 //!
 //! Field blocks are also scanned for the memory that they make h2 keep (`field_blocks.rs`).
 
+use services::http2::{FrameCursor, FrameHead, stream_id};
+
 use super::field_blocks::FieldBlockScanner;
 
 /// The weight of a byte of any frame but DATA, whose bytes have the weight 1.
 const BYTE_WEIGHT: u64 = 4;
 /// The number of bytes that SETTINGS count as, beside their own.
 const SETTINGS_BYTES: u64 = 1 << 10;
-/// The length of a frame's head: length, type, flags and stream.
-const HEAD: usize = 9;
 /// The length of a client's preface, which precedes its frames.
 const PREFACE: usize = 24;
 
@@ -33,11 +33,9 @@ const PROMISED_STREAM: usize = 4;
 /// The position in the bytes that a client sends.
 #[derive(Debug)]
 pub(in crate::server) struct FrameScanner {
-    /// The head of the last frame, and the number of bytes of the next one that have arrived.
-    head: [u8; HEAD],
-    arrived: usize,
-    /// The number of bytes until the next frame, and the weight of each.
-    left: usize,
+    cursor: FrameCursor,
+    /// The head of the last frame, and the weight of each byte of its payload.
+    head: FrameHead,
     weight: u64,
     /// The bytes of the frame before its part of a field block, and the numbers of bytes that are left of both.
     prefix: u64,
@@ -72,9 +70,8 @@ pub(super) struct DataFrame {
 impl Default for FrameScanner {
     fn default() -> Self {
         Self {
-            head: [0; HEAD],
-            arrived: 0,
-            left: PREFACE,
+            cursor: FrameCursor::at_preface(PREFACE),
+            head: FrameHead::default(),
             weight: BYTE_WEIGHT,
             prefix: 0,
             prefix_left: 0,
@@ -91,43 +88,38 @@ impl FrameScanner {
         let mut scanned = Scanned::default();
         let mut rest = bytes;
         while scanned.weight < room && !rest.is_empty() {
-            if self.left > 0 {
+            if self.cursor.payload_left() > 0 {
                 let fitting = (room - scanned.weight).div_ceil(self.weight);
-                let count = self.left.min(rest.len()).min(usize::try_from(fitting).unwrap_or(usize::MAX));
-                let (part, behind) = rest.split_at(count);
-                scanned.add(count, self.weight);
-                self.left -= count;
-                self.scan_payload(part);
-                rest = behind;
+                let limit = usize::try_from(fitting).unwrap_or(usize::MAX);
+                let payload = self.cursor.take_payload(&mut rest, limit);
+                scanned.add(payload.len(), self.weight);
+                self.scan_payload(payload);
                 continue;
             }
-            let (part, behind) = rest.split_at(rest.len().min(HEAD - self.arrived));
-            scanned.add(part.len(), BYTE_WEIGHT);
-            self.blocks.skip(part.len());
-            self.head[self.arrived..][..part.len()].copy_from_slice(part);
-            self.arrived += part.len();
-            if self.arrived == HEAD {
-                self.begin_frame(&mut scanned);
+            let before = rest.len();
+            let head = self.cursor.next_head(&mut rest);
+            scanned.add(before - rest.len(), BYTE_WEIGHT);
+            self.blocks.skip(before - rest.len());
+            if let Some(head) = head {
+                self.begin_frame(head, &mut scanned);
             }
-            rest = behind;
         }
         scanned.retained = self.blocks.retained();
         self.position += scanned.bytes as u64;
         scanned
     }
 
-    fn begin_frame(&mut self, scanned: &mut Scanned) {
-        let [a, b, c, kind, flags, stream @ ..] = self.head;
-        self.arrived = 0;
-        self.left = u32::from_be_bytes([0, a, b, c]) as usize;
+    fn begin_frame(&mut self, head: FrameHead, scanned: &mut Scanned) {
+        let FrameHead { length, kind, flags, stream } = head;
+        self.head = head;
         self.weight = if kind == DATA { 1 } else { BYTE_WEIGHT };
         self.prefix = 0;
         self.prefix_left = 0;
         self.fragment_left = 0;
         match kind {
-            DATA if self.left > 0 => {
+            DATA if length > 0 => {
                 let position = self.position + scanned.bytes as u64;
-                scanned.data_frames.push(DataFrame { stream: stream_id(stream), position });
+                scanned.data_frames.push(DataFrame { stream, position });
             }
             SETTINGS => {
                 scanned.weight += SETTINGS_BYTES * BYTE_WEIGHT;
@@ -137,9 +129,9 @@ impl FrameScanner {
             HEADERS | PUSH_PROMISE => {
                 self.blocks.begin_block();
                 self.prefix_left = usize::from(flags & PADDED != 0) + behind_pad_length(kind, flags);
-                self.fragment_left = self.left.saturating_sub(self.prefix_left);
+                self.fragment_left = length.saturating_sub(self.prefix_left);
             }
-            CONTINUATION => self.fragment_left = self.left,
+            CONTINUATION => self.fragment_left = length,
             _ => {}
         }
     }
@@ -166,7 +158,7 @@ impl FrameScanner {
 
     /// Excludes the padding from the field block, or all of it if h2 does not read it.
     fn end_prefix(&mut self) {
-        let [_, _, _, kind, flags, stream @ ..] = self.head;
+        let FrameHead { kind, flags, stream, .. } = self.head;
         let behind = behind_pad_length(kind, flags);
         if flags & PADDED != 0 {
             let padding = usize::from(self.prefix.to_be_bytes()[7 - behind]);
@@ -174,15 +166,10 @@ impl FrameScanner {
         }
         // A stream that depends on itself is reset without a look at its field block.
         let [_, _, _, dependency @ .., _] = self.prefix.to_be_bytes();
-        if behind == PRIORITY_FIELDS && stream_id(dependency) == stream_id(stream) {
+        if behind == PRIORITY_FIELDS && stream_id(dependency) == stream {
             self.fragment_left = 0;
         }
     }
-}
-
-/// Returns the number of a stream, without the reserved bit (RFC 9113, section 4.1).
-fn stream_id(bytes: [u8; 4]) -> u32 {
-    u32::from_be_bytes(bytes) & (u32::MAX >> 1)
 }
 
 /// Returns the number of bytes between the length of the padding and the field block.
@@ -205,13 +192,14 @@ impl Scanned {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use services::http2::FRAME_HEAD;
 
     use super::*;
     use crate::tests::frames::frame;
 
     /// Returns a scanner behind the preface.
     fn scanner() -> FrameScanner {
-        FrameScanner { left: 0, ..FrameScanner::default() }
+        FrameScanner { cursor: FrameCursor::default(), ..FrameScanner::default() }
     }
 
     fn weight(frame: &[u8]) -> u64 {
@@ -256,7 +244,7 @@ mod tests {
         // `:path` with incremental indexing. The same bytes in padding and in other frames are no fields.
         let path = [0x44, 1, b'/'];
         let retained = |frames: &[Vec<u8>]| scanner().scan(&frames.concat(), u64::MAX).retained;
-        let head = HEAD as u64;
+        let head = FRAME_HEAD as u64;
         assert_eq!(retained(&[frame(HEADERS, END_HEADERS, 1, &path)]), head + 3);
         for kind in [DATA, SETTINGS, 6, 8, 42] {
             assert_eq!(retained(&[frame(kind, 0, 1, &path)]), 0);
