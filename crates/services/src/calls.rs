@@ -14,6 +14,7 @@ use futures_util::future::{BoxFuture, Shared};
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
+use tokio::time::Instant;
 
 use crate::call::{Budget, Call};
 use crate::client::{CallError, Request, Response, Services};
@@ -88,6 +89,8 @@ pub struct Coalescer<T> {
 pub(crate) struct Landed<T> {
     pub(crate) answer: Answered<T>,
     pub(crate) received: u64,
+    /// The start of the call.
+    pub(crate) begun: Instant,
     pub(crate) budget: Arc<Budget>,
 }
 

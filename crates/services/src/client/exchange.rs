@@ -73,7 +73,7 @@ impl Exchange {
         let is_failure = match &result {
             Ok(answer) if !answer.response.status().is_server_error() => false,
             Err(CallError::Stalled { .. }) => false,
-            _ => !is_clients_fault(message),
+            _ => !is_clients_fault(&result, message),
         };
         if is_failure {
             service.tally.failures.fetch_add(1, Relaxed);
@@ -250,7 +250,7 @@ fn verdict(result: &Result<Response<Body>, Failure>, message: &Message) -> Optio
         Err(Failure::Transport(TransportError::Refused(_))) => Verdict::Error,
         Err(_) => Verdict::Failed,
     };
-    (!is_clients_fault(message)).then_some(verdict)
+    (!is_clients_fault(result, message)).then_some(verdict)
 }
 
 /// Whether the request may be repeated on another endpoint.
@@ -291,7 +291,11 @@ fn is_unwell(status: StatusCode) -> bool {
     matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
 }
 
-/// Whether the client may have caused the failure of its own request.
-fn is_clients_fault(message: &Message) -> bool {
-    message.payload.upload().is_some_and(|upload| upload.is_clients_fault())
+/// Whether the client may have caused the failure of its own request. An error response needs more evidence than
+/// an error of the transport: a service that is not kept waiting can respond with an error at any time.
+fn is_clients_fault<T, E>(result: &Result<T, E>, message: &Message) -> bool {
+    message.payload.upload().is_some_and(|upload| match result {
+        Ok(_) => upload.is_interrupted(),
+        Err(_) => upload.is_clients_fault(),
+    })
 }

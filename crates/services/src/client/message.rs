@@ -56,8 +56,10 @@ struct Progress {
     unread: Option<Body>,
     /// The time of the last read, or of the creation.
     moved: Instant,
-    /// Whether the service is waiting for the client, and not the client for the service.
-    awaited: bool,
+    /// The time since which the service is waiting for the client; `None` if the client is waiting for the service.
+    awaited_since: Option<Instant>,
+    /// The total time that the service has waited for the parts that have arrived.
+    waited: Duration,
     end: Option<End>,
 }
 
@@ -73,6 +75,7 @@ pub(super) enum End {
 /// A snapshot of an upload's progress.
 pub(super) struct Glance {
     pub(super) moved: Instant,
+    /// Whether the service is waiting for the client, and not the client for the service.
     pub(super) awaited: bool,
     pub(super) end: Option<End>,
 }
@@ -106,7 +109,13 @@ impl Payload {
         }
         let hint = body.size_hint();
         let begun = Instant::now();
-        let progress = Progress { unread: Some(body), moved: begun, awaited: false, end: None };
+        let progress = Progress {
+            unread: Some(body),
+            moved: begun,
+            awaited_since: None,
+            waited: Duration::ZERO,
+            end: None,
+        };
         Self::Stream(Arc::new(Upload { hint, begun, state: Mutex::new(progress) }))
     }
 
@@ -130,14 +139,27 @@ impl Payload {
 impl Upload {
     pub(super) fn glance(&self) -> Glance {
         let state = self.lock();
-        Glance { moved: state.moved, awaited: state.awaited, end: state.end }
+        Glance { moved: state.moved, awaited: state.awaited_since.is_some(), end: state.end }
     }
 
-    /// Whether the client may have caused a failure: it aborted the upload, or the service waited for the rest
-    /// of an upload that takes long. This remains so after the transport has dropped the body.
+    /// Whether the client may have caused an error of the transport: it aborted the upload, or the service waited
+    /// for the rest of an upload that takes long. This remains so after the transport has dropped the body.
     pub(super) fn is_clients_fault(&self) -> bool {
         let Glance { awaited, end, .. } = self.glance();
         matches!(end, Some(End::Broken)) || awaited && self.begun.elapsed() >= CLIENT_DELAY
+    }
+
+    /// Whether the client may have caused an error response: it aborted the upload, or the service waits for its
+    /// next part and has waited long for this part, or for all parts together during most of the exchange.
+    pub(super) fn is_interrupted(&self) -> bool {
+        let state = self.lock();
+        if matches!(state.end, Some(End::Broken)) {
+            return true;
+        }
+        let Some(since) = state.awaited_since else { return false };
+        let pause = since.elapsed();
+        let waited = state.waited + pause;
+        pause >= CLIENT_DELAY || waited >= CLIENT_DELAY && waited * 2 > self.begun.elapsed()
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress> {
@@ -170,7 +192,9 @@ impl http_body::Body for Sending {
         let polled = Pin::new(&mut *body).poll_frame(context);
         let over = body.is_end_stream();
         let mut state = this.upload.lock();
-        state.awaited = polled.is_pending();
+        if polled.is_pending() {
+            state.awaited_since.get_or_insert_with(Instant::now);
+        }
         let mut frame = ready!(polled);
         if let Some(trailers) = frame.as_mut().and_then(|frame| frame.as_mut().ok()?.trailers_mut()) {
             match &this.head {
@@ -178,11 +202,15 @@ impl http_body::Body for Sending {
                 None => trailers.clear(),
             }
         }
-        state.moved = Instant::now();
+        let now = Instant::now();
+        state.moved = now;
+        if let Some(since) = state.awaited_since.take() {
+            state.waited += now - since;
+        }
         state.end = match &frame {
             Some(Err(_)) => Some(End::Broken),
             Some(Ok(_)) if !over => None,
-            _ => Some(End::Done(state.moved)),
+            _ => Some(End::Done(now)),
         };
         Poll::Ready(frame)
     }

@@ -87,9 +87,14 @@ impl TestAccounts {
         self.held.load(Relaxed)
     }
 
-    /// Returns the context of a request that counts here, with one call at a time.
+    /// Returns the context of a request that counts here, with one call at a time and a deadline of one hour.
     fn call(&self) -> Call {
-        let budget = Budget::new(std::time::Duration::from_secs(3600), 10, 1 << 30, 1);
+        self.call_within(std::time::Duration::from_secs(3600))
+    }
+
+    /// Returns the context of a request that counts here, with one call at a time and this deadline.
+    fn call_within(&self, time: std::time::Duration) -> Call {
+        let budget = Budget::new(time, 10, 1 << 30, 1);
         let budget = budget.with_accounts(Arc::new(self.clone()), [192, 0, 2, 1].into());
         Call { budget: Arc::new(budget), ..Call::unlimited() }
     }

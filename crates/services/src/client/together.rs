@@ -4,14 +4,14 @@
 //! do not depend on concurrent requests. The shared call itself has a budget of its own, so that the short
 //! deadline or small limit of one request cannot end it for the others. Its response counts in the account of the
 //! client that started it. If that has no room, the next request starts the call again; a request that has waited for
-//! several such calls makes it alone.
+//! several such calls, or has no time for another one, makes it alone.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use offload::polls::PollSite;
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 
 use super::exchange::Exchange;
 use super::message::{Message, Payload};
@@ -25,8 +25,8 @@ use crate::problem::Unfinished;
 use crate::service::Service;
 use crate::trace::{TRACEPARENT, TRACESTATE};
 
-/// The number of shared calls that a request waits for, if the clients that started them have no room for the
-/// response.
+/// The maximum number of shared calls that a request waits for, if the clients that started them have no room for
+/// the response.
 const ATTEMPTS: usize = 3;
 
 /// The text of a shared response, which counts in the account of the client that started the call until the last
@@ -77,6 +77,7 @@ where
     T: From<Response> + Clone + Send + Sync + 'static,
 {
     let number = exchange.number;
+    let deadline = Instant::from(call.budget.deadline);
     let permit = place(&call.budget).await?;
     if let Payload::Whole(body) = &message.payload {
         // Hashing takes less time per byte than parsing.
@@ -96,6 +97,7 @@ where
             });
             let budget = Arc::new(budget);
             async move {
+                let begun = Instant::now();
                 let mut answer = match own {
                     Some((exchange, message)) => exchange.run(&budget, message).await,
                     // Not reached: the call begins once.
@@ -109,19 +111,19 @@ where
                     let text = std::mem::take(&mut answer.body);
                     answer.body = Bytes::from_owner(SharedText { text, _permit: permit });
                 }
-                Landed { answer: answer.map(T::from).map_err(Arc::new), received, budget }
+                Landed { answer: answer.map(T::from).map_err(Arc::new), received, begun, budget }
             }
         });
-        let landed = timeout_at(call.budget.deadline.into(), flight).await.map_err(|_| OVER)?;
+        let landed = timeout_at(deadline, flight).await.map_err(|_| OVER)?;
         let landed = landed.ok_or_else(|| broken(service))?;
         if own.is_none() || !landed.budget.lacked_room() {
             break landed;
         }
-        // This client's account may have room.
+        // This client's account may have room. It must have time left to make the call alone.
         attempts += 1;
-        if attempts == ATTEMPTS
-            && let Some((exchange, message)) = own.take()
-        {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let is_last = attempts == ATTEMPTS || left < landed.begun.elapsed() * 2;
+        if is_last && let Some((exchange, message)) = own.take() {
             drop(permit);
             return exchange.run(&call.budget, message).await.map(T::from).map_err(Arc::new);
         }

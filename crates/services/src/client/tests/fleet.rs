@@ -23,6 +23,8 @@ pub(super) enum Does {
     Answer(u16),
     /// Responds with 200 after this number of milliseconds.
     Wait(u64),
+    /// Responds with 200 and 100,000 bytes after this number of milliseconds.
+    WaitLarge(u64),
     /// Responds with 200 and a body that never ends.
     Stall,
     /// Refuses the connection.
@@ -39,6 +41,8 @@ pub(super) enum Does {
     GiveUp(u64),
     /// Responds with this status if the request is broken, or not complete after this number of milliseconds.
     Reject(u64, u16),
+    /// Like `Reject`, but waits for two seconds before it reads each part of the request.
+    RejectSlowly(u64, u16),
 }
 
 /// Simulated endpoints and names, with a record of the requests.
@@ -153,15 +157,26 @@ impl Transport for Fleet {
                     let Ok(Ok(body)) = reading.await else { return answer(status, empty()) };
                     full(body)
                 }
+                Does::RejectSlowly(millis, status) => {
+                    let reading = read_slowly(message.into_body());
+                    let Ok(()) = tokio::time::timeout(Time::from_millis(millis), reading).await else {
+                        return answer(status, empty());
+                    };
+                    empty()
+                }
                 _ => full(whole(message.into_body()).await?),
             };
             match does {
                 Does::Answer(status) => answer(status, body),
-                Does::Echo | Does::GiveUp(_) | Does::Reject(..) => answer(200, body),
+                Does::Echo | Does::GiveUp(_) | Does::Reject(..) | Does::RejectSlowly(..) => answer(200, body),
                 Does::Cut => answer(200, http_body_util::StreamBody::new(cut()).boxed_unsync()),
                 Does::Wait(millis) => {
                     tokio::time::sleep(Time::from_millis(millis)).await;
                     answer(200, empty())
+                }
+                Does::WaitLarge(millis) => {
+                    tokio::time::sleep(Time::from_millis(millis)).await;
+                    answer(200, full(vec![b'x'; 100_000]))
                 }
                 Does::Stall => answer(200, http_body_util::StreamBody::new(stalled()).boxed_unsync()),
                 Does::Break => Err(TransportError::Broken("broken".into())),
@@ -175,6 +190,16 @@ impl Transport for Fleet {
 /// Reads the whole body of a request.
 async fn whole(body: Body) -> Result<bytes::Bytes, TransportError> {
     Ok(body.collect().await.map_err(TransportError::Broken)?.to_bytes())
+}
+
+/// Reads the whole body of a request, and waits for two seconds before each part.
+async fn read_slowly(mut body: Body) {
+    loop {
+        tokio::time::sleep(Time::from_secs(2)).await;
+        if body.frame().await.is_none() {
+            return;
+        }
+    }
 }
 
 /// Returns half a body that never continues.

@@ -245,6 +245,44 @@ async fn error_responses_to_incomplete_uploads_do_not_count_against_a_service() 
     assert_eq!((endpoint(&services, 1).failures, fleet::stats(&services).failures), (1, 1));
 }
 
+/// Returns a body that never ends, with 0.9 seconds between a read and the next byte.
+fn trickling() -> crate::body::Body {
+    let bytes = futures_util::stream::unfold((), |()| async {
+        tokio::time::sleep(Time::from_millis(900)).await;
+        Some((Ok(http_body::Frame::data(bytes::Bytes::from("x"))), ()))
+    });
+    http_body_util::BodyExt::boxed_unsync(http_body_util::StreamBody::new(bytes))
+}
+
+#[tokio::test(start_paused = true)]
+async fn error_responses_to_trickling_uploads_do_not_count_against_a_service() {
+    let fleet = Arc::new(Fleet::default());
+    let (services, shop) = fleet.shop(&THREE[..1], |_| ());
+    for status in [500, 503] {
+        fleet.does(&[1], Does::Reject(2_500, status));
+        for _ in 0..10 {
+            let message = http::Request::post("/").body(trickling()).unwrap();
+            let answer = services.forward(&Call::unlimited(), &shop, message).await.unwrap();
+            assert_eq!(answer.status(), status);
+        }
+    }
+    assert_faultless(&services);
+}
+
+#[tokio::test(start_paused = true)]
+async fn error_responses_to_uploads_that_seldom_wait_count_against_a_service() {
+    let fleet = Arc::new(Fleet::default());
+    let (services, shop) = fleet.shop(&THREE[..1], |_| ());
+    for status in [500, 503] {
+        // It waits for the service six seconds, and the service for it two.
+        fleet.does(&[1], Does::RejectSlowly(8_000, status));
+        let message = http::Request::post("/").body(trickling()).unwrap();
+        let answer = services.forward(&Call::unlimited(), &shop, message).await.unwrap();
+        assert_eq!(answer.status(), status);
+    }
+    assert_eq!((endpoint(&services, 1).failures, fleet::stats(&services).failures), (2, 2));
+}
+
 #[tokio::test(start_paused = true)]
 async fn broken_responses_to_slow_readers_do_not_count_against_a_service() {
     let fleet = Arc::new(Fleet::default());

@@ -4,6 +4,7 @@ use futures_util::future::{join, join_all};
 
 use testkit::patiently;
 
+use super::fleet::{Does, Fleet, THREE};
 use super::*;
 use crate::{Calls, Coalescer};
 
@@ -119,6 +120,24 @@ async fn requests_share_a_call_again_if_the_account_of_the_first_has_no_room() {
     assert_eq!(codes, ["answer-unfinished", "", "", "", ""]);
     let held: Vec<u64> = accounts.iter().map(TestAccounts::held).collect();
     assert_eq!((bench.upstream.hits("/json"), held), (2, vec![0, 128 << 10, 0, 0, 0]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_calls_alone_while_it_has_time_for_it() {
+    let (fleet, coalescer) = (Arc::new(Fleet::default()), coalescer());
+    fleet.does(&[1], Does::WaitLarge(3_000));
+    let (services, shop) = fleet.shop(&THREE[..1], |_| ());
+    let (full, empty) = (TestAccounts::new(0), TestAccounts::new(192 << 10));
+    let requests =
+        [full.call(), full.call(), full.call(), empty.call_within(std::time::Duration::from_secs(10))]
+            .map(|call| Calls::new(services.clone(), call).together(Arc::clone(&coalescer)));
+    let begun = tokio::time::Instant::now();
+    let answers = join_all(requests.iter().map(|calls| calls.send(&shop, request("GET", "/")))).await;
+    let codes: Vec<_> =
+        answers.iter().map(|answer| answer.as_ref().map_or_else(|error| error.code(), |_| "")).collect();
+    assert_eq!(codes, ["answer-unfinished", "answer-unfinished", "answer-unfinished", ""]);
+    // It waits for two shared calls. After a third one, less than three seconds would be left.
+    assert_eq!((fleet.sent(1).len(), begun.elapsed().as_secs()), (4, 9));
 }
 
 #[tokio::test]
