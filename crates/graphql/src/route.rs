@@ -43,6 +43,14 @@ enum CoalescingError {
     OverQuota(Arc<Mutex<Option<Movable<SharedAnswer>>>>),
 }
 
+/// The end of an operation in flight, for all requests that wait for it.
+#[derive(Clone)]
+struct SharedOutcome {
+    result: Result<SharedAnswer, CoalescingError>,
+    /// The start of the operation.
+    begun: tokio::time::Instant,
+}
+
 struct Inner {
     recipe: Recipe,
     ready: ArcSwapOption<Ready>,
@@ -52,7 +60,7 @@ struct Inner {
     services: Services,
     sources: Arc<Sources>,
     /// The queries in flight; equal ones share a response. `None` if coalescing is off.
-    flights: Option<Arc<Flights<Result<SharedAnswer, CoalescingError>>>>,
+    flights: Option<Arc<Flights<SharedOutcome>>>,
     listed: Listed,
     persisted: Option<Persisted>,
     documents_only: bool,

@@ -11,9 +11,10 @@ use offload::polls::PollSite;
 use services::{
     Body, BodyDeadlineExceeded, Budget, Call, Caller, Fingerprint, Problem, Told, by, uncomposed,
 };
+use tokio::time::Instant;
 
 use super::planning::{ATTEMPTS, PlanError};
-use super::{CoalescingError, Inner, SharedAnswer};
+use super::{CoalescingError, Inner, SharedOutcome};
 use crate::config::Introspection;
 use crate::error::GraphqlError;
 use crate::execute::{self, Answer, AnswerRules, Variables};
@@ -132,8 +133,8 @@ impl Inner {
 
     /// Executes an operation, or waits until the request's deadline for an equal one that is in flight. If the
     /// pool refuses the work of the request that started it, or its caller has no quota left, the next one starts
-    /// again; a request that has waited for several such ones runs alone. A caller whose quota is used up waits
-    /// for quota alone.
+    /// again; a request that has waited for several such ones, or has no time for another one, runs alone. A
+    /// caller whose quota is used up waits for quota alone.
     async fn run(&self, operation: Operation, call: Call) -> Result<Answer, Box<dyn Problem>> {
         let is_query = operation.plan.kind == OperationKind::Query;
         let Some(flights) = self.flights.as_ref().filter(|_| is_query && !self.lacks_quota(&call)) else {
@@ -142,6 +143,7 @@ impl Inner {
         // Hashing takes less time per byte than parsing.
         offload::leave_for(operation.given.len() / 4).await;
         let key = self.fingerprint(&operation, &call);
+        let deadline = Instant::from(call.budget.deadline);
         for _ in 0..ATTEMPTS {
             let mut own = None;
             let flight = flights.join(&key, PollSite::Graphql, || {
@@ -149,25 +151,24 @@ impl Inner {
                 self.shared(operation.clone(), Call { budget: Arc::clone(budget), ..call.clone() })
             });
             let shared = by(call.budget.deadline, pin!(flight)).await.flatten();
-            let result = match shared {
+            let begun = shared.as_ref().map(|shared| shared.begun);
+            let result = match shared.map(|shared| shared.result) {
                 Some(Err(CoalescingError::OverQuota(rest))) if own.is_some() => {
                     let rest = rest.lock().unwrap_or_else(PoisonError::into_inner).take();
                     let Some(rest) = rest else { break };
                     let result = by(call.budget.deadline, pin!(rest)).await;
                     result.map(|result| result.map_err(CoalescingError::Refused))
                 }
-                shared => shared,
+                result => result,
             };
             if let Some(own) = &own {
                 call.budget.add_made(own);
             }
             match result {
+                // This client's account may have room.
+                Some(Ok(shared)) if own.is_none() && shared.1.lacked_room() => {}
                 Some(Ok(shared)) => {
                     let (answer, budget) = &*shared;
-                    // This client's account may have room.
-                    if own.is_none() && budget.lacked_room() {
-                        continue;
-                    }
                     call.budget.cache().note_all(budget.cache());
                     return Ok(answer.clone());
                 }
@@ -176,7 +177,12 @@ impl Inner {
                 }
                 Some(Err(_)) => {}
                 // The deadline has passed, and the response has an error for each call; or the work panicked.
-                None => return Ok(operation.run(&self.sources, call).await),
+                None => break,
+            }
+            // This request must have time left to run alone.
+            let left = deadline.saturating_duration_since(Instant::now());
+            if begun.is_some_and(|begun| left < begun.elapsed() * 2) {
+                break;
             }
         }
         Ok(operation.run(&self.sources, call).await)
@@ -196,17 +202,19 @@ impl Inner {
         &self,
         operation: Operation,
         call: Call,
-    ) -> impl Future<Output = Result<SharedAnswer, CoalescingError>> + Send + 'static + use<> {
+    ) -> impl Future<Output = SharedOutcome> + Send + 'static + use<> {
         let (sources, budget, payer) =
             (Arc::clone(&self.sources), Arc::clone(&call.budget), call.quota_key().for_answers());
         let deadline = budget.deadline;
         let answer = async move { Arc::new((operation.run(&sources, call).await, budget)) };
         let answer = self.offload.movable("graphql-answer", payer, deadline, answer);
         async move {
-            match answer.run_within_quota().await {
+            let begun = Instant::now();
+            let result = match answer.run_within_quota().await {
                 Ok(result) => result.map_err(CoalescingError::Refused),
                 Err(rest) => Err(CoalescingError::OverQuota(Arc::new(Mutex::new(Some(rest))))),
-            }
+            };
+            SharedOutcome { result, begun }
         }
     }
 

@@ -6,7 +6,8 @@
 //!
 //! Equal documents that arrive during planning wait for the same plan, each until its own deadline. Each caller
 //! pays for small work before it waits, so that no caller waits for the quota of another. Other work is charged
-//! to the first caller. If its quota does not suffice, the next one starts again.
+//! to the first caller. If its quota does not suffice, the next one starts again; a caller that has waited for
+//! several such ones plans alone.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -113,15 +114,17 @@ impl Inner {
                 return Ok(plan);
             }
         }
+        let request = |account| {
+            let (pool, ready, text) = (self.offload.clone(), Arc::clone(ready), Arc::clone(text));
+            PlanRequest { pool, ready, text, operation: operation.map(Into::into), account }
+        };
         for _ in 0..ATTEMPTS {
             let mut is_own = false;
             let flight = planner.in_flight.join(&key, PollSite::Graphql, || {
                 is_own = true;
                 // The caller's deadline must not end the work for others.
-                let account = Account { deadline: Instant::now() + self.limits.deadline.0, ..account };
-                let (pool, ready, text) = (self.offload.clone(), Arc::clone(ready), Arc::clone(text));
-                PlanRequest { pool, ready, text, operation: operation.map(Into::into), account }
-                    .planned_and_kept()
+                let deadline = Instant::now() + self.limits.deadline.0;
+                request(Account { deadline, ..account }).planned_and_kept()
             });
             let result = by(account.deadline, pin!(flight)).await.ok_or(OffloadError::DeadlineExceeded)?;
             match result.unwrap_or(Err(OffloadError::Panicked.into())) {
@@ -129,7 +132,7 @@ impl Inner {
                 result => return result,
             }
         }
-        Err(OffloadError::QueueFull.into())
+        request(account).planned_and_kept().await
     }
 
     /// Charges a caller for small work. Waits while its quota is used up.

@@ -74,16 +74,22 @@ async fn asked_by(route: &Graphql, body: &serde_json::Value, call: Call) -> (Str
     (String::from_utf8_lossy(&text).into_owned(), calls)
 }
 
+/// Polls a request until the service has received another call.
+async fn until_called(rig: &Rig, request: &mut (impl Future + Unpin)) {
+    let before = rig.lines().len();
+    while rig.lines().len() == before {
+        assert!((&mut *request).now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test]
 async fn coalesces_equal_concurrent_queries() {
     let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
     let route = route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
     rig.stage.gate.forget_permits(usize::MAX);
     let mut first = asked(&route, "{ item { name } }").boxed();
-    while rig.lines().is_empty() {
-        assert!((&mut first).now_or_never().is_none());
-        tokio::task::yield_now().await;
-    }
+    until_called(&rig, &mut first).await;
     let mut second = asked(&route, "{ item { name } }").boxed();
     assert!((&mut second).now_or_never().is_none());
     let mut other = asked(&route, "{ it: item { name } }").boxed();
@@ -456,10 +462,7 @@ async fn does_not_coalesce_queries_of_callers_with_different_rights() {
         Call { caller: Caller::Subject("ann".into()), rights, ..Call::unlimited() }
     };
     let mut first = asked_by(&route, &query, call(&["shop"])).boxed();
-    while rig.lines().is_empty() {
-        assert!((&mut first).now_or_never().is_none());
-        tokio::task::yield_now().await;
-    }
+    until_called(&rig, &mut first).await;
     let (refused, calls) = asked_by(&route, &query, call(&["other"])).await;
     assert!(refused.contains("service-forbidden") && !refused.contains("one"), "{refused}");
     assert_eq!(calls, 0);
@@ -511,22 +514,39 @@ fn fill_queue<'p>(pool: &'p OffloadPool, client: &Call) -> (Sender<()>, Vec<Queu
     (release, queued)
 }
 
-#[tokio::test]
-async fn an_equal_query_does_not_wait_for_the_quota_of_another_caller() {
+/// Creates a route that coalesces operations, in front of a service that holds back [`long_answer`]. The deadlines
+/// are long, and `{ item { name } }` is planned already, since that takes a place in the queue, too.
+async fn coalescing_route() -> (Rig, OffloadPool, Graphql) {
     let answer = long_answer();
-    let rig = Rig::new(&[("POST /graphql", 200, answer.as_str())]).await;
+    let rig = Rig::with(&[("POST /graphql", 200, answer.as_str())], r#","timeout":"1h""#, false).await;
     let pool = pool();
-    let route = route_of(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#, SDL, &pool);
-    let (poor, other) = (client(1), client(2));
+    let config = r#"{"services":["shop"],"coalesce":{"operations":true},"limits":{"deadline":"1h"}}"#;
+    let route = route_of(&rig, config, SDL, &pool);
     let ready = route.0.ready.load_full().expect("a schema");
     ready.planner.plan("{ item { name } }", None).expect("a plan");
     rig.stage.gate.forget_permits(usize::MAX);
+    (rig, pool, route)
+}
+
+/// Starts a request that may end with a problem.
+fn handle_query<'r>(
+    route: &'r Graphql,
+    query: &serde_json::Value,
+    call: &Call,
+) -> BoxFuture<'r, Result<Response<Body>, Box<dyn Problem>>> {
+    let body = services::body::full(query.to_string());
+    let request = Request::post("/").header(CONTENT_TYPE, "application/json").body(body);
+    route.handle(request.expect("a request"), call.clone())
+}
+
+#[tokio::test]
+async fn an_equal_query_does_not_wait_for_the_quota_of_another_caller() {
+    let answer = long_answer();
+    let (rig, pool, route) = coalescing_route().await;
+    let (poor, other) = (client(1), client(2));
     let query = serde_json::json!({ "query": "{ item { name } }" });
     let mut started = asked_by(&route, &query, poor.clone()).boxed();
-    while rig.lines().is_empty() {
-        assert!((&mut started).now_or_never().is_none());
-        tokio::task::yield_now().await;
-    }
+    until_called(&rig, &mut started).await;
     let mut joined = asked_by(&route, &query, other).boxed();
     assert!((&mut joined).now_or_never().is_none());
     let (account, months, now) =
@@ -545,23 +565,12 @@ async fn an_equal_query_does_not_wait_for_the_quota_of_another_caller() {
 #[tokio::test]
 async fn a_refused_response_fails_only_the_request_that_started_it() {
     let answer = long_answer();
-    let rig = Rig::new(&[("POST /graphql", 200, answer.as_str())]).await;
-    let pool = pool();
-    let route = route_of(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#, SDL, &pool);
+    let (rig, pool, route) = coalescing_route().await;
     let (poor, other) = (client(1), client(2));
-    // The document is planned before, since that takes a place in the queue, too.
-    let ready = route.0.ready.load_full().expect("a schema");
-    ready.planner.plan("{ item { name } }", None).expect("a plan");
-    let (release, _queued) = fill_queue(&pool, &poor);
-    rig.stage.gate.forget_permits(usize::MAX);
     let query = serde_json::json!({ "query": "{ item { name } }" });
-    let body = services::body::full(query.to_string());
-    let started = Request::post("/").header(CONTENT_TYPE, "application/json").body(body);
-    let mut refused = route.handle(started.expect("a request"), poor.clone());
-    while rig.lines().is_empty() {
-        assert!((&mut refused).now_or_never().is_none());
-        tokio::task::yield_now().await;
-    }
+    let (release, _queued) = fill_queue(&pool, &poor);
+    let mut refused = handle_query(&route, &query, &poor);
+    until_called(&rig, &mut refused).await;
     let mut answered = asked_by(&route, &query, other).boxed();
     assert!((&mut answered).now_or_never().is_none());
     rig.stage.gate.add_permits(2);
@@ -576,25 +585,14 @@ async fn a_refused_response_fails_only_the_request_that_started_it() {
 #[tokio::test]
 async fn a_request_runs_alone_after_several_refused_ones() {
     let answer = long_answer();
-    let rig = Rig::new(&[("POST /graphql", 200, answer.as_str())]).await;
-    let pool = pool();
-    let route = route_of(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#, SDL, &pool);
+    let (rig, pool, route) = coalescing_route().await;
     let (poor, other) = (client(1), client(2));
-    // The document is planned before, since that takes a place in the queue, too.
-    let ready = route.0.ready.load_full().expect("a schema");
-    ready.planner.plan("{ item { name } }", None).expect("a plan");
-    let (release, _queued) = fill_queue(&pool, &poor);
-    rig.stage.gate.forget_permits(usize::MAX);
     let query = serde_json::json!({ "query": "{ item { name } }" });
+    let (release, _queued) = fill_queue(&pool, &poor);
     let mut answered = asked_by(&route, &query, other).boxed();
-    for attempt in 0..planning::ATTEMPTS {
-        let body = services::body::full(query.to_string());
-        let started = Request::post("/").header(CONTENT_TYPE, "application/json").body(body);
-        let mut refused = route.handle(started.expect("a request"), poor.clone());
-        while rig.lines().len() == attempt {
-            assert!((&mut refused).now_or_never().is_none());
-            tokio::task::yield_now().await;
-        }
+    for _ in 0..planning::ATTEMPTS {
+        let mut refused = handle_query(&route, &query, &poor);
+        until_called(&rig, &mut refused).await;
         assert!((&mut answered).now_or_never().is_none());
         rig.stage.gate.add_permits(1);
         assert_eq!(refused.await.expect_err("a problem").code(), "answer-unfinished");
@@ -604,4 +602,51 @@ async fn a_request_runs_alone_after_several_refused_ones() {
     let (text, _) = answered.await;
     assert!(text == answer, "{text:.300}");
     assert_eq!(rig.lines().len(), planning::ATTEMPTS + 1);
+}
+
+#[tokio::test]
+async fn a_document_is_planned_alone_after_several_refusals() {
+    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let pool = pool();
+    let route = route_of(&rig, r#"{"services":["shop"],"limits":{"deadline":"1h"}}"#, SDL, &pool);
+    let (poor, other) = (client(1), client(2));
+    let query = serde_json::json!({ "query": "{ item { name } }" });
+    let (release, _queued) = fill_queue(&pool, &poor);
+    let mut answered = asked_by(&route, &query, other).boxed();
+    for _ in 0..planning::ATTEMPTS {
+        let mut refused = handle_query(&route, &query, &poor);
+        assert!((&mut refused).now_or_never().is_none());
+        assert!((&mut answered).now_or_never().is_none());
+        assert!(refused.await.is_err());
+    }
+    assert!((&mut answered).now_or_never().is_none());
+    drop(release);
+    let (text, _) = testkit::patiently("a response", answered).await;
+    assert_eq!(text, ANSWER);
+}
+
+#[tokio::test]
+async fn a_request_runs_alone_while_it_has_time_for_it() {
+    let answer = long_answer();
+    let (rig, pool, route) = coalescing_route().await;
+    let (poor, other) = (client(1), client(2));
+    let query = serde_json::json!({ "query": "{ item { name } }" });
+    let (release, _queued) = fill_queue(&pool, &poor);
+    let mut refused = handle_query(&route, &query, &poor);
+    until_called(&rig, &mut refused).await;
+    let mut answered = asked_by(&route, &query, other).boxed();
+    assert!((&mut answered).now_or_never().is_none());
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(25 * 60)).await;
+    tokio::time::resume();
+    rig.stage.gate.add_permits(1);
+    assert_eq!(refused.await.expect_err("a problem").code(), "answer-unfinished");
+    let mut second = handle_query(&route, &query, &poor);
+    until_called(&rig, &mut second).await;
+    // After another such operation, less time would be left than one takes.
+    testkit::patiently("a call of its own", until_called(&rig, &mut answered)).await;
+    drop(release);
+    rig.stage.gate.add_permits(2);
+    let (text, _) = testkit::patiently("a response", answered).await;
+    assert!(text == answer, "{text:.300}");
 }
