@@ -32,13 +32,14 @@
 //              text headers | body] | [text changes] | u32 microseconds
 // 72 FAIL      run; u8 kind (0 threw, 1 ResourceError, 2 StateError, 3 invalid answer, 4 over its CPU time,
 //              5 the request's body is not valid JSON, 6 a declaration was refused, 7 the handler damaged the worker,
-//              which ends; with run 0 if the run is unknown) | u32 site (0 none) | u16 status (0 none) |
-//              text message | text stack
+//              which ends) | u32 site (0 none) | u16 status (0 none) | text message | text stack
 // 73 LOG       run; u8 level (0 debug, 1 info, 2 warn, 3 error) | text
 // 74 PONG      run = n
 // 75 STUCK     run (0 unknown); u32 milliseconds, from the watchdog's own connection
 // 76 REMOVE    run: its instance is removed by its commit
 // 77 TWICE     run; text stack: the handler responded a second time, at this position
+// 78 DAMAGED   run = program (0 unknown); u16 handler: code of the handler damaged the worker, which ends, but
+//              none of its runs fails: the one that probably was the cause has ended
 //
 // A changes text is a JSON array of [slot, path, value] (set), [slot, path] (delete) and [slot, path, count, values]
 // (splice, from the element at the path on), in order; an empty path is the cell itself, "length" at the end of a path
@@ -48,7 +49,7 @@ import { Buffer } from "node:buffer";
 
 export const LOAD = 1, RUN = 2, INSTANCE = 3, STATE = 4, FORGET = 5, DONE = 6, CANCEL = 7, PING = 8;
 export const HELLO = 64, READY = 65, BROKEN = 66, CALL = 67, ANSWER = 68, COMMIT = 69, DECLARE = 70, END = 71;
-export const FAIL = 72, LOG = 73, PONG = 74, STUCK = 75, REMOVE = 76, TWICE = 77;
+export const FAIL = 72, LOG = 73, PONG = 74, STUCK = 75, REMOVE = 76, TWICE = 77, DAMAGED = 78;
 
 /** Kinds of bodies. */
 export const NONE = 0, TEXT = 1, JSON_TEXT = 2, BYTES = 3, ASCII = 4, JSON_ASCII = 5;

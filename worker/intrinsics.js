@@ -63,7 +63,7 @@ export function checkShared() {
   if (isOriginal && ArrayPrototype.length === 0) return;
   ArrayPrototype.length = 0;
   if (isOriginal) throw unchangeable(ArrayPrototype, "length");
-  if (!isDamaged()) ArrayPrototype.constructor = Array;
+  if (!isDamaged()) defineProperty(ArrayPrototype, "constructor", { value: Array, writable: true });
   throw unchangeable(ArrayPrototype, "constructor");
 }
 

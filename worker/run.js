@@ -15,7 +15,7 @@ const PASSES = 1;
 const UNREAD = 2;
 
 /** The kind of a failure whose handler damaged the worker, whatever it threw. */
-export const DAMAGED = 7;
+const DAMAGES = 7;
 
 const HAS_ANSWER = 1;
 const HAS_CHANGES = 2;
@@ -27,6 +27,9 @@ export class Run {
   /** The execution time of its code in milliseconds. */
   time = 0;
   ended = false;
+  /** The number of its program, and the index of its handler. */
+  program = 0;
+  handler = 0;
   /** Whether `respond` has been called. */
   #answered = false;
   /** @type {Answer | undefined} */
@@ -175,8 +178,8 @@ export class Run {
     if (this.ended) return;
     let changes;
     try {
-      checkShared();
       if (!this.#answered && this.#hasSet()) this.respond(undefined);
+      checkShared();
       changes = this.transaction === undefined ? "" : this.#close((transaction) => transaction.commit());
     } catch (error) {
       return this.fail(error);
@@ -200,8 +203,9 @@ export class Run {
       // The gateway ignores the frames behind this one.
       this.#answer = undefined;
       this.worker.sendAnswers();
+      this.worker.isDamageReported = true;
     }
-    const frame = this.worker.outbox.begin(FAIL, this.id).u8(damages ? DAMAGED : kind).u32(site).u16(status);
+    const frame = this.worker.outbox.begin(FAIL, this.id).u8(damages ? DAMAGES : kind).u32(site).u16(status);
     frame.text(message).text(stack).end();
     this.#end();
   }

@@ -61,7 +61,7 @@ export class Turn {
       checkShared();
     } catch (error) {
       run.fail(error);
-      if (isDamaged()) run.worker.close();
+      if (isDamaged()) run.worker.closeDamaged(run);
     }
   }
 

@@ -15,7 +15,7 @@ import process from "node:process";
 import { inherited } from "./connection.js";
 import { DeclarationError, SITE, describe } from "./errors.js";
 import {
-  BROKEN, CANCEL, Cursor, DONE, FAIL, FORGET, HELLO, INSTANCE, Inbox, JSON_ASCII, JSON_TEXT, LOAD, Outbox, PING, PONG,
+  BROKEN, CANCEL, Cursor, DAMAGED, DONE, FORGET, HELLO, INSTANCE, Inbox, JSON_ASCII, JSON_TEXT, LOAD, Outbox, PING, PONG,
   READY, RUN, STATE,
 } from "./frames.js";
 import { guard } from "./guard.js";
@@ -24,12 +24,12 @@ import { ERROR, log, takeConsole } from "./log.js";
 import { Program, restored } from "./program.js";
 import { Query } from "./query.js";
 import { ResourceError } from "./resource.js";
-import { DAMAGED, PASS, Run } from "./run.js";
+import { PASS, Run } from "./run.js";
 import { Slots } from "./slots.js";
 import { Cells } from "./state.js";
 import { Turn } from "./turn.js";
 import { Verbatim } from "./views.js";
-import { SPAN, watch } from "./watchdog.js";
+import { COUNT, SPAN, watch } from "./watchdog.js";
 
 const WRITER = 1;
 const INITIALISE = 2;
@@ -65,7 +65,14 @@ export class Worker {
   #cursor = new Cursor();
   #inbox = new Inbox();
   #isClosing = false;
+  /** Whether a run has failed with damage, so that the gateway knows the cause. */
+  isDamageReported = false;
+  /** The number of programs that are being loaded. */
+  #loading = 0;
   #goOn = Turn.afterAll(() => this.#give());
+  #checkLater = Turn.afterAll(() => {
+    if (isDamaged()) this.closeDamaged(this.turn.sole);
+  });
   #flushLater = () => {
     if (!this.turn.active) this.#send();
   };
@@ -108,25 +115,21 @@ export class Worker {
 
   /**
    * Ends a worker that a handler has damaged, once its frames are written. The gateway starts a new one, and
-   * repeats the other runs in it.
+   * repeats the other runs in it. A run whose code executes is the cause, and fails. Otherwise the handler of the
+   * given run is reported, unless a program is being loaded, which may be the cause.
+   * @param {Run} [run] the only run whose code may have done the damage
    */
-  close() {
-    if (this.#isClosing) return;
-    this.#send();
-    this.#isClosing = true;
-    this.#socket?.end(this.#ended);
-  }
-
-  /**
-   * Reports damage that is found before a run's code executes, and ends the worker. The cause is the run whose code
-   * executed before, if that has not ended; otherwise it is unknown.
-   */
-  #closeDamaged() {
+  closeDamaged(run) {
     this.turn.leave();
     if (this.#isClosing) return;
     this.sendAnswers();
-    this.outbox.begin(FAIL, 0).u8(DAMAGED).u32(0).u16(0).text("").text("").end();
-    this.close();
+    if (!this.isDamageReported) {
+      const cause = this.#loading > 0 ? undefined : run;
+      this.outbox.begin(DAMAGED, cause?.program ?? 0).u16(cause?.handler ?? 0).end();
+    }
+    this.#send();
+    this.#isClosing = true;
+    this.#socket?.end(this.#ended);
   }
 
   nextCall() {
@@ -148,7 +151,7 @@ export class Worker {
   #give() {
     while (!this.#isClosing && this.#inbox.next(this.#cursor)) {
       if (isDamaged()) {
-        this.#closeDamaged();
+        this.closeDamaged(this.turn.sole);
         break;
       }
       if (this.#takeSafely(this.#cursor)) return this.#goOn();
@@ -159,13 +162,14 @@ export class Worker {
     } finally {
       // Further frames are dispatched only while no turn is active.
       this.turn.end();
+      this.#checkLater();
     }
   }
 
   /** Calls a callback for a run, in a turn of its own. */
   callBack(run, callback, all) {
     if (this.turn.active) return Reflect.apply(callback, undefined, all);
-    if (isDamaged()) return this.#closeDamaged();
+    if (isDamaged()) return this.closeDamaged();
     this.turn.begin();
     this.turn.enter(run);
     try {
@@ -236,18 +240,30 @@ export class Worker {
   }
 
   async #load(number, name, folder, descriptor, code) {
+    this.#loading++;
     try {
       const described = JSON.parse(descriptor);
       const program = new Program(name, folder, described);
       if (described.settings?.stuck > 0) this.#watched[SPAN] = described.settings.stuck;
       await program.start(code);
-      checkShared();
+      try {
+        checkShared();
+      } catch (error) {
+        if (isDamaged()) throw error;
+        // A run may have made the change. It is undone, unless that is not possible.
+        log(this, ERROR, describe(error).message);
+        checkShared();
+      }
       lockShared();
       this.programs.set(number, program);
       this.outbox.begin(READY, number).end();
     } catch (error) {
+      // If code of runs was executed, it may be the cause: the gateway loads the program in another worker.
+      if (isDamaged() && this.#watched[COUNT] !== 0) return this.closeDamaged();
       const { message, stack } = describe(error);
       this.outbox.begin(BROKEN, number).text(message).text(stack).end();
+    } finally {
+      this.#loading--;
     }
   }
 
@@ -258,13 +274,16 @@ export class Worker {
   }
 
   #run(id, cursor) {
-    const program = this.programs.get(cursor.u32());
-    const service = program?.services[cursor.u16()];
-    const handler = service?.handlers[cursor.u16()];
+    const number = cursor.u32();
+    const service = this.programs.get(number)?.services[cursor.u16()];
+    const index = cursor.u16();
+    const handler = service?.handlers[index];
     if (handler === undefined) return this.#refuse(id, service);
     const flags = cursor.u8();
     const method = cursor.u8();
     const run = new Run(this, id, /** @type {import("./program.js").Service} */ (service), method);
+    run.program = number;
+    run.handler = index;
     this.runs.add(run);
     this.turn.enter(run);
     try {

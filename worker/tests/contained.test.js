@@ -12,6 +12,12 @@ const async = (body, cells) => ({ code: `async function (query, response, $r) { 
 const hello = plain("$r.respond('hello')");
 const call = `$r.call(1, $s.resource(["http://x/"]), 0, [])`;
 
+/** A handler that damages its worker once its run has ended. */
+const damagesLater = plain("(async () => { await 0; delete Object.getPrototypeOf([])[query.name] })(); $r.respond('done')");
+
+/** Returns the program and the handler of each report of damage after a run. */
+const damaged = (g) => g.damages.map(({ run, handler }) => [run, handler]);
+
 /** Asserts that the worker still responds. */
 async function lives(g, program, handler = 0) {
   assert.equal((await g.run(program, handler)).body, "hello");
@@ -370,22 +376,105 @@ test("a run that damages its worker is reported as the cause, whatever it throws
     assert.ok(!culprit.frames.some(({ type }) => type === ANSWER));
     assert.deepEqual(other.frames.filter(({ type }) => type === ANSWER).map(({ body }) => body), ["early"]);
     await g.exited;
+    assert.deepEqual(g.damages, [], "reported once");
   }
 });
 
 test("damage by code of a run that has ended is not reported as that of the next run, which does not begin", async (t) => {
   const g = await gateway(t);
-  const later = plain("(async () => { await 0; delete Object.getPrototypeOf([])[query.name] })(); $r.respond('done')");
-  const program = await g.service([later, plain("console.log('began'); $r.respond('other')")]);
-  assert.equal((await g.run(program, 0, { query: { name: "constructor" } })).body, "done");
+  const program = await g.service([hello, plain("console.log('began'); $r.respond('other')"), damagesLater]);
+  assert.equal((await g.run(program, 2, { query: { name: "constructor" } })).body, "done");
   const next = g.start_run(program, 1);
   assert.deepEqual((await g.exited).slice(0, 2), [0, null]);
-  assert.deepEqual([next.frames, g.logs, g.damages.map(({ kind }) => kind)], [[], [], [7]]);
+  assert.deepEqual([next.frames, g.logs, damaged(g)], [[], [], [[program, 2]]]);
+});
+
+test("damage in a timer of a run that has ended is reported for its handler", async (t) => {
+  const g = await gateway(t);
+  const later = plain("setTimeout(() => { delete Object.getPrototypeOf([])[query.name] }, 0); $r.respond('done')");
+  const program = await g.service([hello, later]);
+  assert.equal((await g.run(program, 1, { query: { name: "constructor" } })).body, "done");
+  assert.deepEqual((await g.exited).slice(0, 2), [0, null]);
+  assert.deepEqual(damaged(g), [[program, 1]]);
+});
+
+test("damage by code of a run that has ended is reported before the next frame", async (t) => {
+  const g = await gateway(t);
+  const program = await g.service([hello, damagesLater]);
+  assert.equal((await g.run(program, 1, { query: { name: "constructor" } })).body, "done");
+  await g.exited;
+  assert.deepEqual(damaged(g), [[program, 1]]);
+});
+
+test("damage by code of one of several runs that have ended is reported for none of their handlers", async (t) => {
+  const g = await gateway(t);
+  const program = await g.service([hello, damagesLater]);
+  g.together(() => {
+    g.start_run(program, 1, { query: { name: "constructor" } });
+    g.start_run(program, 0);
+  });
+  await g.exited;
+  assert.deepEqual(damaged(g), [[0, 0]]);
+});
+
+test("a change of a shared object by a run does not make a program broken that loads meanwhile", async (t) => {
+  for (const change of ["delete Array.prototype[query.name]", "Array.prototype[query.name] = 'odd'"]) {
+    const g = await gateway(t);
+    writeFileSync(join(g.folder, "waits.mjs"), "await globalThis.waiting");
+    const program = await g.service([
+      plain("globalThis.waiting = new Promise((resolve) => { globalThis.finish = resolve }); $r.respond('done')"),
+      plain(`(async () => { await 0; ${change}; finish() })(); $r.respond('done')`),
+    ]);
+    await g.run(program, 0);
+    const code = `(async ($s) => { await $s.import("./waits.mjs"); $s.service("test", () => $s.handler(0, () => {})) })`;
+    const loading = g.load(code, { services: [{ name: "test", handlers: [{}] }] }).then(() => "loaded", (error) => error.message);
+    assert.equal((await g.run(program, 1, { query: { name: "constructor" } })).body, "done");
+    if (change.startsWith("delete")) {
+      assert.equal(await Promise.race([loading, g.exited.then(() => "ended")]), "ended");
+      assert.deepEqual(damaged(g), [[0, 0]]);
+    } else {
+      assert.equal(await loading, "loaded");
+    }
+  }
+});
+
+test("damage by a program that a worker with runs loads is reported for no handler", async (t) => {
+  const code = `(async ($s) => { $s.service("test", () => $s.handler(0, () => {})); delete Array.prototype[String("constructor")]; await finish })`;
+  for (const finish of ["0", "new Promise(() => {})"]) {
+    const g = await gateway(t);
+    const program = await g.service([hello]);
+    const loads = () => g.load(code.replace("finish", finish), { services: [{ name: "test", handlers: [{}] }] }).catch(assert.fail);
+    await lives(g, program);
+    g.together(() => {
+      g.start_run(program, 0);
+      loads();
+    });
+    await g.exited;
+    assert.deepEqual(damaged(g), [[0, 0]]);
+  }
+});
+
+test("a program is not broken by damage of a run before it in the same read", async (t) => {
+  const g = await gateway(t);
+  const program = await g.service([damagesLater]);
+  g.together(() => {
+    g.start_run(program, 0, { query: { name: "constructor" } });
+    g.service([hello]).catch(assert.fail);
+  });
+  await g.exited;
+  assert.deepEqual(damaged(g), [[0, 0]]);
 });
 
 test("a program that deletes the constructor of arrays is broken", async (t) => {
   const g = await gateway(t);
   await assert.rejects(g.service([hello], { helpers: "delete Object.getPrototypeOf([])[String('constructor')];" }), /constructor/);
+});
+
+test("a program that changes a shared object so that it cannot be restored is broken", async (t) => {
+  const g = await gateway(t);
+  const helpers = "Object.defineProperty(Object.getPrototypeOf([]), 'constructor', { value: Map, writable: false";
+  await lives(g, await g.service([hello], { helpers: `${helpers} });` }));
+  await assert.rejects(g.service([hello], { helpers: `${helpers}, configurable: false });` }));
 });
 
 test("a long message and a long stack are cut", async (t) => {

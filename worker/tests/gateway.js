@@ -27,7 +27,7 @@ export class Gateway {
   /** Frames that are not responses to a run or load. */
   logs = [];
   stuck = [];
-  /** Reports of damage by an unknown run. */
+  /** Reports of damage by code of a run that has ended. */
   damages = [];
   removed = [];
   #runs = new Map();
@@ -182,7 +182,7 @@ export class Gateway {
       this.#pings.get(run)();
     } else if (type === F.LOG) {
       this.logs.push(frame);
-    } else if (type === F.FAIL && run === 0) {
+    } else if (type === F.DAMAGED) {
       this.damages.push(frame);
     } else if (type === F.STUCK) {
       this.stuck.push(frame);
@@ -253,5 +253,6 @@ const FIELDS = {
     Object.assign(f, { kind: c.u8(), site: c.u32(), status: c.u16(), message: c.text(), stack: c.text() }),
   [F.TWICE]: (c, f) => (f.stack = c.text()),
   [F.LOG]: (c, f) => Object.assign(f, { level: c.u8(), text: c.text() }),
+  [F.DAMAGED]: (c, f) => (f.handler = c.u16()),
   [F.STUCK]: (c, f) => (f.ms = c.u32()),
 };

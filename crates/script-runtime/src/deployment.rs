@@ -155,7 +155,9 @@ impl Deployment {
             _ => self.pool(&home),
         };
         let number = self.scripts.program();
-        match pool.load(source(number, &program, &home.folder.to_string_lossy())).await {
+        let source = source(number, &program, service, &home.folder.to_string_lossy());
+        let strikes = Arc::clone(&source.strikes);
+        match pool.load(source).await {
             Loaded::Ready => {}
             Loaded::Not => return Err("no worker loaded it".to_owned()),
             Loaded::Broken { message, stack } => {
@@ -176,7 +178,7 @@ impl Deployment {
             pool.unload(number);
             error.to_string()
         })?;
-        let generation = Generation::new(number, program, service, edition, Arc::clone(&pool));
+        let generation = Generation::new(number, program, service, edition, Arc::clone(&pool), strikes);
         (kept.pool, kept.text) = (Some((pool, home)), text);
         self.current.store(Some(Arc::new(generation)));
         self.standing.send_replace(None);

@@ -3,17 +3,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
 
 use script::{Class, Handler, Position, Program, Recipe, Service};
 use serde_json::json;
 
 use crate::state::Edition;
 use crate::table::Table;
-use crate::workers::{Place, Pool, Source};
-
-/// A handler that has ended this many workers runs alone from then on.
-const STRIKES: u32 = 2;
+use crate::workers::{HandlerStrikes, Place, Pool, Source};
 
 /// A service of an active program.
 pub(crate) struct Generation {
@@ -25,12 +21,10 @@ pub(crate) struct Generation {
     pub(crate) edition: Edition,
     pub(crate) table: Table,
     pub(crate) pool: Arc<Pool>,
-    /// The position of each handler, as used in logs and errors.
-    places: Vec<String>,
     /// The recipe of each handler, if it has one.
     recipes: Vec<Option<Arc<Recipe>>>,
-    /// The number of workers that each handler ended.
-    strikes: Vec<AtomicU32>,
+    /// The position of each handler, and the number of workers that it ended.
+    strikes: Arc<[HandlerStrikes]>,
 }
 
 impl Generation {
@@ -40,14 +34,12 @@ impl Generation {
         service: usize,
         edition: Edition,
         pool: Arc<Pool>,
+        strikes: Arc<[HandlerStrikes]>,
     ) -> Self {
         let of = &program.services[service];
-        let place = |handler: &Handler| format!("{}:{}", program.name, handler.position);
-        let places = of.handlers.iter().map(place).collect();
         let recipes = of.handlers.iter().map(|handler| handler.recipe.clone().map(Arc::new)).collect();
-        let strikes = of.handlers.iter().map(|_| AtomicU32::new(0)).collect();
         let table = Table::new(of);
-        Self { number, program, service, edition, table, pool, places, recipes, strikes }
+        Self { number, program, service, edition, table, pool, recipes, strikes }
     }
 
     pub(crate) fn service(&self) -> &Service {
@@ -56,7 +48,7 @@ impl Generation {
 
     /// Returns the position of a handler: `shop.sjs:12:3`.
     pub(crate) fn place(&self, handler: usize) -> &str {
-        self.places.get(handler).map_or("", String::as_str)
+        self.strikes.get(handler).map_or("", |strikes| &*strikes.place)
     }
 
     /// Returns the recipe of a handler.
@@ -80,16 +72,14 @@ impl Generation {
 
     /// Records that a handler ended its worker.
     pub(crate) fn strike(&self, handler: usize, times: u32) {
-        let Some(strikes) = self.strikes.get(handler) else { return };
-        if strikes.fetch_add(times, Relaxed) + times >= STRIKES {
-            let at = self.place(handler);
-            tracing::warn!(target: "script", at, "the handler has ended two workers, and runs alone from now on");
+        if let Some(strikes) = self.strikes.get(handler) {
+            strikes.add(times);
         }
     }
 
     /// Whether a handler has ended so many workers that it must run alone.
     pub(crate) fn runs_alone(&self, handler: usize) -> bool {
-        self.strikes.get(handler).is_some_and(|strikes| strikes.load(Relaxed) >= STRIKES)
+        self.strikes.get(handler).is_some_and(HandlerStrikes::runs_alone)
     }
 
     /// Returns a slot in a worker for a run of a handler; in a dedicated one, if either must run alone.
@@ -119,8 +109,10 @@ impl Drop for Generation {
     }
 }
 
-/// Converts a program to the form that workers load.
-pub(crate) fn source(number: u32, program: &Program, folder: &str) -> Source {
+/// Converts a program to the form that workers load, to serve one of its services.
+pub(crate) fn source(number: u32, program: &Program, service: usize, folder: &str) -> Source {
+    let place = |handler: &Handler| HandlerStrikes::new(format!("{}:{}", program.name, handler.position));
+    let strikes = program.services[service].handlers.iter().map(place).collect();
     let services: Vec<_> = program
         .services
         .iter()
@@ -149,6 +141,8 @@ pub(crate) fn source(number: u32, program: &Program, folder: &str) -> Source {
         folder: folder.to_owned(),
         descriptor: descriptor.to_string(),
         code: program.code.clone(),
+        strikes,
+        damaged: AtomicU32::new(0),
     }
 }
 

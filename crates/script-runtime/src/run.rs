@@ -347,7 +347,7 @@ impl Run {
             && fail.is_damage()
         {
             self.generation.strike(self.handler, 1);
-            place.worker.lose(Loss::damage(place.run, fail.clone()));
+            place.worker.lose(Loss::damage(place.run, Some(fail.clone())));
         }
         parsed.map_err(|error| {
             place.worker.lose(Loss::of(format!("its connection: {error}")));

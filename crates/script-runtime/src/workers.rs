@@ -3,9 +3,9 @@
 //!
 //! Each script has its own workers, so that a misbehaving script does not affect the runs of others.
 //! `host.rs` is the context shared by all scripts, `worker.rs` the gateway's handle of a worker, `link.rs`
-//! its connection, `process.rs` its process, `scale.rs` the number of workers, and `watch.rs` ends stuck
-//! workers. This file selects the worker for a run: the one with the lowest load, or for writers the one that
-//! their cells map to, since it already has their state.
+//! its connection, `process.rs` its process, `scale.rs` the number of workers, `strikes.rs` counts the workers
+//! that each handler ended, and `watch.rs` ends stuck workers. This file selects the worker for a run: the one
+//! with the lowest load, or for writers the one that their cells map to, since it already has their state.
 
 mod files;
 #[cfg(test)]
@@ -14,14 +14,15 @@ mod host;
 mod link;
 mod process;
 mod scale;
+mod strikes;
 mod watch;
 mod worker;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,8 +36,12 @@ use host::ScriptHome;
 use link::News;
 pub(crate) use process::Launch;
 pub use process::{Launcher, NoEngine};
+pub(crate) use strikes::HandlerStrikes;
 use watch::Changes;
 pub(crate) use worker::{Event, Loaded, Loss, Place, Worker};
+
+/// A program is broken if this many workers were damaged while they loaded it.
+const DAMAGED_LOADS: u32 = 2;
 
 /// The worker pool of a script.
 pub(crate) struct Pool {
@@ -93,6 +98,10 @@ pub(crate) struct Source {
     pub(crate) folder: String,
     pub(crate) descriptor: String,
     pub(crate) code: String,
+    /// The strikes of its handlers, which its generation shares.
+    pub(crate) strikes: Arc<[HandlerStrikes]>,
+    /// The number of workers that were damaged by an unknown cause while they loaded it.
+    pub(crate) damaged: AtomicU32,
 }
 
 /// The statistics of a pool, for metrics.
@@ -151,19 +160,24 @@ impl Pool {
     /// Loads a program into all present and future workers, and waits for the first result.
     pub(crate) async fn load(&self, source: Source) -> Loaded {
         let number = source.number;
+        let source = Arc::new(source);
         let mut changed = self.changes.listen();
         {
             let mut crowd = self.crowd();
-            let source = Arc::new(source);
             for worker in self.shared.load().iter().chain(&crowd.solos) {
                 give(worker, &source);
             }
-            crowd.programs.insert(number, source);
+            crowd.programs.insert(number, Arc::clone(&source));
         }
         loop {
             let loaded = self.shared.load().iter().map(|worker| worker.loaded(number)).collect::<Vec<_>>();
             if let Some(loaded) = loaded.into_iter().find(|loaded| *loaded != Loaded::Not) {
                 return loaded;
+            }
+            if source.damaged.load(Relaxed) >= DAMAGED_LOADS {
+                let message = "its workers were damaged while they loaded it: it deletes `constructor` of \
+                    Array.prototype, which all handlers share (S rule 21), or handlers of the previous program do";
+                return Loaded::Broken { message: message.to_owned(), stack: String::new() };
             }
             changed.next().await;
         }
@@ -217,6 +231,7 @@ impl Pool {
 
     fn try_place_alone(self: &Arc<Self>, program: u32) -> Option<Place> {
         let mut crowd = self.crowd();
+        crowd.solos.retain(|worker| !worker.is_gone());
         let is_free = |worker: &&Arc<Worker>| worker.is_ready(program) && worker.load().1 == 0;
         if let Some(place) = crowd.solos.iter().find(is_free).and_then(Worker::place) {
             return Some(place);
@@ -227,6 +242,25 @@ impl Pool {
             crowd.solos.push(worker);
         }
         None
+    }
+
+    /// Records that code of a handler ended its worker after its run; if the program is 0, the cause is unknown,
+    /// and may be a program that the worker was loading.
+    fn damaged(&self, worker: &Worker, program: u32, handler: usize) {
+        if program == 0 {
+            // The result of a load is that of shared workers.
+            let crowd = self.crowd();
+            let loading =
+                crowd.programs.values().filter(|source| worker.loaded(source.number) != Loaded::Ready);
+            for source in loading.filter(|_| !worker.is_alone()) {
+                source.damaged.fetch_add(1, Relaxed);
+            }
+            return;
+        }
+        let source = self.crowd().programs.get(&program).cloned();
+        if let Some(strikes) = source.as_ref().and_then(|source| source.strikes.get(handler)) {
+            strikes.add(1);
+        }
     }
 
     /// Counts a run.

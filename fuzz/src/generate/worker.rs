@@ -5,7 +5,7 @@ use crate::Choices;
 use crate::generate::json::{self, Names};
 
 /// The frame types that a worker may send.
-const KINDS: std::ops::RangeInclusive<u8> = 64..=77;
+const KINDS: std::ops::RangeInclusive<u8> = 64..=78;
 /// Names in headers, changes and queries.
 const MEMBERS: Names<'static> =
     Names(&["location", "set-cookie", "content-type", "a", "length", "0", "cache-control"]);
@@ -27,7 +27,7 @@ pub fn stream(choices: &mut Choices<'_>, runs: &[u32]) -> (Vec<u8>, Vec<usize>) 
 
 /// Generates one frame.
 pub fn frame(choices: &mut Choices<'_>, runs: &[u32], out: &mut Vec<u8>) {
-    let kind = if choices.one_in(32) { choices.byte() } else { KINDS.start() + choices.below(14) as u8 };
+    let kind = if choices.one_in(32) { choices.byte() } else { KINDS.start() + choices.below(15) as u8 };
     let run = if choices.one_in(8) { choices.number() } else { choices.pick(runs) };
     let mut payload = Vec::new();
     fields(choices, kind, &mut payload);
@@ -99,6 +99,7 @@ fn fields(choices: &mut Choices<'_>, kind: u8, out: &mut Vec<u8>) {
         }
         75 => number(choices, out),
         77 => text(choices, out),
+        78 => out.extend([choices.byte() % 4, 0]),
         _ => {}
     }
 }

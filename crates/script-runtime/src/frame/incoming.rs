@@ -72,6 +72,11 @@ pub(crate) enum From {
         millis: u32,
     },
     Remove,
+    /// Code of this handler damaged the worker, which ends, after its run had ended. The frame's run is the
+    /// program; 0, if the cause is unknown.
+    Damaged {
+        handler: u16,
+    },
     /// A frame that takes long to parse.
     Long(LongFrame),
 }
@@ -311,6 +316,7 @@ impl Fields {
             75 => From::Stuck { millis: self.u32()? },
             76 => From::Remove,
             77 => From::Twice { stack: end(self.text()?, STACK) },
+            78 => From::Damaged { handler: self.u16()? },
             kind => return Err(FrameError::Type(kind)),
         })
     }

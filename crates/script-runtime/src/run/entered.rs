@@ -165,7 +165,7 @@ impl Run {
                 let run = frame::Run {
                     program: generation.number,
                     service: u16::try_from(generation.service).unwrap_or(u16::MAX),
-                    handler: 0,
+                    handler: u16::try_from(self.handler).unwrap_or(u16::MAX),
                     is_writer: true,
                     initialises: Some(&planned),
                     method: self.ask.method as u8,

@@ -23,6 +23,7 @@ use store::{Lease, Log};
 use tokio::sync::{Notify, OwnedMutexGuard, Semaphore};
 use tokio::task::yield_now;
 
+use super::Shared;
 use super::cell::{Cell, Compaction, Folded, SHORT, Waste};
 use super::changes::Refused;
 use super::commit::Sealed;
@@ -79,6 +80,8 @@ pub(crate) struct Inner {
     pub(crate) is_carried: bool,
     /// The handler that has the slot.
     pub(crate) writer: Arc<str>,
+    /// The keys of the cells that it may write.
+    pub(crate) writer_keys: Vec<Arc<str>>,
     /// The hold of the run that has the slot.
     pub(crate) hold: Weak<Hold>,
     /// The tick of the last use.
@@ -123,6 +126,7 @@ impl Group {
                 queue: VecDeque::new(),
                 is_carried: false,
                 writer: "".into(),
+                writer_keys: Vec::new(),
                 hold: Weak::new(),
                 used: home.shared.ticks.load(Ordering::Relaxed),
             }),
@@ -263,6 +267,9 @@ impl Group {
                     came += self.put(&mut inner, cell, is_new, &mut waste, &mut long)?;
                 }
                 if !is_new {
+                    if came > 0 {
+                        inner.renumber_written(&self.home.shared);
+                    }
                     inner.finished += std::mem::take(&mut came);
                 } else if is_last {
                     inner.finished = came.max(self.home.floor.load(Ordering::Relaxed));
@@ -299,7 +306,6 @@ impl Group {
     ) -> Result<u64, Error> {
         let shared = &self.home.shared;
         let is_busy = inner.finished != inner.durable;
-        let is_written = inner.hold.upgrade().is_some_and(|hold| !hold.is_over());
         let (version, next, mut came) = (inner.durable, inner.finished + 1, 0);
         match (inner.cells.get_mut(&key), log) {
             // Dropped meanwhile: it is loaded on the next use.
@@ -318,10 +324,6 @@ impl Group {
             (Some(cell), Some(log)) if log.version > asked => {
                 came = log.version - asked;
                 cell.refresh(next, log, waste);
-                if is_written {
-                    // The copy in the writer's worker contains its changes, which are rolled back if it fails.
-                    shared.workers.forget(Forget::Cell, &[std::mem::replace(&mut cell.id, shared.cell_id())]);
-                }
                 match cell.compaction(false).map_err(|refused| unreadable(&key, refused))? {
                     Compaction::Long(_) => long.push(Arc::clone(&key)),
                     Compaction::Store(..) | Compaction::Done => {}
@@ -461,6 +463,21 @@ impl Group {
         let ids: Vec<u32> = page.into_iter().map(|(.., id)| id).collect();
         self.home.shared.workers.forget(Forget::Cell, &ids);
         last
+    }
+}
+
+impl Inner {
+    /// Gives the cells of a running writer new numbers, before other gateways' commits increase the version: at
+    /// that version, the copies in the writer's worker contain its changes, which may still be rolled back.
+    fn renumber_written(&mut self, shared: &Shared) {
+        if self.hold.upgrade().is_none_or(|hold| hold.is_over()) {
+            return;
+        }
+        let cells = &mut self.cells;
+        let renumber =
+            |key: &Arc<str>| Some(std::mem::replace(&mut cells.get_mut(key)?.id, shared.cell_id()));
+        let ids: Vec<u32> = self.writer_keys.iter().filter_map(renumber).collect();
+        shared.workers.forget(Forget::Cell, &ids);
     }
 }
 

@@ -142,7 +142,11 @@ impl WriteTicket {
         held: &Held,
         at: &str,
     ) -> Self {
-        group.lock().writer = at.into();
+        {
+            let mut inner = group.lock();
+            inner.writer = at.into();
+            inner.writer_keys.clone_from(&keys);
+        }
         let held = held.with(Arc::clone(&group), at);
         let mut view = View::new(group, keys);
         let generation = view.look(true);

@@ -201,6 +201,74 @@ async fn damage_by_a_run_that_has_ended_fails_no_other_run() {
 }
 
 #[tokio::test]
+async fn a_handler_that_damaged_two_workers_after_its_runs_runs_alone_afterwards() {
+    let upstream = misbehave::start().await;
+    let mut wish = wish();
+    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
+    let rig = bad().resource("/waits").on(Get, WAITS).start_as(wish).await;
+    rig.ready().await;
+    let damage = async |times| {
+        for _ in 0..times {
+            assert_eq!(rig.get("/damage-later").await, "ok");
+            assert_eq!(rig.get("/ok").await, "ok");
+        }
+    };
+    damage(2).await;
+    let more = async {
+        upstream.seen("/hang").await;
+        damage(3).await;
+    };
+    tokio::select! {
+        () = more => {}
+        answer = rig.ask("GET", "/waits") => panic!("{answer:?}"),
+    }
+    assert_eq!(upstream.hits("/hang"), 1, "the other run was not repeated");
+}
+
+#[tokio::test]
+async fn the_last_repetition_of_a_run_is_not_alone_if_other_runs_ended_its_workers() {
+    let upstream = misbehave::start().await;
+    let mut wish = wish();
+    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
+    let rig = bad().resource("/waits").on(Get, WAITS).start_as(wish).await;
+    rig.ready().await;
+    let losses = async {
+        for (waiting, path) in [(1, "/damage"), (2, "/damage-long"), (3, "/damage")] {
+            upstream.seen_times("/hang", waiting).await;
+            assert_eq!(rig.ask("GET", path).await, (500, "script-threw".into()));
+        }
+        upstream.seen_times("/hang", 4).await;
+        assert_eq!(rig.get("/ok").await, "ok");
+        assert_eq!(
+            rig.script.stats().workers,
+            1,
+            "many such runs do not wait for the workers of single runs"
+        );
+    };
+    tokio::select! {
+        () = losses => {}
+        answer = rig.ask("GET", "/waits") => panic!("{answer:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_damages_workers_while_they_run_handlers_is_broken() {
+    let mut rig = bad().start().await;
+    rig.ready().await;
+    assert_eq!(rig.get("/ok").await, "ok");
+    let head = "await new Promise((resolve) => setTimeout(resolve, 30)); delete Array.prototype.constructor;";
+    rig.replace(bad().head(head));
+    let requests = async { while rig.get("/ok").await == "ok" {} };
+    tokio::select! {
+        () = rig.settled() => {}
+        () = requests => panic!("a response of the new program"),
+    }
+    assert_eq!(rig.get("/ok").await, "ok", "the previous program remains in force");
+    rig.replace(bad().resource("/new").on(Get, "function (query, response, $r) { $r.respond('new'); }"));
+    rig.until("/new", "new").await;
+}
+
+#[tokio::test]
 async fn a_handler_runs_alone_even_if_its_clients_disconnect_before_their_workers_end() {
     let upstream = misbehave::start().await;
     let mut wish = wish();

@@ -46,6 +46,8 @@ pub(super) type Tell = mpsc::UnboundedSender<(Arc<Worker>, News)>;
 pub(super) enum News {
     /// A program is ready or broken.
     Loaded,
+    /// Code of a handler damaged the worker after its run had ended; of an unknown one, if the program is 0.
+    Damaged { program: u32, handler: usize },
     /// A run has kept the worker busy for this time.
     Stuck { run: u32, millis: u32 },
     /// The worker has ended.
@@ -177,10 +179,18 @@ impl Link {
                     log(&self.worker, level, &format!("{text}…"));
                 }
                 From::Hello { .. } | From::Stuck { .. } => {}
-                From::Fail(fail) if fail.is_damage() => self.worker.lose(Loss::damage(run, fail)),
+                From::Fail(fail) if fail.is_damage() => self.worker.lose(Loss::damage(run, Some(fail))),
+                From::Damaged { handler } => self.damaged(run, handler.into()),
                 from => self.worker.deliver(run, from),
             }
         }
+    }
+
+    /// Ends the worker, and records the damage for the handler; its run, which has ended, does not fail.
+    fn damaged(&self, program: u32, handler: usize) {
+        // The supervisor may have ended.
+        let _ = self.news.send((Arc::clone(&self.worker), News::Damaged { program, handler }));
+        self.worker.lose(Loss::damage(0, None));
     }
 
     fn loaded(&self, program: u32, loaded: Loaded) {

@@ -124,6 +124,7 @@ pub(super) async fn supervise(pool: Weak<Pool>, mut news: mpsc::UnboundedReceive
         let Some(pool) = pool.upgrade() else { return };
         match told {
             Some((_, News::Loaded)) => pool.changes.tell(),
+            Some((worker, News::Damaged { program, handler })) => pool.damaged(&worker, program, handler),
             Some((worker, News::Stuck { run, millis })) => {
                 spawn(confirm(worker, run, Duration::from_millis(millis.into()), pool.size.time));
             }

@@ -79,11 +79,11 @@ impl Loss {
         Self { culprit: None, text: text.into(), full: None, fail: None }
     }
 
-    /// Returns the loss of a worker that a run damaged. Run 0, which never exists, stands for an unknown one:
-    /// the current runs are then not suspects.
-    pub(crate) fn damage(run: u32, fail: Fail) -> Self {
+    /// Returns the loss of a worker that a run damaged, with its failure. Run 0, which never exists, stands for
+    /// one that has ended: the current runs are then not suspects.
+    pub(crate) fn damage(run: u32, fail: Option<Fail>) -> Self {
         let loss = Self::of("a run damaged objects that all runs share");
-        Self { culprit: Some(run), fail: Some(fail), ..loss }
+        Self { culprit: Some(run), fail, ..loss }
     }
 }
 
