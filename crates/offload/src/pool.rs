@@ -86,9 +86,7 @@ impl OffloadPool {
         request: JobRequest,
         job: impl FnOnce(&JobContext) -> T + Send + 'static,
     ) -> Result<T, OffloadError> {
-        let owed_until =
-            self.charge(&request).inspect_err(|error| self.lock().stats.reject(error.reason()))?;
-        self.run_charged(request, JobClass::Short, owed_until, job).await
+        self.run_in_class(JobClass::Short, request, job).await
     }
 
     /// Like [`OffloadPool::run`], for a job that may take seconds and can't be interrupted. If the pool has
@@ -101,9 +99,7 @@ impl OffloadPool {
         request: JobRequest,
         job: impl FnOnce(&JobContext) -> T + Send + 'static,
     ) -> Result<T, OffloadError> {
-        let owed_until =
-            self.charge(&request).inspect_err(|error| self.lock().stats.reject(error.reason()))?;
-        self.run_charged(request, JobClass::Long, owed_until, job).await
+        self.run_in_class(JobClass::Long, request, job).await
     }
 
     /// Like [`OffloadPool::run`], but waits while the payer's quota is used up. For work caused by services'
@@ -118,6 +114,18 @@ impl OffloadPool {
     ) -> Result<T, OffloadError> {
         let owed_until = self.charge_paced(&request).await?;
         self.run_charged(request, JobClass::Short, owed_until, job).await
+    }
+
+    /// Charges for a job of a class and runs it.
+    async fn run_in_class<T: Send + 'static>(
+        &self,
+        class: JobClass,
+        request: JobRequest,
+        job: impl FnOnce(&JobContext) -> T + Send + 'static,
+    ) -> Result<T, OffloadError> {
+        let owed_until =
+            self.charge(&request).inspect_err(|error| self.lock().stats.reject(error.reason()))?;
+        self.run_charged(request, class, owed_until, job).await
     }
 
     /// Runs a job that has been charged already.

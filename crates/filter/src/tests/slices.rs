@@ -18,6 +18,12 @@ const SPIN: &str = r#"
         (drop (call $property «request\0path» (i32.const 0) (i32.const 4)))
         (i32.eq (i32.load8_u offset=1 (i32.load (i32.const 0))) (local.get $letter)))"#;
 
+/// A callback that spins for requests with a path that begins with `s`.
+const SPIN_AT_HEAD: &str = r#"
+    (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+        (if (call $is_path (i32.const 0x73)) (then (call $spin «go»)))
+        (i32.const 0))"#;
+
 /// A filter whose module has a generous time limit.
 fn patient(bench: &Bench, name: &str, code: &str) -> FilterConfig {
     let mut filter = bench.filter(name, &format!("{SPIN} {code}"));
@@ -350,11 +356,7 @@ async fn callbacks_above_the_time_limit_do_not_affect_others() {
 #[tokio::test]
 async fn refuses_requests_only_while_the_queue_is_full() {
     let bench = Bench::new();
-    let code = r#"
-        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
-            (if (call $is_path (i32.const 0x73)) (then (call $spin «go»)))
-            (i32.const 0))"#;
-    let mut filter = patient(&bench, "slow", code);
+    let mut filter = patient(&bench, "slow", SPIN_AT_HEAD);
     // A refusal because of a full queue is not a trap, so `on_trap` does not apply.
     filter.on_trap = crate::OnTrap::Open;
     let slow = bench.chain(&[filter]);
@@ -390,11 +392,7 @@ async fn refuses_requests_only_while_the_queue_is_full() {
 #[tokio::test]
 async fn a_full_queue_has_room_for_other_clients() {
     let bench = Bench::new();
-    let code = r#"
-        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
-            (if (call $is_path (i32.const 0x73)) (then (call $spin «go»)))
-            (i32.const 0))"#;
-    let slow = bench.chain(&[patient(&bench, "slow", code)]);
+    let slow = bench.chain(&[patient(&bench, "slow", SPIN_AT_HEAD)]);
     let fast = releasing(&bench, "go");
     let waiting = |client: &'static str, path: &'static str| {
         let slow = Arc::clone(&slow);
@@ -421,15 +419,10 @@ async fn queued_streams_end_before_their_root_context() {
         filter.vm_id = "one".to_owned();
         filter
     };
-    let slow = shared(
-        "slow",
-        r#"
-        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
-            (if (call $is_path (i32.const 0x73)) (then (call $spin «go»)))
-            (i32.const 0))
+    let at_end = r#"
         (func (export "proxy_on_log") (param i32))
-        (func (export "proxy_on_delete") (param i32))"#,
-    );
+        (func (export "proxy_on_delete") (param i32))"#;
+    let slow = shared("slow", &format!("{SPIN_AT_HEAD} {at_end}"));
     let fast = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $let «go») (i32.const 0))"#;
@@ -467,11 +460,7 @@ async fn queued_streams_end_before_their_root_context() {
 #[tokio::test]
 async fn queued_requests_wait_no_longer_than_their_deadline() {
     let bench = Bench::new();
-    let code = r#"
-        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
-            (if (call $is_path (i32.const 0x73)) (then (call $spin «go»)))
-            (i32.const 0))"#;
-    let slow = bench.chain(&[patient(&bench, "slow", code)]);
+    let slow = bench.chain(&[patient(&bench, "slow", SPIN_AT_HEAD)]);
     let mut spins = Box::pin(send(&slow, get("/spin")));
     assert!((&mut spins).now_or_never().is_none());
     let answered = slow.around(get("/late"), call(Duration::ZERO), facts(), echo).await;
