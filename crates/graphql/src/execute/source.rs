@@ -49,7 +49,7 @@ impl Asked {
     /// The work of sending its arguments and variables.
     pub(super) fn work(&self) -> usize {
         let values = self.arguments.iter().chain(self.variables.iter().map(|(_, value)| value));
-        values.map(|value| work::of_text(value)).sum()
+        work::total(values.map(|value| work::of_text(value)))
     }
 }
 

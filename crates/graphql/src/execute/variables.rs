@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use json::{Ambiguity, Document, Kind as Json, Node, Number, Spot};
-use offload::work;
+use offload::{SHORT_TEXT, work};
 
 use crate::GraphqlError;
 use crate::error::Code;
@@ -56,7 +56,8 @@ struct Wrong {
 
 impl Variables {
     /// Estimates the work of [`Self::coerce`], for [`offload::leave_for`]. Long values are spelled for each
-    /// service.
+    /// service. Only the length is returned if it exceeds [`SHORT_TEXT`]: counting the values would take
+    /// long, too.
     pub(crate) fn work(plan: &Plan, given: &[u8]) -> usize {
         if plan.variables.is_empty() {
             return 0;
@@ -66,6 +67,9 @@ impl Variables {
         let (mut bytes, mut values) = (0, 0);
         for text in texts {
             bytes += text.len();
+            if bytes > SHORT_TEXT {
+                return bytes;
+            }
             // There are at most as many values as separators.
             values += text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
         }

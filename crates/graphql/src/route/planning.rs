@@ -54,7 +54,7 @@ struct PlanRequest {
     ready: Arc<Ready>,
     text: Arc<str>,
     /// The name of the requested operation.
-    operation: Option<Box<str>>,
+    operation: Option<Arc<str>>,
     account: Account,
 }
 

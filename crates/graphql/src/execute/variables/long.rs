@@ -116,12 +116,14 @@ fn each_variable(step: &Step, see: &mut dyn FnMut(&str)) {
 mod tests {
     use std::sync::Arc;
 
+    use offload::SHORT_TEXT;
+
     use super::*;
     use crate::plan::Planner;
     use crate::{GraphqlLimits, Kind, Part, Subgraph, compose};
 
-    #[test]
-    fn spells_a_variable_only_for_the_services_that_it_is_sent_to() {
+    /// Plans a document over two services, each of which has a field with its name.
+    fn planned(document: &str) -> Arc<Plan> {
         let subgraphs = ["one", "two"].map(|name| Subgraph {
             name: name.into(),
             sdl: format!("type Query {{ {name}(text: String): Int }}"),
@@ -130,8 +132,21 @@ mod tests {
         let parts = subgraphs.each_ref().map(|part| Part { name: &part.name, sdl: &part.sdl });
         let supergraph = compose(&parts).expect("a supergraph");
         let planner = Planner::new(&supergraph.sdl, subgraphs.into(), &GraphqlLimits::default(), true);
-        let document = "query($a: String, $b: String) { one(text: $a) two(text: $b) }";
-        let plan = planner.expect("a planner").plan(document, None).expect("a plan");
+        planner.expect("a planner").plan(document, None).expect("a plan")
+    }
+
+    #[test]
+    fn does_not_count_the_values_of_long_variables() {
+        let plan = planned("query($a: String) { one(text: $a) }");
+        for length in [SHORT_TEXT, SHORT_TEXT + 1] {
+            let counts = Variables::work(&plan, &vec![b','; length]) > length;
+            assert_eq!(counts, length <= SHORT_TEXT, "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn spells_a_variable_only_for_the_services_that_it_is_sent_to() {
+        let plan = planned("query($a: String, $b: String) { one(text: $a) two(text: $b) }");
         let text = "x".repeat(SHORT);
         let given = format!(r#"{{"a":"{text}","b":"{text}"}}"#);
         let variables = Variables::coerce(&plan, given.into()).expect("variables");
