@@ -42,7 +42,7 @@ async fn long_frames_are_shown_in_parts_each_in_a_poll_of_its_own() {
         let chain = bench.of(&format!(
             "(func (export \"proxy_on_response_body\") (param i32 i32) (param $end i32) (result i32) {result})"
         ));
-        let body = long_bytes(1 << 20);
+        let body = long_bytes(8 * TURN_BYTES);
         let (received, polls) = read_through(&chain, body.clone()).await;
         assert!(received == body, "{result}");
         let shown = bench.seen().iter().filter(|words| *words == "proxy_on_response_body").count();
