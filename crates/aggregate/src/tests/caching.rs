@@ -1,5 +1,8 @@
 //! Caching headers of composed responses (RFC 9111; RFC 9110, 12.5.5).
 
+use http::Request;
+use services::{Call, Caller};
+
 use super::rig::{Got, Rig};
 
 const TEXT: &str = r#"{"input": {"tone": {"type": "string", "in": "header", "name": "x-tone"}}, "parts": {"a": {"get": "profile/a"},
@@ -26,6 +29,24 @@ async fn responses_with_a_non_public_part_are_private() {
         let (control, vary) = said(&rig.get("/here").await);
         assert_eq!(control, expected, "{one}; {other}");
         assert_eq!(vary, ["cookie", "accept-language", "x-tone"]);
+    }
+}
+
+#[tokio::test]
+async fn responses_to_identified_callers_are_private() {
+    let rig = Rig::new(TEXT, &[]);
+    rig.keeps("profile/a", "public, max-age=60", "1");
+    rig.keeps("catalog/b", "public, max-age=30", "2");
+    for (caller, expected) in [
+        (Caller::Anonymous, "public, max-age=30"),
+        (Caller::Named("ann".into()), "private"),
+        (Caller::Subject("ann".into()), "private"),
+    ] {
+        let request = Request::get("/here").body(services::body::empty()).unwrap();
+        let call = Call { caller: caller.clone(), ..Call::unlimited() };
+        let response =
+            rig.aggregate.handle(request, call).await.unwrap_or_else(|problem| panic!("{problem}"));
+        assert_eq!(response.headers()["cache-control"], expected, "{caller:?}");
     }
 }
 

@@ -117,8 +117,10 @@ pub(crate) fn services(stage: &Arc<Stage>) -> Services {
     services.with_transport(Arc::new(Wire(Arc::clone(stage))))
 }
 
+/// Creates a pool whose quota no test uses up.
 pub(crate) fn pool() -> OffloadPool {
-    OffloadPool::start(OffloadConfig::default()).unwrap()
+    let quota = std::time::Duration::from_secs(3600);
+    OffloadPool::start(OffloadConfig { quota, ..OffloadConfig::default() }).unwrap()
 }
 
 /// Parses a declaration in JSON.

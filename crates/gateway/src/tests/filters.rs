@@ -161,6 +161,21 @@ pub(super) fn header_adder(name: &str, value: &str) -> String {
     )
 }
 
+/// Returns a module that adds the value of a request's header to the request under another name.
+pub(super) fn header_copier(from: &str, to: &str) -> String {
+    format!(
+        r#"(data (i32.const 144) "{from}") (data (i32.const 192) "{to}")
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+            (call $want (i32.const 0) (call $get (i32.const 0) (i32.const 144) (i32.const {})
+                (i32.const 224) (i32.const 228)))
+            (call $want (i32.const 0) (call $add (i32.const 0) (i32.const 192) (i32.const {})
+                (i32.load (i32.const 224)) (i32.load (i32.const 228))))
+            (i32.const 0))"#,
+        from.len(),
+        to.len()
+    )
+}
+
 /// Modules in a folder.
 pub(super) struct Modules(TempDir);
 

@@ -7,8 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::filters::{Modules, header_adder};
-use super::rig::Rig;
+use super::filters::{Modules, header_adder, header_copier};
+use super::rig::{Answer, Rig, post};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -222,7 +222,13 @@ async fn clients_can_not_evade_their_rate_with_forwarding_headers() {
 #[tokio::test]
 async fn filters_can_set_forwarding_headers_but_do_not_see_clients_ones() {
     let mut service = Service::new(OK).await;
-    for (name, value) in [("x-forwarded-user", "ann"), ("x-real-ip", "198.51.100.7"), ("x-user", "ann")] {
+    for (name, value) in [
+        ("forwarded", "for=198.51.100.7"),
+        ("x-forwarded-for", "198.51.100.7"),
+        ("x-forwarded-user", "ann"),
+        ("x-real-ip", "198.51.100.7"),
+        ("x-user", "ann"),
+    ] {
         // The filter appends to existing values.
         let modules = Modules::new(&[("m", &header_adder(name, value))]);
         let text = modules.proxied(&[("m", "")]).replace("UPSTREAM", &service.address.to_string());
@@ -232,6 +238,79 @@ async fn filters_can_set_forwarding_headers_but_do_not_see_clients_ones() {
         let seen = service.seen().await;
         assert_eq!(values(&seen, name), [value], "{seen}");
         assert!(!seen.contains("spoofed"), "{seen}");
+    }
+}
+
+#[tokio::test]
+async fn behind_a_trusted_proxy_filters_see_forwarding_headers() {
+    let mut service = Service::new(OK).await;
+    for (name, value) in [
+        ("forwarded", "for=203.0.113.9;host=\"shop.example\";proto=https, for=127.0.0.1"),
+        ("x-forwarded-for", "203.0.113.9, 127.0.0.1"),
+        ("x-real-ip", "203.0.113.9"),
+    ] {
+        let modules = Modules::new(&[("m", &header_copier(name, "x-seen"))]);
+        let routes = modules.proxied(&[("m", "")]).replace("UPSTREAM", &service.address.to_string());
+        let rig = Rig::new(&format!("trusted_proxies: [127.0.0.1]\n{routes}")).await;
+        let lines = "GET /echo/x HTTP/1.1\r\nHost: inner\r\nForwarded: for=6.6.6.6;proto=http\r\n\
+            X-Real-IP: 6.6.6.6\r\nX-Forwarded-For: 6.6.6.6, 203.0.113.9\r\nX-Forwarded-Proto: https\r\n\
+            X-Forwarded-Host: shop.example";
+        assert_eq!(status(&rig, lines).await, 200, "{name}");
+        let seen = service.seen().await;
+        assert_eq!((values(&seen, "x-seen"), values(&seen, name)), (vec![value], vec![value]), "{seen}");
+    }
+}
+
+/// Sends a program, or only its name if it is empty, as a client behind a proxy.
+async fn query(rig: &Rig, client: &str, forwarded: &str, cache: &str, program: &str) -> Answer {
+    let mut request = post("/query", program);
+    for (name, value) in [
+        ("content-type", "text/javascript"),
+        ("orfa-cache", cache),
+        ("forwarded", forwarded),
+        ("x-forwarded-for", client),
+    ] {
+        request.headers_mut().insert(name, value.parse().unwrap());
+    }
+    rig.ask(request).await
+}
+
+#[tokio::test]
+async fn clients_behind_a_trusted_proxy_own_their_anonymous_programs() {
+    const PROGRAM: &str = "export default () => 1";
+    let rig = Rig::new(
+        "
+shed: { automatic: false }
+trusted_proxies: [127.0.0.1]
+services: { echo: { url: 'http://UPSTREAM' } }
+routes:
+  - path: /query
+    query: { services: [echo], modes: [code], limits: { cpu: 1s, deadline: 30s } }
+runtime: { instances: 2 }
+",
+    )
+    .await;
+    let (one, other) = ("203.0.113.9", "203.0.113.10");
+    let sent = query(&rig, one, "for=203.0.113.9", "code", PROGRAM).await;
+    assert_eq!((sent.status().as_u16(), sent.text()), (200, "1"));
+    let token = sent.header("orfa-cache").split(';').find_map(|part| part.strip_prefix("token=")).unwrap();
+    let named = format!("code;token={token}");
+    for client in [one, "203.0.113.10, 203.0.113.9"] {
+        let answer = query(&rig, client, "for=203.0.113.10", &named, "").await;
+        assert_eq!((answer.status().as_u16(), answer.text()), (200, "1"), "{client}");
+    }
+    for client in [other, "203.0.113.9, 203.0.113.10"] {
+        let answer = query(&rig, client, "for=203.0.113.9", &named, "").await;
+        assert_eq!(answer.status().as_u16(), 409, "{client}: {}", answer.text());
+        assert_eq!(answer.json()["code"], "program-token-caller", "{client}");
+    }
+    for (client, forwarded, done) in [
+        (other, "for=203.0.113.9", ";did=compiled"),
+        (other, "for=203.0.113.9", ";did=found"),
+        (one, "for=203.0.113.10", ";did=found"),
+    ] {
+        let answer = query(&rig, client, forwarded, "code", PROGRAM).await;
+        assert!(answer.header("orfa-cache").contains(done), "{client}: {}", answer.header("orfa-cache"));
     }
 }
 

@@ -306,6 +306,20 @@ fn planning_does_not_lock_the_cache() {
 }
 
 #[test]
+fn planning_ends_when_its_token_is_cancelled_or_expires() {
+    let planner = planner();
+    let checked =
+        planner.check("{ t { id b { id } } }", None, u64::MAX).expect("a document").expect("no limit");
+    let cancelled = CancellationToken::new();
+    cancelled.cancel();
+    for token in [cancelled, CancellationToken::with_timeout(Duration::ZERO)] {
+        let errors = planner.make(&checked, &token).expect_err("no plan");
+        assert_eq!(errors.iter().map(|error| error.code).collect::<Vec<_>>(), ["graphql-plan"]);
+    }
+    assert!(planner.make(&checked, &CancellationToken::new()).is_ok());
+}
+
+#[test]
 fn cached_plans_are_charged_by_size_and_operation() {
     let planner = planner();
     planner.plan("{ t { id } }", None).expect("a plan");

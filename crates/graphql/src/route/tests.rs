@@ -626,6 +626,27 @@ async fn a_document_is_planned_alone_after_several_refusals() {
 }
 
 #[tokio::test]
+async fn a_document_that_is_not_planned_before_the_deadline_is_refused() {
+    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let pool = pool();
+    let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
+    let (release, _queued) = fill_queue(&pool, &client(1));
+    // A small document, and one whose check is a job of its own.
+    for text in ["{ item { name } }".to_owned(), long(0)] {
+        let over = Arc::new(Budget::new(Duration::ZERO, 10, 1 << 20, 10));
+        let late = Call { budget: over, ..client(2) };
+        let late = handle_query(&route, &serde_json::json!({ "query": text }), &late);
+        let problem = testkit::patiently("a refusal", late).await.expect_err("a problem");
+        assert_eq!((problem.code(), problem.status().as_u16()), ("plan-timeout", 503), "{text:.40}");
+        assert!(problem.headers().contains_key(http::header::RETRY_AFTER));
+    }
+    assert!(rig.lines().is_empty(), "no service is called");
+    drop(release);
+    let (text, _) = testkit::patiently("a response", asked(&route, "{ item { name } }")).await;
+    assert_eq!(text, ANSWER);
+}
+
+#[tokio::test]
 async fn a_request_runs_alone_while_it_has_time_for_it() {
     let answer = long_answer();
     let (rig, pool, route) = coalescing_route().await;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join;
 use http::Request;
+use http_body_util::{BodyExt, StreamBody};
 use script::Method::{Get, Put};
 use services::{Budget, Call, body};
 use testkit::{misbehave, patiently};
@@ -376,6 +377,18 @@ async fn rule_8_a_value_that_state_cannot_contain_is_refused() {
         .await;
     assert_eq!(rig.ask("PUT", "/n").await, (500, "script-state".into()));
     assert_eq!(rig.get("/n").await, "0");
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_the_clients_fault() {
+    let rig = bad().start().await;
+    let half = http_body::Frame::data(bytes::Bytes::from("{"));
+    let pieces = [Ok(half), Err(body::Error::from("broken off"))];
+    let body = StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync();
+    let problem = rig.send(Request::put("/asked").body(body).expect("a request")).await;
+    let problem = problem.expect_err("a problem");
+    assert_eq!((problem.code(), problem.status().as_u16()), ("body-broken", 400));
+    assert_eq!(problem.fault(), services::Fault::Client);
 }
 
 #[tokio::test]

@@ -213,10 +213,11 @@ pub(super) fn log(worker: &Worker, level: u8, text: &str) {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::task::Waker;
 
     use tokio::io::AsyncWriteExt;
 
-    use super::super::worker::{Event, MAX_BACKLOG};
+    use super::super::worker::{Event, MAX_BACKLOG, Place};
     use super::*;
 
     #[tokio::test]
@@ -243,6 +244,38 @@ mod tests {
         })
         .await;
         assert!(most * PONG.len() <= TURN_BYTES + READ, "{most} frames in one poll");
+    }
+
+    #[tokio::test]
+    async fn a_hello_with_the_id_of_another_worker_changes_nothing() {
+        let frame = |kind: u8, run: u32, payload: &[u8]| {
+            let length = u32::try_from(5 + payload.len()).unwrap();
+            [&length.to_le_bytes()[..], &[kind], &run.to_le_bytes(), payload].concat()
+        };
+        let workers = [1, 2].map(|id| Worker::new(id, &"a".into(), None));
+        let places = workers.each_ref().map(|worker| worker.place().expect("a live worker"));
+        assert_eq!(places[0].run, places[1].run);
+        let of_other = frame(64, 0, &[2, 0, 0, 0, 4, 0, 0, 0, b'n', b'o', b'd', b'e']);
+        let (mut ours, mut stream) = UnixStream::pair().unwrap();
+        let (ready, pong) = (frame(65, 7, &[]), frame(74, places[0].run, &[]));
+        let frames = [of_other.clone(), of_other.clone(), ready, of_other, pong];
+        ours.write_all(&frames.concat()).await.unwrap();
+        drop(ours);
+        let (reader, engine) = hello(&mut stream).await.expect("a HELLO");
+        assert_eq!(engine, "node");
+        let (news, mut told) = mpsc::unbounded_channel();
+        let (worker, writing) = (Arc::clone(&workers[0]), Out::default());
+        let link = Link { worker, stream, reader, writing, has_waited: false, news };
+        assert_eq!(link.serve().await, "it closed its connection");
+        let told: Vec<_> = std::iter::from_fn(|| told.try_recv().ok()).collect();
+        let told: Vec<_> = told.iter().map(|(worker, news)| (worker.id, *news)).collect();
+        assert_eq!(told, [(1, News::Loaded)]);
+        assert_eq!(workers.each_ref().map(|worker| worker.loaded(7)), [Loaded::Ready, Loaded::Not]);
+        assert_eq!(workers[1].activity.load(Relaxed), 0);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut next = |place: &Place| place.poll_event(&mut context);
+        assert!(matches!(next(&places[0]), Poll::Ready(Event::From(From::Pong))));
+        assert!(places.iter().all(|place| next(place).is_pending()));
     }
 
     #[tokio::test]
