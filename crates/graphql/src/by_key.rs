@@ -121,6 +121,7 @@ impl<'a> Asking<'a> {
 }
 
 /// Awaits all futures, with at most `most` of them in flight at once.
+#[cfg_attr(not(test), expect(clippy::disallowed_methods, reason = "as long as the `Vec`"))]
 async fn all<T: Send>(futures: Vec<BoxFuture<'_, T>>, most: usize) -> Vec<T> {
     stream::iter(futures).buffered(most.max(1)).collect().await
 }

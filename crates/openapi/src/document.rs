@@ -72,6 +72,7 @@ impl Document {
     ///
     /// # Errors
     /// Fails if the file can't be read, is larger than 16 MiB, or is not an OpenAPI document.
+    #[cfg_attr(not(test), expect(clippy::disallowed_methods, reason = "at most `LARGEST` + 1 bytes"))]
     pub fn open(path: &Path) -> Result<Self, Unreadable> {
         let mut text = String::new();
         let size = File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;

@@ -181,6 +181,7 @@ impl<T: From<Response> + Clone + Send + Sync + 'static> Calls<T> {
 ///
 /// # Errors
 /// The error of the first future in order that failed.
+#[cfg_attr(not(test), expect(clippy::disallowed_methods, reason = "as long as the callers' limited lists"))]
 pub async fn at_once<T, E, F>(futures: impl Iterator<Item = F>, most: usize) -> Result<Vec<T>, E>
 where
     F: Future<Output = Result<T, E>>,

@@ -167,6 +167,7 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_slice(&pem).map_err(|_| "it contains no private key".to_owned())
 }
 
+#[cfg_attr(not(test), expect(clippy::disallowed_methods, reason = "at most `LARGEST` + 1 bytes"))]
 fn read(file: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let size = File::open(file)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
