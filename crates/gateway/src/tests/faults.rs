@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::filters::Modules;
 use super::frames::{Connection, DATA, END_HEADERS, END_STREAM, HEADERS, RESET, frame, head_of};
 use super::rig::{Rig, get};
 use super::wire::CONFIG;
@@ -56,60 +55,6 @@ async fn answers_a_spoilt_body_as_the_clients_fault() {
         for line in log {
             assert_eq!((&line["status"], &line["code"]), (&400.into(), &code.into()), "{body:?}: {line}");
         }
-    }
-}
-
-/// Buffers the request's body to its end.
-const HOLDS_REQUEST: &str = r#"(func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)
-    (i32.eqz (local.get 2)))"#;
-
-#[tokio::test]
-async fn answers_a_broken_body_as_the_clients_fault_on_every_kind_of_route() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.display().to_string()
-    };
-    let aggregate = file("sent.yaml", "parts: { sent: { post: echo/sent, body: '{body}' } }\n");
-    let schema = file("shop.graphql", "type Query { name: String }\n");
-    let modules = Modules::new(&[("holds", HOLDS_REQUEST)]);
-    let config = modules.proxied(&[("holds", "")]).replace(
-        "services: {",
-        &format!("services: {{ shop: {{ url: 'http://UPSTREAM', graphql: {{ schema: '{schema}' }} }},"),
-    );
-    let config = format!(
-        "runtime: {{ instances: 1 }}
-{config}  - {{ path: /query, query: {{ services: [echo] }} }}
-  - {{ path: /graphql, graphql: {{ services: [shop] }} }}
-  - {{ path: /sent, aggregate: '{aggregate}' }}
-"
-    );
-    let rig = Rig::new(&config).await;
-    for (path, media) in [
-        ("/echo/x", "application/json"),
-        ("/query", "text/javascript"),
-        ("/graphql", "application/json"),
-        ("/sent", "application/json"),
-    ] {
-        for _ in 0..TIMES {
-            let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: {media}\r\n");
-            let mut stream = rig.connect().await;
-            stream.write_all(format!("{head}Content-Length: 100\r\n\r\n{{}}").as_bytes()).await.unwrap();
-            stream.shutdown().await.unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await.unwrap();
-            assert!(
-                answer.starts_with("HTTP/1.1 400 ") && answer.contains("body-broken"),
-                "{path}: {answer}"
-            );
-        }
-        assert_eq!(rig.upstream.whole.load(Relaxed), 0, "{path}: no service receives a complete request");
-    }
-    let log = log_of(rig).await;
-    assert_eq!(log.len(), 4 * TIMES);
-    for line in log {
-        assert_eq!((&line["status"], &line["code"]), (&400.into(), &"body-broken".into()), "{line}");
     }
 }
 
