@@ -122,6 +122,16 @@ mod tests {
         ran
     }
 
+    /// Creates a queue with a task, a marker that has passed and one that still waits. The times are those
+    /// when the first one was queued and passed, and when the second one was queued.
+    fn queue_with_markers(start: Instant, times: [(u64, u64); 3]) -> GlobalQueue {
+        let mut queue = GlobalQueue::new(Handle::current());
+        fill(1);
+        let [queued, passed, waiting] = times.map(|(wall, cpu)| reading(start, wall, cpu));
+        queue.markers.extend([marker(queued, Some(passed)), marker(waiting, None)]);
+        queue
+    }
+
     #[tokio::test]
     async fn returns_the_time_that_a_marker_waited_whatever_the_length_of_the_queue() {
         let mut queue = GlobalQueue::new(Handle::current());
@@ -139,11 +149,8 @@ mod tests {
 
     #[tokio::test]
     async fn counts_the_time_of_a_marker_that_still_waits() {
-        let mut queue = GlobalQueue::new(Handle::current());
         let start = Instant::now();
-        fill(1);
-        queue.markers.push_back(marker(reading(start, 0, 0), Some(reading(start, 100, 100))));
-        queue.markers.push_back(marker(reading(start, 20, 20), None));
+        let mut queue = queue_with_markers(start, [(0, 0), (100, 100), (20, 20)]);
         let mut waits = |at| queue.waits(reading(start, at, at)).map(|wait| wait.own(1).as_millis());
         assert_eq!(waits(102), [100, 82]);
         assert_eq!(waits(420), [100, 400]);
@@ -152,11 +159,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_marker_that_waited_for_other_processes_does_not_hide_the_next_one() {
-        let mut queue = GlobalQueue::new(Handle::current());
         let start = Instant::now();
-        fill(1);
-        queue.markers.push_back(marker(reading(start, 0, 0), Some(reading(start, 1_000, 0))));
-        queue.markers.push_back(marker(reading(start, 1_000, 0), None));
+        let mut queue = queue_with_markers(start, [(0, 0), (1_000, 0), (1_000, 0)]);
         let waits = queue.waits(reading(start, 1_500, 500));
         assert_eq!(waits.map(|wait| wait.own(1).as_millis()), [0, 500]);
     }

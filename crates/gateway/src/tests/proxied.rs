@@ -219,6 +219,15 @@ async fn clients_can_not_evade_their_rate_with_forwarding_headers() {
     assert_eq!(status(&rig, other).await, 200);
 }
 
+/// Sends a head through a filter. Returns the head that the service receives.
+async fn filtered(service: &mut Service, filter: &str, settings: &str, lines: &str) -> String {
+    let modules = Modules::new(&[("m", filter)]);
+    let routes = modules.proxied(&[("m", "")]).replace("UPSTREAM", &service.address.to_string());
+    let rig = Rig::new(&format!("{settings}\n{routes}")).await;
+    assert_eq!(status(&rig, lines).await, 200, "{filter}");
+    service.seen().await
+}
+
 #[tokio::test]
 async fn filters_can_set_forwarding_headers_but_do_not_see_clients_ones() {
     let mut service = Service::new(OK).await;
@@ -230,12 +239,9 @@ async fn filters_can_set_forwarding_headers_but_do_not_see_clients_ones() {
         ("x-user", "ann"),
     ] {
         // The filter appends to existing values.
-        let modules = Modules::new(&[("m", &header_adder(name, value))]);
-        let text = modules.proxied(&[("m", "")]).replace("UPSTREAM", &service.address.to_string());
-        let rig = Rig::new(&text).await;
+        let filter = header_adder(name, value);
         let lines = format!("GET /echo/x HTTP/1.1\r\nHost: a\r\n{name}: spoofed\r\nConnection: {name}");
-        assert_eq!(status(&rig, &lines).await, 200, "{name}");
-        let seen = service.seen().await;
+        let seen = filtered(&mut service, &filter, "", &lines).await;
         assert_eq!(values(&seen, name), [value], "{seen}");
         assert!(!seen.contains("spoofed"), "{seen}");
     }
@@ -249,14 +255,11 @@ async fn behind_a_trusted_proxy_filters_see_forwarding_headers() {
         ("x-forwarded-for", "203.0.113.9, 127.0.0.1"),
         ("x-real-ip", "203.0.113.9"),
     ] {
-        let modules = Modules::new(&[("m", &header_copier(name, "x-seen"))]);
-        let routes = modules.proxied(&[("m", "")]).replace("UPSTREAM", &service.address.to_string());
-        let rig = Rig::new(&format!("trusted_proxies: [127.0.0.1]\n{routes}")).await;
+        let filter = header_copier(name, "x-seen");
         let lines = "GET /echo/x HTTP/1.1\r\nHost: inner\r\nForwarded: for=6.6.6.6;proto=http\r\n\
             X-Real-IP: 6.6.6.6\r\nX-Forwarded-For: 6.6.6.6, 203.0.113.9\r\nX-Forwarded-Proto: https\r\n\
             X-Forwarded-Host: shop.example";
-        assert_eq!(status(&rig, lines).await, 200, "{name}");
-        let seen = service.seen().await;
+        let seen = filtered(&mut service, &filter, "trusted_proxies: [127.0.0.1]", lines).await;
         assert_eq!((values(&seen, "x-seen"), values(&seen, name)), (vec![value], vec![value]), "{seen}");
     }
 }

@@ -515,17 +515,18 @@ fn fill_queue<'p>(pool: &'p OffloadPool, client: &Call) -> (Sender<()>, Vec<Queu
 }
 
 /// Creates a route that coalesces operations, in front of a service that holds back [`long_answer`]. The deadlines
-/// are long, and `{ item { name } }` is planned already, since that takes a place in the queue, too.
-async fn coalescing_route() -> (Rig, OffloadPool, Graphql) {
+/// are long. Also returns a query that is planned already, since that takes a place in the queue, too.
+async fn coalescing_route() -> (Rig, OffloadPool, Graphql, serde_json::Value) {
     let answer = long_answer();
     let rig = Rig::with(&[("POST /graphql", 200, answer.as_str())], r#","timeout":"1h""#, false).await;
     let pool = pool();
     let config = r#"{"services":["shop"],"coalesce":{"operations":true},"limits":{"deadline":"1h"}}"#;
     let route = route_of(&rig, config, SDL, &pool);
     let ready = route.0.ready.load_full().expect("a schema");
-    ready.planner.plan("{ item { name } }", None).expect("a plan");
+    let document = "{ item { name } }";
+    ready.planner.plan(document, None).expect("a plan");
     rig.stage.gate.forget_permits(usize::MAX);
-    (rig, pool, route)
+    (rig, pool, route, serde_json::json!({ "query": document }))
 }
 
 /// Starts a request that may end with a problem.
@@ -539,16 +540,27 @@ fn handle_query<'r>(
     route.handle(request.expect("a request"), call.clone())
 }
 
+/// Waits until the first request calls the service. Then starts an equal one, which waits for its response.
+async fn join_request<'r>(
+    rig: &Rig,
+    first: &mut (impl Future + Unpin),
+    route: &'r Graphql,
+    query: &'r serde_json::Value,
+    call: Call,
+) -> BoxFuture<'r, (String, usize)> {
+    until_called(rig, first).await;
+    let mut second = asked_by(route, query, call).boxed();
+    assert!((&mut second).now_or_never().is_none());
+    second
+}
+
 #[tokio::test]
 async fn an_equal_query_does_not_wait_for_the_quota_of_another_caller() {
     let answer = long_answer();
-    let (rig, pool, route) = coalescing_route().await;
+    let (rig, pool, route, query) = coalescing_route().await;
     let (poor, other) = (client(1), client(2));
-    let query = serde_json::json!({ "query": "{ item { name } }" });
     let mut started = asked_by(&route, &query, poor.clone()).boxed();
-    until_called(&rig, &mut started).await;
-    let mut joined = asked_by(&route, &query, other).boxed();
-    assert!((&mut joined).now_or_never().is_none());
+    let joined = join_request(&rig, &mut started, &route, &query, other).await;
     let (account, months, now) =
         (poor.quota_key().for_answers(), Duration::from_secs(1 << 24), Instant::now());
     pool.quota().charge(account, months, now);
@@ -564,30 +576,24 @@ async fn an_equal_query_does_not_wait_for_the_quota_of_another_caller() {
 
 #[tokio::test]
 async fn a_refused_response_fails_only_the_request_that_started_it() {
-    let answer = long_answer();
-    let (rig, pool, route) = coalescing_route().await;
+    let (rig, pool, route, query) = coalescing_route().await;
     let (poor, other) = (client(1), client(2));
-    let query = serde_json::json!({ "query": "{ item { name } }" });
     let (release, _queued) = fill_queue(&pool, &poor);
     let mut refused = handle_query(&route, &query, &poor);
-    until_called(&rig, &mut refused).await;
-    let mut answered = asked_by(&route, &query, other).boxed();
-    assert!((&mut answered).now_or_never().is_none());
+    let answered = join_request(&rig, &mut refused, &route, &query, other).await;
     rig.stage.gate.add_permits(2);
     let problem = refused.await.expect_err("a problem");
     assert_eq!(problem.code(), "answer-unfinished");
     drop(release);
     let (text, _) = answered.await;
-    assert!(text == answer, "{text:.300}");
+    assert!(text == long_answer(), "{text:.300}");
     assert_eq!(rig.lines().len(), 2);
 }
 
 #[tokio::test]
 async fn a_request_runs_alone_after_several_refused_ones() {
-    let answer = long_answer();
-    let (rig, pool, route) = coalescing_route().await;
+    let (rig, pool, route, query) = coalescing_route().await;
     let (poor, other) = (client(1), client(2));
-    let query = serde_json::json!({ "query": "{ item { name } }" });
     let (release, _queued) = fill_queue(&pool, &poor);
     let mut answered = asked_by(&route, &query, other).boxed();
     for _ in 0..planning::ATTEMPTS {
@@ -600,7 +606,7 @@ async fn a_request_runs_alone_after_several_refused_ones() {
     drop(release);
     rig.stage.gate.add_permits(1);
     let (text, _) = answered.await;
-    assert!(text == answer, "{text:.300}");
+    assert!(text == long_answer(), "{text:.300}");
     assert_eq!(rig.lines().len(), planning::ATTEMPTS + 1);
 }
 
@@ -648,15 +654,11 @@ async fn a_document_that_is_not_planned_before_the_deadline_is_refused() {
 
 #[tokio::test]
 async fn a_request_runs_alone_while_it_has_time_for_it() {
-    let answer = long_answer();
-    let (rig, pool, route) = coalescing_route().await;
+    let (rig, pool, route, query) = coalescing_route().await;
     let (poor, other) = (client(1), client(2));
-    let query = serde_json::json!({ "query": "{ item { name } }" });
     let (release, _queued) = fill_queue(&pool, &poor);
     let mut refused = handle_query(&route, &query, &poor);
-    until_called(&rig, &mut refused).await;
-    let mut answered = asked_by(&route, &query, other).boxed();
-    assert!((&mut answered).now_or_never().is_none());
+    let mut answered = join_request(&rig, &mut refused, &route, &query, other).await;
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(25 * 60)).await;
     tokio::time::resume();
@@ -669,5 +671,5 @@ async fn a_request_runs_alone_while_it_has_time_for_it() {
     drop(release);
     rig.stage.gate.add_permits(2);
     let (text, _) = testkit::patiently("a response", answered).await;
-    assert!(text == answer, "{text:.300}");
+    assert!(text == long_answer(), "{text:.300}");
 }

@@ -8,9 +8,10 @@ use http::Request;
 use http_body_util::{BodyExt, StreamBody};
 use script::Method::{Get, Put};
 use services::{Budget, Call, body};
-use testkit::{misbehave, patiently};
+use testkit::misbehave::{self, Upstream};
+use testkit::patiently;
 
-use super::rig::{Written, wish, written};
+use super::rig::{Rig, Wish, Written, wish, written};
 
 /// A call of a harmless handler.
 const OK: &str = "await $r.call(1, $s.resource(['/ok']), 0, [])";
@@ -53,6 +54,30 @@ fn bad() -> Written {
         .on(Get, "function () { delete Array.prototype.constructor; throw new Error('x'.repeat(1 << 20)); }")
         .resource("/damage-later")
         .on(Get, "function (query, response, $r) { (async () => { await 0; delete Array.prototype.constructor; })(); $r.respond('ok'); }")
+}
+
+/// Starts the service that [`WAITS`] calls. Returns settings that contain it.
+async fn wish_with_upstream() -> (Upstream, Wish) {
+    let upstream = misbehave::start().await;
+    let mut wish = wish();
+    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
+    (upstream, wish)
+}
+
+/// Starts [`bad`] with [`WAITS`] as another resource.
+async fn bad_with_waits() -> (Upstream, Rig) {
+    let (upstream, wish) = wish_with_upstream().await;
+    let rig = bad().resource("/waits").on(Get, WAITS).start_as(wish).await;
+    rig.ready().await;
+    (upstream, rig)
+}
+
+/// Awaits a future during a run of `/waits`, which must not end before it.
+async fn while_waiting<T>(rig: &Rig, future: impl Future<Output = T>) -> T {
+    tokio::select! {
+        output = future => output,
+        answer = rig.ask("GET", "/waits") => panic!("{answer:?}"),
+    }
 }
 
 #[tokio::test]
@@ -109,9 +134,7 @@ async fn a_handler_that_never_ends_is_cancelled_after_its_time_limit() {
 
 #[tokio::test]
 async fn a_route_s_deadline_limits_the_response_but_not_the_work_after_it() {
-    let upstream = misbehave::start().await;
-    let mut wish = wish();
-    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
+    let (upstream, wish) = wish_with_upstream().await;
     let behind = "async function (query, response, $r) { $r.respond('ok');
         await $r.call(1, $s.resource(['http://up/hang']), 0, []).catch(() => {}); }";
     let rig = bad().resource("/behind").on(Get, behind).start_as(wish).await;
@@ -145,11 +168,7 @@ async fn an_endless_loop_ends_with_its_worker_and_other_runs_are_repeated() {
 
 #[tokio::test]
 async fn a_handler_that_ended_two_workers_runs_alone_afterwards() {
-    let upstream = misbehave::start().await;
-    let mut wish = wish();
-    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
-    let rig = bad().resource("/waits").on(Get, WAITS).start_as(wish).await;
-    rig.ready().await;
+    let (upstream, rig) = bad_with_waits().await;
     for _ in 0..2 {
         assert_eq!(rig.ask("GET", "/loop").await.1, "script-time");
         assert_eq!(rig.get("/ok").await, "ok");
@@ -158,21 +177,14 @@ async fn a_handler_that_ended_two_workers_runs_alone_afterwards() {
         upstream.seen("/hang").await;
         rig.ask("GET", "/loop").await
     };
-    tokio::select! {
-        (status, _) = third => assert_eq!(status, 500),
-        answer = rig.ask("GET", "/waits") => panic!("{answer:?}"),
-    }
+    assert_eq!(while_waiting(&rig, third).await.0, 500);
     assert_eq!(rig.get("/ok").await, "ok");
     assert_eq!(upstream.hits("/hang"), 1, "the other run was not repeated");
 }
 
 #[tokio::test]
 async fn a_handler_that_damaged_two_workers_runs_alone_afterwards() {
-    let upstream = misbehave::start().await;
-    let mut wish = wish();
-    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
-    let rig = bad().resource("/waits").on(Get, WAITS).start_as(wish).await;
-    rig.ready().await;
+    let (upstream, rig) = bad_with_waits().await;
     for (path, waiting) in [("/damage", 1), ("/damage-long", 2)] {
         for _ in 0..2 {
             assert_eq!(rig.ask("GET", path).await, (500, "script-threw".into()));
@@ -182,10 +194,7 @@ async fn a_handler_that_damaged_two_workers_runs_alone_afterwards() {
             upstream.seen_times("/hang", waiting).await;
             rig.ask("GET", path).await
         };
-        tokio::select! {
-            answer = third => assert_eq!(answer, (500, "script-threw".into())),
-            answer = rig.ask("GET", "/waits") => panic!("{answer:?}"),
-        }
+        assert_eq!(while_waiting(&rig, third).await, (500, "script-threw".into()));
         assert_eq!(rig.get("/ok").await, "ok");
         assert_eq!(upstream.hits("/hang"), waiting, "the other run was not repeated");
     }
@@ -203,11 +212,7 @@ async fn damage_by_a_run_that_has_ended_fails_no_other_run() {
 
 #[tokio::test]
 async fn a_handler_that_damaged_two_workers_after_its_runs_runs_alone_afterwards() {
-    let upstream = misbehave::start().await;
-    let mut wish = wish();
-    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
-    let rig = bad().resource("/waits").on(Get, WAITS).start_as(wish).await;
-    rig.ready().await;
+    let (upstream, rig) = bad_with_waits().await;
     let damage = async |times| {
         for _ in 0..times {
             assert_eq!(rig.get("/damage-later").await, "ok");
@@ -219,20 +224,13 @@ async fn a_handler_that_damaged_two_workers_after_its_runs_runs_alone_afterwards
         upstream.seen("/hang").await;
         damage(3).await;
     };
-    tokio::select! {
-        () = more => {}
-        answer = rig.ask("GET", "/waits") => panic!("{answer:?}"),
-    }
+    while_waiting(&rig, more).await;
     assert_eq!(upstream.hits("/hang"), 1, "the other run was not repeated");
 }
 
 #[tokio::test]
 async fn the_last_repetition_of_a_run_is_not_alone_if_other_runs_ended_its_workers() {
-    let upstream = misbehave::start().await;
-    let mut wish = wish();
-    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
-    let rig = bad().resource("/waits").on(Get, WAITS).start_as(wish).await;
-    rig.ready().await;
+    let (upstream, rig) = bad_with_waits().await;
     let losses = async {
         for (waiting, path) in [(1, "/damage"), (2, "/damage-long"), (3, "/damage")] {
             upstream.seen_times("/hang", waiting).await;
@@ -246,10 +244,7 @@ async fn the_last_repetition_of_a_run_is_not_alone_if_other_runs_ended_its_worke
             "many such runs do not wait for the workers of single runs"
         );
     };
-    tokio::select! {
-        () = losses => {}
-        answer = rig.ask("GET", "/waits") => panic!("{answer:?}"),
-    }
+    while_waiting(&rig, losses).await;
 }
 
 #[tokio::test]
@@ -271,9 +266,7 @@ async fn a_program_that_damages_workers_while_they_run_handlers_is_broken() {
 
 #[tokio::test]
 async fn a_handler_runs_alone_even_if_its_clients_disconnect_before_their_workers_end() {
-    let upstream = misbehave::start().await;
-    let mut wish = wish();
-    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
+    let (upstream, wish) = wish_with_upstream().await;
     let folder = tempfile::tempdir().expect("a folder");
     let entered = folder.path().join("entered");
     let loops = format!("function () {{ writeFileSync({entered:?}, ''); for (;;); }}");
@@ -298,19 +291,14 @@ async fn a_handler_runs_alone_even_if_its_clients_disconnect_before_their_worker
         upstream.seen("/hang").await;
         rig.ask("GET", "/loops").await
     };
-    tokio::select! {
-        answer = third => assert_eq!(answer, (500, "script-time".into())),
-        answer = rig.ask("GET", "/waits") => panic!("{answer:?}"),
-    }
+    assert_eq!(while_waiting(&rig, third).await, (500, "script-time".into()));
     assert_eq!(rig.get("/ok").await, "ok");
     assert_eq!(upstream.hits("/hang"), 1, "the other run was not repeated");
 }
 
 #[tokio::test]
 async fn a_handler_that_ends_workers_while_it_waits_for_a_call_runs_alone_afterwards() {
-    let upstream = misbehave::start().await;
-    let mut wish = wish();
-    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
+    let (upstream, wish) = wish_with_upstream().await;
     let ends = "async function (query, response, $r) {
         $r.call(1, $s.resource(['http://up/hang']), 0, []);
         await $r.call(1, $s.resource(['http://up/slow?ms=0']), 0, []);

@@ -154,6 +154,16 @@ fn spoilt(fault: ClientFault) -> crate::body::Body {
     http_body_util::BodyExt::boxed_unsync(http_body_util::StreamBody::new(half.chain(end)))
 }
 
+/// Forwards a request with this body.
+async fn upload(
+    services: &Services,
+    shop: &Arc<Service>,
+    body: crate::body::Body,
+) -> Result<http::Response<crate::body::Body>, CallError> {
+    let message = http::Request::post("/").body(body).unwrap();
+    services.forward(&Call::unlimited(), shop, message).await
+}
+
 #[tokio::test(start_paused = true)]
 async fn client_faults_do_not_count_against_a_service() {
     use ClientFault::{BreaksOff, Leaves, StopsSending};
@@ -161,9 +171,7 @@ async fn client_faults_do_not_count_against_a_service() {
     let (services, shop) = fleet.shop(&THREE[..1], |config| config.idle_timeout = Duration::from_secs(5));
     for fault in [BreaksOff, StopsSending, Leaves] {
         for _ in 0..10 {
-            let message = http::Request::post("/").body(spoilt(fault)).unwrap();
-            let call = Call::unlimited();
-            let asked = tokio::time::timeout(Time::from_secs(9), services.forward(&call, &shop, message));
+            let asked = tokio::time::timeout(Time::from_secs(9), upload(&services, &shop, spoilt(fault)));
             let patience = if matches!(fault, Leaves) { Time::from_secs(1) } else { Time::from_secs(8) };
             let code = match tokio::time::timeout(patience, asked).await {
                 Err(_) => "",
@@ -196,8 +204,7 @@ async fn pauses_of_an_upload_during_the_response_do_not_count_against_a_service(
     fleet.does(&[1], Does::Echo);
     let (services, shop) = fleet.shop(&THREE[..1], |config| config.idle_timeout = Duration::from_secs(5));
     for _ in 0..10 {
-        let message = http::Request::post("/").body(spoilt(ClientFault::StopsSending)).unwrap();
-        let answer = services.forward(&Call::unlimited(), &shop, message).await.unwrap();
+        let answer = upload(&services, &shop, spoilt(ClientFault::StopsSending)).await.unwrap();
         let error = answer.into_body().collect().await.unwrap_err();
         assert!(matches!(error.downcast_ref(), Some(CallError::Stalled { .. })), "{error}");
     }
@@ -209,8 +216,7 @@ async fn read_timeouts_of_a_service_do_not_count_against_it_during_a_slow_upload
     let fleet = Arc::new(Fleet::default());
     let (services, shop) = fleet.shop(&THREE[..1], |_| ());
     let fails = async || {
-        let message = http::Request::post("/").body(spoilt(ClientFault::StopsSending)).unwrap();
-        let error = services.forward(&Call::unlimited(), &shop, message).await.unwrap_err();
+        let error = upload(&services, &shop, spoilt(ClientFault::StopsSending)).await.unwrap_err();
         assert_eq!(error.code(), "upstream-broken");
     };
     fleet.does(&[1], Does::GiveUp(2_000));
@@ -230,8 +236,7 @@ async fn error_responses_to_incomplete_uploads_do_not_count_against_a_service() 
     let (services, shop) = fleet.shop(&THREE[..1], |_| ());
     let fails = async |fault: ClientFault, millis: u64, status: u16| {
         fleet.does(&[1], Does::Reject(millis, status));
-        let message = http::Request::post("/").body(spoilt(fault)).unwrap();
-        let answer = services.forward(&Call::unlimited(), &shop, message).await.unwrap();
+        let answer = upload(&services, &shop, spoilt(fault)).await.unwrap();
         assert_eq!(answer.status(), status);
     };
     for status in [500, 502, 503, 504] {
@@ -261,8 +266,7 @@ async fn error_responses_to_trickling_uploads_do_not_count_against_a_service() {
     for status in [500, 503] {
         fleet.does(&[1], Does::Reject(2_500, status));
         for _ in 0..10 {
-            let message = http::Request::post("/").body(trickling()).unwrap();
-            let answer = services.forward(&Call::unlimited(), &shop, message).await.unwrap();
+            let answer = upload(&services, &shop, trickling()).await.unwrap();
             assert_eq!(answer.status(), status);
         }
     }
@@ -276,8 +280,7 @@ async fn error_responses_to_uploads_that_seldom_wait_count_against_a_service() {
     for status in [500, 503] {
         // It waits for the service six seconds, and the service for it two.
         fleet.does(&[1], Does::RejectSlowly(8_000, status));
-        let message = http::Request::post("/").body(trickling()).unwrap();
-        let answer = services.forward(&Call::unlimited(), &shop, message).await.unwrap();
+        let answer = upload(&services, &shop, trickling()).await.unwrap();
         assert_eq!(answer.status(), status);
     }
     assert_eq!((endpoint(&services, 1).failures, fleet::stats(&services).failures), (2, 2));

@@ -23,6 +23,15 @@ fn client(key: &str) -> Call {
     Call { headers: Some(Arc::new(headers)), ..call(10, 1000, 10) }
 }
 
+/// Drops the other owners of a shared response, then the last one. Checks that only the response counts
+/// between, and nothing afterwards.
+fn assert_held_until_dropped<O, L>(accounts: &TestAccounts, others: O, last: L) {
+    drop(others);
+    assert_eq!(accounts.held(), 128 << 10);
+    drop(last);
+    assert_eq!(accounts.held(), 0);
+}
+
 #[tokio::test]
 async fn coalesces_concurrent_reads_and_charges_each_request() {
     let (bench, coalescer) = (bench().await, coalescer());
@@ -71,10 +80,7 @@ async fn a_shared_response_counts_once_until_the_last_request_drops_it() {
     let (first, second) = join(first, second).await;
     assert!(first.is_ok() && second.is_ok());
     assert_eq!((bench.upstream.hits("/json"), accounts.held()), (1, 128 << 10));
-    drop((requests, first));
-    assert_eq!(accounts.held(), 128 << 10);
-    drop(second);
-    assert_eq!(accounts.held(), 0);
+    assert_held_until_dropped(&accounts, (requests, first), second);
 }
 
 #[tokio::test]
@@ -100,10 +106,7 @@ async fn a_shared_response_keeps_nothing_else_of_the_account_of_the_request_that
     let (first, second) = join(first, second).await;
     assert!(first.is_ok() && second.is_ok() && accounts.held() > 128 << 10);
     assert_eq!(bench.upstream.hits("/json"), 2);
-    drop((requests, first));
-    assert_eq!(accounts.held(), 128 << 10);
-    drop(second);
-    assert_eq!(accounts.held(), 0);
+    assert_held_until_dropped(&accounts, (requests, first), second);
 }
 
 #[tokio::test]
