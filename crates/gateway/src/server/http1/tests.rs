@@ -431,26 +431,35 @@ async fn a_body_that_outlives_its_response_never_reads_the_next_request() {
 }
 
 #[tokio::test]
-async fn notices_a_disconnect_while_another_task_reads_the_body() {
-    let (gone, is_gone) = oneshot::channel::<()>();
-    let mut gone = Some(gone);
-    let mut peer = served(move |request: Request<Body>, _| {
-        let gone = gone.take();
-        let (read, is_read) = oneshot::channel();
-        tokio::spawn(async move { read.send(request.into_body().collect().await.unwrap().to_bytes()) });
-        async move {
-            let _gone = gone;
-            let _ = is_read.await;
-            std::future::pending::<()>().await;
-            Response::new(full(""))
+async fn notices_a_disconnect_after_another_task_has_read_or_dropped_the_body() {
+    for is_read in [true, false] {
+        let (gone, is_gone) = oneshot::channel::<()>();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let mut both = Some((gone, stopped));
+        let mut peer = served(move |request: Request<Body>, _| {
+            let (gone, stopped) = both.take().unwrap();
+            tokio::spawn(async move {
+                tokio::select! {
+                    _ = request.into_body().collect() => {}
+                    _ = stopped => {}
+                }
+            });
+            async move {
+                let _gone = gone;
+                std::future::pending::<Response<Body>>().await
+            }
+        });
+        peer.write_all(b"POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\na").await.unwrap();
+        tokio::task::yield_now().await;
+        if is_read {
+            peer.write_all(b"b").await.unwrap();
+        } else {
+            drop(stop);
         }
-    });
-    peer.write_all(b"POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\na").await.unwrap();
-    tokio::task::yield_now().await;
-    peer.write_all(b"b").await.unwrap();
-    tokio::task::yield_now().await;
-    drop(peer);
-    is_gone.await.unwrap_err();
+        tokio::task::yield_now().await;
+        drop(peer);
+        is_gone.await.unwrap_err();
+    }
 }
 
 #[tokio::test]

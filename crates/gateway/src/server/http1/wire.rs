@@ -46,7 +46,7 @@ struct Wire<S> {
     /// flushed yet.
     interim: &'static [u8],
     owes_flush: bool,
-    /// The task that waits for the end of the body, to detect a disconnect from then on.
+    /// The task that waits until the body is read or dropped, to detect a disconnect from then on.
     watcher: Option<Waker>,
     /// The task that waits for more of the body. The connection's task may read it first.
     reader: Option<Waker>,
@@ -129,16 +129,16 @@ impl<S> Shared<S> {
         *decoder == Decoder::Done
     }
 
-    /// Whether the number of unread bytes is below the limit, for the body or for the bytes after it. If the
-    /// body exceeds the limit, the task is woken once it is read.
+    /// Whether the number of unread bytes is below the limit, for the body or for the bytes after it. Before the
+    /// end of the body, the task is woken once it is read or dropped: until then, only its reader may be woken by
+    /// the socket.
     pub(super) fn is_ahead_by_less_than(&self, most: Ahead, context: &Context<'_>) -> bool {
         let mut wire = self.lock();
         let is_body = wire.decoder != Decoder::Done;
-        let is_less = wire.input.bytes().len() < if is_body { most.of_body } else { most.of_rest };
-        if is_body && !is_less {
+        if is_body {
             wire.watcher.get_or_insert_with(|| context.waker().clone()).clone_from(context.waker());
         }
-        is_less
+        wire.input.bytes().len() < if is_body { most.of_body } else { most.of_rest }
     }
 
     /// Returns the unwritten rest of `100 Continue`. If none of it was written, it is no longer needed.
@@ -293,6 +293,7 @@ impl<S> Drop for Incoming<S> {
         let mut wire = self.0.lock();
         if wire.turn == self.1 {
             wire.has_reader = false;
+            wire.watcher.take().into_iter().for_each(Waker::wake);
         }
     }
 }
