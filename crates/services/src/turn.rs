@@ -12,7 +12,7 @@ use tokio::task::yield_now;
 use crate::http2::FrameCursor;
 
 /// The bytes that a task processes before it yields: receiving and copying them takes a small part of a millisecond.
-pub const TURN_BYTES: usize = 64 * 1024;
+pub const TURN_BYTES: usize = 16 * 1024;
 /// The bytes read from or written to a [`CooperativeStream`] for one unit of tokio's budget, which has 128 units.
 const UNIT_BYTES: usize = 2 * 1024;
 /// The bytes read below TLS before a pause. A TLS session reads on until it has plaintext, and each message

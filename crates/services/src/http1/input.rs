@@ -12,6 +12,9 @@ use tokio_util::io::poll_read_buf;
 /// The size of the first read. It grows fourfold, up to a maximum, each time a read fills the buffer.
 const STEP: usize = 8 << 10;
 const MAX_STEP: usize = 64 << 10;
+/// The largest read from a client: as much as in a frame of HTTP/2. Many clients send long bodies at once, and the
+/// requests of others wait for a read of each.
+const MAX_REQUEST_STEP: usize = 16 << 10;
 /// The buffer capacity that an idle connection may keep: there may be tens of thousands.
 const KEPT: usize = 2 << 10;
 /// The longest body that is read into one piece.
@@ -24,17 +27,24 @@ const SMALL: usize = 4 << 10;
 pub struct Input {
     bytes: BytesMut,
     step: usize,
+    max_step: usize,
     /// The number of bytes already searched for the end of a head.
     searched: usize,
 }
 
 impl Default for Input {
     fn default() -> Self {
-        Self { bytes: BytesMut::new(), step: STEP, searched: 0 }
+        Self { bytes: BytesMut::new(), step: STEP, max_step: MAX_STEP, searched: 0 }
     }
 }
 
 impl Input {
+    /// Creates a buffer for the bytes of a client.
+    #[must_use]
+    pub fn for_requests() -> Self {
+        Self { max_step: MAX_REQUEST_STEP, ..Self::default() }
+    }
+
     /// The buffered bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -78,7 +88,7 @@ impl Input {
 
     fn grow(&mut self, read: usize) {
         if read >= self.step {
-            self.step = (self.step * 4).min(MAX_STEP);
+            self.step = (self.step * 4).min(self.max_step);
         }
     }
 

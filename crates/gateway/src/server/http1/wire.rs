@@ -71,7 +71,7 @@ struct Gone;
 
 impl<S> Shared<S> {
     pub(super) fn new(stream: S, begun: &[u8]) -> Self {
-        let mut input = Input::default();
+        let mut input = Input::for_requests();
         input.put(begun);
         Self(Arc::new(Mutex::new(Wire {
             stream: Some(stream),
