@@ -86,7 +86,8 @@ impl Client {
         };
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let limiter = Arc::new(crate::server::limiter::ClientLimiter::default());
-        let permit = limiter.connect(address.ip(), false, &limits).expect("the first connection");
+        let permit = limiter.connect(address.ip(), false, &limits, Instant::now());
+        let permit = permit.expect("the first connection");
         Self::new(address, Arc::new(Link::new(None, Some(Arc::new(permit)))))
     }
 

@@ -28,8 +28,8 @@ use services::{Caller, Payer, Rights};
 use crate::config::{AuthRule, Config};
 use crate::identity::Who;
 use config::RowConfig;
-pub(crate) use rates::Held;
-use rates::{Accounts, Owner, Rate};
+pub(crate) use rates::{Accounts, Held};
+use rates::{Owner, Rate};
 pub(crate) use refusal::Denied;
 
 /// The row for requests without credentials.
@@ -93,7 +93,7 @@ impl Table {
             is_there: !config.rights.is_empty(),
             closed: ruled(|config, rule| auth(config, rule) == AuthRule::Required),
             open: ruled(|_, rule| rule == Some(AuthRule::Optional)),
-            accounts: accounts.unwrap_or_else(|| Arc::new(Accounts::new(Instant::now()))),
+            accounts: accounts.unwrap_or_default(),
         }
     }
 

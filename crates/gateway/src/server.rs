@@ -18,12 +18,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use offload::polls::{PollSite, watched};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::task::yield_now;
 
 use crate::drain::{Drained, Ending, Phase, Stop, cut_off, drain};
 use crate::life::Current;
@@ -100,7 +101,8 @@ async fn accept(current: &Arc<Current>, listener: Listener, ending: &Ending) {
         let Some(port) = life.ports.get(&name).cloned() else { return };
         let (peer, limiter) = (address.ip(), &life.audience.metrics.limiter);
         // A connection that is not admitted is closed.
-        let Ok(permit) = limiter.connect(peer, life.trusted.believe(peer), &life.connections) else { return };
+        let is_trusted = life.trusted.believe(peer);
+        let Ok(permit) = limiter.connect(peer, is_trusted, &life.connections, Instant::now()) else { return };
         let (phase, open) = (ending.phase(), ending.open());
         let (current, permit) = (Arc::clone(current), Arc::new(permit));
         let connection = Connection { current, address, permit, port, phase, open };
@@ -111,7 +113,11 @@ async fn accept(current: &Arc<Current>, listener: Listener, ending: &Ending) {
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok(accepted) => take(accepted),
+                Ok(accepted) => {
+                    take(accepted);
+                    // Otherwise many connections that arrive at once would go before the requests of others.
+                    yield_now().await;
+                }
                 Err(error) => pause(&error).await,
             },
             () = &mut draining => break,
@@ -145,3 +151,6 @@ async fn pause(error: &io::Error) {
 async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
     let _ = phase.wait_for(|phase| *phase >= wanted).await;
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,8 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use benches::open::go_first;
@@ -37,10 +38,16 @@ pub struct Target {
     /// The address of the TLS port.
     pub secure: SocketAddr,
     certificate: CertificateDer<'static>,
+    /// The time at which the next connection may be opened: see [`Self::pace`].
+    next: Mutex<Instant>,
 }
 
 /// The neighbour's credentials; attacks must not affect its requests.
 pub(crate) const NEIGHBOUR: (&str, &str) = ("x-api-key", "neighbour-of-the-suite");
+/// The least time between connections, nine tenths of the default rate of new connections of an address, and the time
+/// whose connections may be opened at once after a pause.
+const BETWEEN: Duration = Duration::from_micros(555);
+const SAVED: Duration = Duration::from_secs(1);
 /// The config and its files.
 const CONFIG: &str = include_str!("../world/orfa.yaml");
 const FILES: [(&str, &str); 9] = [
@@ -121,6 +128,7 @@ impl Target {
             gateway,
             upstream,
             _calm: calm,
+            next: Mutex::new(Instant::now()),
         };
         let url = format!("{}/readyz", target.admin);
         patiently("a gateway that is ready", async {
@@ -130,14 +138,36 @@ impl Target {
         Ok(target)
     }
 
+    /// Waits until an attack may open another connection. Above the rate of new connections of an address, the gateway
+    /// closes them, so that attacks would not get to what they are about, nor the neighbour through.
+    async fn pace(&self) {
+        let due = {
+            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let due = Instant::now().checked_sub(SAVED).map_or(*next, |earliest| earliest.max(*next));
+            *next = due + BETWEEN;
+            due
+        };
+        tokio::time::sleep_until(due.into()).await;
+    }
+
     /// Connects to the plaintext port.
     ///
     /// # Errors
     /// When the gateway does not accept the connection.
     pub async fn connect(&self) -> Result<TcpStream> {
+        self.pace().await;
         let stream = TcpStream::connect(self.gateway.address).await?;
         stream.set_nodelay(true)?;
         Ok(stream)
+    }
+
+    /// Connects to the TLS port without a handshake.
+    ///
+    /// # Errors
+    /// When the gateway does not accept the connection.
+    pub async fn connect_secure(&self) -> Result<TcpStream> {
+        self.pace().await;
+        Ok(TcpStream::connect(self.secure).await?)
     }
 
     /// Opens a TLS connection that offers these protocols by ALPN.
@@ -149,7 +179,7 @@ impl Target {
         roots.add(self.certificate.clone())?;
         let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-        let stream = TcpStream::connect(self.secure).await?;
+        let stream = self.connect_secure().await?;
         let name = ServerName::try_from("localhost").context("a name")?;
         Ok(TlsConnector::from(Arc::new(config)).connect(name, stream).await?)
     }
@@ -165,6 +195,7 @@ impl Target {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Result<Response> {
+        self.pace().await;
         let url = format!("{}{path}", self.gateway.url);
         http::request(method, &url, headers, body).await.map_err(|error| anyhow!("{method} {path}: {error}"))
     }

@@ -1,8 +1,11 @@
 //! The `connections:` section: limits on the resources that clients may use at once.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use services::Bytes;
+use services::config::PerTime;
 
 /// Limits on the resources that clients may use at once. An address is the IPv4 address of the connected peer,
 /// or the first 64 bits of its IPv6 address. The first 48 bits of an IPv6 address, which often belong to one
@@ -21,6 +24,9 @@ pub struct ConnectionsConfig {
     /// Connections of one address.
     #[schemars(range(min = 1))]
     pub per_address: u32,
+    /// The sustained rate of new connections of one address. After a pause, as many as `per_address` may arrive at
+    /// once, or those of one second if they are more. The first 48 bits of an IPv6 address have 16 times the rate.
+    pub new_per_address: PerTime,
     /// TLS handshakes in flight. Each may take 10 s at most.
     #[schemars(range(min = 1))]
     pub handshakes: u32,
@@ -61,6 +67,7 @@ impl Default for ConnectionsConfig {
         Self {
             max: None,
             per_address: 2_000,
+            new_per_address: PerTime { count: 2_000, span: Duration::from_secs(1) },
             handshakes: 2_000,
             handshakes_per_address: 200,
             requests_per_address: 2_000,

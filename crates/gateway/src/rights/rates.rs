@@ -1,4 +1,4 @@
-//! Rate limits of callers: requests, CPU time and concurrent requests.
+//! Rate limits of callers: requests, CPU time and concurrent requests; and those of new connections.
 //!
 //! The algorithm is the generic cell rate algorithm (GCRA, ITU-T I.371, virtual scheduling). An account
 //! consists of one number, the theoretical arrival time: the time at which everything that was taken would
@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use services::config::PerTime;
 use services::{Caller, Payer};
 
 use super::config::RateConfig;
@@ -67,7 +68,7 @@ pub(super) struct Account {
     at_once: AtomicU32,
 }
 
-/// The accounts of all callers.
+/// The accounts of all callers, or of all networks for new connections.
 #[derive(Debug)]
 pub(crate) struct Accounts {
     opened: Instant,
@@ -184,6 +185,12 @@ impl Account {
         taken.map(drop).map_err(|_| missing)
     }
 
+    /// Takes back charges above the maximum of a rate, which come from a lower rate.
+    fn limit(&self, rate: Earning, now: u64) {
+        let most = now.saturating_add(rate.ahead).saturating_add(rate.each);
+        self.requests.fetch_min(most, Relaxed);
+    }
+
     /// Takes back the charge for a request that is refused for another reason.
     fn give_back(&self, rate: Earning) {
         let _ = self.requests.fetch_update(Relaxed, Relaxed, |earned| Some(earned.saturating_sub(rate.each)));
@@ -221,8 +228,14 @@ impl Payer for Bill {
     }
 }
 
+impl Default for Accounts {
+    fn default() -> Self {
+        Self::new(Instant::now())
+    }
+}
+
 impl Accounts {
-    pub(super) fn new(opened: Instant) -> Self {
+    fn new(opened: Instant) -> Self {
         let parts = std::iter::repeat_with(Mutex::default).take(PARTS).collect();
         Self { opened, hasher: RandomState::new(), parts }
     }
@@ -235,9 +248,8 @@ impl Accounts {
         rate: &Rate,
         now: Instant,
     ) -> Result<(Option<Held>, Option<Arc<Bill>>), Over> {
-        let at = nanos(now.saturating_duration_since(self.opened));
-        let block = owner.block().map(|block| self.account(&block, at));
-        let accounts = ChargedAccounts { own: self.account(owner, at), block };
+        let at = self.at(now);
+        let accounts = self.of(owner, at);
         let debts = || accounts.each().map(|(account, _)| account.debt(at)).max();
         let debt = rate.cpu.and_then(|_| debts()).unwrap_or(0);
         if debt > 0 {
@@ -257,6 +269,33 @@ impl Accounts {
         }
         let bill = rate.cpu.map(|price| Arc::new(Bill { accounts, opened: self.opened, price }));
         Ok((held, bill))
+    }
+
+    /// Charges the network of an address, and its block, for a new connection. Returns whether it conforms to the
+    /// rate. The burst is `at_once`, or the connections of a second if that is more.
+    pub(crate) fn take_connection(&self, address: IpAddr, rate: PerTime, at_once: u32, now: Instant) -> bool {
+        let second = rate.count / rate.span.as_secs().max(1);
+        let burst = at_once.max(u32::try_from(second).unwrap_or(u32::MAX));
+        let config = RateConfig { requests: Some(rate), burst: Some(burst), ..RateConfig::default() };
+        let (owner, rate) = (Owner::of(&Caller::Anonymous, address), Rate::new(&config));
+        // A rate that was raised applies to earlier connections, too.
+        if let Some(requests) = rate.requests {
+            let at = self.at(now);
+            for (account, share) in self.of(&owner, at).each() {
+                account.limit(requests.times(share), at);
+            }
+        }
+        self.take(&owner, &rate, now).is_ok()
+    }
+
+    fn at(&self, now: Instant) -> u64 {
+        nanos(now.saturating_duration_since(self.opened))
+    }
+
+    /// Returns the accounts of an owner.
+    fn of(&self, owner: &Owner, now: u64) -> ChargedAccounts {
+        let block = owner.block().map(|block| self.account(&block, now));
+        ChargedAccounts { own: self.account(owner, now), block }
     }
 
     fn account(&self, owner: &Owner, now: u64) -> Arc<Account> {

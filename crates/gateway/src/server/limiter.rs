@@ -1,6 +1,6 @@
 //! Limits on the resources that clients use at once, in total and by network: connections, TLS handshakes,
 //! requests over HTTP/2, bytes of request bodies and of services' responses, and response bytes that they have yet
-//! to receive.
+//! to receive. The rate of new connections is limited by network.
 //!
 //! A network is the IPv4 address or the first 64 bits of the IPv6 address of the connection's peer. The first 48
 //! bits of an IPv6 address are a block of networks, with limits of its own: a single customer often has all of
@@ -12,12 +12,14 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use std::{fmt, iter};
 
 use services::{ReceivedAccounts, ReceivedLimit, ReceivedPermit};
 
 use crate::config::ConnectionsConfig;
 use crate::metrics::Page;
+use crate::rights::Accounts;
 
 /// The factor of a block's limits relative to those of a network, as in the quotas of background work.
 const BLOCK_SHARE: u64 = 16;
@@ -35,6 +37,8 @@ pub(crate) struct ClientLimiter {
     /// The usage of networks and blocks that have a connection, a request body behind a trusted proxy, or services'
     /// responses.
     networks: Mutex<HashMap<Network, Arc<Usage>>>,
+    /// The accounts of networks and blocks for new connections.
+    new_connections: Accounts,
     refused: [AtomicU64; LIMITS.len()],
 }
 
@@ -76,6 +80,8 @@ pub(crate) enum LimitReached {
     Connections,
     #[error("`connections.per_address`: the client's network has the maximum number of connections")]
     ConnectionsPerAddress,
+    #[error("`connections.new_per_address`: the client's network opens connections above the maximum rate")]
+    NewConnectionsPerAddress,
     #[error("`connections.handshakes`: the maximum number of TLS handshakes are under way")]
     Handshakes,
     #[error(
@@ -107,9 +113,10 @@ pub(crate) enum LimitReached {
 }
 
 /// Each limit with its field in the config.
-const LIMITS: [(LimitReached, &str); 11] = [
+const LIMITS: [(LimitReached, &str); 12] = [
     (LimitReached::Connections, "max"),
     (LimitReached::ConnectionsPerAddress, "per_address"),
+    (LimitReached::NewConnectionsPerAddress, "new_per_address"),
     (LimitReached::Handshakes, "handshakes"),
     (LimitReached::HandshakesPerAddress, "handshakes_per_address"),
     (LimitReached::Bodies, "request_bodies"),
@@ -181,12 +188,13 @@ impl ClientLimiter {
     /// Admits a connection. The limits apply to it as long as it exists.
     ///
     /// # Errors
-    /// Fails if there are too many connections, in total or of this network.
+    /// Fails if there are too many connections, in total or of this network, or too many new ones of this network.
     pub(crate) fn connect(
         self: &Arc<Self>,
         peer: IpAddr,
         is_trusted: bool,
         limits: &ConnectionsConfig,
+        now: Instant,
     ) -> Result<ConnectionPermit, LimitReached> {
         let max = limits.max();
         if !take(&self.all.connections, 1, max) {
@@ -215,6 +223,10 @@ impl ClientLimiter {
             *place = Some((network, Arc::clone(usage)));
         }
         drop(networks);
+        // Last, so that connections above another limit are not charged.
+        if !self.new_connections.take_connection(peer, limits.new_per_address, limits.per_address, now) {
+            return Err(self.refuse(LimitReached::NewConnectionsPerAddress));
+        }
         Ok(permit)
     }
 

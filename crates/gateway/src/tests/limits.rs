@@ -3,7 +3,7 @@
 
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::frames::{Connection, DATA, END_HEADERS, END_STREAM, HEADERS, RESET, frame, head_of};
 use super::rig::{Rig, get, post};
@@ -52,6 +52,27 @@ async fn refuses_connections_above_the_limit_of_an_address() {
     drop(first);
     // The gateway notices their end after some time.
     while is_refused(&mut rig.connect().await).await {}
+}
+
+#[tokio::test]
+async fn refuses_new_connections_above_the_rate_of_an_address() {
+    let limits = config("{ per_address: 2, new_per_address: 1/h }");
+    let rig = Rig::new(&limits).await;
+    let mut first = rig.connect().await;
+    assert!(!is_refused(&mut first).await);
+    assert!(!is_refused(&mut rig.connect().await).await);
+    // The second one has left, so that the other limit is no longer reached.
+    for _ in 0..20 {
+        assert!(is_refused(&mut rig.connect().await).await);
+    }
+    assert!(!is_refused(&mut first).await, "open connections remain");
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    assert!(!is_refused(&mut socket.connect(rig.address).await.unwrap()).await, "another network");
+    let proxied = Rig::new(&format!("{limits}trusted_proxies: [127.0.0.1]\n")).await;
+    for _ in 0..5 {
+        assert!(!is_refused(&mut proxied.connect().await).await, "a trusted proxy");
+    }
 }
 
 #[tokio::test]

@@ -367,6 +367,14 @@ pub(super) const ROWS: &[Bound] = &[
         "crates/gateway/src/rights/rates/tests.rs: bounds_accounts_and_forgets_heavy_users_last",
     ),
     bound(
+        "accounts of new connections",
+        8 * MIB,
+        "process",
+        "`ACCOUNTS`, 128 bytes each",
+        "crates/gateway/src/rights/rates.rs",
+        "crates/gateway/src/rights/rates/tests.rs: bounds_accounts_and_forgets_heavy_users_last",
+    ),
+    bound(
         "quota accounts",
         MIB,
         "process",

@@ -3,7 +3,6 @@
 use anyhow::{Result, ensure};
 use futures_util::future::try_join_all;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 
 use crate::case::{Case, Ending};
 use crate::target::Target;
@@ -37,7 +36,7 @@ pub(super) const CASES: &[Case] = &[
 
 /// Sends bytes to the TLS port, closes the connection and returns how it ends.
 async fn sent(target: &Target, bytes: &[u8]) -> Result<Ending> {
-    let mut stream = TcpStream::connect(target.secure).await?;
+    let mut stream = target.connect_secure().await?;
     stream.write_all(bytes).await?;
     stream.shutdown().await?;
     Ok(wire::ending(&wire::read_all(&mut stream).await))
@@ -46,7 +45,7 @@ async fn sent(target: &Target, bytes: &[u8]) -> Result<Ending> {
 /// Opens handshakes that stall, and checks that the next client is still served.
 async fn half_open(target: &Target) -> Result<Ending> {
     let open = try_join_all((0..50).map(|_| async {
-        let mut stream = TcpStream::connect(target.secure).await?;
+        let mut stream = target.connect_secure().await?;
         stream.write_all(b"\x16\x03\x01\x02\x00\x01\x00").await?;
         anyhow::Ok(stream)
     }))

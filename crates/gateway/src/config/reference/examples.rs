@@ -234,6 +234,7 @@ rights:
 connections:
   max: 10000
   per_address: 500
+  new_per_address: 200/s
   handshakes: 1000
   handshakes_per_address: 50
   requests_per_address: 1000

@@ -16,6 +16,7 @@ const CONFIG: &str = "
 admin: off
 log: { access: false }
 runtime: { instances: 1 }
+connections: { new_per_address: 1000000/s }
 services: { up: { url: 'http://127.0.0.1:1' } }
 routes:
   - { path: /query, query: { services: [up], limits: { deadline: 1h } } }

@@ -1,6 +1,7 @@
 //! In-memory connections for tests and fuzz targets.
 
 use std::path::Path;
+use std::time::Instant;
 
 use tokio::io::{DuplexStream, duplex};
 use tokio::task::JoinHandle;
@@ -29,7 +30,8 @@ pub(super) fn connect(current: &Arc<Current>, is_http2: bool, room: usize) -> Se
     let (sender, phase) = watch::channel(Phase::Serving);
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
     let limiter = Arc::clone(&current.life().audience.metrics.limiter);
-    let permit = limiter.connect(address.ip(), false, &current.life().connections).map(Arc::new).unwrap();
+    let limits = current.life().connections;
+    let permit = limiter.connect(address.ip(), false, &limits, Instant::now()).map(Arc::new).unwrap();
     let connection = Connection {
         current: Arc::clone(current),
         address,

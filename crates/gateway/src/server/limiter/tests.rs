@@ -1,6 +1,7 @@
 //! Tests of each limit at its bound and one above it, and of the release of all permits.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use services::{Budget, Bytes, Problem};
 
@@ -13,6 +14,7 @@ fn limits() -> ConnectionsConfig {
     ConnectionsConfig {
         max: Some(4),
         per_address: 2,
+        new_per_address: "1000/s".parse().unwrap(),
         handshakes: 3,
         handshakes_per_address: 1,
         requests_per_address: 2,
@@ -27,7 +29,7 @@ fn limits() -> ConnectionsConfig {
 }
 
 fn connect(limiter: &Arc<ClientLimiter>, address: &str) -> Result<Arc<ConnectionPermit>, LimitReached> {
-    limiter.connect(address.parse().unwrap(), false, &limits()).map(Arc::new)
+    limiter.connect(address.parse().unwrap(), false, &limits(), Instant::now()).map(Arc::new)
 }
 
 fn all(limiter: &ClientLimiter) -> [u64; 7] {
@@ -64,7 +66,7 @@ fn connect_in_block(
     limits: &ConnectionsConfig,
 ) -> Result<Arc<ConnectionPermit>, LimitReached> {
     let address = format!("2001:db8:0:{network:x}::1");
-    limiter.connect(address.parse().unwrap(), false, limits).map(Arc::new)
+    limiter.connect(address.parse().unwrap(), false, limits, Instant::now()).map(Arc::new)
 }
 
 #[test]
@@ -76,7 +78,9 @@ fn a_block_of_ipv6_networks_has_sixteen_times_as_many_connections_but_a_quarter_
             (0..most).map(|network| connect_in_block(&limiter, network, &limits).unwrap()).collect();
         let refused = connect_in_block(&limiter, most, &limits);
         assert_eq!(refused.unwrap_err(), LimitReached::ConnectionsPerAddress, "of {max}");
-        assert!(limiter.connect("2001:db8:1::1".parse().unwrap(), false, &limits).is_ok(), "another block");
+        let another =
+            limiter.connect("2001:db8:1::1".parse().unwrap(), false, &limits, Instant::now()).map(drop);
+        assert!(another.is_ok(), "another block");
         assert_eq!(limiter.networks().len(), connected.len() + 1);
         drop(connected);
         assert!(limiter.networks().is_empty(), "networks without connections are forgotten");
@@ -113,10 +117,96 @@ fn a_block_of_ipv6_networks_has_other_limits_as_well() {
     assert_eq!(all(&limiter), [0; 7]);
 }
 
+/// Limits with a connection at once, and a new one every ten seconds.
+fn slow() -> ConnectionsConfig {
+    let new_per_address = "6/m".parse().unwrap();
+    ConnectionsConfig { max: Some(1_000), per_address: 1, new_per_address, ..limits() }
+}
+
+#[test]
+fn limits_the_rate_of_new_connections_by_address() {
+    let (limiter, start) = (Arc::new(ClientLimiter::default()), Instant::now());
+    let connect = |address: &str, limits: &ConnectionsConfig, second| {
+        let now = start + Duration::from_secs(second);
+        limiter.connect(address.parse().unwrap(), false, limits, now).map(drop)
+    };
+    let limits = slow();
+    assert_eq!(connect(HERE, &limits, 0), Ok(()));
+    for address in [HERE, "::ffff:192.0.2.1"] {
+        assert_eq!(connect(address, &limits, 9), Err(LimitReached::NewConnectionsPerAddress));
+    }
+    assert_eq!(connect("192.0.2.2", &limits, 9), Ok(()), "another network");
+    assert_eq!(connect(HERE, &limits, 11), Ok(()), "refused ones are not charged");
+    assert_eq!(all(&limiter), [0; 7]);
+    assert!(limiter.networks().is_empty(), "networks without connections are forgotten");
+    let refused = LIMITS.iter().zip(&limiter.refused).filter(|(_, count)| count.load(Relaxed) > 0);
+    assert_eq!(
+        refused.map(|((_, name), count)| (*name, count.load(Relaxed))).collect::<Vec<_>>(),
+        [("new_per_address", 2)]
+    );
+}
+
+#[test]
+fn all_connections_of_an_address_may_be_new_but_those_above_another_limit_are_not_charged() {
+    let (limiter, start) = (Arc::new(ClientLimiter::default()), Instant::now());
+    let limits = ConnectionsConfig { per_address: 3, ..slow() };
+    let connect = || limiter.connect(HERE.parse().unwrap(), false, &limits, start);
+    let two = [connect().unwrap(), connect().unwrap()];
+    let third = connect().unwrap();
+    for _ in 0..3 {
+        assert_eq!(connect().unwrap_err(), LimitReached::ConnectionsPerAddress);
+    }
+    drop(third);
+    assert_eq!(connect().unwrap_err(), LimitReached::NewConnectionsPerAddress);
+    let later = start + Duration::from_secs(11);
+    assert!(limiter.connect(HERE.parse().unwrap(), false, &limits, later).is_ok());
+    drop(two);
+    // The burst is that of a second if that is more.
+    let limits = ConnectionsConfig { new_per_address: "5/s".parse().unwrap(), ..limits };
+    let there = || limiter.connect("192.0.2.2".parse().unwrap(), false, &limits, start).map(drop);
+    assert_eq!((0..10).filter(|_| there().is_ok()).count(), 5);
+}
+
+#[test]
+fn a_raised_rate_of_new_connections_applies_to_earlier_ones() {
+    let (limiter, start) = (Arc::new(ClientLimiter::default()), Instant::now());
+    let connect = |limits: &ConnectionsConfig, millisecond| {
+        let now = start + Duration::from_millis(millisecond);
+        limiter.connect(HERE.parse().unwrap(), false, limits, now).map(drop)
+    };
+    let limits = ConnectionsConfig { per_address: 100, ..slow() };
+    assert_eq!((0..1_000).filter(|_| connect(&limits, 0).is_ok()).count(), 100);
+    assert_eq!(connect(&limits, 9_000), Err(LimitReached::NewConnectionsPerAddress));
+    let limits = ConnectionsConfig { new_per_address: "1000/s".parse().unwrap(), ..limits };
+    let _ = connect(&limits, 9_001);
+    assert_eq!(connect(&limits, 9_003), Ok(()));
+}
+
+#[test]
+fn a_block_of_ipv6_networks_has_sixteen_times_as_many_new_connections() {
+    let (limiter, start) = (Arc::new(ClientLimiter::default()), Instant::now());
+    let connect = |block: u16, network: u16| {
+        let address = format!("2001:db8:{block:x}:{network:x}::1");
+        limiter.connect(address.parse().unwrap(), false, &slow(), start).map(drop)
+    };
+    assert_eq!((0..100).filter(|network| connect(1, *network).is_ok()).count(), 16);
+    assert_eq!(connect(1, 200), Err(LimitReached::NewConnectionsPerAddress));
+    assert_eq!(connect(2, 0), Ok(()), "another block");
+    assert_eq!(connect(2, 0), Err(LimitReached::NewConnectionsPerAddress), "a network has no more");
+}
+
+#[test]
+fn trusted_proxies_may_open_connections_at_any_rate() {
+    let (limiter, start) = (Arc::new(ClientLimiter::default()), Instant::now());
+    for _ in 0..100 {
+        assert!(limiter.connect(HERE.parse().unwrap(), true, &slow(), start).is_ok());
+    }
+}
+
 #[test]
 fn only_total_limits_apply_to_trusted_proxies() {
     let limiter = Arc::new(ClientLimiter::default());
-    let proxy = || limiter.connect(HERE.parse().unwrap(), true, &limits()).map(Arc::new);
+    let proxy = || limiter.connect(HERE.parse().unwrap(), true, &limits(), Instant::now()).map(Arc::new);
     let connections: Vec<_> = (0..4).map(|_| proxy().unwrap()).collect();
     assert_eq!(proxy().unwrap_err(), LimitReached::Connections);
     let requests: Vec<_> = (0..10).map(|_| connections[0].request()).collect();
@@ -175,7 +265,8 @@ fn limits_bytes_of_request_bodies_by_address_and_in_total() {
 #[test]
 fn request_bodies_behind_a_trusted_proxy_count_for_the_client() {
     let limiter = Arc::new(ClientLimiter::default());
-    let proxy = limiter.connect("192.0.2.9".parse().unwrap(), true, &limits()).map(Arc::new).unwrap();
+    let proxy = limiter.connect("192.0.2.9".parse().unwrap(), true, &limits(), Instant::now());
+    let proxy = proxy.map(Arc::new).unwrap();
     let of = |client: &str| proxy.body_of(client.parse().unwrap());
     let direct = connect(&limiter, HERE).unwrap().body();
     let bodies = [of(HERE), of(HERE), of("192.0.2.2")];
@@ -195,7 +286,7 @@ fn request_bodies_behind_a_trusted_proxy_count_for_the_client() {
 fn request_bodies_of_a_trusted_proxy_that_names_no_client_count_for_the_proxy() {
     let limiter = Arc::new(ClientLimiter::default());
     let address = HERE.parse().unwrap();
-    let proxy = limiter.connect(address, true, &limits()).map(Arc::new).unwrap();
+    let proxy = limiter.connect(address, true, &limits(), Instant::now()).map(Arc::new).unwrap();
     let client = Client::new(SocketAddr::new(address, 1), Arc::new(Link::new(None, Some(proxy))));
     let [first, second] = [client.body_permit().unwrap(), client.body_permit().unwrap()];
     first.hold(100).unwrap();
@@ -242,10 +333,11 @@ fn limits_bytes_of_services_responses_by_address_and_in_total() {
 fn services_responses_count_for_the_client_of_the_request_and_its_parts() {
     const LONG: u64 = (64 << 10) + 1;
     let limiter = Arc::new(ClientLimiter::default());
-    let proxy = limiter.connect("192.0.2.9".parse().unwrap(), true, &limits()).map(Arc::new).unwrap();
+    let proxy = limiter.connect("192.0.2.9".parse().unwrap(), true, &limits(), Instant::now());
+    let proxy = proxy.map(Arc::new).unwrap();
     let client =
         Client::new(SocketAddr::new(HERE.parse().unwrap(), 0), Arc::new(Link::new(None, Some(proxy))));
-    let unlimited = || Budget::new(std::time::Duration::from_secs(3600), 1, u64::MAX, 1);
+    let unlimited = || Budget::new(Duration::from_secs(3600), 1, u64::MAX, 1);
     let [first, second] = [client.charge(unlimited()), client.charge(unlimited())];
     let part = unlimited().part_of(&second);
     first.receive(LONG - 1).unwrap();
@@ -323,7 +415,8 @@ fn limits_bytes_of_answers_over_http2_by_address_and_in_total() {
     let limiter = Arc::new(ClientLimiter::default());
     let limits = ConnectionsConfig { unsent: Bytes(1_500), unsent_per_address: Bytes(1_000), ..limits() };
     let request = |address: &str| {
-        let connection = limiter.connect(address.parse().unwrap(), false, &limits).map(Arc::new).unwrap();
+        let connection = limiter.connect(address.parse().unwrap(), false, &limits, Instant::now());
+        let connection = connection.map(Arc::new).unwrap();
         connection.request()
     };
     let (here, there) = (request(HERE), request("192.0.2.2"));
