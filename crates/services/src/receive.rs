@@ -147,7 +147,7 @@ mod tests {
 
     #[tokio::test]
     async fn collects_a_long_body_in_short_steps() {
-        const COUNT: usize = 128;
+        const COUNT: usize = 512;
         let frame = Bytes::from(vec![b'x'; TURN_BYTES / 2]);
         let length = COUNT * frame.len();
         let mut collecting = pin!(collect(pieces(length, std::iter::repeat_n(frame, COUNT)), |_| Ok(())));
