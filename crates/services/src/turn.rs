@@ -13,6 +13,8 @@ use crate::http2::FrameCursor;
 
 /// The bytes that a task processes before it yields: receiving and copying them takes a small part of a millisecond.
 pub const TURN_BYTES: usize = 16 * 1024;
+/// The longest write to a [`CooperativeStream`]. Shorter ones take more time in total, as each wakes the peer.
+const WRITE_BYTES: usize = 64 * 1024;
 /// The bytes read from or written to a [`CooperativeStream`] for one unit of tokio's budget, which has 128 units.
 const UNIT_BYTES: usize = 2 * 1024;
 /// The bytes read below TLS before a pause. A TLS session reads on until it has plaintext, and each message
@@ -49,7 +51,7 @@ impl Turn {
 
 /// A socket whose bytes count towards tokio's cooperative budget. A read or a write takes one unit whatever
 /// its length, and a fast peer takes megabytes at once, each of which costs a millisecond with encryption. So
-/// every [`UNIT_BYTES`] bytes take another unit, and a write is at most [`TURN_BYTES`] bytes long.
+/// every [`UNIT_BYTES`] bytes take another unit, and a write is at most [`WRITE_BYTES`] bytes long.
 #[derive(Debug)]
 pub struct CooperativeStream<S> {
     stream: S,
@@ -109,7 +111,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CooperativeStream<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let part = bytes.get(..TURN_BYTES).unwrap_or(bytes);
+        let part = bytes.get(..WRITE_BYTES).unwrap_or(bytes);
         let written = ready!(Pin::new(&mut self.stream).poll_write(context, part))?;
         consume_units(context, written);
         Poll::Ready(Ok(written))
@@ -122,7 +124,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CooperativeStream<S> {
     ) -> Poll<io::Result<usize>> {
         let (mut count, mut length) = (0, 0);
         for slice in slices {
-            if length + slice.len() > TURN_BYTES {
+            if length + slice.len() > WRITE_BYTES {
                 break;
             }
             (count, length) = (count + 1, length + slice.len());
@@ -316,7 +318,7 @@ mod tests {
 
     #[tokio::test]
     async fn writes_slices_of_any_length_in_order() {
-        let long = vec![b'x'; 3 * TURN_BYTES + 1];
+        let long = vec![b'x'; 3 * WRITE_BYTES + 1];
         let parts =
             [&b""[..], &b"head"[..], &b""[..], &long[..], &b""[..], &b"end"[..], &long[..], &long[..]];
         let mut slices = parts.map(IoSlice::new);
@@ -325,7 +327,7 @@ mod tests {
         while !left.is_empty() {
             let writing = poll_fn(|context| Pin::new(&mut writer).poll_write_vectored(context, left));
             let written = writing.await.unwrap();
-            assert!((1..=TURN_BYTES).contains(&written), "{written} bytes");
+            assert!((1..=WRITE_BYTES).contains(&written), "{written} bytes");
             IoSlice::advance_slices(&mut left, written);
         }
         assert!(*writer.get_ref() == parts.concat());
