@@ -130,10 +130,14 @@ impl CacheNotes {
         }
         if !headers.contains_key(CACHE_CONTROL) {
             let value = match noted {
-                noted if noted == Scope::NoStore as u8 => Some(HeaderValue::from_static("no-store")),
-                noted if noted == Scope::NoCache as u8 => Some(HeaderValue::from_static("private, no-cache")),
+                noted if noted == Scope::NoStore as u8 => {
+                    Some(const { HeaderValue::from_static("no-store") })
+                }
+                noted if noted == Scope::NoCache as u8 => {
+                    Some(const { HeaderValue::from_static("private, no-cache") })
+                }
                 noted if noted == Scope::Public as u8 && !is_known => self.public(),
-                _ => Some(HeaderValue::from_static("private")),
+                _ => Some(const { HeaderValue::from_static("private") }),
             };
             headers.extend(value.map(|value| (CACHE_CONTROL, value)));
         }

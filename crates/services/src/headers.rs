@@ -417,7 +417,7 @@ pub fn mark_forwarded(head: &mut request::Parts, arrival: Option<Arrival>) {
     let takes_trailers = takes_trailers(&head.headers);
     strip_hop_by_hop(&mut head.headers);
     if takes_trailers {
-        head.headers.insert(TE, HeaderValue::from_static("trailers"));
+        head.headers.insert(TE, const { HeaderValue::from_static("trailers") });
     }
     say_forwarded(head, arrival);
     // `Host` and `Expect` belong to the client's connection; the content length follows from the body.
@@ -453,9 +453,9 @@ pub fn mark_via(headers: &mut HeaderMap, received: Version) {
     headers.append(
         VIA,
         match received {
-            Version::HTTP_2 => HeaderValue::from_static("2 orfa"),
-            Version::HTTP_10 => HeaderValue::from_static("1.0 orfa"),
-            _ => HeaderValue::from_static("1.1 orfa"),
+            Version::HTTP_2 => const { HeaderValue::from_static("2 orfa") },
+            Version::HTTP_10 => const { HeaderValue::from_static("1.0 orfa") },
+            _ => const { HeaderValue::from_static("1.1 orfa") },
         },
     );
 }
