@@ -27,6 +27,8 @@ const KEPT_PLANNERS: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The maximum size of a response in bytes.
 const ANSWER: usize = 1 << 20;
+/// The stack size of the pool's threads, which check and plan documents.
+const STACK_BYTES: usize = 16 << 20;
 /// The maximum size of the errors of one document in bytes.
 const ERRORS: usize = 64 << 10;
 
@@ -155,8 +157,21 @@ fn are_short(errors: &[GraphqlError], text: &str) {
     assert!(!errors.is_empty() && length < ERRORS, "{} errors of {length} bytes: {text}", errors.len());
 }
 
+/// Runs a test on a thread with the stack size of the pool: without optimizations, a document of the maximum depth
+/// takes more than the 2 MiB of a test's thread.
+fn run_on_pool_stack(test: fn()) {
+    let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(test).unwrap();
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
 #[test]
 fn plans_documents_within_limits_or_rejects_them() {
+    run_on_pool_stack(fuzz_documents);
+}
+
+fn fuzz_documents() {
     let planners = Planners::default();
     ::fuzz::run("graphql_documents", &[], |bytes| {
         let (known, rest) = planners.get(bytes);
@@ -233,6 +248,10 @@ fn answers(choices: &mut Choices<'_>) -> VecDeque<(u16, String)> {
 
 #[test]
 fn any_service_responses_yield_a_json_response_within_the_limit() {
+    run_on_pool_stack(fuzz_answers);
+}
+
+fn fuzz_answers() {
     let planners = Planners::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     ::fuzz::run("graphql_answers", &[], |bytes| {
