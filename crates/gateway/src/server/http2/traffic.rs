@@ -13,7 +13,7 @@ use super::frames::Scanned;
 use super::unread::UnreadFrames;
 use crate::server::limiter::{AnswerPermit, LimitReached, RequestPermit};
 
-/// The weight of the frames that are read before other connections get a turn: 32 KiB of DATA, or 8 KiB of heads.
+/// The weight of the frames that are read before other connections get a turn: 32 KiB of DATA, or 4 KiB of heads.
 pub(super) const TURN: u64 = 32 << 10;
 /// The number of useless bytes that are tolerated, and the fraction of all bytes that must be useful: one in
 /// this many.
