@@ -11,7 +11,11 @@ mod files;
 mod generate;
 mod licences;
 mod metadata;
+mod modules;
+mod names;
+mod prose;
 mod style;
+mod vocabulary;
 
 use std::process::ExitCode;
 
@@ -24,7 +28,11 @@ cargo xtask VERB
   licences            every dependency has an accepted licence
   style               opening comments and length of files, no paths of local machines
   errors              docs/errors.md has every error code of the sources, and no other
-  generate [--check]  writes generated files; with --check it only compares them";
+  generate [--check]  writes generated files; with --check it only compares them
+
+These are not part of `check` yet:
+  names               measures of type names and of cycles among modules, with their targets
+  prose               measures of comments, line widths and commit subjects, with their targets";
 
 /// The findings of a check, one sentence each; empty if there are none.
 type Findings = Vec<String>;
@@ -53,6 +61,8 @@ fn run(words: &[&str]) -> anyhow::Result<Findings> {
         ["licences"] => licences::run(),
         ["style"] => style::run(),
         ["errors"] => errors::run(),
+        ["names"] => names::run(),
+        ["prose"] => prose::run(),
         ["generate"] => generate::write(),
         ["generate", "--check"] => generate::compare(),
         [] | ["help" | "--help" | "-h"] => {
