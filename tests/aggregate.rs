@@ -15,7 +15,7 @@ input: { n: { type: integer, default: 2, maximum: 5 } }
 parts:
   items: { get: 'up/json?n={n}' }
   echo: { get: 'up/echo?id={each.id}', each: items, fields: [path] }
-answer: items
+response: items
 ";
 /// A single item by its id, with parts that may fail.
 const ONE: &str = "\
@@ -147,7 +147,7 @@ async fn reloads_a_changed_declaration_and_rejects_an_invalid_one() {
     served.gateway.rewrite("items.yaml", &ITEMS.replace("get: 'up/json?n={n}'", "get: 'up/json?n={m}'"));
     let line = served.gateway.logged(|line| line.contains("items.yaml:4:")).await.expect("a line");
     assert!(line.contains("{m}") || line.contains("`m`"), "{line}");
-    served.gateway.logged(|line| line.contains("stays in force")).await.expect("a line");
+    served.gateway.logged(|line| line.contains("stays active")).await.expect("a line");
     assert_eq!(served.get("/items?n=1", &[]).await.json(), json!([item(0)]));
     served.gateway.rewrite("items.yaml", &ITEMS.replace("fields: [path]", "fields: [method]"));
     let changed = async {
@@ -236,4 +236,40 @@ async fn explain_shows_calls_without_making_them() {
     }
     let (code, told) = run(folder.path(), &["aggregate", "explain", "/nowhere"]).await;
     assert!(code == 64 && told.contains("no-such-aggregate"), "{told}");
+}
+
+#[tokio::test]
+async fn old_keys_of_a_declaration_work_and_warn_once() {
+    let new = "\
+input: { ids: { type: array, items: integer, enum: [1, 2], max_length: 2 } }
+parts: { items: { get: 'up/json?n={ids}' } }
+response: items
+";
+    let old = "\
+input: { ids: { type: list, of: integer, values: [1, 2], longest: 2 } }
+parts: { items: { get: 'up/json?n={ids}' } }
+answer: items
+";
+    // Two routes have this declaration.
+    let folder = folder(&[("items.yaml", new), ("one.yaml", ONE)]);
+    let (_, known) = run(folder.path(), &["aggregate", "explain", "/items"]).await;
+    std::fs::write(folder.path().join("items.yaml"), old).expect("written");
+    std::fs::write(folder.path().join("draft.yaml"), old).expect("written");
+    let (code, explained) = run(folder.path(), &["aggregate", "explain", "/items"]).await;
+    assert!(code == 0 && explained.starts_with(&known), "{explained}");
+    let (code, checked) = run(folder.path(), &["check"]).await;
+    assert!(code == 0 && checked.starts_with("ok: 2 services, 3 routes\n"), "{checked}");
+    let (code, of_draft) = run(folder.path(), &["aggregate", "explain", "draft.yaml"]).await;
+    assert!(code == 0 && of_draft.contains("draft.yaml:1:29: input.ids.of: "), "{of_draft}");
+    for told in [explained, checked] {
+        for place in [
+            "items.yaml:1:23: input.ids.type: ",
+            "items.yaml:1:29: input.ids.of: ",
+            "items.yaml:1:42: input.ids.values: ",
+            "items.yaml:1:58: input.ids.longest: ",
+            "items.yaml:3:1: answer: ",
+        ] {
+            assert_eq!(told.matches(place).count(), 1, "{place} in\n{told}");
+        }
+    }
 }

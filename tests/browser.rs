@@ -84,7 +84,7 @@ async fn house_of_programs(origin: &str) -> House {
     let routes = format!(
         "
   - path: /query
-    query: {{ services: [up], methods: [GET, POST], limits: {{ deadline: 60s }} }}
+    query: {{ services: [up], methods: [GET, POST], limits: {{ timeout: 60s }} }}
     cors: {{ origins: ['{origin}'] }}
   - {{ path: /closed, query: {{ services: [up] }}, cors: {{ origins: ['https://other.example.org'] }} }}
 "
@@ -149,7 +149,7 @@ async fn pages_read_deduplicated_and_compressed_answers() {
     let line = house.gateway.logged(|line| line.contains(r#""method":"POST","path":"/query""#)).await;
     let line: Value = serde_json::from_str(&line.expect("a line")).expect("JSON");
     // The 300 references take eight bytes each.
-    assert!(line["out"].as_u64().is_some_and(|sent| sent < 1000), "{line}");
+    assert!(line["bytes_sent"].as_u64().is_some_and(|sent| sent < 1000), "{line}");
 }
 
 #[tokio::test]

@@ -64,7 +64,7 @@ async fn check_reports_every_mistake_with_its_location() {
     for place in ["bad.yaml:4:", "services.profile.timeuot", "bad.yaml:7:", "routes[0].query.limits.cpu"] {
         assert!(told.contains(place), "no {place} in\n{told}");
     }
-    assert!(told.ends_with("\nthe config has 3 mistakes\n"), "{told}");
+    assert!(told.ends_with("\nthe config has 3 errors\n"), "{told}");
     assert_eq!(output.status.code(), Some(64));
     assert!(output.stdout.is_empty());
 }
@@ -80,9 +80,13 @@ async fn serve_rejects_an_invalid_config_before_listening() {
 #[tokio::test]
 async fn reports_a_missing_config_file() {
     let folder = folder(&[]);
-    for verb in
-        [&["check", "no.yaml"][..], &["serve", "--config", "no.yaml"], &["dev", "--config", "no.yaml"]]
-    {
+    for verb in [
+        &["check", "no.yaml"][..],
+        &["serve", "--config", "no.yaml"],
+        &["serve", "-c", "no.yaml"],
+        &["dev", "--config", "no.yaml"],
+        &["dev", "-c", "no.yaml"],
+    ] {
         let output = run(folder.path(), verb).await;
         assert_eq!(output.status.code(), Some(64), "{verb:?}");
         assert!(text(&output.stderr).contains("no.yaml: cannot be read"), "{verb:?}");

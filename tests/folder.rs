@@ -14,12 +14,12 @@ use crate::orfa;
 const CONFIG: &str = r#"
 listen: 127.0.0.1:0
 admin: off
-runtime: { secret: "${file:secrets/tokens}", folder: cache }
+runtime: { secret: "${file:secrets/tokens}", cache_dir: cache }
 callers: { shop: { key: "${file:secrets/key}" } }
 rights: { anonymous: {}, shop: {} }
 services:
   up: { url: "http://127.0.0.1:1", openapi: up.json }
-scripts: { state: state/s.db }
+scripts: { state_dir: state/s.db }
 routes:
   - { path: /query, query: { services: [up], stored: [./queries/*, one.js] } }
   - { path: /here, query: { services: [up], stored: ["*.js"] } }
@@ -114,7 +114,7 @@ async fn referenced_files_are_watched_however_the_config_is_named() {
         let address = address.expect("an address").to_owned();
         std::fs::write(folder.path().join(late), "export default () => 'late'").expect("written");
         let path = if late.contains("queries") { "query" } else { "here" };
-        patiently(format!("{late} is noticed"), line("has changed and is in force")).await;
+        patiently(format!("{late} is noticed"), line("has changed and is active")).await;
         let answer = testkit::http::request("GET", &format!("http://{address}/{path}/late"), &[], "").await;
         assert_eq!(answer.expect("an answer").text(), "late", "{from} {config} {late}");
     }

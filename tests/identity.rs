@@ -26,13 +26,13 @@ callers:
 rights:
   anonymous: { routes: [/open/*], rate: { requests: 3/h, burst: 3 } }
   partners: { services: [up, told], methods: [GET, HEAD], limits: { calls: 2 } }
-  slow: { rate: { cpu: 1ms/h, at_once: 1 } }
+  slow: { rate: { cpu: 1ms/h, max_in_flight: 1 } }
 routes:
   - { path: '/open/*', proxy: up }
   - { path: '/told/*', proxy: told }
   - { path: '/up/*', proxy: up, cors: { origins: ['https://shop.example'], headers: [x-api-key] } }
   - { path: '/secret/*', proxy: secret }
-  - { path: /query, query: { services: [up, secret], methods: [GET, POST], limits: { cpu: 2s, deadline: 30s } } }
+  - { path: /query, query: { services: [up, secret], methods: [GET, POST], limits: { cpu: 2s, timeout: 30s } } }
 ";
 
 struct House {

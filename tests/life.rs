@@ -21,7 +21,7 @@ services:
 cors: {{ origins: ['https://shop.example.org'], expose: ['v{number}'] }}
 routes:
   - {{ path: '/up/*', proxy: up }}
-  - {{ path: /query, query: {{ services: [up], limits: {{ deadline: 30s }} }} }}
+  - {{ path: /query, query: {{ services: [up], limits: {{ timeout: 30s }} }} }}
 {more}",
         upstream.url()
     )
@@ -109,7 +109,7 @@ async fn rejects_an_invalid_config_with_all_mistakes_and_keeps_the_previous_one(
     let gateway = Gateway::start(orfa(), &config(&upstream, 0, "")).await;
     gateway.rewrite("orfa.yaml", "listen: nowhere\nroutes: [{ path: x }]\n");
     gateway.ask_to_reload();
-    gateway.logged(|line| line.contains("stays in force")).await.expect("a log line about it");
+    gateway.logged(|line| line.contains("stays active")).await.expect("a log line about it");
     let log = gateway.log();
     for mistake in ["`nowhere` is not an address", "`x` does not start with `/`", "has no handler"] {
         assert!(log.iter().any(|line| line.contains(mistake)), "{mistake} in {log:?}");

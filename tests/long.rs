@@ -22,7 +22,7 @@ routes:
 const AGGREGATE: &str = "
 input: { n: { type: integer, default: 2 } }
 parts: { items: { get: 'up/json?n={n}', fields: [id] } }
-answer: items
+response: items
 ";
 
 async fn asked(

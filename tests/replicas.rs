@@ -44,7 +44,7 @@ runtime: {{ compile_time: 1m, secret: a-long-secret-that-all-gateways-share }}
 services: {{ up: {{ url: '{}' }} }}
 routes:
   - path: /query
-    query: {{ services: [up], modes: [code, instance], limits: {{ deadline: 30s }} }}
+    query: {{ services: [up], modes: [code, instance], limits: {{ timeout: 30s }} }}
 ",
         upstream.url()
     );

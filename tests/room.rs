@@ -64,12 +64,12 @@ async fn shrinks_the_instance_pool_with_little_memory_and_survives_a_burst() {
     let config = format!(
         "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nshed: {{ automatic: false }}\ndrain: {{ delay: 0s }}\n\
          services: {{ up: {{ url: '{}' }} }}\n\
-         routes: [{{ path: /query, query: {{ services: [up], limits: {{ cpu: 2s, deadline: 30s }} }} }}]\n",
+         routes: [{{ path: /query, query: {{ services: [up], limits: {{ cpu: 2s, timeout: 30s }} }} }}]\n",
         upstream.url()
     );
     let mut gateway = Gateway::start_by(group.command(), &config).await;
     let seen = metrics(&gateway).await;
-    let places = metric(&seen, "orfa_program_instances{class=\"javascript\"}");
+    let places = metric(&seen, "orfa_program_instances_max{class=\"javascript\"}");
     assert!((1..256).contains(&places), "{places} instances");
     let ask = || {
         let url = format!("{}/query", gateway.url);

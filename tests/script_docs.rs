@@ -111,7 +111,7 @@ impl Reader {
         let gateway = self.gateway.as_ref().expect("a started gateway");
         let seen = Cell::new(0);
         let is_next = |line: &str| {
-            seen.set(seen.get() + usize::from(line.contains("the script is in force")));
+            seen.set(seen.get() + usize::from(line.contains("the script is active")));
             seen.get() > self.deployed
         };
         gateway.logged(is_next).await.expect("a line");

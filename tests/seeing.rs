@@ -66,7 +66,7 @@ async fn a_query_continues_the_clients_trace_to_the_services() {
     assert_eq!((&*request.parent_id, &*request.kind), (PARENT.1, "SPAN_KIND_SERVER"));
     assert_eq!(request.attribute("http.response.status_code"), "Int(200)");
     assert_eq!(request.attribute("http.route"), "Str(/query)");
-    for phase in ["read", "compile", "queue", "run", "answer"] {
+    for phase in ["read", "compile", "queue", "run", "response"] {
         let phase = named(&spans, phase);
         assert_eq!((&phase.parent_id, &*phase.kind), (&request.id, "SPAN_KIND_INTERNAL"));
     }

@@ -85,7 +85,7 @@ async fn the_strapi_examples_queries_match_recorded_answers() {
         .replace("listen: 127.0.0.1:8080", "listen: 127.0.0.1:0")
         .replace("127.0.0.1:1337", &service.to_string())
         .replace("cpu: 50ms", "cpu: 10s")
-        .replace("deadline: 10s", "deadline: 30s");
+        .replace("timeout: 10s", "timeout: 30s");
     let gateway = Gateway::start(crate::orfa(), &config).await;
     let known = answers();
     let titles = |list: &Value| -> Vec<Value> {

@@ -71,7 +71,7 @@ async fn draws_calls_and_reloads_a_changed_config() {
     assert!(dev.line("  up GET /echo  200  |").await.ends_with("ms"));
 
     std::fs::write(folder.path().join("orfa.yaml"), config(&upstream.url(), "/another/*")).expect("written");
-    dev.line("the config has changed and is in force").await;
+    dev.line("the config has changed and is active").await;
     let answer = http::request("GET", &format!("{base}/another/echo"), &[], "").await.expect("an answer");
     assert_eq!(answer.status, 200);
 }
@@ -84,7 +84,7 @@ async fn keeps_the_previous_config_when_the_new_one_is_invalid() {
     let base = dev.url.trim_end_matches('/').to_owned();
 
     std::fs::write(folder.path().join("orfa.yaml"), "routes: nonsense\n").expect("written");
-    dev.line("the previous config stays in force").await;
+    dev.line("the previous config stays active").await;
     let answer = http::request("GET", &format!("{base}/one/echo"), &[], "").await.expect("an answer");
     assert_eq!(answer.status, 200);
 }
@@ -100,7 +100,7 @@ async fn reloads_a_first_query_route_and_lists_settings_that_need_a_restart() {
     let query = "routes: [{ path: /query, query: { services: [up], limits: { cpu: 777ms } } }]";
     let query = format!("services: {{ up: {{ url: '{}' }} }}\n{query}\n", upstream.url());
     std::fs::write(&file, &query).expect("written");
-    dev.line("the config has changed and is in force").await;
+    dev.line("the config has changed and is active").await;
     let typed = [("content-type", "text/javascript")];
     let program = "export default async (_, { up }) => (await up.get('/json')).length";
     let answer = http::request("POST", &format!("{base}/query"), &typed, program).await.expect("an answer");
@@ -109,6 +109,6 @@ async fn reloads_a_first_query_route_and_lists_settings_that_need_a_restart() {
     assert!(line.contains(" of 777"), "{line}");
 
     std::fs::write(&file, format!("{query}runtime: {{ instances: 7 }}\n")).expect("written");
-    dev.line("the config has changed and is in force").await;
+    dev.line("the config has changed and is active").await;
     assert!(dev.line("  except ").await.contains("`runtime`"));
 }

@@ -122,13 +122,13 @@ impl Served {
     pub(crate) async fn reload(&self, routes: &str) {
         self.write("orfa.yaml", &self.config(routes));
         self.gateway.ask_to_reload();
-        self.gateway.logged(|line| line.contains("is in force")).await.expect("a line");
+        self.gateway.logged(|line| line.contains("is active")).await.expect("a line");
     }
 
     /// Asks for a reload of files with a mistake, and waits until it is refused.
     pub(crate) async fn refuse_reload(&self) {
         self.gateway.ask_to_reload();
-        self.gateway.logged(|line| line.contains("stays in force")).await.expect("a line");
+        self.gateway.logged(|line| line.contains("stays active")).await.expect("a line");
     }
 
     /// Runs `orfa check`. Returns whether it succeeded, and its standard error output.

@@ -10,9 +10,9 @@ const PROGRAM: &str = "globalThis.runs = 0; export default () => ++globalThis.ru
 const OTHER: &str = "export default () => 'other'";
 const ROUTES: &str = "
   - path: /query
-    query: { services: [up], modes: [code, instance], stored: [queries/*], limits: { deadline: 30s } }
+    query: { services: [up], modes: [code, instance], stored: [queries/*], limits: { timeout: 30s } }
   - path: /signed
-    query: { services: [up], programs: signed, limits: { deadline: 30s } }
+    query: { services: [up], programs: signed, limits: { timeout: 30s } }
 ";
 
 fn digest(program: &str) -> String {

@@ -95,7 +95,7 @@ async fn a_hash_names_programs_the_same_caller_has_sent() {
 
 const ROUTES: &str = "
   - path: /query
-    query: { services: [up], methods: [GET, POST], modes: [code, instance], limits: { cpu: 1s, deadline: 30s } }
+    query: { services: [up], methods: [GET, POST], modes: [code, instance], limits: { cpu: 1s, timeout: 30s } }
 callers:
   shop: { key: 'sha256:2d7378043d70770b7914bc2cc4a1b9cd0354356ad77fa9475ccb602366608f5c' }
   other: { key: 'sha256:22cfe0361107c0d46ccfbdd706d01fff4127b8fcc0bad4a2d9b9685b81d5f63d' }
@@ -148,7 +148,7 @@ async fn unknown_tokens_request_the_program_again() {
 
 #[tokio::test]
 async fn a_restart_is_warm_with_a_cache_folder() {
-    let house = House::own(&format!("{ROUTES}runtime: {{ folder: kept }}\n")).await;
+    let house = House::own(&format!("{ROUTES}runtime: {{ cache_dir: kept }}\n")).await;
     let counted = plain("", "(call $done (local.get $at) (local.get $len))");
     let c =
         build("#include <orfa.h>\nvoid orfa(const void *input, int len) { orfa_done(input, len); }").await;
@@ -189,7 +189,7 @@ async fn a_restart_is_warm_with_a_cache_folder() {
 
 #[tokio::test]
 async fn programs_sent_before_caching_was_requested_survive_a_restart() {
-    let house = House::own(&format!("{ROUTES}runtime: {{ folder: kept }}\n")).await;
+    let house = House::own(&format!("{ROUTES}runtime: {{ cache_dir: kept }}\n")).await;
     let program = Query::javascript(ADD).input(r#"{"a":1,"b":1}"#);
     assert_eq!(house.answer(program.clone()).await, "2");
     let (_, token, did) = told(&program.header("orfa-cache", "code").send(&house).await);
@@ -204,9 +204,9 @@ async fn programs_sent_before_caching_was_requested_survive_a_restart() {
 /// Regression: the size limit covered only programs in request bodies.
 #[tokio::test]
 async fn cached_programs_obey_the_size_limit_of_each_route() {
-    let small = "  - { path: /small, query: { services: [up], limits: { program: 40 } } }\n";
+    let small = "  - { path: /small, query: { services: [up], limits: { program_bytes: 40 } } }\n";
     let house =
-        House::own(&format!("\n{small}{}runtime: {{ folder: kept }}\n", ROUTES.trim_start_matches('\n')))
+        House::own(&format!("\n{small}{}runtime: {{ cache_dir: kept }}\n", ROUTES.trim_start_matches('\n')))
             .await;
     let program = format!("{ADD} // {}", "long ".repeat(20));
     let sent = Query::javascript(&program).input(r#"{"a":1,"b":1}"#).header("orfa-cache", "code");

@@ -365,8 +365,7 @@ async fn redirects_are_not_followed() {
 
 #[tokio::test]
 async fn calls_overlap() {
-    let house =
-        House::own("  - { path: /query, query: { services: [up], limits: { deadline: 60s } } }").await;
+    let house = House::own("  - { path: /query, query: { services: [up], limits: { timeout: 60s } } }").await;
     let source = r#"#include <orfa.h>
         void orfa(const void *input, int len) {
             orfa_future calls[8];
@@ -547,7 +546,7 @@ async fn bodies_of_several_mebibytes_are_copied_whole() {
     query:
       services: [up]
       methods: [GET, POST]
-      limits: { memory: 32MiB, received: 8MiB, output: 8MiB, cpu: 10s, deadline: 60s }",
+      limits: { memory: 32MiB, upstream_bytes: 8MiB, response_body: 8MiB, cpu: 10s, timeout: 60s }",
     )
     .await;
     // Increasing words are sent to a service that echoes them, read back, and returned as the answer.

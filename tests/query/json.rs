@@ -50,7 +50,7 @@ const ROUTES: &str = "
     query:
       services: [up]
       methods: [GET, POST]
-      limits: { memory: 64MiB, cpu: 20s, deadline: 60s }
+      limits: { memory: 64MiB, cpu: 20s, timeout: 60s }
 ";
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn large_arrays_behave_like_parsed_ones() {
 #[tokio::test]
 async fn members_of_many_objects_behave_like_parsed_ones_in_any_order() {
     let house = House::own(
-        "  - { path: /write, query: { services: [up], methods: [POST], limits: { cpu: 10s, deadline: 30s, memory: 64MiB } } }",
+        "  - { path: /write, query: { services: [up], methods: [POST], limits: { cpu: 10s, timeout: 30s, memory: 64MiB } } }",
     )
     .await;
     let item = |id: usize| {
@@ -441,7 +441,7 @@ async fn c_programs_read_large_responses_in_place() {
 #[tokio::test]
 async fn c_programs_read_members_of_many_items_in_any_order() {
     let house = House::own(
-        "  - { path: /query, query: { services: [up], methods: [POST], limits: { cpu: 10s, deadline: 30s } } }",
+        "  - { path: /query, query: { services: [up], methods: [POST], limits: { cpu: 10s, timeout: 30s } } }",
     )
     .await;
     let source = r#"#include <orfa.h>

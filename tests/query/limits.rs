@@ -62,7 +62,7 @@ async fn memory_held_by_the_host() {
     query:
       services: [up]
       methods: [GET, POST]
-      limits: { memory: 4MiB, received: 1GiB, cpu: 10s, deadline: 60s, output: 1GiB }",
+      limits: { memory: 4MiB, upstream_bytes: 1GiB, cpu: 10s, timeout: 60s, response_body: 1GiB }",
     )
     .await;
     let received = "export default async (_, { up }) => { const all = []; for (;;) all.push(await up.fetch('/json?n=9000')) }";
@@ -131,14 +131,14 @@ async fn output() {
 
 #[tokio::test]
 async fn deadline() {
-    let house = House::own("  - { path: /query, query: { services: [up], limits: { deadline: 2s } } }").await;
+    let house = House::own("  - { path: /query, query: { services: [up], limits: { timeout: 2s } } }").await;
     let query = Query::javascript("export default (_, { up }) => up.get('/hang')");
     exceed(&house, query, "limit-deadline", "2000 ms", "deadline=50", "50 ms").await;
 }
 
 #[tokio::test]
 async fn parallel_calls_above_the_limit_are_queued() {
-    let route = "  - { path: /query, query: { services: [up], limits: { parallel: 4, deadline: 30s } } }";
+    let route = "  - { path: /query, query: { services: [up], limits: { concurrency: 4, timeout: 30s } } }";
     let house = House::own(route).await;
     let program = "export default ({ n }, { up }) => Promise.all(Array.from({ length: n }, (_, i) => up.get('/hang', { i })))";
     let query = |n, more| {
@@ -169,7 +169,7 @@ async fn a_grant_above_the_cap_is_the_cap() {
 #[tokio::test]
 async fn other_queries_are_answered_while_programs_spin_and_hoard() {
     let route = "  - path: /query
-    query: { services: [up], limits: { cpu: 2s, deadline: 60s, memory: 64MiB } }";
+    query: { services: [up], limits: { cpu: 2s, timeout: 60s, memory: 64MiB } }";
     let house = std::sync::Arc::new(House::own(route).await);
     let spin = "export default async (_, { up }) => { await up.get('/status/200'); for (;;); }";
     let hoard = "export default async (_, { up }) => {

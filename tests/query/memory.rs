@@ -15,13 +15,13 @@ const ROUTES: &str = "
     query:
       services: [up]
       methods: [GET, POST]
-      limits: { memory: 34MiB, cpu: 20s, deadline: 60s, calls: 5000, received: 64MiB }
+      limits: { memory: 34MiB, cpu: 20s, timeout: 60s, calls: 5000, upstream_bytes: 64MiB }
   - path: /recorded
     query:
       services: [up]
       methods: [GET, POST]
       recordings: { callers: [anyone] }
-      limits: { memory: 34MiB, cpu: 20s, deadline: 60s }
+      limits: { memory: 34MiB, cpu: 20s, timeout: 60s }
 ";
 /// Grows the memory by 32 MiB and fills everything behind the first two pages with a byte. Each step fills one
 /// mebibyte, because other tasks have no turn during a single instruction.
@@ -195,7 +195,7 @@ async fn the_index_of_a_response_is_counted_while_it_is_built() {
 
 #[tokio::test]
 async fn a_disconnect_frees_the_programs_memory_and_then_its_instance() {
-    let route = "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { memory: 34MiB, cpu: 20s, deadline: 60s } } }
+    let route = "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { memory: 34MiB, cpu: 20s, timeout: 60s } } }
 runtime: { instances: 1 }";
     let house = House::own(route).await;
     let resident =

@@ -214,9 +214,11 @@ async fn debug_reports_unusable_programs_and_arguments() {
     write(folder.path(), "bad.ts", b"enum E { A }");
     for (arguments, exit, code) in [
         (&["--program", "q.js", "--out", "q"][..], 64, "nothing-to-write"),
-        (&["--program", "q.wasm", "--plain"], 64, "unknown-program"),
-        (&["--program", "gone.js", "--plain"], 64, "no-such-file"),
-        (&["--program", "gone.c", "--plain"], 64, "no-such-file"),
+        (&["--program", "q.wasm", "--no-debugger"], 64, "unknown-program"),
+        (&["--program", "gone.js", "--no-debugger"], 64, "no-such-file"),
+        (&["--program", "gone.c", "--no-debugger"], 64, "no-such-file"),
+        (&["--program", "bad.ts", "--no-debugger"], 1, "program-syntax"),
+        // The flag's name in version 0.1.
         (&["--program", "bad.ts", "--plain"], 1, "program-syntax"),
         (&["--program", "q.js", "--", "no-such-debugger"], 1, "debugger-missing"),
     ] {

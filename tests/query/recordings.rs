@@ -46,7 +46,7 @@ async fn replays_long_bodies_and_answers() {
       services: [up]
       methods: [GET, POST]
       recordings: { callers: [anyone], size: 8MiB }
-      limits: { cpu: 5s, deadline: 30s }";
+      limits: { cpu: 5s, timeout: 30s }";
     let house = House::own(routes).await;
     let program = "export default async (_, { up }) => {
   const answer = await up.fetch('/body', { method: 'POST', body: 'é\\n'.repeat(100000) });

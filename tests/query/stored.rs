@@ -7,9 +7,9 @@ use crate::support::{House, Query, problem};
 
 const ROUTES: &str = "
   - path: /query
-    query: { services: [up], methods: [GET, POST], stored: [./queries/*, ./queries/old/*], limits: { deadline: 30s } }
+    query: { services: [up], methods: [GET, POST], stored: [./queries/*, ./queries/old/*], limits: { timeout: 30s } }
   - path: /only
-    query: { services: [up], programs: stored, stored: [queries/echo.js], limits: { deadline: 30s } }
+    query: { services: [up], programs: stored, stored: [queries/echo.js], limits: { timeout: 30s } }
 ";
 const ECHO: &str = "export default (input) => input";
 const OLD: &str = "export default () => 'as it was'";
@@ -123,7 +123,7 @@ async fn a_reload_adds_programs_of_new_files() {
     let house = House::own_with(ROUTES, FILES).await;
     house.gateway.rewrite("queries/late.js", "export default () => 'late'");
     house.gateway.ask_to_reload();
-    house.gateway.logged(|line| line.contains("is in force")).await.expect("a reload");
+    house.gateway.logged(|line| line.contains("is active")).await.expect("a reload");
     assert_eq!(house.answer(get("/query/late")).await, "late");
 }
 

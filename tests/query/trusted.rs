@@ -41,9 +41,9 @@ fn routes(trust: &str) -> String {
     format!(
         "
   - path: /query
-    query: {{ services: [up, guarded], methods: [GET, POST], modes: [code, instance], limits: {{ deadline: 30s }} }}
+    query: {{ services: [up, guarded], methods: [GET, POST], modes: [code, instance], limits: {{ timeout: 30s }} }}
   - path: /signed
-    query: {{ services: [up, guarded], methods: [GET, POST], programs: signed, limits: {{ deadline: 30s }} }}
+    query: {{ services: [up, guarded], methods: [GET, POST], programs: signed, limits: {{ timeout: 30s }} }}
 callers:
   shop: {{ key: 'sha256:2d7378043d70770b7914bc2cc4a1b9cd0354356ad77fa9475ccb602366608f5c' }}
   other: {{ key: 'sha256:22cfe0361107c0d46ccfbdd706d01fff4127b8fcc0bad4a2d9b9685b81d5f63d' }}
@@ -181,10 +181,10 @@ async fn an_expired_key_revokes_its_tokens() {
     assert_eq!(named.clone().send(&house).await.status, 200);
     let config = std::fs::read_to_string(house.gateway.directory().join("orfa.yaml")).expect("the config");
 
-    let over = config.replace("    public:", "    expires: 2020-01-01\n    public:");
+    let over = config.replace("    public_key:", "    expires: 2020-01-01\n    public_key:");
     house.gateway.rewrite("orfa.yaml", &over);
     house.gateway.ask_to_reload();
-    house.gateway.logged(|line| line.contains("is in force")).await.expect("a reload");
+    house.gateway.logged(|line| line.contains("is active")).await.expect("a reload");
     problem(&named.clone().send(&house).await, 409, "program-token-revoked");
     let again = Query::javascript(PROGRAM).header("orfa-trust", &signed);
     problem(&again.send(&house).await, 403, "trust-key-expired");
@@ -229,7 +229,7 @@ async fn keys_are_not_overwritten_and_invalid_ones_are_reported() {
     assert_eq!(again.status.code(), Some(1), "{}", String::from_utf8_lossy(&again.stderr));
 
     let text = "services: { up: { url: http://127.0.0.1:1 } }\nroutes: [{ path: /query, query: { services: [up] } }]\n\
-                trust: { a: { public: AAAA }, b: { public: AAAA, expires: tomorrow } }\n";
+                trust: { a: { public_key: AAAA }, b: { public_key: AAAA, expires: tomorrow } }\n";
     std::fs::write(folder.path().join("orfa.yaml"), text).expect("written");
     let mut check = Command::new(crate::orfa());
     let checked = check.args(["check"]).current_dir(folder.path()).output().await;

@@ -80,7 +80,8 @@ async fn gigabyte_bodies_are_cut_off() {
 #[tokio::test]
 async fn a_body_above_the_limit_closes_its_connection() {
     let house =
-        House::own("  - { path: /query, query: { services: [up], limits: { received: 64KiB } } }").await;
+        House::own("  - { path: /query, query: { services: [up], limits: { upstream_bytes: 64KiB } } }")
+            .await;
     let query = Query::javascript("export default (_, { up }) => up.get('/gigabyte')");
     house.refuse(query, 422, "limit-received").await;
     house.upstream.closed("/gigabyte").await;
@@ -89,7 +90,7 @@ async fn a_body_above_the_limit_closes_its_connection() {
 #[tokio::test]
 async fn a_disconnect_cancels_upstream_calls() {
     let house = House::own(
-        "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { deadline: 60s } } }",
+        "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { timeout: 60s } } }",
     )
     .await;
     let query = Query::javascript("export default (_, { up }) => up.get('/hang')");
@@ -104,7 +105,7 @@ async fn a_disconnect_cancels_upstream_calls() {
 
 #[tokio::test]
 async fn a_disconnect_cancels_queued_calls() {
-    let route = "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { parallel: 1, deadline: 60s } } }";
+    let route = "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { concurrency: 1, timeout: 60s } } }";
     let house = House::own(route).await;
     let query = "export default (_, { up }) => Promise.all([up.post('/hang', 1), up.post('/hang', 2)])";
     let query = Query::javascript(query);
@@ -120,7 +121,7 @@ async fn a_disconnect_cancels_queued_calls() {
 
 #[tokio::test]
 async fn a_disconnect_stops_a_spinning_program() {
-    let route = "  - { path: /query, query: { services: [up], limits: { cpu: 60s, deadline: 120s } } }";
+    let route = "  - { path: /query, query: { services: [up], limits: { cpu: 60s, timeout: 120s } } }";
     let house = House::own(route).await;
     let spin = "export default async (_, { up }) => { await up.get('/status/200'); for (;;); }";
     let spin = Query::javascript(spin);
@@ -134,7 +135,7 @@ async fn a_disconnect_stops_a_spinning_program() {
 
 #[tokio::test]
 async fn an_unfinished_request_ends_at_the_deadline() {
-    let house = House::own("  - { path: /query, query: { services: [up], limits: { deadline: 1s } } }").await;
+    let house = House::own("  - { path: /query, query: { services: [up], limits: { timeout: 1s } } }").await;
     let mut stream = begin(&house).await;
     let mut answer = String::new();
     // A reset may follow the answer.
@@ -228,7 +229,7 @@ async fn a_trapped_run_reports_its_unsafe_calls() {
 #[tokio::test]
 async fn unsafe_calls_are_awaited_and_reads_are_cancelled() {
     let house = House::own(
-        "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { deadline: 60s } } }",
+        "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { timeout: 60s } } }",
     )
     .await;
     let source = "export default (_, { up }) => { up.post('/echo?written'); up.get('/hang'); return 'done' }";
@@ -324,7 +325,7 @@ async fn many_clients_at_once() {
 #[tokio::test]
 async fn runs_queue_for_a_full_pool_until_their_deadline() {
     let house = House::own(
-        "  - { path: /query, query: { services: [up], limits: { deadline: 60s } } }
+        "  - { path: /query, query: { services: [up], limits: { timeout: 60s } } }
 runtime: { instances: 1 }",
     )
     .await;
@@ -345,7 +346,7 @@ runtime: { instances: 1 }",
 #[tokio::test]
 async fn a_client_with_many_slow_runs_leaves_slots_to_others() {
     let house = House::own(
-        "  - { path: /query, query: { services: [up], limits: { deadline: 60s } } }
+        "  - { path: /query, query: { services: [up], limits: { timeout: 60s } } }
 callers: { shop: { key: 'sha256:2d7378043d70770b7914bc2cc4a1b9cd0354356ad77fa9475ccb602366608f5c' } }
 rights: { anonymous: {}, shop: {} }
 runtime: { instances: 2 }",

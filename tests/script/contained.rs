@@ -33,7 +33,7 @@ async fn bad() -> Served {
 
 /// Like `bad`, with this time limit for each run.
 async fn within(wall: &str) -> Served {
-    let options = format!("limits: {{ time: 300ms, wall: {wall}, calls: 100 }}, resources: {{ most: 50 }}");
+    let options = format!("limits: {{ cpu: 300ms, timeout: {wall}, calls: 100 }}, resources: {{ max: 50 }}");
     Served::with(BAD, &options, "scripts: { internal_calls: 200 }").await
 }
 
@@ -60,8 +60,7 @@ async fn rule_13_a_second_answer_is_logged_with_its_location() {
 
 #[tokio::test]
 async fn a_routes_deadline_limits_its_script() {
-    let route =
-        "  - { path: '/s/*', script: { file: shop.sjs, limits: { wall: 30s } }, limits: { deadline: 3s } }\n";
+    let route = "  - { path: '/s/*', script: { file: shop.sjs, limits: { timeout: 30s } }, limits: { timeout: 3s } }\n";
     let served = Served::at(BAD, route, "").await;
     let (waited, _) = tokio::join!(served.refused("GET", "/waits"), served.upstream.seen("/hang"));
     assert_eq!(waited, (504, "script-deadline".into()));

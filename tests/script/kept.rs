@@ -102,7 +102,7 @@ async fn shutdown_waits_for_handlers_that_continue_after_their_answer() {
 async fn a_second_signal_does_not_wait_for_handlers() {
     let script =
         "service s { res '/work' on POST { respond 'begun'; res never = 'http://up/hang'; never.get() } }";
-    let mut served = Served::with(script, "limits: { wall: 10m }", "").await;
+    let mut served = Served::with(script, "limits: { timeout: 10m }", "").await;
     assert_eq!(served.ask("POST", "/work").await.text(), "begun");
     served.gateway.ask_to_end();
     served.gateway.logged(|line| line.contains("draining")).await.expect("a line");

@@ -30,7 +30,7 @@ async fn a_script_with_errors_is_logged_and_the_previous_one_stays_in_force() {
     );
     let line = served.gateway.logged(|line| line.contains("shop.sjs:4:")).await.expect("a line");
     assert!(line.contains("s-get-writes"), "{line}");
-    served.gateway.logged(|line| line.contains("stays in force")).await.expect("a line");
+    served.gateway.logged(|line| line.contains("stays active")).await.expect("a line");
     assert_eq!(served.get("/version").await, "one");
     served.gateway.rewrite("shop.sjs", &counter("three"));
     served.comes_to("/version", "three").await;
@@ -41,7 +41,7 @@ async fn a_script_that_fails_to_load_leaves_the_previous_one_in_force() {
     let served = Served::by(&counter("one")).await;
     assert_eq!(served.get("/version").await, "one");
     served.gateway.rewrite("shop.sjs", &format!("const oops = missing()\n{}", counter("two")));
-    let line = served.gateway.logged(|line| line.contains("can't be put in force")).await.expect("a line");
+    let line = served.gateway.logged(|line| line.contains("can't be activated")).await.expect("a line");
     assert!(line.contains("shop.sjs:1:14: ReferenceError: missing is not defined"), "{line}");
     assert_eq!(served.get("/version").await, "one");
 }
@@ -66,12 +66,12 @@ async fn a_changed_module_that_a_script_imports_comes_into_force() {
 #[tokio::test]
 async fn a_changed_cap_of_resources_comes_into_force_with_the_same_script() {
     let script = "service lists {\n  res '/lists' on POST {\n    res '/lists/' + query.id on GET { respond query.id }\n  }\n}\n";
-    let served = Served::with(script, "resources: { most: 1 }", "").await;
+    let served = Served::with(script, "resources: { max: 1 }", "").await;
     assert_eq!(served.ask("POST", "/lists?id=1").await.status, 204);
     let full = served.refused("POST", "/lists?id=2").await;
     assert_eq!(full, (503, "state-resources-full".into()));
     let config = std::fs::read_to_string(served.gateway.directory().join("orfa.yaml")).expect("a config");
-    served.gateway.rewrite("orfa.yaml", &config.replace("most: 1", "most: 2"));
+    served.gateway.rewrite("orfa.yaml", &config.replace("max: 1", "max: 2"));
     let made = async { while served.ask("POST", "/lists?id=2").await.status != 204 {} };
     testkit::patiently("the higher cap in force", made).await;
     assert_eq!(served.refused("POST", "/lists?id=3").await.1, "state-resources-full");

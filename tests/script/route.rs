@@ -65,7 +65,7 @@ async fn the_catalogue_lists_static_resources_and_their_methods() {
 #[tokio::test]
 async fn readyz_waits_until_each_script_is_in_force_and_gives_the_reason() {
     let served = Served::by(&format!("const oops = missing()\n{SHOP}")).await;
-    served.gateway.logged(|line| line.contains("can't be put in force")).await.expect("a line");
+    served.gateway.logged(|line| line.contains("can't be activated")).await.expect("a line");
     let admin = admin(&served.gateway).await;
     let ready = async || {
         let answer = http::request("GET", &format!("{admin}/readyz"), &[], "").await.expect("an answer");
@@ -80,7 +80,7 @@ async fn readyz_waits_until_each_script_is_in_force_and_gives_the_reason() {
     served.comes_to("/things", "[]").await;
     assert_eq!(ready().await, (200, json!({ "status": "ready" })));
     served.gateway.rewrite("shop.sjs", &format!("const oops = missing()\n{SHOP}"));
-    let twice = served.gateway.logged(|line| line.contains("the previous one remains in force")).await;
+    let twice = served.gateway.logged(|line| line.contains("the previous one remains active")).await;
     twice.expect("a line");
     assert_eq!(ready().await.0, 200, "the previous script answers");
 }
@@ -139,7 +139,7 @@ async fn foreign_origins_write_nothing() {
 
 #[tokio::test]
 async fn rejects_bodies_above_the_scripts_limit() {
-    let route = "  - { path: '/s/*', script: { file: shop.sjs, limits: { body: 1KiB } } }\n";
+    let route = "  - { path: '/s/*', script: { file: shop.sjs, limits: { request_body: 1KiB } } }\n";
     let served = Served::at(SHOP, route, "").await;
     let answer = served.send("POST", "/things", &[], vec![b'x'; 2048]).await;
     assert_eq!((answer.status.as_u16(), &answer.json()["code"]), (413, &"body-too-large".into()));

@@ -142,7 +142,7 @@ async fn orfa_check_compiles_a_configs_scripts_without_side_effects() {
     std::fs::write(folder.path().join("orfa.yaml"), config).expect("written");
     let (output, _, err) = run(folder.path(), &["check"]).await;
     assert_eq!(output.status.code(), Some(64));
-    assert!(err.contains("shop.sjs:3:21: ") && err.contains("the config has 2 mistakes"), "{err}");
+    assert!(err.contains("shop.sjs:3:21: ") && err.contains("the config has 2 errors"), "{err}");
     std::fs::write(folder.path().join("shop.sjs"), SHOP).expect("written");
     let (output, out, err) = run(folder.path(), &["check"]).await;
     assert_eq!((output.status.code(), &*out), (Some(0), "ok: 0 services, 1 route\n"), "{err}");

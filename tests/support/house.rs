@@ -20,18 +20,18 @@ const ROUTES: &str = "
   - path: /query
     query:
       services: [up, impatient, dead, guarded]
-      limits: { cpu: 300ms, deadline: 30s, memory: 16MiB, calls: 20, parallel: 4, received: 64KiB,
-                output: 32KiB, program: 16KiB, body: 64KiB }
+      limits: { cpu: 300ms, timeout: 30s, memory: 16MiB, calls: 20, concurrency: 4, upstream_bytes: 64KiB,
+                response_body: 32KiB, program_bytes: 16KiB, request_body: 64KiB }
   - path: /write
     query:
       services: [up, impatient, dead, guarded]
       methods: [GET, POST, DELETE]
-      limits: { deadline: 30s, parallel: 4 }
+      limits: { timeout: 30s, concurrency: 4 }
   - path: /recorded
     query:
       services: [up, impatient, dead, guarded]
       methods: [GET, HEAD, POST]
-      limits: { cpu: 300ms, deadline: 30s, calls: 20, parallel: 4, received: 64KiB, output: 32KiB }
+      limits: { cpu: 300ms, timeout: 30s, calls: 20, concurrency: 4, upstream_bytes: 64KiB, response_body: 32KiB }
       recordings: { callers: [anyone], size: 32KiB }
   - path: /shop
     cors: { origins: [https://shop.example.org] }

@@ -34,9 +34,9 @@ impl Recorded {
         replay(&self.bytes, file, program).await
     }
 
-    /// Runs the program natively with `orfa query debug --plain`.
+    /// Runs the program natively with `orfa query debug --no-debugger`.
     pub(crate) async fn natively(&self, file: &str, program: &[u8]) -> Output {
-        query(&["debug", "--plain"], &self.bytes, file, program).await
+        query(&["debug", "--no-debugger"], &self.bytes, file, program).await
     }
 
     /// Whether the recorded answer consists of these bytes.

@@ -37,7 +37,7 @@ services:
       services: [profile, catalog, order]
       methods: [GET, POST]
       modes: [code, instance]
-      limits: {{ cpu: {CPU_LIMIT_MS}ms, deadline: 2s, memory: 16MiB, calls: 200, parallel: 32, output: 4MiB }}
+      limits: {{ cpu: {CPU_LIMIT_MS}ms, timeout: 2s, memory: 16MiB, calls: 200, concurrency: 32, response_body: 4MiB }}
   - {{ path: \"/shop/*\", script: '{}' }}
   - {{ path: \"/market/orders\", aggregate: '{}' }}
   - {{ path: /graphql, graphql: {{ services: [profile, catalog, order], links: '{}', mutations: true }} }}

@@ -94,9 +94,9 @@ impl Aggregate {
     ) -> BoxFuture<'static, Result<Response<Body>, Box<dyn Problem>>> {
         let limits = &self.plan.limits;
         let (started, deadline) = (seen.budget.started, seen.budget.deadline);
-        let time = limits.deadline.0.min(deadline.saturating_duration_since(started));
-        let parallel = limits.parallel as usize;
-        let budget = Budget::since(started, time, limits.calls, limits.received.0, parallel);
+        let time = limits.timeout.0.min(deadline.saturating_duration_since(started));
+        let concurrency = limits.concurrency as usize;
+        let budget = Budget::since(started, time, limits.calls, limits.upstream_bytes.0, concurrency);
         let budget = Arc::new(budget.part_of(&seen.budget));
         let request_budget = Arc::clone(&seen.budget);
         let call = Call { budget: Arc::clone(&budget), ..seen };
@@ -160,7 +160,7 @@ impl Aggregate {
             }
         };
         // The texts that services sent, and the tree.
-        let texts = self.plan.limits.received.0.saturating_sub(budget.received_left());
+        let texts = self.plan.limits.upstream_bytes.0.saturating_sub(budget.received_left());
         let tree = left.saturating_sub(known.memory.left());
         let sources = texts.saturating_add(tree as u64);
         answer::note_held(&mut response, &self.plan, (!is_written).then_some(sources));
@@ -182,7 +182,7 @@ impl Aggregate {
     }
 
     async fn read(&self, body: Body, deadline: Instant) -> Result<Bytes, AggregateError> {
-        let read = pin!(read_within(body, self.plan.limits.body.0));
+        let read = pin!(read_within(body, self.plan.limits.request_body.0));
         by(deadline, read).await.ok_or(BodyDeadlineExceeded)?.map_err(|error| match error {
             ReadBodyError::TooLarge(limit) => AggregateError::BodySize(limit),
             ReadBodyError::Broken(_) => AggregateError::BodyBroken,

@@ -35,15 +35,15 @@ pub struct LimitsConfig {
     pub calls: u32,
     /// The maximum number of concurrent upstream calls. Further calls wait.
     #[schemars(range(min = 1))]
-    pub parallel: u32,
+    pub concurrency: u32,
     /// The maximum number of distinct calls of one `each`.
     pub fan_out: u32,
     /// The maximum number of bytes received from services.
-    pub received: Bytes,
+    pub upstream_bytes: Bytes,
     /// The maximum time from the beginning of the request to the beginning of the response.
-    pub deadline: Duration,
+    pub timeout: Duration,
     /// The maximum size of the request body.
-    pub body: Bytes,
+    pub request_body: Bytes,
     /// The maximum size of the response body.
     pub response_body: Bytes,
     /// The maximum memory of a request, apart from the responses of services: their indexes, and the composed
@@ -55,11 +55,11 @@ impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
             calls: 500,
-            parallel: 16,
+            concurrency: 16,
             fan_out: 200,
-            received: Bytes::mib(64),
-            deadline: Duration::from_secs(10),
-            body: Bytes::mib(1),
+            upstream_bytes: Bytes::mib(64),
+            timeout: Duration::from_secs(10),
+            request_body: Bytes::mib(1),
             response_body: Bytes::mib(64),
             memory: Bytes::mib(128),
         }

@@ -27,7 +27,7 @@ pub struct Declaration {
     /// The response: the name of a part, a list of names, or a merge of parts. Default: an object with all
     /// parts that are not joined into another one.
     #[serde(default)]
-    pub answer: Option<Answer>,
+    pub response: Option<Answer>,
     /// Make the calls sequentially, in the order of the parts. Required for several unsafe calls.
     #[serde(default)]
     pub sequential: bool,
@@ -44,9 +44,9 @@ pub struct Input {
     /// The type.
     #[serde(rename = "type")]
     pub kind: InputType,
-    /// The type of a list's items. Default: `string`.
+    /// The type of an array's items. Default: `string`.
     #[serde(default)]
-    pub of: Option<InputType>,
+    pub items: Option<InputType>,
     /// The location. Default: the path, if the route's path contains `{NAME}`, otherwise the query.
     #[serde(default, rename = "in")]
     pub place: Option<InputPlace>,
@@ -66,11 +66,11 @@ pub struct Input {
     #[serde(default)]
     pub maximum: Option<f64>,
     /// The allowed values. Default: all values of the type.
-    #[serde(default)]
+    #[serde(default, rename = "enum")]
     pub values: Vec<Value>,
-    /// The maximum number of bytes of a text, or of items of a list. Default: 1000.
+    /// The maximum number of bytes of a text, or of items of an array. Default: 1000.
     #[serde(default)]
-    pub longest: Option<usize>,
+    pub max_length: Option<usize>,
     /// A description for the gateway's OpenAPI document.
     #[serde(default)]
     pub description: String,
@@ -89,7 +89,7 @@ pub enum InputType {
     /// A text.
     String,
     /// Several values, separated by commas or as a repeated parameter.
-    List,
+    Array,
 }
 
 /// The location of an input.

@@ -16,7 +16,7 @@ pub struct Explanation {
     /// The calls. Those of the same wave run concurrently.
     pub steps: Vec<Step>,
     /// A description of the response.
-    pub answer: String,
+    pub response: String,
     /// A description of the limits of a request.
     pub limits: String,
 }
@@ -61,10 +61,10 @@ impl Aggregate {
             request: format!("{} {}", self.methods(), self.path),
             inputs: plan.inputs.all.iter().map(input).collect(),
             steps: order.into_iter().map(|part| self.step(part, waves[part])).collect(),
-            answer: self.shape(),
+            response: self.shape(),
             limits: format!(
                 "at most {} calls, {} at once, {} from services, {}",
-                limits.calls, limits.parallel, limits.received, limits.deadline
+                limits.calls, limits.concurrency, limits.upstream_bytes, limits.timeout
             ),
         }
     }
@@ -98,20 +98,20 @@ impl Aggregate {
             Some(Over::Part(part, _)) => self.name(*part),
             Some(Over::Input(input)) => self.plan.inputs.all.get(*input).map_or("", |input| &input.name),
         };
-        let (most, parallel) = (limits.fan_out.min(limits.calls), self.plan.parallel);
+        let (most, concurrency) = (limits.fan_out.min(limits.calls), self.plan.concurrency);
         let once = if is_safe(&part.method) { ", equal ones once" } else { "" };
         let several = match part.url.slots().any(|slot| self.is_list(slot)) {
-            true => ", several for a long list",
+            true => ", several for a long array",
             false => "",
         };
-        format!("a call for each of {over}{several}{once}: at most {most}, {parallel} at once")
+        format!("a call for each of {over}{several}{once}: at most {most}, {concurrency} at once")
     }
 
     fn is_list(&self, slot: &crate::template::Slot) -> bool {
         match &slot.source {
             crate::template::Source::Input(input) => {
                 let input = self.plan.inputs.all.get(*input);
-                input.is_some_and(|input| input.declared.kind == crate::declaration::InputType::List)
+                input.is_some_and(|input| input.declared.kind == crate::declaration::InputType::Array)
             }
             source => source.is_many(),
         }
@@ -120,7 +120,7 @@ impl Aggregate {
     fn goes(&self, part: &Part, target: &Target) -> String {
         let into = format!("into {} as `{}`", self.name(target.part), target.name);
         match &part.joins {
-            Some(joins) if joins.one == One::Only(false) => format!("{into}, a list by {}", joins.on),
+            Some(joins) if joins.one == One::Only(false) => format!("{into}, an array by {}", joins.on),
             Some(joins) => format!("{into}, by {}", joins.on),
             None => into,
         }
@@ -180,7 +180,7 @@ impl fmt::Display for Explanation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(out, "{}", self.request)?;
         if !self.inputs.is_empty() {
-            writeln!(out, "  takes {}", self.inputs.join("; "))?;
+            writeln!(out, "  inputs {}", self.inputs.join("; "))?;
         }
         let width = self.steps.iter().map(|step| step.part.len()).max().unwrap_or(0);
         let mut wave = 0;
@@ -193,7 +193,7 @@ impl fmt::Display for Explanation {
             notes.extend((step.fails != "required").then(|| step.fails.to_owned()));
             writeln!(out, "     {:width$}  {}", "", notes.join("; "))?;
         }
-        writeln!(out, "  answers {}", self.answer)?;
+        writeln!(out, "  response {}", self.response)?;
         writeln!(out, "  {}", self.limits)
     }
 }

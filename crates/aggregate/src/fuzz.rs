@@ -136,7 +136,7 @@ const DECLARED: &[&str] = &[
     r#"{"parts":{"a":{"get":"profile/a","at":"/items","fields":["id","a"]},
         "b":{"get":"order/b/{each.id}","each":"a","optional":true},
         "c":{"get":"catalog/c?x={$.a[0].id}","optional":true,"default":[]}}}"#,
-    r#"{"parts":{"a":{"get":"profile/a"},"b":{"get":"order/b"}},"answer":{"merge":["a","b"],"conflict":"last"}}"#,
+    r#"{"parts":{"a":{"get":"profile/a"},"b":{"get":"order/b"}},"response":{"merge":["a","b"],"conflict":"last"}}"#,
     r#"{"parts":{"a":{"get":"profile/a"},
         "b":{"get":"order/b","join":{"into":"$.a.items","on":"ids[*] = id","as":"rows","text":true}},
         "c":{"get":"catalog/c","join":{"into":"b","on":"id = a","missing":"error"},"optional":true}}}"#,
@@ -144,8 +144,8 @@ const DECLARED: &[&str] = &[
         "b":{"post":"order/b","body":{"all":"{$.a[*].id}","one":"{$.a[0]}","text":"x{$.a[0].id}y"},"headers":{"x-y":"{$.a[0].id}"},"optional":true}},
         "partial":203}"#,
     r#"{"parts":{"a":{"get":"profile/a"},
-        "b":{"get":"order/b/{each.id}","each":"$.a.items","apart":true,"fields":{"town":".a.id","x":".id"}}},"answer":"b"}"#,
-    r#"{"parts":{"a":{"get":"profile/a"},"b":{"get":"order/b"},"c":{"get":"catalog/c"}},"answer":["c","a"]}"#,
+        "b":{"get":"order/b/{each.id}","each":"$.a.items","apart":true,"fields":{"town":".a.id","x":".id"}}},"response":"b"}"#,
+    r#"{"parts":{"a":{"get":"profile/a"},"b":{"get":"order/b"},"c":{"get":"catalog/c"}},"response":["c","a"]}"#,
 ];
 /// The members that the declarations refer to.
 const MEMBERS: generate::Names<'static> = generate::Names(&["id", "a", "items", "ids", "b", "rows"]);
@@ -165,7 +165,7 @@ fn any_upstream_responses_give_a_bounded_response_or_a_problem() {
     let limits = LimitsConfig {
         calls: 100,
         fan_out: 50,
-        received: Bytes::mib(4),
+        upstream_bytes: Bytes::mib(4),
         response_body: Bytes::mib(1),
         memory: Bytes::mib(4),
         ..LimitsConfig::default()

@@ -26,7 +26,7 @@ pub(crate) struct Input {
     pub(crate) name: Box<str>,
     pub(crate) place: Place,
     pub(crate) declared: declaration::Input,
-    /// The type of the items. For a type other than a list, the type of the value.
+    /// The type of the items. For a type other than an array, the type of the value.
     pub(crate) item: InputType,
     default: Option<Value>,
     values: Vec<String>,
@@ -144,8 +144,8 @@ impl Input {
                 (default, _) => Ok(default.clone()),
             };
         }
-        let is_list = self.declared.kind == InputType::List;
-        let longest = self.declared.longest.unwrap_or(LONGEST);
+        let is_list = self.declared.kind == InputType::Array;
+        let longest = self.declared.max_length.unwrap_or(LONGEST);
         let texts: Vec<String> = match is_list {
             true => texts
                 .iter()
@@ -176,7 +176,7 @@ impl Input {
             InputType::Boolean if !matches!(text, "true" | "false") => {
                 return Err("be `true` or `false`".to_owned());
             }
-            InputType::String | InputType::List if text.len() > longest => {
+            InputType::String | InputType::Array if text.len() > longest => {
                 return Err(format!("have at most {longest} bytes"));
             }
             InputType::Integer | InputType::Number => text.parse::<f64>().ok(),
@@ -247,14 +247,14 @@ fn read(name: &str, declared: &declaration::Input, segments: &[Segment], mistake
     let mut wrong = |member: &str, message: &str, hint: &str| {
         mistakes.add(Kind::Input, format!("{place}/{member}"), message, hint);
     };
-    if declared.of.is_some() && declared.kind != InputType::List {
-        wrong("of", "only a list has items", "leave `of` out, or write `type: list`");
+    if declared.items.is_some() && declared.kind != InputType::Array {
+        wrong("items", "only an array has items", "leave `items` out, or write `type: array`");
     }
-    if declared.of == Some(InputType::List) {
-        wrong("of", "the items of a list can't be lists", "write their type: `of: integer`");
+    if declared.items == Some(InputType::Array) {
+        wrong("items", "the items of an array can't be arrays", "write their type: `items: integer`");
     }
     let item = match declared.kind {
-        InputType::List => declared.of.filter(|of| *of != InputType::List).unwrap_or(InputType::String),
+        InputType::Array => declared.items.filter(|of| *of != InputType::Array).unwrap_or(InputType::String),
         kind => kind,
     };
     let is_number = matches!(item, InputType::Integer | InputType::Number);
@@ -262,15 +262,15 @@ fn read(name: &str, declared: &declaration::Input, segments: &[Segment], mistake
         [("minimum", declared.minimum.is_some()), ("maximum", declared.maximum.is_some())]
     {
         if is_there && !is_number {
-            wrong(bound, "only numbers have bounds", "leave it out, or use `longest`");
+            wrong(bound, "only numbers have bounds", "leave it out, or use `max_length`");
         }
     }
     if declared.minimum > declared.maximum && declared.maximum.is_some() {
         wrong("minimum", "`minimum` is greater than `maximum`", "make it smaller");
     }
-    let longest = declared.longest.unwrap_or(LONGEST);
-    if declared.longest.is_some() && declared.kind != InputType::List && item != InputType::String {
-        wrong("longest", "only texts and lists have a length", "leave it out, or use `maximum`");
+    let longest = declared.max_length.unwrap_or(LONGEST);
+    if declared.max_length.is_some() && declared.kind != InputType::Array && item != InputType::String {
+        wrong("max_length", "only texts and arrays have a length", "leave it out, or use `maximum`");
     }
     let mut input = Input {
         name: name.into(),
@@ -284,7 +284,7 @@ fn read(name: &str, declared: &declaration::Input, segments: &[Segment], mistake
     for (number, value) in values.iter().enumerate() {
         if let Err(must) = input.check(value, longest) {
             wrong(
-                &format!("values/{number}"),
+                &format!("enum/{number}"),
                 &format!("no request can have this value: it must {must}"),
                 "leave it out",
             );
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn reads_inputs_from_path_query_and_headers() {
-        let declared = r#"{"id":{"type":"string"},"ids":{"type":"list","of":"integer"},"limit":{"type":"integer","default":20},
+        let declared = r#"{"id":{"type":"string"},"ids":{"type":"array","items":"integer"},"limit":{"type":"integer","default":20},
             "tenant":{"type":"string","in":"header","name":"x-tenant"},"page":{"type":"integer"}}"#;
         let values = read(declared, "/a/{id}/b", "/a/caf%C3%A9/b?ids=1,2&ids=3&other=x").unwrap();
         assert_eq!(texts(values), [vec!["café"], vec!["1", "2", "3"], vec!["20"], vec!["acme"], vec![]]);
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn decodes_names_and_values_of_parameters() {
-        let declared = r#"{"ab":{"type":"list","name":"a b"},"x":{"type":"string"}}"#;
+        let declared = r#"{"ab":{"type":"array","name":"a b"},"x":{"type":"string"}}"#;
         let target = "/a?a+b=1+2&a%20b=%2B&%61%20b=%2&a%2Bb=4&A+b=5&&=6&a%20b&x=%C3%A9%ZZ+%25";
         let values = read(declared, "/a", target).unwrap();
         assert_eq!(texts(values), [vec!["1 2", "+", "%2"], vec!["é%ZZ %"]]);
@@ -393,8 +393,8 @@ mod tests {
 
     #[test]
     fn invalid_inputs_report_the_violated_requirement() {
-        let declared = r#"{"n":{"type":"integer","minimum":1,"maximum":100,"required":true},"s":{"type":"string","values":["a","b"]},
-            "x":{"type":"number"},"b":{"type":"boolean"},"t":{"type":"string","longest":3}}"#;
+        let declared = r#"{"n":{"type":"integer","minimum":1,"maximum":100,"required":true},"s":{"type":"string","enum":["a","b"]},
+            "x":{"type":"number"},"b":{"type":"boolean"},"t":{"type":"string","max_length":3}}"#;
         for (query, known) in [
             ("", "the input `n` is missing from the query"),
             ("n=0", "`n` must be at least 1"),
@@ -421,15 +421,15 @@ mod tests {
             ("{}", "/a/{id}", "the route's path has `{id}`, which is not an input"),
             (r#"{"n":{"type":"integer","maximum":5,"default":6}}"#, "/a", "must be at most 5"),
             (r#"{"each":{"type":"integer"}}"#, "/a", "is not a valid name for an input"),
-            (r#"{"n":{"type":"integer","of":"string"}}"#, "/a", "only a list has items"),
-            (r#"{"n":{"type":"list","of":"list"}}"#, "/a", "can't be lists"),
+            (r#"{"n":{"type":"integer","items":"string"}}"#, "/a", "only an array has items"),
+            (r#"{"n":{"type":"array","items":"array"}}"#, "/a", "can't be arrays"),
             (r#"{"n":{"type":"integer","minimum":5,"maximum":1}}"#, "/a", "is greater than `maximum`"),
             (r#"{"n":{"type":"string","minimum":5}}"#, "/a", "only numbers have bounds"),
-            (r#"{"n":{"type":"integer","longest":5}}"#, "/a", "only texts and lists"),
+            (r#"{"n":{"type":"integer","max_length":5}}"#, "/a", "only texts and arrays"),
             (
-                r#"{"n":{"type":"integer","values":[1,"b"]}}"#,
+                r#"{"n":{"type":"integer","enum":[1,"b"]}}"#,
                 "/a",
-                "/input/n/values/1: no request can have this value",
+                "/input/n/enum/1: no request can have this value",
             ),
         ] {
             let error = read(declared, path, "/a").unwrap_err();

@@ -143,7 +143,7 @@ fn parameter(input: &Input) -> Value {
         InputType::Integer => "integer",
         InputType::Number => "number",
         InputType::Boolean => "boolean",
-        InputType::String | InputType::List => "string",
+        InputType::String | InputType::Array => "string",
     };
     schema.insert("type".to_owned(), kind(input.item).into());
     for (word, bound) in [("minimum", input.declared.minimum), ("maximum", input.declared.maximum)] {
@@ -152,11 +152,11 @@ fn parameter(input: &Input) -> Value {
     if !input.declared.values.is_empty() {
         schema.insert("enum".to_owned(), input.declared.values.clone().into());
     }
-    let longest = input.declared.longest.unwrap_or(LONGEST);
+    let longest = input.declared.max_length.unwrap_or(LONGEST);
     if input.item == InputType::String {
         schema.insert("maxLength".to_owned(), longest.into());
     }
-    let is_list = input.declared.kind == InputType::List;
+    let is_list = input.declared.kind == InputType::Array;
     let mut schema = match is_list {
         true => json!({ "type": "array", "maxItems": longest, "items": schema }),
         false => schema.into(),

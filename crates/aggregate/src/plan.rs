@@ -35,7 +35,7 @@ pub(crate) struct Plan {
     pub(crate) reads_body: bool,
     pub(crate) partial: StatusCode,
     /// The maximum number of concurrent calls.
-    pub(crate) parallel: usize,
+    pub(crate) concurrency: usize,
     pub(crate) limits: LimitsConfig,
 }
 
@@ -198,7 +198,7 @@ impl Plan {
                 method,
                 reads_body,
                 partial: partial.unwrap_or(StatusCode::OK),
-                parallel: if declared.sequential { 1 } else { ground.limits.parallel as usize },
+                concurrency: if declared.sequential { 1 } else { ground.limits.concurrency as usize },
                 limits: *ground.limits,
             }),
             _ => Err(mistakes.into_vec()),
@@ -249,11 +249,11 @@ fn shape(declared: &Declaration, names: Names<'_>, parts: &[Part], mistakes: &mu
         found.collect::<Vec<_>>().into_iter().collect::<Option<Vec<usize>>>()
     };
     let keyed = |parts: &[usize]| parts.iter().map(|part| (quoted(names.parts[*part]), *part)).collect();
-    let shape = match &declared.answer {
-        Some(Answer::Part(name)) => Shape::Part(find("/answer".into(), name)?),
-        Some(Answer::Parts(list)) => Shape::Parts(keyed(&numbered(list, "/answer", &mut find)?)),
+    let shape = match &declared.response {
+        Some(Answer::Part(name)) => Shape::Part(find("/response".into(), name)?),
+        Some(Answer::Parts(list)) => Shape::Parts(keyed(&numbered(list, "/response", &mut find)?)),
         Some(Answer::Merged(merged)) => {
-            Shape::Merged(numbered(&merged.merge, "/answer/merge", &mut find)?, merged.conflict)
+            Shape::Merged(numbered(&merged.merge, "/response/merge", &mut find)?, merged.conflict)
         }
         None => {
             let own: Vec<usize> =
@@ -262,18 +262,18 @@ fn shape(declared: &Declaration, names: Names<'_>, parts: &[Part], mistakes: &mu
         }
     };
     if let Shape::Parts(list) = &shape {
-        if list.is_empty() && declared.answer.is_some() {
-            mistakes.add(Kind::Answer, "/answer", "no part is named", "name the parts of the answer");
+        if list.is_empty() && declared.response.is_some() {
+            mistakes.add(Kind::Answer, "/response", "no part is named", "name the parts of the response");
         }
         for (place, (name, part)) in list.iter().enumerate() {
             if list[..place].iter().any(|(before, _)| before == name) {
                 let message = format!("the part `{}` occurs twice", names.parts[*part]);
-                mistakes.add(Kind::Answer, format!("/answer/{place}"), message, "name it once");
+                mistakes.add(Kind::Answer, format!("/response/{place}"), message, "name it once");
             }
         }
         if list.iter().any(|(_, part)| names.parts[*part] == ERRORS) {
             let message =
-                "a part of the answer can't be called `errors`: failed parts are listed under that name";
+                "a part of the response can't be called `errors`: failed parts are listed under that name";
             mistakes.add(Kind::Answer, below("/parts", ERRORS), message, "give it another name");
         }
     }

@@ -73,7 +73,7 @@ impl<'a> Run<'a> {
         let deadline = self.calls.call().budget.deadline;
         let work = timeout_at(deadline.into(), work);
         let limit = part.timeout.unwrap_or(std::time::Duration::MAX);
-        let late = || Err(Stop::Part(Reason::Time(Duration(limit.min(self.known.plan.limits.deadline.0)))));
+        let late = || Err(Stop::Part(Reason::Time(Duration(limit.min(self.known.plan.limits.timeout.0)))));
         let result =
             timeout(limit, work).await.map_or_else(|_| late(), |done| done.unwrap_or_else(|_| late()));
         let over = match result {
@@ -100,7 +100,7 @@ impl<'a> Run<'a> {
             (Some(last), false) => {
                 requests.push(last);
                 let calls = requests.into_iter().map(|request| self.call(part, request));
-                let bodies = at_once(calls, self.known.plan.parallel).await?;
+                let bodies = at_once(calls, self.known.plan.concurrency).await?;
                 offload::leave_for(work_of_texts(&bodies)).await;
                 joined(&bodies, &self.known.memory)?
             }

@@ -52,10 +52,11 @@ fn found(what: &str, config: &Path) -> anyhow::Result<Result<Ready, Vec<Mistake>
         Ok(config) => config,
         Err(mistakes) => return Ok(Err(mistakes)),
     };
-    let path = match route(&config, what) {
-        Some(path) => path,
-        None => return declared(config, Path::new(what)),
+    let (config, path) = match route(&config, what) {
+        Some(path) => (config, path),
+        None => declared(config, Path::new(what))?,
     };
+    config::warn(config.source.warnings());
     Ok(aggregates::ready(&config).and_then(|all| one(all, &path)))
 }
 
@@ -69,18 +70,16 @@ fn route(config: &Config, what: &str) -> Option<String> {
     routes.find(|(path, aggregate)| is_it(path, aggregate.file())).map(|(path, _)| path.clone())
 }
 
-/// Builds a declaration that no route of the config names, on a temporary route.
-fn declared(config: Config, file: &Path) -> anyhow::Result<Result<Ready, Vec<Mistake>>> {
+/// Adds a temporary route for a declaration that no route of the config names, and returns its path too.
+fn declared(mut config: Config, file: &Path) -> anyhow::Result<(Config, String)> {
     let Ok(here) = file.canonicalize() else {
         let message = format!("{} is neither the path of an aggregate's route nor a file", file.display());
         let hint = "name a route of the config with `aggregate:`, or its declaration";
         return Err(Complaint::usage("no-such-aggregate", message, hint).into());
     };
     let path = format!("/{}", here.file_stem().unwrap_or_default().to_string_lossy());
-    let mut config = config;
     config.routes.retain(|route| route.aggregate.is_none());
-    let config = config.with_aggregate(&path, &here)?;
-    Ok(aggregates::ready(&config).and_then(|all| one(all, &path)))
+    Ok((config.with_aggregate(&path, &here)?, path))
 }
 
 fn one(all: Vec<Ready>, path: &str) -> Result<Ready, Vec<Mistake>> {

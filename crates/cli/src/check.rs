@@ -8,7 +8,7 @@ use gateway::{BuildError, Config, Gateway};
 use crate::exit::Exit;
 use crate::{config, graphql, script, terminal, types, units};
 
-/// Report every mistake in a config with file, line, column, field and hint.
+/// Report every error in a config with file, line, column, field and hint.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The config file.
@@ -17,7 +17,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let mut config = match gateway::config::read(&arguments.config) {
+    let reading = gateway::config::read_watched(&arguments.config);
+    config::warn(&reading.warnings);
+    let mut config = match reading.config {
         Ok(config) => config,
         Err(mistakes) => return Ok(config::refuse(&mistakes)),
     };
@@ -27,7 +29,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let graphqls = gateway::graphqls::made(&config).unwrap_or_default();
     // Isolates the check from the state of a running gateway.
     let aside = tempfile::tempdir().context("no folder for state that is never used")?;
-    config.scripts.state = aside.path().to_owned();
+    config.scripts.state_dir = aside.path().to_owned();
     match Gateway::build(config) {
         Ok(_) => {
             // These findings are not mistakes of the config: it works, and affected parts are untyped.

@@ -1,5 +1,5 @@
-//! `orfa config`: the JSON Schema for editors and other tools. Also the report of config mistakes that all
-//! verbs share.
+//! `orfa config`: the JSON Schema for editors and other tools. Also the reports of config mistakes and
+//! warnings that all verbs share.
 
 use std::fmt::Write;
 
@@ -26,12 +26,26 @@ pub(crate) fn refuse(mistakes: &[Mistake]) -> Exit {
     Exit::Usage
 }
 
+/// Prints the warnings about a config on standard error.
+pub(crate) fn warn(warnings: &[Mistake]) {
+    for warning in warnings {
+        terminal::complain(&format!("warning: {warning}\n"));
+    }
+}
+
+/// Logs the warnings about a config.
+pub(crate) fn log_warnings(warnings: &[Mistake]) {
+    for warning in warnings {
+        tracing::warn!(%warning, "warning about the config");
+    }
+}
+
 /// Formats one line per mistake, and their number.
 fn list(mistakes: &[Mistake]) -> String {
     let mut text = String::new();
     for mistake in mistakes {
         let _ = writeln!(text, "{mistake}");
     }
-    let _ = writeln!(text, "the config has {}", units::count(mistakes.len(), "mistake"));
+    let _ = writeln!(text, "the config has {}", units::count(mistakes.len(), "error"));
     text
 }

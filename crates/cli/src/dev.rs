@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "NAME=URL", required_unless_present = "config")]
     services: Vec<String>,
     /// A config file, instead of services.
-    #[arg(long, value_name = "FILE", conflicts_with = "services")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "services")]
     config: Option<PathBuf>,
     /// The port on this machine [default: that of the config, or else 8080].
     #[arg(long)]
@@ -107,7 +107,7 @@ impl Dev {
             self.watch.change().await;
             match self.reload().await {
                 Ok(true) => self.watch.set(self.plan.files(&self.config)),
-                Ok(false) => terminal::say("the previous config stays in force\n"),
+                Ok(false) => terminal::say("the previous config stays active\n"),
                 Err(error) => terminal::complain(&crate::exit::describe(&error)),
             }
         }
@@ -129,7 +129,7 @@ impl Dev {
         };
         *lock(&self.caps) = plan::cpu_caps(&config);
         self.config = config;
-        terminal::say("the config has changed and is in force\n");
+        terminal::say("the config has changed and is active\n");
         // The admin listener and takeovers are irrelevant to this command.
         for field in waiting.iter().filter(|field| ["listen", "runtime"].contains(*field)) {
             terminal::say(&format!("  except `{field}`, which needs a restart\n"));

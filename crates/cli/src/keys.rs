@@ -60,7 +60,7 @@ pub(crate) fn new(arguments: &New) -> anyhow::Result<Exit> {
         "{}: the private key. Keep it secret; the config needs only this:\n",
         file.display()
     ));
-    terminal::say(&format!("trust:\n  {name}:\n    public: {public}\n"));
+    terminal::say(&format!("trust:\n  {name}:\n    public_key: {public}\n"));
     Ok(Exit::Ok)
 }
 

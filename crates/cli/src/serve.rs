@@ -28,7 +28,7 @@ use takeover::{Giver, Sockets, take};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The config file.
-    #[arg(long, value_name = "FILE", default_value = "orfa.yaml")]
+    #[arg(short, long, value_name = "FILE", default_value = "orfa.yaml")]
     config: PathBuf,
 }
 
@@ -47,6 +47,7 @@ async fn serve(file: &Path, activated: Vec<Listener>) -> anyhow::Result<Exit> {
     let mut watch = Watch::new(vec![file.to_owned()]);
     let reading = gateway::config::read_watched(file);
     watch.set(reading.files);
+    config::log_warnings(&reading.warnings);
     let config = match reading.config {
         Ok(config) => Config { launcher: Some(worker::launcher()), ..config },
         Err(mistakes) => return Ok(config::refuse(&mistakes)),

@@ -97,9 +97,9 @@ pub enum Dialect {
 #[serde(deny_unknown_fields, default)]
 pub struct FilterLimits {
     /// CPU time of one callback, accurate to two milliseconds.
-    pub time: Duration,
+    pub cpu: Duration,
     /// CPU time of starting the module, including its configuration.
-    pub start: Duration,
+    pub startup_cpu: Duration,
     /// Memory of one instance. There are at most as many instances as the gateway has threads.
     pub memory: Bytes,
     /// HTTP and gRPC calls that one request may make. Also the limit on calls in flight that belong to no
@@ -113,8 +113,8 @@ pub struct FilterLimits {
 impl Default for FilterLimits {
     fn default() -> Self {
         Self {
-            time: Duration::from_millis(5),
-            start: Duration::from_secs(2),
+            cpu: Duration::from_millis(5),
+            startup_cpu: Duration::from_secs(2),
             memory: Bytes(64 << 20),
             calls: 32,
             buffer: Bytes(1 << 20),

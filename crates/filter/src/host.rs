@@ -341,7 +341,7 @@ impl Host {
 
     /// The time limit of a callback of this context.
     pub(crate) fn time_of(&self, id: u32) -> Option<Duration> {
-        self.contexts.get(&id).map(|context| context.spec().limits.time.0)
+        self.contexts.get(&id).map(|context| context.spec().limits.cpu.0)
     }
 
     /// Adds a stream whose module has not finished with it. Returns the oldest one if there are too many.

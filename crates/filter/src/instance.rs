@@ -74,7 +74,7 @@ impl Instance {
             let turn = context.data_mut().clock.tick()?;
             Ok(UpdateDeadline::YieldCustom(1, Box::pin(turn)))
         });
-        store.data_mut().clock.arm(first.limits.start.0);
+        store.data_mut().clock.arm(first.limits.startup_cpu.0);
         store.set_epoch_deadline(1);
         store.data_mut().starting = Some(Arc::clone(first));
         let (guest, allocator) = link(&mut store, core).await?;
@@ -129,7 +129,7 @@ impl Instance {
     }
 
     async fn start_root(&mut self, id: u32, spec: &Arc<Spec>) -> Result<(), NotReady> {
-        let time = spec.limits.start.0;
+        let time = spec.limits.startup_cpu.0;
         let create = self.exports.on_context_create.as_ref();
         call(&mut self.store, id, time, "proxy_on_context_create", create, (id, 0), ())
             .await
@@ -182,7 +182,7 @@ impl Instance {
         let stream = Stream::new((id, root), spec, exchange, host.core.module.has, place);
         host.insert(id, Context::Stream(Arc::clone(&stream)));
         let create = self.exports.on_context_create.as_ref();
-        call(&mut self.store, id, spec.limits.time.0, "proxy_on_context_create", create, (id, root), ())
+        call(&mut self.store, id, spec.limits.cpu.0, "proxy_on_context_create", create, (id, root), ())
             .await?;
         Ok(stream)
     }
@@ -199,7 +199,7 @@ impl Instance {
             Side::Request => ("proxy_on_request_headers", &self.exports.on_request_headers),
             Side::Response => ("proxy_on_response_headers", &self.exports.on_response_headers),
         };
-        let (id, time) = (stream.id, stream.spec.limits.time.0);
+        let (id, time) = (stream.id, stream.spec.limits.cpu.0);
         stream.begin_callback(side, true);
         let action = match callback {
             Headers::None => return Ok(Action::Continue),
@@ -246,7 +246,7 @@ impl Instance {
         };
         let (id, callback) = (stream.id, callback.as_ref());
         stream.begin_callback(side, false);
-        let time = stream.spec.limits.time.0;
+        let time = stream.spec.limits.cpu.0;
         let action = call(&mut self.store, id, time, name, callback, (id, size, u32::from(end)), 0).await?;
         Ok(Self::end_callback(stream, side, Action::of(action)))
     }
@@ -267,7 +267,7 @@ impl Instance {
         };
         let (id, callback) = (stream.id, callback.as_ref());
         stream.begin_callback(side, false);
-        let time = stream.spec.limits.time.0;
+        let time = stream.spec.limits.cpu.0;
         let action = call(&mut self.store, id, time, name, callback, (id, count), 0).await?;
         Ok(Self::end_callback(stream, side, Action::of(action)))
     }
@@ -280,7 +280,7 @@ impl Instance {
         let done = self.exports.on_done.as_ref();
         let id = stream.id;
         let is_done =
-            call(&mut self.store, id, stream.spec.limits.time.0, "proxy_on_done", done, id, 1).await? != 0;
+            call(&mut self.store, id, stream.spec.limits.cpu.0, "proxy_on_done", done, id, 1).await? != 0;
         if is_done {
             return self.finish(id).await;
         }
@@ -293,7 +293,7 @@ impl Instance {
 
     /// Completes the end of a stream that is done.
     async fn finish(&mut self, id: u32) -> GuestResult<()> {
-        let Some(time) = self.store.data().contexts.get(&id).map(|context| context.spec().limits.time.0)
+        let Some(time) = self.store.data().contexts.get(&id).map(|context| context.spec().limits.cpu.0)
         else {
             return Ok(());
         };
@@ -309,7 +309,7 @@ impl Instance {
 
     async fn delete(&mut self, id: u32) -> GuestResult<()> {
         let Some(context) = self.store.data().contexts.get(&id) else { return Ok(()) };
-        let time = context.spec().limits.time.0;
+        let time = context.spec().limits.cpu.0;
         let delete = self.exports.on_delete.as_ref();
         call(&mut self.store, id, time, "proxy_on_delete", delete, id, ()).await?;
         self.store.data_mut().forget(id);
@@ -329,7 +329,7 @@ impl Instance {
             self.finish(stream.id).await?;
         }
         let done = self.exports.on_done.as_ref();
-        call(&mut self.store, id, spec.limits.time.0, "proxy_on_done", done, id, 1).await?;
+        call(&mut self.store, id, spec.limits.cpu.0, "proxy_on_done", done, id, 1).await?;
         self.delete(id).await
     }
 

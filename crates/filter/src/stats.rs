@@ -15,7 +15,7 @@ pub(crate) struct Stats {
     pub(crate) failed: AtomicU64,
     pub(crate) bypassed: AtomicU64,
     pub(crate) refused_calls: AtomicU64,
-    pub(crate) refused_functions: AtomicU64,
+    pub(crate) hostcall_errors: AtomicU64,
     pub(crate) refusals: RefusalLog,
 }
 
@@ -41,7 +41,7 @@ pub struct FilterStats {
     /// HTTP and gRPC calls that could not be made.
     pub refused_calls: u64,
     /// Calls of other host functions that returned an error.
-    pub refused_functions: u64,
+    pub hostcall_errors: u64,
 }
 
 impl Stats {
@@ -56,7 +56,7 @@ impl Stats {
             failed: self.failed.load(Relaxed),
             bypassed: self.bypassed.load(Relaxed),
             refused_calls: self.refused_calls.load(Relaxed),
-            refused_functions: self.refused_functions.load(Relaxed),
+            hostcall_errors: self.hostcall_errors.load(Relaxed),
         }
     }
 }

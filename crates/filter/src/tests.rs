@@ -287,7 +287,7 @@ impl Bench {
         self.write(&name, &assemble(code));
         let mut filter = FilterConfig::of(name);
         // Test builds are slow.
-        filter.limits.time = services::Duration::from_millis(100);
+        filter.limits.cpu = services::Duration::from_millis(100);
         filter
     }
 

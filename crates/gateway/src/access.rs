@@ -164,7 +164,7 @@ const BODY_STALL: Duration = Duration::from_secs(30);
 const HELD_UNIT: u64 = 16 << 10;
 
 /// The status in the log if the client disconnected before the response began.
-const CLIENT_GONE: u16 = 499;
+const CLIENT_CLOSED_REQUEST: u16 = 499;
 
 #[derive(Debug, thiserror::Error)]
 #[error("the body came too slowly")]
@@ -194,7 +194,7 @@ impl Entry {
             budget: None,
             version: request.version(),
             begun,
-            status: StatusCode::from_u16(CLIENT_GONE).unwrap_or_default(),
+            status: StatusCode::from_u16(CLIENT_CLOSED_REQUEST).unwrap_or_default(),
             answered_at: None,
             spoken: None,
             report: None,
@@ -219,9 +219,9 @@ impl Entry {
             body,
             meter: Arc::clone(self.meter.get_or_insert_default()),
             client: self.client.clone(),
-            limit: limits.body.0,
+            limit: limits.request_body.0,
             held_limit,
-            rate: limits.body_rate.0,
+            rate: limits.min_request_body_rate.0,
             stall: Stall::default(),
             address_field: address_field.cloned(),
         }
@@ -285,7 +285,7 @@ impl Entry {
 
     /// The status, if a response began.
     fn answered(&self) -> Option<StatusCode> {
-        Some(self.status).filter(|status| status.as_u16() != CLIENT_GONE)
+        Some(self.status).filter(|status| status.as_u16() != CLIENT_CLOSED_REQUEST)
     }
 
     /// Exports the spans of a recorded request.
@@ -309,7 +309,7 @@ impl Entry {
             path: self.uri.path(),
             version: self.version,
             client: self.client.address.ip().to_string(),
-            route: self.route.as_ref().map(|route| (&*route.path, route.way)),
+            route: self.route.as_ref().map(|route| (&*route.path, route.handler)),
             status: self.answered(),
             code: self.spoken.as_ref().map(|spoken| spoken.code),
             made: report.unwrap_or((&self.made, since)),
@@ -365,9 +365,9 @@ impl Entry {
             }
             made.span.1.iter().for_each(|end| millis(line, "upstream_ms", end.saturating_sub(made.span.0)));
         }
-        number(line, "in", self.received());
-        number(line, "out", self.sent);
-        millis(line, "ms", took);
+        number(line, "bytes_received", self.received());
+        number(line, "bytes_sent", self.sent);
+        millis(line, "duration_ms", took);
         self.report.iter().for_each(|report| millis(line, "cpu_ms", report.cpu));
         let calls = self.made.len() + self.report.as_ref().map_or(0, |report| report.made.len());
         number(line, "calls", calls as u64);

@@ -10,7 +10,7 @@ use aggregate::{Aggregate, AggregateConfig, Declaration, Ground};
 use services::Services;
 
 use crate::build::{add, mistakes, pool};
-use crate::config::{Config, Mistake, RouteConfig, Source, beside, read_file};
+use crate::config::{Config, Mistake, RouteConfig, Source, beside, read_file, renamed};
 use crate::documents;
 
 /// A declaration that has been parsed.
@@ -109,6 +109,77 @@ fn declaration(config: &Config, route: usize, aggregate: &AggregateConfig) -> Re
         let hint = "name a file in YAML, relative to the config".to_owned();
         vec![config.source.mistake(&format!("/routes/{route}/aggregate"), message, Some(hint))]
     })?;
-    let (declaration, source) = beside::read(&text, &file)?;
+    let (declaration, source) = beside::read(&text, &file, renamed::DECLARATION)?;
     Ok(Declared { route, declaration, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const OLD: &str = "\
+input: { ids: { type: list, of: integer, values: [1, 2], longest: 2 }, more: { type: list, of: list } }
+parts: { items: { get: 'up/json?n={ids}' } }
+answer: items
+";
+    const NEW: &str = "\
+input:
+  ids: { type: array, items: integer, enum: [1, 2], max_length: 2 }
+  more: { type: array, items: array }
+parts: { items: { get: 'up/json?n={ids}' } }
+response: items
+";
+
+    fn parsed(text: &str) -> Result<(String, Vec<String>), Vec<String>> {
+        let lines = |all: &[Mistake]| -> Vec<String> { all.iter().map(Mistake::to_string).collect() };
+        let read = beside::read::<Declaration>(text, Path::new("a.yaml"), renamed::DECLARATION);
+        let (declaration, source) = read.map_err(|mistakes| lines(&mistakes))?;
+        Ok((format!("{declaration:?}"), lines(source.warnings())))
+    }
+
+    #[test]
+    fn old_keys_and_values_equal_new_ones_and_warn() {
+        let (old, warnings) = parsed(OLD).unwrap();
+        assert_eq!((old, Vec::new()), parsed(NEW).unwrap());
+        assert_eq!(
+            warnings,
+            [
+                "a.yaml:1:23: input.ids.type: the value `list` is deprecated (hint: write `array`)",
+                "a.yaml:1:29: input.ids.of: the key `of` is deprecated (hint: write `items`)",
+                "a.yaml:1:42: input.ids.values: the key `values` is deprecated (hint: write `enum`)",
+                "a.yaml:1:58: input.ids.longest: the key `longest` is deprecated (hint: write `max_length`)",
+                "a.yaml:1:86: input.more.type: the value `list` is deprecated (hint: write `array`)",
+                "a.yaml:1:92: input.more.of: the key `of` is deprecated (hint: write `items`)",
+                "a.yaml:1:96: input.more.items: the value `list` is deprecated (hint: write `array`)",
+                "a.yaml:3:1: answer: the key `answer` is deprecated (hint: write `response`)",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_old_and_a_new_key_for_one_setting_are_an_error() {
+        for (old, new, text) in [
+            ("answer", "response", "parts: { a: { get: up/a } }\nanswer: a\nresponse: a\n"),
+            (
+                "of",
+                "items",
+                "input: { a: { type: array, of: number, items: number } }\nparts: { a: { get: up/a } }\n",
+            ),
+        ] {
+            let mistakes = parsed(text).unwrap_err();
+            let message = format!("`{old}` is the old name of `{new}`, which is set too");
+            assert!(mistakes.len() == 1 && mistakes[0].contains(&message), "{mistakes:?}");
+        }
+    }
+
+    #[test]
+    fn inputs_and_parts_may_have_the_old_names() {
+        let text = "\
+input: { answer: { type: string }, of: { type: integer } }
+parts: { answer: { get: 'up/{answer}', default: { of: list } }, values: { get: 'up/{of}' } }
+";
+        assert_eq!(parsed(text).unwrap().1, Vec::<String>::new());
+    }
 }

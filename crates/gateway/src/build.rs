@@ -309,7 +309,7 @@ fn runtime(
         return Ok(Some(Arc::clone(previous)));
     }
     let mut settings = config.runtime.clone();
-    settings.folder = settings.folder.map(|folder| config.source.folder().join(folder));
+    settings.cache_dir = settings.cache_dir.map(|folder| config.source.folder().join(folder));
     let runtime = is_needed.then(|| query::Runtime::new(&settings, offload.clone())).transpose()?;
     runtime.iter().for_each(|runtime| runtime.keep_to(delay));
     if let Some((instances, wanted)) = runtime.as_deref().map(query::Runtime::instances)

@@ -1,9 +1,10 @@
 //! `orfa.yaml`: the config is one struct, composed of the sections of the other crates.
 //!
 //! There are two stages. [`read`] turns text into a [`Config`] or into *all* its [`Mistake`]s, and touches only
-//! the files that `${file:...}` names: YAML is read into a tree with positions (`yaml.rs`), validated against
-//! the JSON Schema (`schema.rs`), deserialised, and checked for constraints that a schema can't express
-//! (`check.rs`). [`crate::Gateway::build`] is the second stage and builds the runtime objects.
+//! the files that `${file:...}` names: YAML is read into a tree with positions (`yaml.rs`), keys of old versions
+//! get their new names (`renamed.rs`), and the tree is validated against the JSON Schema (`schema.rs`), checked
+//! for constraints that a schema can't express (`check.rs`), and deserialised. [`crate::Gateway::build`] is the
+//! second stage and builds the runtime objects.
 
 mod admin;
 pub(crate) mod beside;
@@ -11,6 +12,7 @@ mod check;
 mod connections;
 mod listen;
 mod mistake;
+pub(crate) mod renamed;
 mod schema;
 mod source;
 mod substitute;
@@ -240,13 +242,13 @@ pub struct ProxyOptions {
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
     /// The maximum size of a request body.
-    pub body: Bytes,
+    pub request_body: Bytes,
     /// The minimum rate of a request body in bytes a second, until the response begins. A client may pause for
     /// 30 s at a time, and all pauses together may last 30 s plus the received bytes divided by this rate. With
     /// `0` only single pauses are limited, for streams of messages.
-    pub body_rate: Bytes,
+    pub min_request_body_rate: Bytes,
     /// The time within which the response has to begin.
-    pub deadline: Duration,
+    pub timeout: Duration,
 }
 
 /// Graceful shutdown.
@@ -286,7 +288,8 @@ impl Config {
             "shed": { "automatic": false },
             "routes": [{ "path": "/query", "query": { "services": names } }],
         });
-        finish(value, Source::new(Path::new("command line")), Vec::new())
+        let mut source = Source::new(Path::new("command line"));
+        finish(value, &mut source, Vec::new()).map(|config| Config { source, ..config })
     }
 
     /// Adds a route that an aggregate answers.
@@ -296,6 +299,7 @@ impl Config {
     pub fn with_aggregate(mut self, path: &str, file: &Path) -> Result<Self, serde_json::Error> {
         let route = json!({ "path": path, "aggregate": file });
         self.routes.push(serde_json::from_value(route)?);
+        self.note_aggregates();
         Ok(self)
     }
 
@@ -329,13 +333,17 @@ impl Config {
         }
     }
 
-    /// Registers declarations of aggregates, and the files that they include.
+    /// Registers declarations of aggregates, the files that they include, and warnings about their old keys.
     fn note_aggregates(&mut self) {
         let folder = self.source.folder().to_owned();
         let aggregates = self.routes.iter().filter_map(|route| route.aggregate.as_ref());
-        let files: Vec<_> =
-            aggregates.flat_map(|aggregate| beside::files(&folder.join(aggregate.file()))).collect();
-        files.into_iter().for_each(|file| self.source.note_path(file));
+        let inspect = |aggregate: &aggregate::AggregateConfig| {
+            beside::inspect(&folder.join(aggregate.file()), renamed::DECLARATION)
+        };
+        for read in aggregates.map(inspect).collect::<Vec<_>>() {
+            read.files().iter().for_each(|file| self.source.note_path(file.clone()));
+            read.warnings().iter().for_each(|warning| self.source.warn(warning.clone()));
+        }
     }
 
     /// Registers stored programs and their folders, to which new ones may be added.
@@ -390,9 +398,9 @@ impl ProxyConfig {
 impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
-            body: Bytes(64 << 20),
-            body_rate: Bytes(500),
-            deadline: Duration(std::time::Duration::from_secs(60)),
+            request_body: Bytes(64 << 20),
+            min_request_body_rate: Bytes(500),
+            timeout: Duration(std::time::Duration::from_secs(60)),
         }
     }
 }
@@ -416,6 +424,8 @@ pub struct Reading {
     pub config: Result<Config, Vec<Mistake>>,
     /// The files that the config consists of, including missing ones. They are watched for changes.
     pub files: Vec<PathBuf>,
+    /// The warnings, also if the config has mistakes.
+    pub warnings: Vec<Mistake>,
 }
 
 /// Reads the config file.
@@ -433,7 +443,7 @@ pub fn read_watched(file: &Path) -> Reading {
         Ok(text) => read_document(&text, file),
         Err(error) => {
             let mistake = Source::new(file).mistake("", format!("cannot be read: {error}"), None);
-            Reading { config: Err(vec![mistake]), files: vec![file.to_owned()] }
+            Reading { config: Err(vec![mistake]), files: vec![file.to_owned()], warnings: Vec::new() }
         }
     }
 }
@@ -447,27 +457,38 @@ pub fn read_text(text: &str, file: &Path) -> Result<Config, Vec<Mistake>> {
 }
 
 fn read_document(text: &str, file: &Path) -> Reading {
-    let mut document = match yaml::read(text, file) {
+    let yaml::Document { value, mut source, mistakes } = match yaml::read(text, file) {
         Ok(document) => document,
-        Err(mistake) => return Reading { config: Err(vec![mistake]), files: vec![file.to_owned()] },
-    };
-    document.source.note_text(text);
-    let files = document.source.files().to_vec();
-    match finish(document.value, document.source, document.mistakes) {
-        Ok(mut config) => {
-            config.note_files();
-            Reading { files: config.source.files().to_vec(), config: Ok(config) }
+        Err(mistake) => {
+            let files = vec![file.to_owned()];
+            return Reading { config: Err(vec![mistake]), files, warnings: Vec::new() };
         }
-        Err(mistakes) => Reading { config: Err(mistakes), files },
+    };
+    source.note_text(text);
+    match finish(value, &mut source, mistakes) {
+        Ok(config) => {
+            let mut config = Config { source, ..config };
+            config.note_files();
+            let (files, warnings) = (config.source.files().to_vec(), config.source.warnings().to_vec());
+            Reading { config: Ok(config), files, warnings }
+        }
+        Err(mistakes) => {
+            let (files, warnings) = (source.files().to_vec(), source.warnings().to_vec());
+            Reading { config: Err(mistakes), files, warnings }
+        }
     }
 }
 
-fn finish(value: Value, source: Source, mut mistakes: Vec<Mistake>) -> Result<Config, Vec<Mistake>> {
+/// Validates and deserialises a config, without its source, which gets the warnings.
+fn finish(mut value: Value, source: &mut Source, mut mistakes: Vec<Mistake>) -> Result<Config, Vec<Mistake>> {
     // Further mistakes in a value whose `${...}` could not be resolved would only repeat the problem.
     let unfilled: Vec<_> = mistakes.iter().map(|mistake| (mistake.line, mistake.column)).collect();
-    let found = schema::validate(&value, &source, &schema()).into_iter().chain(check::check(&value, &source));
+    mistakes.extend(renamed::apply(renamed::CONFIG, &mut value, source));
+    let (wrong, warnings) = check::check(&value, source);
+    let found = schema::validate(&value, source, &schema::of::<Config>()).into_iter().chain(wrong);
+    warnings.into_iter().for_each(|warning| source.warn(warning));
     mistakes.extend(found.filter(|mistake| !unfilled.contains(&(mistake.line, mistake.column))));
-    beside::deserialised::<Config>(value, &source, mistakes).map(|config| Config { source, ..config })
+    beside::deserialised(value, source, mistakes)
 }
 
 /// Returns the mistake in a value that the schema accepts and its type rejects.

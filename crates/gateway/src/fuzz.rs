@@ -39,6 +39,7 @@ fn every_config_is_read_or_has_described_mistakes() {
         "proxy: ",
         "query: ",
         "limits: ",
+        "deadline: ",
         "cpu: ",
         "50ms",
         "1KiB",

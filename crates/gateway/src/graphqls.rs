@@ -238,7 +238,7 @@ fn files(config: &Config, route: usize, graphql: &GraphqlConfig) -> Result<Files
             let hint = "name a file in YAML, relative to the config".to_owned();
             vec![config.source.mistake(&format!("{pointer}/links"), message, Some(hint))]
         })?;
-        beside::read(&text, &whole)
+        beside::read(&text, &whole, &[])
     });
     let supergraph = graphql.supergraph.as_ref().map(|file| {
         let hint = "name a supergraph, relative to the config";

@@ -261,7 +261,7 @@ fn blamed(problem: Box<dyn Problem>, route: &Route, entry: &Entry) -> Box<dyn Pr
         None => problem,
         Some(BodyFault::TooSlow) => Refusal::BodyTooSlow.into(),
         Some(BodyFault::NoRoom) => Overloaded.into(),
-        Some(BodyFault::TooLarge) => Refusal::BodyTooLarge { limit: route.limits.body.0 }.into(),
+        Some(BodyFault::TooLarge) => Refusal::BodyTooLarge { limit: route.limits.request_body.0 }.into(),
         Some(BodyFault::Malformed(wrong)) => Refusal::BodyMalformed(wrong).into(),
         Some(BodyFault::BrokenOff) => Refusal::BodyBroken.into(),
     }
@@ -310,7 +310,7 @@ fn admit(route: &Route, comes: Comes, request: &Request<Body>) -> Result<u8, Ref
     if comes == Comes::Foreign && (is_asking || route.way.refuses_foreign_pages(request.method())) {
         return Err(Comes::refusal(request.headers()));
     }
-    let limit = route.limits.body.0;
+    let limit = route.limits.request_body.0;
     if request.body().size_hint().lower() > limit {
         return Err(Refusal::BodyTooLarge { limit });
     }
@@ -322,8 +322,8 @@ fn admit(route: &Route, comes: Comes, request: &Request<Body>) -> Result<u8, Ref
 
 /// Creates the call context of a request, without headers.
 fn call(route: &Route, hops: u8, entry: &mut Entry) -> Call {
-    let deadline = route.limits.deadline.0;
-    let budget = Budget::since(entry.began, deadline, u32::MAX, u64::MAX, usize::MAX);
+    let timeout = route.limits.timeout.0;
+    let budget = Budget::since(entry.began, timeout, u32::MAX, u64::MAX, usize::MAX);
     let budget = Arc::new(entry.client.charge(budget));
     entry.budget = Some(Arc::clone(&budget));
     let trace = entry.trace().clone();

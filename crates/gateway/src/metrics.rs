@@ -70,14 +70,14 @@ impl Default for Metrics {
 impl Metrics {
     /// Returns the metrics of a route. They are the same as before a reload if the config had the route
     /// already.
-    pub(crate) fn route(&self, path: &str, way: &'static str) -> Arc<RouteMetrics> {
+    pub(crate) fn route(&self, path: &str, handler: &'static str) -> Arc<RouteMetrics> {
         let mut routes = lock(&self.routes);
         routes.retain(|_, route| route.strong_count() > 0);
         let path: Arc<str> = path.into();
-        let known = routes.get(&(Arc::clone(&path), way)).and_then(Weak::upgrade);
+        let known = routes.get(&(Arc::clone(&path), handler)).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {
-            let route = Arc::new(RouteMetrics::new(Arc::clone(&path), way));
-            routes.insert((path, way), Arc::downgrade(&route));
+            let route = Arc::new(RouteMetrics::new(Arc::clone(&path), handler));
+            routes.insert((path, handler), Arc::downgrade(&route));
             route
         })
     }

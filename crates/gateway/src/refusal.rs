@@ -116,7 +116,9 @@ impl Problem for Refusal {
             }
             Self::BodyBroken => "send all of it; the service may have received the first part",
             Self::BodyMalformed(_) => "send each chunk with its size, and headers only as trailers",
-            Self::BodyTooSlow => "send it without long pauses; the operator sets `limits.body_rate`",
+            Self::BodyTooSlow => {
+                "send it without long pauses; the operator sets `limits.min_request_body_rate`"
+            }
             Self::HostMisdirected => "the operator lists the hosts of each address under `listen.hosts`",
             Self::SchemeMisdirected => {
                 "connect over TLS; the operator lists the proxies that do so for clients under `trusted_proxies`"

@@ -39,7 +39,7 @@ impl Route {
         match (&self.way, &self.filters) {
             (Way::Proxy(_), filters) => filters.as_ref().map_or(0, |chain| chain.request_buffer()),
             (Way::Catalogue(_), _) => 0,
-            _ => self.limits.body.0,
+            _ => self.limits.request_body.0,
         }
     }
 }

@@ -20,7 +20,7 @@ use rig::{Rig, get, post};
 const CONFIG: &str = "
 services: { echo: { url: 'http://UPSTREAM' }, gone: { url: 'http://127.0.0.1:1' } }
 routes:
-  - { path: '/echo/*', proxy: echo, limits: { body: 1KiB } }
+  - { path: '/echo/*', proxy: echo, limits: { request_body: 1KiB } }
   - { path: /exact, proxy: echo }
   - { path: '/whole/*', proxy: { service: echo, keep_prefix: true } }
   - { path: '/gone/*', proxy: gone }
@@ -145,7 +145,7 @@ cors: { origins: ['https://shop.example.org'], expose: [x-total] }
 routes:
   - { path: /gone, proxy: gone }
   - { path: /query, query: { services: [gone] } }
-  - { path: /small, proxy: echo, limits: { body: 1B } }
+  - { path: /small, proxy: echo, limits: { request_body: 1B } }
   - { path: /shut, proxy: echo, cors: { origins: ['https://other.example.org'] } }
 ";
     let rig = Rig::new(text).await;
@@ -240,8 +240,9 @@ async fn writes_an_access_log_line_for_every_request() {
     let [passed, lost] = lines.as_slice() else { panic!("{lines:?}") };
     assert_eq!((passed["method"].as_str(), passed["path"].as_str()), (Some("POST"), Some("/echo/x")));
     assert_eq!((passed["status"].as_u64(), passed["route"].as_str()), (Some(200), Some("/echo/*")));
-    assert_eq!((passed["in"].as_u64(), passed["calls"].as_u64()), (Some(4), Some(1)));
-    assert!(passed["out"].as_u64() > Some(0) && passed["ms"].is_f64() && passed.get("ended").is_none());
+    assert_eq!((passed["bytes_received"].as_u64(), passed["calls"].as_u64()), (Some(4), Some(1)));
+    assert!(passed["bytes_sent"].as_u64() > Some(0) && passed["duration_ms"].is_f64());
+    assert!(passed.get("ended").is_none());
     assert_eq!((lost["code"].as_str(), lost["status"].as_u64()), (Some("route-not-found"), Some(404)));
 }
 

@@ -35,7 +35,7 @@ pub(crate) enum Way {
 
 impl Way {
     /// The name of the handler that no config contains.
-    pub(crate) const CATALOGUE: &str = "catalogue";
+    pub(crate) const CATALOGUE: &str = "api-catalog";
 
     /// Handles a request.
     pub(crate) fn handle(

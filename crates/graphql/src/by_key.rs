@@ -85,7 +85,7 @@ impl<'a> Asking<'a> {
             rest::one(self.ground, self.service, operation, request).await
         };
         let calls = rows().map(|row| call(row).boxed()).collect();
-        let values = all(calls, self.ground.limits.parallel).await;
+        let values = all(calls, self.ground.limits.concurrency).await;
         let mut fetched = Fetched::default();
         for value in values {
             let found = match value {

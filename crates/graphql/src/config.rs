@@ -34,7 +34,7 @@ pub struct GraphqlConfig {
     /// Whether clients may register a document with the gateway and refer to it by its hash afterwards
     /// (Apollo's automatic persisted queries).
     #[serde(default = "yes")]
-    pub persisted: bool,
+    pub apq: bool,
     /// Your own documents, which clients refer to by hash or file name: `./documents/*.graphql`.
     #[serde(default)]
     pub documents: Option<DocumentsConfig>,
@@ -127,13 +127,13 @@ pub struct GraphqlLimits {
     pub calls: u32,
     /// The maximum number of upstream calls in flight. Further calls wait.
     #[schemars(range(min = 1))]
-    pub parallel: u32,
+    pub concurrency: u32,
     /// The maximum number of bytes received from the services.
-    pub received: Bytes,
+    pub upstream_bytes: Bytes,
     /// The maximum time from the beginning of the request to the beginning of its response.
-    pub deadline: Duration,
+    pub timeout: Duration,
     /// The maximum size of the request's body, or of its query.
-    pub body: Bytes,
+    pub request_body: Bytes,
     /// The maximum size of the response.
     pub response_body: Bytes,
 }
@@ -148,10 +148,10 @@ impl Default for GraphqlLimits {
             root_fields: 50,
             cost: 100_000,
             calls: 500,
-            parallel: 16,
-            received: Bytes::mib(64),
-            deadline: Duration::from_secs(10),
-            body: Bytes::mib(1),
+            concurrency: 16,
+            upstream_bytes: Bytes::mib(64),
+            timeout: Duration::from_secs(10),
+            request_body: Bytes::mib(1),
             response_body: Bytes::mib(16),
         }
     }

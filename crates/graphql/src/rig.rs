@@ -69,7 +69,7 @@ impl Rig {
         let config: ServiceConfig =
             serde_json::from_str(&format!(r#"{{"url":"{url}"{config}}}"#)).expect("a service's config");
         let services = Services::new(&BTreeMap::from([("shop".to_owned(), config)])).unwrap();
-        let limits = SourceLimits { calls: 20, parallel: 4, received: 1 << 20 };
+        let limits = SourceLimits { calls: 20, concurrency: 4, upstream_bytes: 1 << 20 };
         let sources = Sources::new(services.clone(), limits, coalesces);
         Self { stage, sources, services, server }
     }

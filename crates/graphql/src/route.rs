@@ -109,8 +109,8 @@ impl Graphql {
         let ready = recipe.make(schemas)?;
         let source_limits = SourceLimits {
             calls: limits.calls as usize,
-            parallel: limits.parallel as usize,
-            received: limits.received.0,
+            concurrency: limits.concurrency as usize,
+            upstream_bytes: limits.upstream_bytes.0,
         };
         Ok(Self(Arc::new(Inner {
             recipe,
@@ -121,7 +121,7 @@ impl Graphql {
             sources: Sources::new(services.clone(), source_limits, config.coalesce.calls),
             flights: config.coalesce.operations.then(Arc::default),
             listed: known,
-            persisted: config.persisted.then(Persisted::default),
+            persisted: config.apq.then(Persisted::default),
             documents_only: config.documents_only(),
             introspection: config.introspection.clone(),
             has_page: config.graphiql,
@@ -205,9 +205,9 @@ impl Graphql {
     ) -> BoxFuture<'_, Result<Response<Body>, Box<dyn Problem>>> {
         let limits = &self.0.limits;
         let (started, deadline) = (seen.budget.started, seen.budget.deadline);
-        let time = limits.deadline.0.min(deadline.saturating_duration_since(started));
-        let parallel = limits.parallel as usize;
-        let budget = Budget::since(started, time, limits.calls, limits.received.0, parallel);
+        let time = limits.timeout.0.min(deadline.saturating_duration_since(started));
+        let concurrency = limits.concurrency as usize;
+        let budget = Budget::since(started, time, limits.calls, limits.upstream_bytes.0, concurrency);
         let budget = Arc::new(budget.part_of(&seen.budget));
         let request_budget = Arc::clone(&seen.budget);
         let call = Call { budget: Arc::clone(&budget), ..seen };

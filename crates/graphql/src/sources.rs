@@ -28,9 +28,9 @@ pub(crate) struct SourceLimits {
     /// The maximum number of calls for the objects of one field.
     pub(crate) calls: usize,
     /// The maximum number of calls in flight.
-    pub(crate) parallel: usize,
+    pub(crate) concurrency: usize,
     /// The maximum number of bytes of a response that several requests share.
-    pub(crate) received: u64,
+    pub(crate) upstream_bytes: u64,
 }
 
 /// The context for the calls of one request.
@@ -67,7 +67,7 @@ impl Sources {
     /// Creates the services of a route. With `coalesces`, equal concurrent calls of several requests share one
     /// call.
     pub(crate) fn new(services: Services, limits: SourceLimits, coalesces: bool) -> Arc<Self> {
-        let coalescer = coalesces.then(|| Arc::new(Coalescer::new(limits.received)));
+        let coalescer = coalesces.then(|| Arc::new(Coalescer::new(limits.upstream_bytes)));
         Arc::new(Self { services, limits, coalescer })
     }
 

@@ -124,7 +124,7 @@ impl Ask {
             Layout::Form(boundary) => Box::pin(read_form(boundary, body, pool)).await?,
         };
         let program = Some(program).filter(|program| !program.is_empty() || !is_named);
-        program.iter().try_for_each(|program| check_size(program, config.program.0))?;
+        program.iter().try_for_each(|program| check_size(program, config.program_bytes.0))?;
         Ok((Which { language, program, cache, trust }, rest.ask(input, safe_only)))
     }
 
@@ -261,11 +261,11 @@ async fn read_body(
     config: &LimitsConfig,
     pool: Option<DecoderPool<'_>>,
 ) -> Result<Bytes, QueryError> {
-    let body = read_within(body, config.body.0).await.map_err(|error| match error {
+    let body = read_within(body, config.request_body.0).await.map_err(|error| match error {
         ReadBodyError::TooLarge(limit) => QueryError::BodySize(limit),
         ReadBodyError::Broken(_) => QueryError::BrokenBody,
     })?;
-    Ok(services::decompress(headers, body, config.body.0, pool).await?)
+    Ok(services::decompress(headers, body, config.request_body.0, pool).await?)
 }
 
 /// Parses `ORFA-Debug`, a boolean (RFC 9651).

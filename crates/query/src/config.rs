@@ -69,22 +69,22 @@ pub struct LimitsConfig {
     /// The CPU time of a program, including host functions.
     pub cpu: Duration,
     /// The time from the first byte of the request to the answer.
-    pub deadline: Duration,
+    pub timeout: Duration,
     /// The memory of a program, including the memory that the gateway uses for it.
     pub memory: Bytes,
     /// The number of upstream calls.
     pub calls: u32,
     /// The number of concurrent upstream calls. Further calls wait.
     #[schemars(range(min = 1))]
-    pub parallel: u32,
+    pub concurrency: u32,
     /// The bytes received from upstream services, after decompression.
-    pub received: Bytes,
+    pub upstream_bytes: Bytes,
     /// The bytes of the answer.
-    pub output: Bytes,
+    pub response_body: Bytes,
     /// The bytes of a program.
-    pub program: Bytes,
+    pub program_bytes: Bytes,
     /// The bytes of a request's body (input and program), after decompression.
-    pub body: Bytes,
+    pub request_body: Bytes,
 }
 
 /// The limits of one caller's programs, in addition to the route's: the smaller value applies. A limit that
@@ -95,18 +95,18 @@ pub struct CallerLimits {
     /// The CPU time of a program, including host functions.
     pub cpu: Option<Duration>,
     /// The time from the first byte of the request to the answer.
-    pub deadline: Option<Duration>,
+    pub timeout: Option<Duration>,
     /// The memory of a program, including the memory that the gateway uses for it.
     pub memory: Option<Bytes>,
     /// The number of upstream calls.
     pub calls: Option<u32>,
     /// The number of concurrent upstream calls. Further calls wait.
     #[schemars(range(min = 1))]
-    pub parallel: Option<u32>,
+    pub concurrency: Option<u32>,
     /// The bytes received from upstream services, after decompression.
-    pub received: Option<Bytes>,
+    pub upstream_bytes: Option<Bytes>,
     /// The bytes of the answer.
-    pub output: Option<Bytes>,
+    pub response_body: Option<Bytes>,
 }
 
 impl LimitsConfig {
@@ -116,12 +116,12 @@ impl LimitsConfig {
             *cap = caller.map_or(*cap, |caller| caller.min(*cap));
         }
         lower(&mut self.cpu, caller.cpu);
-        lower(&mut self.deadline, caller.deadline);
+        lower(&mut self.timeout, caller.timeout);
         lower(&mut self.memory, caller.memory);
         lower(&mut self.calls, caller.calls);
-        lower(&mut self.parallel, caller.parallel);
-        lower(&mut self.received, caller.received);
-        lower(&mut self.output, caller.output);
+        lower(&mut self.concurrency, caller.concurrency);
+        lower(&mut self.upstream_bytes, caller.upstream_bytes);
+        lower(&mut self.response_body, caller.response_body);
         self
     }
 }
@@ -130,14 +130,14 @@ impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
             cpu: Duration::from_millis(50),
-            deadline: Duration::from_secs(5),
+            timeout: Duration::from_secs(5),
             memory: Bytes(16 << 20),
             calls: 200,
-            parallel: 32,
-            received: Bytes(16 << 20),
-            output: Bytes(4 << 20),
-            program: Bytes(query_abi::MODULE_BYTES as u64),
-            body: Bytes(1 << 20),
+            concurrency: 32,
+            upstream_bytes: Bytes(16 << 20),
+            response_body: Bytes(4 << 20),
+            program_bytes: Bytes(query_abi::MODULE_BYTES as u64),
+            request_body: Bytes(1 << 20),
         }
     }
 }
@@ -161,9 +161,9 @@ pub struct RuntimeConfig {
     pub cache: Bytes,
     /// A folder for compiled programs, which then survive restarts. It has to belong to the gateway alone
     /// (mode 0700) and is created if missing. Default: compiled programs are lost at a restart.
-    pub folder: Option<PathBuf>,
+    pub cache_dir: Option<PathBuf>,
     /// The maximum size of that folder. Each file counts as whole blocks of 4 KiB.
-    pub folder_size: Bytes,
+    pub cache_dir_size: Bytes,
     /// The secret that program tokens are sealed with, at least 32 characters. Gateways with the same secret
     /// accept each other's tokens. Default: a secret in the folder or, without a folder, one that is lost
     /// when the process ends.
@@ -194,8 +194,8 @@ impl Default for RuntimeConfig {
             instances: None,
             memory: Bytes(128 << 20),
             cache: Bytes(64 << 20),
-            folder: None,
-            folder_size: Bytes(256 << 20),
+            cache_dir: None,
+            cache_dir_size: Bytes(256 << 20),
             secret: None,
             compile_threads: 1,
             compile_time: Duration::from_millis(500),

@@ -68,7 +68,7 @@ fn parses_a_request_or_blames_the_client() {
         match Ask::read(&head, body, &config, None).now_or_never().expect("the body is there already") {
             Ok((which, ask)) => {
                 let program = which.program.map_or(0, |program| program.len() as u64);
-                assert!(program <= config.program.0 && ask.input.len() as u64 <= config.body.0);
+                assert!(program <= config.program_bytes.0 && ask.input.len() as u64 <= config.request_body.0);
             }
             Err(error) => assert_eq!(services::Problem::fault(&error), services::Fault::Client, "{error}"),
         }

@@ -8,7 +8,7 @@ use sfv::{BareItem, Dictionary, ListEntry, Parser};
 use crate::config::LimitsConfig;
 use crate::problem::QueryError;
 
-/// A limited resource. The names are those of `ORFA-Limit` and of the config.
+/// A limited resource. The names are those of `ORFA-Limit`; the config has others for some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     Cpu,
@@ -37,7 +37,7 @@ impl Limit {
     pub(crate) const ALL: [Self; 7] =
         [Self::Cpu, Self::Deadline, Self::Memory, Self::Calls, Self::Parallel, Self::Received, Self::Output];
 
-    /// Returns the limit's name in `ORFA-Limit` and the config.
+    /// Returns the limit's name in `ORFA-Limit`, descriptions and recordings.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -83,12 +83,12 @@ impl Limits {
         let millis = |duration: services::Duration| u64::try_from(duration.0.as_millis()).unwrap_or(u64::MAX);
         let cap = |limit| match limit {
             Limit::Cpu => millis(config.cpu),
-            Limit::Deadline => millis(config.deadline),
+            Limit::Deadline => millis(config.timeout),
             Limit::Memory => config.memory.0,
             Limit::Calls => config.calls.into(),
-            Limit::Parallel => config.parallel.into(),
-            Limit::Received => config.received.0,
-            Limit::Output => config.output.0,
+            Limit::Parallel => config.concurrency.into(),
+            Limit::Received => config.upstream_bytes.0,
+            Limit::Output => config.response_body.0,
         };
         Self { caps: Limit::ALL.map(|limit| Cap { value: cap(limit), granted: false }) }
     }

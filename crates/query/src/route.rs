@@ -106,7 +106,7 @@ impl Query {
             let message = "only stored programs run here, and there are none";
             problems.push(problem("/programs", message.into(), "list files under `stored`"));
         }
-        let stored = Stored::new(&config.stored, ground, config.limits.program.0);
+        let stored = Stored::new(&config.stored, ground, config.limits.program_bytes.0);
         let stored = stored.map_err(|wrong| {
             let place = |problem: ConfigProblem| ConfigProblem {
                 pointer: format!("/stored{}", problem.pointer),
@@ -287,7 +287,7 @@ impl Query {
         let _compiles = seen.trace.phase("compile");
         let found = by(time, pin!(self.runtime.program(&claim, which.program, started, time))).await;
         let (known, compiled) = in_time(found, &caps)?;
-        known.check_size(config.program.0)?;
+        known.check_size(config.program_bytes.0)?;
         let (access, config) = match &claim.trusted {
             Some(key) => (self.by_key.get(&key.name).unwrap_or(&self.access), config.and(&key.config.limits)),
             None => (&self.access, config),

@@ -73,8 +73,8 @@ impl Runtime {
         let instances = lanes.instances;
         let ticker = Ticker::start(&lanes.engines())?;
         let secret = secret(config)?;
-        let folder = config.folder.as_ref();
-        let disk = folder.map(|folder| Disk::open(folder, &secret, config.folder_size.0)).transpose()?;
+        let folder = config.cache_dir.as_ref();
+        let disk = folder.map(|folder| Disk::open(folder, &secret, config.cache_dir_size.0)).transpose()?;
         Ok(Arc::new(Self {
             lanes,
             ticker,
@@ -473,7 +473,7 @@ fn code_size(module: &Module) -> usize {
 /// Returns the secret that seals tokens and signs files in the disk cache: from the config, from the folder,
 /// or random for this process.
 fn secret(config: &RuntimeConfig) -> Result<[u8; 32], StartError> {
-    match (&config.secret, &config.folder) {
+    match (&config.secret, &config.cache_dir) {
         (Some(secret), _) => Ok(Sha256::digest(secret).into()),
         (None, Some(folder)) => Ok(sandbox::secret_in(folder)?),
         (None, None) => {

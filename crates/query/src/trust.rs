@@ -149,7 +149,8 @@ impl TrustedKey {
                 hint: hint.to_owned(),
             });
         };
-        let public = config::public_key_of(&config.public).map_err(|wrong| note("public", wrong)).ok();
+        let public = config::public_key_of(&config.public_key);
+        let public = public.map_err(|wrong| note("public_key", wrong)).ok();
         let ends = config.expires.as_deref().map(config::date).transpose();
         let ends = ends.map_err(|wrong| note("expires", wrong)).ok();
         let (Some(public), Some(ends)) = (public, ends) else { return Err(problems) };

@@ -55,8 +55,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let mut options = ScriptConfig::File("runs.sjs".into()).options();
     let workers = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1);
-    (options.workers.least, options.workers.most) = (workers, Some(workers));
-    options.limits.wall = services::Duration::from_secs(600);
+    (options.workers.min, options.workers.max) = (workers, Some(workers));
+    options.limits.timeout = services::Duration::from_secs(600);
     let script = Script::of(program, text, options, &ground).map_err(|wrong| format!("{wrong:?}"))?;
     script.activate();
     script.settled().await;

@@ -59,19 +59,19 @@ pub struct ScriptOptions {
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
     /// CPU time without a pause. A run that exceeds it is ended together with its worker.
-    pub time: Duration,
-    /// Total duration of a run, including everything that it waits for. The route's `limits.deadline`
+    pub cpu: Duration,
+    /// Total duration of a run, including everything that it waits for. The route's `limits.timeout`
     /// additionally limits the time until the response begins.
-    pub wall: Duration,
+    pub timeout: Duration,
     /// Number of resource calls.
     pub calls: u32,
     /// Concurrent calls to services and hosts; further calls wait.
     #[schemars(range(min = 1))]
-    pub parallel: u32,
+    pub concurrency: u32,
     /// Bytes received from services and hosts, after decompression.
-    pub received: Bytes,
+    pub upstream_bytes: Bytes,
     /// Bytes of the request body.
-    pub body: Bytes,
+    pub request_body: Bytes,
 }
 
 /// The number of worker processes of a script.
@@ -80,10 +80,10 @@ pub struct LimitsConfig {
 pub struct WorkersConfig {
     /// Minimum number of workers.
     #[schemars(range(min = 1, max = 256))]
-    pub least: u32,
+    pub min: u32,
     /// Maximum number of workers, used when all are busy. Default: the number of cores.
     #[schemars(range(min = 1, max = 256))]
-    pub most: Option<u32>,
+    pub max: Option<u32>,
 }
 
 /// Limits for the resources that a service creates at run time.
@@ -91,7 +91,7 @@ pub struct WorkersConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct ResourcesConfig {
     /// Maximum number of resources that exist at the same time.
-    pub most: u64,
+    pub max: u64,
     /// Time to live of each resource that is created from now on. Without it, a resource exists until it is
     /// deleted.
     pub ttl: Option<Duration>,
@@ -114,7 +114,7 @@ pub struct StateConfig {
 pub struct ScriptsConfig {
     /// The folder in which state is stored (mode 0700, created if missing): a path relative to the config. It
     /// must not be the folder of a script, and should not be inside one.
-    pub state: PathBuf,
+    pub state_dir: PathBuf,
     /// The failures that a change must survive before its response is sent.
     pub durability: Durability,
     /// The engine of the workers: `node`, `bun`, `deno`, or a custom command.
@@ -187,25 +187,25 @@ impl ScriptConfig {
 impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
-            time: Duration::from_secs(1),
-            wall: Duration::from_secs(30),
+            cpu: Duration::from_secs(1),
+            timeout: Duration::from_secs(30),
             calls: 1000,
-            parallel: 64,
-            received: Bytes(64 << 20),
-            body: Bytes(1 << 20),
+            concurrency: 64,
+            upstream_bytes: Bytes(64 << 20),
+            request_body: Bytes(1 << 20),
         }
     }
 }
 
 impl Default for WorkersConfig {
     fn default() -> Self {
-        Self { least: 1, most: None }
+        Self { min: 1, max: None }
     }
 }
 
 impl Default for ResourcesConfig {
     fn default() -> Self {
-        Self { most: 100_000, ttl: None }
+        Self { max: 100_000, ttl: None }
     }
 }
 
@@ -218,7 +218,7 @@ impl Default for StateConfig {
 impl Default for ScriptsConfig {
     fn default() -> Self {
         Self {
-            state: "state".into(),
+            state_dir: "state".into(),
             durability: Durability::Process,
             engine: EngineConfig::Known(Engine::Node),
             memory: Bytes(256 << 20),

@@ -98,7 +98,7 @@ impl Deployment {
             return None;
         }
         Some(match &*self.standing.borrow() {
-            Some(why) => format!("it can't be put in force: {why}"),
+            Some(why) => format!("it can't be activated: {why}"),
             None => "no worker has loaded it yet".to_owned(),
         })
     }
@@ -140,11 +140,10 @@ impl Deployment {
             return;
         }
         if let Err(why) = self.replace(&mut kept, plans).await {
-            let stays =
-                if self.current.load().is_some() { "; the previous one remains in force" } else { "" };
+            let stays = if self.current.load().is_some() { "; the previous one remains active" } else { "" };
             // Published before it is logged, so that `/readyz` already reports it when the log line appears.
             self.standing.send_replace(Some(why.clone()));
-            tracing::error!(target: "script", service = &*self.name, "the script can't be put in force{stays}: {why}");
+            tracing::error!(target: "script", service = &*self.name, "the script can't be activated{stays}: {why}");
         }
     }
 
@@ -182,7 +181,7 @@ impl Deployment {
         (kept.pool, kept.text) = (Some((pool, home)), text);
         self.current.store(Some(Arc::new(generation)));
         self.standing.send_replace(None);
-        tracing::info!(target: "script", service = &*self.name, "the script is in force");
+        tracing::info!(target: "script", service = &*self.name, "the script is active");
         Ok(())
     }
 

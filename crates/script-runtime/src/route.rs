@@ -122,7 +122,7 @@ impl Script {
         {
             let message =
                 format!("{} is the folder of the state, which workers could then read", folder.display());
-            let hint = "move the script to another folder, or set `scripts.state` to a separate one";
+            let hint = "move the script to another folder, or set `scripts.state_dir` to a separate one";
             problems.push(problem("/file", message, hint));
         }
         let (Ok(service), Ok(hosts), true) = (service, hosts, problems.is_empty()) else {
@@ -166,16 +166,16 @@ impl Script {
         let deployment =
             self.deployment.get_or_init(|| scripts.deployment(name, || Deployment::new(name, scripts)));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let least = self.options.workers.least as usize;
+        let least = self.options.workers.min as usize;
         let size = Size {
             least,
-            most: self.options.workers.most.map_or(cores, |most| most as usize).max(least),
-            time: self.options.limits.time.0,
-            wall: self.options.limits.wall.0,
+            most: self.options.workers.max.map_or(cores, |max| max as usize).max(least),
+            time: self.options.limits.cpu.0,
+            wall: self.options.limits.timeout.0,
             memory: scripts.memory,
         };
         let settings = Settings {
-            instances: usize::try_from(self.options.resources.most).unwrap_or(usize::MAX),
+            instances: usize::try_from(self.options.resources.max).unwrap_or(usize::MAX),
             ttl: self.options.resources.ttl.map(|ttl| ttl.0),
             size: self.options.state.size.0,
             ..Settings::default()
@@ -308,7 +308,7 @@ impl Script {
         seen: Call,
         started: Instant,
     ) -> Result<Answered, run::Failure> {
-        let deadline = started + self.setup.limits.wall.0;
+        let deadline = started + self.setup.limits.timeout.0;
         let route = &seen.budget;
         let answer_by = (route.deadline, route.deadline.saturating_duration_since(route.started));
         let mut late = ScriptError::NotReady;
@@ -349,7 +349,7 @@ impl Script {
             let Found::Method(allow) = found else { return Err(ScriptError::NotFound) };
             return Err(ScriptError::Method { method: head.method.to_string(), allow });
         };
-        let limit = self.setup.limits.body.0;
+        let limit = self.setup.limits.request_body.0;
         let bytes = match body.is_end_stream() {
             true => bytes::Bytes::new(),
             false => whole(body, limit).await?,

@@ -142,7 +142,7 @@ pub(crate) async fn answer(asked: Asked) -> Result<Answered, Failure> {
             let removal = Box::pin(generation.edition.remove(&path, &origin.held, &at));
             match by(origin.deadline, pin!(removal)).await {
                 Some(removed) => removed.map_err(ScriptError::from)?,
-                None => return Err(ScriptError::Wall { limit: setup.limits.wall.0 }.into()),
+                None => return Err(ScriptError::Wall { limit: setup.limits.timeout.0 }.into()),
             };
             of_nobody(Reply::empty())
         }
@@ -166,11 +166,12 @@ impl Run {
         generation.pool.note_run();
         let limits = &setup.limits;
         let now = Instant::now();
-        let wall = limits.wall.0.min(origin.deadline.saturating_duration_since(now));
-        let budget = Budget::since(now, wall, limits.calls, limits.received.0, limits.parallel as usize);
+        let timeout = limits.timeout.0.min(origin.deadline.saturating_duration_since(now));
+        let budget =
+            Budget::since(now, timeout, limits.calls, limits.upstream_bytes.0, limits.concurrency as usize);
         let budget = budget.part_of(&origin.call.budget);
         let call = Call { budget: Arc::new(budget), ..Arc::unwrap_or_clone(origin.call) };
-        let origin = Origin { call: Arc::new(call), deadline: now + wall, ..origin };
+        let origin = Origin { call: Arc::new(call), deadline: now + timeout, ..origin };
         Box::new(Self {
             handler,
             ask,
@@ -405,7 +406,7 @@ impl Run {
     }
 
     fn over_wall(&self) -> ScriptError {
-        ScriptError::Wall { limit: self.setup.limits.wall.0 }
+        ScriptError::Wall { limit: self.setup.limits.timeout.0 }
     }
 
     /// Returns the error for work that the pool did not do.

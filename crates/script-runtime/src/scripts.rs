@@ -81,7 +81,7 @@ impl Scripts {
         if launcher.is_none() {
             tracing::warn!(target: "script", "workers are not confined: they have all rights of the gateway's user");
         }
-        let kept = std::path::absolute(folder.join(&config.state))?;
+        let kept = std::path::absolute(folder.join(&config.state_dir))?;
         let launch = Launch::of(&config.engine, config.memory.0, launcher, kept.clone())?;
         let durability = match config.durability {
             Durability::Process => store::Durability::Process,

@@ -133,7 +133,7 @@ impl Site {
         let folder = tempfile::tempdir().expect("a folder");
         let launcher =
             Launcher { program: std::env::current_exe().expect("a path"), arguments: vec![LAUNCH.into()] };
-        let config = ScriptsConfig { state: "own/kept/state".into(), engine, ..ScriptsConfig::default() };
+        let config = ScriptsConfig { state_dir: "own/kept/state".into(), engine, ..ScriptsConfig::default() };
         fs::create_dir_all(folder.path().join("own/kept")).expect("a folder");
         let offload = OffloadPool::start(OffloadConfig::default()).expect("threads");
         let scripts = Scripts::new(&config, folder.path(), Some(launcher), offload).expect("an engine");

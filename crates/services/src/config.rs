@@ -25,8 +25,8 @@ pub struct ServiceConfig {
     /// The interval at which the host names in the URLs are resolved again while the service is in use.
     /// Endpoints whose addresses disappear get no new requests; if a lookup fails, the previous addresses
     /// remain in use.
-    #[serde(default = "default_dns")]
-    pub dns: Duration,
+    #[serde(default = "default_dns_refresh_rate")]
+    pub dns_refresh_rate: Duration,
     /// The service's OpenAPI document (2.0 to 3.1, JSON or YAML), a path relative to the config. Query routes
     /// publish it as the service's description, and types for programs are generated from it.
     #[serde(default)]
@@ -144,7 +144,7 @@ impl ServiceConfig {
             url: OneOrMany::One(url.into()),
             openapi: None,
             graphql: None,
-            dns: default_dns(),
+            dns_refresh_rate: default_dns_refresh_rate(),
             timeout: default_timeout(),
             connect_timeout: default_connect_timeout(),
             protocol: Protocol::Auto,
@@ -177,7 +177,7 @@ fn default_connect_timeout() -> Duration {
     Duration::from_secs(5)
 }
 
-fn default_dns() -> Duration {
+fn default_dns_refresh_rate() -> Duration {
     Duration::from_secs(5)
 }
 

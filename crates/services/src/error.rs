@@ -115,7 +115,7 @@ impl Waited {
             Self::Answer => "the service's `timeout`",
             Self::FirstByte => "its `first_byte_timeout`",
             Self::More => "its `idle_timeout`",
-            Self::Deadline => "the route's `deadline`",
+            Self::Deadline => "the route's `limits.timeout`",
         }
     }
 }

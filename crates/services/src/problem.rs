@@ -109,7 +109,7 @@ impl Problem for Unfinished {
 
 /// A long response was not composed within the deadline of its route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the response was not composed within the route's `deadline`")]
+#[error("the response was not composed within the route's `limits.timeout`")]
 pub struct AnswerTimeout;
 
 impl Problem for AnswerTimeout {
@@ -126,13 +126,13 @@ impl Problem for AnswerTimeout {
     }
 
     fn hint(&self) -> String {
-        "request less at once, or have the operator raise the route's `deadline`".to_owned()
+        "request less at once, or have the operator raise the route's `limits.timeout`".to_owned()
     }
 }
 
 /// The body of a request did not arrive within the deadline of its handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the request's body did not arrive within the route's `deadline`")]
+#[error("the request's body did not arrive within the route's `limits.timeout`")]
 pub struct BodyDeadlineExceeded;
 
 impl Problem for BodyDeadlineExceeded {
@@ -149,7 +149,7 @@ impl Problem for BodyDeadlineExceeded {
     }
 
     fn hint(&self) -> String {
-        "send the body faster, or have the operator raise the route's `deadline`".to_owned()
+        "send the body faster, or have the operator raise the route's `limits.timeout`".to_owned()
     }
 }
 

@@ -146,7 +146,7 @@ impl Service {
         let dial = Dial { reach, ..reader.dial(config, folder) };
         let origins = reader.origins(&name, config, &dial).into_iter();
         let origins = origins.map(|origin| kept(origin, before)).collect();
-        let dns = reader.time("/dns", config.dns.0);
+        let dns_refresh_rate = reader.time("/dns_refresh_rate", config.dns_refresh_rate.0);
         let timeout = reader.time("/timeout", config.timeout.0);
         let first_byte_timeout = reader.first_byte(config);
         let idle_timeout = reader.time("/idle_timeout", config.idle_timeout.0);
@@ -154,7 +154,7 @@ impl Service {
         reader.retries(&config.retries);
         let headers = Rules { forward: reader.forward(&config.forward), set: reader.set(&config.headers) };
         let checks = config.health.as_ref().and_then(|health| reader.checks(health, &headers));
-        let plan = Plan { origins, dns, checks };
+        let plan = Plan { origins, dns_refresh_rate, checks };
         let upgrades = reader.upgrades(&config.upgrades);
         let paths = reader.paths(&config.paths);
         if !reader.problems.is_empty() {
@@ -218,7 +218,7 @@ impl Reader {
     fn time(&mut self, below: &str, time: Duration) -> Duration {
         if time.is_zero() {
             let message = match below {
-                "/dns" | "/health/every" => "an interval of zero is not possible",
+                "/dns_refresh_rate" | "/health/interval" => "an interval of zero is not possible",
                 _ => "with a timeout of zero, every call fails",
             };
             self.report(below, message.to_owned(), "Write a time such as `2s`.");
@@ -282,13 +282,17 @@ impl Reader {
     }
 
     fn checks(&mut self, health: &HealthConfig, headers: &Rules) -> Option<Checks> {
-        for (below, count) in [("/health/healthy", health.healthy), ("/health/unhealthy", health.unhealthy)] {
+        let (healthy_threshold, unhealthy_threshold) = (health.healthy_threshold, health.unhealthy_threshold);
+        for (below, count) in [
+            ("/health/healthy_threshold", healthy_threshold),
+            ("/health/unhealthy_threshold", unhealthy_threshold),
+        ] {
             if count == 0 {
                 let message = "the number of checks is 0".to_owned();
                 self.report(below, message, "Write a number of consecutive checks: at least 1.");
             }
         }
-        let every = self.time("/health/every", health.every.0);
+        let interval = self.time("/health/interval", health.interval.0);
         let timeout = self.time("/health/timeout", health.timeout.0);
         let whole = Some(health.path.as_str()).filter(|path| path.starts_with('/') && !path.contains('#'));
         let parsed = whole.and_then(|path| path.parse::<PathAndQuery>().ok());
@@ -297,8 +301,15 @@ impl Reader {
             self.report("/health/path", message, "Write it as in `/healthz`.");
             return None;
         };
-        let (status, healthy, unhealthy) = (health.status, health.healthy, health.unhealthy);
-        Some(Checks { path, headers: headers.set.clone(), every, timeout, status, healthy, unhealthy })
+        Some(Checks {
+            path,
+            headers: headers.set.clone(),
+            interval,
+            timeout,
+            status: health.status,
+            healthy_threshold,
+            unhealthy_threshold,
+        })
     }
 
     fn origins(&mut self, name: &Arc<str>, config: &ServiceConfig, dial: &Dial) -> Vec<Origin> {

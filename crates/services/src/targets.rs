@@ -44,7 +44,7 @@ pub(crate) struct Outside {
 pub(crate) struct Plan {
     pub(crate) origins: Vec<Arc<Origin>>,
     /// The interval between lookups of names.
-    pub(crate) dns: std::time::Duration,
+    pub(crate) dns_refresh_rate: std::time::Duration,
     pub(crate) checks: Option<Checks>,
 }
 

@@ -12,11 +12,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// The number of requests in flight.
-    pub requests_under_way: u64,
+    pub requests_in_flight: u64,
     /// The number of jobs that wait for a background thread.
     pub jobs_queued: u64,
     /// The number of jobs that run on background threads.
-    pub jobs_running: u64,
+    pub jobs_in_flight: u64,
 }
 
 impl Counters {
@@ -30,9 +30,9 @@ impl Counters {
         ensure!(page.status == 200, "the admin listener answers {}", page.status);
         let page = page.text();
         Ok(Self {
-            requests_under_way: sum(&page, "orfa_requests_under_way"),
-            jobs_queued: sum(&page, "orfa_offload_queued"),
-            jobs_running: sum(&page, "orfa_offload_running"),
+            requests_in_flight: sum(&page, "orfa_requests_in_flight"),
+            jobs_queued: sum(&page, "orfa_offload_jobs_queued"),
+            jobs_in_flight: sum(&page, "orfa_offload_jobs_in_flight"),
         })
     }
 
@@ -44,7 +44,7 @@ impl Counters {
         let until = Instant::now() + PATIENCE;
         loop {
             let counters = Self::read(admin).await?;
-            if counters.requests_under_way == 0 && counters.jobs_queued == 0 && counters.jobs_running == 0 {
+            if counters.requests_in_flight == 0 && counters.jobs_queued == 0 && counters.jobs_in_flight == 0 {
                 return Ok(counters);
             }
             ensure!(Instant::now() < until, "not settled after {PATIENCE:?}: {counters:?}");

@@ -82,7 +82,7 @@ async fn measure(tools: &Tools, length: u64, progress: &Progress) -> Result<(Vec
     })?;
     let yaml = format!(
         "services: {{ service: {{ url: 'http://{}', timeout: 10m }} }}\n\
-         routes:\n  - path: /*\n    proxy: service\n    limits: {{ body: 2GiB, deadline: 10m }}\n",
+         routes:\n  - path: /*\n    proxy: service\n    limits: {{ request_body: 2GiB, timeout: 10m }}\n",
         service.address
     );
     let server = Server::gateway(&tools.orfa, SERVER_CORE, &yaml)?;

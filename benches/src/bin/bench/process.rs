@@ -191,7 +191,7 @@ pub(crate) fn query_route(slow: SocketAddr) -> String {
     format!(
         "services: {{ slow: {{ url: 'http://{slow}' }} }}\n\
          routes:\n  - path: /query\n    query:\n      services: [slow]\n      modes: [code, instance]\n      \
-         limits: {{ cpu: 50ms, deadline: 5s, memory: 16MiB, calls: 200 }}\n"
+         limits: {{ cpu: 50ms, timeout: 5s, memory: 16MiB, calls: 200 }}\n"
     )
 }
 

@@ -29,7 +29,7 @@ parts:
   users:
     get: 'api/users?ids={$.posts[*].userId}'
     join: { into: posts, on: userId = id, as: user, one: true }
-answer: posts
+response: posts
 ";
 /// The round trip to the service.
 const ROUND_TRIP: Duration = Duration::from_millis(10);
@@ -155,7 +155,7 @@ routes:
     query:
       services: [api]
       modes: [code, instance]
-      limits: {{ cpu: 1m, deadline: 2m, memory: 16MiB, calls: 200 }}
+      limits: {{ cpu: 1m, timeout: 2m, memory: 16MiB, calls: 200 }}
   - {{ path: '/passed/*', proxy: api }}
   - {{ path: '/filtered/*', proxy: api, filters: [{{ wasm: '{folder}/header.wasm' }}] }}
   - {{ path: /aggregate, aggregate: '{folder}/posts.yaml' }}
@@ -169,7 +169,7 @@ fn scripts() -> String {
     let file = program("handlers.sjs");
     format!(
         "  - path: /*
-    script: {{ file: '{}', workers: {{ least: 1, most: 1 }}, limits: {{ wall: 10m }} }}
+    script: {{ file: '{}', workers: {{ min: 1, max: 1 }}, limits: {{ timeout: 10m }} }}
 scripts: {{ engine: node, durability: process }}
 ",
         file.display()

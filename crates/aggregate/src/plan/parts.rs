@@ -211,9 +211,9 @@ impl Reader<'_> {
 
     fn each(&mut self, name: &str, part: &declaration::Part, each: &str) -> Option<Each> {
         if let Some(input) = self.names.inputs.iter().position(|input| *input == each) {
-            if self.declared.input.get_index(input).is_none_or(|(_, input)| input.kind != InputType::List) {
-                let message = format!("the input `{each}` is not a list");
-                self.wrong(Kind::Each, "each", message, "declare it with `type: list`");
+            if self.declared.input.get_index(input).is_none_or(|(_, input)| input.kind != InputType::Array) {
+                let message = format!("the input `{each}` is not an array");
+                self.wrong(Kind::Each, "each", message, "declare it with `type: array`");
                 return None;
             }
             return Some(Each { over: Over::Input(input), into: None });
@@ -324,7 +324,7 @@ impl Reader<'_> {
         };
         let is_list = |slot: &&Slot| match &slot.source {
             Source::Input(input) => {
-                declared.input.get_index(*input).is_some_and(|(_, input)| input.kind == InputType::List)
+                declared.input.get_index(*input).is_some_and(|(_, input)| input.kind == InputType::Array)
             }
             source => source.is_many(),
         };

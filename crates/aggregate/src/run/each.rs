@@ -125,7 +125,7 @@ impl<'a> Run<'a> {
                 answer => Ok(answer),
             }
         });
-        let made = at_once(made, self.known.plan.parallel).await?;
+        let made = at_once(made, self.known.plan.concurrency).await?;
         offload::leave_for(work::VALUE * of_item.len()).await;
         let mut answers = Answers { made, joined: HashMap::new(), memory };
         let instead = fallback(part).unwrap_or_else(|| Body::literal("null"));

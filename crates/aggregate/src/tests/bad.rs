@@ -32,7 +32,8 @@ async fn failed_required_part_fails_the_request_without_leaking_its_body() {
 
 #[tokio::test]
 async fn no_content_is_null() {
-    let rig = Rig::new(r#"{"parts": {"a": {"get": "profile/a"}}, "answer": "a"}"#, &[("profile/a", 204, "")]);
+    let rig =
+        Rig::new(r#"{"parts": {"a": {"get": "profile/a"}}, "response": "a"}"#, &[("profile/a", 204, "")]);
     assert_eq!(rig.get("/here").await.text, "null");
 }
 
@@ -72,9 +73,8 @@ async fn rejects_path_traversal_in_inputs() {
         assert_eq!((code, status), ("input-invalid", 400), "{id}: {told}");
     }
     assert_eq!(Rig::new(text, &[]).fails("/here").await.0, "input-missing");
-    let list = r#"{"input": {"ids": {"type": "list", "required": true}}, "parts": {"a": {"get": "profile/a/{ids}"}}}"#;
-    let each =
-        r#"{"input": {"ids": {"type": "list"}}, "parts": {"a": {"get": "profile/a/{each}", "each": "ids"}}}"#;
+    let list = r#"{"input": {"ids": {"type": "array", "required": true}}, "parts": {"a": {"get": "profile/a/{ids}"}}}"#;
+    let each = r#"{"input": {"ids": {"type": "array"}}, "parts": {"a": {"get": "profile/a/{each}", "each": "ids"}}}"#;
     for ids in ["..", "a,..", "a,a%2Fb", "%2e", "a%5Cb", "a%0Ab", "a,..;x"] {
         for text in [list, each] {
             let (code, status, told) = Rig::new(text, &[]).fails(&format!("/here?ids={ids}")).await;
@@ -177,9 +177,13 @@ async fn parts_time_out() {
 
 #[tokio::test]
 async fn enforces_limits_on_calls_fan_out_and_bytes() {
-    let limits =
-        LimitsConfig { fan_out: 2, calls: 2, received: services::Bytes(100), ..LimitsConfig::default() };
-    let each = r#"{"input": {"ids": {"type": "list", "of": "integer"}}, "parts": {"a": {"get": "profile/{each}", "each": "ids"}, "b": {"get": "order/b"}}}"#;
+    let limits = LimitsConfig {
+        fan_out: 2,
+        calls: 2,
+        upstream_bytes: services::Bytes(100),
+        ..LimitsConfig::default()
+    };
+    let each = r#"{"input": {"ids": {"type": "array", "items": "integer"}}, "parts": {"a": {"get": "profile/{each}", "each": "ids"}, "b": {"get": "order/b"}}}"#;
     let long = "1".repeat(101);
     let answers = [("profile/1", 200, "1"), ("profile/2", 200, "2"), ("order/b", 200, "3")];
     let rig = |answers: &[(&str, u16, &str)]| Rig::at("/here", each, limits, answers);
@@ -230,7 +234,7 @@ async fn rejects_invalid_methods_and_bodies_before_any_call() {
     let rig = Rig::at(
         "/here",
         r#"{"parts": {"a": {"post": "profile/a/{body.id}", "body": "{body}"}}}"#,
-        LimitsConfig { body: services::Bytes(20), ..LimitsConfig::default() },
+        LimitsConfig { request_body: services::Bytes(20), ..LimitsConfig::default() },
         &[],
     );
     let post = |body: &'static str| Request::post("/here").body(body).unwrap();

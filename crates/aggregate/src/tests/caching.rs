@@ -64,7 +64,7 @@ async fn parts_without_caching_headers_or_failed_parts_are_not_shared() {
 
 #[tokio::test]
 async fn streamed_parts_set_caching_headers() {
-    let rig = Rig::new(r#"{"parts": {"a": {"get": "profile/a"}}, "answer": "a"}"#, &[]);
+    let rig = Rig::new(r#"{"parts": {"a": {"get": "profile/a"}}, "response": "a"}"#, &[]);
     rig.keeps("profile/a", "private", &format!("[{}1]", "1,".repeat(200_000)));
     assert_eq!(said(&rig.get("/here").await).0, "private");
 }

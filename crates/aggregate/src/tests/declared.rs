@@ -105,14 +105,14 @@ fn mistakes_have_positions_and_codes() {
             "several POST requests",
         ),
         (
-            r#"{"parts":{"a":{"get":"profile/a"}},"answer":"b"}"#,
-            "/answer",
+            r#"{"parts":{"a":{"get":"profile/a"}},"response":"b"}"#,
+            "/response",
             "declared-answer",
             "there is no part `b`",
         ),
         (
-            r#"{"parts":{"a":{"get":"profile/a"}},"answer":["a","a"]}"#,
-            "/answer/1",
+            r#"{"parts":{"a":{"get":"profile/a"}},"response":["a","a"]}"#,
+            "/response/1",
             "declared-answer",
             "twice",
         ),
@@ -132,7 +132,7 @@ fn mistakes_have_positions_and_codes() {
             r#"{"input":{"n":{"type":"integer"}},"parts":{"a":{"get":"profile/a","each":"n"}}}"#,
             "/parts/a/each",
             "declared-each",
-            "is not a list",
+            "is not an array",
         ),
         (
             r#"{"input":{"n":{"type":"integer"}},"parts":{"a":{"get":"profile/{n}"}}}"#,
@@ -171,15 +171,15 @@ fn mistakes_have_positions_and_codes() {
             "greater than zero",
         ),
         (
-            r#"{"input":{"ids":{"type":"list"}},"parts":{"a":{"get":"profile/{each.id}","each":"ids"}}}"#,
+            r#"{"input":{"ids":{"type":"array"}},"parts":{"a":{"get":"profile/{each.id}","each":"ids"}}}"#,
             "/parts/a/get",
             "declared-placeholder",
             "the items of an input",
         ),
         (r#"{"parts":{"a":{"get":"profile/a"}},"partial":204}"#, "/partial", "declared-answer", "no body"),
         (
-            r#"{"parts":{"a":{"get":"profile/a"}},"answer":[]}"#,
-            "/answer",
+            r#"{"parts":{"a":{"get":"profile/a"}},"response":[]}"#,
+            "/response",
             "declared-answer",
             "no part is named",
         ),
@@ -211,7 +211,7 @@ fn unsafe_calls_require_all_query_parameters() {
     let declared = |input: &str, call: &str| {
         told(&format!(r#"{{"input":{{"ids":{{{input}}}}},"parts":{{"a":{{{call}}}}}}}"#))
     };
-    let (text, list) = (r#""type":"string""#, r#""type":"list","of":"integer""#);
+    let (text, list) = (r#""type":"string""#, r#""type":"array","items":"integer""#);
     for method in ["delete", "put", "patch", "post"] {
         let place = format!("/parts/a/{method}");
         for input in [text, list] {

@@ -98,11 +98,11 @@ fn documented_limits_match_the_defaults() {
     let limits = LimitsConfig::default();
     for (name, value) in [
         ("calls", limits.calls.to_string()),
-        ("parallel", limits.parallel.to_string()),
+        ("concurrency", limits.concurrency.to_string()),
         ("fan_out", limits.fan_out.to_string()),
-        ("received", limits.received.to_string()),
-        ("deadline", limits.deadline.to_string()),
-        ("body", limits.body.to_string()),
+        ("upstream_bytes", limits.upstream_bytes.to_string()),
+        ("timeout", limits.timeout.to_string()),
+        ("request_body", limits.request_body.to_string()),
         ("response_body", limits.response_body.to_string()),
         ("memory", limits.memory.to_string()),
     ] {

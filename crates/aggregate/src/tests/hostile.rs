@@ -33,7 +33,7 @@ async fn code(text: &str, limits: LimitsConfig, answers: &[(&str, u16, &str)]) -
 #[tokio::test]
 async fn reports_memory_held_by_a_response() {
     let item = format!(r#"{{"id":1,"name":"{}","more":"{}"}}"#, "n".repeat(100), "m".repeat(1_000));
-    let fields = r#"{"parts": {"a": {"get": "profile/a", "fields": ["id", "name"]}}, "answer": "a"}"#;
+    let fields = r#"{"parts": {"a": {"get": "profile/a", "fields": ["id", "name"]}}, "response": "a"}"#;
     let held = async |text: &str, count: usize| {
         let items = many(&item, count);
         let rig = Rig::new(text, &[("profile/a", 200, &items)]);
@@ -44,14 +44,14 @@ async fn reports_memory_held_by_a_response() {
     let tree = 1_000 * size_of::<json::Tree>() as u64;
     assert!(shaped.is_some_and(|held| held >= text + tree), "{shaped:?} of {text} bytes");
     assert_eq!(held(fields, 1).await.0, None, "a short answer is copied");
-    let long = r#"{"parts": {"a": {"get": "profile/a"}}, "answer": "a"}"#;
+    let long = r#"{"parts": {"a": {"get": "profile/a"}}, "response": "a"}"#;
     assert_eq!(held(long, 1_000).await.0, None, "a long part is handed on");
 }
 
 #[tokio::test]
 async fn allows_items_at_the_maximum_json_depth() {
     let each = r#"{"parts": {"a": {"get": "profile/a"},
-        "b": {"get": "order/b/{each.id}", "each": "a", "optional": true}}, "answer": "a"}"#;
+        "b": {"get": "order/b/{each.id}", "each": "a", "optional": true}}, "response": "a"}"#;
     let nested = "[".repeat(json::DEPTH) + &"]".repeat(json::DEPTH);
     let rig = Rig::new(each, &[("profile/a", 200, &nested)]);
     assert_eq!(rig.get("/here").await.text, nested);
@@ -74,7 +74,7 @@ async fn each_stops_rendering_at_the_fan_out_limit() {
 
 #[tokio::test]
 async fn renders_equal_items_once() {
-    let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each}", "each": "a", "apart": true}}, "answer": "b"}"#;
+    let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each}", "each": "a", "apart": true}}, "response": "b"}"#;
     let answers = [("profile/a", 200, &*many("7", 100_000)), ("order/7", 200, "1")];
     assert_eq!(code(text, LimitsConfig::default(), &answers).await, "200 of 200001 bytes");
 }
@@ -98,7 +98,7 @@ async fn keys_of_items_are_freed_before_the_responses_arrive() {
         format!(
             r#"{{"parts": {{"a": {{"get": "profile/a"}},
                 "b": {{"get": "order/b?id={{each}}", "each": "a", "apart": true{headers}}},
-                "c": {{"get": "catalog/c?id={{$.b[0].id}}"}}}}, "answer": "c"}}"#
+                "c": {{"get": "catalog/c?id={{$.b[0].id}}"}}}}, "response": "c"}}"#
         )
     };
     let items: Vec<String> = (0..100).map(|number| format!("\"{number:0>2000}\"")).collect();
@@ -118,9 +118,9 @@ async fn merges_objects_with_many_members() {
     const MEMBERS: usize = 100_000;
     let members =
         |from: usize| (from..from + MEMBERS).map(|n| format!("\"m{n}\":1")).collect::<Vec<_>>().join(",");
-    let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b"}}, "answer": {"merge": ["a", "b"], "conflict": "first"}}"#;
+    let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b"}}, "response": {"merge": ["a", "b"], "conflict": "first"}}"#;
     let (one, other) = (format!("{{{}}}", members(0)), format!("{{{}}}", members(MEMBERS / 2)));
-    let limits = LimitsConfig { deadline: services::Duration::from_secs(30), ..within(1 << 30, 64 << 20) };
+    let limits = LimitsConfig { timeout: services::Duration::from_secs(30), ..within(1 << 30, 64 << 20) };
     let rig = Rig::at("/here", text, limits, &[("profile/a", 200, &one), ("order/b", 200, &other)]);
     let merged = rig.get("/here").await;
     assert!(rig.jobs("aggregate") > 0, "serving threads do not merge");
@@ -130,10 +130,9 @@ async fn merges_objects_with_many_members() {
 #[tokio::test]
 async fn enforces_the_memory_limit_on_lists_of_small_items() {
     let joined = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b", "join": {"into": "a", "on": "id = id"}}}}"#;
-    let each = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each.id}", "each": "a", "apart": true}}, "answer": "b"}"#;
+    let each = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each.id}", "each": "a", "apart": true}}, "response": "b"}"#;
     let fields = r#"{"parts": {"a": {"get": "profile/a", "fields": ["id"]}}}"#;
-    let merged =
-        r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b"}}, "answer": {"merge": ["a", "b"]}}"#;
+    let merged = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b"}}, "response": {"merge": ["a", "b"]}}"#;
     let (empty, nulls) = (many("{}", 20_000), many("null", 20_000));
     let object = format!("{{{}}}", (0..20_000).map(|n| format!("\"{n}\":1")).collect::<Vec<_>>().join(","));
     for (text, a, refused) in [

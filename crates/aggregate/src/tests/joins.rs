@@ -8,7 +8,7 @@ use super::rig::Rig;
 fn rig(join: &str, items: &str, rows: &str) -> Rig {
     let text = format!(
         r#"{{"parts": {{"items": {{"get": "profile/items"}},
-        "rows": {{"get": "order/rows", "join": {{"into": "items", "on": "k = key", {join}}}}}}}, "answer": "items"}}"#
+        "rows": {{"get": "order/rows", "join": {{"into": "items", "on": "k = key", {join}}}}}}}, "response": "items"}}"#
     );
     Rig::new(&text, &[("profile/items", 200, items), ("order/rows", 200, rows)])
 }
@@ -29,7 +29,7 @@ async fn joined_values_replace_members_of_the_same_name() {
     assert_eq!(got.text, r#"[{"x":2,"k":{"key":1}}]"#);
     let rig = Rig::new(
         r#"{"parts": {"items": {"get": "profile/items", "fields": ["k", "x"]},
-        "rows": {"get": "order/rows", "join": {"into": "items", "on": "k = key", "as": "k", "one": true}}}, "answer": "items"}"#,
+        "rows": {"get": "order/rows", "join": {"into": "items", "on": "k = key", "as": "k", "one": true}}}, "response": "items"}"#,
         &[("profile/items", 200, r#"[{"k":1,"x":2}]"#), ("order/rows", 200, r#"[{"key":1}]"#)],
     );
     assert_eq!(rig.get("/here").await.text, r#"[{"x":2,"k":{"key":1}}]"#);
@@ -84,7 +84,7 @@ async fn joins_nested_rows_and_shares_them_between_items() {
             "catalogs": {"get": "catalog/catalogs", "fields": ["id", "t"], "join": {"into": "orders", "on": "c = id", "as": "catalog", "one": true}},
             "buyers": {"get": "profile/buyers", "join": {"into": "catalogs", "on": "b = id", "as": "buyer", "one": true}},
             "tags": {"get": "catalog/tags", "join": {"into": "orders", "on": "tags[*] = id", "as": "tags"}}},
-            "answer": "orders"}"#,
+            "response": "orders"}"#,
         &[
             ("order/orders", 200, r#"[{"c":1,"tags":[2,1]},{"c":1}]"#),
             ("catalog/catalogs", 200, r#"[{"id":1,"t":"x","b":5,"more":0}]"#),

@@ -72,7 +72,7 @@ async fn requests_with_many_values_are_rendered_in_the_pool() {
         assert_eq!(moves(list, "/here", &answers).await > 0, leaves, "{count} values");
     }
     // Each of many requests contains a long value beside its own.
-    let batches = r#"{"input": {"ids": {"type": "list"}}, "parts": {"t": {"get": "profile/t"},
+    let batches = r#"{"input": {"ids": {"type": "array"}}, "parts": {"t": {"get": "profile/t"},
         "a": {"get": "order/a?ids={ids}", "batch": 1, "headers": {"x-t": "{$.t}"}}}}"#;
     let text = format!("\"{}\"", "x".repeat(1_000));
     for (count, leaves) in [(2, false), (300, true)] {
@@ -120,8 +120,7 @@ async fn many_values_are_composed_in_the_pool() {
         "b": {"get": "order/b", "join": {"into": "a", "on": "id = id"}}}}"#;
     let keys = r#"{"parts": {"a": {"get": "profile/a"},
         "b": {"get": "order/b", "join": {"into": "a", "on": "ids[*] = id"}}}}"#;
-    let merge =
-        r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b"}}, "answer": {"merge": ["a", "b"]}}"#;
+    let merge = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b"}}, "response": {"merge": ["a", "b"]}}"#;
     for (count, leaves) in [(10, false), (VALUES, true)] {
         let objects = many(r#"{"id":1}"#, count);
         let item = format!("[{{\"ids\":{}}}]", many("1", count / 10));
@@ -141,7 +140,7 @@ async fn many_values_are_composed_in_the_pool() {
 
 #[tokio::test]
 async fn a_tree_of_many_values_is_written_before_it_is_sent() {
-    let text = r#"{"parts": {"a": {"get": "profile/a", "fields": ["id"]}}, "answer": "a"}"#;
+    let text = r#"{"parts": {"a": {"get": "profile/a", "fields": ["id"]}}, "response": "a"}"#;
     for (count, is_written) in [(2_000, false), (10_000, true)] {
         let items = many("{}", count);
         let rig = Rig::new(text, &[("profile/a", 200, &items)]);

@@ -19,7 +19,7 @@ const TARGET: &str = r#"{
                      "join": {"into": "buyers", "on": "id = buyer_id", "as": "catalogs"}, "fields": ["id", "title"]},
         "rating": {"get": "order/buyers/{each.id}/rating", "each": "buyers", "optional": true}
     },
-    "answer": "buyers"}"#;
+    "response": "buyers"}"#;
 
 #[tokio::test]
 async fn joins_rows_and_puts_each_responses_into_items() {
@@ -89,7 +89,7 @@ async fn merges_parts_by_conflict_rule() {
     let merge = |conflict: &str| {
         let text = format!(
             r#"{{"parts": {{"a": {{"get": "profile/a"}}, "b": {{"get": "order/b"}}}},
-            "answer": {{"merge": ["a", "b"], "conflict": "{conflict}"}}}}"#
+            "response": {{"merge": ["a", "b"], "conflict": "{conflict}"}}}}"#
         );
         Rig::new(
             &text,
@@ -106,7 +106,7 @@ async fn merges_parts_by_conflict_rule() {
 #[tokio::test]
 async fn encodes_values_for_their_position() {
     let text = r#"{
-        "input": {"id": {"type": "string"}, "q": {"type": "string"}, "tags": {"type": "list"}, "tenant": {"type": "string", "in": "header", "name": "x-tenant"}},
+        "input": {"id": {"type": "string"}, "q": {"type": "string"}, "tags": {"type": "array"}, "tenant": {"type": "string", "in": "header", "name": "x-tenant"}},
         "parts": {"a": {"get": "profile/p/{id}/x?q={q}&tag={tags*}&fixed=a%20b&flag", "headers": {"x-for": "t={tenant}"}}}}"#;
     let answers = [
         ("profile/p/a%3F%26%C3%A9/x?q=1%2B1%3D2&tag=x&tag=y%2Cz&fixed=a%20b&flag", 200, "1"),
@@ -136,7 +136,7 @@ async fn dependent_calls_use_values_of_other_parts() {
             "order": {"get": "order/orders/1"},
             "posting": {"get": "catalog/catalogs/{$.order.posting.id}", "join": {"into": "order", "on": ".posting.id = id", "one": true}},
             "again": {"get": "catalog/catalogs/{$.order/posting/id}", "fields": {"t": "title", "town": ".at.town"}}},
-            "answer": ["order", "again"]}"#,
+            "response": ["order", "again"]}"#,
         &[
             ("order/orders/1", 200, r#"{"id":1,"posting":{"id":7}}"#),
             ("catalog/catalogs/7", 200, r#"{"id":7,"title":"x","at":{"town":"Ulm"}}"#),
@@ -156,7 +156,7 @@ async fn joins_into_nested_targets_keep_other_members() {
             "people": {"get": "profile/people?ids={$.page.items[*].who}", "at": "/rows",
                        "join": {"into": "$.page.items", "on": "who = id", "as": "who", "one": true}},
             "rating": {"get": "order/rating/{each.id}", "each": "$.page.items[*].lines"}},
-            "answer": "page"}"#,
+            "response": "page"}"#,
         &[
             (
                 "order/orders",
@@ -177,7 +177,7 @@ async fn joins_into_nested_targets_keep_other_members() {
 #[tokio::test]
 async fn makes_equal_safe_calls_once() {
     let rig = Rig::new(
-        r#"{"input": {"ids": {"type": "list", "of": "integer"}}, "parts": {
+        r#"{"input": {"ids": {"type": "array", "items": "integer"}}, "parts": {
             "each": {"get": "profile/users/{each}", "each": "ids"}, "one": {"get": "profile/users/7"}}}"#,
         &[("profile/users/7", 200, r#"{"id":7}"#), ("profile/users/8", 200, "8")],
     );
@@ -188,8 +188,8 @@ async fn makes_equal_safe_calls_once() {
 
 #[tokio::test]
 async fn skips_empty_lists_and_splits_long_ones() {
-    let text = r#"{"input": {"ids": {"type": "list", "of": "integer"}},
-        "parts": {"a": {"get": "profile/a?ids={ids}", "batch": 2}}, "answer": "a"}"#;
+    let text = r#"{"input": {"ids": {"type": "array", "items": "integer"}},
+        "parts": {"a": {"get": "profile/a?ids={ids}", "batch": 2}}, "response": "a"}"#;
     let rig = Rig::new(
         text,
         &[
@@ -208,7 +208,7 @@ async fn skips_empty_lists_and_splits_long_ones() {
 #[tokio::test]
 async fn splits_long_lists_of_each_items() {
     let text = r#"{"parts": {"a": {"get": "profile/a"},
-        "b": {"get": "order/b?ids={each.ids[*]}", "each": "a", "batch": 2, "WHEN": 0}}, "answer": "a"}"#;
+        "b": {"get": "order/b?ids={each.ids[*]}", "each": "a", "batch": 2, "WHEN": 0}}, "response": "a"}"#;
     let items = r#"[{"ids":[1,2,3]},{"ids":[1,2]},{"ids":[]},null,{"ids":[1,2,3]},{"ids":[3,4,5]}]"#;
     let answers = [
         ("profile/a", 200, items),
@@ -281,7 +281,7 @@ async fn sequential_calls_follow_the_file_order() {
 #[tokio::test]
 async fn makes_all_equal_unsafe_calls() {
     let rig = Rig::new(
-        r#"{"sequential": true, "input": {"ids": {"type": "list", "of": "integer"}},
+        r#"{"sequential": true, "input": {"ids": {"type": "array", "items": "integer"}},
             "parts": {"a": {"post": "order/x", "body": {"n": 1}, "each": "ids"}}}"#,
         &[("POST order/x", 200, "1")],
     );

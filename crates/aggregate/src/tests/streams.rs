@@ -87,7 +87,7 @@ async fn streams_before_the_upstream_response_is_complete() {
 #[tokio::test]
 async fn the_beginning_of_a_streamed_response_counts_until_it_is_delivered() {
     let (rig, account) = (
-        Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "answer": "long"}"#, &[]),
+        Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]),
         RequestAccount::default(),
     );
     let mut sender = rig.sends("catalog/long");
@@ -107,7 +107,7 @@ async fn the_beginning_of_a_streamed_response_counts_until_it_is_delivered() {
 #[tokio::test]
 async fn yields_while_checking_a_streamed_response() {
     const PIECE: usize = 1 << 20;
-    let rig = Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "answer": "long"}"#, &[]);
+    let rig = Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]);
     let mut sender = rig.sends("catalog/long");
     sender.send_data(beginning()).await.unwrap();
     let mut body = rig.begin("/here").await.into_body();
@@ -134,7 +134,7 @@ async fn yields_while_checking_a_streamed_response() {
 #[tokio::test]
 async fn yields_while_checking_the_beginning_of_a_streamed_response() {
     const TURNS: usize = 32;
-    let rig = Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "answer": "long"}"#, &[]);
+    let rig = Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]);
     let mut sender = rig.sends("catalog/long");
     let frame = format!("[\"{}\"]", "x".repeat(TURNS * TURN_BYTES));
     sender.send_data(Bytes::from(frame)).await.unwrap();
@@ -154,7 +154,7 @@ async fn yields_while_checking_the_beginning_of_a_streamed_response() {
 #[tokio::test]
 async fn aborts_a_streamed_response_with_invalid_json() {
     for end in ["]]", "", "<html>"] {
-        let rig = Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "answer": "long"}"#, &[]);
+        let rig = Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]);
         let mut sender = rig.sends("catalog/long");
         sender.send_data(beginning()).await.unwrap();
         let body = rig.begin("/here").await.into_body();
@@ -169,7 +169,7 @@ async fn aborts_a_streamed_response_with_invalid_json() {
 #[tokio::test]
 async fn short_invalid_json_is_an_error_with_a_status() {
     let rig = Rig::new(
-        r#"{"parts": {"long": {"get": "catalog/long"}}, "answer": "long"}"#,
+        r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#,
         &[("catalog/long", 200, "[1,")],
     );
     assert_eq!(rig.fails("/here").await.0, "part-not-json");

@@ -16,7 +16,7 @@ const DECLARED: &str = r#"{
         "catalogs": {"get": "catalog/catalogs?buyers={$.buyers[*].id}", "join": {"into": "buyers", "on": "id = buyer_id"}, "fields": ["id", "title"]},
         "rating": {"get": "order/buyers/{each.id}/rating", "each": "buyers", "optional": true}
     },
-    "answer": "buyers"}"#;
+    "response": "buyers"}"#;
 
 const PROFILE: &str = r##"{"openapi": "3.1.0", "paths": {"/buyers": {"get": {"responses": {"200": {"content": {"application/json": {"schema":
     {"type": "array", "items": {"$ref": "#/components/schemas/Buyer"}}}}}}}}},
@@ -36,14 +36,14 @@ fn aggregate() -> Aggregate {
 fn an_explanation_shows_the_calls_wave_by_wave() {
     assert_eq!(aggregate().explain().to_string(), "\
 GET, HEAD /buyers/{town}
-  takes limit (query, integer, default 20, at most 100); town (path, string)
+  inputs limit (query, integer, default 20, at most 100); town (path, string)
   1  buyers    GET profile/buyers?limit={limit}
                one call
   2  catalogs  GET catalog/catalogs?buyers={$.buyers[*].id}
-               one call, several if the URL had more than 8000 bytes; into buyers as `catalogs`, a list by id = buyer_id
+               one call, several if the URL had more than 8000 bytes; into buyers as `catalogs`, an array by id = buyer_id
      rating    GET order/buyers/{each.id}/rating
                a call for each of buyers, equal ones once: at most 200, 16 at once; into buyers as `rating`; optional
-  answers buyers
+  response buyers
   at most 500 calls, 16 at once, 64MiB from services, 10s
 ");
     let chart = aggregate().explain().mermaid();

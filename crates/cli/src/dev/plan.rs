@@ -9,7 +9,7 @@ use gateway::{Config, Mistake};
 
 use super::Arguments;
 use crate::exit::Complaint;
-use crate::worker;
+use crate::{config, worker};
 
 const DEFAULT_PORT: u16 = 8080;
 
@@ -40,11 +40,15 @@ impl Plan {
         }
     }
 
-    /// Reads the current config.
+    /// Reads the current config, and logs the warnings about it.
     pub(super) fn config(&self) -> Result<Config, Vec<Mistake>> {
         let mut config = match self {
             Self::Services { services, port } => Config::dev(services, *port)?,
-            Self::File { path, .. } => gateway::config::read(path)?,
+            Self::File { path, .. } => {
+                let reading = gateway::config::read_watched(path);
+                config::log_warnings(&reading.warnings);
+                reading.config?
+            }
         };
         if let Self::File { port: Some(port), .. } = self {
             config.listen = ListenConfig::at(format!("127.0.0.1:{port}"));

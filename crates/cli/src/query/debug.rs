@@ -24,10 +24,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     program: PathBuf,
     /// Run it without a debugger.
-    #[arg(long, conflicts_with = "debugger")]
-    plain: bool,
+    #[arg(long, alias = "plain", conflicts_with = "debugger")]
+    no_debugger: bool,
     /// Write the native program of a C source to this file instead of running it: `FILE RECORDING` runs it.
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["plain", "debugger"])]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["no_debugger", "debugger"])]
     out: Option<PathBuf>,
     /// The debugger and its arguments, before the program's own [default: `gdb --args`, `node inspect`].
     #[arg(last = true, value_name = "DEBUGGER")]
@@ -68,7 +68,7 @@ fn start(
 ) -> anyhow::Result<Exit> {
     let named = |words: &[&str]| words.iter().map(Into::into).collect();
     let mut words: Vec<OsString> = match arguments {
-        Arguments { plain: true, .. } => named(plain),
+        Arguments { no_debugger: true, .. } => named(plain),
         Arguments { debugger, .. } if debugger.is_empty() => named(usual),
         Arguments { debugger, .. } => debugger.clone(),
     };
@@ -84,6 +84,6 @@ fn missing(tool: &Path, error: &std::io::Error) -> Complaint {
     Complaint::failed(
         "debugger-missing",
         message,
-        "install it, or name another one after `--`; `--plain` needs none",
+        "install it, or name another one after `--`; `--no-debugger` needs none",
     )
 }

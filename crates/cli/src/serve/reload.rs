@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 
 use super::systemd;
 use crate::watch::Watch;
-use crate::worker;
+use crate::{config, worker};
 
 /// The polling interval. Files must also be unchanged for this time before they are read, since a partially
 /// written config may be valid.
@@ -76,6 +76,7 @@ fn settle(watch: &mut Watch) {
 /// Activates the current config, or logs its mistakes. Returns the files to watch from now on.
 fn reload(gateway: &Gateway, file: &Path) -> Vec<PathBuf> {
     let reading = gateway::config::read_watched(file);
+    config::log_warnings(&reading.warnings);
     match reading.config {
         Ok(config) => put(gateway, &Config { launcher: Some(worker::launcher()), ..config }),
         Err(mistakes) => {
@@ -92,18 +93,18 @@ fn put(gateway: &Gateway, config: &Config) {
             for field in waiting {
                 tracing::warn!(field, "changed, but takes effect after a restart only");
             }
-            tracing::info!(digest = config.source.digest(), "the config has changed and is in force");
+            tracing::info!(digest = config.source.digest(), "the config has changed and is active");
         }
         Err(BuildError::Config(mistakes)) => refuse(&mistakes),
         Err(error) => {
-            tracing::error!(%error, "the config can't be put in force, the previous one stays active")
+            tracing::error!(%error, "the config can't be activated, the previous one stays active")
         }
     }
 }
 
 fn refuse(mistakes: &[Mistake]) {
     for mistake in mistakes {
-        tracing::error!(%mistake, "mistake in the config");
+        tracing::error!(error = %mistake, "error in the config");
     }
-    tracing::error!(mistakes = mistakes.len(), "the config has mistakes, the previous one stays in force");
+    tracing::error!(errors = mistakes.len(), "the config has errors, the previous one stays active");
 }

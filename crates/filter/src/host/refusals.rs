@@ -159,7 +159,7 @@ impl Host {
         };
         let is_call = matches!(function, "proxy_http_call" | "proxy_grpc_call" | "proxy_grpc_stream");
         let Some(spec) = self.spec().filter(|_| !is_usual && !is_call) else { return };
-        count(&spec.stats.refused_functions);
+        count(&spec.stats.hostcall_errors);
         if spec.stats.refusals.admit(function, status.name(), None).is_some() {
             let (filter, status) = (&*spec.name, status.name());
             tracing::warn!(target: "filter", filter, function, status, "a host function returned an error; repetitions are counted but not logged");

@@ -323,7 +323,7 @@ async fn limits_properties_per_exchange() {
             (i32.const 0))"#;
     // The observer receives every call, which takes time.
     let mut filter = bench.filter("test", code);
-    filter.limits.time = services::Duration::from_millis(10_000);
+    filter.limits.cpu = services::Duration::from_millis(10_000);
     assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap().status, 200);
 }
 
@@ -343,7 +343,7 @@ async fn limits_number_of_headers() {
             (i32.const 1))"#;
     // The observer receives every call, which takes time.
     let mut filter = bench.filter("test", code);
-    filter.limits.time = services::Duration::from_millis(10_000);
+    filter.limits.cpu = services::Duration::from_millis(10_000);
     let chain = bench.chain(&[filter]);
     let answer = send(&chain, get("/")).await.unwrap();
     assert_eq!(answer.headers.get_all("got-x-more").iter().count(), 1022);

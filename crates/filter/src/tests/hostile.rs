@@ -105,7 +105,7 @@ async fn bounds_host_state_of_hostile_modules() {
         let bench = Bench::new();
         bench.write("hostile.wasm", &hostile_module(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         let mut filter = FilterConfig::of("hostile.wasm");
-        filter.limits.time = services::Duration::from_millis(5000);
+        filter.limits.cpu = services::Duration::from_millis(5000);
         filter.limits.buffer = services::Bytes(64 << 10);
         filter.limits.memory = services::Bytes(1 << 20);
         let Ok(chain) = bench.try_chain(&[filter]) else { continue };

@@ -68,7 +68,7 @@ fn refuses_invalid_modules_with_a_code() {
     for (text, wanted) in cases {
         bench.write("bad.wasm", &wat::parse_str(format!("(module {text})")).unwrap());
         let mut filter = FilterConfig::of("bad.wasm");
-        filter.limits.start = services::Duration::from_millis(20);
+        filter.limits.startup_cpu = services::Duration::from_millis(20);
         assert_eq!(code(bench.try_chain(&[filter])), wanted, "{text}");
     }
     bench.write("bad.wasm", b"(module)");

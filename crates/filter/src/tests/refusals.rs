@@ -442,5 +442,5 @@ async fn other_refusals_are_logged_once_for_each_function_and_status() {
             "set_shared_data CAS_MISMATCH",
         ]
     );
-    assert_eq!(bench.stats().refused_functions, 3 * 8);
+    assert_eq!(bench.stats().hostcall_errors, 3 * 8);
 }

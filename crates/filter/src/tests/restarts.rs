@@ -110,7 +110,7 @@ async fn creates_next_instance_after_releasing_the_memory_of_the_last() {
         (memory.fill (i32.const 262144) (i32.const 7) (i32.const 16777216))";
     let mut filter =
         bench.filter("test", &GUARD.replace("(then unreachable)", &format!("(then {fills} unreachable)")));
-    filter.limits.time = services::Duration::from_millis(10_000);
+    filter.limits.cpu = services::Duration::from_millis(10_000);
     let chain = bench.chain(&[filter]);
     for _ in 0..5 {
         assert_eq!(send_as("attacker", &chain, get("/bad")).await.map(|answer| answer.status), trapped());

@@ -160,7 +160,7 @@ fn uncompressing(bench: &Bench, buffer: u64, status: u32) -> FilterConfig {
             (i32.const 0))"#;
     let mut filter = bench.filter("slow", &code.replace("STATUS", &status.to_string()));
     filter.limits.buffer = services::Bytes(buffer);
-    filter.limits.time = services::Duration::from_millis(60_000);
+    filter.limits.cpu = services::Duration::from_millis(60_000);
     filter
 }
 
@@ -178,7 +178,7 @@ async fn refuses_decompression_beyond_the_buffer_limit() {
 async fn foreign_functions_end_at_the_time_limit_of_the_callback() {
     let bench = Bench::new();
     let mut filter = uncompressing(&bench, 32 << 20, 0);
-    filter.limits.time = services::Duration::from_millis(1);
+    filter.limits.cpu = services::Duration::from_millis(1);
     let chain = bench.chain(&[filter]);
     let end = send(&chain, post(bomb(16 << 20))).await;
     assert_eq!(end.unwrap_err(), Failed::Trapped("slow".into()));

@@ -27,7 +27,7 @@ const SPIN_AT_HEAD: &str = r#"
 /// A filter whose module has a generous time limit.
 fn patient(bench: &Bench, name: &str, code: &str) -> FilterConfig {
     let mut filter = bench.filter(name, &format!("{SPIN} {code}"));
-    filter.limits.time = services::Duration::from_millis(60_000);
+    filter.limits.cpu = services::Duration::from_millis(60_000);
     filter
 }
 

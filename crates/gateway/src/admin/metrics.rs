@@ -52,21 +52,21 @@ fn config(page: &mut Page<'_>, reloads: &ReloadState) -> fmt::Result {
     page.gauge("orfa_config_stale", "Whether the newest config was refused", [([], stale)])?;
     let since = reloads.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let help = "Activation time of the config, in seconds since the epoch";
-    page.gauge("orfa_config_since_timestamp_seconds", help, [([], since)])?;
+    page.gauge("orfa_config_last_reload_success_timestamp_seconds", help, [([], since)])?;
     let labels = [("sha256", &*reloads.digest)];
     page.gauge("orfa_config_info", "The active config", [(labels, 1_u64)])
 }
 
 /// The upstream services and their endpoints.
 fn upstream(page: &mut Page<'_>, services: &[ServiceStats]) -> fmt::Result {
-    let outcomes = services.iter().flat_map(|stats| {
-        let answered = stats.requests.saturating_sub(stats.failures);
-        let outcomes = [("answered", answered), ("failed", stats.failures)];
-        outcomes.map(|(outcome, count)| ([("service", &*stats.service), ("outcome", outcome)], count))
+    let results = services.iter().flat_map(|stats| {
+        let succeeded = stats.requests.saturating_sub(stats.failures);
+        let results = [("ok", succeeded), ("failed", stats.failures)];
+        results.map(|(result, count)| ([("service", &*stats.service), ("result", result)], count))
     });
     let help =
         "Calls without retries; a call has failed if its status is 500 or above, or without a response";
-    page.counter("orfa_upstream_requests", help, outcomes)?;
+    page.counter("orfa_upstream_requests", help, results)?;
     let each = |count: fn(&ServiceStats) -> u64| {
         services.iter().map(move |stats| ([("service", &*stats.service)], count(stats)))
     };
@@ -96,7 +96,7 @@ fn upstream(page: &mut Page<'_>, services: &[ServiceStats]) -> fmt::Result {
     let help = "Outlier ejections of an endpoint";
     page.counter("orfa_upstream_endpoint_ejections", help, each(|end| end.ejections))?;
     let help = "Requests in flight at an endpoint";
-    page.gauge("orfa_upstream_endpoint_under_way", help, each(|end| u64::from(end.outstanding)))?;
+    page.gauge("orfa_upstream_endpoint_requests_in_flight", help, each(|end| u64::from(end.outstanding)))?;
     let help = "Whether an endpoint receives requests";
     page.gauge("orfa_upstream_endpoint_healthy", help, each(|end| u64::from(end.healthy)))
 }
@@ -104,14 +104,15 @@ fn upstream(page: &mut Page<'_>, services: &[ServiceStats]) -> fmt::Result {
 /// The offload pool: threads for work that clients cause.
 fn offload(page: &mut Page<'_>, stats: &OffloadStats) -> fmt::Result {
     let help = "Jobs queued for the offload pool";
-    page.gauge("orfa_offload_queued", help, [([], stats.queued as u64)])?;
-    page.gauge("orfa_offload_running", "Jobs that run in the offload pool", [([], stats.running as u64)])?;
+    page.gauge("orfa_offload_jobs_queued", help, [([], stats.queued as u64)])?;
+    let help = "Jobs that run in the offload pool";
+    page.gauge("orfa_offload_jobs_in_flight", help, [([], stats.running as u64)])?;
     let jobs = stats.kinds.iter().map(|(kind, stats)| ([("kind", *kind)], stats.jobs));
     page.counter("orfa_offload_jobs", "Jobs submitted to the offload pool, by kind", jobs)?;
     let cpu = stats.kinds.iter().map(|(kind, stats)| ([("kind", *kind)], stats.cpu.as_secs_f64()));
     page.counter("orfa_offload_cpu_seconds", "CPU time of jobs in the offload pool", cpu)?;
-    let rejected = stats.rejected.iter().map(|(reason, count)| ([("reason", *reason)], *count));
-    page.counter("orfa_offload_rejected", "Jobs of the offload pool without a result, by reason", rejected)?;
+    let failed = stats.rejected.iter().map(|(reason, count)| ([("reason", *reason)], *count));
+    page.counter("orfa_offload_jobs_failed", "Jobs of the offload pool without a result, by reason", failed)?;
     let long = long_polls().into_iter().map(|(site, count)| ([("where", site)], count));
     page.counter("orfa_long_polls", "Polls that took more than 2 ms of their thread's CPU time", long)
 }
@@ -133,7 +134,7 @@ fn programs(page: &mut Page<'_>, life: &Life) -> fmt::Result {
     let used = pools.iter().map(|pool| ([("class", pool.class)], pool.used as u64));
     page.gauge("orfa_program_instances_used", "Instances that run a program", used)?;
     let all = pools.iter().map(|pool| ([("class", pool.class)], pool.all as u64));
-    page.gauge("orfa_program_instances", "Maximum number of instances", all)
+    page.gauge("orfa_program_instances_max", "Maximum number of instances", all)
 }
 
 /// The filters, and the metrics that their modules define.
@@ -161,8 +162,8 @@ fn filters(page: &mut Page<'_>, life: &Life) -> fmt::Result {
     page.counter("orfa_filter_bypassed", help, each(|stats| stats.bypassed))?;
     let help = "HTTP and gRPC calls of a filter that could not be made";
     page.counter("orfa_filter_refused_calls", help, each(|stats| stats.refused_calls))?;
-    let help = "Other host functions that returned an error to a filter";
-    page.counter("orfa_filter_refused_functions", help, each(|stats| stats.refused_functions))?;
+    let help = "Other host calls that returned an error to a filter";
+    page.counter("orfa_filter_hostcall_errors", help, each(|stats| stats.hostcall_errors))?;
     modules(page, filters.metrics())
 }
 
@@ -176,12 +177,12 @@ fn scripts(page: &mut Page<'_>, life: &Life) -> fmt::Result {
         stats.iter().map(move |(name, stats)| ([("service", *name)], count(stats) as u64))
     };
     page.gauge("orfa_script_workers", "Worker processes of a script", each(|stats| stats.workers))?;
-    page.gauge("orfa_script_runs_under_way", "Runs in flight in workers", each(|stats| stats.runs))?;
+    page.gauge("orfa_script_runs_in_flight", "Runs in flight in workers", each(|stats| stats.runs))?;
     page.gauge("orfa_script_runs_busy", "Runs in flight that use CPU", each(|stats| stats.busy))?;
     let help = "Runs that began, including those called by other runs";
     page.counter("orfa_script_runs", help, each(|stats| stats.begun))?;
     let help = "Runs that were answered without a worker";
-    page.counter("orfa_script_composed", help, each(|stats| stats.composed))?;
+    page.counter("orfa_script_runs_composed", help, each(|stats| stats.composed))?;
     page.counter("orfa_script_commits", "Committed writes", each(|stats| stats.commits))?;
     let help = "Writers queued for a state group";
     page.gauge("orfa_script_writers_waiting", help, each(|stats| stats.waiting))?;

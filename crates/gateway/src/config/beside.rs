@@ -7,19 +7,22 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::mistake::Mistake;
+use super::renamed::{self, RenamedIn};
 use super::source::Source;
 use super::{read_file, schema, undeserialised, yaml};
 
-/// Parses a companion file, and returns the positions of its fields too.
+/// Parses a companion file with a table of its renamed keys, and returns the positions of its fields too.
 ///
 /// # Errors
 /// All its mistakes, in the order of the file.
 pub(crate) fn read<T: DeserializeOwned + JsonSchema>(
     text: &str,
     file: &Path,
+    table: &[RenamedIn],
 ) -> Result<(T, Source), Vec<Mistake>> {
-    let yaml::Document { value, source, mut mistakes } =
+    let yaml::Document { mut value, mut source, mut mistakes } =
         yaml::read(text, file).map_err(|mistake| vec![mistake])?;
+    mistakes.extend(renamed::apply(table, &mut value, &mut source));
     mistakes.extend(schema::validate(&value, &source, &schema::of::<T>()));
     let read = deserialised(value, &source, mistakes)?;
     Ok((read, source))
@@ -27,8 +30,16 @@ pub(crate) fn read<T: DeserializeOwned + JsonSchema>(
 
 /// Returns the files that a companion file consists of, itself first.
 pub(crate) fn files(file: &Path) -> Vec<PathBuf> {
+    inspect(file, &[]).files().to_vec()
+}
+
+/// Returns the files that a companion file consists of, and the warnings about its renamed keys.
+pub(super) fn inspect(file: &Path, table: &[RenamedIn]) -> Source {
     let document = read_file(file).ok().and_then(|text| yaml::read(&text, file).ok());
-    document.map_or_else(|| vec![file.to_owned()], |document| document.source.files().to_vec())
+    let Some(yaml::Document { mut value, mut source, .. }) = document else { return Source::new(file) };
+    // Its mistakes are reported when it is parsed.
+    renamed::apply(table, &mut value, &mut source);
+    source
 }
 
 /// Deserialises a value if it has no mistakes so far.

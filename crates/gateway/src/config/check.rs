@@ -25,11 +25,12 @@ struct Checker<'a> {
     root: &'a Value,
     source: &'a Source,
     mistakes: Vec<Mistake>,
+    warnings: Vec<Mistake>,
 }
 
-/// Returns the mistakes in the value beyond those against its schema.
-pub(super) fn check(root: &Value, source: &Source) -> Vec<Mistake> {
-    let mut checker = Checker { root, source, mistakes: Vec::new() };
+/// Returns the mistakes in the value beyond those against its schema, and warnings.
+pub(super) fn check(root: &Value, source: &Source) -> (Vec<Mistake>, Vec<Mistake>) {
+    let mut checker = Checker { root, source, mistakes: Vec::new(), warnings: Vec::new() };
     checker.listen();
     checker.hosts();
     checker.trusted_proxies();
@@ -43,7 +44,7 @@ pub(super) fn check(root: &Value, source: &Source) -> Vec<Mistake> {
     checker.rights();
     checker.recordings();
     checker.traces();
-    checker.mistakes
+    (checker.mistakes, checker.warnings)
 }
 
 impl Checker<'_> {
@@ -297,23 +298,28 @@ impl Checker<'_> {
     fn limits(&mut self, pointer: &str) {
         let Some(Value::Object(limits)) = self.root.pointer(pointer) else { return };
         // Zero is valid only for this lower bound, where it disables the check.
-        for (name, value) in limits.iter().filter(|(name, _)| *name != "body_rate") {
+        for (name, value) in limits.iter().filter(|(name, _)| *name != "min_request_body_rate") {
             if is_nothing(value) {
                 self.wrong(&format!("{pointer}/{name}"), "a limit of zero allows nothing", "");
             }
         }
-        if let (Some(cpu), Some(deadline)) = (span(limits.get("cpu")), span(limits.get("deadline")))
-            && cpu > deadline
+        if let (Some(cpu), Some(timeout)) = (span(limits.get("cpu")), span(limits.get("timeout")))
+            && cpu > timeout
         {
-            let hint = "the deadline ends a run before this much CPU time can pass";
-            self.wrong(&format!("{pointer}/cpu"), "more CPU time than the deadline allows", hint);
+            let hint = "the timeout ends a run before this much CPU time can pass".to_owned();
+            let message = "more CPU time than the timeout allows";
+            let mistake = self.source.mistake(&format!("{pointer}/cpu"), message, Some(hint));
+            // Version 0.1 allowed this on script routes.
+            let is_script = pointer.starts_with("/routes/") && pointer.ends_with("/script/limits");
+            let findings = if is_script { &mut self.warnings } else { &mut self.mistakes };
+            findings.push(mistake);
         }
         let number = |name| limits.get(name).and_then(Value::as_u64);
-        if let (Some(parallel), Some(calls)) = (number("parallel"), number("calls"))
-            && parallel > calls
+        if let (Some(concurrency), Some(calls)) = (number("concurrency"), number("calls"))
+            && concurrency > calls
         {
             self.wrong(
-                &format!("{pointer}/parallel"),
+                &format!("{pointer}/concurrency"),
                 format!("more than the limit of {calls} calls in total"),
                 "",
             );

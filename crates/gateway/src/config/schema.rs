@@ -13,6 +13,7 @@ use services::config::did_you_mean;
 
 use super::Config;
 use super::mistake::{Mistake, any_of};
+use super::renamed;
 use super::source::Source;
 
 /// The string types with a format: name, description and hint.
@@ -25,10 +26,12 @@ const FORMS: [(&str, &str, &str); 6] = [
     ("CpuPerTime", "a rate of CPU time", "write 500ms/s or 2s/m"),
 ];
 
-/// The JSON Schema of `orfa.yaml`, for editors and for `orfa config schema`.
+/// The JSON Schema of `orfa.yaml`, for editors and for `orfa config schema`. Old keys are deprecated in it.
 #[must_use]
 pub fn schema() -> Value {
-    of::<Config>()
+    let mut schema = of::<Config>();
+    renamed::deprecate(&mut schema);
+    schema
 }
 
 /// Returns the JSON Schema of a type in the style of the config.

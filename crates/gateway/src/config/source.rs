@@ -6,6 +6,9 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use json::pointer::below;
+use serde_json::Value;
+
 use super::mistake::Mistake;
 
 /// The positions of a config's fields.
@@ -17,6 +20,7 @@ pub struct Source {
     secret: HashSet<String>,
     digest: String,
     files: Vec<PathBuf>,
+    warnings: Vec<Mistake>,
 }
 
 /// Line and column of a key and of its value, both from 1.
@@ -58,6 +62,26 @@ impl Source {
         &self.files
     }
 
+    /// The parts of the config that work but should be changed, such as old keys, in the order of the file.
+    #[must_use]
+    pub fn warnings(&self) -> &[Mistake] {
+        &self.warnings
+    }
+
+    /// Adds a warning, once.
+    pub(crate) fn warn(&mut self, warning: Mistake) {
+        // Several routes may have the same declaration.
+        if self.warnings.contains(&warning) {
+            return;
+        }
+        // Within one file the warnings are sorted; those of other files follow.
+        let is_before = |other: &Mistake| {
+            other.file != warning.file || (other.line, other.column) <= (warning.line, warning.column)
+        };
+        let index = self.warnings.iter().rposition(is_before).map_or(0, |index| index + 1);
+        self.warnings.insert(index, warning);
+    }
+
     /// Registers the text of the config file.
     pub(crate) fn note_text(&mut self, text: &str) {
         use sha2::{Digest, Sha256};
@@ -80,6 +104,29 @@ impl Source {
 
     pub(crate) fn put(&mut self, pointer: &str, place: Place) {
         self.places.insert(pointer.to_owned(), place);
+    }
+
+    /// Registers the new name of a field with this value, for the field and everything below it.
+    pub(crate) fn rename(&mut self, old: &str, new: &str, value: &Value) {
+        if let Some(place) = self.places.remove(old) {
+            self.put(new, place);
+        }
+        if self.secret.remove(old) {
+            self.hide(new);
+        }
+        match value {
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.rename(&format!("{old}/{index}"), &format!("{new}/{index}"), item);
+                }
+            }
+            Value::Object(members) => {
+                for (name, member) in members {
+                    self.rename(&below(old, name), &below(new, name), member);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Marks a value from the environment or a file, which must never be printed.

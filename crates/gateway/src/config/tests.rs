@@ -24,7 +24,7 @@ log: { access: false }
 routes:
   - path: /query
     query: { services: [catalog] }
-  - { path: '/catalog/*', proxy: catalog, limits: { body: 1MiB, deadline: 5s } }
+  - { path: '/catalog/*', proxy: catalog, limits: { request_body: 1MiB, timeout: 5s } }
   - { path: '/whole/*', proxy: { service: catalog, keep_prefix: true }, cors: { origins: ['*'] } }
 ";
 
@@ -33,8 +33,8 @@ fn a_good_config_is_read_with_its_defaults() {
     let config = read_text(GOOD, Path::new("orfa.yaml")).unwrap();
     assert_eq!(config.listen.addresses().collect::<Vec<_>>(), ["127.0.0.1:8080"]);
     assert_eq!(config.drain.timeout.0.as_secs(), 5);
-    assert_eq!(config.routes[0].limits.body.0, 64 << 20);
-    assert_eq!(config.routes[1].limits.body.0, 1 << 20);
+    assert_eq!(config.routes[0].limits.request_body.0, 64 << 20);
+    assert_eq!(config.routes[1].limits.request_body.0, 1 << 20);
     assert!(!config.log.access);
 }
 
@@ -55,7 +55,7 @@ routes:
   - path: /c
   - { path: /c, proxy: catalog, query: { services: [] } }
   - { proxy: "${env:ORFA_TEST_IS_NOT_SET}" }
-  - { path: /d, proxy: catalog, limits: { body: much, deadlin: 3s } }
+  - { path: /d, proxy: catalog, limits: { request_body: much, timeou: 3s } }
 log: { access: "yes", access: 3 }
 drain:
 "#;
@@ -82,8 +82,8 @@ fn reports_every_mistake_with_its_position() {
             "orfa.yaml:15:52: routes[3].query.services: the list is too short: it needs at least 1",
             "orfa.yaml:16:5: routes[4]: `path` is missing",
             "orfa.yaml:16:14: routes[4].proxy: the environment variable `ORFA_TEST_IS_NOT_SET` is not set (hint: set ORFA_TEST_IS_NOT_SET before the start)",
-            "orfa.yaml:17:49: routes[5].limits.body: \"much\" is not a number of bytes (hint: write 64KiB, 16MiB or 1GiB)",
-            "orfa.yaml:17:55: routes[5].limits.deadlin: unknown key `deadlin` (hint: did you mean `deadline`?)",
+            "orfa.yaml:17:57: routes[5].limits.request_body: \"much\" is not a number of bytes (hint: write 64KiB, 16MiB or 1GiB)",
+            "orfa.yaml:17:63: routes[5].limits.timeou: unknown key `timeou` (hint: did you mean `timeout`?)",
             "orfa.yaml:18:23: log.access: the key `access` occurs twice",
             "orfa.yaml:18:31: log.access: has to be true or false, not 3",
             "orfa.yaml:19:6: drain: has to be a map, not nothing",
@@ -140,11 +140,11 @@ fn reports_contradictory_limits() {
     tells(
         "services: { a: { url: http://a } }
 routes:
-  - { path: /q, query: { services: [a], limits: { cpu: 3s, deadline: 2s, calls: 4, parallel: 8 } } }
+  - { path: /q, query: { services: [a], limits: { cpu: 3s, timeout: 2s, calls: 4, concurrency: 8 } } }
 ",
         &[
-            "orfa.yaml:3:56: routes[0].query.limits.cpu: more CPU time than the deadline allows (hint: the deadline ends a run before this much CPU time can pass)",
-            "orfa.yaml:3:94: routes[0].query.limits.parallel: more than the limit of 4 calls in total",
+            "orfa.yaml:3:56: routes[0].query.limits.cpu: more CPU time than the timeout allows (hint: the timeout ends a run before this much CPU time can pass)",
+            "orfa.yaml:3:96: routes[0].query.limits.concurrency: more than the limit of 4 calls in total",
         ],
     );
 }
@@ -267,7 +267,7 @@ callers:
 rights:
   anonymous: { routes: [/catalogs/*, "x"], rate: {} }
   partners: { services: [catalogg], methods: [get], limits: { cpu: 0ms, memory: 1GB/s } }
-  shop: { rate: { requests: 0/s, cpu: 500/s, burst: 0, at_once: -1, speed: 3 } }
+  shop: { rate: { requests: 0/s, cpu: 500/s, burst: 0, max_in_flight: -1, speed: 3 } }
   robot: { rate: { burst: 5 } }
 shed: { delay: soon, max_in_flight: 0, automatic: maybe }
 services: { catalog: { url: http://catalog } }
@@ -301,7 +301,7 @@ fn reports_every_mistake_in_callers_and_rights_with_its_position() {
             "orfa.yaml:11:103: callers.two.certificate: `partners` has the same certificate (hint: a certificate belongs to one caller)",
             "orfa.yaml:13:25: rights.anonymous.routes[0]: `/catalogs/*` matches no route (hint: did you mean `/catalog/*`?)",
             "orfa.yaml:13:38: rights.anonymous.routes[1]: `x` is not a route pattern: a path pattern begins with `/` (hint: write it as a route's path: /catalog/*)",
-            "orfa.yaml:13:50: rights.anonymous.rate: the rate limits nothing (hint: write requests, cpu or at_once)",
+            "orfa.yaml:13:50: rights.anonymous.rate: the rate limits nothing (hint: write requests, cpu or max_in_flight)",
             "orfa.yaml:14:26: rights.partners.services[0]: there is no service `catalogg` (hint: did you mean `catalog`?)",
             "orfa.yaml:14:47: rights.partners.methods[0]: `get` is not a method for calls to services (hint: write GET, POST or another HTTP method)",
             "orfa.yaml:14:68: rights.partners.limits.cpu: a limit of zero allows nothing",
@@ -309,8 +309,8 @@ fn reports_every_mistake_in_callers_and_rights_with_its_position() {
             "orfa.yaml:15:29: rights.shop.rate.requests: \"0/s\" is not a rate (hint: write 100/s, 6000/m or 10/h)",
             "orfa.yaml:15:39: rights.shop.rate.cpu: \"500/s\" is not a rate of CPU time (hint: write 500ms/s or 2s/m)",
             "orfa.yaml:15:53: rights.shop.rate.burst: 0 is less than 1",
-            "orfa.yaml:15:65: rights.shop.rate.at_once: -1 is less than 1",
-            "orfa.yaml:15:69: rights.shop.rate.speed: unknown key `speed` (hint: known here: requests, burst, cpu, at_once)",
+            "orfa.yaml:15:71: rights.shop.rate.max_in_flight: -1 is less than 1",
+            "orfa.yaml:15:75: rights.shop.rate.speed: unknown key `speed` (hint: known here: requests, burst, cpu, max_in_flight)",
             "orfa.yaml:16:27: rights.robot.rate.burst: a burst without a rate (hint: write `requests` too)",
             "orfa.yaml:17:16: shed.delay: \"soon\" is not a time span (hint: write 50ms, 2s or 5m)",
             "orfa.yaml:17:37: shed.max_in_flight: 0 is less than 1",

@@ -13,14 +13,15 @@ use super::page::Page;
 /// The methods that are counted by name, and one label for all others, since clients can send any method.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY", "other"];
 /// The classes of status codes, and one for clients that disconnected before the response started.
-const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "gone"];
+const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "client-closed-request"];
 
 /// The metrics of a route, about 700 bytes.
 #[derive(Debug)]
 pub(crate) struct RouteMetrics {
     /// The path as the config contains it.
     pub(crate) path: Arc<str>,
-    pub(crate) way: &'static str,
+    /// The name of the handler.
+    pub(crate) handler: &'static str,
     ended: [[AtomicU64; CLASSES.len()]; METHODS.len()],
     took: Histogram,
     began: AtomicU64,
@@ -45,10 +46,10 @@ pub(crate) struct Ended<'a> {
 }
 
 impl RouteMetrics {
-    pub(super) fn new(path: Arc<str>, way: &'static str) -> Self {
+    pub(super) fn new(path: Arc<str>, handler: &'static str) -> Self {
         Self {
             path,
-            way,
+            handler,
             ended: Default::default(),
             took: Histogram::default(),
             began: AtomicU64::new(0),
@@ -76,7 +77,7 @@ impl RouteMetrics {
         }
     }
 
-    fn under_way(&self) -> u64 {
+    fn in_flight(&self) -> u64 {
         // Reads the completed requests first, so that none of them can have started after the read of
         // `began`.
         let ended: u64 = self.ended.iter().flatten().map(|count| count.load(Relaxed)).sum();
@@ -84,7 +85,7 @@ impl RouteMetrics {
     }
 
     fn labels(&self) -> [(&str, &str); 2] {
-        [("route", &self.path), ("way", self.way)]
+        [("route", &self.path), ("handler", self.handler)]
     }
 }
 
@@ -109,9 +110,9 @@ pub(super) fn write(routes: &[Arc<RouteMetrics>], page: &mut Page<'_>) -> fmt::R
     let requests = routes.iter().flat_map(|route| {
         METHODS.iter().zip(&route.ended).flat_map(|(method, classes)| {
             CLASSES.iter().zip(classes).filter_map(|(class, count)| {
-                let [path, way] = route.labels();
+                let [path, handler] = route.labels();
                 let count = Some(count.load(Relaxed)).filter(|count| *count > 0)?;
-                Some(([path, way, ("method", *method), ("status", *class)], count))
+                Some(([path, handler, ("method", *method), ("status", *class)], count))
             })
         })
     });
@@ -119,13 +120,13 @@ pub(super) fn write(routes: &[Arc<RouteMetrics>], page: &mut Page<'_>) -> fmt::R
     let took = routes.iter().map(|route| (route.labels(), route.took.read()));
     let help = "Time from a request's head to the last byte of its response";
     page.histogram("orfa_request_duration_seconds", help, took)?;
-    let under_way = routes.iter().map(|route| (route.labels(), route.under_way()));
-    page.gauge("orfa_requests_under_way", "Requests in flight", under_way)?;
+    let in_flight = routes.iter().map(|route| (route.labels(), route.in_flight()));
+    page.gauge("orfa_requests_in_flight", "Requests in flight", in_flight)?;
     let received = routes.iter().map(|route| (route.labels(), route.received.load(Relaxed)));
     page.counter("orfa_request_body_bytes", "Bytes of request bodies", received)?;
     let sent = routes.iter().map(|route| (route.labels(), route.sent.load(Relaxed)));
     page.counter("orfa_response_body_bytes", "Bytes of response bodies", sent)?;
-    let queries = || routes.iter().filter(|route| route.way == "query");
+    let queries = || routes.iter().filter(|route| route.handler == "query");
     let runs = queries().map(|route| ([("route", &*route.path)], route.programs.load(Relaxed)));
     page.counter("orfa_program_runs", "Programs that were run", runs)?;
     let cpu = queries().map(|route| {
@@ -133,7 +134,7 @@ pub(super) fn write(routes: &[Arc<RouteMetrics>], page: &mut Page<'_>) -> fmt::R
         ([("route", &*route.path)], cpu.as_secs_f64())
     });
     page.counter("orfa_program_cpu_seconds", "CPU time of programs, host functions included", cpu)?;
-    let scripts = || routes.iter().filter(|route| route.way == "script");
+    let scripts = || routes.iter().filter(|route| route.handler == "script");
     let runs = scripts().map(|route| ([("route", &*route.path)], route.programs.load(Relaxed)));
     page.counter("orfa_script_requests", "Requests that scripts handled", runs)?;
     let cpu = scripts().map(|route| {

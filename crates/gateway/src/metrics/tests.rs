@@ -30,14 +30,14 @@ fn counts_requests_by_route_and_known_method() {
     route.end(&ended(&Method::GET, None));
     let text = text(&metrics);
     for line in [
-        r#"orfa_requests_total{route="/catalog/*",way="proxy",method="GET",status="2xx"} 2"#,
-        r#"orfa_requests_total{route="/catalog/*",way="proxy",method="other",status="2xx"} 2"#,
-        r#"orfa_requests_total{route="/catalog/*",way="proxy",method="GET",status="gone"} 1"#,
-        r#"orfa_requests_under_way{route="/catalog/*",way="proxy"} 1"#,
-        r#"orfa_request_body_bytes_total{route="/catalog/*",way="proxy"} 25"#,
-        r#"orfa_response_body_bytes_total{route="/catalog/*",way="proxy"} 35"#,
-        r#"orfa_request_duration_seconds_bucket{le="0.005",route="/catalog/*",way="proxy"} 5"#,
-        r#"orfa_request_duration_seconds_count{route="/catalog/*",way="proxy"} 5"#,
+        r#"orfa_requests_total{route="/catalog/*",handler="proxy",method="GET",status="2xx"} 2"#,
+        r#"orfa_requests_total{route="/catalog/*",handler="proxy",method="other",status="2xx"} 2"#,
+        r#"orfa_requests_total{route="/catalog/*",handler="proxy",method="GET",status="client-closed-request"} 1"#,
+        r#"orfa_requests_in_flight{route="/catalog/*",handler="proxy"} 1"#,
+        r#"orfa_request_body_bytes_total{route="/catalog/*",handler="proxy"} 25"#,
+        r#"orfa_response_body_bytes_total{route="/catalog/*",handler="proxy"} 35"#,
+        r#"orfa_request_duration_seconds_bucket{le="0.005",route="/catalog/*",handler="proxy"} 5"#,
+        r#"orfa_request_duration_seconds_count{route="/catalog/*",handler="proxy"} 5"#,
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }

@@ -40,5 +40,5 @@ pub struct RateConfig {
     pub cpu: Option<CpuPerTime>,
     /// The number of requests that may be in flight at once, up to the last byte of their responses.
     #[schemars(range(min = 1))]
-    pub at_once: Option<u32>,
+    pub max_in_flight: Option<u32>,
 }

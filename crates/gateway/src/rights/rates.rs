@@ -49,7 +49,7 @@ pub(super) struct Rate {
     requests: Option<Earning>,
     /// Nanoseconds to earn one nanosecond of CPU time.
     cpu: Option<f64>,
-    at_once: Option<u32>,
+    max_in_flight: Option<u32>,
 }
 
 /// The rate of requests, in nanoseconds.
@@ -65,7 +65,7 @@ struct Earning {
 pub(super) struct Account {
     requests: AtomicU64,
     cpu: AtomicU64,
-    at_once: AtomicU32,
+    in_flight: AtomicU32,
 }
 
 /// The accounts of all callers, or of all networks for new connections.
@@ -163,7 +163,7 @@ impl Rate {
             Earning { each, ahead: each.saturating_mul(burst.saturating_sub(1)) }
         });
         let cpu = config.cpu.map(|rate| rate.span.as_secs_f64() / rate.cpu.as_secs_f64());
-        Self { requests, cpu, at_once: config.at_once }
+        Self { requests, cpu, max_in_flight: config.max_in_flight }
     }
 }
 
@@ -171,7 +171,7 @@ impl Account {
     /// Acquires a concurrency permit. Returns `None` if `at_most` are taken already.
     fn hold(self: &Arc<Self>, at_most: u32) -> Option<AccountPermit> {
         let more = |taken: u32| (taken < at_most).then_some(taken + 1);
-        self.at_once.fetch_update(Relaxed, Relaxed, more).ok().map(|_| AccountPermit(Arc::clone(self)))
+        self.in_flight.fetch_update(Relaxed, Relaxed, more).ok().map(|_| AccountPermit(Arc::clone(self)))
     }
 
     /// Charges one request. On failure, returns the nanoseconds to wait.
@@ -215,7 +215,7 @@ impl Account {
 
 impl Drop for AccountPermit {
     fn drop(&mut self) {
-        self.0.at_once.fetch_sub(1, Relaxed);
+        self.0.in_flight.fetch_sub(1, Relaxed);
     }
 }
 
@@ -255,7 +255,7 @@ impl Accounts {
         if debt > 0 {
             return Err(Over::Cpu(Duration::from_nanos(debt)));
         }
-        let held = rate.at_once.map(|at_most| accounts.hold(at_most)).transpose()?;
+        let held = rate.max_in_flight.map(|at_most| accounts.hold(at_most)).transpose()?;
         if let Some(requests) = rate.requests {
             let over = |missing| Over::Requests(Duration::from_nanos(missing));
             // The own account is charged first, so that requests above its limit are not charged to the block.

@@ -22,7 +22,7 @@ fn text(over: &Over) -> String {
     match over {
         Over::Requests(_) => "this caller has used up its rate of requests for now".to_owned(),
         Over::Cpu(_) => "this caller's programs have used up their rate of CPU time for now".to_owned(),
-        Over::AtOnce(most) => format!("this caller has the maximum number of requests under way: {most}"),
+        Over::AtOnce(most) => format!("this caller has the maximum number of requests in flight: {most}"),
     }
 }
 

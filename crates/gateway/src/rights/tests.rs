@@ -111,6 +111,6 @@ fn a_new_table_keeps_the_accounts() {
     };
     let first = Table::new(&config("1/h"), None);
     assert!(permit(&first, &Who::default(), "/").is_ok());
-    let second = Table::new(&config("2/h, at_once: 5"), Some(&first));
+    let second = Table::new(&config("2/h, max_in_flight: 5"), Some(&first));
     assert_eq!(permit(&second, &Who::default(), "/").err().unwrap(), "rate-requests");
 }

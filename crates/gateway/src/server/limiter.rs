@@ -82,10 +82,10 @@ pub(crate) enum LimitReached {
     ConnectionsPerAddress,
     #[error("`connections.new_per_address`: the client's network opens connections above the maximum rate")]
     NewConnectionsPerAddress,
-    #[error("`connections.handshakes`: the maximum number of TLS handshakes are under way")]
+    #[error("`connections.handshakes`: the maximum number of TLS handshakes are in flight")]
     Handshakes,
     #[error(
-        "`connections.handshakes_per_address`: the client has the maximum number of TLS handshakes under way"
+        "`connections.handshakes_per_address`: the client has the maximum number of TLS handshakes in flight"
     )]
     HandshakesPerAddress,
     #[error("`connections.request_bodies`: the gateway holds the maximum number of bytes of request bodies")]

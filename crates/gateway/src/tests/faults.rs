@@ -63,7 +63,7 @@ async fn answers_a_stalled_upload_as_the_clients_fault() {
     let config = CONFIG
         .replacen("'http://UPSTREAM'", "'http://UPSTREAM', idle_timeout: 1s", 1)
         // Deadlines follow the system's clock, which does not advance with the other.
-        .replace("proxy: echo }", "proxy: echo, limits: { deadline: 10m } }");
+        .replace("proxy: echo }", "proxy: echo, limits: { timeout: 10m } }");
     let rig = Rig::new(&config).await;
     for _ in 0..TIMES {
         let mut stream = rig.connect().await;

@@ -156,7 +156,7 @@ async fn does_not_forward_upgrades_of_requests_with_a_body() {
 #[tokio::test]
 async fn a_tunnel_counts_as_a_concurrent_request_until_it_ends() {
     let service = Service::new("HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").await;
-    let rig = rig(&service, "rights: { anonymous: { rate: { at_once: 1 } } }").await;
+    let rig = rig(&service, "rights: { anonymous: { rate: { max_in_flight: 1 } } }").await;
     let websocket = "GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket";
     let (first, head) = open(&rig, websocket).await;
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
@@ -288,7 +288,7 @@ trusted_proxies: [127.0.0.1]
 services: { echo: { url: 'http://UPSTREAM' } }
 routes:
   - path: /query
-    query: { services: [echo], modes: [code], limits: { cpu: 1s, deadline: 30s } }
+    query: { services: [echo], modes: [code], limits: { cpu: 1s, timeout: 30s } }
 runtime: { instances: 2 }
 ",
     )

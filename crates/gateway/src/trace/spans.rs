@@ -54,7 +54,7 @@ impl Finished<'_> {
     pub(super) fn spans(&self) -> Vec<Span> {
         let mut phases = self.trace.phases();
         let end = self.began.0 + self.took;
-        phases.extend(self.answered.map(|answered| Phase { name: "answer", span: (answered, end) }));
+        phases.extend(self.answered.map(|answered| Phase { name: "response", span: (answered, end) }));
         let (made, since) = self.made;
         let mut spans = Vec::with_capacity(1 + phases.len() + made.len().min(MAX_CALLS));
         spans.push(self.request());
@@ -80,12 +80,12 @@ impl Finished<'_> {
             text("client.address", &*self.client),
         ];
         let mut name = if method == OTHER { "HTTP" } else { method }.to_owned();
-        if let Some((route, way)) = self.route {
+        if let Some((route, handler)) = self.route {
             name = format!("{name} {route}");
-            attributes.extend([text("http.route", route), text("orfa.way", way)]);
+            attributes.extend([text("http.route", route), text("orfa.handler", handler)]);
         }
         attributes.extend(self.status.map(|status| number("http.response.status_code", status.as_u16())));
-        let code = self.code.or_else(|| self.status.is_none().then_some("client-gone"));
+        let code = self.code.or_else(|| self.status.is_none().then_some("client-closed-request"));
         attributes.extend(code.map(|code| text("error.type", code)));
         let end = self.at(self.began.0 + self.took);
         let span = self.span(self.context.span_id, name, SERVER, (self.at(self.began.0), end));

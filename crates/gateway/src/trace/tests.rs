@@ -124,7 +124,7 @@ fn a_request_span_contains_its_phases_and_calls() {
     let calls = [("GET up", CLIENT), ("GET up", CLIENT)];
     assert_eq!(
         kinds[..5],
-        [&[("HTTP /query", SERVER), ("run", INTERNAL), ("answer", INTERNAL)], &calls[..]].concat()
+        [&[("HTTP /query", SERVER), ("run", INTERNAL), ("response", INTERNAL)], &calls[..]].concat()
     );
     assert_eq!(spans[0].parent_span_id, 8u64.to_be_bytes());
     assert!(spans[1..5].iter().all(|span| span.parent_span_id == 9u64.to_be_bytes()));

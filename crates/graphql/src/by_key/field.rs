@@ -78,7 +78,7 @@ impl Asking<'_> {
         }
         let parts: Vec<&[usize]> = parts.into_iter().filter_map(|part| rows.get(part)).collect();
         let calls = parts.iter().map(|part| self.fields(name, filled, part).boxed()).collect();
-        let responses = all(calls, self.ground.limits.parallel).await;
+        let responses = all(calls, self.ground.limits.concurrency).await;
         let mut fetched = Fetched { found: vec![Found::Nothing; self.keys.len()], ..Fetched::default() };
         for (part, response) in parts.into_iter().zip(responses) {
             match response {

@@ -74,7 +74,7 @@ impl<'a> Asking<'a> {
         }
         let parts: Vec<&[Id<'_>]> = parts.into_iter().filter_map(|part| ids.get(part)).collect();
         let lists = parts.iter().map(|part| self.list(ask, joined, part).boxed()).collect();
-        let lists = all(lists, self.ground.limits.parallel).await;
+        let lists = all(lists, self.ground.limits.concurrency).await;
         self.joined(ask, joined, lists, &parts).await
     }
 

@@ -267,7 +267,7 @@ fn fuzz_answers() {
         let config: BTreeMap<String, ServiceConfig> =
             config.map(|(name, _)| (name.clone(), ServiceConfig::at("http://127.0.0.1:1"))).collect();
         let services = Services::new(&config).unwrap().with_transport(Arc::new(Hostile(Mutex::new(answers))));
-        let limits = SourceLimits { calls: 50, parallel: 4, received: 1 << 24 };
+        let limits = SourceLimits { calls: 50, concurrency: 4, upstream_bytes: 1 << 24 };
         let ground = Sources::new(services, limits, false).ground(Call::unlimited());
         let rules = AnswerRules { most: ANSWER, tells_schema: true, introspected: Vec::new() };
         let run = execute::run(&plan, planner.schema(), Arc::new(variables), &ground, &rules);

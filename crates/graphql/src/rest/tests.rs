@@ -290,7 +290,7 @@ async fn reports_broken_responses_and_unknown_services_by_call_codes() {
     let upstream = testkit::misbehave::start().await;
     let config = services::ServiceConfig::at(upstream.url());
     let services = services::Services::new(&[("shop".to_owned(), config)].into()).unwrap();
-    let limits = crate::sources::SourceLimits { calls: 1, parallel: 1, received: 1000 };
+    let limits = crate::sources::SourceLimits { calls: 1, concurrency: 1, upstream_bytes: 1000 };
     let sources = crate::sources::Sources::new(services, limits, false);
     for (path, code) in
         [("/garbage", "upstream-broken"), ("/short", "upstream-broken"), ("/gigabyte", "limit-received")]

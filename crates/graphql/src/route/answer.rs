@@ -76,7 +76,7 @@ impl Inner {
         let media = Media::asked(&head.headers).ok_or(HttpError::NotAcceptable)?;
         let to = To { media, is_head: head.method == Method::HEAD };
         let asked = {
-            let asked = pin!(Asked::read(&head, body, self.limits.body.0));
+            let asked = pin!(Asked::read(&head, body, self.limits.request_body.0));
             by(call.budget.deadline, asked).await.ok_or(BodyDeadlineExceeded)?
         };
         let asked = match asked {
@@ -191,8 +191,8 @@ impl Inner {
     /// Creates the budget of an operation that several requests share. Its deadline depends on none of them, and
     /// it waits for the quota of none of them. Responses count in the account of the client that starts it.
     fn shared_budget(&self, starter: &Arc<Budget>) -> Arc<Budget> {
-        let (limits, parallel) = (&self.limits, self.limits.parallel as usize);
-        let budget = Budget::new(limits.deadline.0, limits.calls, limits.received.0, parallel);
+        let (limits, concurrency) = (&self.limits, self.limits.concurrency as usize);
+        let budget = Budget::new(limits.timeout.0, limits.calls, limits.upstream_bytes.0, concurrency);
         Arc::new(budget.for_sharing().started_by(starter))
     }
 

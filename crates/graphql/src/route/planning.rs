@@ -123,7 +123,7 @@ impl Inner {
             let flight = planner.in_flight.join(&key, PollSite::Graphql, || {
                 is_own = true;
                 // The caller's deadline must not end the work for others.
-                let deadline = Instant::now() + self.limits.deadline.0;
+                let deadline = Instant::now() + self.limits.timeout.0;
                 request(Account { deadline, ..account }).planned_and_kept()
             });
             let result = by(account.deadline, pin!(flight)).await.ok_or(OffloadError::DeadlineExceeded)?;

@@ -520,7 +520,7 @@ async fn coalescing_route() -> (Rig, OffloadPool, Graphql, serde_json::Value) {
     let answer = long_answer();
     let rig = Rig::with(&[("POST /graphql", 200, answer.as_str())], r#","timeout":"1h""#, false).await;
     let pool = pool();
-    let config = r#"{"services":["shop"],"coalesce":{"operations":true},"limits":{"deadline":"1h"}}"#;
+    let config = r#"{"services":["shop"],"coalesce":{"operations":true},"limits":{"timeout":"1h"}}"#;
     let route = route_of(&rig, config, SDL, &pool);
     let ready = route.0.ready.load_full().expect("a schema");
     let document = "{ item { name } }";
@@ -614,7 +614,7 @@ async fn a_request_runs_alone_after_several_refused_ones() {
 async fn a_document_is_planned_alone_after_several_refusals() {
     let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
     let pool = pool();
-    let route = route_of(&rig, r#"{"services":["shop"],"limits":{"deadline":"1h"}}"#, SDL, &pool);
+    let route = route_of(&rig, r#"{"services":["shop"],"limits":{"timeout":"1h"}}"#, SDL, &pool);
     let (poor, other) = (client(1), client(2));
     let query = serde_json::json!({ "query": "{ item { name } }" });
     let (release, _queued) = fill_queue(&pool, &poor);

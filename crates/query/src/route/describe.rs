@@ -239,8 +239,8 @@ impl DescribedRoute {
         let header = caps.map(|(word, value)| format!("{word}={value}")).join(", ");
         let mut sizes: Map<String, Value> =
             caps.into_iter().map(|(word, value)| (word.to_owned(), value.into())).collect();
-        sizes.insert("program".to_owned(), limits.program.0.into());
-        sizes.insert("body".to_owned(), limits.body.0.into());
+        sizes.insert("program".to_owned(), limits.program_bytes.0.into());
+        sizes.insert("body".to_owned(), limits.request_body.0.into());
         let modes: Vec<&str> = self.config.modes.iter().map(|mode| mode.word()).collect();
         let stored = self.stored.iter();
         let stored: Vec<Value> =

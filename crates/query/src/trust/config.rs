@@ -23,7 +23,7 @@ pub type TrustConfig = BTreeMap<String, KeyConfig>;
 #[serde(deny_unknown_fields)]
 pub struct KeyConfig {
     /// The public key: a P-256 SubjectPublicKeyInfo in base64, as printed by `orfa keys new`, or in PEM.
-    pub public: String,
+    pub public_key: String,
     /// The time when the key expires: `2027-01-01`, or `2027-01-01T12:00:00Z`.
     #[serde(default)]
     pub expires: Option<String>,

@@ -275,7 +275,7 @@ fn passed(
 ) -> BoxFuture<'static, Back> {
     let (setup, allowance) = (Arc::clone(setup), Arc::clone(allowance));
     async move {
-        match setup.outside.stream(&allowance, errand, setup.limits.received.0).await {
+        match setup.outside.stream(&allowance, errand, setup.limits.upstream_bytes.0).await {
             Ok(reply) => Back::Passed { call, reply },
             Err((outcome, body)) => Back::Done { call, outcome, body },
         }
@@ -293,7 +293,7 @@ impl Inside {
             let what = format!("{} {path}", method.word());
             let (outcome, body) = match self.ask().await {
                 Ok(reply) => {
-                    let (limit, pool) = (setup.limits.received.0, &setup.scripts.offload);
+                    let (limit, pool) = (setup.limits.upstream_bytes.0, &setup.scripts.offload);
                     let delivered = reply.deliver((method, what.as_str()), limit, pool, &origin).await;
                     delivered.unwrap_or_else(|error| told(&error))
                 }

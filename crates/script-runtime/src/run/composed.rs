@@ -112,7 +112,7 @@ async fn made(setup: &Setup, origin: &Call, call: crate::compose::Call) -> Came 
         let value = value.await.ok().flatten();
         return Came::Done(outcome, body, value);
     }
-    match setup.outside.stream(origin, call.errand, setup.limits.received.0).await {
+    match setup.outside.stream(origin, call.errand, setup.limits.upstream_bytes.0).await {
         Ok(reply) => Came::Passed(reply),
         Err((outcome, body)) => Came::Done(outcome, body, None),
     }

@@ -157,7 +157,7 @@ impl Run {
             }
             (2, _) => ScriptError::State { at, message },
             (3, _) => ScriptError::Answer { at, message },
-            (4, _) => ScriptError::Time { at, limit: self.setup.limits.time.0 },
+            (4, _) => ScriptError::Time { at, limit: self.setup.limits.cpu.0 },
             (5, _) => ScriptError::BodyJson(message),
             (6, _) if let Some(error) = self.calls.refused.get(&fail.site) => {
                 let at = at.as_str();

@@ -46,7 +46,7 @@ impl Run {
             self.generation.strike(self.handler, 1);
             return Some(match &loss.fail {
                 Some(fail) => self.blamed(fail.clone()),
-                None => ScriptError::Time { at: at.to_owned(), limit: self.setup.limits.time.0 },
+                None => ScriptError::Time { at: at.to_owned(), limit: self.setup.limits.cpu.0 },
             });
         }
         if loss.culprit.is_none() && place.worker.is_alone() {

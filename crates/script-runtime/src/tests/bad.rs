@@ -124,7 +124,7 @@ async fn an_invalid_status_is_500_and_the_next_request_succeeds() {
 #[tokio::test]
 async fn a_handler_that_never_ends_is_cancelled_after_its_time_limit() {
     let mut wish = wish();
-    wish.options.limits.wall = services::Duration::from_millis(200);
+    wish.options.limits.timeout = services::Duration::from_millis(200);
     let rig = bad().start_as(wish).await;
     rig.ready().await;
     assert_eq!(rig.ask("GET", "/never").await, (504, "script-wall".into()));
@@ -388,7 +388,7 @@ async fn a_script_that_cannot_be_loaded_is_an_error() {
 #[tokio::test]
 async fn a_writer_that_never_ends_is_rolled_back_and_the_next_one_runs() {
     let mut wish = wish();
-    wish.options.limits.wall = services::Duration::from_millis(300);
+    wish.options.limits.timeout = services::Duration::from_millis(300);
     let rig = written()
         .resource("/n")
         .cell("n", true, Some("() => 0"))

@@ -82,7 +82,7 @@ async fn rule_22_paths_and_locations_are_relative_to_the_mount_path() {
 #[tokio::test]
 async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
     let mut wish = wish();
-    wish.options.limits.wall = services::Duration::from_millis(500);
+    wish.options.limits.timeout = services::Duration::from_millis(500);
     let rig = written().resource("/").on(Put, "function () { }").start_as(wish).await;
     rig.ready().await;
     let (_sender, body) = http_body_util::channel::Channel::<bytes::Bytes, body::Error>::new(1);
@@ -94,7 +94,7 @@ async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused() {
     let mut wish = wish();
-    wish.options.limits.body = services::Bytes(8);
+    wish.options.limits.request_body = services::Bytes(8);
     let rig = written().resource("/").on(Put, "function () { }").start_as(wish).await;
     assert_eq!(rig.ask_with("PUT", "/", "\"12345\"").await.0, 204);
     assert_eq!(rig.ask_with("PUT", "/", "\"1234567\"").await, (413, "body-too-large".into()));

@@ -45,8 +45,8 @@ pub(crate) struct Written {
 
 pub(crate) fn wish() -> Wish {
     let mut options = ScriptConfig::File("test.sjs".into()).options();
-    options.workers.most = Some(1);
-    options.limits = LimitsConfig { time: services::Duration::from_millis(300), ..options.limits };
+    options.workers.max = Some(1);
+    options.limits = LimitsConfig { cpu: services::Duration::from_millis(300), ..options.limits };
     let scripts = ScriptsConfig { memory: services::Bytes(64 << 20), ..ScriptsConfig::default() };
     Wish { options, scripts, path: "/*", services: BTreeMap::new() }
 }

@@ -138,7 +138,7 @@ async fn rule_10_a_client_can_delete_a_nested_resource() {
 #[tokio::test]
 async fn rule_10_the_number_of_created_resources_is_limited() {
     let mut wish = wish();
-    wish.options.resources.most = 2;
+    wish.options.resources.max = 2;
     let rig = composition().start_as(wish).await;
     assert_eq!(rig.ask("POST", "/search").await.0, 302);
     assert_eq!(rig.ask("POST", "/search").await.0, 302);
@@ -183,7 +183,7 @@ async fn a_changed_limit_applies_at_once_and_keeps_existing_resources() {
     assert_eq!(rig.ask("POST", "/search").await.0, 302);
     let with = |most: u64| {
         let mut wish = wish();
-        wish.options.resources.most = most;
+        wish.options.resources.max = most;
         wish.options
     };
     rig.replace_with(composition(), with(1));

@@ -33,8 +33,8 @@ pub struct HealthConfig {
     /// The path and query of a `GET` request, relative to the target's URL: `/healthz`.
     pub path: String,
     /// The interval between health checks of each target.
-    #[serde(default = "default_every")]
-    pub every: Duration,
+    #[serde(default = "default_interval")]
+    pub interval: Duration,
     /// The timeout of one health check.
     #[serde(default = "default_health_timeout")]
     pub timeout: Duration,
@@ -42,11 +42,11 @@ pub struct HealthConfig {
     #[serde(default)]
     pub status: Statuses,
     /// The number of consecutive successful checks that restore a target.
-    #[serde(default = "default_healthy")]
-    pub healthy: u32,
+    #[serde(default = "default_healthy_threshold")]
+    pub healthy_threshold: u32,
     /// The number of consecutive failed checks, or checks without a response, that eject a target.
-    #[serde(default = "default_unhealthy")]
-    pub unhealthy: u32,
+    #[serde(default = "default_unhealthy_threshold")]
+    pub unhealthy_threshold: u32,
 }
 
 /// A status or a range of statuses in its written form: `204`, `200-299`.
@@ -120,7 +120,7 @@ fn default_budget() -> Percent {
     Percent(20)
 }
 
-fn default_every() -> Duration {
+fn default_interval() -> Duration {
     Duration::from_secs(5)
 }
 
@@ -128,10 +128,10 @@ fn default_health_timeout() -> Duration {
     Duration::from_secs(1)
 }
 
-fn default_healthy() -> u32 {
+fn default_healthy_threshold() -> u32 {
     2
 }
 
-fn default_unhealthy() -> u32 {
+fn default_unhealthy_threshold() -> u32 {
     3
 }

@@ -121,31 +121,31 @@ fn reports_all_mistakes_at_once() {
 #[test]
 fn reports_settings_without_effect() {
     let mut wrong = ServiceConfig::at("http://a");
-    wrong.dns = Duration::from_secs(0);
+    wrong.dns_refresh_rate = Duration::from_secs(0);
     wrong.first_byte_timeout = Some(wrong.timeout);
     wrong.idle_timeout = Duration::from_secs(0);
     wrong.upgrade_idle_timeout = Duration::from_secs(0);
     wrong.retries.attempts = 11;
     wrong.health = Some(HealthConfig {
         path: "healthz".into(),
-        every: Duration::from_secs(0),
+        interval: Duration::from_secs(0),
         timeout: Duration::from_secs(0),
         status: Statuses::default(),
-        healthy: 0,
-        unhealthy: 0,
+        healthy_threshold: 0,
+        unhealthy_threshold: 0,
     });
     let found = problems(vec![("a", wrong)]);
     assert_eq!(
         pointers(&found),
         [
-            "/a/dns",
+            "/a/dns_refresh_rate",
             "/a/first_byte_timeout",
             "/a/idle_timeout",
             "/a/upgrade_idle_timeout",
             "/a/retries/attempts",
-            "/a/health/healthy",
-            "/a/health/unhealthy",
-            "/a/health/every",
+            "/a/health/healthy_threshold",
+            "/a/health/unhealthy_threshold",
+            "/a/health/interval",
             "/a/health/timeout",
             "/a/health/path",
         ]

@@ -28,11 +28,11 @@ pub(crate) struct Checks {
     pub(crate) path: PathAndQuery,
     /// The operator's headers for the service.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
-    pub(crate) every: Duration,
+    pub(crate) interval: Duration,
     pub(crate) timeout: Duration,
     pub(crate) status: Statuses,
-    pub(crate) healthy: u32,
-    pub(crate) unhealthy: u32,
+    pub(crate) healthy_threshold: u32,
+    pub(crate) unhealthy_threshold: u32,
 }
 
 impl Targets {
@@ -55,7 +55,7 @@ impl Targets {
 }
 
 async fn run(targets: Weak<Targets>, checks: Checks, transport: Arc<dyn Transport>) {
-    let mut ticks = interval(checks.every);
+    let mut ticks = interval(checks.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
@@ -67,7 +67,7 @@ async fn run(targets: Weak<Targets>, checks: Checks, transport: Arc<dyn Transpor
 /// Checks one endpoint once.
 async fn check(peer: &Peer, checks: &Checks, transport: &dyn Transport) {
     let well = timeout(checks.timeout, ask(peer, checks, transport)).await.unwrap_or(false);
-    let needed = if well { checks.healthy } else { checks.unhealthy };
+    let needed = if well { checks.healthy_threshold } else { checks.unhealthy_threshold };
     if peer.standing.heard(well) < needed || !peer.standing.set_ill(!well) {
         return;
     }

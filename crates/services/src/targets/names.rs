@@ -134,7 +134,7 @@ impl Names {
 async fn follow(targets: Weak<Targets>, outside: Outside) {
     let mut unused = 0;
     while let Some(strong) = targets.upgrade() {
-        let (origins, pause) = (strong.plan.origins.clone(), strong.plan.dns);
+        let (origins, pause) = (strong.plan.origins.clone(), strong.plan.dns_refresh_rate);
         drop(strong);
         let found = join_all(origins.iter().map(|origin| find(origin, &outside))).await;
         let Some(strong) = targets.upgrade() else { return };

@@ -40,11 +40,11 @@ const AUTHORS: usize = 100;
 
 /// The name of a case, with its declaration.
 const SHAPES: [(&str, &str); 2] = [
-    ("as it comes", "parts:\n  rows: { get: service/rows }\nanswer: rows\n"),
+    ("as it comes", "parts:\n  rows: { get: service/rows }\nresponse: rows\n"),
     (
         "joined",
         "parts:\n  rows: { get: service/rows }\n  authors:\n    get: service/authors\n    \
-         join: { into: rows, on: author_id = id, as: author, one: true }\nanswer: rows\n",
+         join: { into: rows, on: author_id = id, as: author, one: true }\nresponse: rows\n",
     ),
 ];
 

@@ -42,7 +42,7 @@ impl Scripted<'_> {
              scripts: {{ engine: {engine}, durability: {durability}{more} }}\n\
              shed: {{ automatic: {sheds} }}\n\
              routes:\n  - path: /*\n    script:\n      file: '{}'\n      hosts: ['{service}']\n      \
-             workers: {{ least: {workers}, most: {workers} }}\n      limits: {{ wall: 10m }}\n",
+             workers: {{ min: {workers}, max: {workers} }}\n      limits: {{ timeout: 10m }}\n",
             self.script.display()
         );
         Server::gateway(&tools.orfa, self.cores, &yaml)

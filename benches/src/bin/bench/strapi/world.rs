@@ -262,6 +262,6 @@ fn config(strapi: SocketAddr) -> String {
     format!(
         "services: {{ strapi: {{ url: 'http://{strapi}', forward: [authorization] }} }}\n\
          routes:\n  - path: /query\n    query:\n      services: [strapi]\n      methods: [GET, PUT]\n      modes: [code, instance]\n      \
-         limits: {{ cpu: 50ms, deadline: 10s, memory: 16MiB, calls: 200, parallel: 32 }}\n"
+         limits: {{ cpu: 50ms, timeout: 10s, memory: 16MiB, calls: 200, concurrency: 32 }}\n"
     )
 }

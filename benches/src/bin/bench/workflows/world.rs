@@ -31,7 +31,7 @@ impl World {
         let yaml = format!(
             "{UNSHED}services: {{ api: {{ url: 'http://{service}' }} }}\n\
              routes:\n  - path: /query\n    query:\n      services: [api]\n      methods: [GET, PATCH, DELETE]\n      \
-             modes: [code, instance]\n      limits: {{ cpu: 50ms, deadline: 10s, memory: 16MiB, calls: 200, parallel: 32 }}\n"
+             modes: [code, instance]\n      limits: {{ cpu: 50ms, timeout: 10s, memory: 16MiB, calls: 200, concurrency: 32 }}\n"
         );
         let orfa = Server::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
         let programs = Programs::learn(tools, &Client::new(orfa.address), workflows).await?;

@@ -323,13 +323,13 @@ impl Checker<'_> {
     fn rate(&mut self, pointer: &str) {
         let rate = self.map(pointer);
         if self.root.pointer(pointer).is_some_and(Value::is_object) && rate.is_empty() {
-            self.wrong(pointer, "the rate limits nothing", "write requests, cpu or at_once");
+            self.wrong(pointer, "the rate limits nothing", "write requests, cpu or max_in_flight");
         }
         if rate.contains_key("burst") && !rate.contains_key("requests") {
             self.wrong(&format!("{pointer}/burst"), "a burst without a rate", "write `requests` too");
         }
         for (name, value) in &rate {
-            if name != "burst" && name != "at_once" && is_nothing(value) {
+            if name != "burst" && name != "max_in_flight" && is_nothing(value) {
                 self.wrong(&format!("{pointer}/{name}"), "a rate of zero allows nothing", "");
             }
         }

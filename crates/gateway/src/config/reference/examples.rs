@@ -88,7 +88,7 @@ services:
     idle_timeout: 30s
     upgrade_idle_timeout: 10m
     upgrades: [websocket]
-    dns: 10s
+    dns_refresh_rate: 10s
     retries: { attempts: 1 }
     health: { path: /healthz }
     forward: [authorization, accept-language]
@@ -124,7 +124,8 @@ services:
 services:
   catalog:
     url: http://catalog:8080
-    health: { path: /healthz, every: 10s, timeout: 500ms, status: 200-204, healthy: 1, unhealthy: 2 }
+    health: { path: /healthz, interval: 10s, timeout: 500ms, status: 200-204, healthy_threshold: 1,
+              unhealthy_threshold: 2 }
 ",
     ),
     (
@@ -139,7 +140,7 @@ programs:
         "\
 trust:
   shop:
-    public: MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEaxfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5RdiYwpZP40Li/hp/m47n60p8D54WK84zV2sxXs7LtkBoN79R9Q==
+    public_key: MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEaxfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5RdiYwpZP40Li/hp/m47n60p8D54WK84zV2sxXs7LtkBoN79R9Q==
     expires: 2027-06-30
     services: [catalog]
     methods: [GET]
@@ -211,7 +212,7 @@ rights:
     services: [catalog]
     methods: [GET]
     limits: { cpu: 20ms, calls: 50 }
-    rate: { requests: 100/s, burst: 200, cpu: 500ms/s, at_once: 20 }
+    rate: { requests: 100/s, burst: 200, cpu: 500ms/s, max_in_flight: 20 }
   others: { rate: { requests: 50/s } }
 ",
     ),
@@ -221,12 +222,13 @@ rights:
 rights:
   anonymous:
     limits:
-      { cpu: 20ms, deadline: 1s, memory: 8MiB, calls: 50, parallel: 8, received: 4MiB, output: 1MiB }
+      { cpu: 20ms, timeout: 1s, memory: 8MiB, calls: 50, concurrency: 8, upstream_bytes: 4MiB,
+        response_body: 1MiB }
 ",
     ),
     (
         "rights.NAME.rate",
-        "rights: { anonymous: { rate: { requests: 600/m, burst: 20, cpu: 100ms/s, at_once: 5 } } }\n",
+        "rights: { anonymous: { rate: { requests: 600/m, burst: 20, cpu: 100ms/s, max_in_flight: 5 } } }\n",
     ),
     (
         "connections",
@@ -260,7 +262,7 @@ routes:
     compress: true
     dedup: false
     filters: [{ wasm: fault-injection.wasm }]
-    limits: { body: 1MiB, body_rate: 1kB, deadline: 10s }
+    limits: { request_body: 1MiB, min_request_body_rate: 1kB, timeout: 10s }
 ",
     ),
     (
@@ -285,7 +287,7 @@ callers:
   tester: { key: \"${file:shop.key}\" }
 trust:
   app:
-    public: MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEaxfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5RdiYwpZP40Li/hp/m47n60p8D54WK84zV2sxXs7LtkBoN79R9Q==
+    public_key: MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEaxfR8uEsQkf4vOblY6RA8ncDfYEt6zOg9KE5RdiYwpZP40Li/hp/m47n60p8D54WK84zV2sxXs7LtkBoN79R9Q==
 routes:
   - path: /query
     query: { services: [catalog], recordings: { callers: [tester], keys: [app], size: 1MiB } }
@@ -300,8 +302,8 @@ routes:
     query:
       services: [catalog]
       limits:
-        { cpu: 20ms, deadline: 2s, memory: 8MiB, calls: 50, parallel: 8, received: 4MiB, output: 1MiB,
-          program: 16KiB, body: 256KiB }
+        { cpu: 20ms, timeout: 2s, memory: 8MiB, calls: 50, concurrency: 8, upstream_bytes: 4MiB,
+          response_body: 1MiB, program_bytes: 16KiB, request_body: 256KiB }
 ",
     ),
     (
@@ -325,21 +327,22 @@ routes:
   - path: /shop/*
     script:
       file: shop.sjs
-      limits: { time: 500ms, wall: 10s, calls: 100, parallel: 16, received: 4MiB, body: 256KiB }
+      limits: { cpu: 500ms, timeout: 10s, calls: 100, concurrency: 16, upstream_bytes: 4MiB,
+                request_body: 256KiB }
 ",
     ),
     (
         "routes[].script.workers",
         "\
 routes:
-  - { path: /shop/*, script: { file: shop.sjs, workers: { least: 2, most: 8 } } }
+  - { path: /shop/*, script: { file: shop.sjs, workers: { min: 2, max: 8 } } }
 ",
     ),
     (
         "routes[].script.resources",
         "\
 routes:
-  - { path: /shop/*, script: { file: shop.sjs, resources: { most: 10000, ttl: 1h } } }
+  - { path: /shop/*, script: { file: shop.sjs, resources: { max: 10000, ttl: 1h } } }
 ",
     ),
     (
@@ -363,8 +366,8 @@ routes:
   - path: /buyers
     aggregate:
       file: buyers.yaml
-      limits: { calls: 100, parallel: 8, fan_out: 50, received: 16MiB, deadline: 5s, body: 64KiB,
-                response_body: 32MiB, memory: 64MiB }
+      limits: { calls: 100, concurrency: 8, fan_out: 50, upstream_bytes: 16MiB, timeout: 5s,
+                request_body: 64KiB, response_body: 32MiB, memory: 64MiB }
 ",
     ),
     (
@@ -383,7 +386,7 @@ routes:
       mutations: true
       introspection: { callers: [shop] }
       graphiql: false
-      persisted: false
+      apq: false
       documents: { files: ./documents/*.graphql, only: true }
       coalesce: { calls: true, operations: true }
   - { path: /federated, graphql: { supergraph: supergraph.graphql, introspection: \"off\" } }
@@ -399,7 +402,7 @@ routes:
       services: [catalog]
       limits:
         { depth: 12, selections: 500, aliases: 20, tokens: 2000, root_fields: 10, cost: 5000, calls: 100,
-          parallel: 8, received: 16MiB, deadline: 5s, body: 64KiB, response_body: 1MiB }
+          concurrency: 8, upstream_bytes: 16MiB, timeout: 5s, request_body: 64KiB, response_body: 1MiB }
 ",
     ),
     (
@@ -439,14 +442,15 @@ routes:
   - path: /catalog/*
     proxy: catalog
     filters:
-      - { wasm: fault-injection.wasm, limits: { time: 2ms, start: 1s, memory: 32MiB, calls: 4, buffer: 256KiB } }
+      - wasm: fault-injection.wasm
+        limits: { cpu: 2ms, startup_cpu: 1s, memory: 32MiB, calls: 4, buffer: 256KiB }
 ",
     ),
     (
         "scripts",
         "\
 scripts:
-  state: /var/lib/orfa/state
+  state_dir: /var/lib/orfa/state
   durability: machine
   engine: [node, --max-semi-space-size=32]
   memory: 128MiB
@@ -463,8 +467,8 @@ runtime:
   instances: 128
   memory: 64MiB
   cache: 128MiB
-  folder: /var/cache/orfa
-  folder_size: 512MiB
+  cache_dir: /var/cache/orfa
+  cache_dir_size: 512MiB
   secret: \"${file:tokens.secret}\"
   compile_threads: 2
   compile_time: 1s

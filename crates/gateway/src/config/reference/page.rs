@@ -10,8 +10,8 @@ const OPENING: &str = "\
 
 GENERATED from the config's structs by `cargo xtask generate`: don't edit.
 
-All of the config is one file, `orfa.yaml`. `orfa check` reports every mistake in it with line, field and a hint;
-`orfa config schema` prints its JSON Schema for editors. An unknown field is a mistake everywhere.
+All of the config is one file, `orfa.yaml`. `orfa check` reports every error in it with line, field and a hint;
+`orfa config schema` prints its JSON Schema for editors. An unknown field is an error everywhere.
 
 - A **time span** is a whole number and a unit: `ns`, `us`, `ms`, `s`, `m` or `h`, as in `50ms`.
 - A **size** is a number of bytes, or a whole number and a unit: `B`, `kB`, `KiB`, `MB`, `MiB`, `GB`, `GiB`, `TB` or
@@ -19,10 +19,28 @@ All of the config is one file, `orfa.yaml`. `orfa check` reports every mistake i
 - A **rate** is a number and a second, a minute or an hour, as in `100/s`; one of CPU time begins with a time span, as in
   `500ms/s`.
 - `${env:NAME}` and `${file:PATH}` in any string are replaced by an environment variable and by the content of a file,
-  without the final line break; `$${` is an escaped `${`. A missing value is a mistake, and a substituted value is never
+  without the final line break; `$${` is an escaped `${`. A missing value is an error, and a substituted value is never
   printed.
 - Paths of files start in the folder of `orfa.yaml`.
 - In the headings below, `NAME` is a name that you choose, and `[]` an item of a list.
+- Keys of version 0.1 with a new name are accepted within 0.x. `orfa check`, `orfa serve` and `orfa dev` warn about each,
+  with the new key. An old and a new key for one setting are an error.
+
+The same limit has one key everywhere. The parameters of the header `ORFA-Limit` have names of their own:
+
+| key | meaning | in `ORFA-Limit` |
+| --- | --- | --- |
+| `cpu` | CPU time: of a program; of a script's handler without a pause; of one callback of a filter | `cpu` |
+| `timeout` | the whole request; in `routes[].limits` and on aggregate and GraphQL routes until the response begins | `deadline` |
+| `memory` | bytes of memory | `memory` |
+| `calls` | number of calls | `calls` |
+| `concurrency` | upstream calls in flight at once | `parallel` |
+| `request_body` | bytes of the request body | |
+| `response_body` | bytes of the answer | `output` |
+| `upstream_bytes` | bytes received from all upstream calls together | `received` |
+| `program_bytes` | bytes of a program | |
+| `fan_out` | distinct calls of one `each` | |
+| `startup_cpu` | CPU time of starting a module | |
 ";
 
 /// Renders the page of this schema, with an example in each section.

@@ -91,7 +91,7 @@ fn a_block_has_sixteen_times_the_rates_of_a_network() {
     assert!(is_admitted(2, 0), "another block");
     assert!(!is_admitted(2, 0), "a network has no more than without a block");
 
-    let at_once = Rate::new(&RateConfig { at_once: Some(2), ..RateConfig::default() });
+    let at_once = Rate::new(&RateConfig { max_in_flight: Some(2), ..RateConfig::default() });
     let hold = |network| accounts.take(&in_block(3, network), &at_once, now).map(|(held, _)| held);
     let held: Vec<_> = (0..100).filter_map(|network| hold(network).ok()).collect();
     assert_eq!(held.len(), 32);
@@ -166,7 +166,7 @@ fn charges_a_run_to_its_caller() {
 fn releases_concurrency_permits() {
     let now = Instant::now();
     let accounts = Accounts::new(now);
-    let rate = Rate::new(&RateConfig { at_once: Some(2), ..RateConfig::default() });
+    let rate = Rate::new(&RateConfig { max_in_flight: Some(2), ..RateConfig::default() });
     let take = || accounts.take(&named("a"), &rate, now).map(|(held, _)| held);
     let (first, _second) = (take().unwrap(), take().unwrap());
     assert_eq!(take().unwrap_err(), Over::AtOnce(2));
@@ -179,7 +179,7 @@ fn a_refused_request_releases_its_concurrency_permit() {
     let now = Instant::now();
     let accounts = Accounts::new(now);
     let requests = Some("1/h".parse().unwrap());
-    let rate = Rate::new(&RateConfig { at_once: Some(1), requests, ..RateConfig::default() });
+    let rate = Rate::new(&RateConfig { max_in_flight: Some(1), requests, ..RateConfig::default() });
     drop(accounts.take(&named("a"), &rate, now));
     for _ in 0..3 {
         assert!(matches!(accounts.take(&named("a"), &rate, now), Err(Over::Requests(_))));

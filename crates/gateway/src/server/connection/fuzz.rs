@@ -19,8 +19,8 @@ runtime: { instances: 1 }
 connections: { new_per_address: 1000000/s }
 services: { up: { url: 'http://127.0.0.1:1' } }
 routes:
-  - { path: /query, query: { services: [up], limits: { deadline: 1h } } }
-  - { path: /small, query: { services: [up] }, limits: { body: 100 }, cors: { origins: ['http://a'] } }
+  - { path: /query, query: { services: [up], limits: { timeout: 1h } } }
+  - { path: /small, query: { services: [up] }, limits: { request_body: 100 }, cors: { origins: ['http://a'] } }
 ";
 const PATHS: &[&str] = &["/query", "/query", "/small", "/nowhere"];
 /// The maximum lifetime of a connection after its client's last action: the sum of the timeouts in

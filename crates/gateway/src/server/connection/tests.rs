@@ -29,8 +29,8 @@ log: { access: false }
 runtime: { instances: 1 }
 services: { up: { url: 'http://127.0.0.1:1' } }
 routes:
-  - { path: /query, query: { services: [up], limits: { deadline: 1h } } }
-  - { path: /patient, query: { services: [up], limits: { deadline: 1h } }, limits: { body_rate: 0 } }
+  - { path: /query, query: { services: [up], limits: { timeout: 1h } } }
+  - { path: /patient, query: { services: [up], limits: { timeout: 1h } }, limits: { min_request_body_rate: 0 } }
 ";
 
 impl Peer {

@@ -22,7 +22,7 @@ const LOOPS: &str = r#"
 /// Two routes with the same filter, and one without.
 fn beside(modules: &Modules, filter: &str) -> String {
     let filter =
-        format!("{{ wasm: '{}', limits: {{ time: 20ms }}{filter} }}", modules.path("loops").display());
+        format!("{{ wasm: '{}', limits: {{ cpu: 20ms }}{filter} }}", modules.path("loops").display());
     format!(
         "shed: {{ automatic: false }}\nservices: {{ echo: {{ url: 'http://UPSTREAM' }} }}\nroutes:\n  \
          - {{ path: '/echo/*', proxy: echo, filters: [{filter}] }}\n  \
@@ -79,7 +79,7 @@ const ADDS: &str = r#"
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_increments_of_shared_data_add_up() {
     let modules = Modules::new(&[("adds", &format!("{}{ADDS}", METRIC.replace("TYPE", "1")))]);
-    let rig = Arc::new(Rig::new(&modules.proxied(&[("adds", ", limits: { time: 1s }")])).await);
+    let rig = Arc::new(Rig::new(&modules.proxied(&[("adds", ", limits: { cpu: 1s }")])).await);
     // The first request runs alone, because a value that does not exist yet can't be compared.
     rig.ask(get("/echo/a")).await;
     let tasks: Vec<_> = (0..8)
@@ -112,7 +112,7 @@ const READS_ALL: &str = r#"
 #[tokio::test]
 async fn passes_heads_of_the_maximum_size_through_a_filter() {
     let modules = Modules::new(&[("reads", READS_ALL)]);
-    let rig = Rig::new(&modules.proxied(&[("reads", ", limits: { time: 1s }")])).await;
+    let rig = Rig::new(&modules.proxied(&[("reads", ", limits: { cpu: 1s }")])).await;
     let request = |count: usize, length: usize| {
         let mut request = get("/echo/a");
         for number in 0..count {
@@ -154,12 +154,12 @@ async fn limits_the_headers_that_filters_add() {
         ("answers", &floods("proxy_on_response_headers", "2")),
         ("one", ONE),
     ]);
-    let rig = Rig::new(&modules.proxied(&[("asks", ", limits: { time: 2s }")])).await;
+    let rig = Rig::new(&modules.proxied(&[("asks", ", limits: { cpu: 2s }")])).await;
     // The service of these tests does not accept such a head.
     let refused = rig.ask(get("/echo/a")).await;
     assert!(matches!(refused.status().as_u16(), 431 | 502), "{}", refused.status());
     assert_eq!(rig.stats("asks").traps, 0);
-    rig.put(&modules, &[("answers", ", limits: { time: 2s }")]);
+    rig.put(&modules, &[("answers", ", limits: { cpu: 2s }")]);
     let mut stream = rig.connect().await;
     stream.write_all(b"GET /echo/a HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
     let mut answer = String::new();

@@ -70,7 +70,7 @@ async fn answers_paused_requests_at_the_routes_deadline() {
     for callback in ["proxy_on_request_headers", "proxy_on_request_body", "proxy_on_response_headers"] {
         let modules = Modules::new(&[("holds", &holds(callback))]);
         let text = modules.proxied(&[("holds", "")]);
-        let rig = Rig::new(&text.replace("proxy: echo,", "proxy: echo, limits: { deadline: 50ms },")).await;
+        let rig = Rig::new(&text.replace("proxy: echo,", "proxy: echo, limits: { timeout: 50ms },")).await;
         for request in [post("/echo/a", "body"), chunked("/echo/a", "body")] {
             let answer = rig.ask(request).await;
             assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{callback}");

@@ -27,7 +27,7 @@ const SAYS: &str = r#"
 
 /// Two filters of one module, with the same configuration.
 fn both(config: &str) -> [(&'static str, String); 2] {
-    ["", ", name: second"].map(|name| ("says", format!(", config: {config}, limits: {{ time: 1s }}{name}")))
+    ["", ", name: second"].map(|name| ("says", format!(", config: {config}, limits: {{ cpu: 1s }}{name}")))
 }
 
 fn put(rig: &Rig, modules: &Modules, config: &str) {

@@ -63,7 +63,7 @@ async fn a_failed_lookup_keeps_the_previous_addresses() {
 async fn an_unused_service_is_not_resolved() {
     let fleet = Arc::new(Fleet::default());
     fleet.name("shop.example", &[1]);
-    let (services, shop) = fleet.shop(&NAMED, |config| config.dns = Duration::from_secs(1));
+    let (services, shop) = fleet.shop(&NAMED, |config| config.dns_refresh_rate = Duration::from_secs(1));
     ask(&services, &shop, "GET").await;
     pass(Time::from_secs(60)).await;
     let asleep = *fleet.look_ups.borrow();

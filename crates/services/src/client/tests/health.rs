@@ -11,11 +11,11 @@ use crate::config::{HealthConfig, Statuses};
 fn checked(config: &mut ServiceConfig) {
     config.health = Some(HealthConfig {
         path: "/healthz".into(),
-        every: Duration::from_secs(5),
+        interval: Duration::from_secs(5),
         timeout: Duration::from_secs(1),
         status: Statuses::default(),
-        healthy: 2,
-        unhealthy: 3,
+        healthy_threshold: 2,
+        unhealthy_threshold: 3,
     });
 }
 
