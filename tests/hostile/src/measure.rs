@@ -36,9 +36,6 @@ const SLACK: f64 = 1.1;
 /// The number of long polls per case, plus one for every thousand times it is played, that is attributed to the
 /// machine: when the machine pauses, the running thread is charged.
 const LONG_POLLS: u64 = 2;
-/// How often a case with more long polls is measured. Pauses of the machine do not repeat, unlike long polls of the
-/// gateway.
-const ATTEMPTS: usize = 3;
 /// The target for every added p99, in milliseconds.
 const ADDED_MS: f64 = 3.0;
 
@@ -63,13 +60,6 @@ pub struct Row {
     pub allowed_bytes: u64,
     /// The number of polls that took too long.
     pub long_polls: u64,
-    /// The number of measurements, of which this is the one with the fewest long polls.
-    #[serde(default = "one")]
-    pub attempts: usize,
-}
-
-fn one() -> usize {
-    1
 }
 
 /// Plays every case beside the neighbour. If `writes`, updates their rows in `hostile.json` and the scoreboard.
@@ -82,18 +72,17 @@ pub async fn measure(target: &Arc<Target>, cases: &[Case], writes: bool) -> Resu
     let before = resident(target).await?;
     let (mut rows, mut highest) = (Vec::new(), before);
     for case in cases {
-        let row = measure_case(target, case).await.with_context(|| case.name)?;
+        let row = one(target, case).await.with_context(|| case.name)?;
         highest = highest.max(resident(target).await?);
         let added = added_ms(&row);
         anstream::println!(
-            "{:<70} p99 {:>6.2} ms, {:+.2} ms; heap {:>9} of {:>9} bytes; {} long polls, attempt {}",
+            "{:<70} p99 {:>6.2} ms, {:+.2} ms; heap {:>9} of {:>9} bytes; {} long polls",
             row.case,
             median(&row.meanwhile_p99_ms),
             median(&added),
             row.heap_bytes.unwrap_or_default(),
             row.allowed_bytes,
-            row.long_polls,
-            row.attempts
+            row.long_polls
         );
         rows.push(row);
     }
@@ -132,32 +121,13 @@ fn complaints(row: &Row) -> Vec<String> {
         let bytes = row.heap_bytes.unwrap_or_default();
         complaints.push(format!("{}: {bytes} bytes of heap, {} allowed", row.case, row.allowed_bytes));
     }
-    if has_long_polls(row) {
+    if row.long_polls > LONG_POLLS + row.played as u64 / 1000 {
         complaints.push(format!("{}: {} polls took too long", row.case, row.long_polls));
     }
     complaints
 }
 
-fn has_long_polls(row: &Row) -> bool {
-    row.long_polls > LONG_POLLS + row.played as u64 / 1000
-}
-
-/// Measures a case, repeatedly if polls took too long. Every attempt has to end as allowed.
-async fn measure_case(target: &Arc<Target>, case: &Case) -> Result<Row> {
-    let mut row = measure_once(target, case).await?;
-    for attempts in 2..=ATTEMPTS {
-        if !has_long_polls(&row) {
-            break;
-        }
-        let again = measure_once(target, case).await?;
-        let failed = row.failed + again.failed;
-        row = if again.long_polls < row.long_polls { again } else { row };
-        (row.failed, row.attempts) = (failed, attempts);
-    }
-    Ok(row)
-}
-
-async fn measure_once(target: &Arc<Target>, case: &Case) -> Result<Row> {
+async fn one(target: &Arc<Target>, case: &Case) -> Result<Row> {
     let rows = case.holds.iter().chain(&[("request", 16)]);
     let allowed = rows.map(|(row, times)| {
         let bound = BOUNDS.iter().find(|bound| bound.name == *row).map_or(0, |bound| bound.bytes);
@@ -173,7 +143,6 @@ async fn measure_once(target: &Arc<Target>, case: &Case) -> Result<Row> {
         heap_bytes: None,
         allowed_bytes: allowed.sum(),
         long_polls: 0,
-        attempts: 1,
     };
     for _ in 0..ROUNDS {
         let (alone, refused) = neighbour(target, ROUND / 3).await?;
