@@ -24,6 +24,10 @@ const LISTED: usize = 64;
 const LISTED_PATH: usize = 256;
 /// `Server-Timing` (W3C Server Timing).
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+const BINARY: HeaderValue = HeaderValue::from_static("application/octet-stream");
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// The durations of a request's phases.
 #[derive(Clone, Copy, Debug)]
@@ -49,13 +53,12 @@ pub(crate) fn respond(answer: Answer, timing: String, vary: Option<HeaderValue>)
 }
 
 fn complete(headers: &mut HeaderMap, vary: Option<HeaderValue>) {
-    let binary = HeaderValue::from_static("application/octet-stream");
-    headers.entry(CONTENT_TYPE).or_insert(binary);
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
+    headers.entry(CONTENT_TYPE).or_insert(BINARY);
+    headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    headers.insert(CONTENT_SECURITY_POLICY, SANDBOX);
     match (headers.get_mut(CACHE_CONTROL), vary) {
         (None, _) => {
-            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            headers.insert(CACHE_CONTROL, NO_STORE);
         }
         (Some(control), Some(vary)) => {
             if let Some(private) = by_credentials(&vary).then(|| private(control)).flatten() {
@@ -83,7 +86,7 @@ fn by_credentials(vary: &HeaderValue) -> bool {
 /// Returns the directives (RFC 9111, section 5.2.2) with `private` instead of `public`, or `None` if shared
 /// caches don't store the answer anyway. Directives that can't be read may be `no-store`.
 fn private(control: &HeaderValue) -> Option<HeaderValue> {
-    let Ok(text) = control.to_str() else { return Some(HeaderValue::from_static("no-store")) };
+    let Ok(text) = control.to_str() else { return Some(NO_STORE) };
     let directives = text.split(',').map(str::trim).filter(|directive| !directive.is_empty());
     let is = |directive: &str, name: &str| directive.eq_ignore_ascii_case(name);
     if directives.clone().any(|directive| is(directive, "private") || is(directive, "no-store")) {

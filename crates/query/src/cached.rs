@@ -132,7 +132,7 @@ pub(crate) fn told(
     token: Option<&[u8]>,
     gateway: Option<&str>,
 ) -> Option<HeaderValue> {
-    let Some(token) = token else { return Some(HeaderValue::from_static(usual(mode, done))) };
+    let Some(token) = token else { return Some(usual(mode, done)) };
     let mut text = String::with_capacity(192);
     text.push_str(mode.word());
     text.push_str(";token=:");
@@ -146,14 +146,14 @@ pub(crate) fn told(
 }
 
 /// Returns the most common responses, those without a token.
-fn usual(mode: Mode, done: Done) -> &'static str {
+fn usual(mode: Mode, done: Done) -> HeaderValue {
     match (mode, done) {
-        (Mode::Code, Done::Compiled) => "code;did=compiled",
-        (Mode::Code, Done::Found) => "code;did=found",
-        (Mode::Code, Done::Reused) => "code;did=reused",
-        (Mode::Instance, Done::Compiled) => "instance;did=compiled",
-        (Mode::Instance, Done::Found) => "instance;did=found",
-        (Mode::Instance, Done::Reused) => "instance;did=reused",
+        (Mode::Code, Done::Compiled) => const { HeaderValue::from_static("code;did=compiled") },
+        (Mode::Code, Done::Found) => const { HeaderValue::from_static("code;did=found") },
+        (Mode::Code, Done::Reused) => const { HeaderValue::from_static("code;did=reused") },
+        (Mode::Instance, Done::Compiled) => const { HeaderValue::from_static("instance;did=compiled") },
+        (Mode::Instance, Done::Found) => const { HeaderValue::from_static("instance;did=found") },
+        (Mode::Instance, Done::Reused) => const { HeaderValue::from_static("instance;did=reused") },
     }
 }
 

@@ -22,7 +22,7 @@ use crate::ask::{Ask, METHODS, Which};
 use crate::blocked::BlockedPrograms;
 use crate::cached::{self, Done, Mode};
 use crate::claim::{Claim, Judge};
-use crate::config::{CallerLimits, LimitsConfig, Programs, QueryConfig};
+use crate::config::{CallerLimits, Programs, QueryConfig};
 use crate::guest::{Access, Answer, Guest};
 use crate::limits::{Limit, Limits};
 use crate::problem::{QueryError, failed};
@@ -276,7 +276,7 @@ impl Query {
             let ask = in_time(by(time, pin!(Ask::read_input(head, body, &config, pool))).await, &caps)?;
             self.may_record(&ask, None, &seen.caller)?;
             let (program, access) = (Arc::clone(program), &self.access);
-            let limits = granted(&config, &ask)?;
+            let limits = granted(caps, &ask)?;
             let headers = std::mem::take(&mut head.headers);
             return Ok(Ready { client, program, ask, limits, access, headers, claim: None, compiled: None });
         }
@@ -288,11 +288,14 @@ impl Query {
         let found = by(time, pin!(self.runtime.program(&claim, which.program, started, time))).await;
         let (known, compiled) = in_time(found, &caps)?;
         known.check_size(config.program_bytes.0)?;
-        let (access, config) = match &claim.trusted {
-            Some(key) => (self.by_key.get(&key.name).unwrap_or(&self.access), config.and(&key.config.limits)),
-            None => (&self.access, config),
+        let (access, caps) = match &claim.trusted {
+            Some(key) => {
+                let access = self.by_key.get(&key.name).unwrap_or(&self.access);
+                (access, Limits::caps(&config.and(&key.config.limits)))
+            }
+            None => (&self.access, caps),
         };
-        let limits = granted(&config, &ask)?;
+        let limits = granted(caps, &ask)?;
         let headers = std::mem::take(&mut head.headers);
         Ok(Ready { client, program: known, ask, limits, access, headers, claim: Some(claim), compiled })
     }
@@ -362,9 +365,8 @@ fn in_time<T>(done: Option<Result<T, QueryError>>, caps: &Limits) -> Result<T, Q
     }
 }
 
-/// Returns the effective limits: the config's, lowered to the client's.
-fn granted(config: &LimitsConfig, ask: &Ask) -> Result<Limits, QueryError> {
-    let caps = Limits::caps(config);
+/// Returns the effective limits: the operator's, lowered to the client's.
+fn granted(caps: Limits, ask: &Ask) -> Result<Limits, QueryError> {
     ask.granted.as_ref().map_or(Ok(caps), |text| caps.granted(text))
 }
 
@@ -429,6 +431,7 @@ mod tests {
     use offload::OffloadError;
 
     use super::*;
+    use crate::config::LimitsConfig;
 
     #[test]
     fn reports_pool_timeouts_as_deadline_and_other_pool_errors_as_themselves() {

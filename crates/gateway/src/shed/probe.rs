@@ -46,8 +46,8 @@ pub(super) async fn watch(weak: Weak<Load>) {
         let since = now.wall - last;
         let [passed, waiting] = global_queue.waits(now);
         let waits = [now.since(begun), passed, waiting];
-        let waited = waits.map(|wait| wait.wall).into_iter().max().unwrap_or_default();
-        let delay = waits.map(|wait| wait.own(threads)).into_iter().max().unwrap_or_default();
+        let waited = waits.iter().map(|wait| wait.wall).max().unwrap_or_default();
+        let delay = waits.iter().map(|wait| wait.own(threads)).max().unwrap_or_default();
         load.waited.store(nanos(waited), Relaxed);
         load.own_wait.store(nanos(delay), Relaxed);
         let was = load.every.load(Relaxed) > 0;
