@@ -162,6 +162,12 @@ impl Client {
         self.link.permit.as_ref().map(ConnectionPermit::request)
     }
 
+    /// Whether the client's request bodies take so much memory that less of each is read at once. Trusted
+    /// proxies have no account of their own.
+    pub(crate) fn has_many_body_bytes(&self) -> bool {
+        self.link.permit.as_ref().is_some_and(|permit| permit.has_many_body_bytes())
+    }
+
     /// Takes a permit for the bytes of a request's body. A trusted proxy that names no client is the client.
     pub(crate) fn body_permit(&self) -> Option<BodyPermit> {
         self.link.permit.as_ref().map(|permit| permit.body_of(self.address.ip()))
@@ -188,8 +194,8 @@ impl Client {
         self.link.permit.as_ref().map(|permit| permit.keep(bytes)).transpose()
     }
 
-    /// Like [`Self::keep`], for bytes of a response that is read before it is sent: they take up at most half of
-    /// the limits.
+    /// Like [`Self::keep`], for bytes of a response that is read before it is sent: they take up at most half
+    /// of the limits.
     ///
     /// # Errors
     /// If the client already has too many unsent bytes for that.
@@ -202,8 +208,8 @@ impl Client {
         Arc::clone(&self.link)
     }
 
-    /// Applies the information from trusted proxies. Removes connection-specific headers from the request, and
-    /// those that its sender must not set.
+    /// Applies the information from trusted proxies. Removes connection-specific headers from the request,
+    /// and those that its sender must not set.
     pub(crate) fn behind<B>(self, proxies: &TrustedProxies, request: &mut Request<B>) -> Self {
         let proxied = proxies.client(self.peer, self.is_secure(), request.headers());
         settle(request.headers_mut(), proxied.is_some());

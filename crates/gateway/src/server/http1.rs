@@ -89,8 +89,8 @@ where
                 break;
             }
         };
-        let body = conversation.wire.body(asked.framing, asked.expects_continue);
         let client = conversation.client.begin_request(asked.is_doubtful);
+        let body = conversation.wire.body(asked.framing, asked.expects_continue, &client);
         let request = Request::from_parts(request, body);
         // Boxed, since otherwise an idle connection would reserve space for it.
         let answering = Box::pin(answer(request, client));

@@ -1,12 +1,13 @@
 //! Limits on the resources that clients use at once, in total and by network: connections, TLS handshakes,
-//! requests over HTTP/2, bytes of request bodies and of services' responses, and response bytes that they have yet
-//! to receive. The rate of new connections is limited by network.
+//! requests over HTTP/2, bytes of request bodies and of services' responses, and response bytes that they
+//! have yet to receive. The rate of new connections is limited by network.
 //!
-//! A network is the IPv4 address or the first 64 bits of the IPv6 address of the connection's peer. The first 48
-//! bits of an IPv6 address are a block of networks, with limits of its own: a single customer often has all of
-//! it. A trusted proxy serves many clients, so only the total limits apply to it, except that long request bodies
-//! and services' responses count for the client that it names, or else for the proxy itself. A connection looks up its counters once, when
-//! it is accepted; from then on counting takes a few atomic additions.
+//! A network is the IPv4 address or the first 64 bits of the IPv6 address of the connection's peer. The first
+//! 48 bits of an IPv6 address are a block of networks, with limits of its own: a single customer often has
+//! all of it. A trusted proxy serves many clients, so only the total limits apply to it, except that long
+//! request bodies and services' responses count for the client that it names, or else for the proxy itself. A
+//! connection looks up its counters once, when it is accepted; from then on counting takes a few atomic
+//! additions.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -23,19 +24,21 @@ use crate::rights::Accounts;
 
 /// The factor of a block's limits relative to those of a network, as in the quotas of background work.
 const BLOCK_SHARE: u64 = 16;
-/// The divisor of the limit of all clients that yields the most that a block has. By default that is twice as much
-/// as one network, which therefore can't take all of its block's.
+/// The divisor of the limit of all clients that yields the most that a block has. By default that is twice as
+/// much as one network, which therefore can't take all of its block's.
 const BLOCKS: u64 = 4;
-/// The bytes of answers over HTTP/2 that count for their connection only. Most connections never have more, and
-/// over HTTP/1.1 a connection's single small answer is not counted either.
+/// The bytes of answers over HTTP/2 that count for their connection only. Most connections never have more,
+/// and over HTTP/1.1 a connection's single small answer is not counted either.
 const FREE_ANSWERS: u64 = 16 << 10;
+/// The bytes of a network's request bodies from which the gateway reads less of each at once.
+const MANY_BODY_BYTES: u64 = 4 << 20;
 
 /// The resources that clients use. The state outlives configs.
 #[derive(Debug, Default)]
 pub(crate) struct ClientLimiter {
     all: Usage,
-    /// The usage of networks and blocks that have a connection, a request body behind a trusted proxy, or services'
-    /// responses.
+    /// The usage of networks and blocks that have a connection, a request body behind a trusted proxy, or
+    /// services' responses.
     networks: Mutex<HashMap<Network, Arc<Usage>>>,
     /// The accounts of networks and blocks for new connections.
     new_connections: Accounts,
@@ -128,8 +131,8 @@ const LIMITS: [(LimitReached, &str); 12] = [
     (LimitReached::UnsentPerConnection, "unsent_per_connection"),
 ];
 
-/// A guard that counts an admitted connection until it is dropped, or the usage of a client without a connection of
-/// its own: behind a trusted proxy, or for services' responses.
+/// A guard that counts an admitted connection until it is dropped, or the usage of a client without a
+/// connection of its own: behind a trusted proxy, or for services' responses.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     limiter: Arc<ClientLimiter>,
@@ -151,8 +154,8 @@ pub(crate) struct HandshakePermit<'a>(&'a ConnectionPermit);
 #[derive(Debug)]
 pub(crate) struct RequestPermit(Arc<ConnectionPermit>);
 
-/// A guard that counts the bytes of a request's body, or of services' responses for a request, while the gateway
-/// holds them.
+/// A guard that counts the bytes of a request's body, or of services' responses for a request, while the
+/// gateway holds them.
 #[derive(Debug)]
 pub(crate) struct BodyPermit {
     connection: Arc<ConnectionPermit>,
@@ -188,7 +191,8 @@ impl ClientLimiter {
     /// Admits a connection. The limits apply to it as long as it exists.
     ///
     /// # Errors
-    /// Fails if there are too many connections, in total or of this network, or too many new ones of this network.
+    /// Fails if there are too many connections, in total or of this network, or too many new ones of this
+    /// network.
     pub(crate) fn connect(
         self: &Arc<Self>,
         peer: IpAddr,
@@ -299,8 +303,8 @@ impl ConnectionPermit {
         networks.chain(iter::once(&self.limiter.all))
     }
 
-    /// Counts an amount of a resource for the networks and for all clients, or for none of them. The user of the
-    /// resource has taken `own` of it already.
+    /// Counts an amount of a resource for the networks and for all clients, or for none of them. The user of
+    /// the resource has taken `own` of it already.
     fn take_shared(&self, resource: &Resource, own: u64, amount: u64) -> Result<(), LimitReached> {
         self.take_unreported(resource, own, amount).map_err(|limit| self.limiter.refuse(limit))
     }
@@ -360,6 +364,12 @@ impl ConnectionPermit {
         self.networks.iter().flatten().any(is_above)
     }
 
+    /// Whether the network's request bodies take so much memory that less of each is read at once: requests
+    /// of others wait for a read of each.
+    pub(crate) fn has_many_body_bytes(&self) -> bool {
+        self.networks.iter().flatten().any(|(_, usage)| usage.bodies.load(Relaxed) > MANY_BODY_BYTES)
+    }
+
     /// Starts to count the bytes of a request's body for the connected peer.
     fn body(self: &Arc<Self>) -> BodyPermit {
         self.permit_for(Resource {
@@ -384,8 +394,8 @@ impl ConnectionPermit {
         BodyPermit { connection: Arc::clone(self), resource, bytes: AtomicU64::new(0) }
     }
 
-    /// Starts to count the bytes of a request's body for its client: the connected peer, or the address that a
-    /// trusted proxy reports. A proxy that reports none is the client itself.
+    /// Starts to count the bytes of a request's body for its client: the connected peer, or the address that
+    /// a trusted proxy reports. A proxy that reports none is the client itself.
     pub(crate) fn body_of(self: &Arc<Self>, client: IpAddr) -> BodyPermit {
         let own = self.networks.each_ref().map(|network| network.as_ref().map(|(network, _)| *network));
         if own == networks_of(client) {
@@ -408,9 +418,9 @@ impl ConnectionPermit {
         self.keep_up_to(1, bytes).map_err(|limit| self.limiter.refuse(limit))
     }
 
-    /// Like [`Self::keep`], for bytes of a response that is read before it is sent. They are refused above half of
-    /// the limits, so that other responses can be sent meanwhile. This is not reported as a limit that was reached:
-    /// the response is sent as it arrives instead.
+    /// Like [`Self::keep`], for bytes of a response that is read before it is sent. They are refused above
+    /// half of the limits, so that other responses can be sent meanwhile. This is not reported as a limit
+    /// that was reached: the response is sent as it arrives instead.
     ///
     /// # Errors
     /// Fails if the connection, its network or all clients together have too many bytes to receive for that.
@@ -478,8 +488,8 @@ impl ReceivedAccounts for ResponseAccounts {
 }
 
 impl RequestPermit {
-    /// Counts an answer over HTTP/2 of at least this many bytes. Such answers have an account of their own, so
-    /// that long ones, which are counted by [`ConnectionPermit::keep`], do not displace the short ones.
+    /// Counts an answer over HTTP/2 of at least this many bytes. Such answers have an account of their own,
+    /// so that long ones, which are counted by [`ConnectionPermit::keep`], do not displace the short ones.
     ///
     /// # Errors
     /// Fails if the network or all clients together have too many bytes to receive already.
@@ -526,8 +536,8 @@ fn take(counter: &AtomicU64, amount: u64, most: u64) -> bool {
     take_more(counter, 0, amount, most)
 }
 
-/// Like [`take`], for a user that has taken `own` already: an amount above the maximum is admitted if no others
-/// have taken any.
+/// Like [`take`], for a user that has taken `own` already: an amount above the maximum is admitted if no
+/// others have taken any.
 fn take_more(counter: &AtomicU64, own: u64, amount: u64, most: u64) -> bool {
     let more = |taken: u64| (taken == own || taken.saturating_add(amount) <= most).then(|| taken + amount);
     counter.fetch_update(Relaxed, Relaxed, more).is_ok()

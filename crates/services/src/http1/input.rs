@@ -12,9 +12,11 @@ use tokio_util::io::poll_read_buf;
 /// The size of the first read. It grows fourfold, up to a maximum, each time a read fills the buffer.
 const STEP: usize = 8 << 10;
 const MAX_STEP: usize = 64 << 10;
-/// The largest read from a client: as much as in a frame of HTTP/2. Many clients send long bodies at once, and the
-/// requests of others wait for a read of each.
+/// The largest read from a client: as much as in a frame of HTTP/2. Many clients send long bodies at once,
+/// and the requests of others wait for a read of each.
 const MAX_REQUEST_STEP: usize = 16 << 10;
+/// The largest read from a client that sends many long bodies at once.
+const SHORT_REQUEST_STEP: usize = 4 << 10;
 /// The buffer capacity that an idle connection may keep: there may be tens of thousands.
 const KEPT: usize = 2 << 10;
 /// The longest body that is read into one piece.
@@ -43,6 +45,12 @@ impl Input {
     #[must_use]
     pub fn for_requests() -> Self {
         Self { max_step: MAX_REQUEST_STEP, ..Self::default() }
+    }
+
+    /// Sets the largest read, [`MAX_REQUEST_STEP`] or [`SHORT_REQUEST_STEP`].
+    pub fn use_short_reads(&mut self, is_short: bool) {
+        self.max_step = if is_short { SHORT_REQUEST_STEP } else { MAX_REQUEST_STEP };
+        self.step = self.step.min(self.max_step);
     }
 
     /// The buffered bytes.
@@ -92,8 +100,9 @@ impl Input {
         }
     }
 
-    /// Reads the rest of a body of this length, as far as it is available without waiting, so that it can be passed
-    /// on in one piece. Does nothing for long bodies and for slow connections, whose bodies are better streamed.
+    /// Reads the rest of a body of this length, as far as it is available without waiting, so that it can be
+    /// passed on in one piece. Does nothing for long bodies and for slow connections, whose bodies are better
+    /// streamed.
     pub fn fill<S: AsyncRead + Unpin>(&mut self, length: u64, stream: &mut S, context: &mut Context<'_>) {
         let length = if length > PIECE { 0 } else { length as usize };
         while self.step > STEP && self.bytes.len() < length {

@@ -1,7 +1,9 @@
 //! Tests of request parsing, with input split in any way, and of the responses.
 
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use futures_util::FutureExt;
 use http::{HeaderMap, Method, Version};
@@ -14,6 +16,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::oneshot;
 
 use super::*;
+use crate::client::Link;
+use crate::config::ConnectionsConfig;
+use crate::server::limiter::ClientLimiter;
 
 const GOOD: &str = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
 const CHUNKED: &str =
@@ -533,6 +538,26 @@ async fn drops_unread_input_while_a_connection_closes() {
     assert!(!wire.is_between());
     assert!(wire.shutdown().now_or_never().is_none());
     assert!(wire.is_between());
+}
+
+#[tokio::test]
+async fn reads_less_of_each_body_at_once_if_a_client_sends_many_long_ones() {
+    let (address, limits) = (SocketAddr::from(([192, 0, 2, 1], 1)), ConnectionsConfig::default());
+    let limiter = Arc::new(ClientLimiter::default());
+    let permit = limiter.connect(address.ip(), false, &limits, Instant::now()).unwrap();
+    let client = Client::new(address, Arc::new(Link::new(None, Some(Arc::new(permit)))));
+    let others = client.body_permit().unwrap();
+    others.hold(5 << 20).unwrap();
+    let (mut peer, theirs) = duplex(64 << 10);
+    peer.write_all(&[b'x'; 64 << 10]).await.unwrap();
+    let mut body = Shared::new(theirs, &[]).body(Framing::Length(1 << 20), false, &client);
+    let mut read = || {
+        let frame = body.frame().now_or_never()?.unwrap().unwrap();
+        frame.data_ref().map(Bytes::len)
+    };
+    assert_eq!([(); 4].map(|()| read()), [Some(4096), None, Some(4096), None], "others run after each read");
+    drop(others);
+    assert_eq!([(); 2].map(|()| read()), [Some(4096), Some(16384)]);
 }
 
 /// Reads a response of this many bytes through a tiny buffer, `portion` bytes at a time after each `pause`.

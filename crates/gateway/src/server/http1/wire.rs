@@ -20,6 +20,7 @@ use services::{Body, RewoundStream};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::head::{self, Head};
+use crate::client::Client;
 use crate::refusal::Refusal;
 
 /// The interim response for a client that waits for it before it sends the body (RFC 9110, 15.2.1).
@@ -59,8 +60,15 @@ pub(super) struct Ahead {
     pub(super) of_rest: usize,
 }
 
-/// The body of a request, and the number of the request.
-struct Incoming<S>(Shared<S>, u64);
+/// The body of a request.
+struct Incoming<S> {
+    shared: Shared<S>,
+    /// The number of the request.
+    turn: u64,
+    client: Client,
+    /// Whether other tasks run before the next read.
+    yields: bool,
+}
 
 /// The connection, as the writer of a response.
 pub(super) struct Writer<'a, S>(pub(super) &'a Shared<S>);
@@ -129,9 +137,9 @@ impl<S> Shared<S> {
         *decoder == Decoder::Done
     }
 
-    /// Whether the number of unread bytes is below the limit, for the body or for the bytes after it. Before the
-    /// end of the body, the task is woken once it is read or dropped: until then, only its reader may be woken by
-    /// the socket.
+    /// Whether the number of unread bytes is below the limit, for the body or for the bytes after it. Before
+    /// the end of the body, the task is woken once it is read or dropped: until then, only its reader may be
+    /// woken by the socket.
     pub(super) fn is_ahead_by_less_than(&self, most: Ahead, context: &Context<'_>) -> bool {
         let mut wire = self.lock();
         let is_body = wire.decoder != Decoder::Done;
@@ -211,7 +219,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Shared<S> {
     /// The body of the request whose head was read last.
-    pub(super) fn body(&self, framing: Framing, expects_continue: bool) -> Body {
+    pub(super) fn body(&self, framing: Framing, expects_continue: bool, client: &Client) -> Body {
         if framing == Framing::Length(0) {
             return empty();
         }
@@ -219,7 +227,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Shared<S> {
         wire.decoder = Decoder::new(framing);
         wire.has_reader = true;
         wire.interim = if expects_continue && wire.input.is_empty() { CONTINUE } else { &[] };
-        Incoming(Self(Arc::clone(&self.0)), wire.turn).boxed_unsync()
+        let (shared, turn) = (Self(Arc::clone(&self.0)), wire.turn);
+        Incoming { shared, turn, client: client.clone(), yields: false }.boxed_unsync()
     }
 }
 
@@ -263,14 +272,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Incoming<S> {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let mut wire = self.0.lock();
-        if wire.turn != self.1 {
+        let this = self.get_mut();
+        if mem::take(&mut this.yields) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let mut wire = this.shared.lock();
+        if wire.turn != this.turn {
             return Poll::Ready(Some(Err(Gone.into())));
         }
+        let is_short = this.client.has_many_body_bytes();
+        wire.input.use_short_reads(is_short);
         let Poll::Ready(next) = wire.poll_frame(context) else {
             wire.reader.get_or_insert_with(|| context.waker().clone()).clone_from(context.waker());
             return Poll::Pending;
         };
+        this.yields = is_short;
         if wire.decoder == Decoder::Done {
             wire.watcher.take().into_iter().for_each(Waker::wake);
         }
@@ -278,20 +295,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Incoming<S> {
     }
 
     fn is_end_stream(&self) -> bool {
-        let wire = self.0.lock();
-        wire.turn == self.1 && wire.decoder == Decoder::Done
+        let wire = self.shared.lock();
+        wire.turn == self.turn && wire.decoder == Decoder::Done
     }
 
     fn size_hint(&self) -> SizeHint {
-        let wire = self.0.lock();
-        if wire.turn == self.1 { wire.decoder.size_hint() } else { SizeHint::default() }
+        let wire = self.shared.lock();
+        if wire.turn == self.turn { wire.decoder.size_hint() } else { SizeHint::default() }
     }
 }
 
 impl<S> Drop for Incoming<S> {
     fn drop(&mut self) {
-        let mut wire = self.0.lock();
-        if wire.turn == self.1 {
+        let mut wire = self.shared.lock();
+        if wire.turn == self.turn {
             wire.has_reader = false;
             wire.watcher.take().into_iter().for_each(Waker::wake);
         }
