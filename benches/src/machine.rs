@@ -54,6 +54,19 @@ impl Moment {
         Ok(Met { bench: bench.into(), seconds: took.as_secs(), taken_percent: self.taken_percent(now) })
     }
 
+    /// The time between `self` and now for which the processors were taken away, in steps of 10 ms.
+    ///
+    /// # Errors
+    /// Fails if the system is not Linux.
+    pub fn taken_until_now(self) -> Result<Duration> {
+        Ok(self.taken_time(Self::now()?, rustix::param::clock_ticks_per_second()))
+    }
+
+    fn taken_time(self, later: Self, ticks_per_second: u64) -> Duration {
+        let taken = later.taken.saturating_sub(self.taken);
+        Duration::from_millis(taken * 1000 / ticks_per_second.max(1))
+    }
+
     fn taken_percent(self, later: Self) -> f64 {
         let taken = later.taken.saturating_sub(self.taken) as f64;
         let ran = later.ran.saturating_sub(self.ran) as f64;
@@ -98,6 +111,7 @@ mod tests {
         assert_eq!(later, Moment { ran: 270, taken: 15 });
         assert_eq!(before.taken_percent(later), 10.0);
         assert_eq!(before.taken_percent(before), 0.0);
+        assert_eq!(before.taken_time(later, 100), Duration::from_millis(100));
         assert_eq!(Moment::of("intr 1 2 3"), None);
     }
 

@@ -18,6 +18,7 @@ mod ways;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
 use self::results::Results;
 use crate::scoreboard;
@@ -46,6 +47,9 @@ The costs and savings of ORFA, next to the results in the documents that it was 
 - A `–` marks a figure that was not or can't be measured.
 
 ";
+
+/// The maximum width of a line of a paragraph, in characters.
+const WIDTH: usize = 120;
 
 /// A chart: the name of its file without the extension, and the SVG.
 type Plot = (&'static str, String);
@@ -90,7 +94,21 @@ fn page(results: &Results) -> String {
     let sections =
         [ways::section, orfa::section, s::section, dedup::section, apisix::section, marketplace::section];
     let sections: String = sections.iter().map(|section| section(results)).collect();
-    INTRODUCTION.to_owned() + &sections + &board::rivals(results) + &board::machine(results)
+    wrapped(&(INTRODUCTION.to_owned() + &sections + &board::rivals(results) + &board::machine(results)))
+}
+
+/// Wraps paragraphs. Tables, headings and images stay as they are.
+fn wrapped(page: &str) -> String {
+    let options = Options::new(WIDTH)
+        .wrap_algorithm(WrapAlgorithm::FirstFit)
+        .word_separator(WordSeparator::AsciiSpace)
+        .word_splitter(WordSplitter::NoHyphenation)
+        .break_words(false);
+    let is_paragraph = |line: &str| !line.starts_with(['|', '#', '!', '<', ' ', '-']);
+    let lines = page.lines().map(|line| {
+        if is_paragraph(line) { textwrap::fill(line, &options) + "\n" } else { format!("{line}\n") }
+    });
+    lines.collect()
 }
 
 #[cfg(test)]

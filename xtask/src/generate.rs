@@ -9,6 +9,7 @@ use std::process::Command;
 
 use anyhow::Context;
 use query_abi::{Code, Failure, HOST_FUNCTIONS, HOST_MODULE, HostFunction, JsonKind, Part};
+use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
 use crate::{Findings, files};
 
@@ -194,18 +195,12 @@ fn parameter(spelling: &str, name: &str) -> String {
 
 /// Wraps a comment at a hundred characters.
 fn wrap(text: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.replace('`', "").split(' ') {
-        let line = lines.last().map_or(0, String::len);
-        if line + word.len() > 100 {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            line.push_str(if line.is_empty() { "" } else { " " });
-            line.push_str(word);
-        }
-    }
-    lines.join("\n * ")
+    let options = Options::new(100)
+        .wrap_algorithm(WrapAlgorithm::FirstFit)
+        .word_separator(WordSeparator::AsciiSpace)
+        .word_splitter(WordSplitter::NoHyphenation)
+        .break_words(false);
+    textwrap::wrap(&text.replace('`', ""), options).join("\n * ")
 }
 
 #[cfg(test)]
